@@ -1,0 +1,37 @@
+"""How well the machine is used."""
+
+from calculon.cost.block import BlockCost, OptimizerCost
+from calculon.edition import Edition
+from calculon.plan.schedule import Schedule
+from calculon.statistics import Efficiency
+from calculon.units import Seconds
+
+
+def efficiency(
+    block: BlockCost,
+    optimizer: OptimizerCost,
+    schedule: Schedule,
+    busy: Seconds,
+    total: Seconds,
+    edition: Edition,
+) -> Efficiency:
+    """Compare the time that useful arithmetic would take at peak rate with time spent (section 5.10).
+
+    Parameters
+    ----------
+    busy : array
+        Forward and backward computation and the optimizer step.
+    total : array
+        The whole iteration.
+    """
+    useful = edition.useful_flops(
+        block.fw.flops, block.agrad.flops + block.wgrad.flops, optimizer.step.flops
+    )
+    perfect = schedule.blocks * schedule.microbatches * useful / block.matrix_peak
+    return Efficiency(
+        useful_flops=useful,
+        compute_efficiency=perfect / busy,
+        system_efficiency=busy / total,
+        total_efficiency=perfect / total,
+        sample_rate=schedule.batch_size / total,
+    )

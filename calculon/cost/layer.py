@@ -1,0 +1,138 @@
+"""The cost of every layer of a block: one table of layers, all phases at once."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from calculon.edition import Edition
+from calculon.hardware.system import System
+from calculon.layers import Layer
+from calculon.layers.layer import PHASES
+from calculon.parallel.tensor import Traffic, tensor_traffic
+from calculon.plan.choice import Choice, Sizes
+from calculon.records import record
+from calculon.units import Array, Bytes, Elements, Flops, Seconds
+
+LAYER_AXIS = -2
+
+
+class LayerTable:
+    """Layers laid out as arrays, so that one expression costs them all.
+
+    Attributes
+    ----------
+    layers : tuple of Layer
+        In order of execution.
+    flops, accessed : array, shape (phases, layers, blocks)
+        FLOP and bytes moved in tier-1 memory, by phase of :data:`~calculon.layers.layer.PHASES`.
+    inputs, outputs, weights : array, shape (layers, blocks)
+        Elements.
+    weight_bytes, output_bytes, activation, activation_grad : array, shape (layers, blocks)
+        Bytes.
+    """
+
+    __slots__ = (
+        "accessed",
+        "activation",
+        "activation_grad",
+        "flops",
+        "inputs",
+        "layers",
+        "output_bytes",
+        "outputs",
+        "weight_bytes",
+        "weights",
+    )
+    layers: tuple[Layer, ...]
+    flops: Flops
+    accessed: Bytes
+    inputs: Elements
+    outputs: Elements
+    weights: Elements
+    weight_bytes: Bytes
+    output_bytes: Bytes
+    activation: Bytes
+    activation_grad: Bytes
+
+    def __init__(self, layers: Iterable[Layer], blocks: int):
+        self.layers = tuple(layers)
+        shape = (len(self.layers), blocks)
+        self.flops = np.zeros((len(PHASES), *shape))
+        self.accessed = np.zeros((len(PHASES), *shape))
+        for name in self._PLAIN:
+            setattr(self, name, np.zeros(shape))
+        for i, layer in enumerate(self.layers):
+            for phase in range(len(PHASES)):
+                self.flops[phase, i] = layer.flops[phase]
+                self.accessed[phase, i] = layer.accessed[phase]
+            for name in self._PLAIN:
+                getattr(self, name)[i] = getattr(layer, name)
+
+    _PLAIN = (
+        "inputs",
+        "outputs",
+        "weights",
+        "weight_bytes",
+        "output_bytes",
+        "activation",
+        "activation_grad",
+    )
+
+    def flagged(self, flag: str) -> Array:
+        """Return which layers have a flag: shape (layers, 1), to broadcast over blocks."""
+        return np.array([[getattr(layer.flags, flag)] for layer in self.layers])
+
+    def collective_rows(self) -> list[int]:
+        """Return the numbers of the layers that have a tensor-parallel collective."""
+        return [i for i, layer in enumerate(self.layers) if layer.collective is not None]
+
+
+@record
+class LayerCost:
+    """Times of the layers of a block.
+
+    ``arithmetic``, ``memory`` and ``processing`` have shape ``(phases, layers, blocks)``; ``traffic`` holds the rows
+    :meth:`LayerTable.collective_rows` only.
+    """
+
+    arithmetic: Seconds
+    memory: Seconds
+    processing: Seconds
+    traffic: Traffic
+
+
+def layer_cost(
+    table: LayerTable, system: System, choice: Choice, sizes: Sizes, edition: Edition
+) -> LayerCost:
+    """Time every layer in every phase: arithmetic and memory time, combined by the system's mode.
+
+    A layer that only communicates has no processing time of its own; its arithmetic and memory time are part of its
+    link time. An overlapped linear layer is slowed by the collective beside it.
+    """
+    matrix = [i for i, layer in enumerate(table.layers) if layer.engine == "matrix"]
+    arithmetic = system.vector[choice.datatype].time(table.flops)
+    arithmetic[:, matrix] = system.matrix[choice.datatype].time(table.flops[:, matrix])
+    memory = system.mem1.time(table.accessed)
+    processing = system.combine(arithmetic, memory)
+    rows = table.collective_rows()
+    traffic = tensor_traffic(
+        [table.layers[i] for i in rows],
+        arithmetic[:, rows],
+        memory[:, rows],
+        system,
+        choice,
+        sizes,
+        edition,
+    )
+    processing[:, rows] = traffic.processing
+    return LayerCost(arithmetic=arithmetic, memory=memory, processing=processing, traffic=traffic)
+
+
+def ordered_sum(values: Array) -> Array:
+    """Sum over layers from first to last, whatever the shape.
+
+    ``np.sum`` may add pairwise depending on the memory layout, and then one execution would differ from the same row
+    in a table.
+    """
+    last: Array = np.add.accumulate(values, axis=LAYER_AXIS)[..., -1, :]
+    return last

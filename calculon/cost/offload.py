@@ -1,0 +1,79 @@
+"""Offloading to tier-2 memory: what moves, how long it takes, what compute does not hide."""
+
+import numpy as np
+
+from calculon.edition import Edition
+from calculon.hardware.system import System
+from calculon.plan.schedule import Schedule
+from calculon.records import record
+from calculon.statistics import OffloadBandwidth
+from calculon.units import Array, Bytes, BytesPerSecond, Seconds
+
+
+@record
+class Offload:
+    """Bytes moved per block and pass, and the time that takes."""
+
+    forward_size: Bytes
+    backward_size: Bytes
+    forward: Seconds
+    backward: Seconds
+
+
+def offload(
+    weight: Bytes,
+    activation: Bytes,
+    state: Bytes,
+    schedule: Schedule,
+    system: System,
+    edition: Edition,
+) -> Offload:
+    """Time the tier-2 traffic of a block (section 5.4)."""
+    forward, backward = edition.offload_bytes(
+        np.where(schedule.weight_offload, weight, 0.0),
+        np.where(schedule.activations_offload, activation, 0.0),
+        np.where(schedule.optimizer_offload, state, 0.0),
+    )
+    backward = np.where(schedule.training, backward, 0.0)
+    return Offload(
+        forward_size=forward,
+        backward_size=backward,
+        forward=system.mem2.time(forward),
+        backward=np.where(schedule.training, system.mem2.time(backward), 0.0),
+    )
+
+
+def exposed(transfer: Seconds, memory: Seconds, busy: Seconds) -> Seconds:
+    """Time of a transfer that a block does not hide: it uses the memory when the block does not."""
+    hidden: Array = transfer + memory - busy
+    return np.maximum(0.0, hidden)
+
+
+def required_bandwidth(size: Bytes, window: Seconds) -> BytesPerSecond:
+    """Bandwidth that moves so many bytes in a window: 0 for nothing to move, infinite for no time at all."""
+    size, window = np.broadcast_arrays(size, window)
+    needed = np.where(size > 0, np.inf, 0.0)
+    return np.divide(size, window, out=needed, where=window != 0)
+
+
+def offload_bandwidth(
+    moved: Offload,
+    weight: Bytes,
+    activation: Bytes,
+    optimizer: Bytes,
+    forward_window: Seconds,
+    backward_window: Seconds,
+    training: Array,
+) -> OffloadBandwidth:
+    """Tier-2 bandwidth that would hide each kind of traffic, and all that moves (section 5.9)."""
+    return OffloadBandwidth(
+        act_offload_bw_req=required_bandwidth(activation, forward_window),
+        weight_offload_bw_req=required_bandwidth(weight, forward_window),
+        optim_offload_bw_req=np.where(
+            training, required_bandwidth(optimizer, backward_window), 0.0
+        ),
+        offload_mem_bw_req=np.maximum(
+            required_bandwidth(moved.forward_size, forward_window),
+            np.where(training, required_bandwidth(moved.backward_size, backward_window), 0.0),
+        ),
+    )

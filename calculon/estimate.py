@@ -1,0 +1,146 @@
+"""Estimate one execution: its statistics, its layers, and which processors work together."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from calculon import inputs
+from calculon.breakdown import breakdown
+from calculon.edition import Edition
+from calculon.editions import SC23
+from calculon.evaluate import evaluate_rows
+from calculon.hardware.system import System
+from calculon.inputs import Source
+from calculon.plan.plan import Plan
+from calculon.plan.rules import One, Question, check, check_memory, raise_for
+from calculon.records import columns
+from calculon.spec.execution import Execution
+from calculon.spec.model import Model
+from calculon.statistics import Stats
+from calculon.units import GIB, duration, significant
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One execution of a model on a system, and what it costs.
+
+    Attributes
+    ----------
+    model, execution, system
+        What was asked.
+    edition : str
+        Edition of the cost model.
+    stats : dict
+        The 96 published statistics by name, in published order; ``describe stats`` explains them.
+    layers : list of dict, or None
+        One entry per layer of a block, when asked for.
+    """
+
+    model: Model
+    execution: Execution
+    system: System
+    edition: str
+    stats: dict[str, float | None] = field(repr=False)
+    layers: list[dict[str, Any]] | None = field(default=None, repr=False)
+
+    def peers(self) -> dict[str, dict[str, int | list[int]]]:
+        """Return for each rank the ranks it works with: its tensor and data group, and its next stage.
+
+        A member is present only where the degree is above 1. Tensor-parallel ranks are neighbours, then come pipeline
+        stages, then replicas: ``rank = (d * pipeline_par + p) * tensor_par + t``.
+        """
+        e = self.execution
+        peers: dict[str, dict[str, int | list[int]]] = {}
+        stride = e.pipeline_par * e.tensor_par
+        for rank in range(e.num_procs):
+            replica, within = divmod(rank, stride)
+            stage, member = divmod(within, e.tensor_par)
+            first = rank - member
+            groups: dict[str, int | list[int]] = {}
+            if e.tensor_par > 1:
+                groups["tensor"] = list(range(first, first + e.tensor_par))
+            if e.pipeline_par > 1:
+                following = (stage + 1) % e.pipeline_par
+                groups["pipeline"] = replica * stride + following * e.tensor_par + member
+            if e.data_par > 1:
+                groups["data"] = list(range(within, e.num_procs, stride))
+            peers[str(rank)] = groups
+        return peers
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document that the published tool writes: the statistics, then ``layers`` if asked for."""
+        document: dict[str, Any] = dict(self.stats)
+        if self.layers is not None:
+            document["layers"] = self.layers
+        return document
+
+    def __repr__(self) -> str:
+        e, s = self.execution, self.stats
+        total, rate = s["total_time"], s["sample_rate"]
+        tier1, efficiency = s["proc_mem_tier1_cap_req"], s["total_efficiency"]
+        assert total is not None
+        assert rate is not None
+        assert tier1 is not None
+        assert efficiency is not None
+        return (
+            f"<Estimate of {self.model.name} on {e.num_procs} x {self.system.name} "
+            f"(TP {e.tensor_par}, PP {e.pipeline_par}, DP {e.data_par}): {duration(total)}, "
+            f"{significant(rate)} samples/s, {tier1 / GIB:.2f} GiB, {efficiency:.2%} efficiency>"
+        )
+
+
+def estimate(
+    model: Source | Model,
+    execution: Source | Execution,
+    system: Source | System,
+    layers: bool = False,
+    *,
+    edition: Edition = SC23,
+) -> Estimate:
+    """Estimate one execution.
+
+    Parameters
+    ----------
+    model, execution, system : str, path, mapping or record
+        A catalog name, the path of a JSON or YAML file, a mapping with the fields of such a file, or a record.
+    layers : bool
+        Also list the cost of every layer.
+    edition : Edition
+        Edition of the cost model.
+
+    Raises
+    ------
+    SpecError
+        For a malformed request; the message says where, what was expected and what was found.
+    Infeasible
+        When it cannot run on this system; ``reason`` is a short identifier, the message has the numbers.
+
+    Examples
+    --------
+    >>> result = estimate("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
+    >>> result
+    <Estimate of megatron-1T on 3072 x a100_80g (TP 4, PP 64, DP 12): 131.9 s, 23.29 samples/s, 79.55 GiB,
+    30.46% efficiency>
+    """
+    one = One(inputs.model(model), inputs.system(system), inputs.execution(execution))
+    plan = Plan.of(one.execution)
+    code = check(Question(one.model, one.system, plan))
+    raise_for(one, int(code[0]))
+    _, stats = next(iter(evaluate_rows(one.model, one.system, plan, edition)))
+    needed = stats.capacity
+    tier1, tier2 = needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req
+    code = check_memory(code, tier1, tier2, one.system)
+    raise_for(one, int(code[0]), float(tier1[0]), float(tier2[0]))
+    values: dict[str, float | None] = {}
+    for column in columns(Stats):
+        value = column.of(stats)[0].item()
+        values[column.name] = None if column.nullable and np.isnan(value) else value
+    return Estimate(
+        model=one.model,
+        execution=one.execution,
+        system=one.system,
+        edition=edition.name,
+        stats=values,
+        layers=breakdown(one.model, one.system, one.execution, edition) if layers else None,
+    )

@@ -1,0 +1,83 @@
+"""Efficiency as a step function of the size of an operation."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calculon.errors import Problem
+from calculon.spec.fields import Declaration, shown
+from calculon.units import Array, Fraction
+
+_THRESHOLD = Declaration(help="smallest size of the step", at_least=0)
+_EFFICIENCY = Declaration(help="achieved share of the peak", above=0, at_most=1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """A step function: the efficiency of an operation of at least so many FLOP or bytes.
+
+    Attributes
+    ----------
+    sizes : array, shape (steps,)
+        Thresholds in SI units, ascending; the first is 0, so that every size is covered.
+    efficiencies : array, shape (steps,)
+        Efficiency from each threshold on.
+    """
+
+    sizes: Array
+    efficiencies: Array
+
+    def at(self, size: Array) -> Fraction:
+        """Return the efficiency of operations of the given sizes; a size on a threshold is inside.
+
+        >>> Curve(np.array([0.0, 1e9]), np.array([0.1, 0.6])).at(np.array([0.0, 9.9e8, 1e9]))
+        array([0.1, 0.1, 0.6])
+        """
+        step = np.searchsorted(self.sizes, size, side="right") - 1
+        found: Array = self.efficiencies[step]
+        return found
+
+    @classmethod
+    def decode(
+        cls, raw: object, path: str, problems: list[Problem], scale: float
+    ) -> "Curve | None":
+        """Decode ``[[threshold, efficiency], ...]``, thresholds strictly falling to 0."""
+        if not isinstance(raw, (list, tuple)) or not raw:
+            problems.append(Problem(path, "a list of [threshold, efficiency] pairs", shown(raw)))
+            return None
+        before = len(problems)
+        pairs: list[tuple[Any, Any]] = []
+        for i, pair in enumerate(raw):
+            place = f"{path}[{i}]"
+            if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+                problems.append(Problem(place, "a pair [threshold, efficiency]", shown(pair)))
+                continue
+            for declaration, value, j in zip((_THRESHOLD, _EFFICIENCY), pair, (0, 1), strict=True):
+                if problem := declaration.problem(float, value, f"{place}[{j}]"):
+                    problems.append(problem)
+            pairs.append((pair[0], pair[1]))
+        if len(problems) > before:
+            return None
+        for i in range(1, len(pairs)):
+            if pairs[i][0] >= pairs[i - 1][0]:
+                wanted = f"a threshold below the one before it ({pairs[i - 1][0]:g})"
+                hint = "thresholds fall from the largest to 0"
+                problems.append(Problem(f"{path}[{i}][0]", wanted, shown(pairs[i][0]), hint))
+        if pairs[-1][0] != 0:
+            wanted = "0 as the last threshold, so that every size is covered"
+            problems.append(Problem(f"{path}[{len(pairs) - 1}][0]", wanted, shown(pairs[-1][0])))
+        steps = np.array(pairs[::-1], dtype=float)
+        return cls(steps[:, 0] * scale, steps[:, 1].copy())
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of the raw list."""
+        threshold = {"type": "number", "minimum": 0}
+        efficiency = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
+        pair = {"type": "array", "prefixItems": [threshold, efficiency]}
+        return {
+            "type": "array",
+            "minItems": 1,
+            "items": pair | {"items": False, "minItems": 2, "maxItems": 2},
+        }

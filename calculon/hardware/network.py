@@ -1,0 +1,163 @@
+"""Networks: the time of a point-to-point transfer and of the collectives."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from calculon.errors import Problem
+from calculon.spec.fields import Declaration, declare, shown
+from calculon.units import GIGA, Array, Bytes, Count, Seconds
+
+_SCALAR = Declaration(help="bytes moved per byte of the message", above=0)
+_OFFSET = Declaration(help="bytes moved per byte of the message and 1/participants", at_least=-2)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Traffic of one collective: ``scalar * (1 + offset / participants)`` bytes per message byte."""
+
+    scalar: float
+    offset: float
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """The four operations that every network defines."""
+
+    p2p: Operation
+    reduce_scatter: Operation
+    all_gather: Operation
+    all_reduce: Operation
+
+    @classmethod
+    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> Any:
+        """Decode ``{"p2p": [1.0, null], "all_reduce": [2.0, -1], ...}``."""
+        names = [field.name for field in fields(cls)]
+        if not isinstance(raw, Mapping):
+            problems.append(
+                Problem(path, "an object with the operations " + ", ".join(names), shown(raw))
+            )
+            return None
+        for name in raw:
+            if name not in names:
+                wanted = "only the operations " + ", ".join(names)
+                problems.append(Problem(f"{path}.{name}", wanted, "an unknown operation"))
+        found = {n: _operation(n, raw.get(n), f"{path}.{n}", problems) for n in names}
+        return cls(**found)  # type: ignore[arg-type]  # None only beside a problem
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of the raw object."""
+        scalar = {"type": "number", "exclusiveMinimum": 0}
+
+        def pair(offset: dict[str, Any]) -> dict[str, Any]:
+            return {
+                "type": "array",
+                "prefixItems": [scalar, offset],
+                "items": False,
+                "minItems": 2,
+                "maxItems": 2,
+            }
+
+        names = [field.name for field in fields(cls)]
+        number = pair({"type": "number", "minimum": -2})
+        return {
+            "type": "object",
+            "properties": {n: pair({"const": None}) if n == "p2p" else number for n in names},
+            "required": names,
+            "additionalProperties": False,
+        }
+
+
+def _operation(name: str, raw: object, path: str, problems: list[Problem]) -> Operation | None:
+    wanted = "a pair [scalar, null]" if name == "p2p" else "a pair [scalar, offset]"
+    if not isinstance(raw, (list, tuple)) or len(raw) != 2:
+        found = "nothing (the operation is missing)" if raw is None else shown(raw)
+        problems.append(Problem(path, wanted, found))
+        return None
+    scalar, offset = raw
+    before = len(problems)
+    if problem := _SCALAR.problem(float, scalar, f"{path}[0]"):
+        problems.append(problem)
+    if name == "p2p":
+        if offset is not None:
+            problems.append(Problem(f"{path}[1]", "null", shown(offset), "p2p has no offset"))
+    elif problem := _OFFSET.problem(float, offset, f"{path}[1]"):
+        problems.append(problem)
+    return None if len(problems) > before else Operation(float(scalar), float(offset or 0.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """One network: what each endpoint sees of it."""
+
+    unknown_keys: ClassVar[str] = "error"
+
+    bandwidth: float = declare("bandwidth per endpoint", unit="GB/s", scale=GIGA, above=0)
+    efficiency: float = declare("achieved share of the bandwidth", above=0, at_most=1)
+    size: int = declare("endpoints of one instance of the network", at_least=0)
+    latency: float = declare("latency of one operation", unit="s", at_least=0)
+    ops: Operations = declare(
+        "bytes moved per message byte: [scalar, offset] is scalar * (1 + offset / participants)"
+    )
+    must_be_filled: bool = declare("groups on this network must divide its size")
+    processor_usage: float = declare(
+        "share of the compute engines lost while communicating", at_least=0, below=1
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fabric:
+    """All networks of a system as columns, so that an array of network numbers selects them.
+
+    Every attribute has shape ``(networks,)``.
+    """
+
+    bandwidth: Array
+    latency: Array
+    processor_usage: Array
+    size: Array
+    must_be_filled: Array
+    scalars: dict[str, Array]
+    offsets: dict[str, Array]
+
+    @classmethod
+    def of(cls, networks: tuple[Network, ...]) -> "Fabric":
+        """Lay networks out as columns; the bandwidth is the achieved one."""
+        names = [field.name for field in fields(Operations)]
+        return cls(
+            bandwidth=np.array([n.bandwidth * n.efficiency for n in networks]),
+            latency=np.array([n.latency for n in networks]),
+            processor_usage=np.array([n.processor_usage for n in networks]),
+            size=np.array([n.size for n in networks], dtype=np.int64),
+            must_be_filled=np.array([n.must_be_filled for n in networks]),
+            scalars={o: np.array([getattr(n.ops, o).scalar for n in networks]) for o in names},
+            offsets={o: np.array([getattr(n.ops, o).offset for n in networks]) for o in names},
+        )
+
+    def time(self, network: Count, operation: str, size: Bytes, participants: Count) -> Seconds:
+        r"""Time of one operation on a message of so many bytes.
+
+        .. math:: t = \alpha + \frac{s \, c \, (1 + o / n)}{\beta}
+
+        with the operation's scalar `c` and offset `o`; the latency is paid once, also by an empty message.
+
+        Parameters
+        ----------
+        network : int array
+            Which network.
+        operation : str
+            ``p2p``, ``reduce_scatter``, ``all_gather`` or ``all_reduce``.
+        size : array
+            Message per participant in bytes: the full array, as nccl-tests counts it.
+        participants : array
+            Members of the group (2 for ``p2p``).
+
+        Source: Isaev et al., SC'23, section 3.3; ``c = 2, o = -1`` is the ring all-reduce of Patarasuk and
+        Yuan, JPDC 69(2), 2009, doi:10.1016/j.jpdc.2008.09.002.
+        """
+        volume = size * self.scalars[operation][network]
+        volume = volume + volume * self.offsets[operation][network] / participants
+        return self.latency[network] + volume / self.bandwidth[network]

@@ -1,0 +1,50 @@
+"""The system: engines, two tiers of memory, networks, and how compute and memory time combine."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from calculon.hardware.engine import Engine
+from calculon.hardware.memory import Memory
+from calculon.hardware.network import Fabric, Network
+from calculon.spec.execution import DATATYPE_BYTES
+from calculon.spec.fields import declare
+from calculon.units import Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """A machine of equal processors."""
+
+    unknown_keys: ClassVar[str] = "warning"
+    silent_keys: ClassVar[tuple[str, ...]] = ("ext", "about", "calibration")
+
+    matrix: dict[str, Engine] = declare("matrix engine by datatype", choices=tuple(DATATYPE_BYTES))
+    vector: dict[str, Engine] = declare("vector engine by datatype", choices=tuple(DATATYPE_BYTES))
+    mem1: Memory = declare("tier-1 memory, next to the engines (HBM)")
+    mem2: Memory = declare("tier-2 memory, for offloading")
+    processing_mode: str = declare(
+        "how arithmetic and memory time of a layer combine: the larger of the two, or their sum",
+        choices=("roofline", "no_overlap"),
+    )
+    networks: tuple[Network, ...] = declare("networks, numbered from 0, fastest first")
+    name: str = field(default="system", compare=False)
+    fabric: Fabric = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fabric", Fabric.of(self.networks))
+
+    @property
+    def datatypes(self) -> tuple[str, ...]:
+        """Datatypes that both engines have."""
+        return tuple(name for name in self.matrix if name in self.vector)
+
+    def combine(self, arithmetic: Seconds, memory: Seconds) -> Seconds:
+        """Combine arithmetic and memory time of the same work.
+
+        Source: Williams et al., *Roofline*, CACM 52(4), 2009, doi:10.1145/1498765.1498785; ``no_overlap`` adds.
+        """
+        if self.processing_mode == "roofline":
+            return np.maximum(arithmetic, memory)
+        return arithmetic + memory

@@ -1,0 +1,33 @@
+"""What one layer needs: FLOP, bytes and stored tensors, and which collective; no hardware.
+
+Each constructor reads as a table of its physics (sections 2.2 to 2.4 of the model: element and FLOP counts, bytes
+moved in tier-1 memory, space). Sizes are arrays with *execution* as the only axis, or numbers.
+"""
+
+from calculon.layers.activation import gelu
+from calculon.layers.collective import gather, reduce
+from calculon.layers.dropout import dropout
+from calculon.layers.elementwise import elementwise
+from calculon.layers.fork import fork
+from calculon.layers.layer import Collective, Flags, Layer
+from calculon.layers.matmul import batched_matmul, linear
+from calculon.layers.norm import layer_norm
+from calculon.layers.overlapped import overlapped_linear
+from calculon.layers.softmax import softmax
+
+__all__ = [
+    "Collective",
+    "Flags",
+    "Layer",
+    "batched_matmul",
+    "dropout",
+    "elementwise",
+    "fork",
+    "gather",
+    "gelu",
+    "layer_norm",
+    "linear",
+    "overlapped_linear",
+    "reduce",
+    "softmax",
+]

@@ -1,0 +1,77 @@
+"""The operators f and g of tensor parallelism, as layers of their own.
+
+`f` gathers (or copies) the input of a column-split product, `g` reduces the output of a row-split one; each is the
+other's backward pass. Source: Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3; split into all-gather and
+reduce-scatter: Korthikanti et al., arXiv 2205.05198, section 4.2.2.
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from calculon.layers.layer import Collective, Flags, Layer
+from calculon.units import Bytes, Count, Elements
+
+
+def gather(
+    name: str,
+    elements: Elements,
+    tensor_par: Count,
+    *,
+    sequence_parallel: bool,
+    dtype_bytes: float,
+    flags: Flags,
+) -> Layer:
+    """Operator `f`: its backward pass reduces one value per element and peer."""
+    return _layer(name, "gather", elements, tensor_par, sequence_parallel, dtype_bytes, flags)
+
+
+def reduce(
+    name: str,
+    elements: Elements,
+    tensor_par: Count,
+    *,
+    sequence_parallel: bool,
+    dtype_bytes: float,
+    flags: Flags,
+) -> Layer:
+    """Operator `g`: its forward pass reduces one value per element and peer."""
+    return _layer(name, "reduce", elements, tensor_par, sequence_parallel, dtype_bytes, flags)
+
+
+def _layer(
+    name: str,
+    side: Literal["gather", "reduce"],
+    elements: Elements,
+    tensor_par: Count,
+    sequence_parallel: bool,
+    dtype_bytes: float,
+    flags: Flags,
+) -> Layer:
+    """Build either side: nothing at all without tensor parallelism."""
+    elements = np.where(tensor_par > 1, elements, 0.0)
+    size: Bytes = dtype_bytes * elements
+    additions = elements * (tensor_par - 1) / tensor_par
+    pass_bytes = 2 * dtype_bytes * elements
+    forward, backward = (0.0, additions) if side == "gather" else (additions, 0.0)
+    if sequence_parallel:
+        accessed = (pass_bytes, pass_bytes, 0.0)
+        saved, grad = size / tensor_par, size / tensor_par
+    else:
+        accessed = (0.0, pass_bytes, 0.0) if side == "gather" else (pass_bytes, 0.0, 0.0)
+        saved, grad = (0.0, size) if side == "gather" else (size, 0.0)
+    return Layer(
+        name=name,
+        engine="vector",
+        flops=(forward, backward, 0.0),
+        accessed=accessed,
+        inputs=elements,
+        outputs=elements,
+        weights=0.0,
+        weight_bytes=0.0,
+        output_bytes=size,
+        activation=saved,
+        activation_grad=grad,
+        flags=flags,
+        collective=Collective(side=side, message=size),
+    )

@@ -1,0 +1,67 @@
+"""Pipeline parallelism: transfers between stages, and the bubble."""
+
+import numpy as np
+
+from calculon.edition import Edition
+from calculon.hardware.system import System
+from calculon.plan.schedule import Schedule
+from calculon.records import record
+from calculon.units import Array, Bytes, Seconds
+
+
+@record
+class Transfers:
+    """Point-to-point transfers of one microbatch between two stages.
+
+    ``forward`` and ``backward`` are the times in the critical path of an edge block, ``link`` the time of all
+    transfers of a batch; none of it is ever hidden.
+    """
+
+    forward_size: Bytes
+    backward_size: Bytes
+    forward: Seconds
+    backward: Seconds
+    link: Seconds
+
+
+def transfers(message: Bytes, schedule: Schedule, system: System, edition: Edition) -> Transfers:
+    """Time the transfers of a microbatch (sections 4.4 and 5.3)."""
+    piped = schedule.pipeline_par > 1
+    both = piped & schedule.training
+    forward_size = np.where(piped, message, 0.0)
+    backward_size = np.where(both, message, 0.0)
+    network = schedule.pipeline_par_net
+    forward = system.fabric.time(network, "p2p", forward_size, np.array(2.0))
+    backward = system.fabric.time(network, "p2p", backward_size, np.array(2.0))
+    per_chunk = forward + np.where(schedule.training, backward, 0.0)
+    link = np.where(piped, schedule.microbatches * schedule.interleaving * per_chunk, 0.0)
+    return Transfers(
+        forward_size=forward_size,
+        backward_size=backward_size,
+        forward=edition.transfer_time(forward, piped),
+        backward=edition.transfer_time(backward, both),
+        link=link,
+    )
+
+
+def bubble_time(schedule: Schedule, base: Seconds, edge: Seconds) -> Seconds:
+    r"""Idle time of a stage while the pipeline fills and drains (section 5.5).
+
+    .. math:: (p - 1) \Phi + (v - 1)(p - n \bmod p)\,[n \bmod p \ne 0]\,\Phi - \text{missing blocks}
+
+    with the chunk time :math:`\Phi`, forward and backward.
+
+    Parameters
+    ----------
+    base, edge : array
+        Forward plus backward time of a block of each kind.
+
+    Source: Narayanan et al., arXiv 2104.04473, section 2.2 (1F1B and interleaved schedules).
+    """
+    chunk = schedule.chunk_sum(base, edge)
+    stages = schedule.pipeline_par
+    rest = np.mod(schedule.microbatches, stages)
+    extra = np.where(rest != 0, (schedule.interleaving - 1) * (stages - rest), 0.0)
+    mean: Array = np.where(schedule.base_blocks > 0, (base + edge) / 2, edge)
+    bubble: Array = (stages - 1) * chunk + extra * chunk - schedule.missing_blocks * mean
+    return bubble

@@ -1,0 +1,77 @@
+"""What decides which layers a block has, and what decides how big they are.
+
+Choices are scalars, sizes are arrays: a table of executions is split by :class:`Choice`, and within one choice the
+:class:`Sizes` are columns.
+"""
+
+from dataclasses import dataclass
+
+from calculon.spec.execution import DATATYPE_BYTES
+from calculon.units import Array, Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The knobs of an execution that shape a block; names and values as in :class:`Execution`."""
+
+    datatype: str
+    fused_activation: bool
+    attention_type: str
+    activation_recompute: str
+    tensor_par_comm_type: str
+    tensor_par_overlap: str
+    seq_par_ag_redo: bool
+    training: bool
+
+    @property
+    def dtype_bytes(self) -> int:
+        """Bytes per element."""
+        return DATATYPE_BYTES[self.datatype]
+
+    @property
+    def sequence_parallel(self) -> bool:
+        """Whether the residual region is split along the sequence (Korthikanti 2022, section 4.2.2)."""
+        return self.tensor_par_comm_type == "rs_ag"
+
+    @property
+    def recompute_all(self) -> bool:
+        """Whether every layer is computed again in the backward pass."""
+        return self.activation_recompute == "full"
+
+    @property
+    def recompute_attention(self) -> bool:
+        """Whether at least the attention core is computed again (selective recompute)."""
+        return self.activation_recompute in ("full", "attn_only")
+
+    @property
+    def regather_attention(self) -> bool:
+        """Whether the backward pass repeats the gather of the attention input."""
+        return self.recompute_attention or self.seq_par_ag_redo
+
+    @property
+    def regather_mlp(self) -> bool:
+        """Whether the backward pass repeats the gather of the MLP input."""
+        return self.recompute_all or self.seq_par_ag_redo
+
+    def splits_collectives(self, *, edge: bool) -> bool:
+        """Whether collectives of a base or edge block are split into reduce-scatter and all-gather."""
+        return self.sequence_parallel or (edge and self.tensor_par_comm_type == "p2p_rs_ag")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Columns that size the layers of a block; all of shape ``(blocks,)``.
+
+    Attributes
+    ----------
+    tensor_par : array of float
+        Tensor-parallel degree.
+    microbatch_size : array of float
+        Sequences per microbatch.
+    tensor_par_net : array of int
+        Network of the tensor-parallel groups.
+    """
+
+    tensor_par: Count
+    microbatch_size: Count
+    tensor_par_net: Array

@@ -1,0 +1,207 @@
+"""A table of executions: a struct of arrays with the fields of :class:`~calculon.spec.execution.Execution`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calculon.errors import Problem, SpecError, nearest
+from calculon.spec.decode import decode
+from calculon.spec.execution import Execution
+from calculon.spec.fields import LARGEST_INTEGER, SpecField, spec_fields
+from calculon.units import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FIELDS: tuple[SpecField, ...] = spec_fields(Execution)
+"""The 23 fields of an execution, in published order."""
+
+NAMES: tuple[str, ...] = tuple(field.name for field in FIELDS)
+
+
+class Plan:
+    """A table of executions.
+
+    Columns are attributes: whole numbers are int64, switches bool, and fields with named values are int8 codes (the
+    position in the declaration's ``choices``). Rows may be malformed: :attr:`malformed` tells which field of a row
+    holds a value that the field does not take, and the evaluation marks such a row instead of raising.
+
+    Attributes
+    ----------
+    malformed : array of int8, shape (rows,)
+        Number of the first field with an impossible value, or -1.
+    """
+
+    __slots__ = ("_columns", "malformed")
+
+    def __init__(self, columns: Mapping[str, Array], malformed: Array | None = None):
+        self._columns = dict(columns)
+        rows = len(next(iter(self._columns.values())))
+        self.malformed = np.full(rows, -1, np.int8) if malformed is None else malformed
+
+    @classmethod
+    def from_records(cls, records: Iterable[Execution | Mapping[str, Any]]) -> "Plan":
+        """Make a table of execution records, or of mappings with the same fields.
+
+        Raises
+        ------
+        SpecError
+            When a mapping misses a field or has one too many. Impossible values are marked, not raised.
+        """
+        rows = list(records)
+        for i, row in enumerate(rows):
+            if not isinstance(row, Execution) and (set(row) != set(NAMES)):
+                decode(Execution, row, f"row {i}")
+        if not rows:
+            return cls.from_columns({name: [] for name in NAMES})
+        values = (
+            [getattr(r, name) if isinstance(r, Execution) else r[name] for r in rows]
+            for name in NAMES
+        )
+        return cls.from_columns(dict(zip(NAMES, values, strict=True)))
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Any]) -> "Plan":
+        """Make a table of columns: arrays or lists of equal length; a single value stands for every row.
+
+        Raises
+        ------
+        SpecError
+            When a column is missing or unknown, or lengths differ. Impossible values are marked, not raised.
+        """
+        problems = [
+            Problem(name, "a column of this name", "nothing (the column is missing)")
+            for name in NAMES
+            if name not in columns
+        ]
+        problems += [
+            Problem(
+                str(name),
+                "only the fields of an execution",
+                "an unknown column",
+                nearest(str(name), NAMES),
+            )
+            for name in columns
+            if name not in NAMES
+        ]
+        if problems:
+            raise SpecError("plan", problems)
+        raw = {name: np.asarray(columns[name]) for name in NAMES}
+        lengths = {array.shape[0] for array in raw.values() if array.ndim == 1}
+        if len(lengths) > 1 or any(array.ndim > 1 for array in raw.values()):
+            found = "lengths " + ", ".join(str(length) for length in sorted(lengths))
+            raise SpecError("plan", Problem("", "columns of equal length", found))
+        rows = lengths.pop() if lengths else 1
+        malformed = np.full(rows, -1, np.int8)
+        parsed = {}
+        for number, field in reversed(list(enumerate(FIELDS))):
+            values, bad = _parse(field, raw[field.name])
+            parsed[field.name] = np.broadcast_to(values, rows)
+            malformed[np.broadcast_to(bad, rows)] = number
+        return cls({name: np.ascontiguousarray(parsed[name]) for name in NAMES}, malformed)
+
+    @classmethod
+    def from_frame(cls, frame: "pd.DataFrame") -> "Plan":
+        """Make a table of a DataFrame; columns that are no execution field (statistics, say) are left out."""
+        return cls.from_columns({n: frame[n].to_numpy() for n in NAMES if n in frame.columns})
+
+    @classmethod
+    def of(cls, execution: Execution) -> "Plan":
+        """Make a table of one valid execution."""
+        columns = {}
+        for field in FIELDS:
+            value = getattr(execution, field.name)
+            if choices := field.declaration.choices:
+                columns[field.name] = np.array([choices.index(value)], np.int8)
+            else:
+                columns[field.name] = np.array(
+                    [value], bool if field.annotation is bool else np.int64
+                )
+        return cls(columns)
+
+    @classmethod
+    def concatenate(cls, plans: Sequence["Plan"]) -> "Plan":
+        """Join tables, one below the other."""
+        columns = {n: np.concatenate([plan._columns[n] for plan in plans]) for n in NAMES}
+        return cls(columns, np.concatenate([plan.malformed for plan in plans]))
+
+    def __getattr__(self, name: str) -> Array:
+        try:
+            return self._columns[name]
+        except KeyError:
+            raise AttributeError(f"a plan has no column {name!r}") from None
+
+    def __len__(self) -> int:
+        return len(self.malformed)
+
+    def __repr__(self) -> str:
+        return f"<Plan of {len(self):,} executions>"
+
+    def __getstate__(self) -> tuple[dict[str, Array], Array]:
+        return self._columns, self.malformed
+
+    def __setstate__(self, state: tuple[dict[str, Array], Array]) -> None:
+        self._columns, self.malformed = state
+
+    def take(self, rows: Any) -> "Plan":
+        """Select rows by number, slice or mask."""
+        columns = {name: column[rows] for name, column in self._columns.items()}
+        return Plan(columns, self.malformed[rows])
+
+    def is_choice(self, field: str, value: str) -> Array:
+        """Return which rows have this named value in a field."""
+        mask: Array = self._columns[field] == code(field, value)
+        return mask
+
+    def values(self, field: str) -> Array:
+        """Return a column as it stands in files: named values as text."""
+        column = self._columns[field]
+        choices = next(f.declaration.choices for f in FIELDS if f.name == field)
+        return np.array([*choices, ""])[column] if choices else column
+
+    def row(self, number: int) -> Execution:
+        """Return one row as a record.
+
+        Raises
+        ------
+        SpecError
+            When the row holds a value that its field does not take.
+        """
+        if self.malformed[number] >= 0:
+            name = NAMES[self.malformed[number]]
+            raise SpecError(f"row {number}", Problem(name, "an allowed value", "another value"))
+        return Execution(**{name: self.values(name)[number].item() for name in NAMES})
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return the table as a DataFrame with the published column names and order."""
+        import pandas as pd  # only for people who want frames
+
+        return pd.DataFrame({name: self.values(name) for name in NAMES})
+
+
+def code(field: str, value: str) -> int:
+    """Return the code that stands for a named value of a field."""
+    return next(f.declaration.choices.index(value) for f in FIELDS if f.name == field)
+
+
+def _parse(field: SpecField, raw: Array) -> tuple[Array, Array]:
+    """Return a column in its stored form, and a mask of impossible values (stored as a harmless one)."""
+    if choices := field.declaration.choices:
+        codes = np.full(raw.shape, -1, np.int8)
+        for number, choice in enumerate(choices):
+            codes[raw == choice] = number
+        return codes, codes < 0
+    if field.annotation is bool:
+        if raw.dtype == bool:
+            return raw, np.zeros(raw.shape, bool)
+        good = np.vectorize(lambda value: isinstance(value, (bool, np.bool_)), otypes=[bool])(raw)
+        return np.where(good, raw, False).astype(bool), ~good
+    if raw.dtype.kind not in "iuf":
+        good = np.vectorize(
+            lambda value: field.declaration.problem(int, value, "") is None, otypes=[bool]
+        )(raw)
+        return np.where(good, raw, 1).astype(np.int64), ~good
+    least = field.declaration.at_least
+    good = (raw >= least) & (raw <= LARGEST_INTEGER) & (np.floor(raw) == raw)
+    return np.where(good, raw, 1).astype(np.int64), ~good

@@ -1,0 +1,153 @@
+"""Records of arrays: fields that are declared once and used as columns everywhere.
+
+A record is a frozen dataclass whose fields are arrays with *execution* as the last axis, or further records.
+:func:`stat` declares a field with its help text and source; the annotation is its unit. Names that differ only in a
+prefix are an axis (``base``, ``edge``) or a part (``fw``, ``agrad``, ...): the declaration carries a template. All that
+prints, writes, documents or ranks statistics sees only :func:`columns`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar, cast, dataclass_transform, get_type_hints
+
+import numpy as np
+
+from calculon.units import Array, Unit, unit_of
+
+R = TypeVar("R")
+_KEY = "stat"
+
+
+@dataclass(frozen=True, slots=True)
+class _Stat:
+    help: str
+    name: str
+    axis: tuple[str, ...]
+    source: str
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    name: str
+    words: str
+
+
+def stat(
+    help: str,
+    *,
+    name: str = "",
+    axis: tuple[str, ...] = (),
+    source: str = "",
+    nullable: bool = False,
+) -> Any:
+    """Declare a statistic.
+
+    Parameters
+    ----------
+    help : str
+        What it is, in a few words. ``{part}`` becomes the words of the enclosing part, ``{axis}`` the axis member.
+    name : str
+        Public name; the attribute's if empty. ``{part}`` and ``{axis}`` as above, by name.
+    axis : tuple of str
+        Members of the leading axis of the array, if it has one.
+    source : str
+        Where the formula is written down.
+    nullable : bool
+        NaN in the array stands for *null* in files.
+    """
+    return dataclasses.field(metadata={_KEY: _Stat(help, name, axis, source, nullable)})
+
+
+def part(words: str = "", *, name: str = "") -> Any:
+    """Declare a nested record: `words` and `name` fill the templates of its statistics."""
+    return dataclasses.field(metadata={_KEY: _Part(name, words)})
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(stat, part))
+def record(cls: type[R]) -> type[R]:
+    """Make a class a frozen record: keyword only, so that a missing field is an error."""
+    return dataclass(frozen=True, kw_only=True, slots=True)(cls)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One public statistic: its name, unit, help and source, and where a record keeps it."""
+
+    name: str
+    unit: Unit
+    help: str
+    source: str
+    nullable: bool
+    path: tuple[str, ...]
+    index: int | None
+
+    def of(self, record: object) -> Array:
+        """Return the array of this column."""
+        value: Any = record
+        for attribute in self.path:
+            value = getattr(value, attribute)
+        return cast("Array", value if self.index is None else value[self.index])
+
+
+@cache
+def columns(cls: type) -> tuple[Column, ...]:
+    """List the columns of a record class in the order of declaration."""
+    return tuple(_columns(cls, (), "", ""))
+
+
+def _columns(cls: type, path: tuple[str, ...], name: str, words: str) -> Iterator[Column]:
+    hints = get_type_hints(cls, include_extras=True)
+    for field in dataclasses.fields(cls):
+        declared = field.metadata[_KEY]
+        here = (*path, field.name)
+        if isinstance(declared, _Part):
+            nested = hints[field.name]
+            yield from _columns(nested, here, declared.name or field.name, declared.words)
+            continue
+        template = declared.name or field.name
+        members: Sequence[str | None] = declared.axis or (None,)
+        for index, member in enumerate(members):
+            yield Column(
+                name=template.format(part=name, axis=member),
+                unit=unit_of(hints[field.name]),
+                help=declared.help.format(part=words, axis=member),
+                source=declared.source,
+                nullable=declared.nullable,
+                path=here,
+                index=None if member is None else index,
+            )
+
+
+@cache
+def column(cls: type, name: str) -> Column:
+    """Return the column of this name; KeyError if there is none."""
+    for found in columns(cls):
+        if found.name == name:
+            return found
+    raise KeyError(name)
+
+
+def apply(function: Callable[..., Array], records: Sequence[R]) -> R:
+    """Build a record whose arrays are `function` of the arrays of the given records, field by field."""
+    cls = type(records[0])
+    values: dict[str, object] = {}
+    for name in cast("Any", cls).__slots__:
+        members = [getattr(one, name) for one in records]
+        nested = dataclasses.is_dataclass(members[0])
+        values[name] = apply(function, members) if nested else function(*members)
+    return cls(**values)
+
+
+def take(one: R, index: Array | slice) -> R:
+    """Select executions of a record; arrays are indexed on their last axis."""
+    return apply(lambda array: array[..., index], [one])
+
+
+def concatenate(records: Sequence[R]) -> R:
+    """Join records along the execution axis."""
+    if len(records) == 1:
+        return records[0]
+    return apply(lambda *arrays: np.concatenate(arrays, axis=-1), records)

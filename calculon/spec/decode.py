@@ -1,0 +1,162 @@
+"""From what a file says to a frozen record in SI units, or to everything that is wrong with it.
+
+A library such as pydantic or msgspec would decode these files too. Ours is here because one declaration also
+carries unit, scale and help, because all problems of a file are told at once with what was found and a hint,
+and because a single estimate should not wait for a validation framework to be imported.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar, cast, get_args, get_origin, runtime_checkable
+
+from calculon.errors import Problem, SpecError, nearest
+from calculon.spec.fields import SpecField, shown, spec_fields
+
+R = TypeVar("R")
+
+
+class SpecWarning(UserWarning):
+    """An input that works but is probably not what was meant."""
+
+
+@runtime_checkable
+class Decodable(Protocol):
+    """A value type that decodes itself: an efficiency curve, a network operation."""
+
+    @classmethod
+    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> Any:
+        """Return the decoded value in SI units, or add to `problems` and return anything."""
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of the raw value."""
+
+
+def decode(cls: type[R], raw: object, file: str, **extra: Any) -> R:
+    """Decode one document into a record.
+
+    Parameters
+    ----------
+    cls : type
+        A record class with declared fields. Its attribute ``unknown_keys`` says what an undeclared key is: an
+        ``"error"`` or worth a ``"warning"``; keys in ``silent_keys`` are skipped.
+    raw : object
+        The document as the parser gave it.
+    file : str
+        Where it came from, for messages.
+    **extra
+        Fields of the record that are not in the file (its name, say).
+
+    Raises
+    ------
+    SpecError
+        With every problem of the document.
+    """
+    problems: list[Problem] = []
+    record = _record(cls, raw, "", problems, file, extra)
+    if problems:
+        raise SpecError(file, problems)
+    return cast("R", record)
+
+
+def _record(
+    cls: type, raw: object, path: str, problems: list[Problem], file: str, extra: dict[str, Any]
+) -> object | None:
+    if not isinstance(raw, Mapping):
+        problems.append(Problem(path, "an object with named fields", shown(raw)))
+        return None
+    before = len(problems)
+    fields = spec_fields(cls)
+    values = dict(extra)
+    for field in fields:
+        place = f"{path}.{field.key}" if path else field.key
+        if field.key in raw:
+            values[field.name] = _value(field, raw[field.key], place, problems, file)
+        else:
+            problems.append(_missing(field, raw, [f.key for f in fields], place))
+    _unknown(cls, raw, path, problems, file)
+    if len(problems) > before:
+        return None
+    record: object = cls(**values)
+    if check := getattr(record, "problems", None):
+        problems.extend(check(path))
+    return record
+
+
+def _missing(field: SpecField, raw: Mapping[Any, Any], known: list[str], place: str) -> Problem:
+    strangers = [str(key) for key in raw if key not in known]
+    similar = nearest(field.key, strangers)
+    hint = f"is it spelled {similar.split(chr(39))[1]!r} here?" if similar else "add it"
+    kind = field.annotation if isinstance(field.annotation, type) else object
+    expected = field.declaration.wanted(kind) if kind in (int, float, bool, str) else "this field"
+    return Problem(place, expected, "nothing (the field is missing)", hint)
+
+
+def _unknown(
+    cls: type, raw: Mapping[Any, Any], path: str, problems: list[Problem], file: str
+) -> None:
+    known = [field.key for field in spec_fields(cls)]
+    silent: Sequence[str] = getattr(cls, "silent_keys", ())
+    for key in raw:
+        if key in known or key in silent:
+            continue
+        place = f"{path}.{key}" if path else str(key)
+        hint = nearest(str(key), known)
+        if getattr(cls, "unknown_keys", "error") == "warning":
+            text = f"{file}: {place}: unknown field, ignored"
+            warnings.warn(f"{text}; {hint}" if hint else text, SpecWarning, stacklevel=2)
+        else:
+            wanted = "only the known fields"
+            found = f"the unknown field {shown(str(key))}"
+            problems.append(Problem(place, wanted, found, hint or "known are " + ", ".join(known)))
+
+
+def _value(
+    field: SpecField, raw: object, path: str, problems: list[Problem], file: str
+) -> object | None:
+    kind = field.annotation
+    if kind in (int, float, bool, str):
+        if problem := field.declaration.problem(kind, raw, path):
+            problems.append(problem)
+            return None
+        scaled = field.declaration.scale != 1.0
+        return cast("float", raw) * field.declaration.scale if scaled else kind(raw)
+    if get_origin(kind) is dict:
+        return _mapping(field, raw, path, problems, file)
+    if get_origin(kind) is tuple:
+        return _sequence(get_args(kind)[0], raw, path, problems, file)
+    if isinstance(kind, Decodable):
+        return cast("object", kind.decode(raw, path, problems, field.declaration.scale))
+    return _record(kind, raw, path, problems, file, {})
+
+
+def _mapping(
+    field: SpecField, raw: object, path: str, problems: list[Problem], file: str
+) -> dict[str, object] | None:
+    """Decode an object with one record per allowed key (``choices`` of the declaration)."""
+    choices = field.declaration.choices
+    wanted = "an object with at least one of " + ", ".join(choices)
+    if not isinstance(raw, Mapping) or not raw:
+        problems.append(Problem(path, wanted, shown(raw)))
+        return None
+    values: dict[str, object] = {}
+    for key, value in raw.items():
+        if key not in choices:
+            hint = nearest(str(key), choices)
+            problems.append(Problem(f"{path}.{key}", wanted, f"the key {shown(key)}", hint))
+            continue
+        values[key] = _record(
+            get_args(field.annotation)[1], value, f"{path}.{key}", problems, file, {}
+        )
+    return values
+
+
+def _sequence(
+    item: type, raw: object, path: str, problems: list[Problem], file: str
+) -> tuple[object, ...] | None:
+    if not isinstance(raw, Sequence) or isinstance(raw, str) or not raw:
+        problems.append(Problem(path, "a list of at least one object", shown(raw)))
+        return None
+    return tuple(
+        _record(item, one, f"{path}[{i}]", problems, file, {}) for i, one in enumerate(raw)
+    )

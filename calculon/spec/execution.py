@@ -1,0 +1,69 @@
+"""The execution: how a model is split over processors and what is traded for what."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from calculon.spec.fields import check_record, declare
+
+DATATYPE_BYTES = {"float8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
+"""Bytes per element of each datatype."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """One plan for one training step (or one inference pass): the 23 published knobs.
+
+    The order of the fields is that of the published files and of every table.
+    """
+
+    unknown_keys: ClassVar[str] = "error"
+
+    num_procs: int = declare(
+        "processors; the product of the three degrees of parallelism", at_least=1
+    )
+    tensor_par: int = declare("tensor-parallel degree (TP)", at_least=1)
+    pipeline_par: int = declare("pipeline-parallel degree (PP)", at_least=1)
+    data_par: int = declare("data-parallel degree (DP)", at_least=1)
+    tensor_par_net: int = declare("network of the tensor-parallel groups", at_least=0)
+    pipeline_par_net: int = declare("network of the pipeline", at_least=0)
+    data_par_net: int = declare("network of the data-parallel groups", at_least=0)
+    batch_size: int = declare("global batch", unit="sequences", at_least=1)
+    microbatch_size: int = declare("sequences per microbatch", unit="sequences", at_least=1)
+    datatype: str = declare(
+        "type of weights, activations and matrix arithmetic", choices=tuple(DATATYPE_BYTES)
+    )
+    fused_activation: bool = declare("GeLU fused with its neighbours: its input is not stored")
+    attention_type: str = declare(
+        "multihead, or multiquery with one shared key/value head",
+        choices=("multihead", "multiquery"),
+    )
+    activation_recompute: str = declare(
+        "what the backward pass computes again instead of storing: all, the attention core, nothing",
+        choices=("full", "attn_only", "none"),
+    )
+    pipeline_interleaving: int = declare("model chunks per processor (virtual stages)", at_least=1)
+    optimizer_sharding: bool = declare("optimizer state split over data parallelism (ZeRO-1)")
+    tensor_par_comm_type: str = declare(
+        "all-reduce; split into reduce-scatter and all-gather around pipeline transfers; or split "
+        "everywhere (sequence parallelism)",
+        choices=("ar", "p2p_rs_ag", "rs_ag"),
+    )
+    tensor_par_overlap: str = declare(
+        "tensor-parallel collectives overlapped with their matrix products, in tiles",
+        choices=("none", "ring", "pipe"),
+    )
+    seq_par_ag_redo: bool = declare(
+        "sequence parallelism stores split inputs and gathers them again in the backward pass"
+    )
+    data_par_overlap: bool = declare("data-parallel traffic overlapped with the backward pass")
+    weight_offload: bool = declare("weights kept in tier-2 memory")
+    activations_offload: bool = declare("activations kept in tier-2 memory")
+    optimizer_offload: bool = declare("optimizer state kept in tier-2 memory")
+    training: bool = declare("training step; false is inference, forward only")
+
+    def __post_init__(self) -> None:
+        check_record(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as they stand in an execution file, in published order."""
+        return asdict(self)

@@ -1,0 +1,191 @@
+"""Declare a field of a spec file once: its key, type, unit, allowed values and help.
+
+A spec record is a frozen dataclass whose fields are made by :func:`declare`. From that one declaration
+come the decoder (:mod:`calculon.spec.decode`), the JSON Schema (:mod:`calculon.spec.schema`), the
+reference tables of ``calculon describe`` and the checks of a record built by hand.
+"""
+
+import dataclasses
+import math
+import numbers
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, get_type_hints
+
+from calculon.errors import Problem, SpecError, nearest
+
+_METADATA = "spec"
+LARGEST_INTEGER = 2**31 - 1
+"""Bound of every whole number, so that products of three stay exact enough to compare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What is known about one field of a spec file.
+
+    ``scale`` turns the number in the file into SI units (``GBps`` times 1e9 is B/s); limits are those of the
+    number in the file. ``extends`` marks fields that the published tool does not know.
+    """
+
+    help: str
+    key: str = ""
+    unit: str = ""
+    scale: float = 1.0
+    above: float | None = None
+    at_least: float | None = None
+    below: float | None = None
+    at_most: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def wanted(self, kind: type) -> str:
+        """Say in words what values the field takes."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        if kind is bool:
+            return "true or false"
+        if kind is str:
+            return "text"
+        noun = "a whole number" if kind is int else "a number"
+        limits = []
+        if self.above is not None:
+            limits.append(f"above {self.above:g}")
+        if self.at_least is not None:
+            limits.append(f"of at least {self.at_least:g}")
+        if self.below is not None:
+            limits.append(f"below {self.below:g}")
+        if self.at_most is not None:
+            limits.append(f"of at most {self.at_most:g}")
+        text = " ".join([noun, " and ".join(limits)]) if limits else noun
+        return f"{text} ({self.unit})" if self.unit else text
+
+    def problem(self, kind: type, value: object, path: str) -> Problem | None:
+        """Return what is wrong with a value in file units, or nothing.
+
+        Parameters
+        ----------
+        kind : type
+            One of int, float, bool and str.
+        value : object
+            What the file or the caller gave.
+        path : str
+            Path of the field, for the message.
+        """
+        hint = _type_hint(kind, value)
+        if hint is None:
+            assert isinstance(value, (str, bool, numbers.Real))
+            hint = self._value_hint(kind, value)
+        return None if hint is None else Problem(path, self.wanted(kind), shown(value), hint)
+
+    def _value_hint(self, kind: type, value: Any) -> str | None:
+        """Return None for an allowed value of the right type, else a hint (which may be empty)."""
+        if self.choices:
+            return None if value in self.choices else nearest(str(value), self.choices)
+        if isinstance(value, (str, bool)):
+            return None
+        if not math.isfinite(value):
+            return "a finite number is needed"
+        if kind is int and abs(value) > LARGEST_INTEGER:
+            return f"the largest whole number is {LARGEST_INTEGER}"
+        outside = (
+            (self.above is not None and value <= self.above)
+            or (self.at_least is not None and value < self.at_least)
+            or (self.below is not None and value >= self.below)
+            or (self.at_most is not None and value > self.at_most)
+        )
+        if not outside:
+            return None
+        percent = self.at_most == 1 and 1 < value <= 100
+        return f"write {value / 100:g} for {value:g} %" if percent else ""
+
+
+def _type_hint(kind: type, value: object) -> str | None:
+    """Return None when a value has the type of a field, else a hint (which may be empty)."""
+    if kind is str or kind is bool:
+        if isinstance(value, kind) or (kind is bool and type(value).__name__ == "bool"):
+            return None
+        return "no quotes" if str(value).lower() in ("true", "false") else ""
+    if isinstance(value, str):
+        return "no quotes" if _is_number(value) else ""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return ""
+    if kind is int and not isinstance(value, numbers.Integral):
+        return None if math.isfinite(value) and float(value).is_integer() else ""
+    return None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def shown(value: object) -> str:
+    """Write a found value for a message: short, and as it stands in the file."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "an object" if value else "an empty object"
+    if isinstance(value, (list, tuple)):
+        text = str(list(value))
+        return text if len(text) <= 60 else f"a list of {len(value)}"
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def declare(help: str, *, key: str = "", **declaration: Any) -> Any:
+    """Declare one field of a spec record; see :class:`Declaration` for the arguments."""
+    return dataclasses.field(
+        metadata={_METADATA: Declaration(help=help, key=key, **declaration)},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SpecField:
+    """A declared field of a record class: attribute name, type and declaration."""
+
+    name: str
+    annotation: Any
+    declaration: Declaration
+
+    @property
+    def key(self) -> str:
+        """The name of the field in files."""
+        return self.declaration.key or self.name
+
+
+@cache
+def spec_fields(cls: type) -> tuple[SpecField, ...]:
+    """List the declared fields of a record class, in file order."""
+    hints = get_type_hints(cls)
+    return tuple(
+        SpecField(field.name, hints[field.name], field.metadata[_METADATA])
+        for field in dataclasses.fields(cls)
+        if _METADATA in field.metadata
+    )
+
+
+def check_record(record: object) -> None:
+    """Check the plain fields of a record that was built by hand (values in SI units).
+
+    Raises
+    ------
+    SpecError
+        With every field that holds what its declaration does not allow.
+    """
+    if problems := list(_record_problems(record)):
+        raise SpecError(type(record).__name__, problems)
+
+
+def _record_problems(record: object) -> Iterator[Problem]:
+    for field in spec_fields(type(record)):
+        if field.annotation in (int, float, bool, str):
+            value = getattr(record, field.name)
+            if field.declaration.scale != 1.0 and isinstance(value, numbers.Real):
+                value = value / field.declaration.scale
+            if problem := field.declaration.problem(field.annotation, value, field.name):
+                yield problem

@@ -1,0 +1,1 @@
+"""Which layers make a block: generators that yield them top to bottom, in reading order."""
