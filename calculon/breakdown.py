@@ -6,8 +6,8 @@ import numpy as np
 
 from calculon.cost.block import layer_table, optimizer_times
 from calculon.cost.layer import LayerCost, LayerTable, layer_cost
+from calculon.cost.tables import choice_of, sizes_of
 from calculon.edition import Edition
-from calculon.evaluate import choice_of, sizes_of
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
 from calculon.records import columns, part, record, stat

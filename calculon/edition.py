@@ -1,8 +1,8 @@
 """The contract of an edition of the cost model: every choice in which editions differ, as a function.
 
-The published model (edition ``sc23``) has behaviour that is odd but required. Each such behaviour is one method here,
-implemented by the classes in :mod:`calculon.editions`; no formula asks which edition it serves. The rows of the fidelity
-table in ``validation/README.md`` name these methods.
+The published model (edition ``sc23``) has behaviour that is odd but required. Each such behaviour is one method
+here, implemented by the classes in :mod:`calculon.editions`; no formula asks which edition it serves. The rows of the
+fidelity table in ``validation/README.md`` name these methods.
 """
 
 from abc import ABC, abstractmethod
@@ -116,7 +116,7 @@ class Edition(ABC):
         *,
         pipelined: bool,
     ) -> OverlappedTimes:
-        """Processing and exposed time of an overlapped linear; ``link`` is per kind of block."""
+        """Return processing and exposed time of an overlapped linear; ``link`` is per kind of block."""
 
     @abstractmethod
     def recommunication_exposed(self, forward: Seconds, backward: Seconds) -> Seconds:

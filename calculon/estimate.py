@@ -12,8 +12,9 @@ from calculon.editions import SC23
 from calculon.evaluate import evaluate_rows
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.plan.check import check, check_memory, raise_for
 from calculon.plan.plan import Plan
-from calculon.plan.rules import One, Question, check, check_memory, raise_for
+from calculon.plan.rule import One, Question
 from calculon.records import columns
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model

@@ -36,7 +36,7 @@ class _Part:
 
 
 def stat(
-    help: str,
+    help: str,  # noqa: A002
     *,
     name: str = "",
     axis: tuple[str, ...] = (),
@@ -130,20 +130,36 @@ def column(cls: type, name: str) -> Column:
     raise KeyError(name)
 
 
+@cache
+def _members(cls: type) -> tuple[tuple[str, bool], ...]:
+    """List the attributes of a record class, and whether each is a record itself."""
+    hints = get_type_hints(cls)
+    return tuple((f.name, dataclasses.is_dataclass(hints[f.name])) for f in dataclasses.fields(cls))
+
+
 def apply(function: Callable[..., Array], records: Sequence[R]) -> R:
     """Build a record whose arrays are `function` of the arrays of the given records, field by field."""
-    cls = type(records[0])
+    cls: Any = type(records[0])
     values: dict[str, object] = {}
-    for name in cast("Any", cls).__slots__:
+    for name, nested in _members(cls):
         members = [getattr(one, name) for one in records]
-        nested = dataclasses.is_dataclass(members[0])
         values[name] = apply(function, members) if nested else function(*members)
-    return cls(**values)
+    return cast("R", cls(**values))
 
 
-def take(one: R, index: Array | slice) -> R:
-    """Select executions of a record; arrays are indexed on their last axis."""
-    return apply(lambda array: array[..., index], [one])
+def gather(one: R, rows: Array) -> R:
+    """Select executions of a record by number; a single execution asked for once is the record itself."""
+    if len(rows) == 1 and _length(one) == 1:
+        return one
+    return apply(lambda array: array[..., rows], [one])
+
+
+def _length(one: object) -> int:
+    """Return the number of executions of a record."""
+    cls: Any = type(one)
+    name, nested = _members(cls)[0]
+    member = getattr(one, name)
+    return _length(member) if nested else int(member.shape[-1])
 
 
 def concatenate(records: Sequence[R]) -> R:

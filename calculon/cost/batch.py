@@ -192,7 +192,7 @@ def _times(
     sent: Transfers,
     sync: GradientSync,
 ) -> Times:
-    """Times of one iteration; the parts add up to the total (sections 5.1 to 5.6 and 5.10)."""
+    """Time one iteration; the parts add up to the total (sections 5.1 to 5.6 and 5.10)."""
     passes = schedule.blocks * schedule.microbatches
     batch_sum = schedule.batch_sum
     forward, again, backward = block.fw_tp, block.recomm, block.agrad_tp

@@ -19,6 +19,7 @@ from calculon.units import (
     Bytes,
     BytesPerSecond,
     Count,
+    Elements,
     Flops,
     FlopsPerSecond,
     Seconds,
@@ -121,15 +122,10 @@ def block_cost(
 
 
 def optimizer_cost(
-    table: LayerTable,
-    blocks: Array,
-    shards: Count,
-    system: System,
-    choice: Choice,
-    edition: Edition,
+    weights: Elements, shards: Count, system: System, choice: Choice, edition: Edition
 ) -> OptimizerCost:
-    """Cost the optimizer step of a block for pairs of (column of `table`, shards of the state)."""
-    weights = table.weights[:, blocks] * choice.training
+    """Cost the optimizer step of a block from the weights of its layers, of shape (layers, steps)."""
+    weights = weights * choice.training
     flops, accessed, arithmetic, memory = optimizer_times(weights, shards, system, choice)
     processing = system.combine(arithmetic, memory)
     gradients = edition.gradient_bytes(weights, choice.dtype_bytes, shards)
@@ -187,7 +183,8 @@ def _bandwidth_needed(cost: LayerCost, choice: Choice, none: Array) -> BytesPerS
     """Largest network bandwidth that a tile would need to hide (section 4.1)."""
     passes = 2 if choice.training else 1
     needed = cost.traffic.bandwidth_needed[:passes]
-    return np.maximum(none, needed.max(axis=(0, 1, 2)))
+    largest: BytesPerSecond = np.maximum(none, needed.max(axis=(0, 1, 2)))
+    return largest
 
 
 def _storage(table: LayerTable, choice: Choice, none: Array) -> Bytes:

@@ -59,14 +59,15 @@ class LayerTable:
         shape = (len(self.layers), blocks)
         self.flops = np.zeros((len(PHASES), *shape))
         self.accessed = np.zeros((len(PHASES), *shape))
-        for name in self._PLAIN:
-            setattr(self, name, np.zeros(shape))
+        plain = np.zeros((len(self._PLAIN), *shape))
+        for name, array in zip(self._PLAIN, plain, strict=True):
+            setattr(self, name, array)
         for i, layer in enumerate(self.layers):
             for phase in range(len(PHASES)):
                 self.flops[phase, i] = layer.flops[phase]
                 self.accessed[phase, i] = layer.accessed[phase]
-            for name in self._PLAIN:
-                getattr(self, name)[i] = getattr(layer, name)
+            for j, name in enumerate(self._PLAIN):
+                plain[j, i] = getattr(layer, name)
 
     _PLAIN = (
         "inputs",

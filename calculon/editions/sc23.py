@@ -99,7 +99,8 @@ class Sc23(Edition):
 
     def gradient_bytes(self, weights: Elements, dtype_bytes: int, shards: Count) -> Bytes:
         """[O23] Gradients in the datatype of the weights, sharded with the optimizer."""
-        return dtype_bytes * weights / shards
+        gradients: Bytes = dtype_bytes * weights / shards
+        return gradients
 
     def transfer_time(self, time: Seconds, needed: Array) -> Seconds:
         """[O8] A transfer of nothing still costs the latency."""
@@ -127,7 +128,8 @@ class Sc23(Edition):
         tail_traffic = (blocks - 1) * window.collective
         tail_left = tail_traffic + window.compute * window.usage - last
         tail = np.where(tail_left > 0, tail_left, tail_traffic * window.usage)
-        return window.collective + chunks + tail
+        exposed: Seconds = window.collective + chunks + tail
+        return exposed
 
     def data_par_bandwidth(
         self, window: DataParallelWindow
@@ -137,12 +139,14 @@ class Sc23(Edition):
         transfer = np.where(window.shares_pipeline_network, window.p2p, 0.0)
         chunks = (window.interleaving - 1) * (available + compute * window.usage - transfer)
         tail = last + (window.chunk_blocks - 1) * window.collective * window.usage
+        return self._bandwidth(window, chunks), self._bandwidth(window, tail)
+
+    @staticmethod
+    def _bandwidth(window: DataParallelWindow, time: Seconds) -> BytesPerSecond:
+        """Return network bytes of a chunk over a time; 0 where there is no time."""
         message = window.chunk_blocks * window.message
-        return tuple(  # type: ignore[return-value]
-            np.divide(message, time, out=np.zeros_like(time), where=time > 0)
-            * window.traffic_factor
-            for time in (chunks, tail)
-        )
+        rate: BytesPerSecond = np.divide(message, time, out=np.zeros_like(time), where=time > 0)
+        return rate * window.traffic_factor
 
     @staticmethod
     def _windows(window: DataParallelWindow) -> tuple[Seconds, Seconds, Seconds]:

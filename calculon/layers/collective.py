@@ -54,17 +54,19 @@ def _layer(
     additions = elements * (tensor_par - 1) / tensor_par
     pass_bytes = 2 * dtype_bytes * elements
     forward, backward = (0.0, additions) if side == "gather" else (additions, 0.0)
+    none = np.zeros_like(size)
     if sequence_parallel:
-        accessed = (pass_bytes, pass_bytes, 0.0)
+        moved = (pass_bytes, pass_bytes)
         saved, grad = size / tensor_par, size / tensor_par
+    elif side == "gather":
+        moved, saved, grad = (none, pass_bytes), none, size
     else:
-        accessed = (0.0, pass_bytes, 0.0) if side == "gather" else (pass_bytes, 0.0, 0.0)
-        saved, grad = (0.0, size) if side == "gather" else (size, 0.0)
+        moved, saved, grad = (pass_bytes, none), size, none
     return Layer(
         name=name,
         engine="vector",
         flops=(forward, backward, 0.0),
-        accessed=accessed,
+        accessed=(*moved, 0.0),
         inputs=elements,
         outputs=elements,
         weights=0.0,

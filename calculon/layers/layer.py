@@ -52,7 +52,7 @@ class Collective:
     """
 
     side: Literal["gather", "reduce"]
-    message: Bytes | float
+    message: Bytes
     overlapped: bool = False
 
 

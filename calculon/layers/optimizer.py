@@ -12,7 +12,8 @@ def adam_flops(weights: Elements, shards: Count) -> Flops:
 
     Source: Kingma and Ba, *Adam*, arXiv 1412.6980, algorithm 1.
     """
-    return weights / shards * FLOPS_PER_PARAMETER
+    flops: Flops = weights / shards * FLOPS_PER_PARAMETER
+    return flops
 
 
 def adam_bytes(weights: Elements, dtype_bytes: int, shards: Count) -> Bytes:
@@ -21,4 +22,5 @@ def adam_bytes(weights: Elements, dtype_bytes: int, shards: Count) -> Bytes:
     Source: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 3.1.
     """
     master = MASTER_BYTES if dtype_bytes < MASTER_BYTES else 0
-    return (MOMENT_BYTES * weights + master * weights) / shards
+    state: Bytes = (MOMENT_BYTES * weights + master * weights) / shards
+    return state

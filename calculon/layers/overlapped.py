@@ -6,16 +6,16 @@ doi:10.1145/3567955.3567959.
 
 from typing import Literal
 
-from calculon.layers.layer import Collective, Flags, Layer, Number, operator
+from calculon.layers.layer import Collective, Flags, Layer, operator
 from calculon.units import Elements
 
 
 def overlapped_linear(
     name: str,
     side: Literal["gather", "reduce"],
-    m: Number,
-    n: Number,
-    k: Number,
+    m: Elements,
+    n: Elements,
+    k: Elements,
     *,
     saved: Elements,
     grad: Elements,

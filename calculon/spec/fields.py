@@ -8,7 +8,7 @@ reference tables of ``calculon describe`` and the checks of a record built by ha
 import dataclasses
 import math
 import numbers
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_type_hints
@@ -137,7 +137,7 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def declare(help: str, *, key: str = "", **declaration: Any) -> Any:
+def declare(help: str, *, key: str = "", **declaration: Any) -> Any:  # noqa: A002
     """Declare one field of a spec record; see :class:`Declaration` for the arguments."""
     return dataclasses.field(
         metadata={_METADATA: Declaration(help=help, key=key, **declaration)},
@@ -159,8 +159,9 @@ class SpecField:
 
 
 @cache
-def spec_fields(cls: type) -> tuple[SpecField, ...]:
+def spec_fields(cls: Hashable) -> tuple[SpecField, ...]:
     """List the declared fields of a record class, in file order."""
+    assert isinstance(cls, type)
     hints = get_type_hints(cls)
     return tuple(
         SpecField(field.name, hints[field.name], field.metadata[_METADATA])
@@ -182,7 +183,8 @@ def check_record(record: object) -> None:
 
 
 def _record_problems(record: object) -> Iterator[Problem]:
-    for field in spec_fields(type(record)):
+    cls: Any = type(record)
+    for field in spec_fields(cls):
         if field.annotation in (int, float, bool, str):
             value = getattr(record, field.name)
             if field.declaration.scale != 1.0 and isinstance(value, numbers.Real):

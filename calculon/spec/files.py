@@ -161,11 +161,11 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
                 yield raw
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(beside, 0o666 & ~umask)
-        os.replace(beside, target)
+        Path(beside).chmod(0o666 & ~umask)
+        Path(beside).replace(target)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(beside)
+            Path(beside).unlink()
         raise
 
 

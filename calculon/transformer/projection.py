@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from calculon.layers import Flags, Layer, gather, linear, overlapped_linear, reduce
 from calculon.transformer.shape import BlockShape
 
 
 def column_linear(name: str, shape: BlockShape, width: int, flags: Flags) -> Layer:
     """Overlapped linear whose output of `width` is split and whose input is gathered."""
-    m, n, k = shape.tokens, float(shape.model.hidden), shape.split(width)
+    m, n, k = shape.tokens, np.array(float(shape.model.hidden)), shape.split(width)
     saved, grad = shape.edition.overlapped_saved("gather", shape.choice, m, n, k, shape.tensor_par)
     return overlapped_linear(
         name,
@@ -25,7 +27,7 @@ def column_linear(name: str, shape: BlockShape, width: int, flags: Flags) -> Lay
 
 def row_linear(name: str, shape: BlockShape, width: int, flags: Flags) -> Layer:
     """Overlapped linear whose input of `width` is split and whose output is reduced."""
-    m, n, k = shape.tokens, shape.split(width), float(shape.model.hidden)
+    m, n, k = shape.tokens, shape.split(width), np.array(float(shape.model.hidden))
     saved, grad = shape.edition.overlapped_saved("reduce", shape.choice, m, n, k, shape.tensor_par)
     return overlapped_linear(
         name,

@@ -1,0 +1,139 @@
+"""The ``calculon`` program: finds the command, runs it, and turns what can go wrong into one message and an exit code.
+
+Exit codes: 0 done; 1 infeasible, nothing written; 2 bad input or usage; 130 interrupted; 141 the reader of a pipe left.
+"""
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+
+from calculon import __version__
+from calculon.cli.options import LEVELS, Command, Log, Parser
+from calculon.errors import Infeasible, SpecError, nearest
+from calculon.spec.decode import SpecWarning
+from calculon.spec.files import reason
+
+COMMANDS = (
+    Command("llm", "calculon.cli.llm", "estimate one execution of a model on a system"),
+    Command(
+        "llm-parameter-calculator",
+        "calculon.cli.parameters",
+        "count the parameters of a model",
+        aliases=("lpc",),
+    ),
+    Command("catalog", "calculon.cli.catalog", "list the models, systems and executions shipped"),
+    Command("describe", "calculon.cli.describe", "explain the fields of specs and results"),
+    Command("completion", "calculon.cli.completion", "print a completion script for your shell"),
+    Command("version", "calculon.cli.version", "print the version", aliases=("v",)),
+)
+"""Every command, in the order of the help."""
+
+PROG = "calculon"
+DESCRIPTION = "Estimate time, memory and efficiency of training or running a large language model."
+EPILOG = """\
+example:
+  calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g -
+
+`calculon COMMAND --help` explains a command and shows examples."""
+
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit code.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments after the program's name; those of the process by default.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", SpecWarning)
+        warnings.showwarning = _show_warning
+        try:
+            code = _run(sys.argv[1:] if argv is None else list(argv))
+            sys.stdout.flush()
+        except SystemExit as stop:  # argparse: help, version, usage
+            return int(stop.code or 0)
+        except SpecError as error:
+            return _complain("error", error, 2)
+        except Infeasible as error:
+            return _complain("infeasible", error, 1)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return PIPE_CLOSED
+        except OSError as error:
+            return _complain("error", f"{error.filename or '<stdout>'}: {reason(error)}", 2)
+    return code
+
+
+def _run(argv: list[str]) -> int:
+    parser = top_parser()
+    arguments = parser.parse_args(argv)
+    command = _find(parser, arguments.command)
+    module = import_module(command.module)
+    own = Parser(prog=f"{PROG} {command.name}")
+    module.configure(own)
+    values = own.parse_args(arguments.arguments)
+    with Log.to(arguments.log, arguments.verbosity) as log:
+        code: int = module.run(values, log)
+    return code
+
+
+def top_parser() -> Parser:
+    """Return the parser of what stands before the command."""
+    width = max(len(command.title) for command in COMMANDS)
+    listing = "\n".join(f"  {c.title:{width}}  {c.help}" for c in COMMANDS)
+    parser = Parser(
+        prog=PROG,
+        usage="calculon [-h] [-l LOG] [-v VERBOSITY] [--version] COMMAND ...",
+        description=f"{DESCRIPTION}\n\ncommands:\n{listing}",
+        epilog=EPILOG,
+    )
+    add_common(parser)
+    parser.add_argument("command", nargs="?", help="==SUPPRESS==")
+    parser.add_argument("arguments", nargs="...", help="==SUPPRESS==")
+    return parser
+
+
+def add_common(parser: Parser) -> None:
+    """Add the options that stand before every command."""
+    parser.add_argument(
+        "-l", "--log", default="-", help="file for what is printed; - is standard output (default)"
+    )
+    parser.add_argument(
+        "-v",
+        "--verbosity",
+        default="INFO",
+        type=str.upper,
+        choices=LEVELS,
+        metavar="VERBOSITY",
+        help="print only what matters at least this much: DEBUG, INFO (default), WARNING, ERROR, CRITICAL",
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+
+
+def _find(parser: Parser, name: str | None) -> Command:
+    if name is None:
+        parser.error("which command?")
+    known = [spelling for command in COMMANDS for spelling in (command.name, *command.aliases)]
+    if name not in known:
+        hint = nearest(name, known) or "known are " + ", ".join(c.name for c in COMMANDS)
+        parser.error(f"there is no command '{name}'; {hint}")
+    return next(c for c in COMMANDS if name == c.name or name in c.aliases)
+
+
+def _complain(kind: str, error: object, code: int) -> int:
+    """Print each line of an error, marked with its kind, and return the exit code."""
+    for line in str(error).splitlines():
+        print(f"{PROG}: {kind}: {line}", file=sys.stderr)
+    return code
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    _complain("warning", message, 0)

@@ -1,0 +1,134 @@
+"""What the commands share: their parser, the log they print to, and checks of file arguments."""
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, NoReturn
+
+from calculon.errors import Problem, SpecError
+from calculon.spec.files import STDIN, check_output, reason
+
+LEVELS = {
+    "NOTSET": 0,
+    "DEBUG": 10,
+    "INFO": 20,
+    "WARN": 30,
+    "WARNING": 30,
+    "ERROR": 40,
+    "FATAL": 50,
+    "CRITICAL": 50,
+}
+"""Names of logging levels, as Python has them."""
+
+STDOUT = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: its name, the module that runs it, one line of help, and other spellings."""
+
+    name: str
+    module: str
+    help: str
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Name and aliases, for the list of commands."""
+        return ", ".join((self.name, *self.aliases))
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that keeps the layout of its texts, and whose errors look like all others."""
+
+    def __init__(self, **keywords: object):
+        keywords.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**keywords)  # type: ignore[arg-type]
+
+    def explain(self, description: str, examples: str) -> None:
+        """Set what the help says before and after the arguments."""
+        self.description = description
+        lines = "\n".join(f"  {line}" for line in examples.splitlines())
+        self.epilog = f"{'examples' if len(examples.splitlines()) > 1 else 'example'}:\n{lines}"
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and message on standard error, and leave with exit code 2."""
+        self.print_usage(sys.stderr)
+        self.exit(2, f"calculon: error: {message} (see: {self.prog} --help)\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Where a command prints its result: standard output, or the file of ``--log``.
+
+    Attributes
+    ----------
+    stream : text file
+        What is written to.
+    quiet : bool
+        ``--verbosity`` asks for less than results.
+    """
+
+    stream: IO[str]
+    quiet: bool = False
+
+    @classmethod
+    @contextlib.contextmanager
+    def to(cls, target: str, verbosity: str) -> Iterator["Log"]:
+        """Open the log: ``-`` is standard output, a file is emptied first.
+
+        Raises
+        ------
+        SpecError
+            When the file cannot be written.
+        """
+        quiet = LEVELS[verbosity] > LEVELS["INFO"]
+        if target == STDOUT:
+            yield cls(sys.stdout, quiet)
+            return
+        try:
+            stream = Path(target).open("w", encoding="utf-8")
+        except OSError as error:
+            raise SpecError(target, Problem("", "a writable log file", reason(error))) from None
+        with stream:
+            yield cls(stream, quiet)
+
+    def __call__(self, text: str) -> None:
+        """Print a result."""
+        if not self.quiet:
+            print(text, file=self.stream)
+
+
+def check_inputs(sources: Sequence[str]) -> None:
+    """Check that standard input is asked for at most once.
+
+    Raises
+    ------
+    SpecError
+        When it is not.
+    """
+    if sources.count(STDIN) > 1:
+        found = f"{sources.count(STDIN)} times '{STDIN}'"
+        raise SpecError("<stdin>", Problem("", "one input from standard input", found))
+
+
+def check_outputs(
+    outputs: Sequence[str], inputs: Sequence[str], suffixes: tuple[str, ...] = (".json",)
+) -> None:
+    """Check before any work that every output can be written, and that none is another output or an input.
+
+    Raises
+    ------
+    SpecError
+        For the first output that cannot.
+    """
+    taken = {Path(source).resolve(): "an input" for source in inputs if Path(source).is_file()}
+    for output in outputs:
+        check_output(output, suffixes)
+        place = Path(output).resolve()
+        if place in taken:
+            raise SpecError(output, Problem("", "a file of its own", f"{taken[place]} of that name"))
+        taken[place] = "another output"

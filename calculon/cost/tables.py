@@ -1,0 +1,126 @@
+"""Costs of the distinct blocks of a plan: millions of executions share a few thousand of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calculon.cost.block import BlockCost, OptimizerCost, block_cost, layer_table, optimizer_cost
+from calculon.edition import Edition
+from calculon.hardware.system import System
+from calculon.plan.choice import Choice, Sizes
+from calculon.plan.plan import FIELDS, Plan
+from calculon.records import concatenate
+from calculon.spec.model import Model
+from calculon.units import Array, Elements
+
+BLOCK_ROWS = 4_096
+"""Blocks whose layers are laid out at once: bounds the memory of a layer table."""
+
+CHOICE_FIELDS = tuple(field.name for field in FIELDS if field.name in Choice.__slots__)
+_CHOICES = {field.name: field.declaration.choices or (False, True) for field in FIELDS}
+
+
+@dataclass(frozen=True, slots=True)
+class BlockTables:
+    """Costs of the distinct blocks of a plan, and which of them each row uses."""
+
+    block: BlockCost
+    block_row: Array
+    optimizer: OptimizerCost
+    optimizer_row: Array
+
+
+def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> BlockTables:
+    """Cost every distinct block of a plan once.
+
+    A block depends on the choices, the tensor-parallel degree and network, and the microbatch; its optimizer step on
+    the shards in place of the last two.
+    """
+    shards = np.where(plan.optimizer_sharding, plan.data_par, 1)
+    blocks: list[BlockCost] = []
+    steps: list[OptimizerCost] = []
+    block_row = np.zeros(len(plan), np.int64)
+    step_row = np.zeros(len(plan), np.int64)
+    block_count = step_count = 0
+    for choice, rows in _groups(plan):
+        sizes, size_of = distinct(
+            [plan.tensor_par[rows], plan.microbatch_size[rows], plan.tensor_par_net[rows]]
+        )
+        pairs, pair_of = distinct([plan.tensor_par[rows], shards[rows]])
+        costs, weights = block_costs(model, system, choice, sizes, edition)
+        same_degree = np.searchsorted(sizes[:, 0], pairs[:, 0])
+        shared = pairs[:, 1].astype(float)
+        blocks.append(costs)
+        steps.append(optimizer_cost(weights[:, same_degree], shared, system, choice, edition))
+        block_row[rows] = block_count + size_of
+        step_row[rows] = step_count + pair_of
+        block_count += len(sizes)
+        step_count += len(pairs)
+    return BlockTables(concatenate(blocks), block_row, concatenate(steps), step_row)
+
+
+def block_costs(
+    model: Model, system: System, choice: Choice, sizes: Array, edition: Edition
+) -> tuple[BlockCost, Elements]:
+    """Cost blocks of one choice for rows of (tensor degree, microbatch size, tensor network).
+
+    Returns
+    -------
+    tuple of BlockCost and array, shape (layers, blocks)
+        The costs, and the weights of each layer (which depend on the tensor degree alone).
+    """
+    costs, weights = [], []
+    for start in range(0, len(sizes), BLOCK_ROWS):
+        part = _sizes(sizes[start : start + BLOCK_ROWS])
+        table = layer_table(model, choice, part, edition)
+        costs.append(block_cost(model, system, choice, part, edition, table))
+        weights.append(table.weights)
+    return concatenate(costs), np.concatenate(weights, axis=1)
+
+
+def _groups(plan: Plan) -> Iterator[tuple[Choice, Array]]:
+    """Yield the distinct choices of a plan and the rows that have them."""
+    keys, key_of = distinct([getattr(plan, name) for name in CHOICE_FIELDS])
+    order = np.argsort(key_of, kind="stable")
+    bounds = np.searchsorted(key_of[order], np.arange(len(keys) + 1))
+    for number, key in enumerate(keys):
+        yield _choice(key), order[bounds[number] : bounds[number + 1]]
+
+
+def choice_of(plan: Plan) -> Choice:
+    """Return the choices of the first row of a plan."""
+    return _choice(np.array([getattr(plan, name)[0] for name in CHOICE_FIELDS]))
+
+
+def sizes_of(plan: Plan) -> Sizes:
+    """Return the sizes of every row of a plan."""
+    return _sizes(np.stack([plan.tensor_par, plan.microbatch_size, plan.tensor_par_net], axis=1))
+
+
+def _sizes(rows: Array) -> Sizes:
+    return Sizes(
+        tensor_par=rows[:, 0].astype(float),
+        microbatch_size=rows[:, 1].astype(float),
+        tensor_par_net=rows[:, 2],
+    )
+
+
+def _choice(key: Array) -> Choice:
+    values: dict[str, Any] = {
+        name: _CHOICES[name][int(code)] for name, code in zip(CHOICE_FIELDS, key, strict=True)
+    }
+    return Choice(**values)
+
+
+def distinct(columns: list[Array]) -> tuple[Array, Array]:
+    """Return the distinct rows of integer columns, ascending, and the number of each row among them."""
+    if len(columns[0]) == 1:
+        return np.array([[int(c[0]) for c in columns]]), np.zeros(1, np.int64)
+    ranks = np.zeros(len(columns[0]), np.int64)
+    for values in columns:
+        distinct, inverse = np.unique(values, return_inverse=True)
+        ranks = ranks * len(distinct) + inverse
+    _, first, inverse = np.unique(ranks, return_index=True, return_inverse=True)
+    return np.stack([c[first] for c in columns], axis=1).astype(np.int64), inverse
