@@ -128,7 +128,7 @@ def estimate(
     plan = Plan.of(one.execution)
     code = check(Question(one.model, one.system, plan))
     raise_for(one, int(code[0]))
-    _, stats = next(iter(evaluate_rows(one.model, one.system, plan, edition)))
+    _, stats = next(evaluate_rows(one.model, one.system, plan, edition))
     needed = stats.capacity
     tier1, tier2 = needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req
     code = check_memory(code, tier1, tier2, one.system)

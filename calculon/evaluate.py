@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calculon import inputs
-from calculon.cost.batch import batch_stats
+from calculon.cost.batch import Batch
 from calculon.cost.tables import block_tables
 from calculon.edition import Edition
 from calculon.editions import SC23
@@ -138,21 +138,18 @@ def evaluate(
 
 def evaluate_rows(
     model: Model, system: System, plan: Plan, edition: Edition = SC23
-) -> Iterator[tuple[slice, Stats]]:
+) -> Iterator[tuple[slice, Batch]]:
     """Yield the statistics of valid rows in chunks, with the rows they belong to; memory is not checked."""
     if not len(plan):
         return
     tables = block_tables(model, system, plan, edition)
     for start in range(0, len(plan), CHUNK_ROWS):
         part = slice(start, min(start + CHUNK_ROWS, len(plan)))
-        with np.errstate(invalid="ignore"):  # null is not-a-number
-            yield (
-                part,
-                batch_stats(
-                    gather(tables.block, tables.block_row[part]),
-                    gather(tables.optimizer, tables.optimizer_row[part]),
-                    Schedule.of(plan.take(part), model),
-                    system,
-                    edition,
-                ),
-            )
+        batch = Batch(
+            gather(tables.block, tables.block_row[part]),
+            gather(tables.optimizer, tables.optimizer_row[part]),
+            Schedule.of(plan.take(part), model),
+            system,
+            edition,
+        )
+        yield part, batch

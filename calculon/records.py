@@ -147,11 +147,31 @@ def apply(function: Callable[..., Array], records: Sequence[R]) -> R:
     return cast("R", cls(**values))
 
 
+class _View:
+    """A record seen through row numbers: an array is gathered when it is read, once."""
+
+    def __init__(self, one: object, rows: Array):
+        self._one, self._rows = one, rows
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._one, name)
+        if isinstance(value, np.ndarray):
+            found: Any = value[..., self._rows]
+        else:
+            found = _View(value, self._rows)
+        setattr(self, name, found)
+        return found
+
+
 def gather(one: R, rows: Array) -> R:
-    """Select executions of a record by number; a single execution asked for once is the record itself."""
-    if len(rows) == 1 and _length(one) == 1:
+    """Return a view of a record for executions selected by number.
+
+    The view has the attributes of the record; each array is gathered when it is first read, and has the shape of
+    `rows` in place of the last axis. A single execution asked for once is the record itself.
+    """
+    if rows.shape == (1,) and _length(one) == 1:
         return one
-    return apply(lambda array: array[..., rows], [one])
+    return cast("R", _View(one, rows))
 
 
 def _length(one: object) -> int:

@@ -119,10 +119,9 @@ class Sc23(Edition):
         traffic = blocks * window.collective
         rest = np.mod(window.microbatches, window.pipeline_par)
         alive = np.where(rest == 0, window.pipeline_par, rest)
-        collisions = np.zeros_like(traffic)
         shared = window.shares_pipeline_network & (window.backward_chunk > 0)
-        np.floor_divide(traffic, window.backward_chunk, out=collisions, where=shared)
-        collisions = np.minimum(collisions, alive)
+        backward = np.where(shared, window.backward_chunk, np.inf)
+        collisions = np.minimum(np.floor_divide(traffic, backward), alive)
         left = traffic - (available - collisions * window.p2p) + compute * window.usage
         chunks = (window.interleaving - 1) * np.where(left > 0, left, traffic * window.usage)
         tail_traffic = (blocks - 1) * window.collective

@@ -87,7 +87,7 @@ class Plan:
         ]
         if problems:
             raise SpecError("plan", problems)
-        raw = {name: np.asarray(columns[name]) for name in NAMES}
+        raw = {name: _column(columns[name]) for name in NAMES}
         lengths = {array.shape[0] for array in raw.values() if array.ndim == 1}
         if len(lengths) > 1 or any(array.ndim > 1 for array in raw.values()):
             found = "lengths " + ", ".join(str(length) for length in sorted(lengths))
@@ -185,6 +185,15 @@ def code(field: str, value: str) -> int:
     return next(f.declaration.choices.index(value) for f in FIELDS if f.name == field)
 
 
+def _column(values: Any) -> Array:
+    """Lay out a column; a list of mixed types keeps them, so that an odd value does not change its neighbours."""
+    if isinstance(values, (list, tuple)):
+        types = set(map(type, values))
+        if len(types) > 1 or types & {list, tuple}:
+            return np.fromiter(values, object, len(values))
+    return np.asarray(values)
+
+
 def _parse(field: SpecField, raw: Array) -> tuple[Array, Array]:
     """Return a column in its stored form, and a mask of impossible values (stored as a harmless one)."""
     if choices := field.declaration.choices:
@@ -196,12 +205,18 @@ def _parse(field: SpecField, raw: Array) -> tuple[Array, Array]:
         if raw.dtype == bool:
             return raw, np.zeros(raw.shape, bool)
         good = np.vectorize(lambda value: isinstance(value, (bool, np.bool_)), otypes=[bool])(raw)
-        return np.where(good, raw, False).astype(bool), ~good
-    if raw.dtype.kind not in "iuf":
+        return _where(good, raw, np.zeros(raw.shape, bool)), ~good
+    if raw.dtype.kind in "iuf":
+        least = field.declaration.at_least
+        good = (raw >= least) & (raw <= LARGEST_INTEGER) & (np.floor(raw) == raw)
+    else:
         good = np.vectorize(
             lambda value: field.declaration.problem(int, value, "") is None, otypes=[bool]
         )(raw)
-        return np.where(good, raw, 1).astype(np.int64), ~good
-    least = field.declaration.at_least
-    good = (raw >= least) & (raw <= LARGEST_INTEGER) & (np.floor(raw) == raw)
-    return np.where(good, raw, 1).astype(np.int64), ~good
+    return _where(good, raw, np.ones(raw.shape, np.int64)), ~good
+
+
+def _where(good: Array, raw: Array, values: Array) -> Array:
+    """Fill the good entries in; the others keep their value, and may be of any type."""
+    values[good] = raw[good]
+    return values
