@@ -1,0 +1,1 @@
+"""Search: every execution of a space, counted exactly; the best of them, found without evaluating the rest."""

@@ -1,0 +1,83 @@
+"""What a search looks for: any statistic, larger or smaller."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from calculon.cost.batch import Batch
+from calculon.errors import Problem, SpecError, nearest
+from calculon.records import Column, column, columns
+from calculon.statistics import Stats
+from calculon.units import Array, Seconds
+
+SENSES = ("max", "min")
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """A statistic and a sense; its *score* is larger for better executions."""
+
+    statistic: Column
+    sense: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Objective":
+        """Read ``STATISTIC[:max|min]``; the sense defaults to what is better for it.
+
+        Raises
+        ------
+        SpecError
+            For an unknown statistic (with the nearest names) or sense.
+        """
+        name, colon, sense = text.partition(":")
+        statistic = known_statistic(name, "objective")
+        if not colon:
+            sense = _natural_sense(statistic)
+        if sense not in SENSES:
+            raise SpecError("objective", Problem(name, "max or min after the colon", repr(sense)))
+        return cls(statistic, sense)
+
+    def score(self, batch: Batch) -> Array:
+        """Return the scores of executions, on the axes that the statistic depends on."""
+        values = self.statistic.of(batch)
+        return values if self.sense == "max" else np.negative(values)
+
+    def value(self, score: Array) -> Array:
+        """Return the statistic from scores."""
+        return score if self.sense == "max" else np.negative(score)
+
+    def bound(self, least_time: Callable[[], Seconds], batch_size: float) -> Array | None:
+        """Return a score that no execution of at least this time exceeds; nothing where time says nothing.
+
+        The last digits of a time depend on the order of its sum; the bound gives them away.
+        """
+        slack = 1 - 1e-9
+        if (self.statistic.name, self.sense) == ("sample_rate", "max"):
+            rate: Array = batch_size / (least_time() * slack)
+            return rate
+        if (self.statistic.name, self.sense) == ("total_time", "min"):
+            return np.asarray(-least_time() * slack)
+        return None
+
+
+def known_statistic(name: str, where: str) -> Column:
+    """Return a statistic by name.
+
+    Raises
+    ------
+    SpecError
+        When there is none of this name; the hint has the nearest.
+    """
+    try:
+        return column(Stats, name)
+    except KeyError:
+        known = [c.name for c in columns(Stats)]
+        hint = nearest(name, known) or "see: calculon describe stats"
+        raise SpecError(where, Problem("", "a statistic", repr(name), hint)) from None
+
+
+def _natural_sense(statistic: Column) -> str:
+    """Rates and efficiencies should be large, everything else small."""
+    larger = statistic.unit.symbol in ("samples/s", "fraction")
+    return "max" if larger else "min"
