@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from calculon.cost.block import layer_table, optimizer_times
+from calculon.cost.block import BlockLayout, optimizer_times
 from calculon.cost.layer import LayerCost, LayerTable, layer_cost
 from calculon.cost.tables import choice_of, sizes_of
 from calculon.edition import Edition
@@ -85,8 +85,9 @@ def breakdown(
     """
     plan = Plan.of(execution)
     choice, sizes = choice_of(plan), sizes_of(plan)
-    table = layer_table(model, choice, sizes, edition)
-    cost = layer_cost(table, system, choice, sizes, edition)
+    layout = BlockLayout(model, system, choice, sizes, edition)
+    table = layout.table
+    cost = layer_cost(table, layout.times, system, choice, sizes, edition)
     shards = np.array([execution.data_par if execution.optimizer_sharding else 1], float)
     flops, state, arithmetic, memory = optimizer_times(table.weights, shards, system, choice)
     gradients = edition.gradient_bytes(table.weights, choice.dtype_bytes, shards)
@@ -114,7 +115,7 @@ def breakdown(
 
 
 def _phase(table: LayerTable, cost: LayerCost, phase: int) -> LayerWork:
-    return _work(table.flops[phase], table.accessed[phase], cost.processing[phase])
+    return _work(table.flops[phase], table.accessed[phase], cost.times.processing[phase])
 
 
 def _work(flops: Flops, accessed: Bytes, time: Seconds) -> LayerWork:

@@ -42,6 +42,9 @@ class SpecError(CalculonError, ValueError):
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         super().__init__("\n".join(f"{file}: {problem}" for problem in self.problems))
 
+    def __reduce__(self) -> tuple[type["SpecError"], tuple[str, tuple[Problem, ...]]]:
+        return type(self), (self.file, self.problems)  # errors cross processes
+
     @property
     def field(self) -> str:
         """Path of the first wrong field, such as ``networks[1].efficiency``."""
@@ -75,6 +78,9 @@ class Infeasible(CalculonError):
     def __init__(self, reason: str, message: str):
         self.reason = reason
         super().__init__(message)
+
+    def __reduce__(self) -> tuple[type["Infeasible"], tuple[str, str]]:
+        return type(self), (self.reason, str(self))  # errors cross processes
 
 
 def nearest(name: str, known: Sequence[str]) -> str:

@@ -79,6 +79,15 @@ class Evaluation:
         """Why a row cannot run, as a short identifier; empty for a feasible row."""
         return np.array(REASONS)[self.codes]
 
+    def take(self, rows: Array) -> "Evaluation":
+        """Select rows by number or mask."""
+        values = {name: column[rows] for name, column in self._values.items()}
+        return Evaluation(self.plan.take(rows), self.codes[rows], values)
+
+    def column(self, name: str) -> Array:
+        """Return a statistic or an execution field by name; named values as text."""
+        return self._values[name] if name in self._values else self.plan.values(name)
+
     def to_frame(self) -> "pd.DataFrame":
         """Return executions, reason and statistics as a DataFrame, one row per execution."""
         import pandas as pd  # only for people who want frames

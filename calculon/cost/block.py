@@ -1,8 +1,11 @@
 """The cost of one block for one microbatch: sums over its layers."""
 
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+
 import numpy as np
 
-from calculon.cost.layer import LayerCost, LayerTable, layer_cost, ordered_sum
+from calculon.cost.layer import LayerCost, LayerTable, layer_cost, layer_times, ordered_sum
 from calculon.edition import Edition
 from calculon.hardware.system import System
 from calculon.layers.layer import PHASES
@@ -68,38 +71,105 @@ class OptimizerCost:
     state: Bytes
 
 
-def layer_table(model: Model, choice: Choice, sizes: Sizes, edition: Edition) -> LayerTable:
-    """Lay out the layers of a block for a column of sizes."""
-    return LayerTable(block_layers(model, choice, sizes, edition), sizes.tensor_par.size)
+class BlockLayout:
+    """The layers of a block for a column of sizes, and what of their cost every choice of equal layout shares.
+
+    What is recomputed, when inputs are gathered again, and how collectives run does not change the layers.
+    """
+
+    def __init__(
+        self, model: Model, system: System, choice: Choice, sizes: Sizes, edition: Edition
+    ):
+        self.system, self.sizes, self.edition = system, sizes, edition
+        self.shape = BlockShape.of(model, choice, sizes, edition)
+        self.table = LayerTable(block_layers(self.shape), sizes.tensor_par.size)
+        self.times = layer_times(self.table, system, choice.datatype)
+
+    @staticmethod
+    def key(choice: Choice) -> Hashable:
+        """Return what the layout depends on of a choice."""
+        return (
+            choice.datatype,
+            choice.attention_type,
+            choice.fused_activation,
+            choice.sequence_parallel,
+            choice.tensor_par_overlap == "none",
+        )
+
+    @cached_property
+    def none(self) -> Array:
+        """Zero for every block."""
+        return np.zeros_like(self.sizes.tensor_par)
+
+    @cached_property
+    def totals(self) -> Array:
+        """FLOP, arithmetic time, bytes and memory time summed over layers: shape (4, phases, blocks)."""
+        table, times = self.table, self.times
+        return np.stack(
+            [
+                ordered_sum(values)
+                for values in (table.flops, times.arithmetic, table.accessed, times.memory)
+            ]
+        )
+
+    @cached_property
+    def forward(self) -> Array:
+        """FLOP, arithmetic time, bytes and memory time of the forward pass: shape (4, layers, blocks)."""
+        table, times = self.table, self.times
+        return np.stack([table.flops[0], times.arithmetic[0], table.accessed[0], times.memory[0]])
+
+    @cached_property
+    def processing(self) -> Seconds:
+        """Processing time without layers that have a collective: shape (phases, blocks)."""
+        return ordered_sum(self.times.processing)
+
+    @cached_property
+    def weight(self) -> Bytes:
+        """Weights of a block."""
+        return ordered_sum(self.table.weight_bytes)
+
+    @cached_property
+    def act_working(self) -> Bytes:
+        """Activations while a block is computed: every buffer once."""
+        shared = np.array([[layer.flags.shares_activation] for layer in self.table.layers])
+        return ordered_sum(self.table.activation * ~shared)
+
+    @cached_property
+    def act_grad(self) -> Bytes:
+        """Activation gradients while a block is computed."""
+        return ordered_sum(self.table.activation_grad)
+
+    @cached_property
+    def unsharded_gradients(self) -> Bytes:
+        """Weight gradients of the block being computed."""
+        return ordered_sum(UNSHARDED_GRADIENT_BYTES * self.table.weights)
+
+    def pipeline_message(self, choice: Choice) -> Bytes:
+        """Bytes that a block hands to the next stage: split unless collectives are all-reduces (section 4.4)."""
+        shape = self.shape
+        if choice.tensor_par_comm_type == "ar":
+            return choice.dtype_bytes * shape.activation
+        tokens = np.floor(shape.tokens / shape.tensor_par)
+        return choice.dtype_bytes * tokens * shape.model.hidden
 
 
-def block_cost(
-    model: Model,
-    system: System,
-    choice: Choice,
-    sizes: Sizes,
-    edition: Edition,
-    table: LayerTable,
-) -> BlockCost:
-    """Cost one block from the table of its layers (sections 4.1 to 4.4)."""
-    cost = layer_cost(table, system, choice, sizes, edition)
-    work = np.stack([table.flops, cost.arithmetic, table.accessed, cost.memory, cost.processing])
-    if not choice.training:
-        work[:, 1:] = 0.0
-    totals = ordered_sum(work)
-    fw, agrad, wgrad = (_work(totals[:, i]) for i in range(len(PHASES)))
+def block_cost(layout: BlockLayout, choice: Choice) -> BlockCost:
+    """Cost one block under a choice of this layout (sections 4.1 to 4.4)."""
+    table, system, sizes, edition = layout.table, layout.system, layout.sizes, layout.edition
+    cost = layer_cost(table, layout.times, system, choice, sizes, edition)
+    overlapped = choice.tensor_par_overlap != "none"
+    processing = ordered_sum(cost.times.processing) if overlapped else layout.processing
     fw_tp, agrad_tp, recomm, messages = _communication(table, cost, choice, edition)
-    shape = BlockShape.of(model, choice, sizes, edition)
-    none = np.zeros_like(sizes.tensor_par)
-    activation = choice.dtype_bytes * shape.activation
-    full = choice.training and choice.recompute_all
-    split = choice.tensor_par_comm_type != "ar"
-    sequence = np.floor(shape.tokens / sizes.tensor_par) * model.hidden
+    trained, none = float(choice.training), layout.none
+    checkpoint = choice.training and choice.recompute_all
+    activation = choice.dtype_bytes * layout.shape.activation
+    fw, agrad, wgrad = (
+        _work([*layout.totals[:, i], processing[i]], 1.0 if i == 0 else trained)
+        for i in range(len(PHASES))
+    )
     return BlockCost(
         fw=fw,
-        re=_recompute(table, work[:, 0], edition)
-        if choice.training
-        else _work(np.zeros_like(totals[:, 0])),
+        re=_recompute(layout, cost, choice),
         agrad=agrad,
         wgrad=wgrad,
         fw_tp=fw_tp,
@@ -107,16 +177,15 @@ def block_cost(
         recomm=recomm,
         tensor_messages=messages,
         tp_bandwidth_needed=_bandwidth_needed(cost, choice, none),
-        weight=ordered_sum(table.weight_bytes),
-        act_working=ordered_sum(table.activation * ~table.flagged("reuses_activation")),
+        weight=layout.weight,
+        act_working=layout.act_working,
         act_storage=_storage(table, choice, none),
-        act_checkpoint=edition.checkpoint_bytes(activation, choice, sizes.tensor_par)
-        if full
-        else none,
-        act_grad=ordered_sum(table.activation_grad) * choice.training,
-        weight_grad_no_sharding=ordered_sum(UNSHARDED_GRADIENT_BYTES * table.weights)
-        * choice.training,
-        pipeline_message=choice.dtype_bytes * sequence if split else activation,
+        act_checkpoint=(
+            edition.checkpoint_bytes(activation, choice, sizes.tensor_par) if checkpoint else none
+        ),
+        act_grad=layout.act_grad * trained,
+        weight_grad_no_sharding=layout.unsharded_gradients * trained,
+        pipeline_message=layout.pipeline_message(choice),
         matrix_peak=none + system.matrix[choice.datatype].peak,
     )
 
@@ -142,20 +211,23 @@ def optimizer_times(
     return flops, accessed, system.vector[choice.datatype].time(flops), system.mem1.time(accessed)
 
 
-def _work(totals: Array) -> Work:
-    """Name the five sums of a pass."""
+def _work(totals: Sequence[Array] | Array, share: float = 1.0) -> Work:
+    """Name the five sums of a pass; `share` 0 empties a pass that does not happen."""
+    if share != 1.0:
+        totals = [share * total for total in totals]
     flops, flops_time, mem_accessed, mem_time, time = totals
     return Work(
         flops=flops, flops_time=flops_time, mem_accessed=mem_accessed, mem_time=mem_time, time=time
     )
 
 
-def _recompute(table: LayerTable, forward: Array, edition: Edition) -> Work:
+def _recompute(layout: BlockLayout, cost: LayerCost, choice: Choice) -> Work:
     """Work of recomputation; its time is that of the recomputed layers (section 4.2)."""
-    recomputed = table.flagged("recompute")
-    work = edition.recomputed_work(forward[:4], recomputed)
-    time = ordered_sum(forward[4] * recomputed)
-    return _work(np.concatenate([work, time[None]]))
+    recomputed = layout.table.flagged("recompute", choice)
+    if not choice.training or not recomputed.any():
+        return _work([layout.none] * 5)
+    work = layout.edition.recomputed_work(layout.forward, recomputed)
+    return _work([*work, ordered_sum(cost.times.processing[0] * recomputed)])
 
 
 def _communication(
@@ -164,7 +236,7 @@ def _communication(
     """Sum tensor-parallel messages and times over layers, per pass and kind of block (section 4.1)."""
     traffic = cost.traffic
     rows = table.collective_rows()
-    repeated = table.flagged("recommunicate")[rows]
+    repeated = table.flagged("recommunicate", choice)[rows]
     exposed = traffic.exposed
     if choice.tensor_par_overlap != "none":
         again = edition.recommunication_exposed(exposed[0], exposed[2])
@@ -193,6 +265,6 @@ def _storage(table: LayerTable, choice: Choice, none: Array) -> Bytes:
         return ordered_sum(table.activation)
     if choice.recompute_all:
         return none
-    kept = table.activation * table.flagged("stores_activation")
-    dropped = table.output_bytes * ~table.flagged("stores_output")
+    kept = table.activation * ~table.flagged("drops_activation", choice)
+    dropped = table.output_bytes * table.flagged("drops_output", choice)
     return ordered_sum(kept - dropped)

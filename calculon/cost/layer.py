@@ -79,9 +79,9 @@ class LayerTable:
         "activation_grad",
     )
 
-    def flagged(self, flag: str) -> Array:
-        """Return which layers have a flag: shape (layers, 1), to broadcast over blocks."""
-        return np.array([[getattr(layer.flags, flag)] for layer in self.layers])
+    def flagged(self, flag: str, choice: Choice) -> Array:
+        """Return for which layers a flag holds: shape (layers, 1), to broadcast over blocks."""
+        return np.array([[getattr(layer.flags, flag).holds(choice)] for layer in self.layers])
 
     def collective_rows(self) -> list[int]:
         """Return the numbers of the layers that have a tensor-parallel collective."""
@@ -89,44 +89,64 @@ class LayerTable:
 
 
 @record
-class LayerCost:
-    """Times of the layers of a block.
+class LayerTimes:
+    """Times of layers on the engines and the memory, of shape ``(phases, layers, blocks)``.
 
-    ``arithmetic``, ``memory`` and ``processing`` have shape ``(phases, layers, blocks)``; ``traffic`` holds the rows
-    :meth:`LayerTable.collective_rows` only.
+    ``processing`` is 0 for layers with a collective: theirs depends on how it runs.
     """
 
     arithmetic: Seconds
     memory: Seconds
     processing: Seconds
+
+
+@record
+class LayerCost:
+    """All times of the layers of a block; ``traffic`` holds the rows :meth:`LayerTable.collective_rows` only."""
+
+    times: LayerTimes
     traffic: Traffic
 
 
+def layer_times(table: LayerTable, system: System, datatype: str) -> LayerTimes:
+    """Time every layer in every phase: arithmetic and memory time, combined by the system's mode."""
+    matrix = [i for i, layer in enumerate(table.layers) if layer.engine == "matrix"]
+    arithmetic = system.vector[datatype].time(table.flops)
+    arithmetic[:, matrix] = system.matrix[datatype].time(table.flops[:, matrix])
+    memory = system.mem1.time(table.accessed)
+    processing = system.combine(arithmetic, memory)
+    processing[:, table.collective_rows()] = 0.0
+    return LayerTimes(arithmetic=arithmetic, memory=memory, processing=processing)
+
+
 def layer_cost(
-    table: LayerTable, system: System, choice: Choice, sizes: Sizes, edition: Edition
+    table: LayerTable,
+    times: LayerTimes,
+    system: System,
+    choice: Choice,
+    sizes: Sizes,
+    edition: Edition,
 ) -> LayerCost:
-    """Time every layer in every phase: arithmetic and memory time, combined by the system's mode.
+    """Add tensor-parallel traffic to the times of layers.
 
     A layer that only communicates has no processing time of its own; its arithmetic and memory time are part of its
     link time. An overlapped linear layer is slowed by the collective beside it.
     """
-    matrix = [i for i, layer in enumerate(table.layers) if layer.engine == "matrix"]
-    arithmetic = system.vector[choice.datatype].time(table.flops)
-    arithmetic[:, matrix] = system.matrix[choice.datatype].time(table.flops[:, matrix])
-    memory = system.mem1.time(table.accessed)
-    processing = system.combine(arithmetic, memory)
     rows = table.collective_rows()
     traffic = tensor_traffic(
         [table.layers[i] for i in rows],
-        arithmetic[:, rows],
-        memory[:, rows],
+        times.arithmetic[:, rows],
+        times.memory[:, rows],
         system,
         choice,
         sizes,
         edition,
     )
-    processing[:, rows] = traffic.processing
-    return LayerCost(arithmetic=arithmetic, memory=memory, processing=processing, traffic=traffic)
+    if choice.tensor_par_overlap != "none":
+        processing = times.processing.copy()
+        processing[:, rows] = traffic.processing
+        times = LayerTimes(arithmetic=times.arithmetic, memory=times.memory, processing=processing)
+    return LayerCost(times=times, traffic=traffic)
 
 
 def ordered_sum(values: Array) -> Array:
@@ -135,5 +155,11 @@ def ordered_sum(values: Array) -> Array:
     ``np.sum`` may add pairwise depending on the memory layout, and then one execution would differ from the same row
     in a table.
     """
-    last: Array = np.add.accumulate(values, axis=LAYER_AXIS)[..., -1, :]
-    return last
+    total: Array
+    if values.shape[-1] == 1:  # the same sum, faster for one block
+        total = np.add.accumulate(values, axis=LAYER_AXIS)[..., -1, :]
+        return total
+    total = values[..., 0, :].copy()
+    for layer in range(1, values.shape[LAYER_AXIS]):
+        total += values[..., layer, :]
+    return total

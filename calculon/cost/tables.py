@@ -1,12 +1,18 @@
 """Costs of the distinct blocks of a plan: millions of executions share a few thousand of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from calculon.cost.block import BlockCost, OptimizerCost, block_cost, layer_table, optimizer_cost
+from calculon.cost.block import (
+    BlockCost,
+    BlockLayout,
+    OptimizerCost,
+    block_cost,
+    optimizer_cost,
+)
 from calculon.edition import Edition
 from calculon.hardware.system import System
 from calculon.plan.choice import Choice, Sizes
@@ -49,10 +55,10 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
             [plan.tensor_par[rows], plan.microbatch_size[rows], plan.tensor_par_net[rows]]
         )
         pairs, pair_of = distinct([plan.tensor_par[rows], shards[rows]])
-        costs, weights = block_costs(model, system, choice, sizes, edition)
+        costs, weights = block_costs(model, system, [choice], sizes, edition)
         same_degree = np.searchsorted(sizes[:, 0], pairs[:, 0])
         shared = pairs[:, 1].astype(float)
-        blocks.append(costs)
+        blocks += costs
         steps.append(optimizer_cost(weights[:, same_degree], shared, system, choice, edition))
         block_row[rows] = block_count + size_of
         step_row[rows] = step_count + pair_of
@@ -62,22 +68,24 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
 
 
 def block_costs(
-    model: Model, system: System, choice: Choice, sizes: Array, edition: Edition
-) -> tuple[BlockCost, Elements]:
-    """Cost blocks of one choice for rows of (tensor degree, microbatch size, tensor network).
+    model: Model, system: System, choices: Sequence[Choice], sizes: Array, edition: Edition
+) -> tuple[list[BlockCost], Elements]:
+    """Cost blocks of choices of equal layout for rows of (tensor degree, microbatch size, tensor network).
 
     Returns
     -------
-    tuple of BlockCost and array, shape (layers, blocks)
-        The costs, and the weights of each layer (which depend on the tensor degree alone).
+    tuple of list of BlockCost and array, shape (layers, blocks)
+        The costs for each choice, and the weights of each layer (which depend on the tensor degree alone).
     """
-    costs, weights = [], []
+    costs: list[list[BlockCost]] = [[] for _ in choices]
+    weights = []
     for start in range(0, len(sizes), BLOCK_ROWS):
         part = _sizes(sizes[start : start + BLOCK_ROWS])
-        table = layer_table(model, choice, part, edition)
-        costs.append(block_cost(model, system, choice, part, edition, table))
-        weights.append(table.weights)
-    return concatenate(costs), np.concatenate(weights, axis=1)
+        layout = BlockLayout(model, system, choices[0], part, edition)
+        for of_choice, choice in zip(costs, choices, strict=True):
+            of_choice.append(block_cost(layout, choice))
+        weights.append(layout.table.weights)
+    return [concatenate(of_choice) for of_choice in costs], np.concatenate(weights, axis=1)
 
 
 def _groups(plan: Plan) -> Iterator[tuple[Choice, Array]]:

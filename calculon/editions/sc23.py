@@ -88,9 +88,12 @@ class Sc23(Edition):
         return forward
 
     def recomputed_work(self, forward: Array, recomputed: Array) -> Array:
-        """[O1] Running totals up to each recomputed layer, added up."""
-        running = np.add.accumulate(forward, axis=-2)
-        total: Array = np.add.accumulate(running * recomputed, axis=-2)[..., -1, :]
+        """[O1] Running totals up to each recomputed layer: a layer counts once for each such layer from it on."""
+        times_counted = recomputed[::-1].cumsum(axis=0)[::-1]  # recomputed layers from here on
+        total: Array = forward[..., 0, :] * times_counted[0]
+        for layer in range(1, len(recomputed)):
+            if times_counted[layer]:
+                total = total + forward[..., layer, :] * times_counted[layer]
         return total
 
     def checkpoint_bytes(self, activation: Bytes, choice: Choice, tensor_par: Count) -> Bytes:

@@ -9,7 +9,7 @@ from calculon.layers.collective import gather, reduce
 from calculon.layers.dropout import dropout
 from calculon.layers.elementwise import elementwise
 from calculon.layers.fork import fork
-from calculon.layers.layer import Collective, Flags, Layer
+from calculon.layers.layer import Collective, Flags, Layer, When
 from calculon.layers.matmul import batched_matmul, linear
 from calculon.layers.norm import layer_norm
 from calculon.layers.overlapped import overlapped_linear
@@ -19,6 +19,7 @@ __all__ = [
     "Collective",
     "Flags",
     "Layer",
+    "When",
     "batched_matmul",
     "dropout",
     "elementwise",

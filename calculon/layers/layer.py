@@ -1,8 +1,10 @@
 """The layer record, and what most layers have in common."""
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Literal
 
+from calculon.plan.choice import Choice
 from calculon.units import Bytes, Elements, Flops
 
 Number = Elements | float
@@ -12,29 +14,46 @@ PHASES = ("fw", "agrad", "wgrad")
 """Passes over a layer: forward, gradient of the input, gradient of the weights."""
 
 
+class When(Enum):
+    """When something happens to a layer; the value is the property of :class:`~calculon.plan.choice.Choice`."""
+
+    NEVER = ""
+    ALWAYS = "always"
+    RECOMPUTE_ALL = "recompute_all"
+    RECOMPUTE_ATTENTION = "recompute_attention"
+    REGATHER_ATTENTION = "regather_attention"
+    REGATHER_MLP = "regather_mlp"
+
+    def holds(self, choice: Choice) -> bool:
+        """Return whether it happens under a choice."""
+        if self in (When.NEVER, When.ALWAYS):
+            return self is When.ALWAYS
+        return bool(getattr(choice, self.value))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
-    """What the block does with a layer's tensors.
+    """What the block does with a layer's tensors, and when; the sizes of a layer do not depend on it.
 
     Attributes
     ----------
-    recompute : bool
+    recompute : When
         The forward pass is computed again in the backward pass.
-    recommunicate : bool
+    recommunicate : When
         The forward collective is repeated in the backward pass.
-    stores_activation : bool
-        The saved input stays until the backward pass.
-    reuses_activation : bool
-        The saved input shares the buffer of another layer.
-    stores_output : bool
-        The output stays as the saved input of the next layer.
+    drops_activation : When
+        The saved input does not stay until the backward pass.
+    drops_output : When
+        The output does not stay as the saved input of the next layer.
+    shares_activation : bool
+        The saved input lies in the buffer of another layer.
     """
 
-    recompute: bool = False
-    recommunicate: bool = False
-    stores_activation: bool = True
-    reuses_activation: bool = False
-    stores_output: bool = True
+    recompute: When = When.NEVER
+    recommunicate: When = When.NEVER
+    drops_activation: When = When.NEVER
+    drops_output: When = When.NEVER
+    shares_activation: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

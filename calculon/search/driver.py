@@ -112,8 +112,10 @@ def make_space(
     """
     model, system = inputs.model(model), inputs.system(system)
     for name, value in (("num_procs", num_procs), ("max_batch_size", max_batch_size)):
-        if not isinstance(value, (int, np.integer)) or not 1 <= value < 2**31:
-            raise SpecError("search", Problem(name, "a whole number from 1 to 2147483647", str(value)))
+        if not 1 <= value < 2**31 or value != int(value):
+            raise SpecError(
+                "search", Problem(name, "a whole number from 1 to 2147483647", str(value))
+            )
     if datatype not in system.datatypes:
         known = ", ".join(system.datatypes)
         wanted = f"a datatype of both engines of {system.name}: {known}"
@@ -183,7 +185,10 @@ def search(
 
 
 def make_ranking(
-    top: int = 1, objective: str = "sample_rate", pareto: Sequence[str] = (), where: str | None = None
+    top: int = 1,
+    objective: str = "sample_rate",
+    pareto: Sequence[str] = (),
+    where: str | None = None,
 ) -> Ranking:
     """Make the ranking that options ask for; errors as in :func:`search`."""
     condition = Condition.parse(where) if where else None
@@ -235,6 +240,9 @@ def executions(
     for numbers in feasible_numbers(space, edition=edition):
         for start in range(0, len(numbers), chunk):
             table = evaluate(
-                space.model, space.system, space.plan(numbers[start : start + chunk]), edition=edition
+                space.model,
+                space.system,
+                space.plan(numbers[start : start + chunk]),
+                edition=edition,
             )
-            yield table if condition is None else table.where(condition.mask)
+            yield table if condition is None else table.take(condition.mask(table.column))

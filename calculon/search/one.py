@@ -41,9 +41,7 @@ def count_space(space: Space, *, mbs_break: bool = False) -> int:
         structures = parallel if unit.tensor_par > 1 else serial
         with_offload = full_share[unit.tensor_par > 1]
         offloads = len(space.switches["weight_offload"]) * len(space.switches["optimizer_offload"])
-        activations = (
-            structures * len(space.switches["activations_offload"]) - with_offload
-        )
+        activations = structures * len(space.switches["activations_offload"]) - with_offload
         replicas = len(space.replicated("optimizer_sharding", unit.data_par)) * len(
             space.replicated("data_par_overlap", unit.data_par)
         )

@@ -1,8 +1,8 @@
 """The space of executions: which candidates each loop has, and a number for every execution.
 
-The published search nests its loops in a fixed order (:data:`LOOPS`); an execution's *number* is the mixed-radix number of
-its positions in those loops. Numbers ascend in the published order, so that ties between equal results are broken as there,
-and a number is all that has to be kept of an execution.
+The published search nests its loops in a fixed order (:data:`LOOPS`); an execution's *number* is the mixed-radix
+number of its positions in those loops. Numbers ascend in the published order, so that ties between equal results are
+broken as there, and a number is all that has to be kept of an execution.
 """
 
 from collections.abc import Iterator, Mapping
@@ -264,7 +264,7 @@ class Space:
             weight *= max(1, len(self.values[name]))
         return strides
 
-    def position(self, name: str, value: object) -> int:
+    def position(self, name: str, value: Any) -> int:
         """Return the position of a value among the candidates of a loop."""
         if name in self.switches:
             return self.switches[name].index(value)

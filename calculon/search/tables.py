@@ -1,14 +1,13 @@
 """Block costs of a search: every distinct block of some tensor degrees, laid out so that its row is arithmetic."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 
 import numpy as np
 
-from calculon.cost.block import BlockCost, OptimizerCost, optimizer_cost
+from calculon.cost.block import BlockCost, BlockLayout, OptimizerCost, optimizer_cost
 from calculon.cost.tables import block_costs
 from calculon.edition import Edition
-from calculon.plan.choice import Choice
 from calculon.records import concatenate
 from calculon.search.space import Space, Unit
 from calculon.units import Array
@@ -18,7 +17,7 @@ class SearchTables:
     """Costs of the blocks and optimizer steps of some units.
 
     Rows of ``block`` are numbered by structure, then tensor degree, then microbatch size, then tensor network; rows of
-    ``optimizer`` by class of structure, then tensor degree, then shards.
+    ``optimizer`` by layout of the block, then tensor degree, then shards.
 
     Attributes
     ----------
@@ -56,37 +55,33 @@ class SearchTables:
         return [(degree, b, net) for b in self._micro[degree] for net in self._networks[degree]]
 
     def _build(self, degrees: list[int]) -> None:
-        """Cost blocks of every structure, and optimizer steps of every class of structure."""
-        space, parallel = self.space, [t for t in degrees if t > 1]
+        """Cost blocks of every structure, and optimizer steps of every layout."""
+        space, count = self.space, len(self.structures)
+        layouts: dict[Hashable, list[int]] = {}
+        for number, choice in enumerate(self.structures):
+            layouts.setdefault(BlockLayout.key(choice), []).append(number)
         blocks: list[BlockCost] = []
         steps: list[OptimizerCost] = []
-        block_base: list[int] = []
-        step_base: list[int] = []
-        classes: dict[tuple[bool, str], int] = {}
+        self._block_base, self._step_base = np.zeros(count, np.int64), np.zeros(count, np.int64)
         block_rows = step_rows = 0
-        for choice in self.structures:
-            used = parallel if choice.tensor_par_overlap != "none" else degrees
+        for numbers in layouts.values():
+            choices = [self.structures[number] for number in numbers]
+            overlapped = choices[0].tensor_par_overlap != "none"
+            used = [t for t in degrees if t > 1] if overlapped else degrees
             sizes = np.array([row for t in used for row in self._block_sizes(t)], np.int64)
-            cost, weights = block_costs(space.model, space.system, choice, sizes, self.edition)
-            blocks.append(cost)
-            block_base.append(block_rows)
-            block_rows += len(sizes)
-            kind = _weights_class(choice)
-            if kind not in classes:
-                classes[kind] = step_rows
-                pairs = [(self._block_start[t], z) for t in used for z in self._shards[t]]
-                column, shards = np.array(pairs).T
-                steps.append(
-                    optimizer_cost(
-                        weights[:, column], shards.astype(float), space.system, choice, self.edition
-                    )
-                )
-                step_rows += len(pairs)
-            step_base.append(classes[kind])
-        self.block = concatenate(blocks)
-        self.optimizer = concatenate(steps)
-        self._block_base = np.array(block_base)
-        self._step_base = np.array(step_base)
+            costs, weights = block_costs(space.model, space.system, choices, sizes, self.edition)
+            blocks += costs
+            self._block_base[numbers] = block_rows + len(sizes) * np.arange(len(numbers))
+            block_rows += len(sizes) * len(numbers)
+            pairs = [(self._block_start[t], z) for t in used for z in self._shards[t]]
+            column, shards = np.array(pairs).T
+            step = optimizer_cost(
+                weights[:, column], shards.astype(float), space.system, choices[0], self.edition
+            )
+            steps.append(step)
+            self._step_base[numbers] = step_rows
+            step_rows += len(pairs)
+        self.block, self.optimizer = concatenate(blocks), concatenate(steps)
 
     def block_rows(self, unit: Unit, structures: Array) -> Array:
         """Rows of the blocks of a unit: shape (tensor networks, structures x microbatch sizes)."""
@@ -110,8 +105,3 @@ class SearchTables:
         return np.array(
             [i for i, c in enumerate(self.structures) if c.tensor_par_overlap == "none"]
         )
-
-
-def _weights_class(choice: Choice) -> tuple[bool, str]:
-    """Say on what the weights of a block depend: merged projections, and the kind of attention."""
-    return choice.tensor_par_overlap != "none", choice.attention_type

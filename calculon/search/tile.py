@@ -50,8 +50,8 @@ class Rows:
 class Tile:
     """A unit with some block structures.
 
-    The memory grid has the axes (interleaving, sharding, weight, activation and optimizer offload, node), where a node is
-    a structure with a microbatch size.
+    The memory grid has the axes (interleaving, sharding, weight, activation and optimizer offload, node), where a node
+    is a structure with a microbatch size.
     """
 
     def __init__(self, space: Space, tables: SearchTables, unit: Unit, structures: Array):
@@ -104,8 +104,13 @@ class Tile:
         return np.array(values).reshape(shape)
 
     def _schedule(
-        self, chunks: Array, shards: Array, offloads: tuple[Array, Array, Array], nodes: dict[str, Array],
-        overlap: Array | bool = False, networks: tuple[Array, ...] | None = None,
+        self,
+        chunks: Array,
+        shards: Array,
+        offloads: tuple[Array, Array, Array],
+        nodes: dict[str, Array],
+        overlap: Array | bool = False,
+        networks: tuple[Array, ...] | None = None,
     ) -> Schedule:
         """Make the schedule of executions on any axes."""
         unit = self.unit
@@ -241,10 +246,7 @@ class Tile:
             return visited
         sizes = len(self.unit.microbatches)
         by_size = (*self.shape[:-1], len(self.structures), sizes)
-        if self.allowed_networks.any():
-            good = self.fits.reshape(by_size)
-        else:
-            good = np.zeros(by_size, bool)
+        good = (self.fits & self.allowed_networks.any()).reshape(by_size)
         before = np.ones(by_size, bool)
         before[..., 1:] = np.logical_and.accumulate(good, axis=-1)[..., :-1]
         return np.asarray(visited & before.reshape(self.shape))
@@ -293,9 +295,7 @@ class Tile:
         grid = self._grid
         block = gather(self.tables.block, self.block_rows)
         compute = block.fw.time + block.re.time + block.agrad.time + block.wgrad.time
-        exposed = (
-            block.fw_tp.time_exposed + block.recomm.time_exposed + block.agrad_tp.time_exposed
-        )
+        exposed = block.fw_tp.time_exposed + block.recomm.time_exposed + block.agrad_tp.time_exposed
         base, edge = (compute + exposed).min(axis=1)
         schedule = grid.schedule
         time = schedule.batch_sum(base, edge) + bubble_time(schedule, base, edge)

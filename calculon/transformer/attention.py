@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from calculon.layers import Flags, Layer, batched_matmul, dropout, fork, linear, softmax
+from calculon.layers import Flags, Layer, When, batched_matmul, dropout, fork, linear, softmax
 from calculon.transformer.projection import column_linear, gather_inputs, output_layers
-from calculon.transformer.residual import entry_layers, exit_layers
+from calculon.transformer.residual import SHARED, entry_layers, exit_layers
 from calculon.transformer.shape import BlockShape
 
 
@@ -27,7 +27,7 @@ def _projections(shape: BlockShape) -> Iterator[Layer]:
     """Gathered input, forked to query, key and value."""
     model, choice = shape.model, shape.choice
     key_value = shape.edition.key_value_width(model, choice, shape.tensor_par)
-    yield gather_inputs("AttnBlock_F", shape, regather=choice.regather_attention)
+    yield gather_inputs("AttnBlock_F", shape, regather=When.REGATHER_ATTENTION)
     yield _input_fork("AttnBlock_Multihead_Fork", shape, 3)
     yield _projection("AttnBlock_Query", shape, shape.split(model.attn_heads * model.attn_size))
     yield _projection("AttnBlock_Key", shape, key_value)
@@ -38,7 +38,7 @@ def _overlapped_projections(shape: BlockShape) -> Iterator[Layer]:
     """One overlapped product for query, key and value; multiquery keeps the last two apart."""
     model, choice = shape.model, shape.choice
     width = model.attn_heads * model.attn_size
-    flags = Flags(recompute=choice.recompute_all, recommunicate=choice.regather_attention)
+    flags = Flags(recompute=When.RECOMPUTE_ALL, recommunicate=When.REGATHER_ATTENTION)
     if choice.attention_type == "multihead":
         yield column_linear("AttnBlock_QKV_AG", shape, 3 * width, flags)
         return
@@ -51,13 +51,12 @@ def _overlapped_projections(shape: BlockShape) -> Iterator[Layer]:
 
 def _input_fork(name: str, shape: BlockShape, users: int) -> Layer:
     """Hand the gathered input to its projections; gathered again, it is not stored."""
-    again = shape.choice.regather_attention
     return fork(
         name,
         shape.activation,
         users,
         dtype_bytes=shape.choice.dtype_bytes,
-        flags=Flags(recompute=again, stores_activation=not again),
+        flags=Flags(recompute=When.REGATHER_ATTENTION, drops_activation=When.REGATHER_ATTENTION),
     )
 
 
@@ -71,20 +70,18 @@ def _projection(
         shape.model.hidden,
         width,
         dtype_bytes=shape.choice.dtype_bytes,
-        flags=Flags(
-            recompute=shape.choice.recompute_all, stores_activation=False, reuses_activation=True
-        ),
+        flags=SHARED,
     )
 
 
 def _core(shape: BlockShape) -> Iterator[Layer]:
     """Scores, softmax, dropout and weighted values: what selective recompute computes again."""
     model, choice = shape.model, shape.choice
-    dtype_bytes, again = choice.dtype_bytes, choice.recompute_attention
+    dtype_bytes, again = choice.dtype_bytes, When.RECOMPUTE_ATTENTION
     seq_size, attn_size = float(model.seq_size), float(model.attn_size)
     products = np.floor(shape.microbatch_size * model.attn_heads / shape.tensor_par)
     scores = shape.split(model.attn_heads) * seq_size * seq_size * shape.microbatch_size
-    not_stored = Flags(recompute=again, stores_output=not again)
+    not_stored = Flags(recompute=again, drops_output=again)
     yield batched_matmul(
         "AttnBlock_Multihead_Key_Query",
         products,
@@ -100,7 +97,7 @@ def _core(shape: BlockShape) -> Iterator[Layer]:
         scores,
         grad_bytes=shape.edition.dropout_grad_bytes(dtype_bytes),
         dtype_bytes=dtype_bytes,
-        flags=Flags(recompute=again, stores_activation=not again),
+        flags=Flags(recompute=again, drops_activation=again),
     )
     yield batched_matmul(
         "AttnBlock_Multihead_Attn",
@@ -109,5 +106,5 @@ def _core(shape: BlockShape) -> Iterator[Layer]:
         seq_size,
         attn_size,
         dtype_bytes=dtype_bytes,
-        flags=Flags(recompute=choice.recompute_all),
+        flags=Flags(recompute=When.RECOMPUTE_ALL),
     )

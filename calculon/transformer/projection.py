@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from calculon.layers import Flags, Layer, gather, linear, overlapped_linear, reduce
+from calculon.layers import Flags, Layer, When, gather, linear, overlapped_linear, reduce
 from calculon.transformer.shape import BlockShape
 
 
@@ -42,7 +42,7 @@ def row_linear(name: str, shape: BlockShape, width: int, flags: Flags) -> Layer:
     )
 
 
-def gather_inputs(name: str, shape: BlockShape, *, regather: bool) -> Layer:
+def gather_inputs(name: str, shape: BlockShape, *, regather: When) -> Layer:
     """Operator `f` before column-split products."""
     return gather(
         name,
@@ -56,9 +56,8 @@ def gather_inputs(name: str, shape: BlockShape, *, regather: bool) -> Layer:
 
 def output_layers(prefix: str, product: str, shape: BlockShape, width: int) -> Iterator[Layer]:
     """Row-split product of `width` and its reduction, in either form."""
-    again = shape.choice.recompute_all
     if shape.choice.tensor_par_overlap != "none":
-        flags = Flags(recompute=again, recommunicate=again)
+        flags = Flags(recompute=When.RECOMPUTE_ALL, recommunicate=When.RECOMPUTE_ALL)
         yield row_linear(f"{prefix}_{product}_RS", shape, width, flags)
         return
     yield linear(
@@ -67,7 +66,7 @@ def output_layers(prefix: str, product: str, shape: BlockShape, width: int) -> I
         shape.split(width),
         shape.model.hidden,
         dtype_bytes=shape.choice.dtype_bytes,
-        flags=Flags(recompute=again),
+        flags=Flags(recompute=When.RECOMPUTE_ALL),
     )
     yield reduce(
         f"{prefix}_G",
@@ -75,5 +74,5 @@ def output_layers(prefix: str, product: str, shape: BlockShape, width: int) -> I
         shape.tensor_par,
         sequence_parallel=shape.choice.sequence_parallel,
         dtype_bytes=shape.choice.dtype_bytes,
-        flags=Flags(recommunicate=again, stores_activation=False),
+        flags=Flags(recommunicate=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS),
     )
