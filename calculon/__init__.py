@@ -11,6 +11,7 @@ from calculon.estimate import Estimate, estimate
 from calculon.evaluate import Evaluation, evaluate
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
+from calculon.search.driver import SearchResult, executions, search
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 
@@ -24,9 +25,12 @@ __all__ = [
     "Infeasible",
     "Model",
     "Plan",
+    "SearchResult",
     "SpecError",
     "System",
     "__version__",
     "estimate",
     "evaluate",
+    "executions",
+    "search",
 ]

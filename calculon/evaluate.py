@@ -79,7 +79,7 @@ class Evaluation:
         """Why a row cannot run, as a short identifier; empty for a feasible row."""
         return np.array(REASONS)[self.codes]
 
-    def take(self, rows: Array) -> "Evaluation":
+    def take(self, rows: Array | slice) -> "Evaluation":
         """Select rows by number or mask."""
         values = {name: column[rows] for name, column in self._values.items()}
         return Evaluation(self.plan.take(rows), self.codes[rows], values)

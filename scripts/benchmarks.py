@@ -1,6 +1,5 @@
 """The benchmarks behind ``scripts/bench``."""
 
-import os
 import statistics
 import subprocess
 import sys
@@ -18,6 +17,9 @@ from rich.table import Table
 import calculon
 from calculon import inputs
 from calculon.plan.plan import Plan
+from calculon.search.driver import SearchResult, make_ranking, make_space, run
+from calculon.search.one import feasible_numbers
+from calculon.search.space import Space
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = 7
@@ -56,7 +58,9 @@ def process(command: Sequence[str]) -> Callable[[], object]:
 
 def against_numpy(command: Sequence[str], runs: int = 15) -> tuple[float, float]:
     """Return median seconds of a command, and its median ratio to importing numpy, measured in turn."""
-    pairs = [(timed(process(IMPORT_NUMPY), 1)[0], timed(process(command), 1)[0]) for _ in range(runs)]
+    pairs = [
+        (timed(process(IMPORT_NUMPY), 1)[0], timed(process(command), 1)[0]) for _ in range(runs)
+    ]
     return statistics.median(p[1] for p in pairs), statistics.median(p[1] / p[0] for p in pairs)
 
 
@@ -95,65 +99,16 @@ def warm_estimate() -> Figure:
     )
 
 
+def large_space() -> Space:
+    """Return the space that most figures are about: 11,698,528 executions."""
+    return make_space("gpt3-175B", "a100_80g", 1024, 1536, "float16")
+
+
 def random_plan(rows: int, seed: int = 0) -> Plan:
-    """Draw feasible executions of gpt3-175B on 1,024 a100_80g (batch 1,536, float16) at random from its search space."""
-    rng = np.random.default_rng(seed)
-    model = inputs.model("gpt3-175B")
-    procs, batch, found = 1024, 1536, Plan.from_records([])
-    degrees = np.array(
-        [
-            (t, p, procs // t // p, i)
-            for t in divisors(procs)
-            if model.attn_heads % t == 0 and model.hidden % t == 0
-            for p in divisors(procs // t)
-            if model.num_blocks % p == 0
-            for i in (divisors(model.num_blocks // p) if p > 1 else [1])
-        ]
-    )
-    while len(found) < rows:
-        n = 8 * rows
-        t, p, d, i = degrees[rng.integers(0, len(degrees), n)].T
-        comm, recompute = rng.integers(0, 3, n), rng.integers(0, 3, n)
-        local = batch // d
-        mbs = 1 + (rng.random(n) * local).astype(int)
-        flag = lambda allowed: (rng.random(n) < 0.5) & allowed  # noqa: E731
-        drawn = Plan.from_columns(
-            {
-                "num_procs": procs,
-                "tensor_par": t,
-                "pipeline_par": p,
-                "data_par": d,
-                "tensor_par_net": rng.integers(0, 2, n) * (t > 1),
-                "pipeline_par_net": rng.integers(0, 2, n) * (p > 1),
-                "data_par_net": rng.integers(0, 2, n) * (d > 1),
-                "batch_size": d * local,
-                "microbatch_size": np.where(local % mbs == 0, mbs, 1),
-                "datatype": "float16",
-                "fused_activation": True,
-                "attention_type": "multihead",
-                "activation_recompute": np.array(["full", "attn_only", "none"])[recompute],
-                "pipeline_interleaving": i,
-                "optimizer_sharding": flag(d > 1),
-                "tensor_par_comm_type": np.array(["ar", "p2p_rs_ag", "rs_ag"])[comm],
-                "tensor_par_overlap": np.where(
-                    t > 1, np.array(["none", "ring", "pipe"])[rng.integers(0, 3, n)], "none"
-                ),
-                "seq_par_ag_redo": flag((comm == 2) & (recompute > 0)),
-                "data_par_overlap": flag(d > 1),
-                "weight_offload": flag(True),
-                "activations_offload": flag(recompute > 0),
-                "optimizer_offload": flag(True),
-                "training": True,
-            }
-        )
-        good = calculon.evaluate(model, "a100_80g", drawn).feasible
-        found = Plan.concatenate([found, drawn.take(np.flatnonzero(good))])
-    return found.take(slice(0, rows))
-
-
-def divisors(number: int) -> list[int]:
-    """Return all divisors, ascending."""
-    return [d for d in range(1, number + 1) if number % d == 0]
+    """Draw feasible executions of the large space at random."""
+    space = large_space()
+    numbers = np.concatenate(list(feasible_numbers(space)))
+    return space.plan(np.random.default_rng(seed).choice(numbers, rows, replace=False))
 
 
 def table_rate() -> Figure:
@@ -174,20 +129,165 @@ def table_rate() -> Figure:
     )
 
 
-BENCHMARKS: tuple[Callable[[], Figure], ...] = (llm_process, warm_estimate, table_rate)
+def search_rate(system: str, objective: str, promise: float, runs: int = RUNS) -> Figure:
+    """Time the search proper: everything between decoded specs and ranked numbers."""
+    model, machine = inputs.model("gpt3-175B"), inputs.system(system)
+
+    def work() -> SearchResult:
+        space = make_space(model, machine, 1024, 1536, "float16")
+        return run(space, make_ranking(10, objective))
+
+    total = work().counts.total
+    seconds = statistics.median(timed(work, runs))
+    rate = total / seconds
+    return Figure(
+        f"search proper, {objective}, {system}",
+        f"{total:,} executions, top 10",
+        f"{seconds * 1e3:.0f} ms = {rate / 1e6:,.0f} M/s",
+        f"at least {promise / 1e6:,.0f} M/s",
+        rate >= promise,
+    )
+
+
+def search_large() -> Figure:
+    """Time the search of the large space by sample rate."""
+    return search_rate("a100_80g", "sample_rate", 200e6)
+
+
+def search_without_memory_limit() -> Figure:
+    """Time the same where everything fits."""
+    return search_rate("a100_80e", "sample_rate", 11_698_528 / 0.2)
+
+
+def search_without_bound() -> Figure:
+    """Time an objective that nothing can be pruned for."""
+    return search_rate("a100_80g", "tp_comm_exposed_time:min", 30e6)
+
+
+def search_process() -> Figure:
+    """Time the whole process of the large search, and its peak memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = str(Path(folder) / "out.json")
+        arguments = ["loe", "gpt3-175B", "1024", "1536", "float16", "a100_80g", out, "-t", "10"]
+        seconds, ratio = against_numpy([sys.executable, "-m", "calculon", *arguments])
+        memory = peak_memory(f"from calculon.cli.main import main; main({arguments!r})")
+    return Figure(
+        "loe, whole process",
+        "11,698,528 executions, top 10, JSON",
+        f"{seconds:.2f} s = {ratio:.1f} x import numpy, {memory:.0f} MiB",
+        "at most 0.6 s or 5 x, 150 MB",
+        (seconds <= 0.6 or ratio <= 5) and memory * 2**20 <= 150e6,
+    )
+
+
+def small_search_process() -> Figure:
+    """Time the whole process of a small search."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = str(Path(folder) / "out.json")
+        arguments = ["loe", "turing-530B", "5128", "2520", "float16", "a100_80g", out]
+        seconds, ratio = against_numpy([sys.executable, "-m", "calculon", *arguments])
+    return Figure(
+        "loe, whole process",
+        "10,944 executions, JSON",
+        f"{seconds:.2f} s = {ratio:.1f} x import numpy",
+        "at most 0.35 s or 4 x",
+        seconds <= 0.35 or ratio <= 4,
+    )
+
+
+def dump(suffix: str, promise: float) -> Figure:
+    """Time a whole dump of the large space on two cores, and its peak memory."""
+    rows = 1_750_374
+    with tempfile.TemporaryDirectory() as folder:
+        out = str(Path(folder) / f"all{suffix}")
+        arguments = ["lae", "gpt3-175B", "1024", "1536", "float16", "a100_80g", out]
+        code = f"from calculon.cli.main import main; main({arguments!r})"
+        memory: list[float] = []
+        seconds = statistics.median(timed(lambda: memory.append(peak_memory(code)), 3))
+    rate = rows / seconds
+    return Figure(
+        f"lae to {suffix}, whole process, two cores",
+        f"{rows:,} rows of 119 columns",
+        f"{seconds:.1f} s = {rate:,.0f} rows/s, {max(memory):.0f} MiB",
+        f"at least {promise:,.0f} rows/s, 500 MB",
+        rate >= promise and max(memory) * 2**20 <= 500e6,
+    )
+
+
+def dump_parquet() -> Figure:
+    """Time a dump to Parquet."""
+    return dump(".parquet", 300_000)
+
+
+def dump_csv() -> Figure:
+    """Time a dump to CSV."""
+    return dump(".csv", 150_000)
+
+
+def huge_space() -> Figure:
+    """Search a space of more than a billion executions, and look at the memory."""
+    code = (
+        "import calculon; r = calculon.search('gpt3-175B', 'a100_80g', 1024, 6144, top=10, "
+        "fused=(True, False), add={'batch_size': range(384, 6144, 96), "
+        "'attention_type': 'multiquery'}); print(r.counts.total)"
+    )
+    measure = "\nimport resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    begin = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", code + measure], check=True, capture_output=True, text=True, cwd=ROOT
+    )
+    seconds = time.perf_counter() - begin
+    total, peak = (int(word) for word in done.stdout.split())
+    return Figure(
+        "search of a huge space, whole process",
+        f"{total:,} executions",
+        f"{seconds:.1f} s, {peak / 1024:.0f} MiB",
+        "bounded memory (1 GB)",
+        total >= 10**9 and peak * 1024 <= 1e9,
+    )
+
+
+def sc23_study() -> Figure:
+    """Run the 3,072 searches of the SC'23 system-design study on two cores (named only: takes minutes)."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = str(Path(folder) / "study.parquet")
+        study = str(ROOT / "examples" / "studies" / "sc23_system_design.yaml")
+        command = [sys.executable, "-m", "calculon", "study", study, "-o", out, "-c", "2"]
+        seconds = timed(process(command), 1)[0]
+    return Figure(
+        "study, whole process, two cores",
+        "3,072 searches",
+        f"{seconds:.0f} s",
+        "at most 480 s",
+        seconds <= 480,
+    )
+
+
+BENCHMARKS: tuple[Callable[[], Figure], ...] = (
+    llm_process,
+    warm_estimate,
+    table_rate,
+    search_large,
+    search_without_memory_limit,
+    search_without_bound,
+    search_process,
+    small_search_process,
+    huge_space,
+    dump_parquet,
+    dump_csv,
+)
+LONG: tuple[Callable[[], Figure], ...] = (sc23_study,)
+"""Run only when named."""
 
 
 def main(words: Sequence[str]) -> int:
     """Run the benchmarks and print their table; 1 when a promise is not kept."""
-    console = Console()
-    if hasattr(os, "sched_setaffinity"):
-        cores = len(os.sched_getaffinity(0))
-        console.print(f"{cores} cores; medians; every figure on one core unless it says otherwise")
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    chosen = [b for b in (*BENCHMARKS, *LONG) if any(word in b.__name__ for word in words)]
+    console.print(f"{psutil.cpu_count()} cores; medians; one core unless a line says otherwise")
     table = Table("figure", "work", "median", "promise", "", box=None, pad_edge=False)
     kept = True
-    for benchmark in BENCHMARKS:
-        if words and not any(word in benchmark.__name__ for word in words):
-            continue
+    for benchmark in chosen or BENCHMARKS:
         figure = benchmark()
         kept &= figure.kept
         mark = "kept" if figure.kept else "MISSED"

@@ -20,6 +20,7 @@ NEWEST = 14  # the newest 3.x to look for by name
 MODULES = ("numpy", "pandas", "psutil", "yaml", "rich", "shtab")  # what `dependencies` provides
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STAMP = "calculon-requirements.txt"
+EXTRAS = ("tables",)  # what the set-up installs beside the dependencies: fast table files
 PROMPT = "calculon-checkout"  # in its pyvenv.cfg: tells our environment from one of the user's
 FAILED = 2
 INTERRUPTED = 130
@@ -36,7 +37,7 @@ def enter() -> None:
     """
     if sys.version_info >= MINIMUM and not missing_modules():
         return
-    python = environment_or_exit()
+    python = environment_or_exit(*EXTRAS)
     os.execv(python, [python, *sys.argv])
 
 

@@ -1,10 +1,15 @@
 """``calculon llm``: estimate one execution."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from calculon.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
-from calculon.spec.files import write_json
+from calculon.errors import SpecError
+from calculon.spec.files import STDIN, write_json
 
+if TYPE_CHECKING:
+    from calculon.estimate import Estimate
+    from calculon.report.sheet import Sheet
 
 
 def configure(parser: Parser) -> None:
@@ -17,15 +22,24 @@ def configure(parser: Parser) -> None:
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g stats.json --layers --peers peers.json",
     )
     parser.add_argument("application", metavar="APP", help="the model: its shape")
-    parser.add_argument("execution", metavar="EXE", help="how it is run: parallelism, batch, options")
+    parser.add_argument(
+        "execution", metavar="EXE", help="how it is run: parallelism, batch, options"
+    )
     parser.add_argument("system", metavar="SYS", help="the machine: processors, memory, networks")
     parser.add_argument(
-        "stats", metavar="STATS", help="- prints a page; NAME.json or NAME.json.gz gets all statistics"
+        "stats",
+        metavar="STATS",
+        help="- prints a page; NAME.json or NAME.json.gz gets all statistics",
     )
     parser.add_argument(
-        "-p", "--peers", metavar="FILE", help="also write which ranks work together (.json, .json.gz)"
+        "-p",
+        "--peers",
+        metavar="FILE",
+        help="also write which ranks work together (.json, .json.gz)",
     )
-    parser.add_argument("-l", "--layers", action="store_true", help="also list every layer of a block")
+    parser.add_argument(
+        "-l", "--layers", action="store_true", help="also list every layer of a block"
+    )
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
@@ -36,9 +50,15 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     check_outputs([name for name in files if name != STDOUT], specs)
     from calculon.estimate import estimate
 
-    result = estimate(*specs, layers=arguments.layers)
+    try:
+        result = estimate(specs[0], specs[1], specs[2], layers=arguments.layers)
+    except SpecError as error:  # fields that contradict each other are known by their kind only
+        file = "<stdin>" if specs[1] == STDIN else specs[1]
+        raise SpecError(file if error.file == "execution" else error.file, error.problems) from None
     if arguments.stats == STDOUT:
-        _print_page(result, log)
+        from calculon.report.page import Page
+
+        log.show(Page(_sheet(result)))
     else:
         write_json(arguments.stats, result.to_dict())
     if arguments.peers is not None:
@@ -46,7 +66,30 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     return 0
 
 
-def _print_page(result: "Estimate", log: Log) -> None:
-    from calculon.report.page import page
+def _sheet(result: "Estimate") -> "Sheet":
+    """Return an estimate as the plain data that its page is made of."""
+    from calculon.report.sheet import Link, Machine, Sheet
+    from calculon.transformer.parameters import parameter_count
 
-    log(page(result))
+    system, execution = result.system, result.execution
+    tiers = (system.mem1, system.mem2)
+    machine = Machine(
+        name=system.name,
+        peak=system.matrix[execution.datatype].peak,
+        capacities=(tiers[0].capacity, tiers[1].capacity),
+        bandwidths=(tiers[0].bandwidth, tiers[1].bandwidth),
+        links=tuple(
+            Link(bandwidth=network.bandwidth, efficiency=network.efficiency, size=network.size)
+            for network in system.networks
+        ),
+    )
+    return Sheet(
+        name=result.model.name,
+        parameters=parameter_count(result.model),
+        model=result.model.to_dict(),
+        execution=execution.to_dict(),
+        machine=machine,
+        edition=result.edition,
+        stats=result.stats,
+        layers=result.layers,
+    )

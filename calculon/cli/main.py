@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 infeasible, nothing written; 2 bad input or usage; 130 int
 import os
 import sys
 import warnings
+from argparse import SUPPRESS
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -17,6 +18,18 @@ from calculon.spec.files import reason
 
 COMMANDS = (
     Command("llm", "calculon.cli.llm", "estimate one execution of a model on a system"),
+    Command(
+        "llm-optimal-execution",
+        "calculon.cli.optimal_execution",
+        "find the best executions of a model on a system",
+        aliases=("loe",),
+    ),
+    Command(
+        "llm-all-executions",
+        "calculon.cli.all_executions",
+        "write every feasible execution to a table",
+        aliases=("lae",),
+    ),
     Command(
         "llm-parameter-calculator",
         "calculon.cli.parameters",
@@ -58,18 +71,25 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         except SystemExit as stop:  # argparse: help, version, usage
             return int(stop.code or 0)
-        except SpecError as error:
-            return _complain("error", error, 2)
-        except Infeasible as error:
-            return _complain("infeasible", error, 1)
-        except KeyboardInterrupt:
-            return INTERRUPTED
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return PIPE_CLOSED
-        except OSError as error:
-            return _complain("error", f"{error.filename or '<stdout>'}: {reason(error)}", 2)
+        except (SpecError, Infeasible, OSError, KeyboardInterrupt) as error:
+            return _report(error)
     return code
+
+
+def _report(error: BaseException) -> int:
+    """Say what went wrong, and return the exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(
+        error, BrokenPipeError
+    ):  # `| head` has seen enough; nothing is left to flush at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    if isinstance(error, Infeasible):
+        return _complain("infeasible", error, 1)
+    if isinstance(error, OSError):
+        return _complain("error", f"{error.filename or '<stdout>'}: {reason(error)}", 2)
+    return _complain("error", error, 2)
 
 
 def _run(argv: list[str]) -> int:
@@ -96,15 +116,19 @@ def top_parser() -> Parser:
         epilog=EPILOG,
     )
     add_common(parser)
-    parser.add_argument("command", nargs="?", help="==SUPPRESS==")
-    parser.add_argument("arguments", nargs="...", help="==SUPPRESS==")
+    parser.add_argument("command", nargs="?", help=SUPPRESS)
+    parser.add_argument("arguments", nargs="...", help=SUPPRESS)
     return parser
 
 
 def add_common(parser: Parser) -> None:
     """Add the options that stand before every command."""
     parser.add_argument(
-        "-l", "--log", default="-", help="file for what is printed; - is standard output (default)"
+        "-l",
+        "--log",
+        metavar="LOG",
+        default="-",
+        help="file for what is printed; - is standard output (default)",
     )
     parser.add_argument(
         "-v",
@@ -116,6 +140,17 @@ def add_common(parser: Parser) -> None:
         help="print only what matters at least this much: DEBUG, INFO (default), WARNING, ERROR, CRITICAL",
     )
     parser.add_argument("--version", action="version", version=__version__)
+
+
+def complete_parser() -> Parser:
+    """Return one parser of everything, with every command below it, for completion scripts."""
+    parser = Parser(prog=PROG, description=DESCRIPTION)
+    add_common(parser)
+    below = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for command in COMMANDS:
+        own = below.add_parser(command.name, aliases=command.aliases, help=command.help)
+        import_module(command.module).configure(own)
+    return parser
 
 
 def _find(parser: Parser, name: str | None) -> Command:

@@ -2,14 +2,20 @@
 
 import argparse
 import contextlib
+import io
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, TYPE_CHECKING, NoReturn
 
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import STDIN, check_output, reason
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from calculon.report.tables import Table
 
 LEVELS = {
     "NOTSET": 0,
@@ -87,19 +93,36 @@ class Log:
         """
         quiet = LEVELS[verbosity] > LEVELS["INFO"]
         if target == STDOUT:
+            if isinstance(sys.stdout, io.TextIOWrapper):
+                sys.stdout.reconfigure(errors="backslashreplace")  # names need not be printable
             yield cls(sys.stdout, quiet)
             return
-        try:
-            stream = Path(target).open("w", encoding="utf-8")
-        except OSError as error:
-            raise SpecError(target, Problem("", "a writable log file", reason(error))) from None
-        with stream:
+        with contextlib.ExitStack() as opened:
+            try:
+                stream = opened.enter_context(Path(target).open("w", encoding="utf-8"))
+            except OSError as error:
+                wanted = "a writable log file"
+                raise SpecError(target, Problem("", wanted, reason(error))) from None
             yield cls(stream, quiet)
 
     def __call__(self, text: str) -> None:
         """Print a result."""
         if not self.quiet:
             print(text, file=self.stream)
+
+    def show(self, renderable: "RenderableType", *, wrap: bool = True) -> None:
+        """Draw a result that lays itself out, such as a page."""
+        if not self.quiet:
+            from calculon.report.console import show
+
+            show(renderable, self.stream, wrap=wrap)
+
+    def table(self, table: "Table", form: str) -> None:
+        """Print a table in one of :data:`calculon.report.tables.FORMATS`."""
+        if form == "text":
+            self.show(table, wrap=False)
+        else:
+            self(table.written(form))
 
 
 def check_inputs(sources: Sequence[str]) -> None:
@@ -130,5 +153,7 @@ def check_outputs(
         check_output(output, suffixes)
         place = Path(output).resolve()
         if place in taken:
-            raise SpecError(output, Problem("", "a file of its own", f"{taken[place]} of that name"))
+            raise SpecError(
+                output, Problem("", "a file of its own", f"{taken[place]} of that name")
+            )
         taken[place] = "another output"

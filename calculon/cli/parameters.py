@@ -15,7 +15,9 @@ def configure(parser: Parser) -> None:
         "of 51200.",
         "calculon llm-parameter-calculator megatron-1T\ncalculon lpc models/gpt3-175B.json --aligns 20",
     )
-    parser.add_argument("application", metavar="APP", help="the model: a catalog name, a file, or -")
+    parser.add_argument(
+        "application", metavar="APP", help="the model: a catalog name, a file, or -"
+    )
     parser.add_argument(
         "-a",
         "--aligns",

@@ -89,13 +89,15 @@ class IterationTimes:
     @property
     def fw_time(self) -> Seconds:
         """Forward computation."""
-        return self._passes * self._batch.block.fw.time
+        time: Seconds = self._passes * self._batch.block.fw.time
+        return time
 
     @property
     def bw_time(self) -> Seconds:
         """Backward computation."""
         block = self._batch.block
-        return self._passes * block.agrad.time + self._passes * block.wgrad.time
+        time: Seconds = self._passes * block.agrad.time + self._passes * block.wgrad.time
+        return time
 
     @property
     def optim_step_time(self) -> Seconds:

@@ -71,13 +71,14 @@ class Sc23(Edition):
         normal = combine(arithmetic, memory)
         waiting = base / tiles - slowed / tiles
         bound = waiting > 0
-        rest = np.where(
+        first, others = normal / tiles, tiles - 1
+        beside = np.where(
             bound,
-            (tiles - 1) * combine(slowed, memory) / tiles,
-            (tiles - 1) * normal / tiles + (tiles - 1) * (base / tiles) * usage,
+            first + others * combine(slowed, memory) / tiles,
+            first + others * normal / tiles + others * (base / tiles) * usage,
         )
-        processing = np.where(communicates, normal / tiles + rest, normal)
-        hidden = np.where(communicates & bound, (tiles - 1) * waiting, 0.0)
+        processing = np.where(communicates, beside, normal)
+        hidden = np.where(communicates & bound, others * waiting, 0.0)
         if pipelined:
             tile = base / tiles  # 0 where nothing is communicated
             processing, hidden = processing + tile, hidden + tile

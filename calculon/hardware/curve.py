@@ -73,9 +73,8 @@ class Curve:
     @classmethod
     def schema(cls) -> dict[str, Any]:
         """Return the JSON Schema of the raw list."""
-        threshold = {"type": "number", "minimum": 0}
-        efficiency = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
-        pair = {"type": "array", "prefixItems": [threshold, efficiency]}
+        values = [_THRESHOLD.schema(float), _EFFICIENCY.schema(float)]
+        pair = {"type": "array", "prefixItems": values}
         return {
             "type": "array",
             "minItems": 1,

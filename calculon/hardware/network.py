@@ -50,7 +50,7 @@ class Operations:
     @classmethod
     def schema(cls) -> dict[str, Any]:
         """Return the JSON Schema of the raw object."""
-        scalar = {"type": "number", "exclusiveMinimum": 0}
+        scalar = _SCALAR.schema(float)
 
         def pair(offset: dict[str, Any]) -> dict[str, Any]:
             return {
@@ -62,7 +62,7 @@ class Operations:
             }
 
         names = [field.name for field in fields(cls)]
-        number = pair({"type": "number", "minimum": -2})
+        number = pair(_OFFSET.schema(float))
         return {
             "type": "object",
             "properties": {n: pair({"const": None}) if n == "p2p" else number for n in names},
@@ -159,5 +159,6 @@ class Fabric:
         Yuan, JPDC 69(2), 2009, doi:10.1016/j.jpdc.2008.09.002.
         """
         volume = size * self.scalars[operation][network]
-        volume = volume + volume * self.offsets[operation][network] / participants
-        return self.latency[network] + volume / self.bandwidth[network]
+        volume = volume + 1 / participants * volume * self.offsets[operation][network]
+        time: Seconds = self.latency[network] + volume / self.bandwidth[network]
+        return time

@@ -1,6 +1,6 @@
 """Search from Python: the best executions as estimates, with counts and reasons; or all of them as tables."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from calculon.plan.plan import Plan
 from calculon.search.objective import Objective
 from calculon.search.one import feasible_numbers, search_space
 from calculon.search.ranking import Best, Front, Ranking
+from calculon.search.restrict import checked
 from calculon.search.select import Counts
 from calculon.search.space import Space
 from calculon.search.where import Condition
@@ -27,6 +28,9 @@ from calculon.units import Array
 
 if TYPE_CHECKING:
     import pandas as pd
+
+CHUNK = 32_768
+"""Rows of a table of executions."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,8 @@ def make_space(
         known = ", ".join(system.datatypes)
         wanted = f"a datatype of both engines of {system.name}: {known}"
         raise SpecError("search", Problem("datatype", wanted, repr(datatype)))
+    for option in ("fix", "add"):
+        options[option] = checked(option, options.get(option, {}))
     return Space(model, system, int(num_procs), int(max_batch_size), datatype, **options)
 
 
@@ -135,8 +141,8 @@ def search(
     pareto: Sequence[str] = (),
     where: str | None = None,
     mbs_break: bool = False,
-    fix: Mapping[str, Sequence[Any]] | None = None,
-    add: Mapping[str, Sequence[Any]] | None = None,
+    fix: Mapping[str, Any] | None = None,
+    add: Mapping[str, Any] | None = None,
     edition: Edition = SC23,
     **options: Any,
 ) -> SearchResult:
@@ -147,7 +153,9 @@ def search(
     model, system : str, path, mapping or record
         As in :func:`calculon.estimate`.
     num_procs, max_batch_size, datatype
-        The space: see :class:`~calculon.search.space.Space`, also for `fix`, `add` and further options.
+        The space: see :class:`~calculon.search.space.Space`, also for further options.
+    fix, add : mapping
+        Restrict a field to a value or values, and add values that the published enumeration leaves out.
     top : int
         How many executions to return.
     objective : str
@@ -176,8 +184,8 @@ def search(
         num_procs,
         max_batch_size,
         datatype,
-        fix={name: tuple(values) for name, values in (fix or {}).items()},
-        add={name: tuple(values) for name, values in (add or {}).items()},
+        fix=fix or {},
+        add=add or {},
         **options,
     )
     ranking = make_ranking(top, objective, pareto, where)
@@ -216,9 +224,9 @@ def executions(
     datatype: str = "float16",
     *,
     where: str | None = None,
-    chunk: int = 65_536,
-    fix: Mapping[str, Sequence[Any]] | None = None,
-    add: Mapping[str, Sequence[Any]] | None = None,
+    chunk: int = CHUNK,
+    fix: Mapping[str, Any] | None = None,
+    add: Mapping[str, Any] | None = None,
     edition: Edition = SC23,
     **options: Any,
 ) -> Iterator[Evaluation]:
@@ -232,17 +240,40 @@ def executions(
         num_procs,
         max_batch_size,
         datatype,
-        fix={name: tuple(values) for name, values in (fix or {}).items()},
-        add={name: tuple(values) for name, values in (add or {}).items()},
+        fix=fix or {},
+        add=add or {},
         **options,
     )
     condition = Condition.parse(where) if where else None
-    for numbers in feasible_numbers(space, edition=edition):
-        for start in range(0, len(numbers), chunk):
-            table = evaluate(
-                space.model,
-                space.system,
-                space.plan(numbers[start : start + chunk]),
-                edition=edition,
-            )
-            yield table if condition is None else table.take(condition.mask(table.column))
+    yield from feasible_tables(space, condition, chunk=chunk, edition=edition)
+
+
+def feasible_tables(
+    space: Space, where: Condition | None = None, *, chunk: int = CHUNK, edition: Edition = SC23
+) -> Iterator[Evaluation]:
+    """Yield the feasible executions of a space that meet a condition, as in :func:`executions`."""
+    for numbers in rechunked(feasible_numbers(space, edition=edition), chunk):
+        table = evaluate(space.model, space.system, space.plan(numbers), edition=edition)
+        yield table if where is None else table.take(where.mask(table.column))
+
+
+def nothing(space: Space) -> Evaluation:
+    """Return a table of executions of a space without rows."""
+    return evaluate(space.model, space.system, space.plan(np.zeros(0, np.int64)))
+
+
+def rechunked(parts: Iterable[Array], size: int) -> Iterator[Array]:
+    """Join and cut arrays so that all but the last have the same size."""
+    waiting: list[Array] = []
+    count = 0
+    for part in parts:
+        waiting.append(part)
+        count += len(part)
+        if count >= size:
+            joined = np.concatenate(waiting)
+            whole = count - count % size
+            for start in range(0, whole, size):
+                yield joined[start : start + size]
+            waiting, count = [joined[whole:]], count - whole
+    if count:
+        yield np.concatenate(waiting)

@@ -13,8 +13,11 @@ from calculon.search.tables import SearchTables
 from calculon.search.tile import Tile
 from calculon.units import Array
 
-GRID_CELLS = 2_000_000
-"""Cells of a memory grid that are held at once."""
+GRID_CELLS = 1_000_000
+"""Cells of a memory grid that are computed at once."""
+
+WAITING_CELLS = 16_000_000
+"""Cells of tiles that wait until the most promising one is known."""
 
 TABLE_ROWS = 60_000
 """Blocks whose costs are held at once."""
@@ -72,6 +75,7 @@ def search_space(
     for group in groups(space):
         tables = SearchTables(space, group, edition)
         promising: list[tuple[Tile, Array]] = []
+        cells = 0
         for tile in tiles(space, tables, group):
             counts.add(tile.count(mbs_break=mbs_break))
             if not tile.feasible:
@@ -80,11 +84,25 @@ def search_space(
             if hopes is None:
                 for rows in tile.rows(np.nonzero(tile.fits)):
                     ranking.offer(space, rows)
-            else:
-                promising.append((tile, np.where(tile.fits.any(axis=(2, 3, 4)), hopes, -np.inf)))
-        for tile, hopes in sorted(promising, key=lambda one: -float(one[1].max())):
-            _best_first(space, tile, hopes, ranking)
+                continue
+            hopes = np.where(tile.fits.any(axis=(2, 3, 4)), hopes, -np.inf)
+            if hopes.max() >= ranking.threshold:
+                tile.forget_grid()
+                promising.append((tile, hopes))
+                cells += tile.fits.size
+            if cells > WAITING_CELLS:
+                _most_promising_first(space, promising, ranking)
+                promising, cells = [], 0
+        _most_promising_first(space, promising, ranking)
     return counts
+
+
+def _most_promising_first(
+    space: Space, promising: list[tuple[Tile, Array]], ranking: Ranking
+) -> None:
+    """Offer the executions of tiles, given with the hopes of their cells."""
+    for tile, hopes in sorted(promising, key=lambda one: -float(one[1].max())):
+        _best_first(space, tile, hopes, ranking)
 
 
 def _best_first(space: Space, tile: Tile, hopes: Array, ranking: Ranking) -> None:

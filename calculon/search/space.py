@@ -1,236 +1,26 @@
-"""The space of executions: which candidates each loop has, and a number for every execution.
+"""The space of executions, and a number for every one of them.
 
-The published search nests its loops in a fixed order (:data:`LOOPS`); an execution's *number* is the mixed-radix
-number of its positions in those loops. Numbers ascend in the published order, so that ties between equal results are
-broken as there, and a number is all that has to be kept of an execution.
+The published search nests its loops in a fixed order (:data:`~calculon.search.candidates.LOOPS`); an execution's
+*number* is the mixed-radix number of its positions in those loops. Numbers ascend in the published order, so that ties
+between equal results are broken as there, and a number is all that has to be kept of an execution.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from calculon.hardware.system import System
-from calculon.plan.choice import Choice
 from calculon.plan.plan import FIELDS, Plan, code
-from calculon.spec.model import Model
+from calculon.search.candidates import LOOPS, STRUCTURE, Candidates, Unit, Values, divisors
 from calculon.units import Array
 
-LOOPS = (
-    "tensor_par",
-    "pipeline_par",
-    "pipeline_interleaving",
-    "batch_size",
-    "activation_recompute",
-    "optimizer_sharding",
-    "tensor_par_comm_type",
-    "seq_par_ag_redo",
-    "data_par_overlap",
-    "tensor_par_overlap",
-    "weight_offload",
-    "activations_offload",
-    "optimizer_offload",
-    "attention_type",
-    "fused_activation",
-    "microbatch_size",
-    "tensor_par_net",
-    "pipeline_par_net",
-    "data_par_net",
-)
-"""The loops of the search, outermost first."""
-
-STRUCTURE = (
-    "activation_recompute",
-    "tensor_par_comm_type",
-    "seq_par_ag_redo",
-    "tensor_par_overlap",
-    "attention_type",
-    "fused_activation",
-)
-"""The loops that decide which layers a block has."""
-
-Values = tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """One tensor and pipeline degree with one batch size.
-
-    Attributes
-    ----------
-    tensor_par, pipeline_par, data_par, batch_size : int
-        What the unit fixes.
-    batch_position : int
-        Position of the batch size among the candidates.
-    blocks : int
-        Blocks of the most loaded stage.
-    interleavings, microbatches : tuple of int
-        Candidates of the two loops whose values depend on the unit.
-    """
-
-    tensor_par: int
-    pipeline_par: int
-    data_par: int
-    batch_size: int
-    batch_position: int
-    blocks: int
-    interleavings: tuple[int, ...]
-    microbatches: tuple[int, ...]
+__all__ = ["LOOPS", "STRUCTURE", "Space", "Unit", "Values", "divisors"]
 
 
 @dataclass(frozen=True)
-class Space:
-    """All executions of a model on so many processors of a system.
-
-    Parameters
-    ----------
-    model, system : Model, System
-        What runs where.
-    num_procs : int
-        Processors.
-    max_batch_size : int
-        Each data-parallel degree runs the largest multiple of itself up to this batch.
-    datatype : str
-        Type of weights, activations and matrix arithmetic.
-    fused : tuple of bool
-        Candidates of ``fused_activation``, in order.
-    tensor_overlap, data_overlap : bool
-        Whether overlap of tensor- and data-parallel traffic is tried.
-    fix : mapping
-        Values that a field is restricted to, by name.
-    add : mapping
-        Values that the published enumeration leaves out: an attention type, more batch sizes (multiples of the
-        data-parallel degree), more pipeline degrees (with uneven stages), ``activations_offload: (True,)`` with full
-        recomputation.
-    """
-
-    model: Model
-    system: System
-    num_procs: int
-    max_batch_size: int
-    datatype: str
-    fused: tuple[bool, ...] = (True,)
-    tensor_overlap: bool = True
-    data_overlap: bool = True
-    fix: Mapping[str, Values] = field(default_factory=dict)
-    add: Mapping[str, Values] = field(default_factory=dict)
-
-    # -- candidates -------------------------------------------------------------------------------
-
-    def _fixed(self, name: str, values: Values) -> Values:
-        """Restrict candidates to the values that are asked for."""
-        if name not in self.fix:
-            return values
-        return tuple(value for value in values if value in self.fix[name])
-
-    @cached_property
-    def switches(self) -> dict[str, Values]:
-        """Candidates of the loops with named values or switches, where nothing forbids one."""
-        offload = (True, False) if self.system.mem2.capacity > 0 else (False,)
-        attention = ("multihead", *self.add.get("attention_type", ()))
-        candidates: dict[str, Values] = {
-            "activation_recompute": ("full", "attn_only", "none"),
-            "optimizer_sharding": (True, False),
-            "tensor_par_comm_type": ("ar", "p2p_rs_ag", "rs_ag"),
-            "seq_par_ag_redo": (True, False),
-            "data_par_overlap": (True, False) if self.data_overlap else (False,),
-            "tensor_par_overlap": ("none", "ring", "pipe") if self.tensor_overlap else ("none",),
-            "weight_offload": offload,
-            "activations_offload": offload,
-            "optimizer_offload": offload,
-            "attention_type": tuple(dict.fromkeys(attention)),
-            "fused_activation": self.fused,
-        }
-        return {name: self._fixed(name, values) for name, values in candidates.items()}
-
-    def replicated(self, name: str, data_par: int) -> Values:
-        """Candidates of a switch that needs data parallelism."""
-        allowed = self.switches[name]
-        return allowed if data_par > 1 else tuple(value for value in allowed if not value)
-
-    def networks(self, name: str, degree: int) -> tuple[int, ...]:
-        """Candidates for the network of a degree of parallelism; the first one where there is nothing to choose."""
-        count = len(self.system.networks) if degree > 1 else 1
-        return self._fixed(name, tuple(range(count)))
-
-    def structures(self, *, parallel: bool) -> tuple[Choice, ...]:
-        """List the block structures to try, with tensor parallelism or without."""
-        s = self.switches
-        return tuple(
-            Choice(
-                datatype=self.datatype,
-                training=True,
-                activation_recompute=recompute,
-                tensor_par_comm_type=comm,
-                seq_par_ag_redo=redo,
-                tensor_par_overlap=overlap,
-                attention_type=attention,
-                fused_activation=fused,
-            )
-            for recompute in s["activation_recompute"]
-            for comm in s["tensor_par_comm_type"]
-            for redo in s["seq_par_ag_redo"]
-            if not redo or (comm == "rs_ag" and recompute != "full")
-            for overlap in s["tensor_par_overlap"]
-            if parallel or overlap == "none"
-            for attention in s["attention_type"]
-            for fused in s["fused_activation"]
-        )
-
-    @cached_property
-    def units(self) -> tuple[Unit, ...]:
-        """All units in the order of the loops, those of one tensor degree together."""
-        return tuple(self._units())
-
-    def _units(self) -> Iterator[Unit]:
-        model = self.model
-        for tensor_par in self._fixed("tensor_par", divisors(self.num_procs)):
-            if model.hidden % tensor_par or model.attn_heads % tensor_par:
-                continue
-            rest = self.num_procs // tensor_par
-            for pipeline_par in self._fixed("pipeline_par", self._pipelines(rest)):
-                data_par = rest // pipeline_par
-                blocks = -(-model.num_blocks // pipeline_par)
-                chunks = divisors(blocks) if pipeline_par > 1 else (1,)
-                interleavings = self._fixed("pipeline_interleaving", chunks)
-                batches = self._batches(data_par)
-                if not interleavings or not self._fixed("data_par", (data_par,)):
-                    continue
-                for position, batch in enumerate(batches):
-                    micro = (
-                        size
-                        for size in divisors(batch // data_par)
-                        if size * model.seq_size % tensor_par == 0
-                    )
-                    if sizes := self._fixed("microbatch_size", tuple(micro)):
-                        yield Unit(
-                            tensor_par,
-                            pipeline_par,
-                            data_par,
-                            batch,
-                            position,
-                            blocks,
-                            interleavings,
-                            sizes,
-                        )
-
-    def _pipelines(self, rest: int) -> tuple[int, ...]:
-        """Pipeline degrees for so many processors per tensor rank, ascending."""
-        blocks = self.model.num_blocks
-        even = [p for p in divisors(rest) if blocks % p == 0]
-        uneven = [p for p in self.add.get("pipeline_par", ()) if rest % p == 0 and p <= blocks]
-        return tuple(sorted({*even, *uneven}))
-
-    def _batches(self, data_par: int) -> tuple[int, ...]:
-        """Batch sizes for a data-parallel degree: the largest multiple, then those that were added."""
-        largest = data_par * (self.max_batch_size // data_par)
-        more = [b for b in self.add.get("batch_size", ()) if b % data_par == 0 and 0 < b <= largest]
-        batches = dict.fromkeys([largest, *more]) if largest else ()
-        return self._fixed("batch_size", tuple(batches))
-
-    # -- numbers ----------------------------------------------------------------------------------
+class Space(Candidates):
+    """All executions of a model on so many processors of a system; the fields are those of :class:`Candidates`."""
 
     @cached_property
     def values(self) -> dict[str, Array]:
@@ -299,9 +89,3 @@ class Space:
             row[: len(batches)] = batches
         found: Array = sizes[degree_of, positions]
         return found
-
-
-def divisors(number: int) -> tuple[int, ...]:
-    """Return the divisors of a number, ascending."""
-    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return tuple(sorted({*small, *(number // d for d in small)}))

@@ -1,8 +1,4 @@
-"""One tile of a search: a unit with some block structures, on an open grid.
-
-Every input has its own axis, and intermediate results carry only the axes that they depend on: memory does not know of
-networks, a block not of offloading. So a tile of a hundred thousand executions costs a few small arrays.
-"""
+"""One tile of a search: the results of a unit with some block structures, on an open grid."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,18 +8,11 @@ import numpy as np
 
 from calculon.cost.batch import Batch
 from calculon.parallel.pipeline import bubble_time
-from calculon.plan.check import MEMORY_REASONS
-from calculon.plan.network_rules import NETWORK_RULES
-from calculon.plan.plan import Plan
-from calculon.plan.rule import Question
-from calculon.plan.schedule import Schedule
 from calculon.records import gather
-from calculon.search.select import Counts
-from calculon.search.space import STRUCTURE, Space, Unit
-from calculon.search.tables import SearchTables
+from calculon.search.grid import OFFLOADS, Grid
+from calculon.search.space import STRUCTURE
 from calculon.units import Array, Seconds
 
-OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
 ROW_BLOCK = 16_384
 """Executions whose results are computed at once."""
 
@@ -47,243 +36,8 @@ class Rows:
     allowed: Array
 
 
-class Tile:
-    """A unit with some block structures.
-
-    The memory grid has the axes (interleaving, sharding, weight, activation and optimizer offload, node), where a node
-    is a structure with a microbatch size.
-    """
-
-    def __init__(self, space: Space, tables: SearchTables, unit: Unit, structures: Array):
-        self.space, self.tables, self.unit = space, tables, unit
-        self.structures = structures
-        data_par = unit.data_par
-        self.sharding = space.replicated("optimizer_sharding", data_par)
-        self.overlap = space.replicated("data_par_overlap", data_par)
-        self.networks = tuple(
-            space.networks(name, degree)
-            for name, degree in (
-                ("data_par_net", data_par),
-                ("pipeline_par_net", unit.pipeline_par),
-                ("tensor_par_net", unit.tensor_par),
-            )
-        )
-
-    # -- axes -------------------------------------------------------------------------------------
-
-    @cached_property
-    def block_rows(self) -> Array:
-        """Rows of the block table: shape (tensor networks, nodes)."""
-        return self.tables.block_rows(self.unit, self.structures)
-
-    @cached_property
-    def step_rows(self) -> Array:
-        """Rows of the optimizer table: shape (sharding, nodes)."""
-        return self.tables.step_rows(self.unit, self.structures, self.shards)
-
-    @cached_property
-    def shards(self) -> Array:
-        """Shards of the optimizer state for each candidate of sharding."""
-        return np.array([self.unit.data_par if on else 1 for on in self.sharding])
-
-    @cached_property
-    def nodes(self) -> dict[str, Array]:
-        """What a node fixes: microbatches per pipeline, and full recomputation."""
-        micro = np.array(self.unit.microbatches, float)
-        local = self.unit.batch_size // self.unit.data_par
-        full = [self.tables.structures[s].recompute_all for s in self.structures]
-        return {
-            "microbatches": np.tile(np.floor(local / micro), len(self.structures)),
-            "recompute_all": np.repeat(full, len(micro)),
-        }
-
-    def _axis(self, values: tuple[bool, ...] | tuple[int, ...], place: int) -> Array:
-        """Lay candidates along one of six axes."""
-        shape = [1] * 6
-        shape[place] = len(values)
-        return np.array(values).reshape(shape)
-
-    def _schedule(
-        self,
-        chunks: Array,
-        shards: Array,
-        offloads: tuple[Array, Array, Array],
-        nodes: dict[str, Array],
-        overlap: Array | bool = False,
-        networks: tuple[Array, ...] | None = None,
-    ) -> Schedule:
-        """Make the schedule of executions on any axes."""
-        unit = self.unit
-        data, pipeline, tensor = networks or (np.array(0),) * 3
-        return Schedule(
-            batch_size=np.array(float(unit.batch_size)),
-            microbatches=nodes["microbatches"],
-            pipeline_par=np.array(float(unit.pipeline_par)),
-            data_par=np.array(float(unit.data_par)),
-            interleaving=chunks,
-            blocks=np.array(float(unit.blocks)),
-            missing_blocks=np.array(
-                float(unit.blocks * unit.pipeline_par - self.space.model.num_blocks)
-            ),
-            chunk_blocks=np.floor(unit.blocks / chunks),
-            shards=shards,
-            tensor_par_net=tensor,
-            pipeline_par_net=pipeline,
-            data_par_net=data,
-            training=np.array(True),
-            recompute_all=nodes["recompute_all"],
-            data_par_overlap=np.asarray(overlap),
-            weight_offload=offloads[0],
-            activations_offload=offloads[1],
-            optimizer_offload=offloads[2],
-        )
-
-    @cached_property
-    def _grid(self) -> Batch:
-        """The memory grid; its times are those of the first tensor network."""
-        switches = self.space.switches
-        schedule = self._schedule(
-            self._axis(self.unit.interleavings, 0).astype(float),
-            self._axis(tuple(self.shards), 1).astype(float),
-            tuple(self._axis(switches[name], 2 + i) for i, name in enumerate(OFFLOADS)),  # type: ignore[arg-type]
-            self.nodes,
-        )
-        steps = self.step_rows[:, None, None, None, :]
-        return Batch(
-            gather(self.tables.block, self.block_rows[0]),
-            gather(self.tables.optimizer, steps),
-            schedule,
-            self.space.system,
-            self.tables.edition,
-        )
-
-    @cached_property
-    def shape(self) -> tuple[int, ...]:
-        """Lengths of the axes of the memory grid."""
-        switches = self.space.switches
-        return (
-            len(self.unit.interleavings),
-            len(self.sharding),
-            *(len(switches[name]) for name in OFFLOADS),
-            self.block_rows.shape[1],
-        )
-
-    # -- feasibility and counts -------------------------------------------------------------------
-
-    @cached_property
-    def network_reasons(self) -> Array:
-        """Why a combination of networks does not fit: '' or a reason; axes (data, pipeline, tensor)."""
-        unit = self.unit
-        grids = np.meshgrid(*self.networks, indexing="ij")
-        data, pipeline, tensor = (grid.ravel() for grid in grids)
-        rows = np.ones(len(data), np.int64)
-        plan = Plan(
-            {
-                "tensor_par": rows * unit.tensor_par,
-                "pipeline_par": rows * unit.pipeline_par,
-                "data_par": rows * unit.data_par,
-                "tensor_par_net": tensor,
-                "pipeline_par_net": pipeline,
-                "data_par_net": data,
-            }
-        )
-        question = Question(self.space.model, self.space.system, plan)
-        reasons = np.full(len(data), "", dtype="U32")
-        for rule in NETWORK_RULES:
-            reasons[(reasons == "") & ~rule.holds(question)] = rule.reason
-        return reasons.reshape(grids[0].shape)
-
-    @cached_property
-    def allowed_networks(self) -> Array:
-        """Which combinations of networks fit."""
-        return np.asarray(self.network_reasons == "")
-
-    @cached_property
-    def enumerated(self) -> Array:
-        """Which combinations of activation offload and node the space holds: axes (offload, 1, node)."""
-        offload = np.array(self.space.switches["activations_offload"])[:, None, None]
-        if True in self.space.add.get("activations_offload", ()):
-            return np.ones((len(offload), 1, self.shape[-1]), bool)
-        return np.asarray(~(offload & self.nodes["recompute_all"]))
-
-    @cached_property
-    def verdicts(self) -> list[tuple[str, Array]]:
-        """Rules besides networks in the order of checking: the reason, and which cells of the grid fail."""
-        switches = self.space.switches
-        verdicts: list[tuple[str, Array]] = []
-        if self.unit.blocks < 3:
-            axes = [self._axis(switches[name], 2 + i) for i, name in enumerate(OFFLOADS)]
-            verdicts.append(("offload_blocks", axes[0] | axes[1] | axes[2]))
-        if self.space.model.feedforward % self.unit.tensor_par:
-            verdicts.append(("feedforward_split", np.ones([1] * 6, bool)))
-            return verdicts
-        system = self.space.system
-        needed = self._grid.capacity
-        tiers = (needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req)
-        for reason, tier, memory in zip(
-            MEMORY_REASONS, tiers, (system.mem1, system.mem2), strict=True
-        ):
-            verdicts.append((reason, tier > memory.capacity))
-        return verdicts
-
-    @cached_property
-    def fits(self) -> Array:
-        """Which enumerated cells of the memory grid can run, networks apart."""
-        good = np.broadcast_to(self.enumerated, self.shape).copy()
-        for _, failed in self.verdicts:
-            good &= ~failed
-        return good
-
-    @property
-    def feasible(self) -> bool:
-        """Whether any execution of the tile can run."""
-        return bool(self.allowed_networks.any() and self.fits.any())
-
-    def reached(self, *, mbs_break: bool) -> Array:
-        """Which cells the search visits: with `mbs_break` none after the first microbatch size that fails."""
-        visited = np.broadcast_to(self.enumerated, self.shape)
-        if not mbs_break:
-            return visited
-        sizes = len(self.unit.microbatches)
-        by_size = (*self.shape[:-1], len(self.structures), sizes)
-        good = (self.fits & self.allowed_networks.any()).reshape(by_size)
-        before = np.ones(by_size, bool)
-        before[..., 1:] = np.logical_and.accumulate(good, axis=-1)[..., :-1]
-        return np.asarray(visited & before.reshape(self.shape))
-
-    def count(self, *, mbs_break: bool = False) -> Counts:
-        """Count executions and the reasons of the infeasible ones, and drop what is not reached."""
-        visited = self.reached(mbs_break=mbs_break)
-        cells = int(np.count_nonzero(visited)) * len(self.overlap)
-        counts = Counts(total=cells * self.network_reasons.size)
-        for reason in self.network_reasons[~self.allowed_networks]:
-            counts.reasons[str(reason)] += cells
-        ways = len(self.overlap) * int(np.count_nonzero(self.allowed_networks))
-        if not ways:
-            return counts
-        if mbs_break:
-            self.fits &= visited
-        left = visited.copy() if self.verdicts else visited
-        for reason, failed in self.verdicts:
-            here = left & failed
-            if number := int(np.count_nonzero(here)):
-                counts.reasons[reason] += number * ways
-                if reason in MEMORY_REASONS:
-                    counts.nearest_miss[reason] = self._nearest_miss(reason, here)
-                left &= ~failed
-        counts.good = int(np.count_nonzero(self.fits)) * ways
-        return counts
-
-    def _nearest_miss(self, reason: str, cells: Array) -> float:
-        """Return the fewest bytes by which cells do not fit a tier."""
-        needed, system = self._grid.capacity, self.space.system
-        first = reason == MEMORY_REASONS[0]
-        tier = needed.proc_mem_tier1_cap_req if first else needed.proc_mem_tier2_cap_req
-        capacity = (system.mem1 if first else system.mem2).capacity
-        whole = np.broadcast_to(tier, self.shape)
-        return float(np.min(whole, where=cells, initial=np.inf) - capacity)
-
-    # -- results ----------------------------------------------------------------------------------
+class Tile(Grid):
+    """A unit with some block structures: its memory grid, and the results of the cells that fit."""
 
     @cached_property
     def least_time(self) -> Seconds:
@@ -292,7 +46,7 @@ class Tile:
         Computation, recomputation, the least tensor-parallel time and the bubble of these; transfers, data-parallel
         and offload traffic only add to it. Axes (interleaving, sharding, node).
         """
-        grid = self._grid
+        grid = self.memory
         block = gather(self.tables.block, self.block_rows)
         compute = block.fw.time + block.re.time + block.agrad.time + block.wgrad.time
         exposed = block.fw_tp.time_exposed + block.recomm.time_exposed + block.agrad_tp.time_exposed
@@ -301,6 +55,11 @@ class Tile:
         time = schedule.batch_sum(base, edge) + bubble_time(schedule, base, edge)
         time = time + schedule.blocks * grid.optimizer.step.time
         return np.asarray(time[:, :, 0, 0, 0, :])
+
+    def forget_grid(self) -> None:
+        """Give the memory of the grid free: what fits is known, and so is the least time."""
+        for name in ("memory", "verdicts", "enumerated", "least_time"):
+            self.__dict__.pop(name, None)
 
     def rows(self, cells: tuple[Array, ...]) -> Iterator[Rows]:
         """Yield executions of cells of the memory grid, given by their six indices, in blocks."""
@@ -318,7 +77,7 @@ class Tile:
             np.array(switches[name])[index]
             for name, index in zip(OFFLOADS, (weight, activation, optimizer), strict=True)
         )
-        schedule = self._schedule(
+        schedule = self.schedule(
             np.array(unit.interleavings, float)[chunk],
             self.shards.astype(float)[shard],
             offloads,  # type: ignore[arg-type]

@@ -126,7 +126,7 @@ def _check(node: ast.expr, text: str, names: set[str]) -> None:
             raise _problem(text, "names, numbers, comparisons, and, or, not", found)
 
 
-def _value(node: ast.expr, lookup: Lookup) -> Any:
+def _value(node: ast.expr, lookup: Lookup) -> Any:  # noqa: PLR0911 (one return a kind of node)
     """Compute a checked node on columns."""
     match node:
         case ast.Name(id=name):

@@ -19,6 +19,12 @@ _METADATA = "spec"
 LARGEST_INTEGER = 2**31 - 1
 """Bound of every whole number, so that products of three stay exact enough to compare."""
 
+SMALLEST_NUMBER, LARGEST_NUMBER = 1e-30, 1e30
+"""Bounds of every other number but 0, so that no formula leaves the range of a double."""
+
+JSON_TYPES = {int: "integer", float: "number", bool: "boolean", str: "string"}
+"""What JSON Schema calls the types of plain fields."""
+
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
@@ -73,20 +79,33 @@ class Declaration:
         """
         hint = _type_hint(kind, value)
         if hint is None:
-            assert isinstance(value, (str, bool, numbers.Real))
             hint = self._value_hint(kind, value)
         return None if hint is None else Problem(path, self.wanted(kind), shown(value), hint)
+
+    def schema(self, kind: type) -> dict[str, Any]:
+        """Return the JSON Schema of a value in file units; the range next to 0 is left to the decoder."""
+        if self.choices:
+            return {"enum": list(self.choices)}
+        result: dict[str, Any] = {"type": JSON_TYPES[kind]}
+        if kind in (int, float):
+            largest = LARGEST_INTEGER if kind is int else LARGEST_NUMBER
+            result |= {"minimum": -largest, "maximum": largest}
+        limits = {
+            "exclusiveMinimum": self.above,
+            "minimum": self.at_least,
+            "exclusiveMaximum": self.below,
+            "maximum": self.at_most,
+        }
+        return result | {name: limit for name, limit in limits.items() if limit is not None}
 
     def _value_hint(self, kind: type, value: Any) -> str | None:
         """Return None for an allowed value of the right type, else a hint (which may be empty)."""
         if self.choices:
             return None if value in self.choices else nearest(str(value), self.choices)
-        if isinstance(value, (str, bool)):
+        if kind in (str, bool):
             return None
-        if not math.isfinite(value):
-            return "a finite number is needed"
-        if kind is int and abs(value) > LARGEST_INTEGER:
-            return f"the largest whole number is {LARGEST_INTEGER}"
+        if hint := _range_hint(kind, value):
+            return hint
         outside = (
             (self.above is not None and value <= self.above)
             or (self.at_least is not None and value < self.at_least)
@@ -97,6 +116,18 @@ class Declaration:
             return None
         percent = self.at_most == 1 and 1 < value <= 100
         return f"write {value / 100:g} for {value:g} %" if percent else ""
+
+
+def _range_hint(kind: type, value: Any) -> str:
+    """Return why no field takes a number of this size, or nothing."""
+    size = abs(value)  # of any size: an integer of a file need not fit a float
+    if size != size or size == math.inf:  # noqa: PLR0124
+        return "a finite number is needed"
+    if kind is int and size > LARGEST_INTEGER:
+        return f"the largest whole number is {LARGEST_INTEGER}"
+    if size > LARGEST_NUMBER:
+        return f"the largest number is {LARGEST_NUMBER:g}"
+    return f"the smallest above 0 is {SMALLEST_NUMBER:g}" if 0 < size < SMALLEST_NUMBER else ""
 
 
 def _type_hint(kind: type, value: object) -> str | None:

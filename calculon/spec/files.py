@@ -106,7 +106,8 @@ def _parse_yaml(text: str) -> object:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ValueError(f"{getattr(error, 'problem', None) or error}{place}") from None
+        what = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise ValueError(f"{what}{place}") from None
 
 
 def reason(error: BaseException) -> str:

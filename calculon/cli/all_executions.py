@@ -1,0 +1,104 @@
+"""``calculon llm-all-executions``: every feasible execution of a model on a system, as a table."""
+
+import argparse
+import time
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from calculon.cli.options import Log, Parser, check_inputs, check_outputs
+from calculon.cli.search_options import add_space_arguments, log_outcome, spaces
+from calculon.errors import Problem, SpecError, nearest
+
+if TYPE_CHECKING:
+    from calculon.evaluate import Evaluation
+    from calculon.output.writers import Columns
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Write every feasible execution of a model on so many processors of a system to a table: the 23 execution\n"
+        "fields and 96 statistics, in the order of the loops, streamed in constant memory.",
+        "calculon llm-all-executions turing-530B 5128 2520 float16 a100_80g all.csv\n"
+        "calculon lae gpt3-175B 1024 1536 float16 a100_80g all.parquet --where 'tensor_par == 8'\n"
+        "calculon lae megatron-22B 8 4 float16 a100_80g few.csv --columns tensor_par,pipeline_par,sample_rate",
+    )
+    add_space_arguments(parser, "processors", "NAME.csv, NAME.csv.gz or NAME.parquet")
+    parser.add_argument(
+        "-c", "--cpus", type=int, metavar="N", help="accepted for compatibility; not needed"
+    )
+    parser.add_argument(
+        "--columns", metavar="NAME[,NAME...]", help="write only these fields and statistics"
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Count the space, then stream its feasible executions to the file."""
+    from calculon.output.writers import SUFFIXES, check_format
+    from calculon.output.columns import evaluation_columns
+    from calculon.search.driver import feasible_tables, nothing
+    from calculon.search.one import count_space
+    from calculon.search.where import Condition
+
+    specs = [arguments.application, arguments.system]
+    check_inputs(specs)
+    check_outputs([arguments.output], specs, SUFFIXES)
+    check_format(arguments.output)
+    asked = spaces(arguments)
+    if len(asked) > 1:
+        found = f"{len(asked)} of them"
+        raise SpecError("NUM_PROCS", Problem("", "one processor count", found))
+    space = asked[0]
+    where = Condition.parse(arguments.where) if arguments.where else None
+    names = _columns(arguments.columns)
+    begin = time.perf_counter()
+    total = count_space(space)
+    log(f"Total executions: {total}")
+
+    def columns_of(table: "Evaluation") -> "Columns":
+        columns = evaluation_columns(table)
+        return {name: columns[name] for name in names} if names else columns
+
+    tables = feasible_tables(space, where)
+    if arguments.debug:
+        good = sum(len(table) for table in tables)
+    else:
+        good = _write(arguments, (columns_of(t) for t in tables), columns_of(nothing(space)))
+    log_outcome(log, good, total - good, total, time.perf_counter() - begin)
+    if not good:
+        log("No acceptable configurations found :(")
+    if not arguments.debug and (good or arguments.noneok):
+        log(f"Output: {arguments.output}")
+    return 0 if good or arguments.noneok else 1
+
+
+def _write(arguments: argparse.Namespace, tables: "Iterator[Columns]", empty: "Columns") -> int:
+    """Stream tables to the output; nothing is left behind when there is nothing to write."""
+    from calculon.output.writers import write_tables
+
+    first = next(tables, None)
+    if first is None and not arguments.noneok:
+        return 0
+    return write_tables(arguments.output, chain([first] if first else [], tables), empty)
+
+
+def _columns(text: str | None) -> tuple[str, ...]:
+    """Read the names of columns to write; none is all.
+
+    Raises
+    ------
+    SpecError
+        For a name that is neither a field nor a statistic.
+    """
+    from calculon.plan.plan import NAMES
+    from calculon.records import columns
+    from calculon.statistics import Stats
+
+    known = (*NAMES, *(column.name for column in columns(Stats)))
+    names = tuple(name.strip() for name in text.split(",")) if text else ()
+    for name in names:
+        if name not in known:
+            hint = nearest(name, known) or "see: calculon describe stats"
+            raise SpecError("--columns", Problem("", "a field or statistic", repr(name), hint))
+    return names

@@ -1,0 +1,142 @@
+"""``calculon describe``: reference tables of every field, from their declarations."""
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import Any, get_args, get_origin
+
+from calculon.cli.options import Log, Parser
+from calculon.errors import Problem, SpecError
+from calculon.records import columns
+from calculon.report.tables import FORMATS, Column, Table
+from calculon.spec.fields import Declaration, spec_fields
+from calculon.spec.schema import schema
+
+SPECS = ("execution", "model", "system")
+RESULTS = ("stats", "layers")
+_WORDS = {int: "integer", float: "number", bool: "true, false", str: "text"}
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Explain every statistic of an estimate, or every field of a spec file.\n"
+        "--format schema prints the JSON Schema of a spec, with which editors complete and check files.",
+        "calculon describe stats\n"
+        "calculon describe execution --format markdown\n"
+        "calculon describe system --format schema > system.schema.json",
+    )
+    parser.add_argument(
+        "subject",
+        choices=(*RESULTS, *SPECS),
+        help="statistics (stats), members of a layer (layers), or the fields of a spec",
+    )
+    parser.add_argument(
+        "-f", "--format", choices=(*FORMATS, "schema"), default="text", help="default: text"
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Print the reference of one subject."""
+    subject, form = arguments.subject, arguments.format
+    if form == "schema":
+        if subject not in SPECS:
+            wanted = "one of " + ", ".join(SPECS)
+            raise SpecError("describe --format schema", Problem("", wanted, repr(subject)))
+        log(json.dumps(schema(_spec(subject)), indent=2))
+        return 0
+    log.table(_results(subject) if subject in RESULTS else _fields(subject), form)
+    return 0
+
+
+def _results(subject: str) -> Table:
+    """List statistics, or the members of a layer."""
+    if subject == "stats":
+        from calculon.statistics import Stats as Record
+    else:
+        from calculon.breakdown import LayerStats as Record  # type: ignore[assignment]
+    rows = [
+        {"name": c.name, "unit": c.unit.symbol, "description": c.help, "source": c.source}
+        for c in columns(Record)
+    ]
+    if subject == "layers":
+        rows.insert(0, {"name": "name", "unit": "", "description": "the layer", "source": "2.1"})
+    return Table(
+        (
+            Column("name", "name"),
+            Column("unit", "unit"),
+            Column("description", "description", fold=True),
+            Column("source", for_people=False),
+        ),
+        rows,
+    )
+
+
+def _fields(subject: str) -> Table:
+    """List the fields of a spec."""
+    return Table(
+        (
+            Column("field", "field"),
+            Column("takes", "takes", fold=True),
+            Column("unit", "unit"),
+            Column("description", "description", fold=True),
+        ),
+        list(_rows(_spec(subject), "")),
+    )
+
+
+def _spec(subject: str) -> type:
+    """Return the record class of a kind of spec."""
+    from calculon.hardware.system import System
+    from calculon.spec.execution import Execution
+    from calculon.spec.model import Model
+
+    return {"execution": Execution, "model": Model, "system": System}[subject]
+
+
+def _rows(cls: type, path: str) -> Iterator[dict[str, str]]:
+    """List the fields of a record class and of the records inside it."""
+    for field in spec_fields(cls):
+        inner, suffix = _inside(field.annotation)
+        yield {
+            "field": path + field.key,
+            "takes": _takes(field.annotation, field.declaration),
+            "unit": field.declaration.unit,
+            "description": field.declaration.help,
+        }
+        if inner is not None:
+            yield from _rows(inner, f"{path}{field.key}{suffix}.")
+
+
+def _inside(kind: Any) -> tuple[type | None, str]:
+    """Return the record class inside a field, and what stands behind the field's key there."""
+    if kind in _WORDS or hasattr(kind, "schema"):
+        return None, ""
+    if get_origin(kind) is dict:
+        return get_args(kind)[1], ".*"
+    return (get_args(kind)[0], "[]") if get_origin(kind) is tuple else (kind, "")
+
+
+def _takes(kind: Any, declaration: Declaration) -> str:
+    """Say what a field takes: its type and limits, or its allowed values."""
+    if get_origin(kind) is dict:
+        return "object with " + ", ".join(declaration.choices)
+    if declaration.choices:
+        return ", ".join(declaration.choices)
+    if kind in _WORDS:
+        limits = (
+            (">", declaration.above),
+            (">=", declaration.at_least),
+            ("<", declaration.below),
+            ("<=", declaration.at_most),
+        )
+        words = (f"{sign} {limit:g}" for sign, limit in limits if limit is not None)
+        return " ".join((_WORDS[kind], ", ".join(words))).strip()
+    if hasattr(kind, "schema"):
+        own = kind.schema()
+        return (
+            "list of pairs"
+            if own["type"] == "array"
+            else "object with " + ", ".join(own["required"])
+        )
+    return "list of objects" if get_origin(kind) is tuple else "object"

@@ -1,0 +1,228 @@
+"""``calculon llm-optimal-execution``: the best executions of a model on a system."""
+
+import argparse
+import csv
+import io
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from calculon.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
+from calculon.cli.search_options import add_space_arguments, log_outcome, spaces
+from calculon.spec.files import document_suffix
+
+if TYPE_CHECKING:
+    from calculon.search.driver import SearchResult
+    from calculon.search.space import Space
+
+SUFFIXES = (".json", ".csv", ".parquet")
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Find the best executions of a model on so many processors of a system: every split, schedule and\n"
+        "switch is counted, and the best are exact. Several processor counts give one result each.",
+        "calculon llm-optimal-execution turing-530B 5128 2520 float16 a100_80g output.json -m\n"
+        "calculon loe gpt3-175B 1024 1536 float16 a100_80g best.csv -t 10\n"
+        "calculon loe gpt3-175B 256:4096:256 4096 float16 h100_80g_nvl8 scaling.csv\n"
+        "calculon loe gpt3-175B 1024 1536 float16 a100_80g - --objective total_efficiency --fix tensor_par=4,8",
+    )
+    add_space_arguments(
+        parser,
+        "processors: a count, a list (512,1024) or inclusive ranges (512:4096:256, 8:4096:x2)",
+        "- prints the summary only; NAME.json, .csv (both also .gz) or .parquet gets the winners",
+    )
+    parser.add_argument(
+        "-c",
+        "--cpus",
+        type=int,
+        metavar="N",
+        help="processes for several counts (default: the physical cores)",
+    )
+    parser.add_argument(
+        "-m",
+        "--mbs-break",
+        "--mbs_break",
+        action="store_true",
+        help="give up on larger microbatches after the first that does not fit",
+    )
+    parser.add_argument(
+        "-t",
+        "--top-n",
+        "--top_n",
+        type=int,
+        default=1,
+        metavar="N",
+        help="how many of the best to keep (default 1)",
+    )
+    parser.add_argument("-l", "--layers", action="store_true", help="with the cost of every layer")
+    parser.add_argument(
+        "--no-tp-overlap", action="store_true", help="never overlap tensor-parallel traffic"
+    )
+    parser.add_argument(
+        "--no-dp-overlap", action="store_true", help="never overlap data-parallel traffic"
+    )
+    parser.add_argument(
+        "--objective",
+        default="sample_rate",
+        metavar="STAT[:min|max]",
+        help="statistic to rank by (default sample_rate; see calculon describe stats)",
+    )
+    parser.add_argument(
+        "--pareto",
+        metavar="STAT,STAT[,STAT]",
+        help="instead of the best by one statistic, all that no other execution beats in each of these",
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Search every count, report, and write the winners."""
+    check_inputs([arguments.application, arguments.system])
+    if arguments.output != STDOUT:
+        specs = [arguments.application, arguments.system]
+        check_outputs([arguments.output], specs, SUFFIXES)
+        from calculon.output.writers import check_format
+
+        check_format(arguments.output)
+    asked = spaces(arguments)
+    pareto = tuple(arguments.pareto.split(",")) if arguments.pareto else ()
+    from calculon.search.driver import make_ranking
+
+    make_ranking(arguments.top_n, arguments.objective, pareto, arguments.where)
+    if arguments.debug:
+        return _count(asked, arguments, log)
+    begin = time.perf_counter()
+    results = _search(asked, arguments, pareto)
+    seconds = time.perf_counter() - begin
+    _report(results, arguments, seconds, log)
+    found = any(len(result) for result in results)
+    if not found:
+        log("No acceptable configurations found :(")
+        if not arguments.noneok:
+            return 1
+    if arguments.output != STDOUT:
+        _write(results, arguments)
+        log(f"Output: {arguments.output}")
+    return 0
+
+
+def _count(asked: "list[Space]", arguments: argparse.Namespace, log: Log) -> int:
+    """Count the spaces and nothing else, as the published tool does when debugging."""
+    from calculon.search.one import count_space
+
+    begin = time.perf_counter()
+    total = sum(count_space(space, mbs_break=arguments.mbs_break) for space in asked)
+    log(f"Total executions: {total}")
+    log_outcome(log, 0, 0, total, time.perf_counter() - begin)
+    return 0
+
+
+def _search(
+    asked: "list[Space]", arguments: argparse.Namespace, pareto: tuple[str, ...]
+) -> "list[SearchResult]":
+    """Search the spaces one after the other."""
+    from calculon.search.driver import make_ranking, run
+
+    return [
+        run(
+            space,
+            make_ranking(arguments.top_n, arguments.objective, pareto, arguments.where),
+            mbs_break=arguments.mbs_break,
+        )
+        for space in asked
+    ]
+
+
+def _report(
+    results: "list[SearchResult]", arguments: argparse.Namespace, seconds: float, log: Log
+) -> None:
+    """Print the counts, the winners, and why the others cannot run."""
+    from calculon.search.select import Counts
+
+    counts = Counts()
+    for result in results:
+        counts.add(result.counts)
+    log(f"Total executions: {counts.total}")
+    log_outcome(log, counts.good, counts.bad, counts.total, seconds)
+    best = [result for result in results if len(result)]
+    objective = results[0].objectives[0]
+    if best:
+        values = [float(objective.value(result.scores[0][0])) for result in best]
+        top = max(values) if objective.sense == "max" else min(values)
+        words = objective.statistic.name.replace("_", " ")
+        log(f"Best {words}: {top!r}")
+    if log.quiet:
+        return
+    from calculon.report.winners import LEGEND, reasons_table, winners_table
+
+    if best:
+        shown = [pair for result in best for pair in _winners(result)][:_SHOWN]
+        names = [objective.statistic.name for objective in results[0].objectives]
+        extra = [name for name in names if name not in ("sample_rate", "total_time")]
+        log("")
+        executions, stats = zip(*shown, strict=True)
+        log.table(winners_table(executions, stats, extra), "text")
+        more = sum(map(len, best)) - len(shown)
+        log(f"({more} more in the output)" if more else LEGEND)
+    if counts.bad:
+        log("")
+        table = reasons_table(counts.total, counts.good, counts.reasons, counts.nearest_miss)
+        log.table(table, "text")
+    log("")
+
+
+_SHOWN = 40
+
+
+def _winners(result: "SearchResult") -> Iterator[tuple[dict[str, Any], dict[str, float]]]:
+    """Yield execution fields and statistics of the winners, best first."""
+    found = result.evaluation
+    for i in range(len(result)):
+        stats = {name: found[name][i].item() for name in found.names}
+        yield result.plan.row(i).to_dict(), stats
+
+
+def _write(results: "list[SearchResult]", arguments: argparse.Namespace) -> None:
+    """Write the winners in the format that the file name asks for."""
+    path = arguments.output
+    if document_suffix(path) == ".json":
+        from calculon.spec.files import write_json
+
+        documents = {str(r.space.num_procs): _document(r, layers=arguments.layers) for r in results}
+        one = len(results) == 1
+        write_json(path, next(iter(documents.values())) if one else documents)
+    elif document_suffix(path) == ".csv":
+        _write_csv(results, path, layers=arguments.layers)
+    else:
+        from calculon.output.writers import write_tables
+        from calculon.output.columns import evaluation_columns
+
+        tables = [evaluation_columns(result.evaluation) for result in results if len(result)]
+        write_tables(path, tables, evaluation_columns(results[0].evaluation.take(slice(0, 0))))
+
+
+def _document(result: "SearchResult", *, layers: bool) -> dict[str, Mapping[str, Any]]:
+    """Return the winners of one count as the published tool writes them."""
+    return {
+        str(rank): {"execution": found.execution.to_dict(), "stats": found.to_dict()}
+        for rank, found in enumerate(result.estimates(layers=layers))
+    }
+
+
+def _write_csv(results: "list[SearchResult]", path: str, *, layers: bool) -> None:
+    """Write one line per winner: its rank, the execution, the statistics, and layers as JSON text."""
+    from calculon.plan.plan import NAMES
+    from calculon.spec.files import replacing
+
+    names = (*NAMES, *results[0].evaluation.names, *(["layers"] if layers else []))
+    with replacing(path) as stream, io.TextIOWrapper(stream, "utf-8", newline="") as text:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["", *names])
+        for result in results:
+            for rank, winner in _document(result, layers=layers).items():
+                stats = dict(winner["stats"])
+                if layers:
+                    stats["layers"] = json.dumps(stats["layers"])
+                writer.writerow([rank, *winner["execution"].values(), *stats.values()])

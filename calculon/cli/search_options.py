@@ -1,0 +1,122 @@
+"""What the commands that search share: the arguments of a space, and the lines that report it."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from calculon.cli.options import Log, Parser
+from calculon.spec.execution import DATATYPE_BYTES
+
+if TYPE_CHECKING:
+    from calculon.search.space import Space
+
+FUSED = {
+    **dict.fromkeys(("t", "true", "T", "True", "1"), (True,)),
+    **dict.fromkeys(("f", "false", "F", "False", "0"), (False,)),
+    **dict.fromkeys(("both", "all", "*"), (False, True)),
+}
+"""Spellings of the candidates for fused activation."""
+
+
+def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> None:
+    """Declare the positional arguments and the options that make a space."""
+    parser.add_argument("application", metavar="APP", help="the model: its shape")
+    parser.add_argument("num_procs", metavar="NUM_PROCS", help=counts_help)
+    parser.add_argument(
+        "max_batch_size", metavar="MAX_BATCH", type=int, help="largest global batch, in sequences"
+    )
+    parser.add_argument("datatype", metavar="DATATYPE", help="one of " + ", ".join(DATATYPE_BYTES))
+    parser.add_argument("system", metavar="SYS", help="the machine: processors, memory, networks")
+    parser.add_argument("output", metavar="OUTPUT", help=output_help)
+    parser.add_argument(
+        "-d", "--debug", action="store_true", help="only count; evaluate and write nothing"
+    )
+    parser.add_argument(
+        "-n",
+        "--noneok",
+        action="store_true",
+        help="finding nothing is fine: exit code 0 and an empty result",
+    )
+    parser.add_argument(
+        "-f",
+        "--fused-activation",
+        "--fused_activation",
+        default="true",
+        type=_fused,
+        metavar="WHICH",
+        help="fused activation to try: true, false or all (default true)",
+    )
+    parser.add_argument(
+        "--fix",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE[,VALUE...]",
+        help="try only these values of an execution field; may be repeated",
+    )
+    parser.add_argument(
+        "--add",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE[,VALUE...]",
+        help="also try values that are left out: attention_type=multiquery, batch_size=..., "
+        "pipeline_par=... (uneven stages), activations_offload=true (with full recomputation)",
+    )
+    parser.add_argument(
+        "--where",
+        metavar="EXPR",
+        help="keep only executions that meet a condition on statistics and execution fields, "
+        "such as 'total_time < 60 and tensor_par <= 8'",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+
+
+def _fused(text: str) -> tuple[bool, ...]:
+    if text not in FUSED:
+        message = f"{text!r} is none of {', '.join(FUSED)}"
+        raise argparse.ArgumentTypeError(message)
+    return FUSED[text]
+
+
+def space_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of a space from parsed arguments.
+
+    Raises
+    ------
+    SpecError
+        For malformed ``--fix`` and ``--add``.
+    """
+    from calculon.search.restrict import parse
+
+    return {
+        "fused": arguments.fused_activation,
+        "tensor_overlap": not getattr(arguments, "no_tp_overlap", False),
+        "data_overlap": not getattr(arguments, "no_dp_overlap", False),
+        "fix": parse("fix", arguments.fix),
+        "add": parse("add", arguments.add),
+    }
+
+
+def spaces(arguments: argparse.Namespace) -> "list[Space]":
+    """Return one space for every processor count that was asked for, everything checked.
+
+    Raises
+    ------
+    SpecError
+        For anything malformed.
+    """
+    from calculon import inputs
+    from calculon.search.counts import parse_counts
+    from calculon.search.driver import make_space
+
+    options = space_options(arguments)
+    model, system = inputs.model(arguments.application), inputs.system(arguments.system)
+    return [
+        make_space(model, system, count, arguments.max_batch_size, arguments.datatype, **options)
+        for count in parse_counts(arguments.num_procs)
+    ]
+
+
+def log_outcome(log: Log, good: int, bad: int, total: int, seconds: float) -> None:
+    """Print the outcome of a search in the words of the published tool."""
+    log(f"Good executions: {good}")
+    log(f"Bad executions: {bad}")
+    log(f"Calculation rate: {total / max(seconds, 1e-9):.2f} calcs/sec")

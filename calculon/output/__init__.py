@@ -1,0 +1,1 @@
+"""Tables of executions to files."""

@@ -1,0 +1,114 @@
+"""What the page of an estimate is made of, as plain data."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Stats = Mapping[str, float | None]
+
+KINDS_OF_MEMORY = (
+    "weights",
+    "activations",
+    "checkpoints",
+    "activation gradients",
+    "weight gradients",
+    "optimizer state",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A network: bandwidth per endpoint in B/s, achieved share of it, and endpoints."""
+
+    bandwidth: float
+    efficiency: float
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A system: peak matrix rate in FLOP/s, capacity (B) and bandwidth (B/s) of both tiers, networks."""
+
+    name: str
+    peak: float
+    capacities: tuple[float, float]
+    bandwidths: tuple[float, float]
+    links: tuple[Link, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """One estimate.
+
+    Attributes
+    ----------
+    name : str
+        Name of the model.
+    parameters : int
+        How many it has.
+    model, execution : mapping
+        Their fields, as in files.
+    machine : Machine
+        The system.
+    edition : str
+        Edition of the cost model.
+    stats : mapping
+        The published statistics.
+    layers : sequence of mapping, or None
+        The layers of a block.
+    """
+
+    name: str
+    parameters: int
+    model: Mapping[str, int]
+    execution: Mapping[str, Any]
+    machine: Machine
+    edition: str
+    stats: Stats
+    layers: Sequence[Mapping[str, Any]] | None = None
+
+    def value(self, name: str) -> float:
+        """Return a statistic; one without a value counts as 0."""
+        return self.stats[name] or 0.0
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the most loaded pipeline stage."""
+        return -(-self.model["num_blocks"] // int(self.execution["pipeline_par"]))
+
+    @property
+    def replica_batch(self) -> int:
+        """Sequences that one replica works on."""
+        return int(self.execution["batch_size"]) // int(self.execution["data_par"])
+
+    @property
+    def microbatches(self) -> int:
+        """Microbatches of a batch in one pipeline."""
+        return self.replica_batch // int(self.execution["microbatch_size"])
+
+    def memory(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Return bytes in tier 1 and in tier 2 by kind; they add up to the capacity that each tier needs.
+
+        What is offloaded lives in tier 2, and tier 1 keeps room for the blocks at work.
+        """
+        full = self.execution["activation_recompute"] == "full"
+        moved = {
+            "weight_space": self.execution["weight_offload"],
+            "act_space": self.execution["activations_offload"],
+            "act_checkpoint_size": self.execution["activations_offload"],
+            "act_grad_space": False,
+            "weight_grad_space": self.execution["optimizer_offload"],
+            "optimizer_space": self.execution["optimizer_offload"],
+        }
+        away = {name: self.value(name) for name in moved}
+        away["weight_grad_space"] = self.value("block_weight_grad_space") * self.blocks
+        if full:
+            away["act_space"] = 0.0
+        here = {n: self.value(f"{n}_with_offload" if gone else n) for n, gone in moved.items()}
+        if not full:
+            here["act_checkpoint_size"] = 0.0
+        away = {name: value if moved[name] else 0.0 for name, value in away.items()}
+        return (
+            dict(zip(KINDS_OF_MEMORY, here.values(), strict=True)),
+            dict(zip(KINDS_OF_MEMORY, away.values(), strict=True)),
+        )

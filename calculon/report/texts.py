@@ -1,0 +1,88 @@
+"""How reports word headings, shares, times and sizes."""
+
+from collections.abc import Iterable
+
+from rich.text import Text
+
+from calculon.units import GIB, scaled, significant
+
+
+def heading(text: str, remark: Text | str = "") -> Text:
+    """Return the heading of a section: its name, and the one thing to know."""
+    return Text.assemble((text, "bold"), ": " if remark else "", remark)
+
+
+def percent(share: float) -> str:
+    """Write a share of a total.
+
+    >>> percent(0.4934), percent(0.0002), percent(0)
+    ('49.3 %', '<0.1 %', '0.0 %')
+    """
+    return "<0.1 %" if 0 < share < 0.0005 else f"{share * 100:.1f} %"
+
+
+def seconds(values: Iterable[float], largest: float) -> list[str]:
+    """Write times in the one unit that suits the largest, so that a column can be compared at a glance.
+
+    >>> seconds([65.0829, 0.00001, 0], 131.9)
+    ['65.083 s', '<0.001 s', '0.000 s']
+    >>> seconds([0.000012], 0.00034)
+    ['12.000 us']
+    """
+    units = ((1e-3, 1e6, "us"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s"))
+    factor, unit = next((factor, unit) for limit, factor, unit in units if largest < limit)
+    return [
+        f"<0.001 {unit}" if 0 < value * factor < 0.0005 else f"{value * factor:,.3f} {unit}"
+        for value in values
+    ]
+
+
+def gib(size: float) -> str:
+    """Write a size of memory: in GiB where that can be read, else in the unit that suits.
+
+    >>> gib(79.55 * GIB), gib(0), gib(8e10 * GIB), gib(1024)
+    ('79.55 GiB', '0.00 GiB', '74.51 EiB', '1.00 KiB')
+    """
+    if size == 0 or 0.01 * GIB <= abs(size) < 100_000 * GIB:
+        return f"{size / GIB:,.2f} GiB"
+    return scaled(size, "B", binary=True, digits=2)
+
+
+def capacity(size: float) -> str:
+    """Write what a memory can hold, without decimals that say nothing.
+
+    >>> capacity(80 * GIB), capacity(8e10 * GIB)
+    ('80 GiB', '74.51 EiB')
+    """
+    return gib(size).replace(".00 ", " ")
+
+
+def bandwidth(rate: float) -> str:
+    """Write a bandwidth in GB/s.
+
+    >>> bandwidth(2048e9), bandwidth(22.5e9), bandwidth(3.27015e10)
+    ('2,048 GB/s', '22.5 GB/s', '32.7 GB/s')
+    """
+    gigabytes = rate / 1e9
+    return f"{gigabytes:,.0f} GB/s" if gigabytes >= 1000 else f"{gigabytes:.3g} GB/s"
+
+
+def figure(value: float) -> str:
+    """Write a rate: with a prefix when large, whole with separators, four digits when small.
+
+    >>> figure(15.526), figure(47698.4), figure(40_239_814.2)
+    ('15.53', '47,698', '40.24 M')
+    """
+    if value >= 1e6:
+        return scaled(value, digits=2)
+    return f"{value:,.0f}" if value >= 10_000 else significant(value)
+
+
+def counted(number: int, noun: str) -> str:
+    """Write how many of something there are.
+
+    >>> counted(1, "replica"), counted(3072, "microbatch")
+    ('1 replica', '3,072 microbatches')
+    """
+    plural = noun if number == 1 else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number:,} {plural}"

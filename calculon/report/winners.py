@@ -1,0 +1,120 @@
+"""The outcome of a search for people: its winners, and why the other executions cannot run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calculon.report.tables import Column, Table
+from calculon.report.texts import figure, gib, percent
+from calculon.units import duration
+
+REASONS = {
+    "network_size": "a network joins too few processors for its group",
+    "network_filled": "groups do not divide a network that must be filled",
+    "offload_blocks": "offloading with fewer than 3 blocks per stage",
+    "feedforward_split": "tensor_par does not divide feedforward",
+    "mem1_capacity": "tier-1 memory is too small",
+    "mem2_capacity": "tier-2 memory is too small",
+}
+"""What the reasons of a search mean."""
+
+_SHORT = {"full": "full", "attn_only": "attn", "none": "-"}
+
+
+def winners_table(
+    executions: Sequence[Mapping[str, Any]],
+    stats: Sequence[Mapping[str, float]],
+    extra: Sequence[str] = (),
+) -> Table:
+    """List the winners, one line each within 80 columns; `extra` statistics follow in raw units.
+
+    Parameters
+    ----------
+    executions, stats : sequence of mapping
+        Execution fields and statistics of each winner, best first.
+    extra : sequence of str
+        Statistics beside those shown always: the objectives.
+    """
+    columns = (
+        Column("rank", "#", right=True),
+        Column("procs", "procs", right=True),
+        Column("split", "TP.PP.DP"),
+        Column("chunks", "v", right=True),
+        Column("batch", "batch", right=True),
+        Column("mbs", "mbs", right=True),
+        Column("recompute", "rec"),
+        Column("tensor", "TP comm"),
+        Column("switches", "on"),
+        Column("mem1", "tier 1", right=True),
+        Column("time", "time", right=True),
+        Column("rate", "samples/s", right=True),
+        *(Column(name, name, right=True) for name in extra),
+    )
+    rows = []
+    for rank, (e, s) in enumerate(zip(executions, stats, strict=True)):
+        overlap = e["tensor_par_overlap"]
+        comm = e["tensor_par_comm_type"] + ("" if overlap == "none" else f"+{overlap}")
+        rows.append(
+            {
+                "rank": rank,
+                "procs": e["num_procs"],
+                "split": f"{e['tensor_par']}.{e['pipeline_par']}.{e['data_par']}",
+                "chunks": e["pipeline_interleaving"],
+                "batch": e["batch_size"],
+                "mbs": e["microbatch_size"],
+                "recompute": _SHORT[e["activation_recompute"]],
+                "tensor": comm if e["tensor_par"] > 1 else "-",
+                "switches": _switches(e),
+                "mem1": gib(s["proc_mem_tier1_cap_req"]),
+                "time": duration(s["total_time"]),
+                "rate": figure(s["sample_rate"]),
+                **{name: f"{s[name]:.6g}" for name in extra},
+            }
+        )
+    return Table(columns, rows)
+
+
+LEGEND = (
+    "v: chunks per stage; on: S optimizer sharding, R gather again, O overlapped data parallelism, "
+    "w/a/o weights, activations, optimizer offloaded"
+)
+"""What the short columns of the winners mean."""
+
+_LETTERS = {
+    "optimizer_sharding": "S",
+    "seq_par_ag_redo": "R",
+    "data_par_overlap": "O",
+    "weight_offload": "w",
+    "activations_offload": "a",
+    "optimizer_offload": "o",
+}
+
+
+def _switches(execution: Mapping[str, Any]) -> str:
+    """Write the switches that are on as letters."""
+    return "".join(letter for name, letter in _LETTERS.items() if execution[name]) or "-"
+
+
+def reasons_table(
+    total: int, good: int, reasons: Mapping[str, int], nearest_miss: Mapping[str, float]
+) -> Table:
+    """List why executions cannot run, most frequent first, and for memory how near the nearest came."""
+    columns = (
+        Column("count", "executions", right=True),
+        Column("share", "share", right=True),
+        Column("reason", "why not"),
+        Column("miss", "nearest miss", right=True),
+    )
+    ranked = sorted(reasons.items(), key=lambda item: -item[1])
+    rows: list[dict[str, Any]] = [
+        {"count": good, "share": percent(good / max(1, total)), "reason": "feasible", "miss": None}
+    ]
+    rows += [
+        {
+            "count": count,
+            "share": percent(count / max(1, total)),
+            "reason": REASONS.get(reason, reason),
+            "miss": f"{gib(nearest_miss[reason])} too much" if reason in nearest_miss else None,
+        }
+        for reason, count in ranked
+    ]
+    return Table(columns, rows)

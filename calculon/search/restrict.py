@@ -1,0 +1,85 @@
+"""Restrict a space to some values of a field, or widen it by values that the published enumeration leaves out."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calculon.errors import Problem, SpecError, nearest
+from calculon.plan.plan import FIELDS
+from calculon.search.space import LOOPS, Values
+
+FIXABLE = (*LOOPS, "data_par")
+"""Fields that a search can be restricted in."""
+
+ADDABLE = {
+    "attention_type": "multiquery beside multihead",
+    "activations_offload": "true: also with full recomputation",
+    "pipeline_par": "pipeline degrees that leave stages uneven",
+    "batch_size": "batch sizes below the largest",
+}
+"""Fields that a search can be widened in, and how."""
+
+_DECLARED = {field.name: field for field in FIELDS}
+
+
+def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
+    """Check the values of ``fix`` or ``add`` against the declarations of their fields.
+
+    Parameters
+    ----------
+    option : str
+        ``fix`` or ``add``.
+    values : mapping
+        One value or a sequence of values by field.
+
+    Raises
+    ------
+    SpecError
+        With every field that the option does not know and every value that its field does not take.
+    """
+    allowed = FIXABLE if option == "fix" else tuple(ADDABLE)
+    problems = []
+    result: dict[str, Values] = {}
+    for name, given in values.items():
+        if name not in allowed:
+            hint = nearest(name, allowed) or "known are " + ", ".join(allowed)
+            problems.append(Problem(name, f"a field that --{option} knows", repr(name), hint))
+            continue
+        several = isinstance(given, Sequence) and not isinstance(given, str)
+        result[name] = tuple(given) if several else (given,)
+        field = _DECLARED[name]
+        found = (field.declaration.problem(field.annotation, v, name) for v in result[name])
+        problems += [problem for problem in found if problem is not None]
+    if problems:
+        raise SpecError(f"--{option}", problems)
+    return result
+
+
+def parse(option: str, texts: Sequence[str]) -> dict[str, Values]:
+    """Read ``FIELD=VALUE[,VALUE...]`` texts; a field may be given several times.
+
+    Raises
+    ------
+    SpecError
+        As :func:`checked`, and for a text without ``=``.
+    """
+    values: dict[str, list[Any]] = {}
+    for text in texts:
+        name, equals, rest = text.partition("=")
+        if not equals or not rest:
+            raise SpecError(f"--{option}", Problem(text, "FIELD=VALUE[,VALUE...]", repr(text)))
+        name = name.strip()
+        values.setdefault(name, []).extend(_typed(name, item.strip()) for item in rest.split(","))
+    return checked(option, values)
+
+
+def _typed(name: str, text: str) -> Any:
+    """Return a value as the field's type reads it; text where it cannot."""
+    kind = _DECLARED[name].annotation if name in _DECLARED else str
+    if kind is bool and text.lower() in ("true", "false", "t", "f", "1", "0"):
+        return text.lower() in ("true", "t", "1")
+    if kind is int:
+        try:
+            return int(text)
+        except ValueError:
+            return text
+    return text

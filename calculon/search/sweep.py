@@ -1,0 +1,107 @@
+"""One search as a small message: what a worker is sent, what it does, and what it sends back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from calculon import __version__
+from calculon.editions import SC23
+from calculon.errors import CalculonError
+from calculon.hardware.system import System
+from calculon.search.driver import SearchResult, make_ranking, make_space, run
+from calculon.search.ranking import Ranking
+from calculon.search.select import Counts
+from calculon.search.space import Space, Values
+from calculon.spec.model import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """One search: a few kilobytes that cross processes and machines.
+
+    Attributes
+    ----------
+    number : int
+        Position in its sweep.
+    version : str
+        Version of the package that asks; a worker of another version refuses.
+
+    The other attributes are the arguments of :func:`calculon.search.driver.search`.
+    """
+
+    number: int
+    model: Model
+    system: System
+    num_procs: int
+    max_batch_size: int
+    datatype: str
+    top: int = 1
+    objective: str = "sample_rate"
+    pareto: tuple[str, ...] = ()
+    where: str | None = None
+    mbs_break: bool = False
+    fused: tuple[bool, ...] = (True,)
+    fix: Mapping[str, Values] = field(default_factory=dict)
+    add: Mapping[str, Values] = field(default_factory=dict)
+    version: str = __version__
+
+    def space(self) -> Space:
+        """Return the space; SpecError for an impossible one."""
+        return make_space(
+            self.model,
+            self.system,
+            self.num_procs,
+            self.max_batch_size,
+            self.datatype,
+            fused=self.fused,
+            fix=self.fix,
+            add=self.add,
+        )
+
+    def ranking(self) -> Ranking:
+        """Return a fresh ranking; SpecError for an impossible one."""
+        return make_ranking(self.top, self.objective, self.pareto, self.where)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a search found: counts, and numbers and scores of the best executions, best first.
+
+    Attributes
+    ----------
+    search : int
+        Number of the search.
+    numbers : tuple of int
+        Numbers of the executions in their space.
+    scores : tuple of tuple of float
+        For each objective the scores of the executions; larger is better.
+    """
+
+    search: int
+    counts: Counts
+    numbers: tuple[int, ...]
+    scores: tuple[tuple[float, ...], ...]
+
+    def result(self, search: Search) -> SearchResult:
+        """Return the result as the search itself would have."""
+        scores = np.array(self.scores).reshape(len(self.scores), len(self.numbers))
+        numbers = np.array(self.numbers, np.int64)
+        objectives = search.ranking().objectives
+        return SearchResult(search.space(), objectives, self.counts, numbers, scores, SC23)
+
+
+def run_search(search: Search) -> Outcome:
+    """Run one search: what workers do.
+
+    Raises
+    ------
+    CalculonError
+        When the worker has another version of the package.
+    """
+    if search.version != __version__:
+        message = f"a worker has calculon {__version__}, but {search.version} asks"
+        raise CalculonError(message)
+    found = run(search.space(), search.ranking(), mbs_break=search.mbs_break)
+    scores = tuple(tuple(row) for row in found.scores.tolist())
+    return Outcome(search.number, found.counts, tuple(found.numbers.tolist()), scores)

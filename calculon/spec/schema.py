@@ -1,0 +1,65 @@
+"""JSON Schema of the spec files, made from the declarations: editors complete and check specs with it.
+
+It says what the decoder says about single fields. What needs two fields at once (a product of degrees, thresholds that
+fall) only the decoder checks.
+"""
+
+from typing import Any, get_args, get_origin
+
+from calculon.spec.fields import JSON_TYPES, SpecField, spec_fields
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema(cls: type) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of the files that decode into a record class.
+
+    Undeclared keys are an error where the class says so, and open where they are worth a warning.
+
+    >>> from calculon.spec.model import Model
+    >>> schema(Model)["properties"]["hidden"]["minimum"]
+    1
+    """
+    return {"$schema": DIALECT, "title": cls.__name__, **_record(cls)}
+
+
+def _record(cls: type) -> dict[str, Any]:
+    fields = spec_fields(cls)
+    properties = {field.key: _described(field) for field in fields}
+    silent: tuple[str, ...] = getattr(cls, "silent_keys", ())
+    result: dict[str, Any] = {
+        "description": (cls.__doc__ or "").partition("\n")[0],
+        "type": "object",
+        "properties": properties | dict.fromkeys(silent, True),
+        "required": [field.key for field in fields],
+    }
+    if getattr(cls, "unknown_keys", "error") == "error":
+        result["additionalProperties"] = False
+    return result
+
+
+def _described(field: SpecField) -> dict[str, Any]:
+    declaration = field.declaration
+    words = f"{declaration.help} [{declaration.unit}]" if declaration.unit else declaration.help
+    value = _value(field)
+    return value | {"description": words}
+
+
+def _value(field: SpecField) -> dict[str, Any]:
+    kind, declaration = field.annotation, field.declaration
+    if kind in JSON_TYPES:
+        return declaration.schema(kind)
+    if get_origin(kind) is dict:
+        one = _record(get_args(kind)[1])
+        return {
+            "type": "object",
+            "properties": dict.fromkeys(declaration.choices, one),
+            "minProperties": 1,
+            "additionalProperties": False,
+        }
+    if get_origin(kind) is tuple:
+        return {"type": "array", "minItems": 1, "items": _record(get_args(kind)[0])}
+    if own := getattr(kind, "schema", None):
+        found: dict[str, Any] = own()
+        return found
+    return _record(kind)
