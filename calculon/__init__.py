@@ -14,8 +14,7 @@ from calculon.plan.plan import Plan
 from calculon.search.driver import SearchResult, executions, search
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
-
-__version__ = "1.0.0"
+from calculon.version import __version__
 
 __all__ = [
     "CalculonError",

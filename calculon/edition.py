@@ -102,7 +102,10 @@ class Edition(ABC):
 
     @abstractmethod
     def link_time(self, network: Seconds, work: Seconds, *, recommunication: bool) -> Seconds:
-        """Time of a collective of its own layer, from its network time and that of its arithmetic and memory."""
+        """Time of a collective of its own layer, from its network time and that of its arithmetic and memory.
+
+        A repeated collective is given the work of the forward one.
+        """
 
     @abstractmethod
     def overlapped_times(

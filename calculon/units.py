@@ -62,7 +62,7 @@ def scaled(value: float, unit: str = "", *, binary: bool = False, digits: int = 
     """
     base, prefixes = (1024.0, _BINARY) if binary else (1000.0, _DECIMAL)
     step = 0
-    while abs(value) >= base and step < len(prefixes) - 1 and np.isfinite(value):
+    while round(abs(value), digits) >= base and step < len(prefixes) - 1 and np.isfinite(value):
         value /= base
         step += 1
     return f"{value:.{digits}f} {prefixes[step]}{unit}".rstrip()
@@ -77,7 +77,7 @@ def duration(seconds: float) -> str:
     if seconds == 0:
         return "0 s"
     for limit, factor, unit in ((1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
-        if abs(seconds) < limit:
+        if float(f"{abs(seconds):.4g}") < limit:
             return f"{significant(seconds * factor)} {unit}"
     return f"{significant(seconds)} s"
 

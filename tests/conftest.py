@@ -1,6 +1,6 @@
 """Settings of the whole suite."""
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
     "suite",
@@ -8,6 +8,7 @@ settings.register_profile(
     deadline=None,
     max_examples=60,
     database=None,
+    phases=(Phase.explicit, Phase.generate, Phase.shrink),  # failures without minutes of explaining
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("suite")

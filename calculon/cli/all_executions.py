@@ -3,11 +3,12 @@
 import argparse
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from calculon.cli.options import Log, Parser, check_inputs, check_outputs
-from calculon.cli.search_options import add_space_arguments, log_outcome, spaces
+from calculon.cli.search_options import add_space_arguments, log_outcome, searches
 from calculon.errors import Problem, SpecError, nearest
 
 if TYPE_CHECKING:
@@ -35,42 +36,44 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Count the space, then stream its feasible executions to the file."""
-    from calculon.output.writers import SUFFIXES, check_format
     from calculon.output.columns import evaluation_columns
+    from calculon.output.writers import SUFFIXES, check_format
     from calculon.search.driver import feasible_tables, nothing
-    from calculon.search.one import count_space
+    from calculon.search.progress import progress
+    from calculon.search.sweep import run_search
     from calculon.search.where import Condition
 
     specs = [arguments.application, arguments.system]
     check_inputs(specs)
     check_outputs([arguments.output], specs, SUFFIXES)
     check_format(arguments.output)
-    asked = spaces(arguments)
+    asked = searches(arguments)
     if len(asked) > 1:
-        found = f"{len(asked)} of them"
-        raise SpecError("NUM_PROCS", Problem("", "one processor count", found))
-    space = asked[0]
+        raise SpecError("NUM_PROCS", Problem("", "one processor count", f"{len(asked)} of them"))
     where = Condition.parse(arguments.where) if arguments.where else None
-    names = _columns(arguments.columns)
+    names, space = _columns(arguments.columns), asked[0].space()
     begin = time.perf_counter()
-    total = count_space(space)
-    log(f"Total executions: {total}")
+    counts = run_search(replace(asked[0], where=None)).counts
+    log(f"Total executions: {counts.total}")
 
     def columns_of(table: "Evaluation") -> "Columns":
         columns = evaluation_columns(table)
         return {name: columns[name] for name in names} if names else columns
 
-    tables = feasible_tables(space, where)
-    if arguments.debug:
-        good = sum(len(table) for table in tables)
-    else:
-        good = _write(arguments, (columns_of(t) for t in tables), columns_of(nothing(space)))
-    log_outcome(log, good, total - good, total, time.perf_counter() - begin)
-    if not good:
+    with progress(counts.good, what="executions", quiet=arguments.quiet) as advance:
+        tables = feasible_tables(space, where, seen=advance)
+        if arguments.debug:
+            rows = sum(len(table) for table in tables)
+        else:
+            rows = _write(arguments, (columns_of(t) for t in tables), columns_of(nothing(space)))
+    log_outcome(log, counts.good, counts.bad, counts.total, time.perf_counter() - begin)
+    if where is not None:
+        log(f"Selected executions: {rows}")
+    if not rows:
         log("No acceptable configurations found :(")
-    if not arguments.debug and (good or arguments.noneok):
+    if not arguments.debug and (rows or arguments.noneok):
         log(f"Output: {arguments.output}")
-    return 0 if good or arguments.noneok else 1
+    return 0 if rows or arguments.noneok else 1
 
 
 def _write(arguments: argparse.Namespace, tables: "Iterator[Columns]", empty: "Columns") -> int:

@@ -36,6 +36,12 @@ COMMANDS = (
         "count the parameters of a model",
         aliases=("lpc",),
     ),
+    Command(
+        "llm-validation",
+        "calculon.cli.validation",
+        "compare the model with published measurements",
+        aliases=("lv",),
+    ),
     Command("catalog", "calculon.cli.catalog", "list the models, systems and executions shipped"),
     Command("describe", "calculon.cli.describe", "explain the fields of specs and results"),
     Command("completion", "calculon.cli.completion", "print a completion script for your shell"),

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from calculon.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
-from calculon.cli.search_options import add_space_arguments, log_outcome, spaces
+from calculon.cli.search_options import add_space_arguments, log_outcome, searches
 from calculon.spec.files import document_suffix
 
 if TYPE_CHECKING:
     from calculon.search.driver import SearchResult
-    from calculon.search.space import Space
+    from calculon.search.sweep import Search
 
 SUFFIXES = (".json", ".csv", ".parquet")
 
@@ -39,7 +39,7 @@ def configure(parser: Parser) -> None:
         "--cpus",
         type=int,
         metavar="N",
-        help="processes for several counts (default: the physical cores)",
+        help="processes for several counts (default: the physical cores when there is much to do)",
     )
     parser.add_argument(
         "-m",
@@ -86,15 +86,11 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         from calculon.output.writers import check_format
 
         check_format(arguments.output)
-    asked = spaces(arguments)
-    pareto = tuple(arguments.pareto.split(",")) if arguments.pareto else ()
-    from calculon.search.driver import make_ranking
-
-    make_ranking(arguments.top_n, arguments.objective, pareto, arguments.where)
+    asked = searches(arguments)
     if arguments.debug:
-        return _count(asked, arguments, log)
+        return _count(asked, log)
     begin = time.perf_counter()
-    results = _search(asked, arguments, pareto)
+    results = _search(asked, arguments)
     seconds = time.perf_counter() - begin
     _report(results, arguments, seconds, log)
     found = any(len(result) for result in results)
@@ -108,31 +104,36 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     return 0
 
 
-def _count(asked: "list[Space]", arguments: argparse.Namespace, log: Log) -> int:
+def _count(asked: "list[Search]", log: Log) -> int:
     """Count the spaces and nothing else, as the published tool does when debugging."""
     from calculon.search.one import count_space
 
     begin = time.perf_counter()
-    total = sum(count_space(space, mbs_break=arguments.mbs_break) for space in asked)
+    total = sum(count_space(search.space(), mbs_break=search.mbs_break) for search in asked)
     log(f"Total executions: {total}")
     log_outcome(log, 0, 0, total, time.perf_counter() - begin)
     return 0
 
 
-def _search(
-    asked: "list[Space]", arguments: argparse.Namespace, pareto: tuple[str, ...]
-) -> "list[SearchResult]":
-    """Search the spaces one after the other."""
-    from calculon.search.driver import make_ranking, run
+LARGE = 1_000_000_000
+"""Executions from which on several counts are searched in several processes without being asked."""
 
-    return [
-        run(
-            space,
-            make_ranking(arguments.top_n, arguments.objective, pareto, arguments.where),
-            mbs_break=arguments.mbs_break,
-        )
-        for space in asked
-    ]
+
+def _search(asked: "list[Search]", arguments: argparse.Namespace) -> "list[SearchResult]":
+    """Search every count, in several processes where that pays."""
+    from calculon.search.engines import make_engine
+    from calculon.search.one import count_space
+    from calculon.search.progress import progress
+    from calculon.search.sweep import run_search
+
+    large = sum(count_space(search.space()) for search in asked) > LARGE
+    engine = make_engine("processes" if large or arguments.cpus else "serial", arguments.cpus)
+    results: dict[int, SearchResult] = {}
+    with progress(len(asked), quiet=arguments.quiet) as advance:
+        for outcome in engine.map(run_search, asked):
+            results[outcome.search] = outcome.result(asked[outcome.search])
+            advance(1)
+    return [results[search.number] for search in asked]
 
 
 def _report(
@@ -196,8 +197,8 @@ def _write(results: "list[SearchResult]", arguments: argparse.Namespace) -> None
     elif document_suffix(path) == ".csv":
         _write_csv(results, path, layers=arguments.layers)
     else:
-        from calculon.output.writers import write_tables
         from calculon.output.columns import evaluation_columns
+        from calculon.output.writers import write_tables
 
         tables = [evaluation_columns(result.evaluation) for result in results if len(result)]
         write_tables(path, tables, evaluation_columns(results[0].evaluation.take(slice(0, 0))))

@@ -1,13 +1,13 @@
 """What the commands that search share: the arguments of a space, and the lines that report it."""
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from calculon.cli.options import Log, Parser
 from calculon.spec.execution import DATATYPE_BYTES
 
 if TYPE_CHECKING:
-    from calculon.search.space import Space
+    from calculon.search.sweep import Search
 
 FUSED = {
     **dict.fromkeys(("t", "true", "T", "True", "1"), (True,)),
@@ -76,27 +76,8 @@ def _fused(text: str) -> tuple[bool, ...]:
     return FUSED[text]
 
 
-def space_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of a space from parsed arguments.
-
-    Raises
-    ------
-    SpecError
-        For malformed ``--fix`` and ``--add``.
-    """
-    from calculon.search.restrict import parse
-
-    return {
-        "fused": arguments.fused_activation,
-        "tensor_overlap": not getattr(arguments, "no_tp_overlap", False),
-        "data_overlap": not getattr(arguments, "no_dp_overlap", False),
-        "fix": parse("fix", arguments.fix),
-        "add": parse("add", arguments.add),
-    }
-
-
-def spaces(arguments: argparse.Namespace) -> "list[Space]":
-    """Return one space for every processor count that was asked for, everything checked.
+def searches(arguments: argparse.Namespace) -> "list[Search]":
+    """Return one search for every processor count that was asked for, everything checked.
 
     Raises
     ------
@@ -105,14 +86,37 @@ def spaces(arguments: argparse.Namespace) -> "list[Space]":
     """
     from calculon import inputs
     from calculon.search.counts import parse_counts
-    from calculon.search.driver import make_space
+    from calculon.search.restrict import parse
+    from calculon.search.sweep import Search
 
-    options = space_options(arguments)
     model, system = inputs.model(arguments.application), inputs.system(arguments.system)
-    return [
-        make_space(model, system, count, arguments.max_batch_size, arguments.datatype, **options)
-        for count in parse_counts(arguments.num_procs)
+    pareto = getattr(arguments, "pareto", None)
+    fix, add = parse("fix", arguments.fix), parse("add", arguments.add)
+    asked = [
+        Search(
+            number=number,
+            model=model,
+            system=system,
+            num_procs=count,
+            max_batch_size=arguments.max_batch_size,
+            datatype=arguments.datatype,
+            top=getattr(arguments, "top_n", 1),
+            objective=getattr(arguments, "objective", "sample_rate"),
+            pareto=tuple(pareto.split(",")) if pareto else (),
+            where=arguments.where,
+            mbs_break=getattr(arguments, "mbs_break", False),
+            fused=arguments.fused_activation,
+            tensor_overlap=not getattr(arguments, "no_tp_overlap", False),
+            data_overlap=not getattr(arguments, "no_dp_overlap", False),
+            fix=fix,
+            add=add,
+        )
+        for number, count in enumerate(parse_counts(arguments.num_procs, "NUM_PROCS"))
     ]
+    for search in asked:
+        search.space()
+        search.ranking()
+    return asked
 
 
 def log_outcome(log: Log, good: int, bad: int, total: int, seconds: float) -> None:

@@ -1,8 +1,8 @@
 """Evaluations as the columns of a table file: execution fields, then statistics."""
 
 from calculon.evaluate import Evaluation
-from calculon.plan.plan import FIELDS
 from calculon.output.writers import Labels
+from calculon.plan.plan import FIELDS
 from calculon.units import Array
 
 

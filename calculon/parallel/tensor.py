@@ -138,7 +138,8 @@ def _messages(
                         sizes.tensor_par_net, operation, collective.message, sizes.tensor_par
                     )
                     if not collective.overlapped:
-                        work = system.combine(arithmetic[i, j], memory[i, j])
+                        phase = 0 if again else i
+                        work = system.combine(arithmetic[phase, j], memory[phase, j])
                         network = edition.link_time(network, work, recommunication=again)
                     elif operation in _REDUCING and not again:
                         network = network + _reduction_time(

@@ -9,10 +9,11 @@ from collections.abc import Callable
 import numpy as np
 
 from calculon.errors import Problem
+from calculon.plan.divisors import divisors
 from calculon.plan.network_rules import NETWORK_RULES
 from calculon.plan.plan import Plan
 from calculon.plan.rule import DEGREES, One, Question, Rule
-from calculon.spec.execution import DATATYPE_BYTES, Execution
+from calculon.spec.execution import DATATYPE_BYTES
 from calculon.units import Array
 
 
@@ -45,13 +46,9 @@ def _explain_batch(one: One) -> Problem:
 def _explain_microbatch(one: One) -> Problem:
     e = one.execution
     local = e.batch_size // e.data_par
+    nearby = max(d for d in divisors(local) if d <= max(e.microbatch_size, 1))
     wanted = f"a divisor of batch_size / data_par = {local}"
-    return Problem("microbatch_size", wanted, str(e.microbatch_size), _divisors_near(local, e))
-
-
-def _divisors_near(local: int, e: Execution) -> str:
-    below = next(d for d in range(min(e.microbatch_size, local), 0, -1) if local % d == 0)
-    return f"{below} is one"
+    return Problem("microbatch_size", wanted, str(e.microbatch_size), f"{nearby} is one")
 
 
 def _blocks(q: Question) -> Array:

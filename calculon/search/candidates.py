@@ -7,13 +7,14 @@ from typing import Any
 
 from calculon.hardware.system import System
 from calculon.plan.choice import Choice
+from calculon.plan.divisors import divisors
 from calculon.spec.model import Model
 
 LOOPS = (
     "tensor_par",
     "pipeline_par",
-    "pipeline_interleaving",
     "batch_size",
+    "pipeline_interleaving",
     "activation_recompute",
     "optimizer_sharding",
     "tensor_par_comm_type",
@@ -187,7 +188,7 @@ class Candidates:
                 chunks = divisors(blocks) if pipeline_par > 1 else (1,)
                 interleavings = self._fixed("pipeline_interleaving", chunks)
                 batches = self._batches(data_par)
-                if not interleavings or not self._fixed("data_par", (data_par,)):
+                if not interleavings or not self._possible(tensor_par, pipeline_par, data_par):
                     continue
                 for position, batch in enumerate(batches):
                     micro = (
@@ -207,6 +208,26 @@ class Candidates:
                             sizes,
                         )
 
+    def _possible(self, tensor_par: int, pipeline_par: int, data_par: int) -> bool:
+        """Whether every other loop has a candidate at these degrees."""
+        return all(
+            (
+                self._fixed("data_par", (data_par,)),
+                self.networks("tensor_par_net", tensor_par),
+                self.networks("pipeline_par_net", pipeline_par),
+                self.networks("data_par_net", data_par),
+                self.replicated("optimizer_sharding", data_par),
+                self.replicated("data_par_overlap", data_par),
+                self._structured[tensor_par > 1],
+                *self.switches.values(),
+            )
+        )
+
+    @cached_property
+    def _structured(self) -> dict[bool, bool]:
+        """Whether there is a block structure with tensor parallelism, and without."""
+        return {p: bool(self.structures(parallel=p)) for p in (True, False)}
+
     def _pipelines(self, rest: int) -> tuple[int, ...]:
         """Pipeline degrees for so many processors per tensor rank, ascending."""
         blocks = self.model.num_blocks
@@ -220,9 +241,3 @@ class Candidates:
         more = [b for b in self.add.get("batch_size", ()) if b % data_par == 0 and 0 < b <= largest]
         batches = dict.fromkeys([largest, *more]) if largest else ()
         return self._fixed("batch_size", tuple(batches))
-
-
-def divisors(number: int) -> tuple[int, ...]:
-    """Return the divisors of a number, ascending."""
-    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return tuple(sorted({*small, *(number // d for d in small)}))

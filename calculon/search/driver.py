@@ -1,6 +1,6 @@
 """Search from Python: the best executions as estimates, with counts and reasons; or all of them as tables."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -176,18 +176,10 @@ def search(
     --------
     >>> found = search("megatron-22B", "a100_80g", 8, 4, top=2)
     >>> found
-    <SearchResult: 44,128 executions, 13,152 feasible, best sample_rate 4.55421>
+    <SearchResult: 193,496 executions, 156,682 feasible, best sample_rate 5.69623>
     """
-    space = make_space(
-        model,
-        system,
-        num_procs,
-        max_batch_size,
-        datatype,
-        fix=fix or {},
-        add=add or {},
-        **options,
-    )
+    options |= {"fix": fix or {}, "add": add or {}}
+    space = make_space(model, system, num_procs, max_batch_size, datatype, **options)
     ranking = make_ranking(top, objective, pareto, where)
     return run(space, ranking, mbs_break=mbs_break, edition=edition)
 
@@ -230,7 +222,7 @@ def executions(
     edition: Edition = SC23,
     **options: Any,
 ) -> Iterator[Evaluation]:
-    """Yield every feasible execution of a space in the order of the loops, as tables of at most `chunk` rows.
+    """Return every feasible execution of a space in the order of the loops, as tables of at most `chunk` rows.
 
     The arguments are those of :func:`search`; memory stays bounded whatever the size of the space.
     """
@@ -245,16 +237,28 @@ def executions(
         **options,
     )
     condition = Condition.parse(where) if where else None
-    yield from feasible_tables(space, condition, chunk=chunk, edition=edition)
+    return feasible_tables(space, condition, chunk=chunk, edition=edition)
 
 
 def feasible_tables(
-    space: Space, where: Condition | None = None, *, chunk: int = CHUNK, edition: Edition = SC23
+    space: Space,
+    where: Condition | None = None,
+    *,
+    chunk: int = CHUNK,
+    edition: Edition = SC23,
+    seen: Callable[[int], None] | None = None,
 ) -> Iterator[Evaluation]:
-    """Yield the feasible executions of a space that meet a condition, as in :func:`executions`."""
+    """Yield the feasible executions of a space that meet a condition, as in :func:`executions`.
+
+    `seen` is told how many more executions were looked at.
+    """
     for numbers in rechunked(feasible_numbers(space, edition=edition), chunk):
+        if seen is not None:
+            seen(len(numbers))
         table = evaluate(space.model, space.system, space.plan(numbers), edition=edition)
-        yield table if where is None else table.take(where.mask(table.column))
+        if where is not None:
+            table = table.take(np.broadcast_to(where.mask(table.column), len(table)))
+        yield table
 
 
 def nothing(space: Space) -> Evaluation:

@@ -83,7 +83,10 @@ def make_engine(name: str, cpus: int | None = None, scheduler: str | None = None
     if cpus is not None and cpus < 1:
         raise SpecError("--cpus", Problem("", "a whole number of at least 1", str(cpus)))
     if scheduler is not None and cpus is not None:
-        found, hint = "both --cpus and --scheduler", "the cluster knows its workers: leave --cpus out"
+        found, hint = (
+            "both --cpus and --scheduler",
+            "the cluster knows its workers: leave --cpus out",
+        )
         raise SpecError("--cpus", Problem("", "workers on this machine", found, hint))
     if name == "dask":
         from calculon.search.engines_dask import Dask
@@ -207,4 +210,3 @@ def _watch(parent: Connection) -> None:
         os._exit(1)
 
     threading.Thread(target=leave, daemon=True).start()
-

@@ -73,8 +73,8 @@ def pareto_front(scores: Array, numbers: Array) -> Array:
     order = np.lexsort((numbers, *-scores[::-1]))
     if len(scores) == 2 and len(order):
         second = scores[1, order]
-        best_before = np.concatenate([[-np.inf], np.maximum.accumulate(second)[:-1]])
-        return np.asarray(order[second > best_before])
+        better = second[1:] > np.maximum.accumulate(second)[:-1]
+        return np.asarray(order[np.concatenate([[True], better])])
     front = []
     while len(order):
         first, order = order[0], order[1:]

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from calculon.plan.plan import FIELDS, Plan, code
-from calculon.search.candidates import LOOPS, STRUCTURE, Candidates, Unit, Values, divisors
+from calculon.search.candidates import LOOPS, STRUCTURE, Candidates, Unit, Values
 from calculon.units import Array
 
-__all__ = ["LOOPS", "STRUCTURE", "Space", "Unit", "Values", "divisors"]
+__all__ = ["LOOPS", "STRUCTURE", "Space", "Unit", "Values"]
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,9 @@ class Space(Candidates):
 
     def _batch_sizes(self, data_par: Array, positions: Array) -> Array:
         degrees, degree_of = np.unique(data_par, return_inverse=True)
-        width = len(self.values["batch_size"])
-        sizes = np.zeros((len(degrees), width), np.int64)
-        for row, degree in zip(sizes, degrees, strict=True):
-            batches = self._batches(int(degree))
-            row[: len(batches)] = batches
+        batches = [self._batches(int(degree)) for degree in degrees]
+        sizes = np.zeros((len(degrees), max(map(len, batches), default=0)), np.int64)
+        for row, of_degree in zip(sizes, batches, strict=True):
+            row[: len(of_degree)] = of_degree
         found: Array = sizes[degree_of, positions]
         return found

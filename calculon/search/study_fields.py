@@ -80,8 +80,8 @@ def kind_of(name: str) -> str:
     Returns
     -------
     str
-        ``source`` (model or system), ``setting``, ``model`` or ``system`` (a path into a spec), ``quantity``, or nothing
-        for a name that cannot be given.
+        ``source`` (model or system), ``setting``, ``model`` or ``system`` (a path into a spec), ``quantity``, or
+        nothing for a name that cannot be given.
 
     Examples
     --------
@@ -145,35 +145,36 @@ def _alike(name: str, known: str) -> bool:
 
 def _setting(place: Place, name: str, value: Any) -> Any:
     """Return the value of a setting."""
-    wanted = SETTINGS[name].wanted
     match name:
         case "num_procs":
             return _counts(place, value)
         case "max_batch_size" if isinstance(value, str):
             return _formula(place, value)
+        case "objective" | "where" if isinstance(value, str):
+            return _parsed(place, name, value)
+        case "fix" | "add" if isinstance(value, Mapping):
+            return _parsed(place, name, value)
+        case _:
+            return _plain(place, name, value)
+
+
+def _plain(place: Place, name: str, value: Any) -> Any:
+    """Return the value of a setting that is a number, a switch or a word."""
+    hint = ""
+    match name:
         case "max_batch_size" | "top":
             problem = _COUNT.problem(int, value, place.path)
-            if problem:
-                place.wrong(wanted, problem.found, problem.hint)
-                return 1
-            return int(value)
+            good, hint = problem is None, problem.hint if problem else ""
         case "datatype":
-            if value not in DATATYPE_BYTES:
-                place.wrong(wanted, shown(value), nearest(str(value), tuple(DATATYPE_BYTES)))
+            good, hint = value in DATATYPE_BYTES, nearest(str(value), tuple(DATATYPE_BYTES))
         case "fused_activation":
-            if shown(value).strip("'") not in FUSED:
-                place.wrong(wanted, shown(value))
-            return shown(value).strip("'")
-        case "mbs_break":
-            if not isinstance(value, bool):
-                place.wrong(wanted, shown(value))
-        case "objective" | "where" if not isinstance(value, str):
-            place.wrong(wanted, shown(value))
-        case "fix" | "add" if not isinstance(value, Mapping):
-            place.wrong(wanted, shown(value))
+            value = shown(value).strip("'")
+            good = value in FUSED
         case _:
-            return _parsed(place, name, value)
-    return value
+            good = name == "mbs_break" and isinstance(value, bool)
+    if not good:
+        place.wrong(SETTINGS[name].wanted, shown(value), hint)
+    return int(value) if good and name in ("max_batch_size", "top") else value
 
 
 def _parsed(place: Place, name: str, value: Any) -> Any:

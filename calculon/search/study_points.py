@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from calculon import __version__
 from calculon.errors import Problem, SpecError, nearest
 from calculon.hardware.system import System
 from calculon.search.study import Study, beside
@@ -20,6 +19,7 @@ from calculon.spec.decode import decode
 from calculon.spec.fields import LARGEST_INTEGER, shown
 from calculon.spec.model import Model
 from calculon.spec.override import override
+from calculon.version import __version__
 
 MOST_SEARCHES = 1_000_000
 """Searches that one study may stand for."""
@@ -182,7 +182,9 @@ def _derived(scope: "_Scope", rule: Mapping[str, Formula]) -> tuple[int, ...]:
     smallest = max(math.ceil(max(least, 1) / step), largest - int(number) + 1)
     if largest < smallest:
         found = f"none: at most {most:g} are allowed"
-        raise scope.problem("num_procs", f"multiples of {step:g}, at least {max(least, 1):g}", found)
+        raise scope.problem(
+            "num_procs", f"multiples of {step:g}, at least {max(least, 1):g}", found
+        )
     return tuple(int(step) * i for i in range(smallest, largest + 1))
 
 

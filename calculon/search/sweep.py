@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from calculon import __version__
 from calculon.editions import SC23
 from calculon.errors import CalculonError
 from calculon.hardware.system import System
@@ -14,6 +13,7 @@ from calculon.search.ranking import Ranking
 from calculon.search.select import Counts
 from calculon.search.space import Space, Values
 from calculon.spec.model import Model
+from calculon.version import __version__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,8 @@ class Search:
     where: str | None = None
     mbs_break: bool = False
     fused: tuple[bool, ...] = (True,)
+    tensor_overlap: bool = True
+    data_overlap: bool = True
     fix: Mapping[str, Values] = field(default_factory=dict)
     add: Mapping[str, Values] = field(default_factory=dict)
     version: str = __version__
@@ -55,6 +57,8 @@ class Search:
             self.max_batch_size,
             self.datatype,
             fused=self.fused,
+            tensor_overlap=self.tensor_overlap,
+            data_overlap=self.data_overlap,
             fix=self.fix,
             add=self.add,
         )

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from calculon.errors import Problem, SpecError, nearest
-from calculon.plan.plan import NAMES
+from calculon.plan.plan import FIELDS, NAMES
 from calculon.records import columns
 from calculon.statistics import Stats
 from calculon.units import GIB, GIGA, MEGA, TERA, Array
@@ -77,20 +77,39 @@ class Condition:
             message = getattr(error, "msg", None) or "too long an expression"
             raise _problem(text, "an expression such as 'total_time < 60'", message) from None
         names: set[str] = set()
-        _check(tree, text, names)
-        if not isinstance(tree, (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Name)):
-            raise _problem(text, "a condition, which is true or false", "a number")
+        try:
+            _check(tree, text, names)
+            with np.errstate(all="ignore"):
+                example = np.asarray(_value(tree, _example))
+        except (TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
+            if isinstance(error, SpecError):
+                raise
+            raise _problem(text, "operations that fit their values", str(error)) from None
+        except RecursionError:
+            raise _problem(text, "a short expression", "too long an expression") from None
+        if example.dtype != bool:
+            raise _problem(text, "a condition, which is true or false", "another value")
         return cls(text, frozenset(names), tree)
 
     def mask(self, lookup: Lookup) -> Array:
         """Return which rows meet the condition; a comparison with not-a-number is false."""
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             return np.asarray(_value(self.tree, lookup), bool)
 
 
 def known_names() -> tuple[str, ...]:
     """Return the names that a condition may use."""
     return (*NAMES, *(column.name for column in columns(Stats)), *CONSTANTS)
+
+
+def _example(name: str) -> Array:
+    """Return a column of one row, to try an expression on."""
+    field = next((field for field in FIELDS if field.name == name), None)
+    if field is None:
+        return np.ones(1)
+    if choices := field.declaration.choices:
+        return np.array(choices[:1])
+    return np.ones(1, bool if field.annotation is bool else np.int64)
 
 
 def _problem(text: str, wanted: str, found: str, hint: str = "") -> SpecError:
@@ -111,9 +130,14 @@ def _check(node: ast.expr, text: str, names: set[str]) -> None:
         case ast.Compare(left=left, ops=ops, comparators=others):
             if any(type(op) not in (*_COMPARE, ast.In, ast.NotIn) for op in ops):
                 raise _problem(text, "a comparison (<, <=, >, >=, ==, !=, in)", "another operator")
-            for child in (left, *others):
+            children = [left, *others]
+            if isinstance(ops[-1], ast.In | ast.NotIn):
+                children[-1:] = _members(others[-1], text)
+            if any(isinstance(op, ast.In | ast.NotIn) for op in ops[:-1]):
+                raise _problem(text, "nothing compared after a list", f"'{ast.unparse(node)}'")
+            for child in children:
                 _check(child, text, names)
-        case ast.BoolOp(values=values) | ast.Tuple(elts=values) | ast.List(elts=values):
+        case ast.BoolOp(values=values):
             for child in values:
                 _check(child, text, names)
         case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand):
@@ -124,6 +148,19 @@ def _check(node: ast.expr, text: str, names: set[str]) -> None:
         case _:
             found = f"'{ast.unparse(node)}'"
             raise _problem(text, "names, numbers, comparisons, and, or, not", found)
+
+
+def _members(node: ast.expr, text: str) -> list[ast.expr]:
+    """Return the members of the list that ``in`` looks into."""
+    if isinstance(node, ast.Tuple | ast.List):
+        return node.elts
+    raise _problem(text, "a list such as (1, 2) after in", f"'{ast.unparse(node)}'")
+
+
+def _number(value: Any) -> Array:
+    """Return a value to compute with: true counts as 1."""
+    array = np.asarray(value)
+    return array.astype(np.int64) if array.dtype == bool else array
 
 
 def _value(node: ast.expr, lookup: Lookup) -> Any:  # noqa: PLR0911 (one return a kind of node)
@@ -142,9 +179,10 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:  # noqa: PLR0911 (one return 
             return result
         case ast.UnaryOp(op=op, operand=operand):
             value = _value(operand, lookup)
-            return np.logical_not(value) if isinstance(op, ast.Not) else np.negative(value)
+            return np.logical_not(value) if isinstance(op, ast.Not) else -_number(value)
         case ast.BinOp(left=left, op=op, right=right):
-            return _ARITHMETIC[type(op)](_value(left, lookup), _value(right, lookup))
+            first, second = _number(_value(left, lookup)), _number(_value(right, lookup))
+            return _ARITHMETIC[type(op)](first, second)
         case ast.Compare(left=left, ops=ops, comparators=others):
             return _compare(left, ops, others, lookup)
         case ast.Tuple(elts=values) | ast.List(elts=values):
@@ -161,9 +199,8 @@ def _compare(
     for op, other in zip(operators, others, strict=True):
         second = _value(other, lookup)
         if isinstance(op, ast.In | ast.NotIn):
-            members = second if isinstance(second, list) else [second]
             mask: Any = False
-            for member in members:
+            for member in second:
                 mask = np.logical_or(mask, first == member)
             if isinstance(op, ast.NotIn):
                 mask = np.logical_not(mask)

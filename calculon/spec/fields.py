@@ -17,7 +17,7 @@ from calculon.errors import Problem, SpecError, nearest
 
 _METADATA = "spec"
 LARGEST_INTEGER = 2**31 - 1
-"""Bound of every whole number, so that products of three stay exact enough to compare."""
+"""Bound of every whole number: a product of three of them, rounded, never equals a fourth by accident."""
 
 SMALLEST_NUMBER, LARGEST_NUMBER = 1e-30, 1e30
 """Bounds of every other number but 0, so that no formula leaves the range of a double."""
@@ -31,7 +31,7 @@ class Declaration:
     """What is known about one field of a spec file.
 
     ``scale`` turns the number in the file into SI units (``GBps`` times 1e9 is B/s); limits are those of the
-    number in the file. ``extends`` marks fields that the published tool does not know.
+    number in the file.
     """
 
     help: str

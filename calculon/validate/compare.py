@@ -1,0 +1,233 @@
+"""Run a study: measured beside estimated, row by row, and what that says about the model."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calculon.errors import Problem, SpecError
+from calculon.units import Array
+from calculon.validate.expression import Expression
+from calculon.validate.library import Library
+from calculon.validate.predict import Prediction, predict
+from calculon.validate.rows import Row, measured_values, problem_in, read_rows, values, with_derived
+from calculon.validate.score import Rank, Score, relative_errors
+from calculon.validate.study import UNITS, Quantity, Recipe, Study
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One quantity of a study, measured and estimated.
+
+    Attributes
+    ----------
+    quantity : Quantity
+        What is compared, in which unit, and how far off it may be.
+    rows : tuple of Row
+        The rows that have a measured value and that the model can represent.
+    measured, estimated : array, shape (rows,)
+        In the quantity's unit.
+    errors : array, shape (rows,)
+        In percent of the measured value; negative is an estimate that is too small.
+    score : Score or None
+        None when no row can be compared.
+    rank : Rank or None
+        How well order is predicted, when the study names sweeps.
+    """
+
+    quantity: Quantity
+    rows: tuple[Row, ...]
+    measured: Array
+    estimated: Array
+    errors: Array
+    score: Score | None
+    rank: Rank | None
+
+    @property
+    def passes(self) -> bool:
+        """Whether rows were compared, and the mean absolute error is within the bound of the study."""
+        return self.score is not None and self.score.mean <= self.quantity.bound
+
+    def worst(self, count: int = 1) -> list[int]:
+        """Return the positions of the rows with the largest absolute errors, largest first."""
+        order: list[int] = np.argsort(-np.abs(self.errors), kind="stable")[:count].tolist()
+        return order
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The quantities of a study under one reading of the source.
+
+    Attributes
+    ----------
+    name, why : str
+        Of the alternative; empty for the study's own choices.
+    comparisons : tuple of Comparison
+        One per quantity.
+    unrepresented : dict of str to int
+        Rows that the model cannot represent, counted by reason.
+    too_large : int
+        Rows that were run although the model says that they need more memory than the system has.
+    prediction : Prediction
+        What the model says.
+    """
+
+    name: str
+    why: str
+    comparisons: tuple[Comparison, ...]
+    unrepresented: dict[str, int]
+    too_large: int
+    prediction: Prediction
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A study that was run.
+
+    Attributes
+    ----------
+    study : Study
+        What was asked.
+    rows : tuple of Row
+        All rows that are to be compared.
+    total : int
+        Rows in the file of measured values.
+    excluded : dict of str to int
+        Rows that the study leaves out, counted by reason.
+    own : Reading
+        Under the choices of the study.
+    alternatives : tuple of Reading
+        Under other choices.
+    """
+
+    study: Study
+    rows: tuple[Row, ...]
+    total: int
+    excluded: dict[str, int]
+    own: Reading
+    alternatives: tuple[Reading, ...]
+
+    @property
+    def passes(self) -> bool:
+        """Whether every quantity is within its bound."""
+        return all(one.passes for one in self.own.comparisons)
+
+
+def compare(study: Study, library: Library | None = None) -> Result:
+    """Run a study and its alternatives.
+
+    Raises
+    ------
+    SpecError
+        For anything wrong with the study, its measured values, or a spec it names.
+    """
+    library = library or Library.at()
+    everything = read_rows(study)
+    rows, excluded = _chosen(study, everything)
+    return Result(
+        study=study,
+        rows=tuple(rows),
+        total=len(everything),
+        excluded=excluded,
+        own=_read(library, study, study.recipe(), rows),
+        alternatives=tuple(
+            _read(library, study, study.recipe(one), rows, one.name, one.why)
+            for one in study.alternatives
+        ),
+    )
+
+
+def _chosen(study: Study, rows: list[Row]) -> tuple[list[Row], dict[str, int]]:
+    """Return the rows to compare, and how many are left out for which reason."""
+    counts: Counter[str] = Counter()
+    for one in study.exclude:
+        hit = values(study, one.when, rows, "exclude.when") if rows else []
+        counts[one.reason] += sum(map(bool, hit))
+        rows = [row for row, out in zip(rows, hit, strict=True) if not out]
+    if not rows:
+        problem = Problem("exclude", "rows that are left to compare", "all rows excluded")
+        raise SpecError(study.file, problem)
+    return rows, dict(counts)
+
+
+def _read(
+    library: Library,
+    study: Study,
+    recipe: Recipe,
+    rows: Sequence[Row],
+    name: str = "",
+    why: str = "",
+) -> Reading:
+    statistics = [n for q in study.quantities for n in q.estimate.names]
+    statistics += [t.beside for q in study.quantities for t in q.table if t.beside]
+    found = predict(library, study, recipe, rows, statistics)
+    rows = with_derived(study, recipe, rows)
+    reasons = Counter(why for why in found.reasons if why)
+    return Reading(
+        name=name,
+        why=why,
+        comparisons=tuple(_compared(study, q, rows, found) for q in study.quantities),
+        unrepresented=dict(sorted(reasons.items())),
+        too_large=int(found.too_large.sum()),
+        prediction=found,
+    )
+
+
+def _compared(
+    study: Study, quantity: Quantity, rows: Sequence[Row], found: Prediction
+) -> Comparison:
+    measured = np.array(measured_values(study, quantity.measured, rows))
+    estimated = quantity.estimate.value(found.values)
+    if quantity.relative_to:
+        estimated = estimated / estimated[_references(study, quantity, rows)]
+    estimated = estimated / UNITS[quantity.unit][1]
+    here = np.flatnonzero(np.isfinite(measured) & np.isfinite(estimated)).tolist()
+    chosen = tuple(rows[i] for i in here)
+    measured, estimated = measured[here], estimated[here]
+    errors = relative_errors(measured, estimated)
+    groups = [tuple(row.cells[name] for name in study.sweep) for row in chosen]
+    ranked = bool(study.sweep) and bool(len(here))
+    return Comparison(
+        quantity=quantity,
+        rows=chosen,
+        measured=measured,
+        estimated=estimated,
+        errors=errors,
+        score=Score.of(errors) if len(here) else None,
+        rank=Rank.of(groups, measured, estimated) if ranked else None,
+    )
+
+
+def _references(study: Study, quantity: Quantity, rows: Sequence[Row]) -> list[int]:
+    """Return for each row the one that it is a percentage of."""
+    place = f"quantities.{quantity.name}.relative_to"
+    condition = Expression.parse(quantity.relative_to)
+    groups = [tuple(row.cells[name] for name in quantity.within) for row in rows]
+    hits = values(study, condition, rows, place)
+    known = {group: i for i, (group, hit) in enumerate(zip(groups, hits, strict=True)) if hit}
+    for row, group in zip(rows, groups, strict=True):
+        if group not in known:
+            wanted = f"a row with {quantity.relative_to} and the same {', '.join(quantity.within)}"
+            raise problem_in(study, row, place, wanted, "none")
+    return [known[group] for group in groups]
+
+
+def pooled(results: Sequence[Result]) -> dict[str, Score]:
+    """Return the score of all rows of all studies together, for times and for memory apart.
+
+    Rows of the source's own formula are left out, and so are percentages of other rows.
+    """
+    kinds = {"time": "s", "memory": "B"}
+    found = {}
+    for kind, symbol in kinds.items():
+        errors = [
+            one.errors
+            for result in results
+            if result.study.evidence != "formula"
+            for one in result.own.comparisons
+            if UNITS[one.quantity.unit][0] == symbol and not one.quantity.relative_to
+        ]
+        if errors and len(together := np.concatenate(errors)):
+            found[kind] = Score.of(together)
+    return found

@@ -1,0 +1,43 @@
+"""``calculon catalog``: what is shipped."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from calculon.spec import catalog
+
+
+def test_everything_shipped_is_listed(run):
+    code, out, err = run("catalog")
+    assert (code, err) == (0, "")
+    for kind in ("model", "system", "execution"):
+        for name in catalog.names(kind):
+            assert f"\n{name} " in out
+
+
+@pytest.mark.parametrize("kind", ["models", "systems", "executions"])
+def test_one_kind_in_every_format(run, kind):
+    names = list(catalog.names(kind.removesuffix("s")))
+    assert [row["name"] for row in json.loads(run("catalog", kind, "-f", "json").out)] == names
+    found = csv.DictReader(io.StringIO(run("catalog", kind, "-f", "csv").out))
+    assert [row["name"] for row in found] == names
+    assert len(run("catalog", kind, "-f", "markdown").out.splitlines()) == len(names) + 2
+    assert len(run("catalog", kind).out.splitlines()) == len(names) + 1
+
+
+def test_figures_are_raw_for_programs(run):
+    models = {row["name"]: row for row in json.loads(run("catalog", "models", "-f", "json").out)}
+    assert models["gpt3-175B"]["parameters"] == 174_615_822_336
+    systems = {row["name"]: row for row in json.loads(run("catalog", "systems", "-f", "json").out)}
+    assert systems["a100_80g"]["matrix_tflops"] == {"float16": 312}
+    assert systems["a100_80g"]["mem1"] == {"GiB": 80, "GBps": 2048}
+
+
+def test_all_kinds_at_once(run):
+    assert set(json.loads(run("catalog", "-f", "json").out)) == {"models", "systems", "executions"}
+    assert run("catalog", "-f", "markdown").out.count("\n## ") == 2
+    code, _, err = run("catalog", "-f", "csv")
+    assert code == 2
+    assert "expected one of models, systems, executions" in err

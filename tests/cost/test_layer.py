@@ -1,0 +1,14 @@
+import numpy as np
+import pytest
+
+from calculon.cost.layer import ordered_sum
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 7])
+def test_layers_add_up_from_first_to_last_whatever_the_shape(blocks):
+    tiny = 2.0**-53
+    layers = np.full((5, blocks), tiny)
+    layers[0] = 1.0
+    np.testing.assert_array_equal(ordered_sum(layers), np.ones(blocks))
+    np.testing.assert_array_equal(ordered_sum(layers[::-1]), np.full(blocks, 1.0 + 4 * tiny))
+    np.testing.assert_array_equal(ordered_sum(np.stack([layers, 3 * layers]))[0], np.ones(blocks))

@@ -1,0 +1,169 @@
+"""The page of an estimate: its parts add up, fit the width, and say what matters."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+import calculon
+from calculon.cli.llm import _sheet
+from calculon.report.console import show
+from calculon.report.page import GROUP_COLORS, PARTS, Page
+from calculon.statistics import PARTS_OF_TIME
+from tests.helpers import document, reference_cases, reference_system
+
+EXAMPLE = document("examples", "3072_t4_p64_d12_mbs4_full")
+ALONE = EXAMPLE | {
+    "num_procs": 1,
+    "tensor_par": 1,
+    "pipeline_par": 1,
+    "data_par": 1,
+    "batch_size": 1,
+    "microbatch_size": 1,
+    "optimizer_sharding": False,
+    "tensor_par_comm_type": "ar",
+    "activation_recompute": "none",
+}
+TINY = {
+    "hidden": 64,
+    "feedforward": 256,
+    "seq_size": 128,
+    "attn_heads": 2,
+    "attn_size": 32,
+    "num_blocks": 2,
+}
+CASES = {
+    "the example": ("megatron-1T", EXAMPLE, "a100_80g"),
+    "one processor": ("megatron-126M", ALONE, "a100_80g"),
+    "inference of a tiny model": (TINY, ALONE | {"training": False}, "h100_80g_nvl8"),
+    "unlimited memory": ("megatron-1T", EXAMPLE, "a100_80e"),
+    "offloading": (
+        "megatron-1T",
+        EXAMPLE
+        | {
+            "tensor_par": 8,
+            "pipeline_par": 8,
+            "data_par": 48,
+            "microbatch_size": 1,
+            "pipeline_interleaving": 2,
+            "activation_recompute": "attn_only",
+            "weight_offload": True,
+            "activations_offload": True,
+            "optimizer_offload": True,
+            "data_par_overlap": True,
+            "tensor_par_overlap": "ring",
+        },
+        "a100_80g",
+    ),
+}
+
+
+def page(case, layers=False):
+    return Page(_sheet(calculon.estimate(*case, layers=layers)))
+
+
+def plain(case, layers=False):
+    stream = io.StringIO()
+    show(page(case, layers), stream)
+    return stream.getvalue()
+
+
+def terminal(case, width, **keywords):
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=width, highlight=False, **keywords)
+    console.print(page(case, layers=True))
+    return stream.getvalue()
+
+
+def test_every_part_of_the_time_has_words_and_a_colour():
+    assert tuple(sorted(PARTS)) == tuple(sorted(PARTS_OF_TIME))
+    assert {group for _, group in PARTS.values()} == set(GROUP_COLORS)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("layers", [False, True], ids=["alone", "with layers"])
+def test_plain_text_keeps_to_80_columns_of_ascii(case, layers, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    lines = plain(case, layers).splitlines()
+    assert all(len(line) <= 80 and line == line.rstrip() and line.isascii() for line in lines)
+
+
+@pytest.mark.parametrize("width", [80, 120, 160])
+def test_no_colour_when_not_wanted(width, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "38;" not in terminal(CASES["the example"], width, color_system="truecolor")
+    monkeypatch.delenv("NO_COLOR")
+    assert "38;" in terminal(CASES["the example"], width, color_system="truecolor")
+
+
+def test_a_wide_terminal_sets_time_beside_memory(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    assert any(
+        "Time:" in line and "Memory, tier 1:" in line
+        for line in plain(CASES["the example"]).splitlines()
+    )
+
+
+def test_figures_are_never_cut(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "50")
+    text = plain(CASES["the example"])
+    assert all(
+        figure in text for figure in ("131.9 s", "47,698", "30.46 %", "65.083 s", "50.00 GiB")
+    )
+
+
+def test_the_example_in_figures(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    text = " ".join(plain(CASES["the example"]).split())
+    for expected in (
+        "Training of megatron-1T on 3,072 x a100_80g",
+        "1.008 T parameters: 128 blocks",
+        "TP 4 x PP 64 x DP 12, 2 blocks per stage",
+        "3,072 sequences = 12 replicas x 64 microbatches of 4",
+        "time per iteration 131.9 s",
+        "samples/s 23.29",
+        "tokens/s 47,698",
+        "tokens/s per processor 15.53",
+        "compute efficiency 87.68 %",
+        "system efficiency 34.75 %",
+        "total efficiency 30.46 %",
+        "largest part: pipeline bubble, 49.3 %",
+        "total 131.901 s 100.0 %",
+        "Memory, tier 1: 79.55 GiB of 80 GiB, 0.45 GiB free",
+        "checkpoints 50.00 GiB 62.5 %",
+        "Memory, tier 2: unused (512 GiB)",
+        "tensor-parallel network 0, 195 GB/s 2.964 s 2.964 s",
+    ):
+        assert expected in text
+
+
+def test_what_is_zero_stays_out_of_the_way():
+    text = plain(CASES["one processor"])
+    assert "Communication: none" in text
+    assert "offloading" not in text
+    assert "bubble" not in text
+
+
+def test_small_times_have_small_units():
+    text = plain(CASES["inference of a tiny model"], layers=True)
+    assert "Inference of model" in text
+    assert "us per iteration" in text
+    assert "backward" not in text
+
+
+def test_both_tiers_are_shown_when_offloading():
+    text = plain(CASES["offloading"])
+    assert "Memory, tier 2: 63.16 GiB of 512 GiB" in text
+    assert "would hide all offloading; tier 2 has 32 GB/s" in text
+    assert "offloading of weights, activations and optimizer" in " ".join(text.split())
+
+
+def test_memory_by_kind_adds_up_to_what_the_tiers_need():
+    cases = [case for case in reference_cases("executions") if case["outcome"] == "ok"][::12]
+    assert len(cases) == 200
+    for case in cases:
+        system = reference_system(case["system"])
+        result = calculon.estimate(case["application"], case["execution"], system)
+        for tier, kinds in enumerate(_sheet(result).memory(), start=1):
+            needed = result.stats[f"proc_mem_tier{tier}_cap_req"]
+            assert sum(kinds.values()) == pytest.approx(needed, rel=1e-12)

@@ -1,0 +1,342 @@
+"""Every execution of a space by nested loops, written from the specification of the search; and small spaces.
+
+Nothing here is shared with the search but the inputs: the loops make rows, :func:`calculon.evaluate` tells what they
+cost and why they fail.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+import calculon
+from calculon.evaluate import evaluate_rows
+from calculon.plan.check import check
+from calculon.plan.plan import NAMES as FIELDS
+from calculon.plan.rule import Question
+from calculon.search.driver import make_space
+from calculon.search.objective import Objective
+from calculon.search.one import count_space
+from calculon.search.space import Space
+from tests import strategies
+from tests.strategies import divisors
+
+LIMIT = 900
+"""Executions of a random space."""
+
+OUTER = (
+    "tensor_par",
+    "pipeline_par",
+    "batch_size",
+    "pipeline_interleaving",
+    "activation_recompute",
+    "optimizer_sharding",
+    "tensor_par_comm_type",
+    "seq_par_ag_redo",
+    "data_par_overlap",
+    "tensor_par_overlap",
+    "weight_offload",
+    "activations_offload",
+    "optimizer_offload",
+    "attention_type",
+    "fused_activation",
+)
+"""The loops outside that over microbatch sizes."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A space to search, and its executions, each in its turn."""
+
+    model: calculon.Model
+    system: calculon.System
+    num_procs: int
+    max_batch_size: int
+    datatype: str
+    fused: tuple[bool, ...] = (True,)
+    tensor_overlap: bool = True
+    data_overlap: bool = True
+    fix: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    add: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @property
+    def space(self) -> Space:
+        """The space as the search has it."""
+        return make_space(**{f.name: getattr(self, f.name) for f in dataclasses.fields(self)})
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The executions in the order of the loops."""
+        return list(loops(self))
+
+    @cached_property
+    def plan(self) -> calculon.Plan:
+        """The executions as a table."""
+        return calculon.Plan.from_columns({n: [row[n] for row in self.rows] for n in FIELDS})
+
+    @cached_property
+    def table(self) -> calculon.Evaluation:
+        """All statistics of all executions."""
+        return calculon.evaluate(self.model, self.system, self.plan)
+
+    @cached_property
+    def needs(self) -> np.ndarray:
+        """Bytes that executions need in the two tiers, shape (2, rows); nan where another rule fails."""
+        needs = np.full((2, len(self.rows)), np.nan)
+        possible = np.flatnonzero(check(Question(self.model, self.system, self.plan)) == 0)
+        for part, batch in evaluate_rows(self.model, self.system, self.plan.take(possible)):
+            capacity = batch.capacity
+            needs[0, possible[part]] = capacity.proc_mem_tier1_cap_req
+            needs[1, possible[part]] = capacity.proc_mem_tier2_cap_req
+        return needs
+
+    def visited(self) -> np.ndarray:
+        """Which executions the loops reach that give up after the first microbatch size without success."""
+        reached = np.zeros(len(self.rows), bool)
+        good = self.table.feasible
+        for _, same in groupby(range(len(self.rows)), lambda i: [self.rows[i][n] for n in OUTER]):
+            for _, numbers in groupby(same, lambda i: self.rows[i]["microbatch_size"]):
+                executions = list(numbers)
+                reached[executions] = True
+                if not good[executions].any():
+                    break
+        return reached
+
+    def best(self, objective: Objective, count: int, mask: np.ndarray | None = None) -> np.ndarray:
+        """Rows of the best feasible executions that meet a mask, the first of equals first."""
+        rows = np.flatnonzero(self.table.feasible if mask is None else mask & self.table.feasible)
+        scores = score(objective, self.table)[rows]
+        return rows[np.argsort(-scores, kind="stable")][:count]
+
+
+def score(objective: Objective, table: calculon.Evaluation) -> np.ndarray:
+    """Scores of the rows of a table."""
+    values = table[objective.statistic.name]
+    return values if objective.sense == "max" else -values
+
+
+def loops(case: Case) -> Iterator[Row]:
+    """Nest the loops of section 8.1 of the specification, with what `fix` leaves and what `add` adds."""
+    model, add = case.model, case.add
+
+    def pick(name: str, candidates: Any) -> list[Any]:
+        return [c for c in candidates if c in case.fix.get(name, (c,))]
+
+    offload = (True, False) if case.system.mem2.capacity > 0 else (False,)
+    everywhere = True in add.get("activations_offload", ())
+    networks = range(len(case.system.networks))
+    attention = ["multihead", *(a for a in add.get("attention_type", ()) if a != "multihead")]
+    for t in pick("tensor_par", divisors(case.num_procs)):
+        if model.hidden % t or model.attn_heads % t:
+            continue
+        pairs = case.num_procs // t
+        pipelines = {p for p in divisors(pairs) if model.num_blocks % p == 0}
+        pipelines |= {
+            p for p in add.get("pipeline_par", ()) if pairs % p == 0 and p <= model.num_blocks
+        }
+        for p in pick("pipeline_par", sorted(pipelines)):
+            d = pairs // p
+            largest = d * (case.max_batch_size // d)
+            stage = -(-model.num_blocks // p)
+            batches = [largest] if largest else []
+            for more in add.get("batch_size", ()):
+                if more % d == 0 and more <= largest and more not in batches:
+                    batches.append(more)
+            for batch in pick("batch_size", batches) if pick("data_par", [d]) else ():
+                sizes = [b for b in divisors(batch // d) if b * model.seq_size % t == 0]
+                of_unit = {
+                    "num_procs": case.num_procs,
+                    "tensor_par": t,
+                    "pipeline_par": p,
+                    "data_par": d,
+                    "batch_size": batch,
+                    "datatype": case.datatype,
+                    "training": True,
+                }
+                for chunks in pick("pipeline_interleaving", divisors(stage) if p > 1 else [1]):
+                    for recompute in pick("activation_recompute", ("full", "attn_only", "none")):
+                        full = recompute == "full"
+                        for choices in product(
+                            pick,
+                            ("optimizer_sharding", (True, False) if d > 1 else (False,)),
+                            ("tensor_par_comm_type", ("ar", "p2p_rs_ag", "rs_ag")),
+                            ("seq_par_ag_redo", (True, False)),
+                            (
+                                "data_par_overlap",
+                                (True, False) if d > 1 and case.data_overlap else (False,),
+                            ),
+                            (
+                                "tensor_par_overlap",
+                                ("none", "ring", "pipe")
+                                if t > 1 and case.tensor_overlap
+                                else ("none",),
+                            ),
+                            ("weight_offload", offload),
+                            (
+                                "activations_offload",
+                                (False,) if full and not everywhere else offload,
+                            ),
+                            ("optimizer_offload", offload),
+                            ("attention_type", attention),
+                            ("fused_activation", case.fused),
+                            ("microbatch_size", sizes),
+                            ("tensor_par_net", networks if t > 1 else (0,)),
+                            ("pipeline_par_net", networks if p > 1 else (0,)),
+                            ("data_par_net", networks if d > 1 else (0,)),
+                        ):
+                            redo_possible = choices["tensor_par_comm_type"] == "rs_ag" and not full
+                            if choices["seq_par_ag_redo"] and not redo_possible:
+                                continue
+                            yield {
+                                **of_unit,
+                                "pipeline_interleaving": chunks,
+                                "activation_recompute": recompute,
+                                **choices,
+                            }
+
+
+def product(pick: Any, *named: tuple[str, Any]) -> Iterator[Row]:
+    """Nest loops over named candidates, the first one outermost."""
+    if not named:
+        yield {}
+        return
+    (name, candidates), *inner = named
+    for value in pick(name, candidates):
+        for rest in product(pick, *inner):
+            yield {name: value, **rest}
+
+
+# -- small spaces -----------------------------------------------------------------------------------
+
+NARROW: dict[str, tuple[Any, ...]] = {
+    "tensor_par": (1, 2, 3, 4, 5, 6),
+    "pipeline_par": (1, 2, 3, 4),
+    "data_par": (1, 2, 4, 6),
+    "pipeline_interleaving": (1, 2, 3),
+    "microbatch_size": (1, 2, 3, 4),
+    "batch_size": (4, 6, 8, 12),
+    "activation_recompute": ("full", "attn_only", "none"),
+    "optimizer_sharding": (True, False),
+    "tensor_par_comm_type": ("ar", "p2p_rs_ag", "rs_ag"),
+    "seq_par_ag_redo": (True, False),
+    "data_par_overlap": (True, False),
+    "tensor_par_overlap": ("none", "ring", "pipe"),
+    "weight_offload": (True, False),
+    "activations_offload": (True, False),
+    "optimizer_offload": (True, False),
+    "attention_type": ("multihead", "multiquery"),
+    "fused_activation": (True, False),
+    "tensor_par_net": (0, 1, 2, 3),
+    "pipeline_par_net": (0, 1, 2, 3),
+    "data_par_net": (0, 1, 2, 3),
+}
+"""Values to fix, some of them impossible in most spaces."""
+
+ADDITIONS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
+    "attention_type": st.just(("multiquery",)),
+    "activations_offload": st.just((True,)),
+    "pipeline_par": st.lists(st.integers(1, 7), min_size=1, max_size=3).map(tuple),
+    "batch_size": st.lists(st.integers(1, 16), min_size=1, max_size=4).map(tuple),
+}
+
+
+def models() -> st.SearchStrategy[calculon.Model]:
+    """Small models, of which some do not divide over some degrees."""
+    return st.builds(
+        calculon.Model,
+        hidden=st.sampled_from((12, 24, 60, 144, 768)),
+        feedforward=st.sampled_from((24, 50, 144, 600, 3072)),
+        seq_size=st.sampled_from((1, 3, 12, 128, 130, 1024)),
+        attn_heads=st.sampled_from((1, 6, 12, 24)),
+        attn_size=st.sampled_from((1, 5, 64)),
+        num_blocks=st.sampled_from((1, 2, 3, 4, 5, 6, 8, 12, 16)),
+    )
+
+
+@st.composite
+def cases(draw: st.DrawFn, limit: int = LIMIT) -> Case:
+    """Small spaces of every kind: narrowed, widened, on odd systems, with memory for all, some or none."""
+    document = draw(strategies.systems())
+    tiers = {"mem1": 1e9, "mem2": draw(st.sampled_from((0, 1e9, 1e9)))}
+    for tier, size in tiers.items():
+        document[tier] = document[tier] | {"GiB": size}
+    add = {n: draw(s) for n, s in ADDITIONS.items() if draw(st.sampled_from((False, True)))}
+    num_procs = draw(st.sampled_from((12, 8, 24, 6, 36, 4, 16, 2, 1)))
+    batch = st.one_of(st.integers(1, 24), st.integers(1, 3).map(lambda n: n * num_procs + 1))
+    case = Case(
+        draw(models()),
+        calculon.inputs.system(document),
+        num_procs,
+        draw(batch),
+        draw(st.sampled_from(sorted(document["matrix"]))),
+        fused=draw(st.sampled_from(((True,), (False,), (False, True)))),
+        tensor_overlap=draw(st.sampled_from((True, True, False))),
+        data_overlap=draw(st.sampled_from((True, True, False))),
+        add=add,
+    )
+    return _tightened(draw, _narrowed(draw, case, limit), document)
+
+
+def _narrowed(draw: st.DrawFn, case: Case, limit: int) -> Case:
+    """Fix some dimensions, and then more until there are few executions; now and then none is left."""
+    names = draw(st.permutations(sorted(NARROW)))
+    wanted = draw(st.integers(0, 3))
+    for number, name in enumerate(names):
+        if number >= wanted and count_space(case.space) <= limit:
+            break
+        values = tuple(draw(st.lists(st.sampled_from(NARROW[name]), min_size=1, max_size=2)))
+        narrower = dataclasses.replace(case, fix={**case.fix, name: values})
+        if count_space(narrower.space) or draw(st.integers(0, 19)) == 7:
+            case = narrower
+    for name in names:  # what is still large is cut to one value
+        for value in NARROW[name] if count_space(case.space) > limit else ():
+            narrower = dataclasses.replace(case, fix={**case.fix, name: (value,)})
+            if count_space(narrower.space):
+                case = narrower
+                break
+    return case
+
+
+def _tightened(draw: st.DrawFn, case: Case, document: dict[str, Any]) -> Case:
+    """Set capacities to exactly what some execution needs."""
+    for row, tier in enumerate(("mem1", "mem2")):
+        share = draw(st.sampled_from((None, None, 0.0, 0.2, 0.5, 0.8)))
+        needs = np.sort(case.needs[row][~np.isnan(case.needs[row])])
+        if share is None or not document[tier]["GiB"] or not len(needs):
+            continue
+        need = float(needs[int(share * (len(needs) - 1))])
+        document[tier] = document[tier] | {"GiB": need / 2**30 or 1e-9}
+    return dataclasses.replace(case, system=calculon.inputs.system(document))
+
+
+OBJECTIVES = (
+    "sample_rate",
+    "total_time",
+    "sample_rate:min",
+    "total_time:max",
+    "total_efficiency",
+    "tp_comm_exposed_time:min",
+    "proc_mem_tier1_cap_req",
+    "offload_mem_bw_req:min",
+    "dp_comm_exposed_time",
+    "useful_flops:max",
+    "block_act_storage_space",
+)
+"""Objectives of either sense, with a bound and without."""
+
+CONDITIONS = (
+    None,
+    None,
+    "tensor_par > 1",
+    "activation_recompute != 'full' and not optimizer_sharding",
+    "bubble_time <= 0.1 * total_time",
+    "data_par_net == tensor_par_net or tp_comm_exposed_time > dp_comm_exposed_time",
+    "total_time < 0",
+)

@@ -1,0 +1,206 @@
+"""The search finds what trying every execution finds, and counts what is there."""
+
+import dataclasses
+import importlib
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import calculon
+from calculon.search import one
+from calculon.search.objective import Objective
+from calculon.search.one import count_space, feasible_numbers, groups, search_space, tiles
+from calculon.search.ranking import Best, Front
+from calculon.search.tables import SearchTables
+from calculon.search.where import Condition
+from tests.search.brute import CONDITIONS, OBJECTIVES, Case, cases, score
+
+SMALL = calculon.Model(
+    hidden=768, feedforward=3072, seq_size=1024, attn_heads=24, attn_size=32, num_blocks=12
+)
+
+
+def _inputs():
+    return SMALL, calculon.inputs.system("a100_80g")
+
+
+def _with_capacity(system, capacity):
+    return dataclasses.replace(system, mem1=dataclasses.replace(system.mem1, capacity=capacity))
+
+
+objectives = st.sampled_from(OBJECTIVES).map(Objective.parse)
+
+
+def _same_counts(counts, case, visited=slice(None)):
+    reasons = Counter(case.table.reason[visited].tolist())
+    assert counts.total == reasons.total()
+    assert counts.good == reasons.pop("", 0)
+    assert counts.bad == reasons.total()
+    assert +counts.reasons == reasons
+
+
+def _found(case, ranking, **options):
+    counts = search_space(case.space, ranking, **options)
+    scores, numbers = ranking.ranked()
+    return counts, scores, case.space.plan(numbers)
+
+
+def _are_rows(plan, case, rows):
+    wanted = case.plan.take(rows)
+    return all((plan.values(n) == wanted.values(n)).all() for n in ("tensor_par", *case.space.values))
+
+
+@settings(max_examples=100)
+@given(case=cases(), objective=objectives, top=st.integers(1, 12), data=st.data())
+def test_the_best_executions_are_those_of_trying_all(case, objective, top, data):
+    text = data.draw(st.sampled_from(CONDITIONS))
+    where = Condition.parse(text) if text else None
+    mask = where.mask(case.table.column) if where else None
+    rows = case.best(objective, top, mask)
+    counts, scores, plan = _found(case, Best(objective, top, where))
+    _same_counts(counts, case)
+    assert _are_rows(plan, case, rows)
+    wanted = score(objective, case.table)[rows]
+    assert (scores[0].view(np.int64) == wanted.view(np.int64)).all()
+
+
+@settings(max_examples=40)
+@given(case=cases(), text=st.sampled_from(("sample_rate", "total_time")), top=st.integers(1, 5))
+def test_skipping_what_cannot_win_changes_nothing(case, text, top):
+    objective = Objective.parse(text)
+    counts, scores, plan = _found(case, Best(objective, top))
+    whole, all_scores, all_plan = _found(case, Best(objective, top, prune=False))
+    assert counts == whole
+    assert (scores == all_scores).all()
+    assert all((plan.values(n) == all_plan.values(n)).all() for n in case.space.values)
+
+
+@settings(max_examples=40)
+@given(case=cases())
+def test_a_microbatch_size_without_success_ends_its_loop(case):
+    visited = case.visited()
+    counts, scores, plan = _found(case, Best(Objective.parse("sample_rate"), 3), mbs_break=True)
+    _same_counts(counts, case, visited)
+    rates = np.where(visited & case.table.feasible, case.table["sample_rate"], -np.inf)
+    best = np.argsort(-rates, kind="stable")[: min(3, counts.good)]
+    assert _are_rows(plan, case, best)
+    assert (scores[0] == rates[best]).all()
+
+
+@settings(max_examples=40)
+@given(case=cases())
+def test_the_nearest_miss_is_the_fewest_bytes_too_many(case):
+    counts = search_space(case.space, Best(Objective.parse("sample_rate"), 1))
+    capacities = (case.system.mem1.capacity, case.system.mem2.capacity)
+    for reason, needs, capacity in zip(
+        ("mem1_capacity", "mem2_capacity"), case.needs, capacities, strict=True
+    ):
+        failed = needs[case.table.reason == reason]
+        if len(failed):
+            assert counts.nearest_miss[reason] == failed.min() - capacity > 0
+        else:
+            assert reason not in counts.nearest_miss
+
+
+@given(case=cases())
+def test_the_size_of_a_space_needs_no_search(case):
+    assert count_space(case.space) == len(case.rows)
+    first = [
+        row["microbatch_size"] == min(same)
+        for row, same in zip(case.rows, _sizes_of_the_same_loop(case), strict=True)
+    ]
+    assert count_space(case.space, mbs_break=True) == sum(first)
+
+
+def _sizes_of_the_same_loop(case):
+    loop = ("tensor_par", "pipeline_par", "batch_size")
+    sizes = {}
+    for row in case.rows:
+        sizes.setdefault(tuple(row[n] for n in loop), set()).add(row["microbatch_size"])
+    return [sizes[tuple(row[n] for n in loop)] for row in case.rows]
+
+
+@settings(max_examples=40)
+@given(case=cases())
+def test_feasible_numbers_are_all_and_ascend(case):
+    parts = list(feasible_numbers(case.space))
+    numbers = np.concatenate([np.zeros(0, np.int64), *parts])
+    assert (np.diff(numbers) > 0).all()
+    assert _are_rows(case.space.plan(numbers), case, np.flatnonzero(case.table.feasible))
+
+
+@settings(max_examples=40)
+@given(case=cases(), sizes=st.lists(st.integers(1, 60), min_size=6, max_size=6))
+def test_the_size_of_tiles_and_blocks_does_not_show(case, sizes):
+    expected = _results(case)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, size in zip(
+            ("GRID_CELLS", "TABLE_ROWS", "WAITING_CELLS", "FIRST_CELLS", "MORE_CELLS"), sizes, strict=False
+        ):
+            patch.setattr(one, name, size)
+        patch.setattr(importlib.import_module("calculon.search.tile"), "ROW_BLOCK", sizes[5])
+        assert _results(case) == expected
+
+
+def _results(case):
+    rankings = (
+        Best(Objective.parse("sample_rate"), 4),
+        Best(Objective.parse("block_act_storage_space"), 4),
+        Front([Objective.parse("total_time"), Objective.parse("proc_mem_tier1_cap_req")]),
+    )
+    results = []
+    for ranking in rankings:
+        results.append(search_space(case.space, ranking, mbs_break=True))
+        results += [array.tolist() for array in ranking.ranked()]
+    return [*results, np.concatenate([[], *feasible_numbers(case.space)]).tolist()]
+
+
+def test_small_tables_make_groups_of_one_tensor_degree(monkeypatch):
+    space = Case(*_inputs(), 24, 24, "float16").space
+    assert len(list(groups(space))) == 1
+    monkeypatch.setattr(one, "TABLE_ROWS", 1)
+    parts = list(groups(space))
+    assert [{unit.tensor_par for unit in part} for part in parts] == [
+        {t} for t in (1, 2, 3, 4, 6, 8, 12, 24)
+    ]
+    assert [unit for part in parts for unit in part] == list(space.units)
+
+
+def test_tiles_of_a_unit_share_its_structures_out(monkeypatch):
+    space = Case(*_inputs(), 24, 24, "float16").space
+    tables = SearchTables(space, space.units, edition=one.SC23)
+    monkeypatch.setattr(one, "GRID_CELLS", 40)
+    for unit in space.units:
+        parts = [tile.structures for tile in tiles(space, tables, [unit])]
+        wanted = space.structures(parallel=unit.tensor_par > 1)
+        assert [tables.structures[i] for part in parts for i in part] == list(wanted)
+        assert len(parts) > 1
+
+
+def test_a_search_that_nothing_survives_still_counts():
+    model, system = _inputs()
+    small = Case(model, system, 8, 8, "float16", fix={"tensor_par": (5,)})
+    counts = search_space(small.space, Best(Objective.parse("sample_rate"), 1))
+    assert (counts.total, counts.good, counts.bad) == (0, 0, 0)
+
+
+def test_equality_of_need_and_capacity_fits():
+
+
+    model, _ = _inputs()
+    document = calculon.inputs.system("a100_80g")
+    fix = {"tensor_par": (2,), "activation_recompute": ("none",), "microbatch_size": (2,)}
+    fix |= {"tensor_par_comm_type": ("ar",), "optimizer_sharding": (False,)}
+    fix |= {n: (False,) for n in ("weight_offload", "activations_offload", "optimizer_offload")}
+    case = Case(model, document, 2, 2, "float16", fix=fix)
+    need = case.needs[0].min()
+    for capacity, good in ((need, True), (np.nextafter(need, 0), False)):
+        changed = _with_capacity(document, float(capacity))
+        counts = search_space(
+            Case(model, changed, 2, 2, "float16", fix=fix).space,
+            Best(Objective.parse("sample_rate"), 1),
+        )
+        assert (counts.good > 0) == good

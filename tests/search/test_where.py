@@ -1,0 +1,222 @@
+"""Conditions: what they accept, what they refuse, and that they mean what they say."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calculon import SpecError
+from calculon.search.where import CONSTANTS, Condition, known_names
+
+COLUMNS = {
+    "tensor_par": np.array([1, 2, 4, 8]),
+    "batch_size": np.array([12, 9, 8, 64]),
+    "total_time": np.array([0.5, 3.0, 60.0, 1e9]),
+    "fw_time": np.array([0.25, 3.0, -1.0, 0.0]),
+    "weight_offload": np.array([True, False, True, False]),
+    "optimizer_offload": np.array([True, True, False, False]),
+    "activation_recompute": np.array(["full", "none", "attn_only", "full"]),
+}
+ROWS = [{name: values[i].item() for name, values in COLUMNS.items()} for i in range(4)]
+
+
+def _mask(text):
+    mask = Condition.parse(text).mask(COLUMNS.__getitem__)
+    assert mask.dtype == bool
+    return np.broadcast_to(mask, 4).tolist()
+
+
+NUMBERS = st.recursive(
+    st.sampled_from(
+        ("tensor_par", "batch_size", "total_time", "fw_time", "weight_offload", "optimizer_offload")
+    )
+    | st.sampled_from(("0", "1", "2", "3.5", "1e3", "GiB", "true", "False")),
+    lambda inner: st.one_of(
+        st.builds("({} {} {})".format, inner, st.sampled_from("+-*"), inner),
+        st.builds("({} {} {})".format, inner, st.sampled_from("/%"), st.sampled_from("2 3 0.7".split())),
+        st.builds("(-{})".format, inner),
+        st.builds("({} < {})".format, inner, inner),
+    ),
+    max_leaves=5,
+)
+COMPARISONS = st.one_of(
+    st.builds(
+        "{} {} {}".format, NUMBERS, st.sampled_from(("<", "<=", ">", ">=", "==", "!=")), NUMBERS
+    ),
+    st.builds("{} < {} <= {} != {}".format, NUMBERS, NUMBERS, NUMBERS, NUMBERS),
+    st.builds("{} in ({}, {})".format, NUMBERS, NUMBERS, NUMBERS),
+    st.builds("{} < {} not in [{}]".format, NUMBERS, NUMBERS, NUMBERS),
+    st.sampled_from(
+        (
+            "activation_recompute == 'full'",
+            "'none' != activation_recompute",
+            "activation_recompute in ('full', 'none')",
+            "activation_recompute not in ('full',)",
+            "tensor_par in ()",
+            "weight_offload",
+            "true",
+        )
+    ),
+)
+CONDITIONS = st.recursive(
+    COMPARISONS,
+    lambda inner: st.one_of(
+        st.builds("({}) and ({})".format, inner, inner),
+        st.builds("({}) or ({}) or ({})".format, inner, inner, inner),
+        st.builds("not ({})".format, inner),
+    ),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=300)
+@given(text=CONDITIONS)
+def test_conditions_mean_what_they_mean_in_python(text):
+    wanted = [eval(text, {"__builtins__": {}}, CONSTANTS | row) for row in ROWS]
+    assert _mask(text) == [bool(value) for value in wanted]
+
+
+def test_switches_count_as_numbers():
+    assert _mask("weight_offload + optimizer_offload <= 1") == [False, True, True, True]
+    assert _mask("weight_offload - optimizer_offload == 0") == [True, False, False, True]
+    assert _mask("-weight_offload < 0") == [True, False, True, False]
+
+
+def test_comparisons_with_not_a_number_or_nothing_are_quiet():
+    columns = {"total_time": np.array([np.nan, np.inf, 0.0])}
+    for text, wanted in (
+        ("total_time < 1", [False, False, True]),
+        ("1 / total_time > 5", [False, False, True]),
+        ("total_time - total_time == 0", [False, False, True]),
+        ("total_time % 0 == 0", [False, False, False]),
+    ):
+        assert Condition.parse(text).mask(columns.__getitem__).tolist() == wanted
+
+
+def test_the_names_that_are_read():
+    condition = Condition.parse("total_time < 2 * GiB and tensor_par in (1, pipeline_par)")
+    assert condition.names == {"total_time", "tensor_par", "pipeline_par"}
+    assert {"total_time", "tensor_par", "GiB", "act_checkpoint_size_with_offload"} <= set(
+        known_names()
+    )
+
+
+REFUSED = (
+    "__import__('os').system('true')",
+    "open('x')",
+    "total_time.real < 1",
+    "().__class__",
+    "total_time[0] < 1",
+    "lambda: 1",
+    "(lambda: 1)() < 2",
+    "[x for x in (1, 2)] == 1",
+    "{1: 2} == 1",
+    "{1, 2} == 1",
+    "tensor_par in {1, 2}",
+    "total_time if 1 else 2",
+    "(total_time := 3) < 4",
+    "f'{total_time}' == '1'",
+    "tensor_par ** 2 < 5",
+    "tensor_par // 2 < 5",
+    "tensor_par << 2 < 5",
+    "tensor_par & 1",
+    "tensor_par @ 2 < 3",
+    "~tensor_par < 5",
+    "+tensor_par < 5",
+    "tensor_par is 1",
+    "tensor_par is not None",
+    "tensor_par == None",
+    "tensor_par == ...",
+    "tensor_par == 1j",
+    "tensor_par == b'1'",
+    "await total_time",
+    "yield",
+    "*tensor_par",
+    "tensor_par in (*(1, 2), 3)",
+    "total_time < 1; total_time",
+    "total_time = 1",
+    "import os",
+    "total_time < 60,",
+    "total_time <",
+    "total_time < 1\ntotal_time < 2",
+    "",
+    "   ",
+    "(" * 300 + "1" + ")" * 300,
+    "total_time < 1\0",
+)
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=lambda text: text[:24])
+def test_everything_else_is_refused(text):
+    with pytest.raises(SpecError) as error:
+        Condition.parse(text)
+    assert error.value.file == "where"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "total_time",
+        "1",
+        "'full'",
+        "-total_time",
+        "activation_recompute",
+        "(true, false)",
+        "tensor_par + 1",
+        "not (tensor_par, 2)",
+        "tensor_par == (1, 2)",
+        "tensor_par in ((1, 2), 3)",
+        "tensor_par in 4",
+        "tensor_par in batch_size",
+        "'full' in activation_recompute",
+        "tensor_par in (1, 2) in (true, false)",
+        "activation_recompute < 3",
+        "activation_recompute + 1 == 2",
+        "-activation_recompute == 2",
+        "activation_recompute * 2 == 'fullfull'",
+        "activation_recompute / 2 < 1",
+        "total_time < 'abc'",
+    ],
+)
+def test_what_is_no_condition_is_refused_before_any_work(text):
+    with pytest.raises(SpecError):
+        Condition.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("totl_time < 60", "total_time"),
+        ("tensor_parr == 1", "tensor_par"),
+        ("total_time < 1 * Gib", "GiB"),
+        ("1 < 2 and not sample_rat > 3", "sample_rate"),
+        ("tensor_par in (1, pipelin_par)", "pipeline_par"),
+        ("qqqqqq < 1", "describe stats"),
+        ("os < 1", ""),
+        ("__builtins__ == 1", ""),
+    ],
+)
+def test_unknown_names_are_refused_with_the_nearest(text, hint):
+    with pytest.raises(SpecError) as error:
+        Condition.parse(text)
+    assert hint in error.value.hint
+
+
+@pytest.mark.parametrize("times", [50, 5000])
+@pytest.mark.parametrize(("first", "more", "last"), [("", "not ", "true"), ("1", " + 1", " > 2")])
+def test_long_expressions_are_read_or_refused(first, more, last, times):
+    try:
+        condition = Condition.parse(first + more * times + last)
+    except SpecError:
+        assert times > 50
+    else:
+        assert condition.mask(COLUMNS.__getitem__).all()
+
+
+@given(text=st.text(max_size=30))
+def test_no_text_does_anything_but_parse_or_be_refused(text):
+    try:
+        condition = Condition.parse(text)
+    except SpecError:
+        return
+    assert condition.names <= set(known_names())

@@ -1,0 +1,64 @@
+import json
+import shutil
+
+import pytest
+
+from calculon import inputs
+from calculon.errors import SpecError
+from calculon.spec import catalog
+from tests.helpers import ROOT, document
+
+LOADERS = {"model": inputs.model, "system": inputs.system, "execution": inputs.execution}
+SHIPPED = [(kind, name) for kind in catalog.KINDS for name in catalog.names(kind)]
+
+
+@pytest.mark.parametrize(("kind", "name"), SHIPPED, ids=[" ".join(pair) for pair in SHIPPED])
+def test_every_shipped_spec_loads_by_name_by_path_and_as_a_mapping(kind, name):
+    raw = document(catalog.KINDS[kind], name)
+    path = ROOT / catalog.KINDS[kind] / f"{name}.json"
+    load = LOADERS[kind]
+    by_name, by_path, by_text, by_mapping = load(name), load(path), load(str(path)), load(raw)
+    assert load(by_name) is by_name
+    if kind == "system":  # curves compare as objects
+        assert by_name.name == by_path.name == name
+        assert repr(by_name).replace(f"{name!r}", "'system'") == repr(by_mapping)
+    else:
+        assert by_name == by_path == by_text == by_mapping
+
+
+def test_names_of_a_kind_are_the_files_of_its_folder():
+    assert list(catalog.names("system")) == ["a100_80e", "a100_80g", "h100_80g_nvl8"]
+    assert all(path.parent == ROOT / "models" for path in catalog.names("model").values())
+
+
+def test_a_spec_is_named_after_its_file(tmp_path):
+    path = tmp_path / "mine.json"
+    shutil.copy(ROOT / "models" / "megatron-1T.json", path)
+    assert inputs.model(path).name == "mine"
+    assert inputs.model("megatron-1T").name == "megatron-1T"
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "hint"),
+    [
+        ("model", "megatron-1t", "did you mean 'megatron-1T'?"),
+        ("system", "a100_80g.json", "the catalog has it by name: a100_80g"),
+        ("system", "somewhere/a100_80g", "the catalog has it by name"),
+        ("execution", "zzz", "the catalog has 3072_t4_p64_d12_mbs4_full"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest_one(kind, source, hint, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError) as error:
+        catalog.load(kind, source)
+    assert error.value.file == source
+    assert error.value.expected.startswith(f"a {kind} file")
+    assert hint in error.value.hint
+
+
+def test_a_file_in_the_working_folder_comes_before_the_catalog(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    other = document("models", "megatron-126M") | {"num_blocks": 3}
+    (tmp_path / "megatron-126M.json").write_text(json.dumps(other))
+    assert inputs.model("megatron-126M.json").num_blocks == 3
+    assert inputs.model("megatron-126M").num_blocks == 12

@@ -1,0 +1,133 @@
+import copy
+import warnings
+
+import numpy as np
+import pytest
+
+from calculon import inputs
+from calculon.errors import SpecError
+from calculon.hardware.system import System
+from calculon.spec.decode import SpecWarning, decode
+from calculon.spec.execution import Execution
+from calculon.spec.model import Model
+from tests.helpers import document
+
+MODEL = document("models", "megatron-126M")
+SYSTEM = document("systems", "a100_80g")
+EXECUTION = document("examples", "3072_t4_p64_d12_mbs4_full")
+
+
+def _changed(raw, path, value):
+    """Return a document with another value, or without the field for an ellipsis."""
+    result = copy.deepcopy(raw)
+    holder = result
+    for step in path[:-1]:
+        holder = holder[step]
+    if value is ...:
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = value
+    return result
+
+
+def test_numbers_of_a_system_become_si_units():
+    system = inputs.system(SYSTEM)
+    assert system.matrix["float16"].peak == 312e12
+    assert system.mem1.capacity == 80 * 2**30
+    assert system.mem1.bandwidth == 2048e9
+    assert system.networks[0].bandwidth == 300e9
+    assert system.networks[0].ops.p2p.offset == 0
+    assert system.networks[0].ops.all_reduce.offset == -1
+    np.testing.assert_array_equal(system.matrix["float16"].efficiency.sizes, [0, 1e9, 16e9, 128e9])
+    np.testing.assert_array_equal(system.mem2.efficiency.sizes, [0, 1e6, 10e6, 100e6])
+
+
+def test_a_record_goes_out_as_it_came_in():
+    assert inputs.model(MODEL).to_dict() == {
+        name: MODEL[name] for name in inputs.model(MODEL).to_dict()
+    }
+    assert inputs.execution(EXECUTION).to_dict() == EXECUTION
+    assert list(inputs.execution(EXECUTION).to_dict()) == list(EXECUTION)
+
+
+CURVE = ("mem1", "MB_efficiency")
+WRONG = [
+    (("mem1",), ..., "mem1", "nothing (the field is missing)"),
+    (("mem1",), 80, "mem1", "80"),
+    (("mem1", "GBps"), 0, "mem1.GBps", "0"),
+    (("mem2", "GiB"), -1, "mem2.GiB", "-1"),
+    (("processing_mode",), "Roofline", "processing_mode", "'Roofline'"),
+    (("matrix",), {}, "matrix", "an empty object"),
+    (("matrix", "float61"), {}, "matrix.float61", "the key 'float61'"),
+    (("vector", "float16", "tflops"), "78", "vector.float16.tflops", "'78'"),
+    (CURVE, [], "mem1.MB_efficiency", "[]"),
+    ((*CURVE, 1), 3, "mem1.MB_efficiency[1]", "3"),
+    ((*CURVE, 1), [10, 75], "mem1.MB_efficiency[1][1]", "75"),
+    ((*CURVE, 1), [100, 0.75], "mem1.MB_efficiency[1][0]", "100"),
+    ((*CURVE, 3), [0.5, 0.3], "mem1.MB_efficiency[3][0]", "0.5"),
+    ((*CURVE, 0), [-1, 0.3], "mem1.MB_efficiency[0][0]", "-1"),
+    (("networks",), [], "networks", "[]"),
+    (("networks", 1), "fast", "networks[1]", "'fast'"),
+    (("networks", 1, "efficiency"), 92, "networks[1].efficiency", "92"),
+    (("networks", 0, "processor_usage"), 1, "networks[0].processor_usage", "1"),
+    (("networks", 0, "latency"), -1e-6, "networks[0].latency", "-1e-06"),
+    (("networks", 0, "colour"), "red", "networks[0].colour", "the unknown field 'colour'"),
+    (("networks", 0, "ops"), [], "networks[0].ops", "[]"),
+    (("networks", 0, "ops", "p2p"), [1, 0], "networks[0].ops.p2p[1]", "0"),
+    (("networks", 0, "ops", "p2p"), [0, None], "networks[0].ops.p2p[0]", "0"),
+    (("networks", 0, "ops", "all_gather"), [1, None], "networks[0].ops.all_gather[1]", "null"),
+    (("networks", 0, "ops", "all_gather"), [1, -2.5], "networks[0].ops.all_gather[1]", "-2.5"),
+    (
+        ("networks", 0, "ops", "all_reduce"),
+        ...,
+        "networks[0].ops.all_reduce",
+        "nothing (the operation is missing)",
+    ),
+    (("networks", 0, "ops", "gather"), [1, 0], "networks[0].ops.gather", "an unknown operation"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "field", "found"), WRONG, ids=[w[2] for w in WRONG])
+def test_a_wrong_place_in_a_system_is_named(path, value, field, found):
+    with pytest.raises(SpecError) as error:
+        decode(System, _changed(SYSTEM, path, value), "my.json")
+    assert (error.value.file, error.value.field, error.value.found) == ("my.json", field, found)
+
+
+def test_all_problems_are_told_at_once_in_the_order_of_the_fields():
+    raw = MODEL | {"hidden": 0, "seq_size": "long"}
+    del raw["num_blocks"]
+    with pytest.raises(SpecError) as error:
+        decode(Model, raw, "my.json")
+    assert [p.field for p in error.value.problems] == ["hidden", "seq_size", "num_blocks"]
+
+
+@pytest.mark.parametrize("raw", [None, 3, "text", [1], True], ids=str)
+def test_a_document_is_an_object(raw):
+    with pytest.raises(SpecError, match="an object with named fields"):
+        decode(Model, raw, "my.json")
+
+
+def test_a_misspelt_field_of_an_execution_is_found_from_both_sides():
+    raw = {("tensor_parr" if k == "tensor_par" else k): v for k, v in EXECUTION.items()}
+    with pytest.raises(SpecError) as error:
+        decode(Execution, raw, "my.json")
+    missing, unknown = error.value.problems
+    assert (missing.field, missing.hint) == ("tensor_par", "is it spelled 'tensor_parr' here?")
+    assert (unknown.field, unknown.hint) == ("tensor_parr", "did you mean 'tensor_par'?")
+
+
+@pytest.mark.parametrize(
+    ("cls", "raw"), [(Model, MODEL), (System, SYSTEM)], ids=["model", "system"]
+)
+def test_an_unknown_field_is_worth_a_warning_unless_it_is_known_to_be_extra(cls, raw):
+    with pytest.warns(SpecWarning, match=r"my.json: colour: unknown field, ignored"):
+        decode(cls, raw | {"colour": "red"}, "my.json")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        decode(cls, raw | {"ext": 1, "about": {}, "calibration": []}, "my.json")
+
+
+def test_a_whole_number_may_be_written_as_a_float():
+    assert decode(Model, MODEL | {"hidden": 768.0}, "my.json") == decode(Model, MODEL, "my.json")
+    assert isinstance(decode(Model, MODEL | {"hidden": 768.0}, "my.json").hidden, int)

@@ -1,0 +1,131 @@
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from calculon.errors import SpecError
+from calculon.spec.fields import (
+    LARGEST_INTEGER,
+    LARGEST_NUMBER,
+    SMALLEST_NUMBER,
+    Declaration,
+    check_record,
+    declare,
+    shown,
+    spec_fields,
+)
+
+COUNT = Declaration(help="count", at_least=1)
+SHARE = Declaration(help="share", above=0, at_most=1)
+USAGE = Declaration(help="usage", at_least=0, below=1)
+CHOICE = Declaration(help="choice", choices=("ring", "pipe"))
+ANY = Declaration(help="any")
+
+
+@pytest.mark.parametrize(
+    ("declaration", "kind", "value"),
+    [
+        (COUNT, int, 1),
+        (COUNT, int, 4.0),
+        (COUNT, int, np.int64(7)),
+        (COUNT, int, LARGEST_INTEGER),
+        (SHARE, float, 1),
+        (SHARE, float, SMALLEST_NUMBER),
+        (SHARE, float, Fraction(1, 3)),
+        (USAGE, float, 0),
+        (CHOICE, str, "ring"),
+        (ANY, bool, False),
+        (ANY, bool, np.bool_(True)),
+        (ANY, float, -LARGEST_NUMBER),
+    ],
+)
+def test_an_allowed_value_is_no_problem(declaration, kind, value):
+    assert declaration.problem(kind, value, "field") is None
+
+
+@pytest.mark.parametrize(
+    ("declaration", "kind", "value", "found", "hint"),
+    [
+        (COUNT, int, 0, "0", ""),
+        (COUNT, int, 2.5, "2.5", ""),
+        (COUNT, int, True, "true", ""),
+        (COUNT, int, "8", "'8'", "no quotes"),
+        (COUNT, int, "eight", "'eight'", ""),
+        (COUNT, int, None, "null", ""),
+        (COUNT, int, math.nan, "nan", ""),
+        (COUNT, int, LARGEST_INTEGER + 1, "2147483648", "the largest whole number is 2147483647"),
+        (COUNT, int, 10**400, "1" + 56 * "0" + "...", "the largest whole number is 2147483647"),
+        (ANY, float, 10**400, "1" + 56 * "0" + "...", "the largest number is 1e+30"),
+        (ANY, float, 1e-31, "1e-31", "the smallest above 0 is 1e-30"),
+        (ANY, float, math.inf, "inf", "a finite number is needed"),
+        (ANY, float, math.nan, "nan", "a finite number is needed"),
+        (SHARE, float, 92, "92", "write 0.92 for 92 %"),
+        (SHARE, float, 101, "101", ""),
+        (SHARE, float, 0, "0", ""),
+        (USAGE, float, 1, "1", ""),
+        (CHOICE, str, "rign", "'rign'", "did you mean 'ring'?"),
+        (CHOICE, str, 3, "3", ""),
+        (ANY, bool, 1, "1", ""),
+        (ANY, bool, "true", "'true'", "no quotes"),
+        (ANY, str, True, "true", "no quotes"),
+    ],
+)
+def test_a_wrong_value_is_found_with_a_hint(declaration, kind, value, found, hint):
+    problem = declaration.problem(kind, value, "some.field")
+    assert (problem.field, problem.found, problem.hint) == ("some.field", found, hint)
+    assert problem.expected == declaration.wanted(kind)
+
+
+@pytest.mark.parametrize(
+    ("declaration", "kind", "text"),
+    [
+        (COUNT, int, "a whole number of at least 1"),
+        (SHARE, float, "a number above 0 and of at most 1"),
+        (USAGE, float, "a number of at least 0 and below 1"),
+        (Declaration(help="", unit="GB/s", above=0), float, "a number above 0 (GB/s)"),
+        (CHOICE, str, "one of ring, pipe"),
+        (ANY, bool, "true or false"),
+        (ANY, str, "text"),
+        (ANY, float, "a number"),
+    ],
+)
+def test_a_declaration_says_what_it_wants(declaration, kind, text):
+    assert declaration.wanted(kind) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "true"),
+        ("full", "'full'"),
+        ({}, "an empty object"),
+        ({"a": 1}, "an object"),
+        ((1, 2), "[1, 2]"),
+        (list(range(50)), "a list of 50"),
+        ("x" * 90, "'" + 56 * "x" + "..."),
+    ],
+)
+def test_a_found_value_is_shown_as_in_the_file_and_short(value, text):
+    assert shown(value) == text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    peak: float = declare("peak", key="tflops", scale=1e12, above=0, at_most=1e6)
+    name: str = "engine"
+
+
+def test_fields_know_their_key_and_only_declared_ones_count():
+    (field,) = spec_fields(Engine)
+    assert (field.name, field.key, field.annotation) == ("peak", "tflops", float)
+
+
+@pytest.mark.parametrize("peak", [0.0, -1e12, 1e19, "fast", None])
+def test_a_record_made_by_hand_is_checked_in_the_units_of_the_file(peak):
+    with pytest.raises(SpecError) as error:
+        check_record(Engine(peak=peak))
+    assert (error.value.file, error.value.field) == ("Engine", "peak")
+    check_record(Engine(peak=312e12))

@@ -1,0 +1,141 @@
+import gzip
+import io
+import json
+import stat
+import sys
+
+import pytest
+
+from calculon.errors import SpecError
+from calculon.spec import files
+
+DOCUMENT = {"hidden": 768, "latency": 1e-5, "names": ["a", None, True]}
+JSON = json.dumps(DOCUMENT).encode()
+YAML = b"hidden: 768\nlatency: 1e-5  # a number, as in JSON\nnames: [a, null, true]\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("plain.json", JSON),
+        ("bom.json", b"\xef\xbb\xbf" + JSON),
+        ("packed.json.gz", gzip.compress(JSON, mtime=0)),
+        ("plain.yaml", YAML),
+        ("plain.yml", YAML),
+        ("json.yaml", JSON),
+        ("packed.yaml.gz", gzip.compress(YAML, mtime=0)),
+        ("UPPER.JSON", JSON),
+    ],
+)
+def test_reads_the_same_document_from_every_format(name, data, tmp_path):
+    (tmp_path / name).write_bytes(data)
+    assert files.read_document(str(tmp_path / name)) == DOCUMENT
+
+
+@pytest.mark.parametrize(
+    "data", [JSON, YAML, gzip.compress(JSON, mtime=0)], ids=["JSON", "YAML", "gzip"]
+)
+def test_reads_standard_input(data, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert files.read_document("-") == DOCUMENT
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("empty.json", b"", "found an empty file"),
+        ("cut.json", JSON[:-1], "a JSON document, found Expecting ',' delimiter at line 1"),
+        (
+            "twice.json",
+            b'{"a": {"b": 1, "b": 2}}',
+            "b: expected each field once, found the field twice",
+        ),
+        ("twice.yaml", b"a: 1\na: 2", "a: expected each field once, found the field twice"),
+        ("latin.json", b'{"a": "\xe9"}', "text in UTF-8, found byte 0xe9 at offset 7"),
+        ("plain.json.gz", JSON, "a readable file, found Not a gzipped file"),
+        (
+            "cut.json.gz",
+            gzip.compress(JSON, mtime=0)[:-9],
+            "a readable file, found Compressed file ended",
+        ),
+        ("deep.json", b"[" * 100_000, "too deep a nesting"),
+        ("bad.yaml", b"a: [1, 2", "at line 1, column 9"),
+        (
+            "table.csv",
+            b"a,b",
+            "a file name that ends in .json, .yaml, .yml (also with .gz), found '.csv'",
+        ),
+        ("nothing", b"", "(also with .gz), found no suffix"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_why(name, data, message, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(data)
+    with pytest.raises(SpecError) as error:
+        files.read_document(str(path))
+    assert error.value.file == str(path)
+    assert message in str(error.value)
+
+
+def test_missing_files_and_folders_say_so(tmp_path):
+    with pytest.raises(SpecError, match="no such file or directory"):
+        files.read_document(str(tmp_path / "missing.json"))
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(SpecError, match="is a directory"):
+        files.read_document(str(tmp_path / "folder.json"))
+
+
+@pytest.mark.parametrize("name", ["stats.json", "stats.json.gz"])
+def test_writes_what_it_reads(name, tmp_path):
+    path = tmp_path / name
+    files.write_json(str(path), DOCUMENT)
+    assert files.read_document(str(path)) == DOCUMENT
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+    assert stat.S_IMODE(path.stat().st_mode) & 0o444
+
+
+def test_compressed_output_is_the_same_every_time(tmp_path):
+    one, two = tmp_path / "a.json.gz", tmp_path / "folder" / "a.json.gz"
+    two.parent.mkdir()
+    for path in (one, two):
+        files.write_json(str(path), DOCUMENT)
+    assert one.read_bytes()[:8] == two.read_bytes()[:8]
+    assert gzip.decompress(one.read_bytes()) == gzip.decompress(two.read_bytes())
+
+
+def test_an_error_while_writing_leaves_the_older_file_and_nothing_else(tmp_path):
+    path = tmp_path / "stats.json"
+    path.write_text("older")
+
+    def interrupted():
+        with files.replacing(str(path)) as stream:
+            stream.write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        interrupted()
+    assert path.read_text() == "older"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_writing_through_a_link_replaces_what_it_points_to(tmp_path):
+    target, link = tmp_path / "target.json", tmp_path / "link.json"
+    target.write_text("older")
+    link.symlink_to(target)
+    files.write_json(str(link), DOCUMENT)
+    assert link.is_symlink()
+    assert json.loads(target.read_text()) == DOCUMENT
+
+
+def test_an_output_name_is_checked_before_any_work(tmp_path):
+    (tmp_path / "folder.json").mkdir()
+    files.check_output(str(tmp_path / "new.json.gz"), (".json",))
+    for name, message in {
+        "stats.xml": "an output name that ends in .json (also with .gz), found '.xml'",
+        "stats": "found no suffix",
+        "missing/stats.json": "a folder that exists, found no such folder. Hint: create",
+        "folder.json": "a file name, found a directory",
+    }.items():
+        with pytest.raises(SpecError) as error:
+            files.check_output(str(tmp_path / name), (".json",))
+        assert message in str(error.value)

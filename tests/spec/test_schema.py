@@ -1,0 +1,132 @@
+"""JSON Schema from the declarations: it accepts what is shipped, and rejects what the decoder rejects."""
+
+import copy
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from calculon.errors import SpecError
+from calculon.hardware.system import System
+from calculon.spec import catalog
+from calculon.spec.decode import decode
+from calculon.spec.execution import Execution
+from calculon.spec.fields import spec_fields
+from calculon.spec.files import read_document
+from calculon.spec.model import Model
+from calculon.spec.schema import schema
+
+KINDS = {"model": Model, "system": System, "execution": Execution}
+SHIPPED = [(kind, name) for kind in KINDS for name in catalog.names(kind)]
+
+
+def shipped(kind: str, name: str = "") -> Any:
+    names = catalog.names(kind)
+    return read_document(str(names[name or next(iter(names))]))
+
+
+def valid(kind: str, raw: object) -> bool:
+    return jsonschema.Draft202012Validator(schema(KINDS[kind])).is_valid(raw)
+
+
+def decodes(kind: str, raw: object) -> bool:
+    try:
+        decode(KINDS[kind], raw, "file")
+    except SpecError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_schema_is_one(kind):
+    jsonschema.Draft202012Validator.check_schema(schema(KINDS[kind]))
+
+
+@pytest.mark.parametrize(("kind", "name"), SHIPPED, ids=lambda value: value)
+def test_every_shipped_file_is_valid(kind, name):
+    jsonschema.validate(shipped(kind, name), schema(KINDS[kind]))
+
+
+VALUES = [
+    None,
+    True,
+    0,
+    1,
+    -1,
+    0.5,
+    1.5,
+    3.0,
+    2**31,
+    1e31,
+    -1e31,
+    "",
+    "float16",
+    "true",
+    [],
+    {},
+    [1],
+]
+
+
+@pytest.mark.parametrize("kind", ["model", "execution"])
+@pytest.mark.parametrize("value", VALUES, ids=json.dumps)
+def test_plain_fields_take_what_the_decoder_takes(kind, value):
+    for field in spec_fields(KINDS[kind]):
+        raw = shipped(kind) | {field.key: value}
+        assert valid(kind, raw) == decodes(kind, raw), field.key
+
+
+PLACES = [
+    ("processing_mode",),
+    ("matrix", "float16", "tflops"),
+    ("matrix", "float16", "gflops_efficiency"),
+    ("matrix", "float16", "gflops_efficiency", 0),
+    ("matrix", "float16", "gflops_efficiency", 3, 1),
+    ("mem1", "GiB"),
+    ("mem2",),
+    ("networks",),
+    ("networks", 0, "efficiency"),
+    ("networks", 0, "processor_usage"),
+    ("networks", 1, "must_be_filled"),
+    ("networks", 1, "ops"),
+    ("networks", 1, "ops", "p2p", 1),
+    ("networks", 1, "ops", "all_reduce", 0),
+    ("networks", 1, "ops", "all_reduce", 1),
+]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: ".".join(map(str, place)))
+def test_nested_fields_take_what_the_decoder_takes(place):
+    for value in VALUES:
+        raw = copy.deepcopy(shipped("system", "a100_80g"))
+        inside = raw
+        for key in place[:-1]:
+            inside = inside[key]
+        inside[place[-1]] = value
+        if decodes("system", raw):
+            assert valid("system", raw), value
+        elif place != ("matrix", "float16", "gflops_efficiency"):
+            assert not valid("system", raw), value
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_is_required(kind):
+    for field in spec_fields(KINDS[kind]):
+        raw = shipped(kind)
+        del raw[field.key]
+        assert valid(kind, raw) == decodes(kind, raw), field.key
+
+
+def test_unknown_keys_are_open_where_they_are_a_warning():
+    assert valid("model", shipped("model") | {"vocabulary": 1})
+    assert valid("system", shipped("system") | {"about": {"source": "a datasheet"}})
+    assert not valid("execution", shipped("execution") | {"tensor_paar": 1})
+    raw = copy.deepcopy(shipped("system"))
+    raw["networks"][0]["bandwith"] = 1
+    assert not valid("system", raw)
+
+
+def test_editors_are_told_what_a_field_is():
+    described = schema(Model)["properties"]["seq_size"]["description"]
+    assert described == "sequence length [tokens]"

@@ -1,0 +1,223 @@
+"""Hypothesis strategies: valid models, systems and executions of odd shapes, as documents."""
+
+import math
+from typing import Any
+
+from hypothesis import strategies as st
+
+Document = dict[str, Any]
+
+DATATYPES = ("float8", "float16", "bfloat16", "float32")
+SWITCHES = ("weight_offload", "activations_offload", "optimizer_offload")
+COLLECTIVES = ((1.0, 0), (1.5, -1), (2.0, -1), (0.75, 0.5), (1.0, 1), (3, -2))
+
+
+def divisors(number: int) -> list[int]:
+    """List the divisors of a small number."""
+    return [d for d in range(1, number + 1) if number % d == 0]
+
+
+def odd(largest: int) -> st.SearchStrategy[int]:
+    """Whole numbers from 1, small and large ones alike."""
+    return st.one_of(st.integers(1, min(largest, 7)), st.integers(1, largest))
+
+
+@st.composite
+def models(draw: st.DrawFn) -> Document:
+    """Shapes that need not look like a transformer, whose widths share some divisors."""
+    shared = draw(st.sampled_from((2, 3, 4, 6, 8, 12, 1)))
+    return {
+        "hidden": shared * draw(odd(2500)),
+        "feedforward": shared * draw(odd(9000)),
+        "seq_size": draw(odd(4096)),
+        "attn_heads": shared * draw(odd(20)),
+        "attn_size": draw(odd(257)),
+        "num_blocks": draw(st.integers(1, 60)),
+    }
+
+
+@st.composite
+def curves(draw: st.DrawFn, thresholds: tuple[float, ...]) -> list[list[float]]:
+    """Efficiency curves with up to five steps in any order of efficiency."""
+    chosen = sorted(draw(st.sets(st.sampled_from(thresholds), max_size=4)), reverse=True)
+    efficiency = st.floats(0.05, 1.0)
+    return [[threshold, draw(efficiency)] for threshold in [*chosen, 0]]
+
+
+def engines(datatypes: tuple[str, ...], peak: tuple[float, float]) -> st.SearchStrategy[Document]:
+    """One kind of engine in some datatypes."""
+    engine = st.fixed_dictionaries(
+        {
+            "tflops": st.floats(*peak),
+            "gflops_efficiency": curves((1e-6, 1e-3, 0.05, 1, 16, 128, 1000)),
+        }
+    )
+    return st.fixed_dictionaries(dict.fromkeys(datatypes, engine))
+
+
+def memories(
+    capacities: tuple[float, ...], rate: tuple[float, float]
+) -> st.SearchStrategy[Document]:
+    """A tier of memory."""
+    return st.fixed_dictionaries(
+        {
+            "GiB": st.sampled_from(capacities),
+            "GBps": st.floats(*rate),
+            "MB_efficiency": curves((1e-5, 1e-3, 0.1, 1, 10, 100)),
+        }
+    )
+
+
+def networks() -> st.SearchStrategy[Document]:
+    """A network, mostly large enough, sometimes without latency or without a share of the engines."""
+    collective = st.sampled_from(COLLECTIVES).map(list)
+    return st.fixed_dictionaries(
+        {
+            "bandwidth": st.floats(1, 1000),
+            "efficiency": st.floats(0.1, 1),
+            "size": st.sampled_from((8, 96, 10**4, 65536, 2**16 * 3**6)),
+            "latency": st.one_of(st.just(0), st.floats(1e-7, 1e-3)),
+            "ops": st.fixed_dictionaries(
+                {
+                    "p2p": st.sampled_from(([1.0, None], [2, None])),
+                    "reduce_scatter": collective,
+                    "all_gather": collective,
+                    "all_reduce": collective,
+                }
+            ),
+            "must_be_filled": st.sampled_from((False, False, False, True)),
+            "processor_usage": st.one_of(st.just(0), st.floats(0.001, 0.9)),
+        }
+    )
+
+
+@st.composite
+def systems(draw: st.DrawFn) -> Document:
+    """Systems with one to four networks, of either processing mode, mostly with much memory."""
+    names = st.lists(st.sampled_from(DATATYPES), min_size=1, max_size=2, unique=True)
+    datatypes = tuple(draw(names))
+    return {
+        "matrix": draw(engines(datatypes, (0.5, 2000))),
+        "vector": draw(engines(datatypes, (0.1, 200))),
+        "mem1": draw(memories((16, 1e5, 1e9), (50, 8000))),
+        "mem2": draw(memories((0, 512, 1e9, 1e9), (1, 900))),
+        "processing_mode": draw(st.sampled_from(("roofline", "no_overlap"))),
+        "networks": draw(st.lists(networks(), min_size=1, max_size=4)),
+    }
+
+
+@st.composite
+def executions(draw: st.DrawFn, model: Document, system: Document) -> Document:
+    """Executions that no rule of the request forbids; networks and memories may be too small."""
+    training = draw(st.sampled_from((True, True, True, False)))
+    widths = math.gcd(model["hidden"], model["feedforward"], model["attn_heads"])
+    degrees = divisors(widths)
+    tensor_par = draw(st.sampled_from([*degrees, *degrees[1:]]))
+    pipeline_par = draw(st.integers(1, min(6, model["num_blocks"])))
+    data_par = draw(st.integers(1, 5))
+    blocks = -(-model["num_blocks"] // pipeline_par)
+    microbatch_size = draw(odd(9))
+    even = microbatch_size * model["seq_size"] % tensor_par == 0
+    comm_type = draw(st.sampled_from(("ar", "p2p_rs_ag", "rs_ag") if even else ("ar",)))
+    recompute = draw(st.sampled_from(("full", "attn_only", "none"))) if training else "none"
+    redo = comm_type == "rs_ag" and recompute != "full"
+    offload = blocks >= 3
+    network = st.integers(0, len(system["networks"]) - 1)
+
+    def switch(possible: bool) -> bool:
+        return possible and draw(st.booleans())
+
+    return {
+        "num_procs": tensor_par * pipeline_par * data_par,
+        "tensor_par": tensor_par,
+        "pipeline_par": pipeline_par,
+        "data_par": data_par,
+        "tensor_par_net": draw(network),
+        "pipeline_par_net": draw(network),
+        "data_par_net": draw(network),
+        "batch_size": data_par * microbatch_size * draw(odd(40)),
+        "microbatch_size": microbatch_size,
+        "datatype": draw(st.sampled_from(sorted(system["matrix"]))),
+        "fused_activation": draw(st.booleans()),
+        "attention_type": draw(st.sampled_from(("multihead", "multiquery"))),
+        "activation_recompute": recompute,
+        "pipeline_interleaving": draw(st.sampled_from(divisors(blocks))) if pipeline_par > 1 else 1,
+        "optimizer_sharding": switch(data_par > 1),
+        "tensor_par_comm_type": comm_type,
+        "tensor_par_overlap": draw(
+            st.sampled_from(("none", "ring", "pipe") if tensor_par > 1 else ("none",))
+        ),
+        "seq_par_ag_redo": switch(redo),
+        "data_par_overlap": switch(training and data_par > 1),
+        "weight_offload": switch(offload),
+        "activations_offload": switch(offload),
+        "optimizer_offload": switch(offload and training),
+        "training": training,
+    }
+
+
+CHANGES: dict[str, tuple[Any, ...]] = {
+    "num_procs": (1, 7),
+    "tensor_par": (1, 5, 48),
+    "pipeline_par": (1, 4, 61),
+    "data_par": (1, 7),
+    "tensor_par_net": (3, 9),
+    "pipeline_par_net": (3, 9),
+    "data_par_net": (3, 9),
+    "batch_size": (1, 13),
+    "microbatch_size": (1, 11),
+    "datatype": DATATYPES,
+    "activation_recompute": ("full", "attn_only", "none"),
+    "pipeline_interleaving": (2, 5, 1000),
+    "optimizer_sharding": (True,),
+    "tensor_par_comm_type": ("p2p_rs_ag", "rs_ag"),
+    "tensor_par_overlap": ("ring",),
+    "seq_par_ag_redo": (True,),
+    "data_par_overlap": (True,),
+    "weight_offload": (True,),
+    "optimizer_offload": (True,),
+    "training": (False, True),
+}
+"""Values that a field may take, but that often contradict the rest of an execution."""
+
+NONSENSE: tuple[tuple[str, Any], ...] = (
+    ("num_procs", 0),
+    ("tensor_par", -1),
+    ("data_par", 2.5),
+    ("batch_size", 2**40),
+    ("microbatch_size", "4"),
+    ("datatype", "float64"),
+    ("activation_recompute", None),
+    ("training", 1),
+    ("weight_offload", "true"),
+    ("pipeline_par_net", -1),
+)
+"""Values that a field never takes."""
+
+
+@st.composite
+def changed(draw: st.DrawFn, execution: Document) -> Document:
+    """Return an execution with one field changed, which may contradict the others."""
+    name = draw(st.sampled_from(sorted(CHANGES)))
+    return execution | {name: draw(st.sampled_from(CHANGES[name]))}
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> tuple[Document, Document, Document]:
+    """A model, an execution and a system, of which most go together."""
+    model, system = draw(models()), draw(systems())
+    execution = draw(executions(model, system))
+    if draw(st.sampled_from((False, False, True))):
+        execution = draw(changed(execution))
+    return model, execution, system
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[Document, Document, list[Document]]:
+    """A model, a system and a mixed lot of executions: feasible, infeasible, malformed."""
+    model, system = draw(models()), draw(systems())
+    rows = draw(st.lists(executions(model, system), min_size=2, max_size=10))
+    others = [draw(changed(row)) for row in draw(st.lists(st.sampled_from(rows), max_size=3))]
+    nonsense = draw(st.lists(st.sampled_from(NONSENSE), max_size=2))
+    rows = [*rows, *others, *(rows[0] | {name: value} for name, value in nonsense)]
+    return model, system, draw(st.permutations(rows))

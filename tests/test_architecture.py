@@ -1,0 +1,171 @@
+"""The house: who may import whom, how long things may be, and what a plain import loads."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import ROOT
+
+PACKAGE = ROOT / "calculon"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+ROOMS = (
+    ("units", "errors", "version"),
+    ("records",),
+    ("statistics",),
+    ("spec",),
+    ("hardware",),
+    ("inputs",),
+    ("plan",),
+    ("edition",),
+    ("layers",),
+    ("transformer",),
+    ("parallel",),
+    ("cost",),
+    ("editions",),
+    ("evaluate",),
+    ("breakdown",),
+    ("estimate",),
+    ("output",),
+    ("search", "validate"),
+)
+"""From the ground up: a room imports from itself and from what stands above it in this list."""
+
+ROOF = {"__init__", "__main__", "cli"}
+"""May import everything, and nothing imports them."""
+
+LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
+REPORT_MAY_IMPORT = {"report", "records", "units", "statistics", "errors"}
+HEAVY = {"pandas", "pyarrow", "yaml", "rich", "psutil", "shtab", "matplotlib"}
+LONGEST_MODULE, LONGEST_FUNCTION = 300, 60  # lines
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
+LONG_MODULES: dict[str, int] = {}
+"""Modules that may be longer, each with its bound, for a reason that stands beside it."""
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def _room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _imports(nodes) -> set[str]:
+    """Return the dotted names of the modules that some nodes import."""
+    names = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def _top_level(tree: ast.Module):
+    """Yield what an import of the module executes; not what only type checkers read."""
+    pending = list(tree.body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, FUNCTION):
+            continue
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            pending += node.orelse
+            continue
+        yield node
+        pending += ast.iter_child_nodes(node)
+
+
+def _rooms_used(path: Path) -> set[str]:
+    """Return the rooms that a module imports from, anywhere in it."""
+    names = [name.split(".") for name in _imports(ast.walk(_tree(path)))]
+    return {name[1] for name in names if name[0] == "calculon" and len(name) > 1}
+
+
+def _violations(find, modules=MODULES) -> dict[str, object]:
+    """Return what a search finds in each module where it finds anything."""
+    return {_name(path): found for path in modules if (found := find(path))}
+
+
+def test_every_room_has_its_place_in_the_order():
+    assert {_room(path) for path in MODULES} - ROOF - {"report"} <= set(LEVEL)
+
+
+def test_a_room_imports_only_from_itself_and_the_rooms_below():
+    def forbidden(path):
+        level = LEVEL[_room(path)]
+        return sorted(r for r in _rooms_used(path) if LEVEL.get(r, len(ROOMS)) > level)
+
+    assert _violations(forbidden, [path for path in MODULES if _room(path) in LEVEL]) == {}
+
+
+def test_a_report_knows_only_records_and_plain_data():
+    reports = [path for path in MODULES if _room(path) == "report"]
+    assert _violations(lambda path: _rooms_used(path) - REPORT_MAY_IMPORT, reports) == {}
+
+
+def test_nothing_imports_the_command_line():
+    others = [path for path in MODULES if _room(path) not in ROOF]
+    assert _violations(lambda path: _rooms_used(path) & {"cli"}, others) == {}
+
+
+def test_modules_are_short():
+    def excess(path):
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        return lines if lines > LONG_MODULES.get(_name(path), LONGEST_MODULE) else 0
+
+    assert _violations(excess) == {}
+
+
+def test_functions_are_short():
+    def long(path):
+        functions = [node for node in ast.walk(_tree(path)) if isinstance(node, FUNCTION)]
+        lines = {node.name: node.end_lineno - node.lineno + 1 for node in functions}
+        return {name: count for name, count in lines.items() if count > LONGEST_FUNCTION}
+
+    assert _violations(long) == {}
+
+
+def test_only_the_command_line_prints():
+    def prints(path):
+        calls = [node for node in ast.walk(_tree(path)) if isinstance(node, ast.Call)]
+        return [c.lineno for c in calls if isinstance(c.func, ast.Name) and c.func.id == "print"]
+
+    assert _violations(prints, [path for path in MODULES if _room(path) != "cli"]) == {}
+
+
+def test_the_core_imports_heavy_libraries_where_they_are_used():
+    def heavy(path):
+        return {name.split(".")[0] for name in _imports(_top_level(_tree(path)))} & HEAVY
+
+    assert _violations(heavy, [path for path in MODULES if _room(path) in LEVEL]) == {}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import calculon",
+        "import calculon.cli.main",
+        "import calculon; calculon.estimate("
+        "'megatron-1T', '3072_t4_p64_d12_mbs4_full', 'a100_80g', layers=True).to_dict()",
+    ],
+    ids=["the package", "the command line", "an estimate"],
+)
+def test_loads_nothing_heavy_for(statement):
+    code = f"{statement}; import sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
+    loaded = {name.split(".")[0] for name in done.stdout.decode().split()}
+    assert loaded & HEAVY == set()
+
+
+def test_every_package_says_what_it_is_for():
+    packages = [path for path in MODULES if path.name == "__init__.py"]
+    assert [_name(path) for path in packages if not ast.get_docstring(_tree(path))] == []

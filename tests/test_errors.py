@@ -1,0 +1,49 @@
+import pickle
+
+import pytest
+
+from calculon.errors import CalculonError, Infeasible, Problem, SpecError, nearest
+
+FIRST = Problem("networks[1].efficiency", "a number of at most 1", "92", "write 0.92 for 92 %")
+SECOND = Problem("", "an object", "null")
+
+
+def test_a_problem_reads_as_place_expected_found_and_hint():
+    assert str(FIRST) == (
+        "networks[1].efficiency: expected a number of at most 1, found 92. Hint: write 0.92 for 92 %"
+    )
+    assert str(SECOND) == "expected an object, found null"
+
+
+def test_a_spec_error_tells_all_problems_and_the_parts_of_the_first():
+    error = SpecError("my.json", [FIRST, SECOND])
+    assert str(error).splitlines() == [f"my.json: {FIRST}", f"my.json: {SECOND}"]
+    assert (error.file, error.field) == ("my.json", FIRST.field)
+    assert (error.expected, error.found, error.hint) == (FIRST.expected, FIRST.found, FIRST.hint)
+    assert error.problems == (FIRST, SECOND)
+    assert SpecError("my.json", SECOND).problems == (SECOND,)
+
+
+def test_errors_can_be_caught_as_what_they_are():
+    assert issubclass(SpecError, ValueError)
+    assert issubclass(SpecError, CalculonError)
+    assert issubclass(Infeasible, CalculonError)
+    assert not issubclass(Infeasible, ValueError)
+
+
+@pytest.mark.parametrize(
+    "error", [SpecError("my.json", [FIRST, SECOND]), Infeasible("mem1_capacity", "too small")]
+)
+def test_an_error_survives_the_way_back_from_another_process(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("hiden", "did you mean 'hidden'?"), ("sequence", ""), ("", "")],
+)
+def test_the_nearest_spelling_is_suggested_only_when_it_is_near(name, hint):
+    assert nearest(name, ["hidden", "seq_size"]) == hint

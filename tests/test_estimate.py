@@ -1,0 +1,144 @@
+import json
+import math
+
+import pytest
+import yaml
+
+import calculon
+from calculon import inputs
+from tests.helpers import NAMES, ROOT, bits, document
+
+EXAMPLE = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
+FOLDERS = ("models", "examples", "systems")
+RAW = tuple(document(folder, name) for folder, name in zip(FOLDERS, EXAMPLE, strict=True))
+LOADERS = (inputs.model, inputs.execution, inputs.system)
+
+
+@pytest.fixture(scope="module")
+def result():
+    """The estimate of the tutorial."""
+    return calculon.estimate(*EXAMPLE, layers=True)
+
+
+def _paths(folder, suffix):
+    for raw, name in zip(RAW, EXAMPLE, strict=True):
+        path = folder / f"{name}{suffix}"
+        path.write_text(json.dumps(raw) if suffix == ".json" else yaml.safe_dump(raw))
+        yield path
+
+
+FORMS = {
+    "mappings": lambda folder: RAW,
+    "records": lambda folder: [load(raw) for load, raw in zip(LOADERS, RAW, strict=True)],
+    "JSON paths": lambda folder: _paths(folder, ".json"),
+    "YAML paths as text": lambda folder: map(str, _paths(folder, ".yaml")),
+    "paths of the catalog": lambda folder: (
+        ROOT / f / f"{n}.json" for f, n in zip(FOLDERS, EXAMPLE, strict=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_the_numbers_are_the_same_from(form, result, tmp_path):
+    again = calculon.estimate(*form(tmp_path))
+    assert (bits(again.stats) == bits(result.stats)).all()
+    assert again.layers is None
+
+
+def test_a_result_knows_what_was_asked(result):
+    assert (result.model.name, result.system.name) == (EXAMPLE[0], EXAMPLE[2])
+    assert result.execution.to_dict() == RAW[1]
+    assert result.edition == "sc23"
+
+
+def test_it_reads_as_the_figures_that_matter(result):
+    assert repr(result) == (
+        "<Estimate of megatron-1T on 3072 x a100_80g (TP 4, PP 64, DP 12): "
+        "131.9 s, 23.29 samples/s, 79.55 GiB, 30.46% efficiency>"
+    )
+
+
+def test_the_document_has_the_statistics_and_last_the_layers(result):
+    document = result.to_dict()
+    assert list(document) == [*NAMES, "layers"]
+    assert list(calculon.estimate(*EXAMPLE).to_dict()) == list(NAMES)
+    assert json.loads(json.dumps(document)) == document
+    assert all(type(value) is float for value in result.stats.values())
+
+
+def test_layers_are_listed_whether_or_not_the_execution_trains(result):
+    inference = RAW[1] | {"training": False, "activation_recompute": "none"}
+    inference |= {"data_par_overlap": False, "optimizer_offload": False}
+    layers = calculon.estimate(RAW[0], inference, "a100_80e", layers=True).layers
+    assert [layer["name"] for layer in layers] == [layer["name"] for layer in result.layers]
+    assert sum(layer["agrad_flops"] for layer in layers) > 0
+    assert sum(layer["optimizer"] for layer in layers) > 0
+
+
+def test_arithmetic_intensity_is_flops_per_byte(result):
+    kinds = set()
+    for layer in result.layers:
+        for phase in ("fw", "agrad", "wgrad", "optim"):
+            flops, accessed = layer[f"{phase}_flops"], layer[f"{phase}_mem_accessed"]
+            expected = 0.0 if flops == 0 else math.inf if accessed == 0 else flops / accessed
+            assert layer[f"{phase}_arithmetic_intensity"] == expected
+            kinds.add((flops > 0, accessed > 0))
+    assert {(True, True), (False, False)} <= kinds
+
+
+def _small(tensor_par, pipeline_par, data_par):
+    changes = {
+        "num_procs": tensor_par * pipeline_par * data_par,
+        "tensor_par": tensor_par,
+        "pipeline_par": pipeline_par,
+        "data_par": data_par,
+        "batch_size": 4 * data_par,
+        "pipeline_interleaving": 1,
+        "tensor_par_overlap": "none",
+        "tensor_par_comm_type": "ar",
+        "seq_par_ag_redo": False,
+        "optimizer_sharding": False,
+        "data_par_overlap": False,
+        "tensor_par_net": 1,
+    }
+    return calculon.estimate("megatron-126M", RAW[1] | changes, "a100_80e").peers()
+
+
+@pytest.mark.parametrize(("t", "p", "d"), [(1, 1, 1), (2, 1, 1), (1, 3, 1), (1, 1, 3), (2, 3, 4)])
+def test_peers_of_every_rank(t, p, d):
+    peers = _small(t, p, d)
+    assert list(peers) == [str(rank) for rank in range(t * p * d)]
+    for k in range(d):
+        for j in range(p):
+            for i in range(t):
+                expected = {}
+                if t > 1:
+                    expected["tensor"] = [k * t * p + j * t + other for other in range(t)]
+                if p > 1:
+                    expected["pipeline"] = k * t * p + (j + 1) % p * t + i
+                if d > 1:
+                    expected["data"] = [other * t * p + j * t + i for other in range(d)]
+                assert peers[str(k * t * p + j * t + i)] == expected
+
+
+@pytest.mark.parametrize(
+    ("position", "wrong", "file"),
+    [
+        (0, RAW[0] | {"hidden": "wide"}, "model"),
+        (1, RAW[1] | {"datatype": "float17"}, "execution"),
+        (2, RAW[2] | {"processing_mode": "fast"}, "system"),
+        (0, "megatron-2T", "megatron-2T"),
+    ],
+)
+def test_an_error_names_its_source(position, wrong, file):
+    specs = list(RAW)
+    specs[position] = wrong
+    with pytest.raises(calculon.SpecError) as error:
+        calculon.estimate(*specs)
+    assert error.value.file == file
+
+
+def test_the_public_names_are_there():
+    promised = {"estimate", "evaluate", "Plan", "Infeasible", "SpecError"}
+    assert promised <= set(calculon.__all__)
+    assert all(hasattr(calculon, name) for name in calculon.__all__)

@@ -1,0 +1,71 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+import calculon
+from tests.helpers import NAMES, document
+
+RAW = document("examples", "3072_t4_p64_d12_mbs4_full")
+ROWS = [RAW, RAW | {"pipeline_interleaving": 5}, RAW | {"num_procs": 5}, RAW | {"training": None}]
+REASONS = ["", "interleaving_size", "degrees_product", "invalid_training"]
+
+
+@pytest.fixture(scope="module")
+def result():
+    """A table with a feasible row and three that are not."""
+    return calculon.evaluate("megatron-1T", "a100_80g", calculon.Plan.from_records(ROWS))
+
+
+def test_rows_that_cannot_run_have_a_reason_and_no_numbers(result):
+    assert result.reason.tolist() == REASONS
+    assert result.feasible.tolist() == [True, False, False, False]
+    for name in result.names:
+        assert np.isnan(result[name][1:]).all()
+        assert result[name].dtype == float
+
+
+def test_columns_have_the_published_names_and_order(result):
+    assert result.names == NAMES
+    assert len(result) == 4
+    with pytest.raises(KeyError, match="bubble"):
+        result["bubble"]
+
+
+def test_a_frame_has_executions_then_reason_then_statistics(result):
+    frame = result.to_frame()
+    assert list(frame.columns) == [*RAW, "reason", *NAMES]
+    assert frame["reason"].tolist() == REASONS
+    assert frame.loc[0, list(RAW)].to_dict() == RAW
+    pd.testing.assert_series_equal(
+        frame["total_time"], pd.Series(result["total_time"], name="total_time")
+    )
+
+
+def test_it_reads_as_how_many_of_how_many(result):
+    assert repr(result) == "<Evaluation of 4 executions, 1 feasible>"
+
+
+def test_a_frame_of_results_can_be_evaluated_again(result):
+    again = calculon.evaluate(
+        "megatron-1T", "a100_80g", calculon.Plan.from_frame(result.to_frame().iloc[:2])
+    )
+    for name in NAMES:
+        np.testing.assert_array_equal(again[name], result[name][:2])
+
+
+@pytest.mark.parametrize(
+    ("model", "system"),
+    [("megatron", "a100_80g"), ("megatron-1T", {"mem1": 1})],
+    ids=["model", "system"],
+)
+def test_a_malformed_model_or_system_is_raised_even_for_no_rows(model, system):
+    with pytest.raises(calculon.SpecError):
+        calculon.evaluate(model, system, calculon.Plan.from_records([]))
+
+
+def test_asking_does_not_change_the_plan():
+    plan = calculon.Plan.from_records(ROWS)
+    before = plan.malformed.copy(), plan.to_frame()
+    calculon.evaluate("megatron-1T", "a100_80g", plan)
+    assert (plan.malformed == before[0]).all()
+    pd.testing.assert_frame_equal(plan.to_frame(), before[1])

@@ -1,0 +1,64 @@
+import math
+from typing import get_type_hints
+
+import pytest
+
+from calculon import units
+from calculon.statistics import Work
+
+
+@pytest.mark.parametrize("power", range(9))
+def test_each_decimal_prefix_stands_for_a_thousand_of_the_one_before(power):
+    prefix = ["", "k", "M", "G", "T", "P", "E", "Z", "Y"][power]
+    assert units.scaled(1.5 * 1000.0**power, "B") == f"1.500 {prefix}B"
+
+
+@pytest.mark.parametrize("power", range(1, 9))
+def test_each_binary_prefix_stands_for_1024_of_the_one_before(power):
+    prefix = "KMGTPEZY"[power - 1]
+    assert units.scaled(1.5 * 1024.0**power, "B", binary=True) == f"1.500 {prefix}iB"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (999, "999.000"),
+        (-1000, "-1.000 k"),
+        (1e30, "1000000.000 Y"),
+        (math.inf, "inf"),
+        (0, "0.000"),
+    ],
+)
+def test_scaled_at_the_edges(value, text):
+    assert units.scaled(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (5e-7, "0.5000 us"),
+        (9.5e-4, "950.0 us"),
+        (1e-3, "1.000 ms"),
+        (0.5, "500.0 ms"),
+        (1, "1.000 s"),
+        (86400, "86400 s"),
+        (-2.5, "-2.500 s"),
+        (math.inf, "inf s"),
+    ],
+)
+def test_a_duration_has_four_digits_and_a_unit_that_suits_it(seconds, text):
+    assert units.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0"), (1234.5, "1234"), (0.012, "0.01200"), (math.nan, "nan")]
+)
+def test_significant_digits_without_an_exponent(value, text):
+    assert units.significant(value) == text
+
+
+def test_an_annotation_tells_its_unit():
+    hints = get_type_hints(Work, include_extras=True)
+    assert units.unit_of(hints["time"]) == units.Unit("s")
+    assert units.unit_of(hints["mem_accessed"]) == units.Unit("B", binary=True)
+    assert units.unit_of(float) == units.Unit("")
