@@ -13,7 +13,7 @@ PACKAGE = ROOT / "calculon"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 ROOMS = (
-    ("units", "errors", "version"),
+    ("units", "errors", "version", "expression"),
     ("records",),
     ("statistics",),
     ("spec",),

@@ -178,7 +178,7 @@ def _compared(
     study: Study, quantity: Quantity, rows: Sequence[Row], found: Prediction
 ) -> Comparison:
     measured = np.array(measured_values(study, quantity.measured, rows))
-    estimated = quantity.estimate.value(found.values)
+    estimated = quantity.estimate.of(found.values)
     if quantity.relative_to:
         estimated = estimated / estimated[_references(study, quantity, rows)]
     estimated = estimated / UNITS[quantity.unit][1]

@@ -113,7 +113,7 @@ def values(study: Study, expression: Expression, rows: Sequence[Row], place: str
         key = tuple(row.cells[name] for name in expression.names)
         if key not in known:
             try:
-                known[key] = expression.value(row.cells)
+                known[key] = expression.of(row.cells)
             except ValueError as error:
                 raise problem_in(study, row, place, "a value", str(error)) from None
         found.append(known[key])

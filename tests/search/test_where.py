@@ -33,7 +33,7 @@ NUMBERS = st.recursive(
     | st.sampled_from(("0", "1", "2", "3.5", "1e3", "GiB", "true", "False")),
     lambda inner: st.one_of(
         st.builds("({} {} {})".format, inner, st.sampled_from("+-*"), inner),
-        st.builds("({} {} {})".format, inner, st.sampled_from("/%"), st.sampled_from("2 3 0.7".split())),
+        st.builds("({} {} {})".format, inner, st.sampled_from("/%"), st.sampled_from(["2", "3", "0.7"])),
         st.builds("(-{})".format, inner),
         st.builds("({} < {})".format, inner, inner),
     ),
@@ -45,7 +45,6 @@ COMPARISONS = st.one_of(
     ),
     st.builds("{} < {} <= {} != {}".format, NUMBERS, NUMBERS, NUMBERS, NUMBERS),
     st.builds("{} in ({}, {})".format, NUMBERS, NUMBERS, NUMBERS),
-    st.builds("{} < {} not in [{}]".format, NUMBERS, NUMBERS, NUMBERS),
     st.sampled_from(
         (
             "activation_recompute == 'full'",
@@ -116,13 +115,10 @@ REFUSED = (
     "total_time if 1 else 2",
     "(total_time := 3) < 4",
     "f'{total_time}' == '1'",
-    "tensor_par ** 2 < 5",
-    "tensor_par // 2 < 5",
     "tensor_par << 2 < 5",
     "tensor_par & 1",
     "tensor_par @ 2 < 3",
     "~tensor_par < 5",
-    "+tensor_par < 5",
     "tensor_par is 1",
     "tensor_par is not None",
     "tensor_par == None",
