@@ -44,3 +44,10 @@ def test_parts_of_time_are_exposed_times_and_computation():
         "total_time",
         *(name for name in times if name.endswith("_link_time")),
     }
+
+
+def test_a_batch_has_every_part_of_the_statistics():
+    from calculon.cost.batch import Batch
+
+    parts = {column.path[0] for column in columns(Stats)}
+    assert all(hasattr(Batch, part) for part in parts)

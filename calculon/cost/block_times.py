@@ -1,0 +1,60 @@
+"""The time of a block of each kind."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from calculon.cost.block import BlockCost
+from calculon.cost.offload import Offload, exposed
+from calculon.parallel.pipeline import Transfers
+from calculon.units import Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockTimes:
+    """Forward and backward time of a base and an edge block, before and with exposed offload traffic."""
+
+    forward_base: Seconds
+    forward_edge: Seconds
+    backward_base: Seconds
+    backward_edge: Seconds
+
+    @property
+    def shortest_forward(self) -> Seconds:
+        """The shorter forward time of the two kinds of block."""
+        return np.minimum(self.forward_base, self.forward_edge)
+
+    @property
+    def shortest_backward(self) -> Seconds:
+        """The shorter backward time of the two kinds of block."""
+        return np.minimum(self.backward_base, self.backward_edge)
+
+
+def block_times(block: BlockCost, sent: Transfers) -> BlockTimes:
+    """Add computation, exposed collectives and transfers up to the time of a block (section 5.4)."""
+    forward = block.fw.time + block.fw_tp.time_exposed
+    backward = (
+        block.re.time
+        + block.recomm.time_exposed
+        + block.agrad.time
+        + block.wgrad.time
+        + block.agrad_tp.time_exposed
+    )
+    return BlockTimes(
+        forward_base=forward[0],
+        forward_edge=forward[1] + sent.forward,
+        backward_base=backward[0],
+        backward_edge=backward[1] + sent.backward,
+    )
+
+
+def offload_times(times: BlockTimes, block: BlockCost, moved: Offload) -> BlockTimes:
+    """Return the exposed offload time of each kind of block and pass (section 5.4)."""
+    forward_memory = block.fw.mem_time
+    backward_memory = block.agrad.mem_time + block.wgrad.mem_time
+    return BlockTimes(
+        forward_base=exposed(moved.forward, forward_memory, times.forward_base),
+        forward_edge=exposed(moved.forward, forward_memory, times.forward_edge),
+        backward_base=exposed(moved.backward, backward_memory, times.backward_base),
+        backward_edge=exposed(moved.backward, backward_memory, times.backward_edge),
+    )
