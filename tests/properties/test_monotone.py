@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import calculon
+from calculon.spec import catalog
 from tests.strategies import executions, models, systems
 
 
@@ -91,7 +92,19 @@ def test_never_slower_and_never_less_feasible_with(better):
             faster.append(after["total_time"][0] < limit)
 
     holds()
-    assert any(faster), "the change is to make a difference somewhere"
+    if better is not BETTER["a larger network"]:  # seldom decides: see the test of its own below
+        assert any(faster), "the change is to make a difference somewhere"
+
+
+def test_a_network_is_large_enough_exactly_from_its_group_on():
+    execution = calculon.inputs.execution("3072_t4_p64_d12_mbs4_full").to_dict()
+    _, system = catalog.load("system", "a100_80g")
+    group = execution["pipeline_par"] * execution["data_par"]
+    for size, reason in ((group - 1, "network_size"), (group, ""), (group + 1, "")):
+        changed = copy.deepcopy(system)
+        changed["networks"][1]["size"] = size
+        plan = calculon.Plan.from_records([execution])
+        assert calculon.evaluate("megatron-1T", changed, plan).reason[0] == reason
 
 
 @pytest.mark.parametrize("tier", [1, 2])
