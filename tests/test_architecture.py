@@ -31,6 +31,7 @@ ROOMS = (
     ("estimate",),
     ("output",),
     ("search", "validate"),
+    ("sweep",),
 )
 """From the ground up: a room imports from itself and from what stands above it in this list."""
 

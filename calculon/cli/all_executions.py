@@ -22,7 +22,7 @@ def configure(parser: Parser) -> None:
         "Write every feasible execution of a model on so many processors of a system to a table: the 23 execution\n"
         "fields and 96 statistics, in the order of the loops, streamed in constant memory.",
         "calculon llm-all-executions turing-530B 5128 2520 float16 a100_80g all.csv\n"
-        "calculon lae gpt3-175B 1024 1536 float16 a100_80g all.parquet --where 'tensor_par == 8'\n"
+        "calculon lae megatron-22B 8 4 float16 a100_80g all.parquet --where 'tensor_par == 8'\n"
         "calculon lae megatron-22B 8 4 float16 a100_80g few.csv --columns tensor_par,pipeline_par,sample_rate",
     )
     add_space_arguments(parser, "processors", "NAME.csv, NAME.csv.gz or NAME.parquet")
@@ -39,9 +39,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.output.columns import evaluation_columns
     from calculon.output.writers import SUFFIXES, check_format
     from calculon.search.driver import feasible_tables, nothing
-    from calculon.search.progress import progress
-    from calculon.search.sweep import run_search
     from calculon.search.where import Condition
+    from calculon.sweep.progress import progress
+    from calculon.sweep.task import run_search
 
     specs = [arguments.application, arguments.system]
     check_inputs(specs)

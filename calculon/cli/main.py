@@ -31,6 +31,11 @@ COMMANDS = (
         aliases=("lae",),
     ),
     Command(
+        "study",
+        "calculon.cli.study",
+        "run many searches from one file, resumed when interrupted",
+    ),
+    Command(
         "llm-parameter-calculator",
         "calculon.cli.parameters",
         "count the parameters of a model",

@@ -14,7 +14,7 @@ from calculon.spec.files import document_suffix
 
 if TYPE_CHECKING:
     from calculon.search.driver import SearchResult
-    from calculon.search.sweep import Search
+    from calculon.sweep.task import Search
 
 SUFFIXES = (".json", ".csv", ".parquet")
 
@@ -121,10 +121,10 @@ LARGE = 1_000_000_000
 
 def _search(asked: "list[Search]", arguments: argparse.Namespace) -> "list[SearchResult]":
     """Search every count, in several processes where that pays."""
-    from calculon.search.engines import make_engine
     from calculon.search.one import count_space
-    from calculon.search.progress import progress
-    from calculon.search.sweep import run_search
+    from calculon.sweep.engines import make_engine
+    from calculon.sweep.progress import progress
+    from calculon.sweep.task import run_search
 
     large = sum(count_space(search.space()) for search in asked) > LARGE
     engine = make_engine("processes" if large or arguments.cpus else "serial", arguments.cpus)

@@ -7,7 +7,7 @@ from calculon.cli.options import Log, Parser
 from calculon.spec.execution import DATATYPE_BYTES
 
 if TYPE_CHECKING:
-    from calculon.search.sweep import Search
+    from calculon.sweep.task import Search
 
 FUSED = {
     **dict.fromkeys(("t", "true", "T", "True", "1"), (True,)),
@@ -36,6 +36,12 @@ def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> N
         action="store_true",
         help="finding nothing is fine: exit code 0 and an empty result",
     )
+    add_choice_options(parser)
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+
+
+def add_choice_options(parser: Parser) -> None:
+    """Declare the options that narrow or widen a space."""
     parser.add_argument(
         "-f",
         "--fused-activation",
@@ -66,7 +72,6 @@ def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> N
         help="keep only executions that meet a condition on statistics and execution fields, "
         "such as 'total_time < 60 and tensor_par <= 8'",
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
 
 
 def _fused(text: str) -> tuple[bool, ...]:
@@ -87,7 +92,7 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
     from calculon import inputs
     from calculon.search.counts import parse_counts
     from calculon.search.restrict import parse
-    from calculon.search.sweep import Search
+    from calculon.sweep.task import Search
 
     model, system = inputs.model(arguments.application), inputs.system(arguments.system)
     pareto = getattr(arguments, "pareto", None)

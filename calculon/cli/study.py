@@ -9,11 +9,12 @@ from calculon.cli.options import Log, Parser, check_outputs
 from calculon.spec.files import STDIN
 
 if TYPE_CHECKING:
-    from calculon.search.engines import Engine
-    from calculon.search.study import Study
-    from calculon.search.study_journal import Journal
-    from calculon.search.study_points import Plans
-    from calculon.search.study_summary import Winners
+    from calculon.report.tables import Table
+    from calculon.sweep.engine import Engine
+    from calculon.sweep.journal import Journal
+    from calculon.sweep.points import Plans
+    from calculon.sweep.study import Study
+    from calculon.sweep.summary import Winners
 
 INTERRUPTED = 130
 FAILED = 1
@@ -66,16 +67,16 @@ def configure(parser: Parser) -> None:
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Check everything, run what is not finished, write the table and show the summary."""
     from calculon.output.writers import check_format
-    from calculon.search.study_table import SUFFIXES
+    from calculon.sweep.table import SUFFIXES
 
     inputs = [arguments.study] if arguments.study != STDIN else []
     check_outputs([arguments.output], inputs, SUFFIXES)
     check_format(arguments.output)
-    from calculon.search.engines import make_engine
-    from calculon.search.study import Study
-    from calculon.search.study_journal import Journal
-    from calculon.search.study_points import plan
-    from calculon.search.study_summary import Winners, make_summary
+    from calculon.sweep.engines import make_engine
+    from calculon.sweep.journal import Journal
+    from calculon.sweep.points import plan
+    from calculon.sweep.study import Study
+    from calculon.sweep.summary import Winners, make_summary
 
     study = Study.read(arguments.study)
     plans = plan(study)
@@ -95,9 +96,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 def _search(plans: "Plans", engine: "Engine", journal: "Journal", log: Log, *, quiet: bool) -> int:
     """Run the searches that are not finished; return an exit code when that did not go to the end."""
-    from calculon.search.engines import EngineError
-    from calculon.search.progress import progress
-    from calculon.search.sweep import run_search
+    from calculon.sweep.engine import EngineError
+    from calculon.sweep.progress import progress
+    from calculon.sweep.task import run_search
 
     finished, total = journal.outcomes, len(plans.searches)
     tasks = [p.search for p in plans.searches if p.search.number not in finished]
@@ -127,7 +128,7 @@ def _finish(
     study: "Study", plans: "Plans", journal: "Journal", winners: "Winners", output: str, log: Log
 ) -> int:
     """Write the table and show what was best."""
-    from calculon.search.study_table import parts, write_result
+    from calculon.sweep.table import parts, write_result
 
     result = winners.watch(parts(plans.searches, journal.outcomes))
     rows = write_result(output, plans.searches, result)
@@ -135,35 +136,34 @@ def _finish(
     if nothing:
         log(f"Searches that found nothing: {nothing:,}")
     log(f"Output: {output} ({rows:,} rows)")
-    if study.about:
-        log(f"\n{study.about}")
     log("")
-    log.show(_table(winners), wrap=False)
+    if study.about:
+        log.show(study.about)
+    for group in winners.columns:
+        log("" if group is None else f"\n{winners.summary.columns}: {group}")
+        log.table(_table(winners, group), "text")
     if winners.champions():
-        log("* best of its column; 'at' is the number of processors it takes")
+        log("\n* best of its column; 'at' is the number of processors it takes")
     return 0
 
 
-def _table(winners: "Winners") -> object:
-    """Return the summary as a table: figures side by side, each with the processors it takes."""
+def _table(winners: "Winners", group: object) -> "Table":
+    """Return the summary of one group: figures side by side, each with the processors it takes."""
     from calculon.report.tables import Column, Table
     from calculon.report.texts import figure
 
     titles, champions = list(winners.summary.best), winners.champions()
     columns = [Column(f"row.{name}", name, right=True) for name in winners.summary.rows]
-    for group in winners.columns:
-        above = "" if group is None else f"{group}\n"
-        for title in titles:
-            columns.append(Column(f"{group}.{title}", f"{above}{title}", right=True))
-            columns.append(Column(f"{group}.{title}.at", "\nat" if above else "at", right=True))
+    for title in titles:
+        columns.append(Column(title, f"{title} ", right=True))
+        columns.append(Column(f"{title}.at", "at", right=True))
     rows = []
     for key in winners.rows:
         row = {f"row.{n}": v for n, v in zip(winners.summary.rows, key, strict=True)}
-        for group in winners.columns:
-            for title in titles:
-                best = winners.best.get((key, group, title))
-                star = "*" if champions.get((group, title)) == key else " "
-                row[f"{group}.{title}"] = f"{figure(best.value)}{star}" if best else "- "
-                row[f"{group}.{title}.at"] = best.num_procs if best else None
+        for title in titles:
+            best = winners.best.get((key, group, title))
+            star = "*" if champions.get((group, title)) == key else " "
+            row[title] = f"{figure(best.value)}{star}" if best else "- "
+            row[f"{title}.at"] = best.num_procs if best else None
         rows.append(row)
     return Table(tuple(columns), rows)

@@ -86,11 +86,17 @@ def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return result
 
 
+_YAML_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)\Z")
+_YAML_NUMBER = re.compile(
+    r"(?:[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan)\Z"
+)
+
+
 def _parse_yaml(text: str) -> object:
     import yaml  # only when a spec is YAML
 
     class Loader(yaml.SafeLoader):
-        """YAML with the floats of YAML 1.2 and JSON (1e-5 is a number) and no repeated keys."""
+        """YAML with the numbers of YAML 1.2: 1e-5 is one, 8:32:8 is none; and no repeated keys."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             keys = [getattr(key, "value", None) for key, _ in node.value]
@@ -99,8 +105,13 @@ def _parse_yaml(text: str) -> object:
                     raise _DuplicateKeyError(key)
             return super().construct_mapping(node, deep)
 
-    number = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
-    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789."))
+    numbers = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, rule) for tag, rule in rules if tag not in numbers]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    for tag, rule in zip(numbers, (_YAML_INTEGER, _YAML_NUMBER), strict=True):
+        Loader.add_implicit_resolver(tag, rule, list("-+.0123456789"))
     try:
         return yaml.load(text, Loader)
     except yaml.YAMLError as error:

@@ -38,20 +38,17 @@ def examples(name: str, run) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_examples_run(run, name, monkeypatch):
+def test_the_examples_run(run, name, monkeypatch, tmp_path):
     found = examples(name, run)
     assert found
-    monkeypatch.chdir(ROOT)
+    for folder in ("examples", "models", "systems", "validation"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    monkeypatch.chdir(tmp_path)
     for line in found:
-        arguments = [
-            a if a not in ("stats.json", "peers.json") else os.devnull
-            for a in shlex.split(line)[1:]
-        ]
-        if os.devnull in arguments:  # would write
-            continue
-        result = run(*arguments)
+        only_check = ["--debug"] if name == "study" else []  # studies take minutes
+        result = run(*shlex.split(line)[1:], *only_check)
         assert (result.code, result.err) == (0, ""), line
-        assert result.out, line
+        assert result.out or list(tmp_path.iterdir()), line
 
 
 @pytest.mark.parametrize("arguments", [["version"], ["v"], ["--version"]])

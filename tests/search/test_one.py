@@ -50,10 +50,12 @@ def _found(case, ranking, **options):
 
 def _are_rows(plan, case, rows):
     wanted = case.plan.take(rows)
-    return all((plan.values(n) == wanted.values(n)).all() for n in ("tensor_par", *case.space.values))
+    return all(
+        (plan.values(n) == wanted.values(n)).all() for n in ("tensor_par", *case.space.values)
+    )
 
 
-@settings(max_examples=100)
+@settings(max_examples=80)
 @given(case=cases(), objective=objectives, top=st.integers(1, 12), data=st.data())
 def test_the_best_executions_are_those_of_trying_all(case, objective, top, data):
     text = data.draw(st.sampled_from(CONDITIONS))
@@ -67,7 +69,7 @@ def test_the_best_executions_are_those_of_trying_all(case, objective, top, data)
     assert (scores[0].view(np.int64) == wanted.view(np.int64)).all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(case=cases(), text=st.sampled_from(("sample_rate", "total_time")), top=st.integers(1, 5))
 def test_skipping_what_cannot_win_changes_nothing(case, text, top):
     objective = Objective.parse(text)
@@ -78,7 +80,7 @@ def test_skipping_what_cannot_win_changes_nothing(case, text, top):
     assert all((plan.values(n) == all_plan.values(n)).all() for n in case.space.values)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(case=cases())
 def test_a_microbatch_size_without_success_ends_its_loop(case):
     visited = case.visited()
@@ -90,7 +92,7 @@ def test_a_microbatch_size_without_success_ends_its_loop(case):
     assert (scores[0] == rates[best]).all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(case=cases())
 def test_the_nearest_miss_is_the_fewest_bytes_too_many(case):
     counts = search_space(case.space, Best(Objective.parse("sample_rate"), 1))
@@ -105,6 +107,7 @@ def test_the_nearest_miss_is_the_fewest_bytes_too_many(case):
             assert reason not in counts.nearest_miss
 
 
+@settings(max_examples=30)
 @given(case=cases())
 def test_the_size_of_a_space_needs_no_search(case):
     assert count_space(case.space) == len(case.rows)
@@ -123,7 +126,7 @@ def _sizes_of_the_same_loop(case):
     return [sizes[tuple(row[n] for n in loop)] for row in case.rows]
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(case=cases())
 def test_feasible_numbers_are_all_and_ascend(case):
     parts = list(feasible_numbers(case.space))
@@ -132,13 +135,15 @@ def test_feasible_numbers_are_all_and_ascend(case):
     assert _are_rows(case.space.plan(numbers), case, np.flatnonzero(case.table.feasible))
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(case=cases(), sizes=st.lists(st.integers(1, 60), min_size=6, max_size=6))
 def test_the_size_of_tiles_and_blocks_does_not_show(case, sizes):
     expected = _results(case)
     with pytest.MonkeyPatch.context() as patch:
         for name, size in zip(
-            ("GRID_CELLS", "TABLE_ROWS", "WAITING_CELLS", "FIRST_CELLS", "MORE_CELLS"), sizes, strict=False
+            ("GRID_CELLS", "TABLE_ROWS", "WAITING_CELLS", "FIRST_CELLS", "MORE_CELLS"),
+            sizes,
+            strict=False,
         ):
             patch.setattr(one, name, size)
         patch.setattr(importlib.import_module("calculon.search.tile"), "ROW_BLOCK", sizes[5])
@@ -189,12 +194,11 @@ def test_a_search_that_nothing_survives_still_counts():
 
 def test_equality_of_need_and_capacity_fits():
 
-
     model, _ = _inputs()
     document = calculon.inputs.system("a100_80g")
     fix = {"tensor_par": (2,), "activation_recompute": ("none",), "microbatch_size": (2,)}
     fix |= {"tensor_par_comm_type": ("ar",), "optimizer_sharding": (False,)}
-    fix |= {n: (False,) for n in ("weight_offload", "activations_offload", "optimizer_offload")}
+    fix |= dict.fromkeys(("weight_offload", "activations_offload", "optimizer_offload"), (False,))
     case = Case(model, document, 2, 2, "float16", fix=fix)
     need = case.needs[0].min()
     for capacity, good in ((need, True), (np.nextafter(need, 0), False)):

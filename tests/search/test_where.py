@@ -33,9 +33,16 @@ NUMBERS = st.recursive(
     | st.sampled_from(("0", "1", "2", "3.5", "1e3", "GiB", "true", "False")),
     lambda inner: st.one_of(
         st.builds("({} {} {})".format, inner, st.sampled_from("+-*"), inner),
-        st.builds("({} {} {})".format, inner, st.sampled_from("/%"), st.sampled_from(["2", "3", "0.7"])),
+        st.builds(
+            "({} {} {})".format,
+            inner,
+            st.sampled_from(("/", "%", "//")),
+            st.sampled_from(["2", "3", "0.7"]),
+        ),
         st.builds("(-{})".format, inner),
         st.builds("({} < {})".format, inner, inner),
+        st.builds("max({}, {})".format, inner, inner),
+        st.builds("({} if {} < {} else {})".format, inner, inner, inner, inner),
     ),
     max_leaves=5,
 )
@@ -45,6 +52,7 @@ COMPARISONS = st.one_of(
     ),
     st.builds("{} < {} <= {} != {}".format, NUMBERS, NUMBERS, NUMBERS, NUMBERS),
     st.builds("{} in ({}, {})".format, NUMBERS, NUMBERS, NUMBERS),
+    st.builds("{} not in [{}]".format, NUMBERS, NUMBERS),
     st.sampled_from(
         (
             "activation_recompute == 'full'",
@@ -71,7 +79,7 @@ CONDITIONS = st.recursive(
 @settings(max_examples=300)
 @given(text=CONDITIONS)
 def test_conditions_mean_what_they_mean_in_python(text):
-    wanted = [eval(text, {"__builtins__": {}}, CONSTANTS | row) for row in ROWS]
+    wanted = [eval(text, {"__builtins__": {}, "max": max}, CONSTANTS | row) for row in ROWS]
     assert _mask(text) == [bool(value) for value in wanted]
 
 
@@ -112,7 +120,13 @@ REFUSED = (
     "{1: 2} == 1",
     "{1, 2} == 1",
     "tensor_par in {1, 2}",
-    "total_time if 1 else 2",
+    "abs(tensor_par) < 5",
+    "max() < 5",
+    "max(*tensor_par) < 5",
+    "max(tensor_par, key=1) < 5",
+    "sqrt(tensor_par, 2) < 5",
+    "max.__call__(1, 2) < 5",
+    "max < 5",
     "(total_time := 3) < 4",
     "f'{total_time}' == '1'",
     "tensor_par << 2 < 5",
@@ -158,6 +172,7 @@ def test_everything_else_is_refused(text):
         "-total_time",
         "activation_recompute",
         "(true, false)",
+        "total_time if 1 < 2 else 2",
         "tensor_par + 1",
         "not (tensor_par, 2)",
         "tensor_par == (1, 2)",

@@ -139,3 +139,24 @@ def test_an_output_name_is_checked_before_any_work(tmp_path):
         with pytest.raises(SpecError) as error:
             files.check_output(str(tmp_path / name), (".json",))
         assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-5", 1e-5),
+        ("125e6", 125e6),
+        ("-.5", -0.5),
+        ("20_000", 20_000),
+        ("0", 0),
+        ("8:32:8", "8:32:8"),
+        ("12abc", "12abc"),
+        ("true", True),
+    ],
+)
+def test_yaml_numbers_are_those_of_json(tmp_path, text, value):
+    path = tmp_path / "x.yaml"
+    path.write_text(f"a: {text}")
+    found = files.read_document(str(path))
+    assert found == {"a": value}
+    assert type(found["a"]) is type(value)

@@ -11,15 +11,10 @@ import pytest
 from calculon import inputs
 from calculon.errors import CalculonError, SpecError
 from calculon.search.driver import search
-from calculon.search.engines import (
-    EngineError,
-    EngineWarning,
-    Processes,
-    Serial,
-    make_engine,
-    physical_cores,
-)
-from calculon.search.sweep import Search, run_search
+from calculon.sweep.engine import EngineError, Serial
+from calculon.sweep.engines import make_engine, physical_cores
+from calculon.sweep.processes import EngineWarning, Processes
+from calculon.sweep.task import Search, run_search
 
 SEARCHES = [
     Search(
@@ -147,7 +142,7 @@ def test_refuses(arguments, message):
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
-    module = pytest.importorskip("calculon.search.engines_dask")
+    module = pytest.importorskip("calculon.sweep.dask_engine")
     pytest.importorskip("distributed")
     monkeypatch.setattr(module, "PATIENCE", 0.2)
     with pytest.raises(SpecError, match="--scheduler: expected the address of a running Dask"):

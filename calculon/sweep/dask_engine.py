@@ -2,13 +2,16 @@
 
 import contextlib
 import logging
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from itertools import islice
 from typing import Any, TypeVar
 
 from calculon.errors import Problem, SpecError
-from calculon.search.engines import AHEAD, ONE_THREAD, EngineError
 from calculon.spec.files import reason
+from calculon.sweep.engine import AHEAD, ONE_THREAD, EngineError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -33,7 +36,7 @@ class Dask:
 
     def __init__(self, scheduler: str | None, workers: int):
         try:
-            import distributed  # noqa: F401
+            self._library: Any = import_module("distributed")
         except ImportError:
             hint = "pip install 'calculon[cluster]'"
             wanted = "the package distributed, for Dask"
@@ -52,8 +55,6 @@ class Dask:
         EngineError
             When a task loses its worker again and again, or workers cannot run it.
         """
-        from distributed import KilledWorker, as_completed
-
         with self._client() as client:
             waiting = iter(tasks)
             window = AHEAD * max(self.workers, sum(client.nthreads().values()), 1)
@@ -62,11 +63,11 @@ class Dask:
                 part = list(islice(waiting, count))
                 return list(client.map(function, part, pure=False, retries=RETRIES)) if part else []
 
-            running = as_completed(submitted(window), loop=client.loop)
+            running = self._library.as_completed(submitted(window), loop=client.loop)
             for future in running:
                 try:
                     result: R = future.result()
-                except KilledWorker as error:
+                except self._library.KilledWorker as error:
                     message = f"workers died again and again with the same task: {error}"
                     raise EngineError(message) from None
                 except ModuleNotFoundError as error:
@@ -79,28 +80,40 @@ class Dask:
     @contextlib.contextmanager
     def _client(self) -> Iterator[Any]:
         """Connect to the scheduler, or start workers here and end them afterwards."""
-        from distributed import Client, LocalCluster
-
         with contextlib.ExitStack() as opened:
             target: dict[str, Any]
             if self.scheduler is None:
-                cluster = LocalCluster(
-                    n_workers=self.workers,
-                    threads_per_worker=1,
-                    processes=True,
-                    dashboard_address=None,
-                    silence_logs=logging.CRITICAL,
-                    env=ONE_THREAD,
-                )
+                with _without_interrupts():
+                    cluster = self._library.LocalCluster(
+                        n_workers=self.workers,
+                        threads_per_worker=1,
+                        processes=True,
+                        dashboard_address=None,
+                        silence_logs=logging.CRITICAL,
+                        env=ONE_THREAD,
+                    )
                 target = {"address": opened.enter_context(cluster)}
             elif self.scheduler.endswith(".json"):
                 target = {"scheduler_file": self.scheduler}
             else:
                 target = {"address": self.scheduler}
             try:
-                client = Client(**target, timeout=PATIENCE, set_as_default=False)
+                client = self._library.Client(**target, timeout=PATIENCE, set_as_default=False)
             except (OSError, ValueError) as error:
                 wanted = "the address of a running Dask scheduler, such as tcp://node1:8786"
                 found = f"{self.scheduler}: {reason(error)}"
                 raise SpecError("--scheduler", Problem("", wanted, found)) from None
             yield opened.enter_context(client)
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Start processes that leave Ctrl-C to this one: what a process ignores, those that it starts ignore too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -9,16 +9,16 @@ from itertools import product
 from typing import Any
 
 from calculon.errors import Problem, SpecError, nearest
+from calculon.expression import Expression
 from calculon.hardware.system import System
-from calculon.search.study import Study, beside
-from calculon.search.study_fields import FUSED, SETTINGS, Point, kind_of
-from calculon.search.study_formula import Formula
-from calculon.search.sweep import Search
 from calculon.spec import catalog
 from calculon.spec.decode import decode
 from calculon.spec.fields import LARGEST_INTEGER, shown
 from calculon.spec.model import Model
 from calculon.spec.override import override
+from calculon.sweep.fields import FUSED, SETTINGS, Point, kind_of
+from calculon.sweep.study import Study, beside
+from calculon.sweep.task import Search
 from calculon.version import __version__
 
 MOST_SEARCHES = 1_000_000
@@ -144,7 +144,7 @@ class _Specs:
                 self._raw[kind, source] = catalog.load(kind, beside(self._file, source))
             name, raw = self._raw[kind, source]
             changed = override(raw, changes, f"{self._file}: {source}") if changes else raw
-            made = decode(cls, changed, source, name=name)
+            made: Any = decode(cls, changed, source, name=name)
             digest = hashlib.sha256(json.dumps(changed, sort_keys=True, default=str).encode())
             self._made[key] = made, digest.hexdigest()
         return self._made[key]
@@ -163,7 +163,7 @@ def _resolved(study: Study, point: Point) -> Iterator[Point]:
         yield values
 
 
-def _derived(scope: "_Scope", rule: Mapping[str, Formula]) -> tuple[int, ...]:
+def _derived(scope: "_Scope", rule: Mapping[str, Expression]) -> tuple[int, ...]:
     """Return the so many largest multiples of a number within bounds, ascending."""
 
     def bound(name: str, default: float) -> float:
@@ -213,13 +213,13 @@ class _Scope:
         if isinstance(value, dict) and name == "num_procs":
             found = "num_procs, which is derived here"
             raise self.problem(self._place, "values that do not depend on num_procs", found)
-        return self.compute(value, name) if isinstance(value, Formula) else value
+        return self.compute(value, name) if isinstance(value, Expression) else value
 
     @property
     def _place(self) -> str:
         return self._pending[-1] if self._pending else ""
 
-    def compute(self, formula: Formula, name: str) -> Any:
+    def compute(self, formula: Expression, name: str) -> Any:
         """Return the number of a formula that is called so."""
         if name in self._pending:
             chain = " -> ".join([*self._pending[self._pending.index(name) :], name])
@@ -232,7 +232,7 @@ class _Scope:
         finally:
             self._pending.pop()
         value = value.item() if hasattr(value, "item") else value
-        if not math.isfinite(value):
+        if not isinstance(value, (int, float)) or not math.isfinite(value):
             raise self.problem(name, f"a finite number from {formula.text!r}", str(value))
         return value
 

@@ -15,8 +15,8 @@ from typing import IO, Any
 
 from calculon.errors import Problem, SpecError
 from calculon.search.select import Counts
-from calculon.search.sweep import Outcome
 from calculon.spec.files import reason
+from calculon.sweep.task import Outcome
 from calculon.version import __version__
 
 FORMAT = "calculon study journal 1"
@@ -63,7 +63,7 @@ class Journal:
             is a result without a journal.
         """
         path = output + SUFFIX
-        head = {"journal": FORMAT, "version": __version__, "study": study}
+        head: dict[str, Any] = {"journal": FORMAT, "version": __version__, "study": study}
         head |= {"fingerprint": fingerprint, "searches": total}
         if not restart and not Path(path).exists() and Path(output).is_file():
             found = "a file without its journal"

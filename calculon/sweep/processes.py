@@ -1,11 +1,4 @@
-"""Engines: who runs the tasks of a sweep. One process, several, or a Dask cluster; the results are the same.
-
-An engine maps a function over tasks and yields results as they finish, in any order. Function, tasks and results are
-pickled, so that the function stands at the top of a module and tasks and results stay small.
-
-On a cluster, start a Dask scheduler and workers (with ``dask-jobqueue``: ``SLURMCluster`` or ``LSFCluster``) and give
-the scheduler's address.
-"""
+"""The engine of several processes on one machine."""
 
 import contextlib
 import multiprocessing
@@ -18,99 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from calculon.errors import CalculonError, Problem, SpecError, nearest
+from calculon.sweep.engine import AHEAD, ONE_THREAD, EngineError
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-ENGINES = ("serial", "processes", "dask")
-
-AHEAD = 4
-"""Tasks per worker that wait with the workers, so that none is idle and few are lost."""
-
-ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
-)
-"""What keeps the libraries under numpy from starting threads in every worker."""
-
 
 class EngineWarning(UserWarning):
     """A worker was lost; its tasks are run again."""
-
-
-class EngineError(CalculonError):
-    """The workers cannot go on; results that were yielded before stay valid."""
-
-
-class Engine(Protocol):
-    """Runs tasks somewhere."""
-
-    def map(self, function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
-        """Yield the result of every task as it finishes.
-
-        Raises
-        ------
-        EngineError
-            When workers die again and again. What the function raises is raised here.
-        """
-
-
-def make_engine(name: str, cpus: int | None = None, scheduler: str | None = None) -> Engine:
-    """Return an engine by name.
-
-    Parameters
-    ----------
-    name : str
-        One of :data:`ENGINES`. Without a scheduler, ``dask`` starts workers on this machine.
-    cpus : int, optional
-        Workers on this machine; the physical cores by default.
-    scheduler : str, optional
-        Address of a running Dask scheduler, such as ``tcp://node1:8786``, or its scheduler file.
-
-    Raises
-    ------
-    SpecError
-        For an unknown engine, or options that contradict each other.
-    """
-    if name not in ENGINES:
-        wanted = "one of " + ", ".join(ENGINES)
-        raise SpecError("--engine", Problem("", wanted, repr(name), nearest(name, ENGINES)))
-    if scheduler is not None and name != "dask":
-        hint = "add --engine dask"
-        raise SpecError("--scheduler", Problem("", "an engine that has one", f"{name!r}", hint))
-    if cpus is not None and cpus < 1:
-        raise SpecError("--cpus", Problem("", "a whole number of at least 1", str(cpus)))
-    if scheduler is not None and cpus is not None:
-        found, hint = (
-            "both --cpus and --scheduler",
-            "the cluster knows its workers: leave --cpus out",
-        )
-        raise SpecError("--cpus", Problem("", "workers on this machine", found, hint))
-    if name == "dask":
-        from calculon.search.engines_dask import Dask
-
-        return Dask(scheduler, cpus or physical_cores())
-    return Serial() if name == "serial" else Processes(cpus or physical_cores())
-
-
-def physical_cores() -> int:
-    """Return how many physical cores this process may use, at least 1."""
-    import psutil
-
-    cores = psutil.cpu_count(logical=False) or 1
-    with contextlib.suppress(AttributeError, OSError):
-        cores = min(cores, len(os.sched_getaffinity(0)))
-    return max(1, cores)
-
-
-class Serial:
-    """Runs one task after the other in this process."""
-
-    def map(self, function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
-        """Yield results in the order of the tasks."""
-        yield from map(function, tasks)
 
 
 class Processes:

@@ -14,11 +14,11 @@ from calculon.evaluate import Evaluation, evaluate
 from calculon.output.writers import Labels, write_tables
 from calculon.plan.plan import FIELDS, NAMES, Plan
 from calculon.records import columns
-from calculon.search.study_fields import kind_of
-from calculon.search.study_points import Planned
-from calculon.search.sweep import Outcome
 from calculon.spec.files import document_suffix, write_json
 from calculon.statistics import Stats
+from calculon.sweep.fields import kind_of
+from calculon.sweep.points import Planned
+from calculon.sweep.task import Outcome
 from calculon.units import Array
 
 SUFFIXES = (".parquet", ".csv", ".json")
@@ -192,7 +192,7 @@ def _typed(values: Sequence[Any], kind: Kind, *, text: bool) -> "Array | Labels"
     if isinstance(kind, tuple):
         words = np.array(["" if value is None else _word(value) for value in values], object)
         return _labels(np.ma.masked_array(words, missing), kind, text=text)
-    plain = np.array([kind() if value is None else value for value in values], kind)
+    plain: Array = np.array([kind() if value is None else value for value in values], kind)
     if kind is float:
         plain[missing] = np.nan
         return plain

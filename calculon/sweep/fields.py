@@ -7,13 +7,13 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from calculon.errors import Problem, SpecError, nearest
+from calculon.expression import WANTED, Expression, ExpressionError
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
 from calculon.records import columns
 from calculon.search.counts import parse_counts
 from calculon.search.objective import Objective
 from calculon.search.restrict import checked
-from calculon.search.study_formula import Formula
 from calculon.search.where import Condition
 from calculon.spec.execution import DATATYPE_BYTES
 from calculon.spec.fields import Declaration, shown, spec_fields
@@ -194,15 +194,15 @@ def _parsed(place: Place, name: str, value: Any) -> Any:
     return value
 
 
-def _formula(place: Place, text: str) -> Formula:
+def _formula(place: Place, text: str) -> Expression:
     try:
-        return Formula.parse(text)
-    except ValueError as error:
-        place.wrong(str(error.args[0]), str(error.args[-1]))
-        return Formula.parse("1")
+        return Expression.parse(text)
+    except ExpressionError as error:
+        place.wrong(WANTED, error.found)
+        return Expression.parse("1")
 
 
-def _counts(place: Place, value: Any) -> tuple[int, ...] | dict[str, Formula]:
+def _counts(place: Place, value: Any) -> tuple[int, ...] | dict[str, Expression]:
     """Return processor counts, or the formulas that they are derived by."""
     if isinstance(value, Mapping):
         for key in value:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from calculon.errors import Problem, SpecError, nearest
+from calculon.expression import Expression
 from calculon.plan.plan import NAMES
 from calculon.search.objective import Objective
-from calculon.search.study import Study, Summary
-from calculon.search.study_formula import Formula
-from calculon.search.study_points import Planned
-from calculon.search.study_table import STATISTICS, Part, study_names
+from calculon.sweep.points import Planned
+from calculon.sweep.study import Study, Summary
+from calculon.sweep.table import STATISTICS, Part, study_names
 from calculon.units import Array
 
 RESULTS = (*NAMES, *STATISTICS)
@@ -93,7 +93,7 @@ class Winners:
         return found
 
 
-def _values(part: Part, formula: Formula) -> Array:
+def _values(part: Part, formula: Expression) -> Array:
     """Return a figure for every row; not-a-number where there is no execution or a value is missing."""
 
     def lookup(name: str) -> Array:
@@ -140,8 +140,8 @@ def make_summary(study: Study, planned: tuple[Planned, ...]) -> Summary:
     return study.summary
 
 
-def _by_objective(text: str) -> tuple[str, tuple[Formula, str]]:
+def _by_objective(text: str) -> tuple[str, tuple[Expression, str]]:
     """Return the figure of an objective."""
     objective = Objective.parse(text)
     name = objective.statistic.name
-    return name, (Formula.parse(name), objective.sense)
+    return name, (Expression.parse(name), objective.sense)

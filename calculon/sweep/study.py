@@ -2,7 +2,7 @@
 
 The file reads as it is meant: a list is *each of these*, values on one line belong together, everything else is
 combined with everything. :meth:`Study.read` says all that is wrong with a file at once;
-:mod:`calculon.search.study_points` makes the searches.
+:mod:`calculon.sweep.points` makes the searches.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from calculon.errors import Problem, SpecError, nearest
-from calculon.search.study_fields import (
+from calculon.expression import WANTED, Expression, ExpressionError
+from calculon.spec.fields import shown
+from calculon.spec.files import read_document
+from calculon.sweep.fields import (
     SETTINGS,
     Place,
     Point,
@@ -20,9 +23,6 @@ from calculon.search.study_fields import (
     check_value,
     kind_of,
 )
-from calculon.search.study_formula import Formula
-from calculon.spec.fields import shown
-from calculon.spec.files import read_document
 
 SECTIONS = ("about", "models", "systems", "vary", "quantities", "summary")
 """What a study file may hold beside settings."""
@@ -50,7 +50,7 @@ class Summary:
 
     rows: tuple[str, ...]
     columns: str | None
-    best: Mapping[str, tuple[Formula, str]]
+    best: Mapping[str, tuple[Expression, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Study:
     file: str
     axes: tuple[Axis, ...]
     fixed: Point
-    quantities: Mapping[str, float | Formula]
+    quantities: Mapping[str, float | Expression]
     summary: Summary | None = None
     about: str = ""
 
@@ -200,12 +200,12 @@ class _Reader:
                 lists.append([(name, one) for one in checked])
             yield from (dict(pairs) for pairs in product(*lists))
 
-    def quantities(self, raw: object) -> dict[str, float | Formula]:
+    def quantities(self, raw: object) -> dict[str, float | Expression]:
         """Read numbers and formulas of the user's own."""
         if not isinstance(raw, Mapping):
             self.wrong("quantities", "an object with a number or a formula by name", shown(raw))
             return {}
-        read: dict[str, float | Formula] = {}
+        read: dict[str, float | Expression] = {}
         for key, value in raw.items():
             name, place = str(key), Place(f"quantities.{key}", self.problems)
             if kind_of(name) != "quantity":
@@ -217,13 +217,13 @@ class _Reader:
                 read[name] = check_quantity(place, name, value)
         return read
 
-    def formula(self, text: object, place: str) -> Formula:
+    def formula(self, text: object, place: str) -> Expression:
         """Read a formula."""
         try:
-            return Formula.parse(str(text))
-        except ValueError as error:
-            self.wrong(place, error.args[0], error.args[-1])
-            return Formula.parse("0")
+            return Expression.parse(str(text))
+        except ExpressionError as error:
+            self.wrong(place, WANTED, error.found)
+            return Expression.parse("0")
 
     def once(self, study: Study) -> None:
         """Check that every name is given in one place."""
@@ -265,7 +265,7 @@ class _Reader:
             best = {}
         return Summary(tuple(rows), columns, dict(map(self.figure, best.items())))
 
-    def figure(self, item: tuple[object, object]) -> tuple[str, tuple[Formula, str]]:
+    def figure(self, item: tuple[object, object]) -> tuple[str, tuple[Expression, str]]:
         """Read one figure of the summary: ``FORMULA[:max|min]``."""
         title, text = str(item[0]), str(item[1])
         body, colon, sense = text.rpartition(":")

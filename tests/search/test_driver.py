@@ -1,0 +1,152 @@
+"""Search from Python: results, tables, and what is refused before any work."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import calculon
+from calculon.search.driver import (
+    executions,
+    feasible_tables,
+    make_ranking,
+    make_space,
+    nothing,
+    rechunked,
+    run,
+    search,
+)
+from calculon.search.where import Condition
+from tests.helpers import NAMES, bits, table_bits
+from tests.search.brute import CONDITIONS, OBJECTIVES, cases
+
+SPACE = ("megatron-126M", "a100_80g", 8, 8)
+FEW = {"fix": {"tensor_par_comm_type": "ar", "weight_offload": False, "optimizer_offload": False}}
+
+
+@settings(max_examples=20)
+@given(case=cases(), text=st.sampled_from(CONDITIONS), size=st.integers(1, 300))
+def test_tables_of_a_space_are_its_feasible_rows_in_order(case, text, size):
+    where = Condition.parse(text) if text else None
+    mask = case.table.feasible
+    if where is not None:
+        mask = mask & where.mask(case.table.column)
+    parts = list(feasible_tables(case.space, where, chunk=size))
+    assert all(len(part) <= size and part.feasible.all() for part in parts)
+    tables = [nothing(case.space), *parts]
+    assert (np.concatenate([table_bits(t) for t in tables]) == table_bits(case.table)[mask]).all()
+    rows = calculon.Plan.concatenate([table.plan for table in tables])
+    wanted = case.plan.take(mask)
+    assert all((getattr(rows, n) == getattr(wanted, n)).all() for n in case.space.values)
+
+
+@settings(max_examples=15)
+@given(case=cases(), objective=st.sampled_from(OBJECTIVES))
+def test_winners_are_evaluated_to_what_the_search_saw(case, objective):
+    result = run(case.space, make_ranking(5, objective))
+    assert len(result) == min(5, result.counts.good)
+    table = result.evaluation  # raises where search and evaluation differ
+    assert table.feasible.all()
+    for i, estimate in enumerate(result.estimates()):
+        assert (table_bits(table)[i] == bits(estimate.stats)).all()
+
+
+def test_a_result_as_records_and_as_a_frame():
+    result = search(*SPACE, top=3, **FEW)
+    assert len(result) == len(result.plan) == len(result.estimates()) == 3
+    frame = result.to_frame()
+    assert len(frame) == 3
+    assert frame.columns[-1] == NAMES[-1] == "sample_rate"
+    assert frame.shape[1] == 23 + 96
+    assert (np.diff(frame["sample_rate"]) <= 0).all()
+    assert result.estimates(layers=True)[0].layers
+    assert f"best sample_rate {frame['sample_rate'][0]:.6g}" in repr(result)
+
+
+def test_one_value_may_stand_for_a_list():
+    assert search(*SPACE, fix={"tensor_par": 2}).numbers.tolist() == (
+        search(*SPACE, fix={"tensor_par": [2]}).numbers.tolist()
+    )
+
+
+def test_nothing_feasible_is_a_result():
+    result = search("turing-530B", "a100_80g", 8, 8)
+    assert (len(result), result.counts.good) == (0, 0)
+    assert result.counts.bad == result.counts.total > 0
+    assert result.estimates() == []
+    assert len(result.to_frame()) == len(result.evaluation) == 0
+    assert "0 feasible>" in repr(result)
+    assert result.counts.nearest_miss["mem1_capacity"] > 0
+
+
+def test_a_front_of_two_statistics():
+    result = search(*SPACE, pareto=("total_time", "proc_mem_tier1_cap_req"), **FEW)
+    times, sizes = result.evaluation["total_time"], result.evaluation["proc_mem_tier1_cap_req"]
+    assert (np.diff(times) > 0).all()
+    assert (np.diff(sizes) < 0).all()
+    assert len(result) > 1
+
+
+@pytest.mark.parametrize("where", ["true", "1 < 2", "false", "not true"])
+def test_a_condition_may_be_constant(where):
+    wanted = where in ("true", "1 < 2")
+    assert len(search(*SPACE, where=where, **FEW)) == wanted
+    rows = sum(len(table) for table in executions(*SPACE, where=where, **FEW))
+    assert (rows > 0) == wanted
+
+
+@pytest.mark.parametrize("call", [search, executions], ids=["search", "executions"])
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"num_procs": 0}, "num_procs"),
+        ({"num_procs": 2.5}, "num_procs"),
+        ({"num_procs": 2**31}, "num_procs"),
+        ({"max_batch_size": 0}, "max_batch_size"),
+        ({"max_batch_size": 10**12}, "max_batch_size"),
+        ({"datatype": "float8"}, "float16"),
+        ({"datatype": "floaty"}, "float16"),
+        ({"model": "no such model"}, "model"),
+        ({"where": "totl_time < 1"}, "total_time"),
+        ({"where": "activation_recompute < 3"}, "where"),
+        ({"fix": {"tensr_par": 1}}, "tensor_par"),
+        ({"fix": {"tensor_par": 0}}, "tensor_par"),
+        ({"fix": {"activation_recompute": "some"}}, "attn_only"),
+        ({"add": {"pipeline_par": (-1,)}}, "pipeline_par"),
+        ({"add": {"tensor_par": 3}}, "tensor_par"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_refused_before_any_work(call, change, word):
+    names = ("model", "system", "num_procs", "max_batch_size")
+    arguments = dict(zip(names, SPACE, strict=True))
+    with pytest.raises(calculon.SpecError, match=word):
+        call(**(arguments | change))
+
+
+@pytest.mark.parametrize(
+    "options", [{"top": 0}, {"objective": "speed"}, {"pareto": ("total_time", "sped")}], ids=str
+)
+def test_bad_rankings_are_refused(options):
+    with pytest.raises(calculon.SpecError):
+        make_ranking(**options)
+
+
+@given(
+    sizes=st.lists(st.integers(0, 9), max_size=12),
+    chunk=st.integers(1, 11),
+)
+def test_rechunked_parts_are_of_one_size(sizes, chunk):
+    numbers = np.arange(sum(sizes))
+    parts = list(rechunked(np.split(numbers, np.cumsum(sizes)[:-1]) if sizes else [], chunk))
+    assert [n for part in parts for n in part.tolist()] == numbers.tolist()
+    assert all(len(part) == chunk for part in parts[:-1])
+    assert all(0 < len(part) <= chunk for part in parts)
+
+
+def test_executions_are_counted_as_they_are_looked_at():
+    seen = []
+    space = make_space(*SPACE, "float16", fix=FEW["fix"])
+    tables = list(feasible_tables(space, Condition.parse("false"), chunk=100, seen=seen.append))
+    assert sum(map(len, tables)) == 0
+    assert sum(seen) == search(*SPACE, **FEW).counts.good

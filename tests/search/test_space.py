@@ -1,0 +1,149 @@
+"""The space is that of the nested loops, and every execution has its number."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import calculon
+from calculon.plan.plan import FIELDS, NAMES
+from calculon.search.one import count_space
+from calculon.search.space import LOOPS, Space
+from tests.helpers import reference_system
+from tests.search.brute import Case, cases
+
+SMALL = calculon.Model(
+    hidden=768, feedforward=3072, seq_size=512, attn_heads=12, attn_size=64, num_blocks=12
+)
+
+
+def _case(num_procs=8, batch=8, system="a100_80g", model=SMALL, **options):
+    return Case(model, calculon.inputs.system(system), num_procs, batch, "float16", **options)
+
+
+def _numbers(case):
+    """Number every execution of a case from the positions of its values."""
+    space = case.space
+    numbers = np.zeros(len(case.rows), np.int64)
+    for name in set(LOOPS) - {"batch_size"}:
+        values = tuple(row[name] for row in case.rows)
+        numbers += space.number(name, values)
+    position = {(u.tensor_par, u.pipeline_par, u.batch_size): u.batch_position for u in space.units}
+    degrees = [(r["tensor_par"], r["pipeline_par"], r["batch_size"]) for r in case.rows]
+    batches = np.array([position[key] for key in degrees], np.int64)
+    return numbers + batches * space.strides["batch_size"]
+
+
+@settings(max_examples=30)
+@given(case=cases())
+def test_numbers_ascend_with_the_loops_and_lead_back(case):
+    numbers = _numbers(case)
+    assert (np.diff(numbers) > 0).all()
+    assert not len(numbers) or 0 <= numbers[0] <= numbers[-1] < 2**62
+    plan = case.space.plan(numbers)
+    for field in FIELDS:
+        found, wanted = plan.values(field.name), case.plan.values(field.name)
+        assert found.dtype.kind == wanted.dtype.kind
+        assert (found == wanted).all()
+    assert (plan.malformed == -1).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "system", "num_procs", "batch", "options", "total"),
+    [
+        ("megatron-126M", "a100_80g", 16, 18, {"fused": (False, True)}, 602_528),
+        ("megatron-5B", "h100_80g_nvl8", 24, 20, {}, 771_248),
+        ("gpt3-13B", "without tier 2", 40, 40, {}, 195_800),
+        ("gpt3-175B", "a100_80g", 1024, 1536, {}, 11_698_528),
+    ],
+)
+def test_the_published_spaces_have_their_sizes(model, system, num_procs, batch, options, total):
+    if system == "without tier 2":
+        system = calculon.inputs.system("a100_80g")
+        system = dataclasses.replace(system, mem2=dataclasses.replace(system.mem2, capacity=0.0))
+    case = _case(num_procs, batch, system, calculon.inputs.model(model), **options)
+    assert count_space(case.space) == total
+    assert calculon.search(model, system, num_procs, batch, **options).counts.total == total
+
+
+def test_loops_are_the_fields_that_nothing_else_decides():
+    decided = {"num_procs", "data_par", "datatype", "training"}
+    assert set(LOOPS) == set(NAMES) - decided
+
+
+def _values(case, name):
+    return sorted({row[name] for row in case.rows}), sorted(
+        {value.item() for value in case.space.plan(_numbers(case)).values(name)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "wanted"),
+    [
+        ({"fix": {"tensor_par": (4, 2, 5)}}, "tensor_par", [2, 4]),
+        ({"fix": {"data_par": (2,)}}, "data_par", [2]),
+        ({"add": {"pipeline_par": (8, 5)}}, "pipeline_par", [1, 2, 4, 8]),
+        ({"add": {"pipeline_par": (16,)}}, "pipeline_par", [1, 2, 4]),
+        ({"add": {"batch_size": (4, 6, 9)}, "fix": {"data_par": (2,)}}, "batch_size", [4, 6, 8]),
+        ({"add": {"batch_size": (4,)}, "fix": {"batch_size": (4,)}}, "batch_size", [4]),
+        (
+            {"add": {"attention_type": ("multiquery",)}},
+            "attention_type",
+            ["multihead", "multiquery"],
+        ),
+        ({"fix": {"tensor_par_overlap": ("ring",)}}, "tensor_par", [2, 4]),
+        ({"fix": {"optimizer_sharding": (True,)}}, "data_par", [2, 4, 8]),
+        ({"fix": {"data_par_overlap": (True,)}}, "data_par", [2, 4, 8]),
+        ({"fix": {"tensor_par_net": (1,)}}, "tensor_par", [2, 4]),
+        ({"fix": {"data_par_net": (1,), "pipeline_par_net": (1,)}}, "tensor_par", [1, 2]),
+        ({"fix": {"seq_par_ag_redo": (True,)}}, "activation_recompute", ["attn_only", "none"]),
+        ({"fix": {"microbatch_size": (3,)}}, "tensor_par", []),
+        ({"fix": {"tensor_par": (16,)}}, "tensor_par", []),
+        ({"fix": {"tensor_par_net": (2,)}}, "tensor_par", []),
+        (
+            {"fix": {"seq_par_ag_redo": (True,), "activation_recompute": ("full",)}},
+            "tensor_par",
+            [],
+        ),
+        ({"tensor_overlap": False}, "tensor_par_overlap", ["none"]),
+        ({"tensor_overlap": False, "fix": {"tensor_par_overlap": ("pipe",)}}, "tensor_par", []),
+        ({"data_overlap": False}, "data_par_overlap", [False]),
+    ],
+)
+def test_dimensions_are_restricted_and_widened(options, name, wanted):
+    system = reference_system("a100_80g_no_tier2")
+    case = _case(system=system, **options)
+    assert _values(case, name) == (wanted, wanted)
+    assert count_space(case.space) == len(case.rows)
+    assert calculon.search(SMALL, system, 8, 8, **options).counts.total == len(case.rows)
+
+
+def test_offloading_cannot_be_fixed_where_there_is_no_second_tier():
+    system = reference_system("no_tier2")
+    for name in ("weight_offload", "activations_offload", "optimizer_offload"):
+        case = _case(4, 4, system, fix={name: (True,)})
+        assert (len(case.rows), count_space(case.space)) == (0, 0)
+        result = calculon.search(SMALL, system, 4, 4, fix={name: True})
+        assert (result.counts.total, len(result)) == (0, 0)
+
+
+def test_batches_below_a_data_parallel_degree_leave_it_out():
+    assert {row["data_par"] for row in _case(8, 3).rows} == {1, 2}
+    assert {u.data_par for u in _case(8, 3).space.units} == {1, 2}
+    prime = calculon.Model(
+        hidden=7, feedforward=7, seq_size=7, attn_heads=7, attn_size=1, num_blocks=7
+    )
+    assert _case(8, 7, model=prime).space.units == ()
+
+
+def test_several_batch_sizes_of_which_some_have_no_microbatch():
+    options = {"add": {"batch_size": (4, 2)}, "fix": {"data_par": (1,), "microbatch_size": (4,)}}
+    case = _case(**options)
+    assert _values(case, "batch_size") == ([4, 8], [4, 8])
+    assert isinstance(case.space, Space)
+
+
+def test_an_empty_selection_is_an_empty_table():
+    assert len(_case().space.plan(np.zeros(0, np.int64))) == 0
+    assert len(_case(fix={"tensor_par": (5,)}).space.plan(np.zeros(0, np.int64))) == 0

@@ -1,0 +1,101 @@
+"""A tile has the statistics and numbers of its executions, knows which fit, and promises no less than they hold."""
+
+import numpy as np
+from hypothesis import given, settings
+
+import calculon
+from calculon.editions import SC23
+from calculon.records import columns
+from calculon.search.objective import Objective
+from calculon.search.one import groups, tiles
+from calculon.search.select import Counts
+from calculon.search.tables import SearchTables
+from calculon.statistics import Stats
+from tests.search.brute import Case, cases
+
+
+def _tiles(space):
+    for group in groups(space):
+        yield from tiles(space, SearchTables(space, group, SC23), group)
+
+
+@settings(max_examples=25)
+@given(case=cases())
+def test_rows_have_the_statistics_of_their_executions_to_the_bit(case):
+    space = case.space
+    offered = 0
+    for tile in _tiles(space):
+        for rows in tile.rows(np.nonzero(tile.fits)) if tile.feasible else ():
+            shape = rows.numbers.shape
+            chosen = np.broadcast_to(rows.allowed, shape)
+            wanted = calculon.evaluate(case.model, case.system, space.plan(rows.numbers[chosen]))
+            assert wanted.feasible.all()
+            offered += len(wanted)
+            for column in columns(Stats):
+                found = np.broadcast_to(column.of(rows.batch), shape)[chosen]
+                assert np.array_equal(found, wanted[column.name], equal_nan=True), column.name
+    assert offered == case.table.feasible.sum()
+
+
+@settings(max_examples=25)
+@given(case=cases())
+def test_no_execution_beats_what_its_cell_can_hope_for(case):
+    objectives = [Objective.parse(text) for text in ("sample_rate", "total_time")]
+    for tile in _tiles(case.space):
+        cells = tuple(np.indices(tile.shape).reshape(6, -1))  # those that do not fit as well
+        least = tile.least_time
+        assert (least > 0).all()
+        of_cell = np.broadcast_to(least, (*tile.shape[:2], tile.shape[5]))
+        of_cell = of_cell[cells[0], cells[1], cells[5]]
+        done = 0
+        for rows in tile.rows(cells):
+            part = of_cell[done : done + rows.numbers.shape[-1]]
+            done += len(part)
+            for objective in objectives:
+                bound = objective.bound(part.copy, tile.unit.batch_size)
+                assert (objective.score(rows.batch) <= bound).all()
+        assert done == len(of_cell)
+
+
+@settings(max_examples=20)
+@given(case=cases())
+def test_counts_of_tiles_add_up_to_those_of_the_space(case):
+    counts = Counts()
+    for tile in _tiles(case.space):
+        of_tile = tile.count()
+        assert of_tile.good + of_tile.reasons.total() == of_tile.total
+        assert tile.feasible == (of_tile.good > 0)
+        counts.add(of_tile)
+    assert (counts.total, counts.good) == (len(case.rows), case.table.feasible.sum())
+
+
+def test_a_forgotten_grid_changes_nothing():
+    case = _case(8, fix={"data_par_overlap": (False,), "weight_offload": (False,)})
+    for tile in _tiles(case.space):
+        tile.count(mbs_break=True)
+        fits, least = tile.fits.copy(), tile.least_time.copy()
+        tile.forget_grid()
+        assert (tile.fits == fits).all()
+        assert (tile.least_time == least).all()
+
+
+def test_only_executions_that_the_loops_have_are_enumerated():
+    assert not any(_with_offload_and_full(_case(4, add={})))
+    assert any(_with_offload_and_full(_case(4, add={"activations_offload": (True,)})))
+
+
+def _with_offload_and_full(case):
+    for tile in _tiles(case.space):
+        for rows in tile.rows(np.nonzero(tile.fits)):
+            plan = case.space.plan(rows.numbers.ravel())
+            full = plan.is_choice("activation_recompute", "full")
+            yield (full & plan.activations_offload).any()
+
+
+def _case(num_procs, **options):
+    model = calculon.Model(
+        hidden=768, feedforward=3072, seq_size=512, attn_heads=12, attn_size=64, num_blocks=12
+    )
+    return Case(
+        model, calculon.inputs.system("a100_80g"), num_procs, num_procs, "float16", **options
+    )
