@@ -129,14 +129,16 @@ def test_runs_through_a_link_from_another_folder(checkout, tmp_path):
 
 
 def test_restarts_in_an_environment_that_has_them(checkout, bootstrap):
-    make_venv(bootstrap, [*bootstrap.requirements("tables"), "another>=1"], 'echo "in venv: $*"; exit 5')
+    make_venv(
+        bootstrap, [*bootstrap.requirements(*bootstrap.EXTRAS), "another>=1"], 'echo "in venv: $*"; exit 5'
+    )
     done = run(*BARE, checkout / "bin" / "calculon", "a", "b")
     assert (done.returncode, done.stderr) == (5, "")
     assert done.stdout == f"in venv: {checkout}/bin/calculon a b\n"
 
 
 def test_updates_an_environment_whose_stamp_is_stale(checkout, bootstrap):
-    needed = bootstrap.requirements("tables")
+    needed = bootstrap.requirements(*bootstrap.EXTRAS)
     folder = make_venv(bootstrap, needed[1:], f'echo "$*" >> {checkout}/calls')
     done = run(*BARE, checkout / "bin" / "calculon", "a")
     pip, restart = (checkout / "calls").read_text().splitlines()
@@ -183,7 +185,7 @@ def test_starts_over_after_an_interrupted_set_up(bootstrap, monkeypatch):
 
 
 def test_starts_over_when_its_own_packages_are_gone(bootstrap, monkeypatch):
-    folder = make_venv(bootstrap, bootstrap.requirements("tables"), "")
+    folder = make_venv(bootstrap, bootstrap.requirements(*bootstrap.EXTRAS), "")
     monkeypatch.setattr(sys, "prefix", str(folder))
     monkeypatch.setattr(bootstrap, "missing_modules", lambda: ["rich"])
     commands = pretend_to_build(bootstrap, monkeypatch)

@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if arguments.stats == STDOUT:
         from calculon.report.page import Page
 
-        log.show(Page(_sheet(result)))
+        log.show(Page(sheet_of(result)))
     else:
         write_json(arguments.stats, result.to_dict())
     if arguments.peers is not None:
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     return 0
 
 
-def _sheet(result: "Estimate") -> "Sheet":
+def sheet_of(result: "Estimate") -> "Sheet":
     """Return an estimate as the plain data that its page is made of."""
     from calculon.report.sheet import Link, Machine, Sheet
     from calculon.transformer.parameters import parameter_count

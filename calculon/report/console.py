@@ -33,8 +33,8 @@ def show(renderable: RenderableType, stream: IO[str], *, wrap: bool = True) -> N
         return
     if not wrap:
         console.width = UNLIMITED
-    elif (columns := os.environ.get("COLUMNS", "")).isdigit():
-        console.width = max(1, int(columns))
+    elif (columns := os.environ.get("COLUMNS", "")).isdecimal() and columns.strip("0"):
+        console.width = int(columns[-9:])
     else:
         console.width = PLAIN_WIDTH
     with console.capture() as capture:

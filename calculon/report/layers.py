@@ -67,13 +67,10 @@ def layer_table(layers: Sequence[Layer], width: int, *, training: bool) -> list[
     training : bool
         There is a backward pass.
     """
-    timed = [FORWARD, *([BACKWARD] if training else [])]
-    network = _network(training)
-    if any(network.value(layer) > 0 for layer in layers):
-        timed.append(network)
+    timed = timed_quantities(layers, training=training)
     shown = [*timed, *(q for q in QUANTITIES if width >= WIDE or not q.wide)]
     busy = [sum(q.value(layer) for q in timed) for layer in layers]
-    units = _units(shown, timed, layers)
+    units = chosen_units(shown, timed, layers)
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(no_wrap=True)
     for _ in range(len(shown) + 1):
@@ -97,6 +94,13 @@ def layer_table(layers: Sequence[Layer], width: int, *, training: bool) -> list[
     return [heading("Layers", "one block, one microbatch"), Padding(table, (0, 0, 0, 2))]
 
 
+def timed_quantities(layers: Sequence[Layer], *, training: bool) -> list[Quantity]:
+    """Return the times that layers of a block have."""
+    timed = [FORWARD, *([BACKWARD] if training else [])]
+    network = _network(training)
+    return [*timed, *([network] if any(network.value(layer) > 0 for layer in layers) else [])]
+
+
 def _network(training: bool) -> Quantity:
     """Return the column of exposed tensor-parallel time, inside a chunk."""
     passes = ("fw", "bw") if training else ("fw",)
@@ -104,7 +108,7 @@ def _network(training: bool) -> Quantity:
     return Quantity("network", _total(*names), _TIMES)
 
 
-def _units(
+def chosen_units(
     shown: Sequence[Quantity], timed: Sequence[Quantity], layers: Sequence[Layer]
 ) -> list[tuple[float, str]]:
     """Choose units: one for all times, so that they can be compared."""

@@ -42,6 +42,14 @@ def title(sheet: Sheet) -> Text:
 
 
 def setup(sheet: Sheet) -> RenderableType:
+    """Lay out what runs where."""
+    grid = Table.grid(padding=(0, 2))
+    for label, text in setup_texts(sheet).items():
+        grid.add_row(Text(label, "dim"), text)
+    return Padding(grid, (0, 0, 0, 2))
+
+
+def setup_texts(sheet: Sheet) -> dict[str, str]:
     """Say what runs where: model, processor, split, batch and options."""
     model, execution, machine = sheet.model, sheet.execution, sheet.machine
     tier1, tier2 = (
@@ -50,7 +58,7 @@ def setup(sheet: Sheet) -> RenderableType:
     )
     stages = f"{counted(sheet.blocks, 'block')} per stage"
     chunks = execution["pipeline_interleaving"]
-    rows = {
+    return {
         "model": f"{scaled(sheet.parameters)} parameters: {counted(model['num_blocks'], 'block')}, "
         f"hidden {model['hidden']:,}, feedforward {model['feedforward']:,}, "
         f"{counted(model['attn_heads'], 'head')} of {model['attn_size']}, sequences of {model['seq_size']:,}",
@@ -63,10 +71,6 @@ def setup(sheet: Sheet) -> RenderableType:
         f"{counted(sheet.microbatches, 'microbatch')} of {execution['microbatch_size']:,}",
         "options": ", ".join(_options(sheet)) or "none",
     }
-    grid = Table.grid(padding=(0, 2))
-    for label, text in rows.items():
-        grid.add_row(Text(label, "dim"), text)
-    return Padding(grid, (0, 0, 0, 2))
 
 
 def _options(sheet: Sheet) -> Iterator[str]:

@@ -87,28 +87,42 @@ class Sheet:
         return self.replica_batch // int(self.execution["microbatch_size"])
 
     def memory(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Return bytes in tier 1 and in tier 2 by kind; they add up to the capacity that each tier needs.
+        """Return bytes in tier 1 and in tier 2 by kind: see :func:`memory_by_kind`."""
+        return memory_by_kind(self.stats, self.execution, self.blocks)
 
-        What is offloaded lives in tier 2, and tier 1 keeps room for the blocks at work.
-        """
-        full = self.execution["activation_recompute"] == "full"
-        moved = {
-            "weight_space": self.execution["weight_offload"],
-            "act_space": self.execution["activations_offload"],
-            "act_checkpoint_size": self.execution["activations_offload"],
-            "act_grad_space": False,
-            "weight_grad_space": self.execution["optimizer_offload"],
-            "optimizer_space": self.execution["optimizer_offload"],
-        }
-        away = {name: self.value(name) for name in moved}
-        away["weight_grad_space"] = self.value("block_weight_grad_space") * self.blocks
-        if full:
-            away["act_space"] = 0.0
-        here = {n: self.value(f"{n}_with_offload" if gone else n) for n, gone in moved.items()}
-        if not full:
-            here["act_checkpoint_size"] = 0.0
-        away = {name: value if moved[name] else 0.0 for name, value in away.items()}
-        return (
-            dict(zip(KINDS_OF_MEMORY, here.values(), strict=True)),
-            dict(zip(KINDS_OF_MEMORY, away.values(), strict=True)),
-        )
+
+def memory_by_kind(
+    stats: Stats, execution: Mapping[str, Any], blocks: float
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return bytes in tier 1 and in tier 2 by kind; they add up to the capacity that each tier needs.
+
+    What is offloaded lives in tier 2, and tier 1 keeps room for the blocks at work.
+
+    Parameters
+    ----------
+    stats, execution : mapping
+        The statistics, and the fields of the execution.
+    blocks : float
+        Blocks of the most loaded pipeline stage.
+    """
+    full = execution["activation_recompute"] == "full"
+    moved = {
+        "weight_space": execution["weight_offload"],
+        "act_space": execution["activations_offload"],
+        "act_checkpoint_size": execution["activations_offload"],
+        "act_grad_space": False,
+        "weight_grad_space": execution["optimizer_offload"],
+        "optimizer_space": execution["optimizer_offload"],
+    }
+    away = {name: stats[name] or 0.0 for name in moved}
+    away["weight_grad_space"] = (stats["block_weight_grad_space"] or 0.0) * blocks
+    if full:
+        away["act_space"] = 0.0
+    here = {n: stats[f"{n}_with_offload" if gone else n] or 0.0 for n, gone in moved.items()}
+    if not full:
+        here["act_checkpoint_size"] = 0.0
+    away = {name: value if moved[name] else 0.0 for name, value in away.items()}
+    return (
+        dict(zip(KINDS_OF_MEMORY, here.values(), strict=True)),
+        dict(zip(KINDS_OF_MEMORY, away.values(), strict=True)),
+    )

@@ -3,11 +3,12 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -43,22 +44,20 @@ class Table:
     rows: Sequence[Mapping[str, Any]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw the table without lines; outside a terminal every row takes one line, however wide."""
+        """Draw the table without lines and without cutting a cell, however narrow the space.
+
+        Where a line is too short for a row, columns move closer together, then texts fold between words, and at last
+        a row takes several lines. Outside a terminal every row takes one line, however wide.
+        """
         shown = [column for column in self.columns if column.for_people]
-        grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-        for column in shown:
-            grid.add_column(
-                column.title,
-                justify="right" if column.right else "left",
-                no_wrap=not column.fold,
-                overflow="fold",
-            )
-        for row in self.rows:
-            cells = (column.text(row[column.key]) for column in shown)
-            if not console.is_terminal:
-                cells = (cell.replace("\n", ", ") for cell in cells)
-            grid.add_row(*map(Text, cells))
-        yield grid
+        cells = [[column.text(row[column.key]) for column in shown] for row in self.rows]
+        if not console.is_terminal:
+            cells = [[cell.replace("\n", ", ") for cell in line] for line in cells]
+        for gap in (2, 1):
+            if (widths := _widths(shown, cells, options.max_width, gap)) is not None:
+                yield _grid(shown, cells, widths, gap)
+                return
+        yield from _stacked(shown, cells, options.max_width)
 
     def written(self, form: str) -> str:
         """Return the table in one of the :data:`FORMATS` other than text."""
@@ -97,3 +96,69 @@ class Table:
 def _cell(column: Column, value: Any) -> Any:
     """Return what stands in a CSV file: a plain value as it is, anything larger in words."""
     return column.text(value).replace("\n", "; ") if isinstance(value, (dict, list)) else value
+
+
+_FOLDED = 20
+"""Columns that a text which folds keeps at least, where it has as many."""
+
+_INDENT = 2
+"""Blanks before the second and later lines of a row."""
+
+
+def _widths(
+    columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int, gap: int
+) -> list[int] | None:
+    """Return widths that hold every cell, texts with blanks narrower than they are; None where there are none."""
+    widths, spare = [], []
+    for i, column in enumerate(columns):
+        lines = [column.title, *(line for row in cells for line in row[i].split("\n"))]
+        width = max(map(cell_len, lines))
+        longest = max((cell_len(word) for line in lines for word in line.split()), default=0)
+        widths.append(width)
+        spare.append(0 if column.right else max(0, width - max(longest, _FOLDED)))
+    over = sum(widths) + gap * (len(columns) - 1) - room
+    for i in sorted(range(len(columns)), key=lambda i: (not columns[i].fold, -spare[i])):
+        given = min(max(0, over), spare[i])
+        widths[i] -= given
+        over -= given
+    return widths if over <= 0 else None
+
+
+def _grid(
+    columns: Sequence[Column], cells: Sequence[Sequence[str]], widths: Sequence[int], gap: int
+) -> Grid:
+    """Draw rows side by side, each column as wide as it is told."""
+    grid = Grid(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
+    for column, width in zip(columns, widths, strict=True):
+        justify = "right" if column.right else "left"
+        grid.add_column(column.title, justify=justify, width=width, overflow="fold")  # type: ignore[arg-type]
+    for row in cells:
+        grid.add_row(*map(Text, row))
+    return grid
+
+
+def _stacked(
+    columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int
+) -> Iterator[RenderableType]:
+    """Yield rows over several lines, broken between columns at the same places and indented from the second on."""
+    titles = [column.title for column in columns]
+    rows = [[cell.replace("\n", ", ") for cell in row] for row in cells]
+    widths = [max(map(cell_len, column)) for column in zip(titles, *rows, strict=True)]
+    lines: list[list[int]] = []
+    left = 0
+    for i, width in enumerate(widths):
+        if not lines or width + 2 > left:
+            lines.append([])
+            left = room - (_INDENT if len(lines) > 1 else 0) + 2
+        lines[-1].append(i)
+        left -= width + 2
+    for row, style in ((titles, "dim"), *((row, "") for row in rows)):
+        for number, line in enumerate(lines):
+            parts = (
+                set_cell_size(row[i], widths[i])
+                if not columns[i].right
+                else " " * (widths[i] - cell_len(row[i])) + row[i]
+                for i in line
+            )
+            text = "  ".join(parts).rstrip()
+            yield Text(" " * _INDENT * (number > 0) + text, style, overflow="fold")

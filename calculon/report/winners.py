@@ -1,11 +1,12 @@
 """The outcome of a search for people: its winners, and why the other executions cannot run."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calculon.report.tables import Column, Table
-from calculon.report.texts import figure, gib, percent
-from calculon.units import duration
+from calculon.report.texts import figure, percent
+from calculon.units import GIB, duration, significant
 
 REASONS = {
     "network_size": "a network joins too few processors for its group",
@@ -17,7 +18,11 @@ REASONS = {
 }
 """What the reasons of a search mean."""
 
+SHOWN = ("sample_rate", "total_time", "proc_mem_tier1_cap_req")
+"""Statistics that the table of winners has in any case."""
+
 _SHORT = {"full": "full", "attn_only": "attn", "none": "-"}
+_COMM = {"ar": "ar", "p2p_rs_ag": "p2p", "rs_ag": "sp"}
 
 
 def winners_table(
@@ -25,7 +30,9 @@ def winners_table(
     stats: Sequence[Mapping[str, float]],
     extra: Sequence[str] = (),
 ) -> Table:
-    """List the winners, one line each within 80 columns; `extra` statistics follow in raw units.
+    """List the winners, one line each: 80 columns are enough for one processor count and nothing extra.
+
+    Ranks count from 0 for each processor count. `extra` statistics follow in raw units.
 
     Parameters
     ----------
@@ -34,9 +41,10 @@ def winners_table(
     extra : sequence of str
         Statistics beside those shown always: the objectives.
     """
+    sweep = len({e["num_procs"] for e in executions}) > 1
     columns = (
         Column("rank", "#", right=True),
-        Column("procs", "procs", right=True),
+        *((Column("procs", "procs", right=True),) if sweep else ()),
         Column("split", "TP.PP.DP"),
         Column("chunks", "v", right=True),
         Column("batch", "batch", right=True),
@@ -44,19 +52,22 @@ def winners_table(
         Column("recompute", "rec"),
         Column("tensor", "TP comm"),
         Column("switches", "on"),
-        Column("mem1", "tier 1", right=True),
+        Column("mem1", "GiB", right=True),
         Column("time", "time", right=True),
         Column("rate", "samples/s", right=True),
+        *((Column("each", "/proc", right=True),) if sweep else ()),
         *(Column(name, name, right=True) for name in extra),
     )
     rows = []
-    for rank, (e, s) in enumerate(zip(executions, stats, strict=True)):
+    ranks: Counter[int] = Counter()
+    for e, s in zip(executions, stats, strict=True):
+        procs = e["num_procs"]
         overlap = e["tensor_par_overlap"]
-        comm = e["tensor_par_comm_type"] + ("" if overlap == "none" else f"+{overlap}")
+        comm = _COMM[e["tensor_par_comm_type"]] + ("" if overlap == "none" else f"+{overlap}")
         rows.append(
             {
-                "rank": rank,
-                "procs": e["num_procs"],
+                "rank": ranks[procs],
+                "procs": procs,
                 "split": f"{e['tensor_par']}.{e['pipeline_par']}.{e['data_par']}",
                 "chunks": e["pipeline_interleaving"],
                 "batch": e["batch_size"],
@@ -64,18 +75,23 @@ def winners_table(
                 "recompute": _SHORT[e["activation_recompute"]],
                 "tensor": comm if e["tensor_par"] > 1 else "-",
                 "switches": _switches(e),
-                "mem1": gib(s["proc_mem_tier1_cap_req"]),
+                "mem1": _gibibytes(s["proc_mem_tier1_cap_req"]),
                 "time": duration(s["total_time"]),
                 "rate": figure(s["sample_rate"]),
+                "each": significant(s["sample_rate"] / procs),
                 **{name: f"{s[name]:.6g}" for name in extra},
             }
         )
+        ranks[procs] += 1
     return Table(columns, rows)
 
 
 LEGEND = (
-    "v: chunks per stage; on: S optimizer sharding, R gather again, O overlapped data parallelism, "
-    "w/a/o weights, activations, optimizer offloaded"
+    "TP.PP.DP: tensor, pipeline and data parallelism; v: chunks per stage; mbs: microbatch; rec: recomputation "
+    "(attn: of attention only); TP comm: ar all-reduce, p2p all-reduce, split between stages (p2p_rs_ag), "
+    "sp sequence parallelism (rs_ag), +ring or +pipe overlapped; on: S optimizer sharding, R gather "
+    "again, O overlapped data parallelism, w/a/o weights, activations, optimizer offloaded; GiB: needed of the "
+    "tier-1 memory; /proc: samples/s per processor, for several counts"
 )
 """What the short columns of the winners mean."""
 
@@ -87,6 +103,11 @@ _LETTERS = {
     "activations_offload": "a",
     "optimizer_offload": "o",
 }
+
+
+def _gibibytes(size: float) -> str:
+    """Write a size in GiB without the unit, so that a column is read at a glance."""
+    return "<0.01" if 0 < size < 0.005 * GIB else f"{size / GIB:,.2f}"
 
 
 def _switches(execution: Mapping[str, Any]) -> str:
@@ -101,8 +122,8 @@ def reasons_table(
     columns = (
         Column("count", "executions", right=True),
         Column("share", "share", right=True),
-        Column("reason", "why not"),
-        Column("miss", "nearest miss", right=True),
+        Column("reason", "why not", fold=True),
+        Column("miss", "GiB over", right=True),
     )
     ranked = sorted(reasons.items(), key=lambda item: -item[1])
     rows: list[dict[str, Any]] = [
@@ -113,7 +134,7 @@ def reasons_table(
             "count": count,
             "share": percent(count / max(1, total)),
             "reason": REASONS.get(reason, reason),
-            "miss": f"{gib(nearest_miss[reason])} too much" if reason in nearest_miss else None,
+            "miss": f">= {_gibibytes(nearest_miss[reason])}" if reason in nearest_miss else None,
         }
         for reason, count in ranked
     ]

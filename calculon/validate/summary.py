@@ -11,7 +11,8 @@ Record = dict[str, Any]
 FIGURES = ("mean", "median", "p90", "largest", "bias")
 
 
-def _figures(score: Score | None) -> Record:
+def score_record(score: Score | None) -> Record:
+    """Return the figures of a score; none of them when nothing was compared."""
     return asdict(score) if score else {"n": 0, **dict.fromkeys(FIGURES)}
 
 
@@ -27,7 +28,7 @@ def studies(results: Sequence[Result]) -> list[Record]:
                     "quantity": one.quantity.name,
                     "evidence": result.study.evidence,
                     "rows": result.total,
-                    **_figures(one.score),
+                    **score_record(one.score),
                     "bound": one.quantity.bound,
                     "passes": one.passes,
                     "worst": one.rows[worst[0]].label if worst else None,
@@ -38,7 +39,7 @@ def studies(results: Sequence[Result]) -> list[Record]:
 
 def totals(results: Sequence[Result]) -> list[Record]:
     """Return the score of all rows together, of times and of memory apart."""
-    return [{"kind": kind, **_figures(score)} for kind, score in pooled(results).items()]
+    return [{"kind": kind, **score_record(score)} for kind, score in pooled(results).items()]
 
 
 def order(results: Sequence[Result]) -> list[Record]:
@@ -60,7 +61,7 @@ def alternatives(results: Sequence[Result]) -> list[Record]:
             for one in reading.comparisons:
                 names = {"study": result.study.name, "quantity": one.quantity.name}
                 chosen = {"alternative": reading.name or "as chosen", "why": reading.why}
-                rows.append({**names, **chosen, **_figures(one.score)})
+                rows.append({**names, **chosen, **score_record(one.score)})
     return rows
 
 
@@ -169,7 +170,11 @@ def _reading(reading: Reading, *, brief: bool = False) -> Record:
 
 
 def _quantity(one: Comparison, *, brief: bool) -> Record:
-    found: Record = {"name": one.quantity.name, "unit": one.quantity.unit, **_figures(one.score)}
+    found: Record = {
+        "name": one.quantity.name,
+        "unit": one.quantity.unit,
+        **score_record(one.score),
+    }
     found["rank"] = asdict(one.rank) if one.rank else None
     if brief:
         return found

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 import calculon
-from calculon.cli.llm import _sheet
+from calculon.cli.llm import sheet_of
 from calculon.report.console import show
 from calculon.report.page import GROUP_COLORS, PARTS, Page
 from calculon.statistics import PARTS_OF_TIME
@@ -59,7 +59,7 @@ CASES = {
 
 
 def page(case, layers=False):
-    return Page(_sheet(calculon.estimate(*case, layers=layers)))
+    return Page(sheet_of(calculon.estimate(*case, layers=layers)))
 
 
 def plain(case, layers=False):
@@ -164,6 +164,6 @@ def test_memory_by_kind_adds_up_to_what_the_tiers_need():
     for case in cases:
         system = reference_system(case["system"])
         result = calculon.estimate(case["application"], case["execution"], system)
-        for tier, kinds in enumerate(_sheet(result).memory(), start=1):
+        for tier, kinds in enumerate(sheet_of(result).memory(), start=1):
             needed = result.stats[f"proc_mem_tier{tier}_cap_req"]
             assert sum(kinds.values()) == pytest.approx(needed, rel=1e-12)

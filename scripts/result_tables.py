@@ -1,0 +1,48 @@
+"""What ``scripts/json_to_csv`` does: JSON results of ``llm``, ``loe`` and ``study`` as one CSV table.
+
+A row is an execution: its file, its rank and processors where it is from a search, then execution fields and
+statistics. Fields that a file does not have are empty.
+"""
+
+import argparse
+import csv
+import sys
+from pathlib import Path
+
+from calculon.cli.result_files import STATISTICS, all_results
+from calculon.errors import SpecError
+from calculon.plan.plan import NAMES
+
+
+def main() -> int:
+    """Read the results and write the table."""
+    parser = argparse.ArgumentParser(prog="scripts/json_to_csv", description=__doc__)
+    parser.add_argument("results", metavar="RESULT", nargs="+", help="JSON of llm, loe or study")
+    parser.add_argument(
+        "output", metavar="OUTPUT", help="the table, a CSV file; - is standard output"
+    )
+    arguments = parser.parse_args()
+    try:
+        found = [one for path in arguments.results for one in all_results(path)]
+    except SpecError as error:
+        print(f"scripts/json_to_csv: error: {error}", file=sys.stderr)
+        return 2
+    if arguments.output == "-":
+        _write(found, sys.stdout)
+    else:
+        with Path(arguments.output).open("w", newline="", encoding="utf-8") as stream:
+            _write(found, stream)
+    return 0
+
+
+def _write(found, stream) -> None:
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["result", *NAMES, *STATISTICS])
+    for one in found:
+        execution = one.result.execution or {}
+        fields = [execution.get(name) for name in NAMES]
+        writer.writerow([one.parts[0], *fields, *(one.result.stats[name] for name in STATISTICS)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""``RESULT`` arguments: every form, and everything that can be wrong with one."""
+
+import gzip
+import json
+
+import pytest
+
+import calculon
+from calculon.cli.results import read_results
+from calculon.errors import Infeasible, SpecError
+from tests.cli.conftest import ARGUMENTS
+
+TRIPLE = ",".join(ARGUMENTS)
+SPACE = ("megatron-22B", 8, 4, "float16", "a100_80g")
+
+
+@pytest.fixture
+def best(run):
+    """A search with three results, in JSON."""
+    assert run("loe", *SPACE, "best.json", "-t", 3, "--quiet").code == 0
+    return "best.json"
+
+
+@pytest.fixture
+def counts(run):
+    """A search over processors; nothing runs on the first."""
+    options = [f"--fix={n}=false" for n in ("weight_offload", "optimizer_offload")]
+    arguments = ("megatron-22B", "1,8,16", 16, "float16", "a100_80g", "counts.json")
+    assert run("loe", *arguments, *options, "--fix=activations_offload=false").code == 0
+    return "counts.json"
+
+
+def labels(*texts, **specs):
+    return [one.label for one in read_results(texts, **specs)]
+
+
+def test_three_specs_are_estimated():
+    (one,) = read_results([TRIPLE])
+    assert one.stats == calculon.estimate(*ARGUMENTS).stats
+    assert one.label == ", ".join(ARGUMENTS)
+    assert [d.role for d in one.documents] == ["model", "execution", "system"]
+    assert one.capacities == (80 * 2**30, 512 * 2**30)
+    assert one.layers
+
+
+def test_names_are_what_differs():
+    other = TRIPLE.replace("a100_80g", "a100_80e")
+    assert labels(TRIPLE, other) == ["a100_80g", "a100_80e"]
+    assert labels(f"old={TRIPLE}", other) == ["old", ", ".join((*ARGUMENTS[:2], "a100_80e"))]
+    assert labels(TRIPLE, TRIPLE) == [", ".join(ARGUMENTS)] * 2
+
+
+@pytest.mark.parametrize("name", ["stats.json", "stats.json.gz"])
+def test_a_file_of_statistics(run, name):
+    run("llm", *ARGUMENTS, name, "-l")
+    (one,) = read_results([name])
+    assert one.stats == calculon.estimate(*ARGUMENTS).stats
+    assert (one.label, one.execution, one.sheet) == ("stats", None, None)
+    assert len(one.layers) == 24
+    # nothing is offloaded, so that the kinds of memory follow
+    assert one.memory()[0] == read_results([TRIPLE])[0].memory()[0]
+
+
+def test_a_search_gives_its_best_or_what_is_picked(best):
+    first, third = read_results([best, f"{best}#2"])
+    assert (first.label, third.label) == ("best#0", "best#2")
+    assert first.value("sample_rate") >= third.value("sample_rate")
+    assert first.execution["num_procs"] == 8
+    assert len(first.winners) == 3
+    for one in (first, third):
+        for kinds, tier in zip(one.memory(), (1, 2), strict=True):
+            needed = one.value(f"proc_mem_tier{tier}_cap_req")
+            assert sum(kinds.values()) == pytest.approx(needed)
+
+
+def test_a_search_over_counts_gives_the_best_of_each(counts):
+    assert labels(counts) == ["counts#8/0", "counts#16/0"]
+    assert labels(f"{counts}#16") == ["counts#16/0"]
+    assert labels(f"{counts}#16/0") == ["counts#16/0"]
+
+
+def test_a_search_is_completed_by_its_model_and_system(best):
+    (one,) = read_results([best], "megatron-22B", "a100_80g")
+    assert one.sheet.name == "megatron-22B"
+    assert one.layers
+    assert len(one.winners) == 3
+    assert [d.role for d in one.documents] == ["model", "system", "result"]
+
+
+def test_a_search_about_something_else_is_noticed(best):
+    with pytest.raises(SpecError, match="was it searched for another model or system"):
+        read_results([best], "megatron-22B", "a100_80e")
+
+
+@pytest.mark.parametrize("name", ["best.csv", "best.parquet"])
+def test_a_row_of_a_table(run, best, name):
+    run("loe", *SPACE, name, "-t", 3, "--quiet")
+    (row,) = read_results([f"{name}#1"])
+    (wanted,) = read_results([f"{best}#1"])
+    assert row.stats == pytest.approx(wanted.stats, nan_ok=True)
+    assert dict(row.execution) == dict(wanted.execution)
+
+
+def _write(name, content):
+    data = content if isinstance(content, bytes) else json.dumps(content).encode()
+    with open(name, "wb") as stream:  # noqa: PTH123
+        stream.write(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nothing", "a file, or APP,EXE,SYS"),
+        ("gpt3-175B, x, y", r"^x: expected an? execution file"),
+        ("-,x,y", "found standard input"),
+        ("missing.json", "missing.json: expected a readable file"),
+        ("missing.csv", "missing.csv: expected a readable table"),
+        ("gpt3-175C,x,a100_80g", "did you mean 'gpt3-175B'"),
+        ("best.json#3", "a rank from 0 to 2, found #3"),
+        ("best.json#x", "a rank from 0 to 2, found #x"),
+        ("best.json#8/0", "the file holds one search"),
+        ("counts.json#4", "the processors are 1, 8, 16"),
+        ("counts.json#1", "a search that found something, found no executions"),
+        ("empty.json", "a search that found something"),
+        ("number.json", "the JSON of llm, loe or study"),
+        ("other.json", "the JSON of llm, loe or study"),
+        ("few.json", "few.json: block_fw_flops: expected a number, found nothing"),
+        ("half.json", "half.json: #0: execution.tensor_par: expected a value"),
+        ("stats.json#1", "the file holds one estimate"),
+        ("short.csv", "row 0: block_fw_flops: expected a number"),
+        ("none.csv", "a table with rows"),
+    ],
+)
+def test_says_what_is_wrong(run, best, counts, text, expected):
+    run("llm", *ARGUMENTS, "stats.json")
+    _write("empty.json", {})
+    _write("number.json", 3)
+    _write("other.json", {"a": 1})
+    _write("few.json", {"total_time": 1.0})
+    _write("half.json", {"0": {"execution": {"num_procs": 1}, "stats": {}}})
+    _write("short.csv", b"total_time\n1.0\n")
+    _write("none.csv", b"total_time\n")
+    with pytest.raises(SpecError, match=expected):
+        read_results([text])
+
+
+def test_what_cannot_run_is_infeasible(execution):
+    path = execution(activation_recompute="none")
+    with pytest.raises(Infeasible, match=r"execution\.json,a100_80g: tier-1 memory"):
+        read_results([f"megatron-1T,{path},a100_80g"])
+
+
+def test_a_compressed_search(best):
+    with open(best, "rb") as stream:  # noqa: PTH123
+        _write("best.json.gz", gzip.compress(stream.read()))
+    assert labels("best.json.gz#1") == ["best#1"]
