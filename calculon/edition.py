@@ -82,6 +82,9 @@ class Edition(ABC):
 
     name: str
 
+    def __repr__(self) -> str:
+        return f"<edition {self.name}>"
+
     # -- layers ---------------------------------------------------------------------------------------------------
 
     @abstractmethod

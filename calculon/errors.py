@@ -73,14 +73,28 @@ class Infeasible(CalculonError):
     ----------
     reason : str
         Short stable identifier of the rule that failed, such as ``mem1_capacity``.
+    needed, available : float or None
+        Bytes of memory that the execution needs and that there are, where memory is what it lacks.
+    tier : int or None
+        The memory, 1 or 2.
     """
 
-    def __init__(self, reason: str, message: str):
-        self.reason = reason
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        needed: float | None = None,
+        available: float | None = None,
+        tier: int | None = None,
+    ):
+        self.reason, self.needed, self.available, self.tier = reason, needed, available, tier
         super().__init__(message)
 
-    def __reduce__(self) -> tuple[type["Infeasible"], tuple[str, str]]:
-        return type(self), (self.reason, str(self))  # errors cross processes
+    def __reduce__(
+        self,
+    ) -> tuple[type["Infeasible"], tuple[str, str, float | None, float | None, int | None]]:
+        numbers = self.needed, self.available, self.tier
+        return type(self), (self.reason, str(self), *numbers)  # errors cross processes
 
 
 def nearest(name: str, known: Sequence[str]) -> str:

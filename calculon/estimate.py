@@ -8,7 +8,7 @@ import numpy as np
 from calculon import inputs
 from calculon.breakdown import breakdown
 from calculon.edition import Edition
-from calculon.editions import SC23
+from calculon.editions import SC23, find_edition
 from calculon.evaluate import evaluate_rows
 from calculon.hardware.system import System
 from calculon.inputs import Source
@@ -97,25 +97,27 @@ def estimate(
     system: Source | System,
     layers: bool = False,
     *,
-    edition: Edition = SC23,
+    edition: Edition | str = SC23,
 ) -> Estimate:
     """Estimate one execution.
 
     Parameters
     ----------
     model, execution, system : str, path, mapping or record
-        A catalog name, the path of a JSON or YAML file, a mapping with the fields of such a file, or a record.
+        A catalog name, the path of a JSON or YAML file, a mapping with the fields of such a file (also a row of a
+        DataFrame), or a record.
     layers : bool
         Also list the cost of every layer.
-    edition : Edition
-        Edition of the cost model.
+    edition : Edition or str
+        Edition of the cost model, or its name.
 
     Raises
     ------
     SpecError
         For a malformed request; the message says where, what was expected and what was found.
     Infeasible
-        When it cannot run on this system; ``reason`` is a short identifier, the message has the numbers.
+        When it cannot run on this system; ``reason`` is a short identifier, the message has the numbers. Where
+        memory is too small, ``needed``, ``available`` and ``tier`` have them too.
 
     Examples
     --------
@@ -125,6 +127,7 @@ def estimate(
     30.46% efficiency>
     """
     one = One(inputs.model(model), inputs.system(system), inputs.execution(execution))
+    layers, edition = inputs.switch(layers, "layers", "estimate"), find_edition(edition)
     plan = Plan.of(one.execution)
     code = check(Question(one.model, one.system, plan))
     raise_for(one, int(code[0]))

@@ -15,13 +15,15 @@ from calculon import inputs
 from calculon.cost.batch import Batch
 from calculon.cost.tables import block_tables
 from calculon.edition import Edition
-from calculon.editions import SC23
+from calculon.editions import SC23, find_edition
+from calculon.errors import nearest
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.check import REASONS, check, check_memory
-from calculon.plan.plan import Plan
+from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rule import Question
 from calculon.plan.schedule import Schedule
+from calculon.plan.sources import Executions, as_plan
 from calculon.records import columns, gather
 from calculon.spec.model import Model
 from calculon.statistics import Stats
@@ -59,9 +61,19 @@ class Evaluation:
         Raises
         ------
         KeyError
-            When there is no statistic of this name.
+            When there is no statistic of this name; the message names the nearest.
         """
-        return self._values[name]
+        if name in self._values:
+            return self._values[name]
+        raise KeyError(self._unknown(name, self.names))
+
+    def _unknown(self, name: object, known: tuple[str, ...]) -> str:
+        """Say what somebody may mean who asks for a name that there is not."""
+        if not isinstance(name, str):
+            return f"columns are found by name, not by {name!r}; take selects rows"
+        if name in (*NAMES, "reason"):
+            return f"{name!r} is no statistic; use column({name!r})"
+        return f"no statistic {name!r}; " + (nearest(name, known) or "names lists all")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -85,8 +97,20 @@ class Evaluation:
         return Evaluation(self.plan.take(rows), self.codes[rows], values)
 
     def column(self, name: str) -> Array:
-        """Return a statistic or an execution field by name; named values as text."""
-        return self._values[name] if name in self._values else self.plan.values(name)
+        """Return a statistic, an execution field (named values as text) or ``reason`` by name.
+
+        Raises
+        ------
+        KeyError
+            When there is none of this name; the message names the nearest.
+        """
+        if name in self._values:
+            return self._values[name]
+        if name == "reason":
+            return self.reason
+        if name in NAMES:
+            return self.plan.values(name)
+        raise KeyError(self._unknown(name, (*self.names, *NAMES, "reason")))
 
     def to_frame(self) -> "pd.DataFrame":
         """Return executions, reason and statistics as a DataFrame, one row per execution."""
@@ -103,9 +127,9 @@ class Evaluation:
 def evaluate(
     model: Source | Model,
     system: Source | System,
-    plan: Plan,
+    plan: Executions,
     *,
-    edition: Edition = SC23,
+    edition: Edition | str = SC23,
 ) -> Evaluation:
     """Evaluate every row of a table of executions.
 
@@ -113,17 +137,18 @@ def evaluate(
     ----------
     model, system : str, path, mapping or record
         As in :func:`calculon.estimate`.
-    plan : Plan
+    plan : Plan, DataFrame, mapping of columns, or iterable of records or mappings
         The executions. Rows that alone would be an error are marked with their reason and hold not-a-number.
-    edition : Edition
-        Edition of the cost model.
+    edition : Edition or str
+        Edition of the cost model, or its name.
 
     Raises
     ------
     SpecError
-        For a malformed model or system; never for a row.
+        For a malformed model or system, and for a missing or unknown field; never for a value of a row.
     """
     model, system = inputs.model(model), inputs.system(system)
+    plan, edition = as_plan(plan), find_edition(edition)
     codes = check(Question(model, system, plan))
     rows = np.flatnonzero(codes == 0)
     names = [c.name for c in columns(Stats)]

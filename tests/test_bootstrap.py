@@ -130,7 +130,9 @@ def test_runs_through_a_link_from_another_folder(checkout, tmp_path):
 
 def test_restarts_in_an_environment_that_has_them(checkout, bootstrap):
     make_venv(
-        bootstrap, [*bootstrap.requirements(*bootstrap.EXTRAS), "another>=1"], 'echo "in venv: $*"; exit 5'
+        bootstrap,
+        [*bootstrap.requirements(*bootstrap.EXTRAS), "another>=1"],
+        'echo "in venv: $*"; exit 5',
     )
     done = run(*BARE, checkout / "bin" / "calculon", "a", "b")
     assert (done.returncode, done.stderr) == (5, "")

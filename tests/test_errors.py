@@ -32,7 +32,12 @@ def test_errors_can_be_caught_as_what_they_are():
 
 
 @pytest.mark.parametrize(
-    "error", [SpecError("my.json", [FIRST, SECOND]), Infeasible("mem1_capacity", "too small")]
+    "error",
+    [
+        SpecError("my.json", [FIRST, SECOND]),
+        Infeasible("degrees", "no such split"),
+        Infeasible("mem1_capacity", "too small", 2.0, 1.0, 1),
+    ],
 )
 def test_an_error_survives_the_way_back_from_another_process(error):
     again = pickle.loads(pickle.dumps(error))

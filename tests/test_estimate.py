@@ -142,3 +142,15 @@ def test_the_public_names_are_there():
     promised = {"estimate", "evaluate", "Plan", "Infeasible", "SpecError"}
     assert promised <= set(calculon.__all__)
     assert all(hasattr(calculon, name) for name in calculon.__all__)
+
+
+def test_a_memory_that_is_too_small_is_told_in_numbers():
+    small = RAW[2] | {"mem1": RAW[2]["mem1"] | {"GiB": 40}}
+    with pytest.raises(calculon.Infeasible) as error:
+        calculon.estimate(RAW[0], RAW[1], small)
+    found = error.value
+    assert (found.reason, found.tier, found.available) == ("mem1_capacity", 1, 40 * 2.0**30)
+    assert found.needed == calculon.estimate(*EXAMPLE).stats["proc_mem_tier1_cap_req"]
+    with pytest.raises(calculon.Infeasible) as error:
+        calculon.estimate(RAW[0], RAW[1] | {"pipeline_interleaving": 5}, RAW[2])
+    assert (error.value.needed, error.value.available, error.value.tier) == (None, None, None)

@@ -27,8 +27,24 @@ def test_rows_that_cannot_run_have_a_reason_and_no_numbers(result):
 def test_columns_have_the_published_names_and_order(result):
     assert result.names == NAMES
     assert len(result) == 4
-    with pytest.raises(KeyError, match="bubble"):
-        result["bubble"]
+    for name, hint in (
+        ("bubble", "bubble_time"),
+        ("?", "names lists"),
+        ("total_tim", "'total_time'"),
+        (0, "take"),
+    ):
+        with pytest.raises(KeyError, match=hint):
+            result[name]
+
+
+def test_a_column_is_a_statistic_a_field_or_the_reason(result):
+    assert result.column("reason").tolist() == REASONS
+    assert result.column("activation_recompute")[0] == "full"
+    np.testing.assert_array_equal(result.column("total_time"), result["total_time"])
+    with pytest.raises(KeyError, match=r"column\('tensor_par'\)"):
+        result["tensor_par"]
+    with pytest.raises(KeyError, match="did you mean 'tensor_par'"):
+        result.column("tensor_pa")
 
 
 def test_a_frame_has_executions_then_reason_then_statistics(result):

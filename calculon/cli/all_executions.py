@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from calculon.cli.options import Log, Parser, check_inputs, check_outputs
-from calculon.cli.search_options import add_space_arguments, log_outcome, searches
+from calculon.cli.search_options import add_space_arguments, log_interrupted, log_outcome, searches
 from calculon.errors import Problem, SpecError, nearest
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     asked = searches(arguments)
     if len(asked) > 1:
         raise SpecError("NUM_PROCS", Problem("", "one processor count", f"{len(asked)} of them"))
-    where = Condition.parse(arguments.where) if arguments.where else None
+    where = Condition.parse(asked[0].where) if asked[0].where else None
     names, space = _columns(arguments.columns), asked[0].space()
     begin = time.perf_counter()
     counts = run_search(replace(asked[0], where=None)).counts
@@ -60,15 +60,27 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         columns = evaluation_columns(table)
         return {name: columns[name] for name in names} if names else columns
 
-    with progress(counts.good, what="executions", quiet=arguments.quiet) as advance:
-        tables = feasible_tables(space, where, seen=advance)
-        if arguments.debug:
-            rows = sum(len(table) for table in tables)
-        else:
-            rows = _write(arguments, (columns_of(t) for t in tables), columns_of(nothing(space)))
+    seen = 0
+    try:
+        with progress(counts.good, what="executions", quiet=arguments.quiet) as advance:
+
+            def count(more: int) -> None:
+                nonlocal seen
+                seen += more
+                advance(more)
+
+            tables = feasible_tables(space, where, seen=count)
+            found = (columns_of(table) for table in tables if len(table))
+            if arguments.debug:
+                rows = sum(len(table) for table in tables)
+            else:
+                rows = _write(arguments, found, columns_of(nothing(space)))
+    except KeyboardInterrupt:
+        log_interrupted(f"{seen} of {counts.good} feasible executions done")
+        raise
     log_outcome(log, counts.good, counts.bad, counts.total, time.perf_counter() - begin)
     if where is not None:
-        log(f"Selected executions: {rows}")
+        log(f"Selected executions: {rows} of {counts.good} feasible meet the condition")
     if not rows:
         log("No acceptable configurations found :(")
     if not arguments.debug and (rows or arguments.noneok):

@@ -12,6 +12,7 @@ from calculon.inputs import execution, model, system
 from calculon.report.tables import FORMATS, Column, Table
 from calculon.report.texts import bandwidth, capacity
 from calculon.spec import catalog
+from calculon.spec.files import read_document
 from calculon.transformer.parameters import parameter_count
 from calculon.units import GIB, GIGA, TERA, scaled
 
@@ -19,12 +20,16 @@ from calculon.units import GIB, GIGA, TERA, scaled
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "List the models, systems and executions that come with calculon. Their names stand for their\n"
+        "List the models, systems, executions and studies that come with calculon. Their names stand for their\n"
         "files in every command.",
         "calculon catalog\ncalculon catalog models --format csv",
     )
     parser.add_argument(
-        "kind", nargs="?", choices=tuple(TABLES), help="list only these (default: everything)"
+        "kind",
+        metavar="KIND",
+        nargs="?",
+        choices=tuple(TABLES),
+        help=f"list only these: {', '.join(TABLES)} (default: everything)",
     )
     parser.add_argument("-f", "--format", choices=FORMATS, default="text", help="default: text")
 
@@ -36,9 +41,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         log.table(TABLES[kind](), form)
     elif form == "csv":
         wanted = "one of " + ", ".join(TABLES)
-        raise SpecError(
-            "catalog --format csv", Problem("", wanted, "nothing (that is three tables)")
-        )
+        hint = "each is a table of its own: calculon catalog models --format csv"
+        raise SpecError("KIND", Problem("", f"{wanted} for --format csv", "nothing", hint))
     elif form == "json":
         log(json.dumps({name: table().records() for name, table in TABLES.items()}, indent=2))
     else:
@@ -125,10 +129,23 @@ def _executions() -> Table:
     )
 
 
+def _studies() -> Table:
+    """List the studies: what each is about."""
+    documents = {name: read_document(str(path)) for name, path in catalog.names("study").items()}
+    return Table(
+        (Column("name", "name"), Column("about", "about")),
+        [
+            {"name": name, "about": raw.get("about", "") if isinstance(raw, Mapping) else ""}
+            for name, raw in documents.items()
+        ],
+    )
+
+
 TABLES: dict[str, Callable[[], Table]] = {
     "models": _models,
     "systems": _systems,
     "executions": _executions,
+    "studies": _studies,
 }
 
 

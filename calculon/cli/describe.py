@@ -28,8 +28,9 @@ def configure(parser: Parser) -> None:
     )
     parser.add_argument(
         "subject",
+        metavar="SUBJECT",
         choices=(*RESULTS, *SPECS),
-        help="statistics (stats), members of a layer (layers), or the fields of a spec",
+        help="stats (statistics), layers (members of a layer), or a spec: " + ", ".join(SPECS),
     )
     parser.add_argument(
         "-f", "--format", choices=(*FORMATS, "schema"), default="text", help="default: text"

@@ -1,10 +1,11 @@
 """``calculon llm``: estimate one execution."""
 
 import argparse
+import json
 from typing import TYPE_CHECKING
 
 from calculon.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
-from calculon.errors import SpecError
+from calculon.errors import Problem, SpecError
 from calculon.spec.files import STDIN, write_json
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ def configure(parser: Parser) -> None:
         help="- prints a page; NAME.json or NAME.json.gz gets all statistics",
     )
     parser.add_argument(
+        "-f",
+        "--format",
+        choices=("text", "json"),
+        default="text",
+        help="what STATS - prints: a page (text, default) or all statistics (json)",
+    )
+    parser.add_argument(
         "-p",
         "--peers",
         metavar="FILE",
@@ -47,6 +55,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     specs = [arguments.application, arguments.execution, arguments.system]
     files = [name for name in (arguments.stats, arguments.peers) if name is not None]
     check_inputs(specs)
+    if arguments.peers == STDOUT:
+        hint = "only STATS can be -; /dev/stdout takes the peers"
+        raise SpecError("--peers", Problem("", "a file name", "'-'", hint))
     check_outputs([name for name in files if name != STDOUT], specs)
     from calculon.estimate import estimate
 
@@ -55,7 +66,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     except SpecError as error:  # fields that contradict each other are known by their kind only
         file = "<stdin>" if specs[1] == STDIN else specs[1]
         raise SpecError(file if error.file == "execution" else error.file, error.problems) from None
-    if arguments.stats == STDOUT:
+    if arguments.stats == STDOUT and arguments.format == "json":
+        log(json.dumps(result.to_dict(), indent=2))
+    elif arguments.stats == STDOUT:
         from calculon.report.page import Page
 
         log.show(Page(sheet_of(result)))

@@ -1,9 +1,9 @@
 """The ``calculon`` program: finds the command, runs it, and turns what can go wrong into one message and an exit code.
 
-Exit codes: 0 done; 1 infeasible, nothing written; 2 bad input or usage; 130 interrupted; 141 the reader of a pipe left.
+Exit codes: 0 done; 1 infeasible, nothing written; 2 bad input or usage; 130 interrupted; 141 the reader of a pipe left;
+143 terminated.
 """
 
-import os
 import sys
 import warnings
 from argparse import SUPPRESS
@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from calculon import __version__
-from calculon.cli.options import LEVELS, Command, Log, Parser
+from calculon.cli.interrupts import exit_code, terminable, word
+from calculon.cli.options import LEVELS, Command, Log, Parser, check_log
+from calculon.cli.streams import flush_stdout, give_up, keep_standard_streams, tell
 from calculon.errors import Infeasible, SpecError, nearest
 from calculon.spec.decode import SpecWarning
 from calculon.spec.files import reason
@@ -65,8 +67,9 @@ example:
 
 `calculon COMMAND --help` explains a command and shows examples."""
 
-INTERRUPTED = 130
 PIPE_CLOSED = 141
+PACKAGES = ("numpy", "pandas", "psutil", "rich", "shtab", "yaml")
+"""What every installation has."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,43 +80,54 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv : sequence of str, optional
         The arguments after the program's name; those of the process by default.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", SpecWarning)
-        warnings.showwarning = _show_warning
-        try:
+    keep_standard_streams()
+    try:
+        with terminable(), warnings.catch_warnings():
+            warnings.simplefilter("always", SpecWarning)
+            warnings.showwarning = _show_warning
             code = _run(sys.argv[1:] if argv is None else list(argv))
-            sys.stdout.flush()
-        except SystemExit as stop:  # argparse: help, version, usage
-            return int(stop.code or 0)
-        except (SpecError, Infeasible, OSError, KeyboardInterrupt) as error:
-            return _report(error)
+            flush_stdout()
+    except (SpecError, Infeasible, OSError, ModuleNotFoundError, KeyboardInterrupt) as error:
+        return _report(error)
     return code
 
 
 def _report(error: BaseException) -> int:
     """Say what went wrong, and return the exit code."""
     if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED
-    if isinstance(
-        error, BrokenPipeError
-    ):  # `| head` has seen enough; nothing is left to flush at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        notes = getattr(error, "__notes__", None)  # of a command that knows more
+        tell(f"{PROG}: {word(error)}{f': {notes[0]}' if notes else '; nothing was written'}")
+        return exit_code(error)
+    if isinstance(error, BrokenPipeError):  # `| head` has seen enough
+        give_up(1)
         return PIPE_CLOSED
     if isinstance(error, Infeasible):
         return _complain("infeasible", error, 1)
     if isinstance(error, OSError):
+        if error.filename is None:
+            give_up(1)
         return _complain("error", f"{error.filename or '<stdout>'}: {reason(error)}", 2)
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        if package not in PACKAGES:
+            raise error
+        cure = "start ./bin/calculon of a checkout, which sets itself up, or: pip install ."
+        return _complain("error", f"{sys.executable} lacks the package {package}; {cure}", 2)
     return _complain("error", error, 2)
 
 
 def _run(argv: list[str]) -> int:
     parser = top_parser()
-    arguments = parser.parse_args(argv)
-    command = _find(parser, arguments.command)
-    module = import_module(command.module)
-    own = Parser(prog=f"{PROG} {command.name}")
-    module.configure(own)
-    values = own.parse_args(arguments.arguments)
+    try:
+        arguments = parser.parse_args(argv)
+        command = _find(parser, arguments.command)
+        module = import_module(command.module)
+        own = Parser(prog=f"{PROG} {command.name}")
+        module.configure(own)
+        values = own.parse_args(arguments.arguments)
+    except SystemExit as stop:  # help, version, usage
+        return int(stop.code or 0)
+    check_log(arguments.log, values)
     with Log.to(arguments.log, arguments.verbosity) as log:
         code: int = module.run(values, log)
     return code
@@ -180,7 +194,7 @@ def _find(parser: Parser, name: str | None) -> Command:
 def _complain(kind: str, error: object, code: int) -> int:
     """Print each line of an error, marked with its kind, and return the exit code."""
     for line in str(error).splitlines():
-        print(f"{PROG}: {kind}: {line}", file=sys.stderr)
+        tell(f"{PROG}: {kind}: {line}")
     return code
 
 

@@ -5,16 +5,24 @@ import csv
 import io
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from calculon.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
-from calculon.cli.search_options import add_space_arguments, log_outcome, searches
+from calculon.cli.search_options import (
+    add_space_arguments,
+    log_interrupted,
+    log_outcome,
+    searches,
+)
+from calculon.errors import Problem, SpecError
 from calculon.spec.files import document_suffix
 
 if TYPE_CHECKING:
+    from calculon.report.tables import Table
     from calculon.search.driver import SearchResult
     from calculon.sweep.task import Search
+    from calculon.units import Array, Unit
 
 SUFFIXES = (".json", ".csv", ".parquet")
 
@@ -53,7 +61,6 @@ def configure(parser: Parser) -> None:
         "--top-n",
         "--top_n",
         type=int,
-        default=1,
         metavar="N",
         help="how many of the best to keep (default 1)",
     )
@@ -66,14 +73,13 @@ def configure(parser: Parser) -> None:
     )
     parser.add_argument(
         "--objective",
-        default="sample_rate",
         metavar="STAT[:min|max]",
         help="statistic to rank by (default sample_rate; see calculon describe stats)",
     )
     parser.add_argument(
         "--pareto",
-        metavar="STAT,STAT[,STAT]",
-        help="instead of the best by one statistic, all that no other execution beats in each of these",
+        metavar="STAT,STAT[,STAT...]",
+        help="instead of the best by one statistic, all that no other execution beats in each of these 2 to 4",
     )
 
 
@@ -86,6 +92,10 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         from calculon.output.writers import check_format
 
         check_format(arguments.output)
+        if arguments.layers and document_suffix(arguments.output) == ".parquet":
+            hint = "write .json or .csv, or leave out -l"
+            problem = Problem("", "a file that holds layers", "-l with Parquet", hint)
+            raise SpecError(arguments.output, problem)
     asked = searches(arguments)
     if arguments.debug:
         return _count(asked, log)
@@ -112,6 +122,7 @@ def _count(asked: "list[Search]", log: Log) -> int:
     total = sum(count_space(search.space(), mbs_break=search.mbs_break) for search in asked)
     log(f"Total executions: {total}")
     log_outcome(log, 0, 0, total, time.perf_counter() - begin)
+    log("(counted only: nothing was evaluated)")
     return 0
 
 
@@ -129,10 +140,14 @@ def _search(asked: "list[Search]", arguments: argparse.Namespace) -> "list[Searc
     large = sum(count_space(search.space()) for search in asked) > LARGE
     engine = make_engine("processes" if large or arguments.cpus else "serial", arguments.cpus)
     results: dict[int, SearchResult] = {}
-    with progress(len(asked), quiet=arguments.quiet) as advance:
-        for outcome in engine.map(run_search, asked):
-            results[outcome.search] = outcome.result(asked[outcome.search])
-            advance(1)
+    try:
+        with progress(len(asked), quiet=arguments.quiet) as advance:
+            for outcome in engine.map(run_search, asked):
+                results[outcome.search] = outcome.result(asked[outcome.search])
+                advance(1)
+    except KeyboardInterrupt:
+        log_interrupted(f"{len(results)} of {len(asked)} processor counts searched")
+        raise
     return [results[search.number] for search in asked]
 
 
@@ -147,26 +162,27 @@ def _report(
         counts.add(result.counts)
     log(f"Total executions: {counts.total}")
     log_outcome(log, counts.good, counts.bad, counts.total, seconds)
+    if arguments.where and counts.good:
+        log(_selected(results, counts.good, 1 if arguments.pareto else arguments.top_n or 1))
     best = [result for result in results if len(result)]
-    objective = results[0].objectives[0]
     if best:
-        values = [float(objective.value(result.scores[0][0])) for result in best]
-        top = max(values) if objective.sense == "max" else min(values)
-        words = objective.statistic.name.replace("_", " ")
-        log(f"Best {words}: {top!r}")
+        log(_best_line(best))
     if log.quiet:
         return
-    from calculon.report.winners import LEGEND, reasons_table, winners_table
+    from calculon.report.winners import LEGEND, reasons_table
 
     if best:
-        shown = [pair for result in best for pair in _winners(result)][:_SHOWN]
-        names = [objective.statistic.name for objective in results[0].objectives]
-        extra = [name for name in names if name not in ("sample_rate", "total_time")]
         log("")
-        executions, stats = zip(*shown, strict=True)
-        log.table(winners_table(executions, stats, extra), "text")
-        more = sum(map(len, best)) - len(shown)
-        log(f"({more} more in the output)" if more else LEGEND)
+        if missing := [f"{r.space.num_procs:,}" for r in results if not len(r)]:
+            log.show(f"Nothing found on so many processors: {', '.join(missing)}")
+        shown = [pair for result in best for pair in _winners(result)][:_SHOWN]
+        log.table(_winners_table(shown, results[0]), "text")
+        if more := sum(map(len, best)) - len(shown):
+            place = (
+                "in the output" if arguments.output != STDOUT else "; name an output file for all"
+            )
+            log(f"({more:,} more {place})".replace(" ;", ";"))
+        log.show(LEGEND)
     if counts.bad:
         log("")
         table = reasons_table(counts.total, counts.good, counts.reasons, counts.nearest_miss)
@@ -174,15 +190,64 @@ def _report(
     log("")
 
 
+def _selected(results: "list[SearchResult]", good: int, most: int) -> str:
+    """Say how many executions meet the condition; where only the best are looked for, at least how many."""
+    found = sum(map(len, results))
+    more = "at least " if any(len(result) >= most for result in results) else ""
+    return f"{more}{found} of {good} feasible executions meet the condition"
+
+
+def _best_line(best: "list[SearchResult]") -> str:
+    """Say what the best value of the first objective is: exactly, and for people."""
+    objective = best[0].objectives[0]
+    values = [float(objective.value(result.scores[0][0])) for result in best]
+    top = max(values) if objective.sense == "max" else min(values)
+    name, unit = objective.statistic.name, objective.statistic.unit
+    line = f"Best {name.replace('_', ' ')}: {top!r}"
+    return line if name == "sample_rate" else f"{line} ({_quantity(top, unit)})"
+
+
+def _quantity(value: float, unit: "Unit") -> str:
+    """Write a value in the unit of its statistic."""
+    from calculon.report.texts import gib, percent
+    from calculon.units import duration, scaled
+
+    if unit.symbol == "s":
+        return duration(value)
+    if unit.symbol == "fraction":
+        return percent(value)
+    return gib(value) if unit.binary else scaled(value, unit.symbol)
+
+
+def _winners_table(
+    shown: Sequence[tuple[Mapping[str, Any], Mapping[str, float]]], result: "SearchResult"
+) -> "Table":
+    """Return the table of winners with the objectives that it does not show anyway."""
+    from calculon.report.winners import SHOWN, winners_table
+
+    names = [objective.statistic.name for objective in result.objectives]
+    extra = [name for name in names if name not in SHOWN]
+    executions, stats = zip(*shown, strict=True)
+    return winners_table(executions, stats, extra)
+
+
 _SHOWN = 40
 
 
-def _winners(result: "SearchResult") -> Iterator[tuple[dict[str, Any], dict[str, float]]]:
-    """Yield execution fields and statistics of the winners, best first."""
+def _winners(result: "SearchResult") -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield execution fields and statistics of the winners, best first; None where a statistic is undefined."""
+    from calculon.plan.plan import NAMES
+
     found = result.evaluation
-    for i in range(len(result)):
-        stats = {name: found[name][i].item() for name in found.names}
-        yield result.plan.row(i).to_dict(), stats
+    fields = zip(*(result.plan.values(name).tolist() for name in NAMES), strict=True)
+    stats = zip(*(_nullable(found[name]) for name in found.names), strict=True)
+    for row, values in zip(fields, stats, strict=True):
+        yield dict(zip(NAMES, row, strict=True)), dict(zip(found.names, values, strict=True))
+
+
+def _nullable(column: "Array") -> list[float | None]:
+    """Return a column with None for not-a-number."""
+    return [None if value != value else value for value in column.tolist()]  # noqa: PLR0124
 
 
 def _write(results: "list[SearchResult]", arguments: argparse.Namespace) -> None:
@@ -206,10 +271,12 @@ def _write(results: "list[SearchResult]", arguments: argparse.Namespace) -> None
 
 def _document(result: "SearchResult", *, layers: bool) -> dict[str, Mapping[str, Any]]:
     """Return the winners of one count as the published tool writes them."""
-    return {
-        str(rank): {"execution": found.execution.to_dict(), "stats": found.to_dict()}
-        for rank, found in enumerate(result.estimates(layers=layers))
-    }
+    details = result.estimates(layers=True) if layers else []
+    document: dict[str, Mapping[str, Any]] = {}
+    for rank, (execution, stats) in enumerate(_winners(result)):
+        more = {"layers": details[rank].layers} if layers else {}
+        document[str(rank)] = {"execution": execution, "stats": {**stats, **more}}
+    return document
 
 
 def _write_csv(results: "list[SearchResult]", path: str, *, layers: bool) -> None:

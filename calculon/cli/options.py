@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn
 
+from calculon.cli.streams import LogFile, tell
 from calculon.errors import Problem, SpecError
-from calculon.spec.files import STDIN, check_output, reason
+from calculon.spec.execution import DATATYPE_BYTES
+from calculon.spec.fields import nearest_choice
+from calculon.spec.files import STDIN, check_output
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -62,8 +65,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print usage and message on standard error, and leave with exit code 2."""
-        self.print_usage(sys.stderr)
-        self.exit(2, f"calculon: error: {message} (see: {self.prog} --help)\n")
+        tell(self.format_usage().rstrip())
+        tell(f"calculon: error: {message} (see: {self.prog} --help)")
+        self.exit(2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,7 @@ class Log:
     @classmethod
     @contextlib.contextmanager
     def to(cls, target: str, verbosity: str) -> Iterator["Log"]:
-        """Open the log: ``-`` is standard output, a file is emptied first.
+        """Open the log: ``-`` is standard output, a file is emptied at the first text.
 
         Raises
         ------
@@ -97,13 +101,9 @@ class Log:
                 sys.stdout.reconfigure(errors="backslashreplace")  # names need not be printable
             yield cls(sys.stdout, quiet)
             return
-        with contextlib.ExitStack() as opened:
-            try:
-                stream = opened.enter_context(Path(target).open("w", encoding="utf-8"))
-            except OSError as error:
-                wanted = "a writable log file"
-                raise SpecError(target, Problem("", wanted, reason(error))) from None
-            yield cls(stream, quiet)
+        with LogFile(target) as stream:
+            yield cls(stream, quiet)  # type: ignore[arg-type]
+            stream.finish()
 
     def __call__(self, text: str) -> None:
         """Print a result."""
@@ -123,6 +123,39 @@ class Log:
             self.show(table, wrap=False)
         else:
             self(table.written(form))
+
+
+def datatype(text: str) -> str:
+    """Return a datatype of the command line.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        For anything else, with the nearest one.
+    """
+    if text not in DATATYPE_BYTES:
+        hint = nearest_choice(text, tuple(DATATYPE_BYTES))
+        problem = Problem("", "one of " + ", ".join(DATATYPE_BYTES), repr(text), hint)
+        raise argparse.ArgumentTypeError(problem)
+    return text
+
+
+def check_log(target: str, arguments: argparse.Namespace) -> None:
+    """Check that the log is none of the files that the command reads or writes.
+
+    Raises
+    ------
+    SpecError
+        When it is.
+    """
+    if target == STDOUT:
+        return
+    place = Path(target).resolve()
+    for value in vars(arguments).values():
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(one, str) and one and Path(one).resolve() == place:
+                found = "an input or output of that name"
+                raise SpecError(target, Problem("", "a log file of its own", found))
 
 
 def check_inputs(sources: Sequence[str]) -> None:

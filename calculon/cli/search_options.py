@@ -1,9 +1,11 @@
 """What the commands that search share: the arguments of a space, and the lines that report it."""
 
 import argparse
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
-from calculon.cli.options import Log, Parser
+from calculon.cli.options import Log, Parser, datatype
+from calculon.errors import Problem, SpecError
 from calculon.spec.execution import DATATYPE_BYTES
 
 if TYPE_CHECKING:
@@ -24,7 +26,9 @@ def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> N
     parser.add_argument(
         "max_batch_size", metavar="MAX_BATCH", type=int, help="largest global batch, in sequences"
     )
-    parser.add_argument("datatype", metavar="DATATYPE", help="one of " + ", ".join(DATATYPE_BYTES))
+    parser.add_argument(
+        "datatype", metavar="DATATYPE", type=datatype, help="one of " + ", ".join(DATATYPE_BYTES)
+    )
     parser.add_argument("system", metavar="SYS", help="the machine: processors, memory, networks")
     parser.add_argument("output", metavar="OUTPUT", help=output_help)
     parser.add_argument(
@@ -68,10 +72,21 @@ def add_choice_options(parser: Parser) -> None:
     )
     parser.add_argument(
         "--where",
+        action=_And,
         metavar="EXPR",
         help="keep only executions that meet a condition on statistics and execution fields, "
-        "such as 'total_time < 60 and tensor_par <= 8'",
+        "such as 'total_time < 60 and proc_mem_tier1_cap_req <= 70 * GiB' (units: KiB MiB GiB TiB, "
+        "MB GB TB; texts in quotes: activation_recompute == 'full'); several are combined with and",
     )
+
+
+class _And(argparse.Action):
+    """Combines a condition that is given several times: all of them must hold."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        """Join a condition to those before it."""
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, values if before is None else f"({before}) and ({values})")
 
 
 def _fused(text: str) -> tuple[bool, ...]:
@@ -91,11 +106,12 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
     """
     from calculon import inputs
     from calculon.search.counts import parse_counts
+    from calculon.search.effect import check_effect
     from calculon.search.restrict import parse
     from calculon.sweep.task import Search
 
     model, system = inputs.model(arguments.application), inputs.system(arguments.system)
-    pareto = getattr(arguments, "pareto", None)
+    pareto = _pareto(arguments)
     fix, add = parse("fix", arguments.fix), parse("add", arguments.add)
     asked = [
         Search(
@@ -105,9 +121,9 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
             num_procs=count,
             max_batch_size=arguments.max_batch_size,
             datatype=arguments.datatype,
-            top=getattr(arguments, "top_n", 1),
-            objective=getattr(arguments, "objective", "sample_rate"),
-            pareto=tuple(pareto.split(",")) if pareto else (),
+            top=1 if (top := getattr(arguments, "top_n", None)) is None else top,
+            objective=getattr(arguments, "objective", None) or "sample_rate",
+            pareto=pareto,
             where=arguments.where,
             mbs_break=getattr(arguments, "mbs_break", False),
             fused=arguments.fused_activation,
@@ -118,10 +134,38 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
         )
         for number, count in enumerate(parse_counts(arguments.num_procs, "NUM_PROCS"))
     ]
-    for search in asked:
-        search.space()
-        search.ranking()
+    asked[0].ranking()
+    check_effect([search.space() for search in asked])
     return asked
+
+
+MOST_OBJECTIVES = 4
+"""Statistics of a Pareto front; with more of them nearly every execution is on it."""
+
+
+def _pareto(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Return the objectives of a Pareto front; none without one.
+
+    Raises
+    ------
+    SpecError
+        For options that mean nothing beside it, and for too few, too many or equal statistics.
+    """
+    text = getattr(arguments, "pareto", None)
+    if text is None:
+        return ()
+    for option, value in (("-t", arguments.top_n), ("--objective", arguments.objective)):
+        if value is not None:
+            hint = (
+                f"leave out {option}: a front has all its executions and needs no single objective"
+            )
+            raise SpecError("--pareto", Problem("", "no other choice of winners", option, hint))
+    names = tuple(name.strip() for name in text.split(","))
+    different = {name.partition(":")[0] for name in names}
+    if not 2 <= len(different) == len(names) <= MOST_OBJECTIVES:
+        wanted = f"2 to {MOST_OBJECTIVES} different statistics"
+        raise SpecError("--pareto", Problem("", wanted, repr(text)))
+    return names
 
 
 def log_outcome(log: Log, good: int, bad: int, total: int, seconds: float) -> None:
@@ -129,3 +173,9 @@ def log_outcome(log: Log, good: int, bad: int, total: int, seconds: float) -> No
     log(f"Good executions: {good}")
     log(f"Bad executions: {bad}")
     log(f"Calculation rate: {total / max(seconds, 1e-9):.2f} calcs/sec")
+
+
+def log_interrupted(done: str) -> None:
+    """Note on the interruption that is being handled how far the search came; the program says it at the end."""
+    if error := sys.exception():
+        error.add_note(f"{done}, nothing written")

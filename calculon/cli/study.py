@@ -1,11 +1,13 @@
 """``calculon study``: many searches from one file, resumed when interrupted."""
 
 import argparse
-import sys
 import time
 from typing import TYPE_CHECKING
 
+from calculon.cli.interrupts import exit_code, word
 from calculon.cli.options import Log, Parser, check_outputs
+from calculon.cli.streams import tell
+from calculon.spec import catalog
 from calculon.spec.files import STDIN
 
 if TYPE_CHECKING:
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from calculon.sweep.study import Study
     from calculon.sweep.summary import Winners
 
-INTERRUPTED = 130
 FAILED = 1
 
 
@@ -30,10 +31,12 @@ def configure(parser: Parser) -> None:
         "\n"
         "On a cluster, start a Dask scheduler and workers (dask-jobqueue does it for SLURM and LSF) and give\n"
         "its address: --engine dask --scheduler tcp://node1:8786.",
-        "calculon study examples/studies/tutorial.yaml -o tutorial.csv\n"
+        "calculon study tutorial -o tutorial.csv\n"
         "calculon study examples/studies/system_design_sc23.yaml -o design.parquet -c 16",
     )
-    parser.add_argument("study", metavar="STUDY", help="the study: a YAML or JSON file")
+    parser.add_argument(
+        "study", metavar="STUDY", help="the study: a YAML or JSON file, or a name of the catalog"
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -69,7 +72,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.output.writers import check_format
     from calculon.sweep.table import SUFFIXES
 
-    inputs = [arguments.study] if arguments.study != STDIN else []
+    file = catalog.find("study", arguments.study)
+    inputs = [file] if file != STDIN else []
     check_outputs([arguments.output], inputs, SUFFIXES)
     check_format(arguments.output)
     from calculon.sweep.engines import make_engine
@@ -78,7 +82,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.sweep.study import Study
     from calculon.sweep.summary import Winners, make_summary
 
-    study = Study.read(arguments.study)
+    study = Study.read(file)
     plans = plan(study)
     winners = Winners(make_summary(study, plans.searches))
     engine = make_engine(arguments.engine, arguments.cpus, arguments.scheduler)
@@ -112,11 +116,11 @@ def _search(plans: "Plans", engine: "Engine", journal: "Journal", log: Log, *, q
                 journal.add(outcome)
                 advance(1)
     except (KeyboardInterrupt, EngineError) as error:
-        kind = "interrupted" if isinstance(error, KeyboardInterrupt) else f"error: {error}"
+        kind = word(error) if isinstance(error, KeyboardInterrupt) else f"error: {error}"
         kept = f"{len(finished):,} of {total:,} searches are finished and kept in {journal.path}"
-        print(f"calculon: {kind}", file=sys.stderr)
-        print(f"calculon: {kept}; the same command goes on from there", file=sys.stderr)
-        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
+        tell(f"calculon: {kind}")
+        tell(f"calculon: {kept}; the same command goes on from there")
+        return exit_code(error) if isinstance(error, KeyboardInterrupt) else FAILED
     if tasks:
         seconds = time.perf_counter() - begin
         executions = sum(finished[task.number].counts.total for task in tasks)

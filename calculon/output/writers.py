@@ -110,7 +110,7 @@ def _length(table: Columns) -> int:
 
 @contextlib.contextmanager
 def _writer(path: str, stream: IO[bytes], empty: Columns) -> Iterator[Writer]:
-    """Open the writer for a file name, and close it when all went well."""
+    """Open the writer for a file name, and close it before its stream, also after an error."""
     writer: Writer
     if document_suffix(path) == ".parquet":
         writer = _ParquetWriter(stream, empty)
@@ -119,7 +119,12 @@ def _writer(path: str, stream: IO[bytes], empty: Columns) -> Iterator[Writer]:
             writer = _FastCsvWriter(stream, empty)
         except ImportError:
             writer = _PandasCsvWriter(stream, empty)
-    yield writer
+    try:
+        yield writer
+    except BaseException:
+        with contextlib.suppress(Exception):  # the file is given up, and why is known
+            writer.close()
+        raise
     writer.close()
 
 

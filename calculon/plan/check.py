@@ -60,7 +60,8 @@ def raise_for(one: One, code: int, tier1: float = 0.0, tier2: float = 0.0) -> No
             if reason == MEMORY_REASONS[0]
             else (2, tier2, one.system.mem2)
         )
-        raise Infeasible(reason, _memory_message(one.system, tier, needed, memory.capacity))
+        message = _memory_message(one.system, tier, needed, memory.capacity)
+        raise Infeasible(reason, message, needed, memory.capacity, tier)
     explanation = RULES[code - _FIRST_RULE].explain(one)
     if isinstance(explanation, Problem):
         raise SpecError("execution", explanation)

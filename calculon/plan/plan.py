@@ -1,10 +1,11 @@
 """A table of executions: a struct of arrays with the fields of :class:`~calculon.spec.execution.Execution`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calculon import inputs
 from calculon.errors import Problem, SpecError, nearest
 from calculon.spec.decode import decode
 from calculon.spec.execution import Execution
@@ -44,14 +45,21 @@ class Plan:
     def from_records(cls, records: Iterable[Execution | Mapping[str, Any]]) -> "Plan":
         """Make a table of execution records, or of mappings with the same fields.
 
+        Of rows of a DataFrame what is no field of an execution is left out.
+
         Raises
         ------
         SpecError
             When a mapping misses a field or has one too many. Impossible values are marked, not raised.
         """
-        rows = list(records)
+        given: Iterable[Any] = records
+        rows = [
+            {n: row[n] for n in NAMES if n in row} if inputs.is_row(row) else row for row in given
+        ]
         for i, row in enumerate(rows):
-            if not isinstance(row, Execution) and (set(row) != set(NAMES)):
+            if not isinstance(row, Execution) and (
+                not isinstance(row, Mapping) or set(row) != set(NAMES)
+            ):
                 decode(Execution, row, f"row {i}")
         if not rows:
             return cls.from_columns({name: [] for name in NAMES})
@@ -70,6 +78,8 @@ class Plan:
         SpecError
             When a column is missing or unknown, or lengths differ. Impossible values are marked, not raised.
         """
+        if not isinstance(columns, Mapping):
+            raise SpecError("plan", Problem("", "a mapping of columns", inputs.found(columns)))
         problems = [
             Problem(name, "a column of this name", "nothing (the column is missing)")
             for name in NAMES
@@ -103,7 +113,15 @@ class Plan:
 
     @classmethod
     def from_frame(cls, frame: "pd.DataFrame") -> "Plan":
-        """Make a table of a DataFrame; columns that are no execution field (statistics, say) are left out."""
+        """Make a table of a DataFrame; columns that are no execution field (statistics, say) are left out.
+
+        Raises
+        ------
+        SpecError
+            For anything but a DataFrame; otherwise as :meth:`from_columns`.
+        """
+        if not inputs.is_frame(frame):
+            raise SpecError("plan", Problem("", "a DataFrame", inputs.found(frame)))
         return cls.from_columns({n: frame[n].to_numpy() for n in NAMES if n in frame.columns})
 
     @classmethod
@@ -121,10 +139,25 @@ class Plan:
         return cls(columns)
 
     @classmethod
-    def concatenate(cls, plans: Sequence["Plan"]) -> "Plan":
-        """Join tables, one below the other."""
-        columns = {n: np.concatenate([plan._columns[n] for plan in plans]) for n in NAMES}
-        return cls(columns, np.concatenate([plan.malformed for plan in plans]))
+    def concatenate(cls, plans: Iterable["Plan"]) -> "Plan":
+        """Join tables, one below the other; of no tables, a table without rows.
+
+        Raises
+        ------
+        SpecError
+            For anything but tables.
+        """
+        given: Any = plans
+        if not isinstance(given, Iterable):
+            raise SpecError("plans", Problem("", "a list of Plans", inputs.found(given)))
+        parts: list[Any] = list(given)
+        for part in parts:
+            if not isinstance(part, Plan):
+                raise SpecError("plans", Problem("", "only Plans", inputs.found(part)))
+        if not parts:
+            return cls.from_records([])
+        columns = {n: np.concatenate([plan._columns[n] for plan in parts]) for n in NAMES}
+        return cls(columns, np.concatenate([plan.malformed for plan in parts]))
 
     def __getattr__(self, name: str) -> Array:
         try:
@@ -155,7 +188,17 @@ class Plan:
         return mask
 
     def values(self, field: str) -> Array:
-        """Return a column as it stands in files: named values as text."""
+        """Return a column as it stands in files: named values as text.
+
+        Raises
+        ------
+        KeyError
+            When there is no such field; the message names the nearest.
+        """
+        if field not in self._columns:
+            raise KeyError(
+                f"no execution field {field!r}; {nearest(str(field), NAMES)}".rstrip("; ")
+            )
         column = self._columns[field]
         choices = next(f.declaration.choices for f in FIELDS if f.name == field)
         return np.array([*choices, ""])[column] if choices else column

@@ -27,7 +27,7 @@ _COMM = {"ar": "ar", "p2p_rs_ag": "p2p", "rs_ag": "sp"}
 
 def winners_table(
     executions: Sequence[Mapping[str, Any]],
-    stats: Sequence[Mapping[str, float]],
+    stats: Sequence[Mapping[str, Any]],
     extra: Sequence[str] = (),
 ) -> Table:
     """List the winners, one line each: 80 columns are enough for one processor count and nothing extra.
@@ -79,7 +79,7 @@ def winners_table(
                 "time": duration(s["total_time"]),
                 "rate": figure(s["sample_rate"]),
                 "each": significant(s["sample_rate"] / procs),
-                **{name: f"{s[name]:.6g}" for name in extra},
+                **{name: "-" if s[name] is None else f"{s[name]:.6g}" for name in extra},
             }
         )
         ranks[procs] += 1
@@ -110,6 +110,12 @@ def _gibibytes(size: float) -> str:
     return "<0.01" if 0 < size < 0.005 * GIB else f"{size / GIB:,.2f}"
 
 
+def _least(size: float | None) -> str | None:
+    """Write the smallest of many excesses, in GiB."""
+    text = None if size is None else _gibibytes(size)
+    return text if text is None or text.startswith("<") else f">= {text}"
+
+
 def _switches(execution: Mapping[str, Any]) -> str:
     """Write the switches that are on as letters."""
     return "".join(letter for name, letter in _LETTERS.items() if execution[name]) or "-"
@@ -134,7 +140,7 @@ def reasons_table(
             "count": count,
             "share": percent(count / max(1, total)),
             "reason": REASONS.get(reason, reason),
-            "miss": f">= {_gibibytes(nearest_miss[reason])}" if reason in nearest_miss else None,
+            "miss": _least(nearest_miss.get(reason)),
         }
         for reason, count in ranked
     ]

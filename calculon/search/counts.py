@@ -19,7 +19,7 @@ def parse_counts(text: str, name: str = "num_procs") -> tuple[int, ...]:
     ----------
     text : str
         Parts separated by commas: a count, ``FIRST:LAST:STEP``, ``FIRST:LAST:xFACTOR``, or ``FIRST:LAST`` with
-        steps of 1. Blanks do not matter. The last count is included when a step meets it.
+        steps of 1. Blanks may stand around commas. The last count is included when a step meets it.
     name : str
         Name of the field or argument, for messages.
 
@@ -38,8 +38,8 @@ def parse_counts(text: str, name: str = "num_procs") -> tuple[int, ...]:
     (8, 16, 32, 64, 7)
     """
     counts: dict[int, None] = {}
-    for part in re.sub(r"\s+", "", text).split(","):
-        for count in _part(part, text, name):
+    for part in text.split(","):
+        for count in _part(part.strip(), text, name):
             counts[count] = None
             if len(counts) > MOST_COUNTS:
                 found = f"more of them in {text!r}"
@@ -52,7 +52,9 @@ def _part(part: str, text: str, name: str) -> "range | list[int]":
     match = _PART.fullmatch(part)
     if match is None or not part.isascii():
         found = shown(text) if part == text else f"{shown(part)} in {shown(text)}"
-        raise SpecError(name, Problem("", _WANTED, found))
+        joined = re.sub(r"\s+", ",", re.sub(r"\s*:\s*", ":", part))
+        hint = f"write {joined}" if joined != part and re.fullmatch(r"[\d:x,]+", joined) else ""
+        raise SpecError(name, Problem("", _WANTED, found, hint))
     first = int(match["first"])
     last = int(match["last"] or first)
     step = int(match["step"] or 1)

@@ -1,134 +1,42 @@
 """Search from Python: the best executions as estimates, with counts and reasons; or all of them as tables."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from calculon import inputs
 from calculon.edition import Edition
-from calculon.editions import SC23
-from calculon.errors import Problem, SpecError
-from calculon.estimate import Estimate, estimate
+from calculon.editions import SC23, find_edition
 from calculon.evaluate import Evaluation, evaluate
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.plan.plan import Plan
-from calculon.search.objective import Objective
 from calculon.search.one import feasible_numbers, search_space
-from calculon.search.ranking import Best, Front, Ranking
-from calculon.search.restrict import checked
-from calculon.search.select import Counts
+from calculon.search.ranking import Ranking
+from calculon.search.request import make_condition, make_ranking, make_space, takes_space
+from calculon.search.result import SearchResult
 from calculon.search.space import Space
 from calculon.search.where import Condition
 from calculon.spec.model import Model
 from calculon.units import Array
 
-if TYPE_CHECKING:
-    import pandas as pd
+__all__ = [
+    "SearchResult",
+    "executions",
+    "feasible_tables",
+    "make_ranking",
+    "make_space",
+    "nothing",
+    "rechunked",
+    "run",
+    "search",
+]
 
 CHUNK = 32_768
 """Rows of a table of executions."""
 
 
-@dataclass(frozen=True)
-class SearchResult:
-    """The best executions of a space, best first.
-
-    Attributes
-    ----------
-    space : Space
-        What was searched.
-    objectives : tuple of Objective
-        What the ranking is by.
-    counts : Counts
-        Executions enumerated, feasible, and why the others are not.
-    numbers : array of int64, shape (results,)
-        Numbers of the executions in the space.
-    scores : array, shape (objectives, results)
-        Scores; larger is better.
-    """
-
-    space: Space
-    objectives: tuple[Objective, ...]
-    counts: Counts
-    numbers: Array
-    scores: Array
-    edition: Edition
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    @cached_property
-    def plan(self) -> Plan:
-        """The executions as a table."""
-        return self.space.plan(self.numbers)
-
-    @cached_property
-    def evaluation(self) -> Evaluation:
-        """All statistics of the executions."""
-        found = evaluate(self.space.model, self.space.system, self.plan, edition=self.edition)
-        for objective, scores in zip(self.objectives, self.scores, strict=True):
-            again = found[objective.statistic.name]
-            if not np.array_equal(again, objective.value(scores), equal_nan=True):
-                raise AssertionError(f"search and evaluation differ in {objective.statistic.name}")
-        return found
-
-    def estimates(self, *, layers: bool = False) -> list[Estimate]:
-        """Return the executions as estimates, best first."""
-        return [
-            estimate(
-                self.space.model, self.plan.row(i), self.space.system, layers, edition=self.edition
-            )
-            for i in range(len(self))
-        ]
-
-    def to_frame(self) -> "pd.DataFrame":
-        """Return executions and statistics as a DataFrame, best first."""
-        return self.evaluation.to_frame().drop(columns="reason")
-
-    def __repr__(self) -> str:
-        counts = self.counts
-        text = f"{counts.total:,} executions, {counts.good:,} feasible"
-        if len(self):
-            best = self.objectives[0]
-            value = float(best.value(self.scores[0][0]))
-            text += f", best {best.statistic.name} {value:.6g}"
-        return f"<SearchResult: {text}>"
-
-
-def make_space(
-    model: Source | Model,
-    system: Source | System,
-    num_procs: int,
-    max_batch_size: int,
-    datatype: str,
-    **options: Any,
-) -> Space:
-    """Check and make a space; the options are those of :class:`~calculon.search.space.Space`.
-
-    Raises
-    ------
-    SpecError
-        For malformed inputs: before any work, and with what was expected.
-    """
-    model, system = inputs.model(model), inputs.system(system)
-    for name, value in (("num_procs", num_procs), ("max_batch_size", max_batch_size)):
-        if not 1 <= value < 2**31 or value != int(value):
-            raise SpecError(
-                "search", Problem(name, "a whole number from 1 to 2147483647", str(value))
-            )
-    if datatype not in system.datatypes:
-        known = ", ".join(system.datatypes)
-        wanted = f"a datatype of both engines of {system.name}: {known}"
-        raise SpecError("search", Problem("datatype", wanted, repr(datatype)))
-    for option in ("fix", "add"):
-        options[option] = checked(option, options.get(option, {}))
-    return Space(model, system, int(num_procs), int(max_batch_size), datatype, **options)
-
-
+@takes_space
 def search(
     model: Source | Model,
     system: Source | System,
@@ -138,32 +46,27 @@ def search(
     *,
     top: int = 1,
     objective: str = "sample_rate",
-    pareto: Sequence[str] = (),
+    pareto: Sequence[str] | None = None,
     where: str | None = None,
     mbs_break: bool = False,
+    fused: bool | Sequence[bool] = True,
+    tensor_overlap: bool = True,
+    data_overlap: bool = True,
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
-    edition: Edition = SC23,
-    **options: Any,
+    edition: Edition | str = SC23,
 ) -> SearchResult:
     """Find the best executions of a model on so many processors, exactly.
 
     Parameters
     ----------
-    model, system : str, path, mapping or record
-        As in :func:`calculon.estimate`.
-    num_procs, max_batch_size, datatype
-        The space: see :class:`~calculon.search.space.Space`, also for further options.
-    fix, add : mapping
-        Restrict a field to a value or values, and add values that the published enumeration leaves out.
+    {space}
     top : int
         How many executions to return.
     objective : str
         ``STATISTIC[:max|min]``.
     pareto : sequence of str
         Objectives whose non-dominated set is returned instead of the best by one.
-    where : str
-        Condition on statistics and execution fields, such as ``"total_time < 60 and tensor_par <= 8"``.
     mbs_break : bool
         Give up on larger microbatches after the first that does not fit.
 
@@ -178,25 +81,12 @@ def search(
     >>> found
     <SearchResult: 193,496 executions, 156,682 feasible, best sample_rate 5.69623>
     """
-    options |= {"fix": fix or {}, "add": add or {}}
-    space = make_space(model, system, num_procs, max_batch_size, datatype, **options)
+    choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
+    choices |= {"tensor_overlap": tensor_overlap, "data_overlap": data_overlap}
+    space = make_space(model, system, num_procs, max_batch_size, datatype, **choices)
     ranking = make_ranking(top, objective, pareto, where)
-    return run(space, ranking, mbs_break=mbs_break, edition=edition)
-
-
-def make_ranking(
-    top: int = 1,
-    objective: str = "sample_rate",
-    pareto: Sequence[str] = (),
-    where: str | None = None,
-) -> Ranking:
-    """Make the ranking that options ask for; errors as in :func:`search`."""
-    condition = Condition.parse(where) if where else None
-    if pareto:
-        return Front([Objective.parse(text) for text in pareto], condition)
-    if top < 1:
-        raise SpecError("search", Problem("top", "a whole number of at least 1", str(top)))
-    return Best(Objective.parse(objective), top, condition)
+    mbs_break = inputs.switch(mbs_break, "mbs_break", "search")
+    return run(space, ranking, mbs_break=mbs_break, edition=find_edition(edition))
 
 
 def run(
@@ -208,6 +98,7 @@ def run(
     return SearchResult(space, ranking.objectives, counts, numbers, scores, edition)
 
 
+@takes_space
 def executions(
     model: Source | Model,
     system: Source | System,
@@ -217,27 +108,34 @@ def executions(
     *,
     where: str | None = None,
     chunk: int = CHUNK,
+    fused: bool | Sequence[bool] = True,
+    tensor_overlap: bool = True,
+    data_overlap: bool = True,
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
-    edition: Edition = SC23,
-    **options: Any,
+    edition: Edition | str = SC23,
 ) -> Iterator[Evaluation]:
     """Return every feasible execution of a space in the order of the loops, as tables of at most `chunk` rows.
 
-    The arguments are those of :func:`search`; memory stays bounded whatever the size of the space.
+    Memory stays bounded whatever the size of the space.
+
+    Parameters
+    ----------
+    {space}
+    chunk : int
+        Most rows of a table.
+
+    Raises
+    ------
+    SpecError
+        For anything malformed, before any work.
     """
-    space = make_space(
-        model,
-        system,
-        num_procs,
-        max_batch_size,
-        datatype,
-        fix=fix or {},
-        add=add or {},
-        **options,
-    )
-    condition = Condition.parse(where) if where else None
-    return feasible_tables(space, condition, chunk=chunk, edition=edition)
+    choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
+    choices |= {"tensor_overlap": tensor_overlap, "data_overlap": data_overlap}
+    space = make_space(model, system, num_procs, max_batch_size, datatype, **choices)
+    condition = make_condition(where)
+    chunk = inputs.count(chunk, "chunk", "executions")
+    return feasible_tables(space, condition, chunk=chunk, edition=find_edition(edition))
 
 
 def feasible_tables(

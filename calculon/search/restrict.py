@@ -18,6 +18,13 @@ ADDABLE = {
 }
 """Fields that a search can be widened in, and how."""
 
+_ARGUMENTS = {
+    "datatype": "the datatype is an argument of its own",
+    "num_procs": "the processor count is an argument of its own",
+    "training": "a search is of training only",
+}
+"""Why other fields are no matter of restriction."""
+
 _DECLARED = {field.name: field for field in FIELDS}
 
 
@@ -27,7 +34,7 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
     Parameters
     ----------
     option : str
-        ``fix`` or ``add``.
+        ``fix`` or ``add``, as the caller calls it: with dashes on the command line.
     values : mapping
         One value or a sequence of values by field.
 
@@ -36,13 +43,14 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
     SpecError
         With every field that the option does not know and every value that its field does not take.
     """
-    allowed = FIXABLE if option == "fix" else tuple(ADDABLE)
+    allowed = FIXABLE if option.lstrip("-") == "fix" else tuple(ADDABLE)
     problems = []
     result: dict[str, Values] = {}
     for name, given in values.items():
         if name not in allowed:
-            hint = nearest(name, allowed) or "known are " + ", ".join(allowed)
-            problems.append(Problem(name, f"a field that --{option} knows", repr(name), hint))
+            hint = _ARGUMENTS.get(name) or nearest(name, allowed)
+            hint = hint or "known are " + ", ".join(allowed)
+            problems.append(Problem(name, f"a field that {option} knows", repr(name), hint))
             continue
         several = isinstance(given, Sequence) and not isinstance(given, str)
         result[name] = tuple(given) if several else (given,)
@@ -50,7 +58,7 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
         found = (field.declaration.problem(field.annotation, v, name) for v in result[name])
         problems += [problem for problem in found if problem is not None]
     if problems:
-        raise SpecError(f"--{option}", problems)
+        raise SpecError(option, problems)
     return result
 
 
@@ -69,7 +77,7 @@ def parse(option: str, texts: Sequence[str]) -> dict[str, Values]:
             raise SpecError(f"--{option}", Problem(text, "FIELD=VALUE[,VALUE...]", repr(text)))
         name = name.strip()
         values.setdefault(name, []).extend(_typed(name, item.strip()) for item in rest.split(","))
-    return checked(option, values)
+    return checked(f"--{option}", values)
 
 
 def _typed(name: str, text: str) -> Any:

@@ -14,7 +14,7 @@ class TopN:
     Attributes
     ----------
     scores, numbers : array
-        What is kept, in no particular order until :meth:`ranked`.
+        What is kept, in no particular order until :meth:`ranked`, and without what was offered last.
     """
 
     def __init__(self, count: int):
@@ -22,21 +22,38 @@ class TopN:
         self.scores = np.zeros(0)
         self.numbers = np.zeros(0, np.int64)
         self.threshold = -np.inf
+        self._waiting: list[tuple[Array, Array]] = []
+        self._kept = 0
+        self._limit = count  # the first threshold as soon as there is one
 
     def add(self, scores: Array, numbers: Array) -> None:
-        """Offer executions; scores below the current threshold are dropped."""
+        """Offer executions; scores below the current threshold are dropped.
+
+        What is kept is sorted only when there is twice as much as wanted, so that a search for many stays linear.
+        """
         keep = scores >= self.threshold
         if not keep.any():
             return
-        self.scores = np.concatenate([self.scores, scores[keep]])
-        self.numbers = np.concatenate([self.numbers, numbers[keep]])
+        self._waiting.append((scores[keep], numbers[keep]))
+        self._kept += len(self._waiting[-1][0])
+        if self._kept >= self._limit:
+            self._compress()
+
+    def _compress(self) -> None:
+        """Join what was offered, drop what is not among the best, and raise the threshold."""
+        self.scores = np.concatenate([self.scores, *(scores for scores, _ in self._waiting)])
+        self.numbers = np.concatenate([self.numbers, *(numbers for _, numbers in self._waiting)])
+        self._waiting.clear()
         if len(self.scores) >= self.count:
             order = np.lexsort((self.numbers, -self.scores))[: self.count]
             self.scores, self.numbers = self.scores[order], self.numbers[order]
             self.threshold = float(self.scores[-1])
+            self._limit = 2 * self.count
+        self._kept = len(self.scores)
 
     def ranked(self) -> tuple[Array, Array]:
         """Return scores and numbers, best first."""
+        self._compress()
         order = np.lexsort((self.numbers, -self.scores))
         return self.scores[order], self.numbers[order]
 

@@ -8,6 +8,7 @@ from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression, ExpressionError, Lookup
 from calculon.plan.plan import FIELDS, NAMES
 from calculon.records import columns
+from calculon.search.kinds import check_kinds
 from calculon.statistics import Stats
 from calculon.units import GIB, GIGA, MEGA, TERA, Array
 
@@ -43,7 +44,8 @@ class Condition:
         Raises
         ------
         SpecError
-            For anything else, and for names that are neither statistics nor execution fields (with the nearest).
+            For anything else, for names that are neither statistics nor execution fields (with the nearest), for
+            comparisons that can never hold, and for a condition that reads nothing of an execution.
         """
         example = "a condition such as 'total_time < 60 and tensor_par <= 8'"
         try:
@@ -52,18 +54,27 @@ class Condition:
             raise SpecError("where", Problem(text, example, error.found)) from None
         for name in expression.names:
             if name not in known_names():
-                hint = nearest(name, known_names()) or "see: calculon describe stats"
+                hint = (
+                    _quoted(name) or nearest(name, known_names()) or "see: calculon describe stats"
+                )
                 wanted = "a statistic or an execution field"
                 raise SpecError("where", Problem(text, wanted, repr(name), hint))
         condition = cls(expression)
+        check_kinds(text)
         try:
             with np.errstate(all="ignore"):
                 found = np.asarray(expression.value(_with_constants(_sample)))
-        except (TypeError, ValueError, ArithmeticError) as error:
-            message = "values that do not go together: " + str(error).partition("\n")[0]
+        except ArithmeticError:
+            raise SpecError("where", Problem(text, example, "a division by zero")) from None
+        except RecursionError:
+            raise SpecError("where", Problem(text, example, "too long an expression")) from None
+        except (TypeError, ValueError):
+            message = "values that do not go together"
             raise SpecError("where", Problem(text, example, message)) from None
         if found.dtype != bool:
             raise SpecError("where", Problem(text, example, "a number or a text"))
+        if not condition.names:
+            raise SpecError("where", Problem(text, example, "no statistic and no execution field"))
         return condition
 
     @property
@@ -79,6 +90,12 @@ class Condition:
 
 def _with_constants(lookup: Lookup) -> Lookup:
     return lambda name: CONSTANTS[name] if name in CONSTANTS else lookup(name)
+
+
+def _quoted(name: str) -> str:
+    """Return the hint to quote a name that is a value of a field."""
+    values = {value for field in FIELDS for value in field.declaration.choices}
+    return f"write '{name}' in quotes" if name in values else ""
 
 
 def _sample(name: str) -> Array:

@@ -1,13 +1,24 @@
 """The catalog: spec files that travel with the package, found by name."""
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 from calculon.errors import Problem, SpecError, nearest
-from calculon.spec.files import STDIN, SUFFIXES, document_suffix, read_document
+from calculon.spec.files import STDIN, SUFFIXES, document_stem, document_suffix, read_document
 
 KINDS = {"model": "models", "system": "systems", "execution": "examples"}
 """Folder of the catalog for each kind of spec."""
+
+FOLDERS = KINDS | {"study": "examples/studies"}
+"""Folder of the catalog for everything that has a name there."""
+
+_TELLING = {
+    "model": ("hidden", "feedforward", "attn_heads", "num_blocks"),
+    "system": ("matrix", "vector", "mem1", "networks"),
+    "execution": ("tensor_par", "pipeline_par", "data_par", "microbatch_size"),
+}
+"""Fields that only one kind of spec has."""
 
 
 @cache
@@ -23,9 +34,48 @@ def root() -> Path:
 
 def names(kind: str) -> dict[str, Path]:
     """Map the names of one kind of spec to their files, sorted by name."""
-    folder = root() / KINDS[kind]
+    folder = root() / FOLDERS[kind]
     files = (path for path in folder.iterdir() if document_suffix(path.name) in SUFFIXES)
-    return {path.name.removesuffix(".gz").rpartition(".")[0]: path for path in sorted(files)}
+    return {document_stem(path.name): path for path in sorted(files)}
+
+
+def find(kind: str, source: str) -> str:
+    """Return the path of a document that is given by catalog name, by path, or as ``-``.
+
+    Parameters
+    ----------
+    kind : str
+        ``model``, ``system``, ``execution`` or ``study``.
+    source : str
+        A catalog name has no suffix and no folder; anything else is a path.
+
+    Raises
+    ------
+    SpecError
+        When there is no such name or file.
+    """
+    known = names(kind)
+    if source in known:
+        return str(known[source])
+    named = document_suffix(source) in SUFFIXES
+    if source == STDIN or (named and "/" in source) or (source and Path(source).exists()):
+        if not named and Path(source).is_dir():
+            wanted = f"{_a(kind)} file or a name of the catalog"
+            raise SpecError(source, Problem("", wanted, "a directory"))
+        return source
+    stem = document_stem(source)
+    listing = ", ".join(known) if len(known) <= 20 else "see: calculon catalog"
+    others = [other for other in FOLDERS if other != kind and stem in names(other)]
+    found = "no such file or name"
+    if stem in known:
+        hint = f"the catalog has it by name: {stem}"
+    elif others:
+        found = f"{_a(others[0])} of the catalog"
+        hint = _swapped(kind, others[0])
+    else:
+        hint = nearest(stem, list(known)) or f"the catalog has {listing}"
+    wanted = f"{_a(kind)} file (.json, .yaml, also .gz) or a name of the catalog"
+    raise SpecError(source, Problem("", wanted, found, hint))
 
 
 def load(kind: str, source: str) -> tuple[str, object]:
@@ -33,10 +83,8 @@ def load(kind: str, source: str) -> tuple[str, object]:
 
     Parameters
     ----------
-    kind : str
-        ``model``, ``system`` or ``execution``.
-    source : str
-        A catalog name has no suffix and no folder; anything else is a path.
+    kind, source : str
+        As in :func:`find`.
 
     Returns
     -------
@@ -46,23 +94,25 @@ def load(kind: str, source: str) -> tuple[str, object]:
     Raises
     ------
     SpecError
-        When there is no such name or file, or when it cannot be read.
+        When there is no such name or file, when it cannot be read, or when it is a spec of another kind.
     """
-    if source == STDIN:
-        return "stdin", read_document(source)
-    if document_suffix(source) in SUFFIXES and (Path(source).exists() or "/" in source):
-        stem = Path(source).name.removesuffix(".gz").rpartition(".")[0]
-        return stem, read_document(source)
-    known = names(kind)
-    if source in known:
-        return source, read_document(str(known[source]))
-    stem = Path(source).name.removesuffix(".gz")
-    for suffix in SUFFIXES:
-        stem = stem.removesuffix(suffix)
-    listing = ", ".join(known) if len(known) <= 20 else "see: calculon catalog"
-    if stem in known:
-        hint = f"the catalog has it by name: {stem}"
-    else:
-        hint = nearest(stem, list(known)) or f"the catalog has {listing}"
-    wanted = f"a {kind} file (.json, .yaml, also .gz) or a name of the catalog"
-    raise SpecError(source, Problem("", wanted, "no such file or name", hint))
+    raw = read_document(find(kind, source))
+    if isinstance(raw, Mapping) and (other := _other_kind(kind, raw)):
+        file = "<stdin>" if source == STDIN else source
+        raise SpecError(file, Problem("", _a(kind), _a(other), _swapped(kind, other)))
+    return "stdin" if source == STDIN else document_stem(source), raw
+
+
+def _other_kind(kind: str, raw: Mapping[object, object]) -> str | None:
+    """Return the kind that a document has most fields of when it has none of the kind that is wanted."""
+    counts = {one: sum(name in raw for name in fields) for one, fields in _TELLING.items()}
+    likely = max(counts, key=counts.__getitem__)
+    return likely if counts[likely] > 1 and not counts.get(kind) else None
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
+def _swapped(kind: str, other: str) -> str:
+    return "" if "study" in (kind, other) else f"are {kind} and {other} swapped?"

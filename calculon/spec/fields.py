@@ -8,7 +8,8 @@ reference tables of ``calculon describe`` and the checks of a record built by ha
 import dataclasses
 import math
 import numbers
-from collections.abc import Hashable, Iterator
+import re
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_type_hints
@@ -101,7 +102,7 @@ class Declaration:
     def _value_hint(self, kind: type, value: Any) -> str | None:
         """Return None for an allowed value of the right type, else a hint (which may be empty)."""
         if self.choices:
-            return None if value in self.choices else nearest(str(value), self.choices)
+            return None if value in self.choices else nearest_choice(str(value), self.choices)
         if kind in (str, bool):
             return None
         if hint := _range_hint(kind, value):
@@ -116,6 +117,12 @@ class Declaration:
             return None
         percent = self.at_most == 1 and 1 < value <= 100
         return f"write {value / 100:g} for {value:g} %" if percent else ""
+
+
+def nearest_choice(text: str, choices: Sequence[str]) -> str:
+    """Return a hint that names the choice that was probably meant, in other case or short as ``fp16``, or nothing."""
+    long = re.sub(r"\A(b?)f(?:p|loat)?(?=\d)", r"\1float", text.lower())
+    return nearest(long, choices) or nearest(text, choices)
 
 
 def _range_hint(kind: type, value: Any) -> str:

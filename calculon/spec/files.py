@@ -1,22 +1,28 @@
 """Documents in and out: JSON or YAML, plain or gzip, a path or ``-``; written beside, then renamed."""
 
 import contextlib
+import errno
 import gzip
 import io
 import json
 import os
 import re
+import stat
 import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from calculon.errors import Problem, SpecError
+from calculon.spec.parse import parse
 
 STDIN = "-"
 SUFFIXES = (".json", ".yaml", ".yml")
+_GZIP = b"\x1f\x8b"
+_DESCRIPTOR = re.compile(r"/dev/(?:(stdout)|(stderr)|fd/(\d+))")
+_UNFINISHED = ".part"
 
 
 def document_suffix(path: str) -> str:
@@ -24,101 +30,43 @@ def document_suffix(path: str) -> str:
     return Path(path.removesuffix(".gz")).suffix.lower()
 
 
+def document_stem(path: str) -> str:
+    """Return the name of a document without folder and without the suffixes of its format."""
+    name = Path(path).name.removesuffix(".gz")
+    return name.rpartition(".")[0] if document_suffix(name) in SUFFIXES else name
+
+
 def read_document(path: str) -> object:
     """Read one JSON or YAML document from a path, or from standard input for ``-``.
+
+    A name that ends otherwise (``/dev/stdin``, ``<(...)`` of a shell) is read too, and its text tells the format.
 
     Raises
     ------
     SpecError
         When the file cannot be read or is not a document of its format; the message says where.
     """
-    if path == STDIN:
-        return _parse(_read_stdin(), "<stdin>", ".yaml")
-    suffix = document_suffix(path)
-    if suffix not in SUFFIXES:
+    suffix, file = document_suffix(path), "<stdin>" if path == STDIN else path
+    named = suffix in SUFFIXES
+    if not named and path != STDIN and not Path(path).exists():
         wanted = "a file name that ends in " + ", ".join(SUFFIXES) + " (also with .gz)"
         raise SpecError(path, Problem("", wanted, f"'{suffix}'" if suffix else "no suffix"))
     try:
-        data = Path(path).read_bytes()
-        if path.endswith(".gz"):
+        data = _read_stdin() if path == STDIN else Path(path).read_bytes()
+        if path.endswith(".gz") or (not named and data.startswith(_GZIP)):
             data = gzip.decompress(data)
+    except gzip.BadGzipFile:
+        hint = "name it without .gz"
+        raise SpecError(file, Problem("", "a gzip file", "something else", hint)) from None
     except (OSError, EOFError, zlib.error) as error:
-        raise SpecError(path, Problem("", "a readable file", reason(error))) from None
-    return _parse(data, path, suffix)
+        raise SpecError(file, Problem("", "a readable file", reason(error))) from None
+    return parse(data, file, suffix)
 
 
 def _read_stdin() -> bytes:
-    data = sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else sys.stdin.read().encode()
-    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-
-
-def _parse(data: bytes, file: str, suffix: str) -> object:
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        found = f"byte 0x{data[error.start]:02x} at offset {error.start}"
-        raise SpecError(file, Problem("", "text in UTF-8", found)) from None
-    try:
-        if suffix == ".json" or text.lstrip().startswith("{"):
-            return json.loads(text, object_pairs_hook=_no_duplicates)
-        return _parse_yaml(text)
-    except _DuplicateKeyError as error:
-        wanted = "each field once"
-        raise SpecError(file, Problem(str(error), wanted, "the field twice")) from None
-    except json.JSONDecodeError as error:
-        place = f"{error.msg} at line {error.lineno}, column {error.colno}"
-        found = "an empty file" if not text.strip() else place
-        raise SpecError(file, Problem("", "a JSON document", found)) from None
-    except (RecursionError, ValueError) as error:
-        found = "too deep a nesting" if isinstance(error, RecursionError) else str(error)
-        raise SpecError(file, Problem("", "a JSON or YAML document", found)) from None
-
-
-class _DuplicateKeyError(Exception):
-    pass
-
-
-def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _DuplicateKeyError(next(name for name in names if names.count(name) > 1))
-    return result
-
-
-_YAML_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)\Z")
-_YAML_NUMBER = re.compile(
-    r"(?:[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan)\Z"
-)
-
-
-def _parse_yaml(text: str) -> object:
-    import yaml  # only when a spec is YAML
-
-    class Loader(yaml.SafeLoader):
-        """YAML with the numbers of YAML 1.2: 1e-5 is one, 8:32:8 is none; and no repeated keys."""
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-            keys = [getattr(key, "value", None) for key, _ in node.value]
-            for key in keys:
-                if isinstance(key, str) and keys.count(key) > 1:
-                    raise _DuplicateKeyError(key)
-            return super().construct_mapping(node, deep)
-
-    numbers = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-    Loader.yaml_implicit_resolvers = {
-        first: [(tag, rule) for tag, rule in rules if tag not in numbers]
-        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    for tag, rule in zip(numbers, (_YAML_INTEGER, _YAML_NUMBER), strict=True):
-        Loader.add_implicit_resolver(tag, rule, list("-+.0123456789"))
-    try:
-        return yaml.load(text, Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        what = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise ValueError(f"{what}{place}") from None
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "it is closed")
+    return sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else sys.stdin.read().encode()
 
 
 def reason(error: BaseException) -> str:
@@ -131,22 +79,39 @@ def reason(error: BaseException) -> str:
 def check_output(path: str, suffixes: tuple[str, ...]) -> None:
     """Check before any work that a file of this name could be written.
 
+    What is no file (``/dev/stdout``, a pipe) needs no suffix where there is only one format.
+
     Raises
     ------
     SpecError
         For a suffix that names no known format, a missing folder, or a place without write permission.
     """
-    if document_suffix(path) not in suffixes:
-        wanted = "an output name that ends in " + ", ".join(suffixes) + " (also with .gz)"
-        suffix = document_suffix(path)
-        raise SpecError(path, Problem("", wanted, f"'{suffix}'" if suffix else "no suffix"))
     target = Path(path)
+    device = bool(_DESCRIPTOR.fullmatch(path)) or (target.exists() and not target.is_file())
+    suffix = document_suffix(path)
     if target.is_dir():
         raise SpecError(path, Problem("", "a file name", "a directory"))
+    if suffix not in suffixes and not (device and len(suffixes) == 1):
+        wanted = "an output name that ends in " + ", ".join(suffixes) + " (also with .gz)"
+        raise SpecError(path, Problem("", wanted, f"'{suffix}'" if suffix else "no suffix"))
+    if suffix == ".parquet" and path.endswith(".gz"):
+        hint = "Parquet is compressed by itself"
+        raise SpecError(path, Problem("", "a name that ends in .parquet", "'.parquet.gz'", hint))
+    check_writable(path)
+
+
+def check_writable(path: str) -> None:
+    """Check that a file of this name could be written, whatever its suffix; errors as in :func:`check_output`."""
+    target = Path(path)
     if not target.parent.is_dir():
         hint = f"create the folder first: mkdir -p '{target.parent}'"
         raise SpecError(path, Problem("", "a folder that exists", "no such folder", hint))
-    if not os.access(target.parent, os.W_OK) or (target.exists() and not os.access(path, os.W_OK)):
+    fixed = (
+        target.exists() and not target.is_file()
+    )  # a device or a pipe: nothing is made beside it
+    if not (fixed or os.access(target.parent, os.W_OK)) or (
+        target.exists() and not os.access(path, os.W_OK)
+    ):
         raise SpecError(path, Problem("", "a writable place", "permission denied"))
 
 
@@ -155,15 +120,20 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
     """Open a file beside `path` for writing and rename it into place when all went well.
 
     Compresses when the name ends in ``.gz``. After an error nothing is left behind and an older file of that
-    name stays as it was. A place that is no regular file (``/dev/stdout``, a pipe) is written directly.
+    name stays as it was; a new one takes over its permissions. A place that is no regular file (``/dev/stdout``, a
+    pipe) is written directly. What a killed process left of the same file is removed.
     """
     target = Path(path)
-    if target.exists() and not target.is_file():
-        with target.open("wb") as stream:
+    if (descriptor := _DESCRIPTOR.fullmatch(path)) or (target.exists() and not target.is_file()):
+        with _descriptor(descriptor) if descriptor else target.open("wb") as stream:
             yield stream
         return
     target = target.resolve()
-    handle, beside = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+    mark = f".{target.name[:100]}.{os.uname().nodename[:50]}-"
+    _remove_abandoned(target.parent, mark)
+    handle, beside = tempfile.mkstemp(
+        prefix=f"{mark}{os.getpid()}.", suffix=_UNFINISHED, dir=target.parent
+    )
     try:
         with os.fdopen(handle, "wb") as raw:
             if path.endswith(".gz"):
@@ -171,14 +141,47 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
                     yield stream  # type: ignore[misc]
             else:
                 yield raw
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(beside).chmod(0o666 & ~umask)
+        Path(beside).chmod(_permissions(target))
         Path(beside).replace(target)
     except BaseException:
         with contextlib.suppress(OSError):
             Path(beside).unlink()
         raise
+
+
+def _descriptor(found: re.Match[str]) -> IO[bytes]:
+    """Open what a shell has opened: ``/dev/stdout`` may be a file that is appended to."""
+    number = 1 if found[1] else 2 if found[2] else int(found[3])
+    return os.fdopen(os.dup(number), "wb")
+
+
+def _permissions(target: Path) -> int:
+    """Return the permissions of the file that is replaced, or those of a new one."""
+    if target.exists():
+        return stat.S_IMODE(target.stat().st_mode)
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
+def _remove_abandoned(folder: Path, mark: str) -> None:
+    """Remove unfinished files of processes of this machine that are gone."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            if path.name.startswith(mark) and path.name.endswith(_UNFINISHED):
+                owner = path.name.removeprefix(mark).partition(".")[0]
+                if owner.isdecimal() and not _runs(int(owner)):
+                    path.unlink()
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def write_json(path: str, document: object) -> None:

@@ -17,9 +17,9 @@ def test_everything_shipped_is_listed(run):
             assert f"\n{name} " in out
 
 
-@pytest.mark.parametrize("kind", ["models", "systems", "executions"])
+@pytest.mark.parametrize("kind", ["models", "systems", "executions", "studies"])
 def test_one_kind_in_every_format(run, kind):
-    names = list(catalog.names(kind.removesuffix("s")))
+    names = list(catalog.names({"studies": "study"}.get(kind, kind.removesuffix("s"))))
     assert [row["name"] for row in json.loads(run("catalog", kind, "-f", "json").out)] == names
     found = csv.DictReader(io.StringIO(run("catalog", kind, "-f", "csv").out))
     assert [row["name"] for row in found] == names
@@ -36,8 +36,14 @@ def test_figures_are_raw_for_programs(run):
 
 
 def test_all_kinds_at_once(run):
-    assert set(json.loads(run("catalog", "-f", "json").out)) == {"models", "systems", "executions"}
-    assert run("catalog", "-f", "markdown").out.count("\n## ") == 2
+    assert set(json.loads(run("catalog", "-f", "json").out)) == {
+        "models",
+        "systems",
+        "executions",
+        "studies",
+    }
+    assert run("catalog", "-f", "markdown").out.count("\n## ") == 3
     code, _, err = run("catalog", "-f", "csv")
     assert code == 2
-    assert "expected one of models, systems, executions" in err
+    assert "KIND: expected one of models, systems, executions, studies for --format csv" in err
+    assert "calculon catalog models --format csv" in err

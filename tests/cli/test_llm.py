@@ -63,6 +63,35 @@ def test_the_page_says_what_matters(run, option):
     assert all(len(line) <= 80 and line == line.rstrip() for line in out.splitlines())
 
 
+def test_all_statistics_are_printed_as_json(run):
+    code, out, err = run("llm", *ARGUMENTS, "-", "--format", "json")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == calculon.estimate(*ARGUMENTS).stats
+
+
+def test_statistics_go_through_a_shell_redirection_that_appends(process, tmp_path):
+    out = tmp_path / "all.txt"
+    for _ in range(2):
+        with out.open("a") as stream:
+            process("llm", *ARGUMENTS, "/dev/stdout", stdout=stream, capture_output=False)
+    assert out.read_text().count('"total_time"') == 2
+
+
+def test_peers_are_not_written_to_a_file_named_dash(run, tmp_path):
+    code, _, err = run("llm", *ARGUMENTS, "-", "-p", "-")
+    assert code == 2
+    assert "--peers: expected a file name, found '-'" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_swapped_arguments_are_recognized(run):
+    code, _, err = run("llm", MODEL, SYSTEM, EXECUTION, "-")
+    assert code == 2
+    assert f"{EXECUTION}: expected a system file" in err
+    assert "found an execution of the catalog" in err
+    assert err.count("\n") == 1
+
+
 def test_the_page_goes_to_the_log_file(run, tmp_path):
     assert run("-l", "page.txt", "llm", *ARGUMENTS, "-") == (0, "", "")
     assert "131.9 s" in (tmp_path / "page.txt").read_text()
@@ -193,7 +222,7 @@ BAD_FILES = {
     "truncated": ("model.json", b'{"hidden": 12', "expected a JSON document, found "),
     "empty": ("model.json", b"", "found an empty file"),
     "binary": ("model.json", b"\xff\xfe\x00", "expected text in UTF-8"),
-    "no gzip": ("model.json.gz", b"{}", "expected a readable file"),
+    "no gzip": ("model.json.gz", b"{}", "expected a gzip file"),
     "a list": ("model.json", b"[]", "expected an object with named fields"),
     "an unknown extension": ("model.toml", b"", "model.toml: "),
 }

@@ -2,8 +2,10 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -65,9 +67,21 @@ def test_version(run, arguments):
         (["llm"], "the following arguments are required: APP, EXE, SYS, STATS"),
         (["version", "--wrong"], "unrecognized arguments: --wrong"),
         (["-v", "LOUD", "version"], "invalid choice: 'LOUD'"),
-        (["describe", "everything"], "invalid choice: 'everything'"),
+        (["describe", "everything"], "argument SUBJECT: invalid choice: 'everything'"),
+        (["loe", "gpt3-175B", "8", "8", "fp16", "a100_80g", "-"], "did you mean 'float16'?"),
+        (["lae", "gpt3-175B", "8", "8", "BF16", "a100_80g", "x.csv"], "mean 'bfloat16'?"),
     ],
-    ids=["no command", "a typo", "nonsense", "too few", "option", "verbosity", "choice"],
+    ids=[
+        "no command",
+        "a typo",
+        "nonsense",
+        "too few",
+        "option",
+        "verbosity",
+        "choice",
+        "fp16",
+        "BF16",
+    ],
 )
 def test_a_wrong_call_gets_usage_and_one_message(run, arguments, message):
     code, out, err = run(*arguments)
@@ -94,12 +108,22 @@ def test_a_log_that_cannot_be_written_is_an_error(run):
     assert "calculon: error: no/log.txt: expected a writable log file" in err
 
 
-def test_an_interrupt_ends_quietly(run, monkeypatch):
+def test_an_interrupt_is_one_line(run, monkeypatch):
     def interrupted(arguments, log):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("calculon.cli.version.run", interrupted)
-    assert run("version") == (program.INTERRUPTED, "", "")
+    assert run("version") == (130, "", "calculon: interrupted; nothing was written\n")
+
+
+def test_a_command_may_say_how_far_it_came(run, monkeypatch):
+    def interrupted(arguments, log):
+        error = KeyboardInterrupt()
+        error.add_note("3 of 4 done")
+        raise error
+
+    monkeypatch.setattr("calculon.cli.version.run", interrupted)
+    assert run("version") == (130, "", "calculon: interrupted: 3 of 4 done\n")
 
 
 def test_a_closed_pipe_ends_quietly():
@@ -127,3 +151,117 @@ def test_the_program_runs_anywhere(process):
     result = process("llm", *ARGUMENTS, "-")
     assert result.returncode == 0
     assert "131.9 s" in result.stdout
+
+
+# -- logs, closed and full streams -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [("in.json", *ARGUMENTS[1:], "-"), (*ARGUMENTS, "in.json")])
+def test_a_log_is_no_input_and_no_output(run, tmp_path, arguments):
+    (tmp_path / "in.json").write_text("{}")
+    code, _, err = run("-l", "./in.json", "llm", *arguments)
+    assert code == 2
+    assert "./in.json: expected a log file of its own" in err
+    assert (tmp_path / "in.json").read_text() == "{}"
+
+
+def test_an_error_leaves_an_older_log_as_it_was(run, tmp_path):
+    (tmp_path / "log.txt").write_text("old\n")
+    assert run("-l", "log.txt", "llm", "nothing", *ARGUMENTS[1:], "-").code == 2
+    assert (tmp_path / "log.txt").read_text() == "old\n"
+
+
+def shell(tmp_path, line: str) -> subprocess.CompletedProcess:
+    command = f"{sys.executable} -m calculon {line}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        ["sh", "-c", command],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+PAGE = " ".join(("llm", *ARGUMENTS, "-"))
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
+@pytest.mark.parametrize(
+    ("line", "code", "err"),
+    [
+        (f"{PAGE} >&-", 2, "calculon: error: <stdout>: it is closed\n"),
+        (f"llm {' '.join(ARGUMENTS)} s.json >&-", 0, ""),
+        ("llm 2>&-", 2, ""),
+        ("llm 2>/dev/full", 2, ""),
+        ("version 2>&-", 0, ""),
+        ("llm no no no - 2>&-", 2, ""),
+        ("llm no no no - 2>/dev/full", 2, ""),
+        (f"{PAGE} >/dev/full", 2, "calculon: error: <stdout>: no space left on device\n"),
+        (
+            f"-l /dev/full {PAGE}",
+            2,
+            "calculon: error: /dev/full: expected a writable log file, found no space left on device\n",
+        ),
+    ],
+)
+def test_closed_and_full_streams_change_no_exit_code(tmp_path, line, code, err):
+    result = shell(tmp_path, line)
+    assert (result.returncode, result.stderr) == (code, err)
+
+
+def test_a_missing_package_is_named_with_the_cure(tmp_path):
+    code = "import sys; sys.modules['rich'] = None; from calculon.cli.main import main; sys.exit(main())"
+    result = subprocess.run(
+        [sys.executable, "-c", code, *PAGE.split()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert result.stderr.count("\n") == 1
+    assert "lacks the package rich; start ./bin/calculon" in result.stderr
+    assert "pip install ." in result.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
+def test_a_signal_leaves_no_file_and_one_line(tmp_path, number, code, name):
+    command = [sys.executable, "-m", "calculon", "lae", "gpt3-175B", "4096", "4096", "float16"]
+    with subprocess.Popen(
+        [*command, "h100_80g_nvl8", name],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    ) as child:
+        while not any(path.stat().st_size for path in tmp_path.iterdir()):
+            assert child.poll() is None
+            time.sleep(0.01)
+        child.send_signal(number)
+        err = child.stderr.read()
+    assert child.returncode == code
+    assert err.count("\n") == 1, err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_amid_imports_of_a_checkout_is_one_line(tmp_path):
+    late = tmp_path / "numpy.py"
+    late.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise ImportError\n")
+    script = ROOT / "bin" / "calculon"
+    found = "import importlib.util as u; f = u.find_spec; u.find_spec = lambda n: f('os')"
+    code = f"{found}; import runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (
+        130,
+        "calculon: interrupted; nothing was written\n",
+    )

@@ -136,6 +136,20 @@ def started(tmp_path, *options):
 
 
 @pytest.mark.parametrize("cpus", ["1", "2"])
+def test_a_batch_system_stops_it_as_ctrl_c_does(tmp_path, cpus):
+    process = started(tmp_path, "-c", cpus)
+    process.terminate()
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 143
+    assert err.splitlines()[0] == "calculon: terminated"
+    assert len(err.splitlines()) == 2
+
+
+def test_a_study_of_the_catalog_goes_by_its_name(run):
+    assert run("study", "tutorial", "-o", "t.csv", "--debug") == (0, "Searches: 576\n", "")
+
+
+@pytest.mark.parametrize("cpus", ["1", "2"])
 def test_ctrl_c_stops_and_says_how_to_go_on(tmp_path, cpus):
     process = started(tmp_path, "-c", cpus)
     process.send_signal(signal.SIGINT)
@@ -200,7 +214,7 @@ def test_debug_only_counts(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("nothing.yaml", "-o", "r.csv"), "nothing.yaml: expected a readable file"),
+        (("nothing.yaml", "-o", "r.csv"), "nothing.yaml: expected a study file"),
         (
             ("study.yaml", "-o", "r.txt"),
             "r.txt: expected an output name that ends in .parquet, .csv",

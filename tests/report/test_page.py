@@ -167,3 +167,10 @@ def test_memory_by_kind_adds_up_to_what_the_tiers_need():
         for tier, kinds in enumerate(sheet_of(result).memory(), start=1):
             needed = result.stats[f"proc_mem_tier{tier}_cap_req"]
             assert sum(kinds.values()) == pytest.approx(needed, rel=1e-12)
+
+
+def test_no_columns_are_no_width(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "0")
+    stream = io.StringIO()
+    show("a page", stream)
+    assert stream.getvalue() == "a page\n"

@@ -35,6 +35,8 @@ def test_reads(text, counts):
         ("8:", "found '8:'"),
         ("1:2:3:4", "found '1:2:3:4'"),
         ("-8", "found '-8'"),
+        ("8 16", "found '8 16'. Hint: write 8,16"),
+        ("8 : 16", "Hint: write 8:16"),
         ("1e3", "found '1e3'"),
         ("8.5", "found '8.5'"),
         ("٨", "found '٨'"),

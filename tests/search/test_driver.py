@@ -87,14 +87,6 @@ def test_a_front_of_two_statistics():
     assert len(result) > 1
 
 
-@pytest.mark.parametrize("where", ["true", "1 < 2", "false", "not true"])
-def test_a_condition_may_be_constant(where):
-    wanted = where in ("true", "1 < 2")
-    assert len(search(*SPACE, where=where, **FEW)) == wanted
-    rows = sum(len(table) for table in executions(*SPACE, where=where, **FEW))
-    assert (rows > 0) == wanted
-
-
 @pytest.mark.parametrize("call", [search, executions], ids=["search", "executions"])
 @pytest.mark.parametrize(
     ("change", "word"),
@@ -109,6 +101,7 @@ def test_a_condition_may_be_constant(where):
         ({"model": "no such model"}, "model"),
         ({"where": "totl_time < 1"}, "total_time"),
         ({"where": "activation_recompute < 3"}, "where"),
+        ({"where": "true"}, "no statistic"),
         ({"fix": {"tensr_par": 1}}, "tensor_par"),
         ({"fix": {"tensor_par": 0}}, "tensor_par"),
         ({"fix": {"activation_recompute": "some"}}, "attn_only"),
@@ -147,6 +140,8 @@ def test_rechunked_parts_are_of_one_size(sizes, chunk):
 def test_executions_are_counted_as_they_are_looked_at():
     seen = []
     space = make_space(*SPACE, "float16", fix=FEW["fix"])
-    tables = list(feasible_tables(space, Condition.parse("false"), chunk=100, seen=seen.append))
+    tables = list(
+        feasible_tables(space, Condition.parse("tensor_par < 1"), chunk=100, seen=seen.append)
+    )
     assert sum(map(len, tables)) == 0
     assert sum(seen) == search(*SPACE, **FEW).counts.good

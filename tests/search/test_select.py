@@ -69,6 +69,20 @@ def test_an_infinitely_bad_second_score_is_no_reason_to_leave_the_front():
     assert sorted(pareto_front(scores, np.arange(3)).tolist()) == [1, 2]
 
 
+def test_many_winners_are_not_sorted_at_every_offer(monkeypatch):
+    sorts = []
+    lexsort = np.lexsort
+    monkeypatch.setattr(np, "lexsort", lambda keys: sorts.append(1) or lexsort(keys))
+    kept = TopN(1000)
+    scores = np.random.default_rng(0).permutation(20_000).astype(float)
+    for start in range(0, 20_000, 10):
+        kept.add(scores[start : start + 10], np.arange(start, start + 10))
+    found, numbers = kept.ranked()
+    assert found.tolist() == list(range(19_999, 18_999, -1))
+    assert (scores[numbers] == found).all()
+    assert len(sorts) < 20
+
+
 def test_the_best_of_nothing():
     scores, numbers = TopN(3).ranked()
     assert len(scores) == len(numbers) == 0

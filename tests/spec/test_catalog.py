@@ -52,7 +52,8 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(kind, source, hint, mon
     with pytest.raises(SpecError) as error:
         catalog.load(kind, source)
     assert error.value.file == source
-    assert error.value.expected.startswith(f"a {kind} file")
+    article = "an" if kind == "execution" else "a"
+    assert error.value.expected.startswith(f"{article} {kind} file")
     assert hint in error.value.hint
 
 
@@ -62,3 +63,37 @@ def test_a_file_in_the_working_folder_comes_before_the_catalog(monkeypatch, tmp_
     (tmp_path / "megatron-126M.json").write_text(json.dumps(other))
     assert inputs.model("megatron-126M.json").num_blocks == 3
     assert inputs.model("megatron-126M").num_blocks == 12
+
+
+@pytest.mark.parametrize("name", ["x2.txt", "model", "63"])
+def test_an_existing_file_is_read_whatever_its_name(name, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "models" / "megatron-1T.json", tmp_path / name)
+    assert inputs.model(name).num_blocks == 128
+    assert catalog.load("model", name)[0] == name
+
+
+def test_a_directory_is_no_spec(tmp_path):
+    with pytest.raises(SpecError, match="found a directory"):
+        catalog.load("model", str(tmp_path))
+
+
+def test_a_name_of_another_kind_is_recognized():
+    with pytest.raises(SpecError) as error:
+        catalog.load("execution", "a100_80g")
+    assert error.value.found == "a system of the catalog"
+    assert error.value.hint == "are execution and system swapped?"
+
+
+@pytest.mark.parametrize(("kind", "other"), [("model", "system"), ("system", "execution")])
+def test_a_document_of_another_kind_is_one_problem(kind, other):
+    path = next(iter(catalog.names(other).values()))
+    with pytest.raises(SpecError) as error:
+        catalog.load(kind, str(path))
+    assert len(error.value.problems) == 1
+    assert error.value.hint == f"are {kind} and {other} swapped?"
+
+
+def test_studies_have_names_too():
+    assert catalog.find("study", "tutorial") == str(ROOT / "examples/studies/tutorial.yaml")
+    assert "tutorial" not in catalog.names("execution")

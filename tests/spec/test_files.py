@@ -1,7 +1,9 @@
 import gzip
 import io
 import json
+import os
 import stat
+import subprocess
 import sys
 
 import pytest
@@ -25,6 +27,9 @@ YAML = b"hidden: 768\nlatency: 1e-5  # a number, as in JSON\nnames: [a, null, tr
         ("json.yaml", JSON),
         ("packed.yaml.gz", gzip.compress(YAML, mtime=0)),
         ("UPPER.JSON", JSON),
+        ("json.txt", JSON),
+        ("63", YAML),
+        ("packed", gzip.compress(JSON, mtime=0)),
     ],
 )
 def test_reads_the_same_document_from_every_format(name, data, tmp_path):
@@ -52,7 +57,7 @@ def test_reads_standard_input(data, monkeypatch):
         ),
         ("twice.yaml", b"a: 1\na: 2", "a: expected each field once, found the field twice"),
         ("latin.json", b'{"a": "\xe9"}', "text in UTF-8, found byte 0xe9 at offset 7"),
-        ("plain.json.gz", JSON, "a readable file, found Not a gzipped file"),
+        ("plain.json.gz", JSON, "a gzip file, found something else. Hint: name it without .gz"),
         (
             "cut.json.gz",
             gzip.compress(JSON, mtime=0)[:-9],
@@ -60,12 +65,9 @@ def test_reads_standard_input(data, monkeypatch):
         ),
         ("deep.json", b"[" * 100_000, "too deep a nesting"),
         ("bad.yaml", b"a: [1, 2", "at line 1, column 9"),
-        (
-            "table.csv",
-            b"a,b",
-            "a file name that ends in .json, .yaml, .yml (also with .gz), found '.csv'",
-        ),
-        ("nothing", b"", "(also with .gz), found no suffix"),
+        ("yaml.json", YAML, "at line 1, column 1. Hint: YAML is in files named .yaml"),
+        ("long.json", b'{"a": ' + b"9" * 5000 + b"}", "found a number of more than 4,300 digits"),
+        ("long.yaml", b"a: " + b"9" * 5000, "found a number of more than 4,300 digits"),
     ],
 )
 def test_a_file_that_cannot_be_read_says_why(name, data, message, tmp_path):
@@ -78,6 +80,8 @@ def test_a_file_that_cannot_be_read_says_why(name, data, message, tmp_path):
 
 
 def test_missing_files_and_folders_say_so(tmp_path):
+    with pytest.raises(SpecError, match=r"\(also with .gz\), found '.csv'"):
+        files.read_document(str(tmp_path / "missing.csv"))
     with pytest.raises(SpecError, match="no such file or directory"):
         files.read_document(str(tmp_path / "missing.json"))
     (tmp_path / "folder.json").mkdir()
@@ -160,3 +164,42 @@ def test_yaml_numbers_are_those_of_json(tmp_path, text, value):
     found = files.read_document(str(path))
     assert found == {"a": value}
     assert type(found["a"]) is type(value)
+
+
+def test_an_output_keeps_the_permissions_of_the_file_it_replaces(tmp_path):
+    path = tmp_path / "stats.json"
+    path.touch(0o600)
+    files.write_json(str(path), DOCUMENT)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_what_a_killed_process_left_is_removed_at_the_next_write(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        child.wait()
+    left = []
+    for process, name in (
+        (child.pid, "stats.json"),
+        (os.getpid(), "stats.json"),
+        (child.pid, "b.json"),
+    ):
+        left.append(tmp_path / f".{name}.{os.uname().nodename[:50]}-{process}.abc.part")
+        left[-1].touch()
+    files.write_json(str(tmp_path / "stats.json"), DOCUMENT)
+    assert [path.exists() for path in left] == [False, True, True]
+
+
+def test_unfinished_files_name_their_process(tmp_path):
+    with files.replacing(str(tmp_path / "stats.json")):
+        (beside,) = tmp_path.iterdir()
+    assert f"-{os.getpid()}." in beside.name
+
+
+def test_parquet_is_not_compressed_again(tmp_path):
+    with pytest.raises(SpecError, match="Hint: Parquet is compressed by itself"):
+        files.check_output(str(tmp_path / "x.parquet.gz"), (".csv", ".parquet"))
+
+
+def test_a_device_needs_no_suffix_where_there_is_one_format():
+    files.check_output("/dev/null", (".json",))
+    with pytest.raises(SpecError, match="found no suffix"):
+        files.check_output("/dev/null", (".csv", ".parquet"))

@@ -1,0 +1,46 @@
+"""Tables of executions in any form that people have them in."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
+
+from calculon import inputs
+from calculon.errors import Problem, SpecError
+from calculon.plan.plan import Plan
+from calculon.spec.execution import Execution
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Executions: TypeAlias = Union[
+    Plan, Execution, Mapping[str, Any], Iterable[Execution | Mapping[str, Any]], "pd.DataFrame"
+]
+"""A table, a DataFrame, records or mappings, a mapping of columns, or one execution."""
+
+_WANTED = "a Plan, a DataFrame, a list of Executions or of mappings with their fields, or a mapping of columns"
+
+
+def as_plan(source: Executions) -> Plan:
+    """Return a table of executions from any form of one.
+
+    Raises
+    ------
+    SpecError
+        For anything else, for a missing or unknown field, and for columns of different lengths.
+    """
+    given: Any = source
+    if isinstance(given, Plan):
+        return given
+    if isinstance(given, Execution):
+        return Plan.of(given)
+    if isinstance(given, Mapping):
+        return Plan.from_columns(given)
+    if inputs.is_frame(given):
+        return Plan.from_frame(given)
+    if inputs.is_row(given):
+        return Plan.from_records([given])
+    if isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
+        rows = list(given)
+        if all(isinstance(row, Execution) or inputs.as_mapping(row) is not None for row in rows):
+            return Plan.from_records(rows)
+    hint = "pass its plan" if isinstance(getattr(given, "plan", None), Plan) else ""
+    raise SpecError("plan", Problem("", _WANTED, inputs.found(given), hint))

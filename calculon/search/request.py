@@ -1,0 +1,221 @@
+"""From the arguments of a search to its space and its ranking; every mistake is told before any work."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from textwrap import indent
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from calculon import inputs
+from calculon.errors import Problem, SpecError, nearest
+from calculon.hardware.system import System
+from calculon.inputs import Source
+from calculon.plan.plan import NAMES
+from calculon.search.objective import Objective
+from calculon.search.ranking import Best, Front, Ranking
+from calculon.search.restrict import checked
+from calculon.search.space import Space
+from calculon.search.where import Condition
+from calculon.spec.model import Model
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_SPACE = """\
+model, system : str, path, mapping or record
+    As in :func:`calculon.estimate`.
+num_procs : int
+    Processors.
+max_batch_size : int
+    Each data-parallel degree runs the largest multiple of itself up to this global batch, in sequences.
+datatype : str
+    Type of weights, activations and matrix arithmetic: one that both engines of the system have.
+where : str
+    Condition on statistics and execution fields, such as ``"total_time < 60 and tensor_par <= 8"``.
+fused : bool or sequence of bool
+    Candidates of ``fused_activation``; ``(False, True)`` tries both.
+tensor_overlap, data_overlap : bool
+    Whether overlap of tensor- and data-parallel traffic is tried.
+fix : mapping
+    Restrict execution fields to a value or to several: ``{"tensor_par": [4, 8], "weight_offload": False}``.
+add : mapping
+    Values that the published enumeration leaves out, by field: ``attention_type`` (``"multiquery"``),
+    ``batch_size`` (more sizes, multiples of the data-parallel degree), ``pipeline_par`` (degrees with uneven
+    stages), ``activations_offload`` (``True``: also with full recomputation).
+edition : Edition or str
+    Edition of the cost model, or its name."""
+
+_INSTEAD = {
+    "fused_activation": "write fused=True, fused=False or fused=(False, True)",
+    "no_tp_overlap": "write tensor_overlap=False",
+    "no_dp_overlap": "write data_overlap=False",
+}
+"""What people mean by names that the command line, or a study, has."""
+
+
+def takes_space(function: Callable[P, R]) -> Callable[P, R]:
+    """Describe the arguments of a space in place of ``{space}``, and refuse unknown ones with the known names."""
+    known = tuple(inspect.signature(function).parameters)
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        wanted = "one of the arguments " + ", ".join(known)
+        problems = [
+            Problem(name, wanted, "an unknown argument", _meant(name, kwargs[name], known))
+            for name in kwargs
+            if name not in known
+        ]
+        if problems:
+            raise SpecError(function.__name__, problems)
+        return function(*args, **kwargs)
+
+    if call.__doc__:
+        call.__doc__ = call.__doc__.replace("    {space}", indent(_SPACE, "    "))
+    return call
+
+
+def _meant(name: str, value: object, known: Sequence[str]) -> str:
+    """Say how to write what somebody means by an unknown argument."""
+    if name in _INSTEAD:
+        return _INSTEAD[name]
+    return f"write fix={{{name!r}: {value!r}}}" if name in NAMES else nearest(name, known)
+
+
+def make_space(
+    model: Source | Model,
+    system: Source | System,
+    num_procs: int,
+    max_batch_size: int,
+    datatype: str,
+    *,
+    fused: bool | Sequence[bool] = True,
+    tensor_overlap: bool = True,
+    data_overlap: bool = True,
+    fix: Mapping[str, Any] | None = None,
+    add: Mapping[str, Any] | None = None,
+) -> Space:
+    """Check and make a space; the arguments are those of :func:`calculon.search`.
+
+    Raises
+    ------
+    SpecError
+        For malformed inputs: before any work, and with what was expected.
+    """
+    model, system = inputs.model(model), inputs.system(system)
+    if datatype not in list(system.datatypes):
+        wanted = f"a datatype of both engines of {system.name}: {', '.join(system.datatypes)}"
+        hint = nearest(str(datatype), system.datatypes)
+        raise SpecError("search", Problem("datatype", wanted, inputs.found(datatype), hint))
+    return Space(
+        model,
+        system,
+        _one_count(num_procs),
+        inputs.count(max_batch_size, "max_batch_size", "search"),
+        datatype,
+        fused=_switches(fused),
+        tensor_overlap=inputs.switch(tensor_overlap, "tensor_overlap", "search"),
+        data_overlap=inputs.switch(data_overlap, "data_overlap", "search"),
+        fix=checked("fix", _fields("fix", fix)),
+        add=checked("add", _fields("add", add)),
+    )
+
+
+def make_ranking(
+    top: int = 1,
+    objective: str = "sample_rate",
+    pareto: Sequence[str] | None = (),
+    where: str | None = None,
+) -> Ranking:
+    """Make the ranking that options ask for; errors as in :func:`calculon.search`."""
+    condition = make_condition(where)
+    top = inputs.count(top, "top", "search")
+    several: Any = () if pareto is None else pareto
+    if isinstance(several, (str, bytes)) or not isinstance(several, Iterable):
+        wanted = "a list of statistics, such as ['total_time', 'proc_mem_tier1_cap_req']"
+        raise SpecError("search", Problem("pareto", wanted, inputs.found(several)))
+    front = [_objective("pareto", text) for text in several]
+    return (
+        Front(front, condition)
+        if front
+        else Best(_objective("objective", objective), top, condition)
+    )
+
+
+def make_condition(where: str | None) -> Condition | None:
+    """Read a condition; nothing for None.
+
+    Raises
+    ------
+    SpecError
+        For anything but a condition as a text.
+    """
+    given: object = where
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return Condition.parse(given)
+    wanted = "a condition as text, such as 'total_time < 60 and tensor_par <= 8'"
+    raise SpecError("search", Problem("where", wanted, inputs.found(given)))
+
+
+def _objective(argument: str, text: object) -> Objective:
+    if isinstance(text, str):
+        return Objective.parse(text)
+    wanted = "a statistic, such as 'sample_rate' or 'total_time:min'"
+    raise SpecError("search", Problem(argument, wanted, inputs.found(text)))
+
+
+def _one_count(value: object) -> int:
+    """Return the processor count; several of them are several searches."""
+    several = (isinstance(value, str) and set(value) & set(",:")) or (
+        isinstance(value, Iterable)
+        and not isinstance(value, str)
+        and np.ndim(np.asarray(value)) > 0
+    )
+    try:
+        return inputs.count(value, "num_procs", "search")
+    except SpecError as error:
+        if not several:
+            raise
+        hint = "search one after the other: [search(model, system, n, ...) for n in (8, 16)]"
+        hint += ", or describe a study: calculon study"
+        wanted = error.expected.replace("a whole number", "one whole number")
+        raise SpecError("search", Problem("num_procs", wanted, error.found, hint)) from None
+
+
+def _switches(fused: object) -> tuple[bool, ...]:
+    """Return the candidates of fused activation, each once."""
+    several = isinstance(fused, Iterable) and not isinstance(fused, (str, bytes, Mapping))
+    values: tuple[Any, ...] = tuple(fused) if several else (fused,)  # type: ignore[arg-type]
+    if not values or not all(isinstance(value, (bool, np.bool_)) for value in values):
+        wanted = "True, False or (False, True)"
+        raise SpecError("search", Problem("fused", wanted, inputs.found(fused)))
+    return tuple(dict.fromkeys(map(bool, values)))
+
+
+def _fields(option: str, values: object) -> dict[str, Any]:
+    """Return the values of ``fix`` or ``add``: plain ones, or tuples of them."""
+    if values is None:
+        return {}
+    given = inputs.as_mapping(values)
+    if given is None:
+        wanted = "a mapping of execution fields to a value or values"
+        hint = "such as " + ("{'tensor_par': [4, 8]}" if option == "fix" else "{'batch_size': 64}")
+        raise SpecError("search", Problem(option, wanted, inputs.found(values), hint))
+    fields = {str(name): _plain(value) for name, value in given.items()}
+    empty = [Problem(name, "at least one value", "none") for name in fields if fields[name] == ()]
+    if empty:
+        raise SpecError(option, empty)
+    return fields
+
+
+def _plain(value: Any) -> Any:
+    """Return an array, a set or another iterable as a tuple, and a number of an array as a plain one."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value, key=str)
+    several = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
+    return tuple(value) if several else value

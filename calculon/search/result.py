@@ -1,0 +1,131 @@
+"""What a search from Python returns: the best executions as a table, as a frame, or one by one."""
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, SupportsIndex, overload
+
+import numpy as np
+
+from calculon.edition import Edition
+from calculon.errors import Infeasible
+from calculon.estimate import Estimate, estimate
+from calculon.evaluate import Evaluation, evaluate
+from calculon.plan.plan import Plan
+from calculon.search.objective import Objective
+from calculon.search.select import Counts
+from calculon.search.space import Space
+from calculon.units import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The best executions of a space, best first: a sequence of estimates, each made when it is asked for.
+
+    Attributes
+    ----------
+    space : Space
+        What was searched.
+    objectives : tuple of Objective
+        What the ranking is by.
+    counts : Counts
+        Executions enumerated, feasible, and why the others are not.
+    numbers : array of int64, shape (results,)
+        Numbers of the executions in the space.
+    scores : array, shape (objectives, results)
+        Scores; larger is better.
+
+    Examples
+    --------
+    >>> from calculon import search
+    >>> found = search("megatron-126M", "a100_80g", 8, 8, top=3, fix={"tensor_par": 2})
+    >>> found.best.execution == found[0].execution
+    True
+    >>> [estimate.execution.data_par for estimate in found]
+    [4, 4, 4]
+    """
+
+    space: Space
+    objectives: tuple[Objective, ...]
+    counts: Counts
+    numbers: Array
+    scores: Array
+    edition: Edition
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, rank: SupportsIndex) -> Estimate: ...
+    @overload
+    def __getitem__(self, rank: slice) -> list[Estimate]: ...
+    def __getitem__(self, rank: SupportsIndex | slice) -> Estimate | list[Estimate]:
+        """Return the execution of a rank as an estimate, 0 is the best; a list for a slice."""
+        if isinstance(rank, slice):
+            return [self._estimate(i) for i in range(len(self))[rank]]
+        number = operator.index(rank)
+        if not -len(self) <= number < len(self):
+            message = f"rank {number} of {len(self)} executions"
+            raise IndexError(message)
+        return self._estimate(number % len(self))
+
+    def __iter__(self) -> Iterator[Estimate]:
+        return (self._estimate(i) for i in range(len(self)))
+
+    @property
+    def best(self) -> Estimate:
+        """The best execution.
+
+        Raises
+        ------
+        Infeasible
+            When nothing was found; the reason is the most frequent one.
+        """
+        if len(self):
+            return self[0]
+        counts = self.counts
+        if counts.good or not counts.reasons:
+            raise Infeasible("nothing", f"none of {counts.good:,} feasible executions is wanted")
+        reason, times = counts.reasons.most_common(1)[0]
+        message = f"none of {counts.total:,} executions can run ({reason}: {times:,})"
+        raise Infeasible(reason, message)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The executions as a table."""
+        return self.space.plan(self.numbers)
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """All statistics of the executions."""
+        found = evaluate(self.space.model, self.space.system, self.plan, edition=self.edition)
+        for objective, scores in zip(self.objectives, self.scores, strict=True):
+            again = found[objective.statistic.name]
+            if not np.array_equal(again, objective.value(scores), equal_nan=True):
+                raise AssertionError(f"search and evaluation differ in {objective.statistic.name}")
+        return found
+
+    def estimates(self, *, layers: bool = False) -> list[Estimate]:
+        """Return the executions as estimates, best first."""
+        return [self._estimate(i, layers=layers) for i in range(len(self))]
+
+    def _estimate(self, rank: int, *, layers: bool = False) -> Estimate:
+        space, execution = self.space, self.plan.row(rank)
+        return estimate(space.model, execution, space.system, layers, edition=self.edition)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return executions and statistics as a DataFrame, best first."""
+        return self.evaluation.to_frame().drop(columns="reason")
+
+    def __repr__(self) -> str:
+        counts = self.counts
+        text = f"{counts.total:,} executions, {counts.good:,} feasible"
+        if len(self):
+            best = self.objectives[0]
+            value = float(best.value(self.scores[0][0]))
+            text += f", best {best.statistic.name} {value:.6g}"
+        return f"<SearchResult: {text}>"

@@ -1,0 +1,41 @@
+"""``calculon lae``: what it keeps, and what it leaves alone."""
+
+from pathlib import Path
+
+import pytest
+
+from calculon.search import driver
+
+SPACE = ("megatron-22B", 8, 4, "float16", "a100_80g")
+NARROW = ("--fix", "tensor_par=8", "--fix", "weight_offload=false")
+
+
+@pytest.mark.parametrize("name", ["all.csv", "all.csv.gz"])
+def test_a_condition_that_keeps_nothing_leaves_an_older_file_alone(run, name):
+    assert run("lae", *SPACE, name, *NARROW).code == 0
+    before = Path(name).read_bytes()
+    nothing = run("lae", *SPACE, name, *NARROW, "--where", "total_time < 0")
+    assert nothing.code == 1
+    assert "Selected executions: 0 of" in nothing.out
+    assert Path(name).read_bytes() == before
+    assert run("lae", *SPACE, name, *NARROW, "--where", "total_time < 0", "-n").code == 0
+    assert Path(name).read_bytes() != before
+
+
+def test_conditions_are_combined(run):
+    where = ["--where", "tensor_par_overlap == 'ring'", "--where", "microbatch_size == 4"]
+    columns = ["--columns", "tensor_par_overlap,microbatch_size"]
+    assert run("lae", *SPACE, "few.csv", *NARROW, *where, *columns).code == 0
+    assert set(Path("few.csv").read_text().splitlines()[1:]) == {"ring,4"}
+
+
+def test_an_interrupted_run_says_so(run, monkeypatch):
+    def interrupt(*arguments, **keywords):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(driver, "feasible_numbers", interrupt)
+    result = run("lae", *SPACE, "all.csv", *NARROW)
+    assert result.code == 130
+    assert "calculon: interrupted: 0 of" in result.err
+    assert "nothing written" in result.err
+    assert not Path("all.csv").exists()

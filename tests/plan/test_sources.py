@@ -1,0 +1,80 @@
+"""Tables of executions in any form."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import calculon
+from calculon.plan.plan import NAMES
+from calculon.plan.sources import as_plan
+from calculon.spec.execution import Execution
+from tests.helpers import document
+
+RAW = document("examples", "3072_t4_p64_d12_mbs4_full")
+FRAME = pd.DataFrame([RAW, RAW]).assign(total_time=1.0)
+FORMS = {
+    "a table": lambda: calculon.Plan.from_records([RAW, RAW]),
+    "a frame": lambda: FRAME,
+    "mappings": lambda: [RAW, RAW],
+    "records": lambda: (Execution(**RAW), Execution(**RAW)),
+    "a generator": lambda: (row for row in (RAW, RAW)),
+    "rows of a frame": lambda: [FRAME.iloc[0], FRAME.iloc[1]],
+    "columns": lambda: {name: [value, value] for name, value in RAW.items()},
+}
+ONE = {"a record": Execution(**RAW), "a mapping": RAW, "a row": FRAME.iloc[0]}
+
+
+def _rows(plan):
+    return [plan.row(i).to_dict() for i in range(len(plan))]
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_a_table_may_be(form):
+    assert _rows(as_plan(form())) == [RAW, RAW]
+
+
+@pytest.mark.parametrize("one", ONE.values(), ids=ONE)
+def test_one_execution_is_a_table_of_one_row(one):
+    assert _rows(as_plan(one)) == [RAW]
+
+
+def test_no_rows_are_a_table_too():
+    assert len(as_plan([])) == 0
+
+
+@pytest.mark.parametrize("other", ["rows", None, 3, [3], [None], np.zeros((2, 2))], ids=repr)
+def test_anything_else_is_refused_with_what_is_accepted(other):
+    with pytest.raises(calculon.SpecError, match=r"^plan: expected a Plan, a DataFrame, a list of"):
+        calculon.evaluate("megatron-1T", "a100_80g", other)
+
+
+def test_a_result_is_told_to_pass_its_plan():
+    result = calculon.evaluate("megatron-1T", "a100_80g", FRAME)
+    with pytest.raises(calculon.SpecError, match="Hint: pass its plan"):
+        calculon.evaluate("megatron-1T", "a100_80g", result)
+
+
+@pytest.mark.parametrize("form", ["from_frame", "from_columns"])
+def test_makers_refuse_other_forms(form):
+    with pytest.raises(calculon.SpecError, match=r"^plan: expected a "):
+        getattr(calculon.Plan, form)([3])
+
+
+def test_a_row_that_is_no_mapping_is_named():
+    with pytest.raises(calculon.SpecError, match=r"^row 1: expected an object"):
+        calculon.Plan.from_records([RAW, 3])
+
+
+def test_tables_are_joined_even_when_there_are_none():
+    assert len(calculon.Plan.concatenate([])) == 0
+    plan = as_plan([RAW])
+    assert len(calculon.Plan.concatenate(table for table in (plan, plan))) == 2
+    for wrong in (plan, [plan, 3]):
+        with pytest.raises(calculon.SpecError, match=r"^plans: expected"):
+            calculon.Plan.concatenate(wrong)
+
+
+def test_an_unknown_column_has_the_nearest_name():
+    with pytest.raises(KeyError, match="did you mean 'tensor_par'"):
+        as_plan(RAW).values("tensor_pa")
+    assert set(NAMES) == set(RAW)

@@ -1,0 +1,69 @@
+"""Restrictions that leave nothing, and additions that add nothing."""
+
+import pytest
+
+from calculon import SpecError
+from calculon.search.driver import make_space
+from calculon.search.effect import check_effect
+
+
+def _spaces(*counts, **options):
+    return [
+        make_space("megatron-22B", "a100_80g", n, 4, "float16", **options) for n in counts or (8,)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"fix": {"tensor_par": 3}},
+            "tensor_par: expected a value that this search has: 1, 2, 4, 8, found 3",
+        ),
+        ({"fix": {"tensor_par_net": 9}}, "has: 0, 1, found 9"),
+        ({"fix": {"batch_size": 63}}, "has: 4, found 63"),
+        ({"fix": {"batch_size": 2}}, "Hint: --add batch_size=2"),
+        ({"fix": {"attention_type": "multiquery"}}, "Hint: --add attention_type=multiquery"),
+        ({"fix": {"fused_activation": False}}, "has: true, found false. Hint: -f all"),
+        (
+            {"fix": {"tensor_par_overlap": "ring"}, "tensor_overlap": False},
+            "has: none, found ring. Hint: leave out --no-tp-overlap",
+        ),
+        ({"fix": {"data_par_overlap": True}, "data_overlap": False}, "leave out --no-dp-overlap"),
+        (
+            {"fix": {"tensor_par": 8, "pipeline_par": 8}},
+            "pipeline_par: expected a value that this search has with the other options: 1, found 8",
+        ),
+        (
+            {"fix": {"activation_recompute": "full", "activations_offload": True}},
+            "activations_offload: expected",
+        ),
+        ({"add": {"pipeline_par": (5,)}}, "found 5, which adds nothing"),
+        ({"add": {"batch_size": (128,)}}, "below the largest batch (4)"),
+        ({"add": {"attention_type": "multihead"}}, "found multihead, which adds nothing"),
+        ({"add": {"batch_size": (2, 128)}}, "found 128, which adds nothing"),
+    ],
+    ids=str,
+)
+def test_names_the_option_and_what_there_is(options, words):
+    with pytest.raises(SpecError) as error:
+        check_effect(_spaces(**options))
+    assert words in str(error.value)
+    assert error.value.file == ("--fix" if "fix" in options else "--add")
+
+
+@pytest.mark.parametrize(
+    ("counts", "options"),
+    [
+        ((8,), {}),
+        ((8,), {"fix": {"tensor_par": (3, 4)}}),
+        ((8, 24), {"fix": {"tensor_par": 8, "data_par": 3}}),
+        ((8, 16), {"fix": {"tensor_par": 16}}),
+        ((8,), {"add": {"attention_type": "multiquery"}, "fix": {"attention_type": "multiquery"}}),
+        ((10,), {"add": {"pipeline_par": (5,)}}),
+        ((8,), {"add": {"activations_offload": True}}),
+    ],
+    ids=str,
+)
+def test_a_value_that_some_count_has_is_fine(counts, options):
+    check_effect(_spaces(*counts, **options))

@@ -1,0 +1,153 @@
+"""Natural mistakes in the arguments of a search, and what may be written in several ways."""
+
+import inspect
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import calculon
+from calculon.search.request import make_ranking, make_space
+from calculon.search.restrict import parse
+from tests.search.brute import OBJECTIVES
+
+SPACE = ("megatron-126M", "a100_80g", 8, 8)
+FEW = {"tensor_par": 1, "pipeline_par": 1}
+
+
+def _arguments(**changes):
+    names = ("model", "system", "num_procs", "max_batch_size")
+    return dict(zip(names, SPACE, strict=True)) | changes
+
+
+@pytest.mark.parametrize("counts", [[8, 16], "8:64:x2", "8,16", np.array([8, 16]), (8,)], ids=repr)
+@pytest.mark.parametrize("call", [calculon.search, calculon.executions], ids=["search", "all"])
+def test_several_processor_counts_are_several_searches(call, counts):
+    with pytest.raises(calculon.SpecError, match=r"num_procs: expected one .*calculon study"):
+        call(**_arguments(num_procs=counts))
+
+
+WRONG = {
+    "top": (None, "3", 2.5, True),
+    "objective": (None, len, ["sample_rate"]),
+    "pareto": ("sample_rate", "sample_rate,total_time", True, [3]),
+    "where": (lambda row: True, 3, True),
+    "fix": ("tensor_par=2", ["tensor_par"], 3),
+    "add": ("batch_size=2", [2]),
+    "mbs_break": ("no", None, 1),
+    "fused": ("all", None, (), (1,)),
+    "tensor_overlap": ("no",),
+    "data_overlap": (None,),
+    "num_procs": ("64", None, True),
+    "max_batch_size": ("8", [8], None),
+    "datatype": (None, ["float16"]),
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(n, v) for n, vs in WRONG.items() for v in vs])
+def test_a_value_of_the_wrong_type_is_refused_by_the_name_of_its_argument(name, value):
+    with pytest.raises(calculon.SpecError, match=rf"^search: {name}: expected "):
+        calculon.search(**_arguments(**{name: value}))
+
+
+@pytest.mark.parametrize("chunk", [0, -1, 1.5, "3", None])
+def test_a_table_has_at_least_one_row(chunk):
+    with pytest.raises(calculon.SpecError, match=r"^executions: chunk: expected a whole number"):
+        calculon.executions(*SPACE, chunk=chunk)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hint"),
+    [
+        ("top_n", 3, "did you mean 'top'?"),
+        ("fused_activation", True, "write fused=True"),
+        ("no_tp_overlap", True, "write tensor_overlap=False"),
+        ("tensor_par", 2, "write fix={'tensor_par': 2}"),
+        ("foo", 1, ""),
+    ],
+)
+def test_an_unknown_argument_is_refused_with_the_known_ones(name, value, hint):
+    with pytest.raises(calculon.SpecError, match=f"{name}: .*top, objective, pareto") as error:
+        calculon.search(*SPACE, **{name: value})
+    assert error.value.hint.startswith(hint)
+
+
+def test_help_describes_every_argument():
+    for call in (calculon.search, calculon.executions):
+        described = re.findall(r"^    (\w+(?:, \w+)*) : ", call.__doc__, re.MULTILINE)
+        names = [name for line in described for name in line.split(", ")]
+        assert sorted(names) == sorted(inspect.signature(call).parameters)
+
+
+SAME = {
+    "a list": [1, 2],
+    "an array": np.array([1, 2]),
+    "a set": {2, 1},
+    "a range": range(1, 3),
+    "a column": pd.Series([1, 2]),
+    "numbers of an array": list(np.array([1, 2])),
+}
+
+
+@pytest.mark.parametrize("values", SAME.values(), ids=SAME)
+def test_values_of_a_field_may_be(values):
+    space = make_space(*SPACE, "float16", fix={"tensor_par": values})
+    assert space.fix == {"tensor_par": (1, 2)}
+    assert make_space(*SPACE, "float16", add={"batch_size": values}).add == {"batch_size": (1, 2)}
+
+
+def test_values_of_arrays_are_switches_and_words_too():
+    fix = {"weight_offload": np.False_, "tensor_par_comm_type": np.array(["ar"])}
+    space = make_space(*SPACE, "float16", fix=pd.Series(fix))
+    assert space.fix == {"weight_offload": (False,), "tensor_par_comm_type": ("ar",)}
+
+
+@pytest.mark.parametrize(
+    ("fused", "wanted"),
+    [
+        (True, (True,)),
+        (False, (False,)),
+        ([False, True, False], (False, True)),
+        (np.array([True]), (True,)),
+    ],
+    ids=str,
+)
+def test_fused_activation_is_one_candidate_or_several(fused, wanted):
+    assert make_space(*SPACE, "float16", fused=fused).fused == wanted
+
+
+@pytest.mark.parametrize("option", ["fix", "add"])
+def test_who_asks_is_named_as_it_was_asked(option):
+    wrong = {"batch_size": 0}
+    with pytest.raises(calculon.SpecError, match=rf"^{option}: batch_size: expected"):
+        calculon.search(*SPACE, **{option: wrong})
+    with pytest.raises(
+        calculon.SpecError, match=rf"^{option}: nothing: .* field that {option} knows"
+    ):
+        calculon.search(*SPACE, **{option: {"nothing": 1}})
+    with pytest.raises(calculon.SpecError, match=rf"^{option}: 3: "):
+        calculon.search(*SPACE, **{option: {3: 1}})
+    with pytest.raises(calculon.SpecError, match=rf"^--{option}: batch_size: expected"):
+        parse(option, ["batch_size=0"])
+
+
+def test_no_values_leave_nothing_to_search():
+    with pytest.raises(calculon.SpecError, match=r"^fix: tensor_par: expected at least one value"):
+        calculon.search(*SPACE, fix={"tensor_par": []})
+
+
+@pytest.mark.parametrize("pareto", [None, (), []])
+def test_no_front_is_the_best_by_one(pareto):
+    assert (
+        make_ranking(1, OBJECTIVES[0], pareto).objectives
+        == make_ranking(1, OBJECTIVES[0]).objectives
+    )
+
+
+def test_an_edition_goes_by_its_name():
+    found = calculon.search(*SPACE, fix=FEW, edition="sc23")
+    assert found.best.stats == calculon.search(*SPACE, fix=FEW).best.stats
+    for call in (calculon.search, calculon.executions):
+        with pytest.raises(calculon.SpecError, match="did you mean 'sc23'"):
+            call(*SPACE, edition="sc24")

@@ -1,0 +1,55 @@
+"""A result is a sequence of estimates."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import calculon
+
+SPACE = ("megatron-126M", "a100_80g", 8, 8)
+
+
+@pytest.fixture(scope="module")
+def result():
+    """The three best of a small space."""
+    return calculon.search(*SPACE, top=3, fix={"tensor_par": 1})
+
+
+def test_ranks_are_estimates_best_first(result):
+    wanted = [estimate.stats for estimate in result.estimates()]
+    assert [estimate.stats for estimate in result] == wanted
+    assert [result[i].stats for i in (0, 1, np.int64(2))] == wanted
+    assert result[-1].stats == wanted[2]
+    assert [estimate.stats for estimate in result[1:]] == wanted[1:]
+    assert result.best.stats == wanted[0]
+
+
+def test_an_estimate_is_made_when_it_is_asked_for(result, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        sys.modules[calculon.SearchResult.__module__], "estimate", lambda *a, **k: asked.append(a)
+    )
+    assert iter(result) is not None
+    assert not asked
+    next(iter(result))
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("rank", [3, -4])
+def test_there_is_no_rank_beyond_the_last(result, rank):
+    with pytest.raises(IndexError, match=f"rank {rank} of 3"):
+        result[rank]
+    with pytest.raises(TypeError):
+        result["best"]
+
+
+def test_nothing_has_no_best():
+    nothing = calculon.search("turing-530B", "a100_80g", 8, 8)
+    assert list(nothing) == nothing[:] == []
+    with pytest.raises(calculon.Infeasible, match="executions can run") as error:
+        nothing.best  # noqa: B018
+    assert error.value.reason == "mem1_capacity"
+    unwanted = calculon.search(*SPACE, where="total_time < 0", fix={"tensor_par": 1})
+    with pytest.raises(calculon.Infeasible, match="feasible executions"):
+        unwanted.best  # noqa: B018
