@@ -182,7 +182,7 @@ def evaluate_rows(
         batch = Batch(
             gather(tables.block, tables.block_row[part]),
             gather(tables.optimizer, tables.optimizer_row[part]),
-            Schedule.of(plan.take(part), model),
+            Schedule.of(plan if len(plan) <= CHUNK_ROWS else plan.take(part), model),
             system,
             edition,
         )

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from typing import Any, TypeVar, cast, dataclass_transform, get_type_hints
 
 import numpy as np
@@ -83,12 +84,14 @@ class Column:
     nullable: bool
     path: tuple[str, ...]
     index: int | None
+    _read: Callable[[object], Any] = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_read", attrgetter(".".join(self.path)))
 
     def of(self, record: object) -> Array:
         """Return the array of this column."""
-        value: Any = record
-        for attribute in self.path:
-            value = getattr(value, attribute)
+        value = self._read(record)
         return cast("Array", value if self.index is None else value[self.index])
 
 

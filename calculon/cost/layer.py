@@ -63,11 +63,13 @@ class LayerTable:
         for name, array in zip(self._PLAIN, plain, strict=True):
             setattr(self, name, array)
         for i, layer in enumerate(self.layers):
-            for phase in range(len(PHASES)):
-                self.flops[phase, i] = layer.flops[phase]
-                self.accessed[phase, i] = layer.accessed[phase]
-            for j, name in enumerate(self._PLAIN):
-                plain[j, i] = getattr(layer, name)
+            for phase, (flops, accessed) in enumerate(
+                zip(layer.flops, layer.accessed, strict=True)
+            ):
+                _fill(self.flops[phase], i, flops)
+                _fill(self.accessed[phase], i, accessed)
+            for name, array in zip(self._PLAIN, plain, strict=True):
+                _fill(array, i, getattr(layer, name))
 
     _PLAIN = (
         "inputs",
@@ -81,11 +83,18 @@ class LayerTable:
 
     def flagged(self, flag: str, choice: Choice) -> Array:
         """Return for which layers a flag holds: shape (layers, 1), to broadcast over blocks."""
-        return np.array([[getattr(layer.flags, flag).holds(choice)] for layer in self.layers])
+        happens = [getattr(choice, getattr(layer.flags, flag)) for layer in self.layers]
+        return np.array(happens)[:, None]
 
     def collective_rows(self) -> list[int]:
         """Return the numbers of the layers that have a tensor-parallel collective."""
         return [i for i, layer in enumerate(self.layers) if layer.collective is not None]
+
+
+def _fill(array: Array, row: int, value: Array | float) -> None:
+    """Set a row of an array of zeros."""
+    if isinstance(value, np.ndarray) or value:
+        array[row] = value
 
 
 @record

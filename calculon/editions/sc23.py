@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from calculon.cost.layer import ordered_sum
 from calculon.edition import DataParallelWindow, Edition, OverlappedTimes, Side
 from calculon.plan.choice import Choice
 from calculon.spec.model import Model
@@ -91,11 +92,7 @@ class Sc23(Edition):
     def recomputed_work(self, forward: Array, recomputed: Array) -> Array:
         """[O1] Running totals up to each recomputed layer: a layer counts once for each such layer from it on."""
         times_counted = recomputed[::-1].cumsum(axis=0)[::-1]  # recomputed layers from here on
-        total: Array = forward[..., 0, :] * times_counted[0]
-        for layer in range(1, len(recomputed)):
-            if times_counted[layer]:
-                total = total + forward[..., layer, :] * times_counted[layer]
-        return total
+        return ordered_sum(forward * times_counted)
 
     def checkpoint_bytes(self, activation: Bytes, choice: Choice, tensor_par: Count) -> Bytes:
         """[O17] The whole block input, never split, not even with sequence parallelism."""

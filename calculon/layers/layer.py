@@ -1,10 +1,7 @@
 """The layer record, and what most layers have in common."""
 
-from dataclasses import dataclass
-from enum import Enum
-from typing import Literal
+from typing import Final, Literal, NamedTuple
 
-from calculon.plan.choice import Choice
 from calculon.units import Bytes, Elements, Flops
 
 Number = Elements | float
@@ -14,50 +11,42 @@ PHASES = ("fw", "agrad", "wgrad")
 """Passes over a layer: forward, gradient of the input, gradient of the weights."""
 
 
-class When(Enum):
-    """When something happens to a layer; the value is the property of :class:`~calculon.plan.choice.Choice`."""
+class When:
+    """When something happens to a layer: names of properties of :class:`~calculon.plan.choice.Choice`."""
 
-    NEVER = ""
-    ALWAYS = "always"
-    RECOMPUTE_ALL = "recompute_all"
-    RECOMPUTE_ATTENTION = "recompute_attention"
-    REGATHER_ATTENTION = "regather_attention"
-    REGATHER_MLP = "regather_mlp"
-
-    def holds(self, choice: Choice) -> bool:
-        """Return whether it happens under a choice."""
-        if self in (When.NEVER, When.ALWAYS):
-            return self is When.ALWAYS
-        return bool(getattr(choice, self.value))
+    NEVER: Final = "never"
+    ALWAYS: Final = "always"
+    RECOMPUTE_ALL: Final = "recompute_all"
+    RECOMPUTE_ATTENTION: Final = "recompute_attention"
+    REGATHER_ATTENTION: Final = "regather_attention"
+    REGATHER_MLP: Final = "regather_mlp"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
-    """What the block does with a layer's tensors, and when; the sizes of a layer do not depend on it.
+class Flags(NamedTuple):
+    """What the block does with a layer's tensors, and when (:class:`When`); sizes do not depend on it.
 
     Attributes
     ----------
-    recompute : When
+    recompute : str
         The forward pass is computed again in the backward pass.
-    recommunicate : When
+    recommunicate : str
         The forward collective is repeated in the backward pass.
-    drops_activation : When
+    drops_activation : str
         The saved input does not stay until the backward pass.
-    drops_output : When
+    drops_output : str
         The output does not stay as the saved input of the next layer.
     shares_activation : bool
         The saved input lies in the buffer of another layer.
     """
 
-    recompute: When = When.NEVER
-    recommunicate: When = When.NEVER
-    drops_activation: When = When.NEVER
-    drops_output: When = When.NEVER
+    recompute: str = When.NEVER
+    recommunicate: str = When.NEVER
+    drops_activation: str = When.NEVER
+    drops_output: str = When.NEVER
     shares_activation: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collective:
+class Collective(NamedTuple):
     """The tensor-parallel collective of a layer.
 
     Attributes
@@ -75,8 +64,7 @@ class Collective:
     overlapped: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
+class Layer(NamedTuple):
     """One operator of a block on one processor, for one microbatch.
 
     ``flops`` and ``accessed`` (bytes moved in tier-1 memory) are per phase of :data:`PHASES`. ``inputs``, ``outputs``

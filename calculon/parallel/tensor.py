@@ -125,7 +125,7 @@ def _messages(
         assert collective is not None
         for i, name in enumerate(PASSES):
             again = name == "recomm"
-            if again and not layer.flags.recommunicate.holds(choice):
+            if again and not getattr(choice, layer.flags.recommunicate):
                 continue
             done: dict[str, tuple[Array, Array]] = {}
             for k, kind in enumerate(KINDS):

@@ -29,6 +29,16 @@ class Choice:
         return DATATYPE_BYTES[self.datatype]
 
     @property
+    def never(self) -> bool:
+        """False: for what does not depend on the choice."""
+        return False
+
+    @property
+    def always(self) -> bool:
+        """True: for what does not depend on the choice."""
+        return True
+
+    @property
     def sequence_parallel(self) -> bool:
         """Whether the residual region is split along the sequence (Korthikanti 2022, section 4.2.2)."""
         return self.tensor_par_comm_type == "rs_ag"

@@ -26,9 +26,8 @@ def _group_size(q: Question, network: int) -> Array:
     """Product of the degrees above 1 that a network carries; 1 where it carries none."""
     product = np.ones(len(q.plan))
     for name in DEGREES:
-        degree = getattr(q.plan, name)
-        on_network = (getattr(q.plan, f"{name}_net") == network) & (degree > 1)
-        product = product * np.where(on_network, degree, 1)
+        on_network = getattr(q.plan, f"{name}_net") == network
+        product = product * np.where(on_network, getattr(q.plan, name), 1)
     return product
 
 

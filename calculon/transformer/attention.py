@@ -30,8 +30,9 @@ def _projections(shape: BlockShape) -> Iterator[Layer]:
     yield gather_inputs("AttnBlock_F", shape, regather=When.REGATHER_ATTENTION)
     yield _input_fork("AttnBlock_Multihead_Fork", shape, 3)
     yield _projection("AttnBlock_Query", shape, shape.split(model.attn_heads * model.attn_size))
-    yield _projection("AttnBlock_Key", shape, key_value)
-    yield _projection("AttnBlock_Value", shape, key_value)
+    key = _projection("AttnBlock_Key", shape, key_value)
+    yield key
+    yield key._replace(name="AttnBlock_Value")
 
 
 def _overlapped_projections(shape: BlockShape) -> Iterator[Layer]:
@@ -45,8 +46,9 @@ def _overlapped_projections(shape: BlockShape) -> Iterator[Layer]:
     key_value = shape.edition.key_value_width(model, choice, shape.tensor_par)
     yield column_linear("AttnBlock_Query_AG", shape, width, flags)
     yield _input_fork("AttnBlock_KV_Fork", shape, 2)
-    yield _projection("AttnBlock_Key", shape, key_value)
-    yield _projection("AttnBlock_Value", shape, key_value)
+    key = _projection("AttnBlock_Key", shape, key_value)
+    yield key
+    yield key._replace(name="AttnBlock_Value")
 
 
 def _input_fork(name: str, shape: BlockShape, users: int) -> Layer:

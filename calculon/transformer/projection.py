@@ -42,7 +42,7 @@ def row_linear(name: str, shape: BlockShape, width: int, flags: Flags) -> Layer:
     )
 
 
-def gather_inputs(name: str, shape: BlockShape, *, regather: When) -> Layer:
+def gather_inputs(name: str, shape: BlockShape, *, regather: str) -> Layer:
     """Operator `f` before column-split products."""
     return gather(
         name,
