@@ -54,7 +54,7 @@ def _flagged(flag, **changes):
     """Return the names of the layers for which a flag holds."""
     choice = _choice(**changes)
     layers = _block(**changes).items()
-    return {name for name, layer in layers if getattr(layer.flags, flag).holds(choice)}
+    return {name for name, layer in layers if getattr(choice, getattr(layer.flags, flag))}
 
 
 @pytest.mark.parametrize(("overlap", "attention"), ATTENTION)
