@@ -255,7 +255,7 @@ def sc23_study() -> Figure:
     """Run the 3,072 searches of the SC'23 system-design study on two cores (named only: takes minutes)."""
     with tempfile.TemporaryDirectory() as folder:
         out = str(Path(folder) / "study.parquet")
-        study = str(ROOT / "examples" / "studies" / "sc23_system_design.yaml")
+        study = str(ROOT / "examples" / "studies" / "system_design_sc23.yaml")
         command = [sys.executable, "-m", "calculon", "study", study, "-o", out, "-c", "2"]
         seconds = timed(process(command), 1)[0]
     return Figure(
