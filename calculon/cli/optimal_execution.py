@@ -102,16 +102,16 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     begin = time.perf_counter()
     results = _search(asked, arguments)
     seconds = time.perf_counter() - begin
-    _report(results, arguments, seconds, log)
     found = any(len(result) for result in results)
+    writes = arguments.output != STDOUT and (found or arguments.noneok)
+    if writes:  # first: whoever reads the report may stop reading
+        _write(results, arguments)
+    _report(results, arguments, seconds, log)
     if not found:
         log("No acceptable configurations found :(")
-        if not arguments.noneok:
-            return 1
-    if arguments.output != STDOUT:
-        _write(results, arguments)
+    if writes:
         log(f"Output: {arguments.output}")
-    return 0
+    return 0 if found or arguments.noneok else 1
 
 
 def _count(asked: "list[Search]", log: Log) -> int:

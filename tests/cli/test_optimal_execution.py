@@ -173,3 +173,12 @@ def test_a_narrow_terminal_shows_every_number_whole():
     words = " ".join(shown).split()
     assert len(numbers) > 40
     assert [word for word in numbers if word not in words] == []
+
+
+def test_the_file_is_there_when_the_report_is_cut_short(tmp_path):
+    output = tmp_path / "best.json"
+    command = [sys.executable, "-m", "calculon", "loe", *map(str, SPACE), str(output)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()  # as `| head -0` does
+    assert json.loads(output.read_text())["0"]["execution"]["num_procs"] == SPACE[1]
