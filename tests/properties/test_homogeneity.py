@@ -161,8 +161,8 @@ def test_times_and_messages_of_layers(question, other):
 def _with_message(layer, factor):
     if layer.collective is None:
         return layer
-    scaled = dataclasses.replace(layer.collective, message=layer.collective.message * factor)
-    return dataclasses.replace(layer, collective=scaled)
+    scaled = layer.collective._replace(message=layer.collective.message * factor)
+    return layer._replace(collective=scaled)
 
 
 @given(question=questions(), exponent=EXPONENTS)
