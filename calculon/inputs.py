@@ -122,19 +122,8 @@ def _load(argument: str, source: Any) -> tuple[str, object, str]:
     if not isinstance(source, (str, os.PathLike)) or not str(source):
         raise SpecError(argument, _no_source(argument, source))
     path = os.fsdecode(source)
-    try:
-        name, document = catalog.load(argument, path)
-    except SpecError as error:
-        raise _of_another_kind(argument, path, error) from None
+    name, document = catalog.load(argument, path)
     return name, document, "<stdin>" if name == "stdin" else path
-
-
-def _of_another_kind(argument: str, name: str, error: SpecError) -> SpecError:
-    """Add to an error, where the catalog has the name for another argument, which one that is."""
-    for other in _RECORDS:
-        if other != argument and name in catalog.names(other):
-            return SpecError(name, replace(error.problems[0], hint=f"that is {_NOUNS[other]}"))
-    return error
 
 
 def _no_source(argument: str, source: object) -> Problem:
@@ -150,5 +139,3 @@ def _no_source(argument: str, source: object) -> Problem:
 
 _RECORDS = {"model": "a Model", "execution": "an Execution", "system": "a System"}
 """The record that each argument takes, in words."""
-
-_NOUNS = {argument: record.lower() for argument, record in _RECORDS.items()}
