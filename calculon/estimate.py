@@ -138,7 +138,7 @@ def estimate(
     raise_for(one, int(code[0]), float(tier1[0]), float(tier2[0]))
     values: dict[str, float | None] = {}
     for column in columns(Stats):
-        value = column.of(stats)[0].item()
+        value = column.of(stats).item()
         values[column.name] = None if column.nullable and np.isnan(value) else value
     return Estimate(
         model=one.model,

@@ -253,6 +253,8 @@ def _communication(
 
 def _bandwidth_needed(cost: LayerCost, choice: Choice, none: Array) -> BytesPerSecond:
     """Largest network bandwidth that a tile would need to hide (section 4.1)."""
+    if choice.tensor_par_overlap == "none":
+        return none
     passes = 2 if choice.training else 1
     needed = cost.traffic.bandwidth_needed[:passes]
     largest: BytesPerSecond = np.maximum(none, needed.max(axis=(0, 1, 2)))

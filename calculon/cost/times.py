@@ -19,7 +19,7 @@ class IterationTimes:
     def __init__(self, stage: Stage):
         self._stage = stage
 
-    @property
+    @cached_property
     def _passes(self) -> Count:
         """How often a block is passed: once for every block of a stage and microbatch."""
         schedule = self._stage.schedule
@@ -30,40 +30,40 @@ class IterationTimes:
         total: Seconds = self._stage.schedule.batch_sum(time[0], time[1])
         return total
 
-    @property
+    @cached_property
     def fw_time(self) -> Seconds:
         """Forward computation."""
         time: Seconds = self._passes * self._stage.block.fw.time
         return time
 
-    @property
+    @cached_property
     def bw_time(self) -> Seconds:
         """Backward computation."""
         block = self._stage.block
         time: Seconds = self._passes * block.agrad.time + self._passes * block.wgrad.time
         return time
 
-    @property
+    @cached_property
     def optim_step_time(self) -> Seconds:
         """The optimizer step, once per batch."""
         return self._stage.schedule.blocks * self._stage.optimizer.step.time
 
-    @property
+    @cached_property
     def recompute_time(self) -> Seconds:
         """Recomputation."""
         return self._passes * self._stage.block.re.time
 
-    @property
+    @cached_property
     def recomm_link_time(self) -> Seconds:
         """Repeated collectives, on the link."""
         return self._batch_sum(self._stage.block.recomm.time)
 
-    @property
+    @cached_property
     def recomm_exposed_time(self) -> Seconds:
         """Repeated collectives, not hidden."""
         return self._batch_sum(self._stage.block.recomm.time_exposed)
 
-    @property
+    @cached_property
     def bubble_time(self) -> Seconds:
         """The pipeline bubble."""
         whole = self._stage.block_whole
@@ -73,46 +73,46 @@ class IterationTimes:
             whole.forward_edge + whole.backward_edge,
         )
 
-    @property
+    @cached_property
     def tp_comm_link_time(self) -> Seconds:
         """Tensor-parallel collectives, on the link."""
         block = self._stage.block
         return self._batch_sum(block.fw_tp.time) + self._batch_sum(block.agrad_tp.time)
 
-    @property
+    @cached_property
     def pp_comm_link_time(self) -> Seconds:
         """Pipeline transfers, on the link."""
         return self._stage.transfers.link
 
-    @property
+    @cached_property
     def dp_comm_link_time(self) -> Seconds:
         """Data-parallel collectives, on the link."""
         return self._stage.gradient_sync.link
 
-    @property
+    @cached_property
     def tp_comm_exposed_time(self) -> Seconds:
         """Tensor-parallel collectives, not hidden."""
         block = self._stage.block
         forward = self._batch_sum(block.fw_tp.time_exposed)
         return forward + self._batch_sum(block.agrad_tp.time_exposed)
 
-    @property
+    @cached_property
     def pp_comm_exposed_time(self) -> Seconds:
         """Pipeline transfers: never hidden."""
         return self._stage.transfers.link
 
-    @property
+    @cached_property
     def dp_comm_exposed_time(self) -> Seconds:
         """Data-parallel collectives, not hidden."""
         return self._stage.gradient_sync.exposed
 
-    @property
+    @cached_property
     def fw_offload_exposed_time(self) -> Seconds:
         """Offload traffic of the forward pass, not hidden."""
         waits = self._stage.block_waits
         return self._stage.schedule.batch_sum(waits.forward_base, waits.forward_edge)
 
-    @property
+    @cached_property
     def bw_offload_exposed_time(self) -> Seconds:
         """Offload traffic of the backward pass, not hidden."""
         waits, schedule = self._stage.block_waits, self._stage.schedule
