@@ -51,7 +51,7 @@ def test_an_error_names_the_argument(argument, wrong):
 
 
 def test_arguments_in_the_wrong_order_are_put_right():
-    with pytest.raises(calculon.SpecError, match="Hint: are system and execution swapped?"):
+    with pytest.raises(calculon.SpecError, match="Hint: are system and execution swapped"):
         calculon.estimate(MODEL, SYSTEM, EXECUTION)
     record = inputs.execution(EXECUTION)
     with pytest.raises(calculon.SpecError, match=r"^system: .*belongs in the argument execution"):

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,14 @@ from calculon.plan.plan import NAMES
 from calculon.records import columns
 from calculon.report.result import Document, Result, Winner
 from calculon.report.sheet import Stats
+from calculon.spec.decode import decode
+from calculon.spec.execution import Execution
 from calculon.spec.files import SUFFIXES, document_suffix, read_document, reason
+from calculon.statistics import PARTS_OF_TIME
 from calculon.statistics import Stats as Record
 
 STATISTICS = tuple(column.name for column in columns(Record))
+NULLABLE = {column.name for column in columns(Record) if column.nullable}
 DOCUMENTS, TABLES = SUFFIXES, (".csv", ".parquet")
 
 
@@ -107,6 +111,10 @@ def _picked(
     raw: Mapping[str, Any], path: str, selector: str
 ) -> Iterator[tuple[str, int, list[Any]]]:
     """Yield title, rank and all entries of the searches that a selector picks from a document of ``loe``."""
+    if "total_time" in raw:
+        hint = "llm writes statistics alone; search with loe, or dump with lae"
+        found = "the statistics of llm"
+        raise SpecError(path, Problem("", "executions with their statistics", found, hint))
     if not all(isinstance(one, Mapping) for one in raw.values()):
         raise SpecError(path, Problem("", "the JSON of llm, loe or study", "another document"))
     several = not any("execution" in one for one in raw.values())  # one search per processor count
@@ -132,9 +140,11 @@ def _winner(raw: Any, path: str, place: str) -> Winner:
     """Return an entry of a document of ``loe``."""
     if not isinstance(raw, Mapping) or not {"execution", "stats"} <= set(raw):
         raise SpecError(path, Problem(place, "an execution and its stats", "something else"))
-    missing = [name for name in NAMES if name not in raw["execution"]]
-    if missing:
-        raise SpecError(path, Problem(f"{place}: execution.{missing[0]}", "a value", "nothing"))
+    try:
+        decode(Execution, raw["execution"], path)
+    except SpecError as error:
+        inner = [replace(p, field=f"{place}: execution.{p.field}") for p in error.problems]
+        raise SpecError(path, inner[:3]) from None
     return Winner(raw["execution"], _stats(raw["stats"], path, f"{place}: stats."))
 
 
@@ -143,11 +153,24 @@ def _stats(raw: Mapping[str, Any], path: str, place: str) -> Stats:
     problems = [
         Problem(place + name, "a number", "nothing" if name not in raw else repr(raw[name]))
         for name in STATISTICS
-        if not isinstance(raw.get(name, ""), float | int | None)
+        if not _is_statistic(name, raw.get(name, ""))
     ]
     if problems:
         raise SpecError(path, problems[:3])
+    total, parts = raw["total_time"], sum(raw[name] for name in PARTS_OF_TIME)
+    if not math.isclose(total, parts, rel_tol=1e-6):
+        wanted = f"the sum of its parts, {parts:.6g}"
+        raise SpecError(path, Problem(f"{place}total_time", wanted, f"{total:.6g}"))
     return {name: raw[name] for name in STATISTICS}
+
+
+def _is_statistic(name: str, value: object) -> bool:
+    """Return whether a statistic may have this value: a number, above 0 for the total; null where declared."""
+    if value is None:
+        return name in NULLABLE
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+        return False
+    return name != "total_time" or 0 < value < math.inf
 
 
 def _number(text: str, count: int, path: str, what: str) -> int:
@@ -236,10 +259,12 @@ def read_table(path: str, columns: Collection[str] | None = None) -> Any:
             import pyarrow.parquet as pq
 
             there = pq.read_schema(path).names
-            return pd.read_parquet(
-                path, columns=None if wanted is None else [n for n in there if n in wanted]
-            )
-        return pd.read_csv(path, usecols=None if wanted is None else lambda name: name in wanted)
+            chosen = None if wanted is None else [n for n in there if n in wanted]
+            return _numeric(pd.read_parquet(path, columns=chosen), path)
+        usecols = None if wanted is None else lambda name: name in wanted
+        return _numeric(pd.read_csv(path, usecols=usecols), path)
+    except SpecError:
+        raise
     except ImportError:
         hint = "pip install 'calculon[tables]', or use .csv"
         problem = Problem("", "the library pyarrow, for Parquet", "it is not installed", hint)
@@ -247,3 +272,14 @@ def read_table(path: str, columns: Collection[str] | None = None) -> Any:
     except (OSError, ValueError) as error:
         found = reason(error).partition("\n")[0]
         raise SpecError(path, Problem("", "a readable table", found)) from None
+
+
+def _numeric(table: Any, path: str) -> Any:
+    """Return a table whose statistics are numbers; SpecError for the first cell that is none."""
+    for name in STATISTICS:
+        if name in table.columns and table[name].dtype.kind not in "iuf":
+            for number, value in enumerate(table[name]):
+                if value is not None and not isinstance(value, (int, float)):
+                    problem = Problem(f"row {number}: {name}", "a number", repr(value))
+                    raise SpecError(path, problem)
+    return table

@@ -50,6 +50,13 @@ class Layout:
     columns: str = declare("column with the names of the columns")
     beside: str = declare("a statistic to show beside, in GiB, without comparing it")
 
+    def problems(self, path: str) -> list[Problem]:
+        """Return what is wrong with the statistic beside."""
+        if not self.beside or self.beside in STATISTICS:
+            return []
+        hint = nearest(self.beside, list(STATISTICS)) or "see: calculon describe stats"
+        return [Problem(f"{path}.beside", "a statistic", repr(self.beside), hint)]
+
 
 class Layouts(Records[Layout]):
     """The table of a quantity, or none."""

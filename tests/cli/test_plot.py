@@ -139,3 +139,19 @@ def test_says_how_to_install_what_is_missing(run, monkeypatch):
     assert found.code == 2
     assert "expected the library matplotlib, for pictures, found it is not installed" in found.err
     assert f"{sys.executable} -m pip install 'matplotlib>=3.8'" in found.err
+
+
+def test_a_name_may_hold_dollars(run):
+    result = run("plot", "breakdown", f"run$a_$b={','.join(ARGUMENTS)}", "-o", "dollars.svg")
+    assert (result.code, result.err) == (0, "")
+
+
+def test_a_cell_that_is_no_number_is_named(run):
+    run("loe", "megatron-22B", "8,16", 16, "float16", "a100_80g", "counts.csv", "--quiet")
+    text = Path("counts.csv").read_text().splitlines()
+    cells = text[1].split(",")
+    cells[text[0].split(",").index("sample_rate")] = "abc"
+    Path("counts.csv").write_text("\n".join([text[0], ",".join(cells), *text[2:]]) + "\n")
+    result = run("plot", "scaling", "counts.csv", "-o", "x.png")
+    assert result.code == 2
+    assert "counts.csv: row 0: sample_rate: expected a number, found 'abc'" in result.err

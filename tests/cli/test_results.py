@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 
@@ -125,7 +126,7 @@ def _write(name, content):
         ("number.json", "the JSON of llm, loe or study"),
         ("other.json", "the JSON of llm, loe or study"),
         ("few.json", "few.json: block_fw_flops: expected a number, found nothing"),
-        ("half.json", "half.json: #0: execution.tensor_par: expected a value"),
+        ("half.json", "half.json: #0: execution.tensor_par: expected a whole number"),
         ("stats.json#1", "the file holds one estimate"),
         ("short.csv", "row 0: block_fw_flops: expected a number"),
         ("none.csv", "a table with rows"),
@@ -154,3 +155,31 @@ def test_a_compressed_search(best):
     with open(best, "rb") as stream:  # noqa: PTH123
         _write("best.json.gz", gzip.compress(stream.read()))
     assert labels("best.json.gz#1") == ["best#1"]
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "expected"),
+    [
+        (("stats", "total_time"), None, "#0: stats.total_time: expected a number, found None"),
+        (
+            ("stats", "total_time"),
+            float("nan"),
+            "#0: stats.total_time: expected a number, found nan",
+        ),
+        (("stats", "total_time"), -5, "#0: stats.total_time: expected a number"),
+        (("stats", "total_time"), 1.0, "#0: stats.total_time: expected the sum of its parts"),
+        (("stats", "fw_time"), "<b>", "#0: stats.fw_time: expected a number"),
+        (("execution", "tensor_par"), "<b>", "#0: execution.tensor_par: expected a whole number"),
+        (
+            ("execution", "activation_recompute"),
+            "<b>",
+            "activation_recompute: expected one of full",
+        ),
+    ],
+)
+def test_a_damaged_result_is_refused(best, place, value, expected):
+    document = json.loads(Path("best.json").read_text())
+    document["0"][place[0]][place[1]] = value
+    _write("damaged.json", document)
+    with pytest.raises(SpecError, match=expected):
+        read_results(["damaged.json"])

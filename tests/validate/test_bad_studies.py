@@ -35,6 +35,11 @@ STUDY_PROBLEMS = {
     "a unit that is not the statistic's": (
         _quantity(unit="GiB"), "quantities[0].estimate", "total_time in s"),
     "an unknown statistic": (_quantity(estimate="total_tme"), "quantities[0].estimate", "total_time"),
+    "an unknown statistic beside": (
+        _quantity(table={"title": "T", "rows": "model", "columns": "mode", "beside": "nope"}),
+        "quantities[0].table.beside",
+        "a statistic",
+    ),
     "no statistic": (_quantity(estimate="1 + 1"), "quantities[0].estimate", "no unit"),
     "a bound of nothing": (_quantity(bound=0), "quantities[0].bound", "above 0"),
     "no quantity": (_set(quantities=[]), "quantities", "at least one"),

@@ -31,6 +31,7 @@ STYLES = ("-", "--", "-.", ":")
 DOTS_PER_INCH = 160
 
 _SETTINGS: dict[str, Any] = {
+    "text.parse_math": False,  # a name may hold $
     "axes.axisbelow": True,
     "axes.edgecolor": GREY,
     "axes.grid": True,
