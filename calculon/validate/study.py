@@ -55,7 +55,8 @@ class Layout:
         if not self.beside or self.beside in STATISTICS:
             return []
         hint = nearest(self.beside, list(STATISTICS)) or "see: calculon describe stats"
-        return [Problem(f"{path}.beside", "a statistic", repr(self.beside), hint)]
+        place = f"{path.rstrip('.')}.beside"
+        return [Problem(place, "a statistic", repr(self.beside), hint)]
 
 
 class Layouts(Records[Layout]):

@@ -37,7 +37,7 @@ STUDY_PROBLEMS = {
     "an unknown statistic": (_quantity(estimate="total_tme"), "quantities[0].estimate", "total_time"),
     "an unknown statistic beside": (
         _quantity(table={"title": "T", "rows": "model", "columns": "mode", "beside": "nope"}),
-        "quantities[0].table.beside",
+        "quantities[0].table[0].beside",
         "a statistic",
     ),
     "no statistic": (_quantity(estimate="1 + 1"), "quantities[0].estimate", "no unit"),
