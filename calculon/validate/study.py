@@ -55,7 +55,7 @@ class Layout:
         if not self.beside or self.beside in STATISTICS:
             return []
         hint = nearest(self.beside, list(STATISTICS)) or "see: calculon describe stats"
-        place = f"{path.rstrip('.')}.beside"
+        place = f"{path}.beside" if path else "beside"
         return [Problem(place, "a statistic", repr(self.beside), hint)]
 
 
