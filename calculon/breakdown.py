@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from calculon.cost.block import BlockLayout, optimizer_times
+from calculon.cost.block import BlockLayout
 from calculon.cost.layer import LayerCost, LayerTable, layer_cost
+from calculon.cost.optimizer import optimizer_layers
 from calculon.cost.tables import choice_of, sizes_of
 from calculon.edition import Edition
 from calculon.hardware.system import System
@@ -89,23 +90,28 @@ def breakdown(
     table = layout.table
     cost = layer_cost(table, layout.times, system, choice, sizes, edition)
     shards = np.array([execution.data_par if execution.optimizer_sharding else 1], float)
-    flops, state, arithmetic, memory = optimizer_times(table.weights, shards, system, choice)
-    gradients = edition.gradient_bytes(table.weights, choice.dtype_bytes, shards)
+    optimizer = optimizer_layers(table.weights, shards, system, choice, edition)
+    step = optimizer.step
+    piped = np.array(execution.pipeline_par > 1)
+
+    def traffic(index: int) -> LayerTraffic:
+        return edition.at_edge(_traffic(table, cost, index), piped)
+
     stats = LayerStats(
         inputs_size=table.inputs[:, 0],
         outputs_size=table.outputs[:, 0],
         fw=_phase(table, cost, 0),
-        fw_traffic=_traffic(table, cost, 0),
+        fw_traffic=traffic(0),
         agrad=_phase(table, cost, 1),
-        bw_traffic=_traffic(table, cost, 1),
+        bw_traffic=traffic(1),
         wgrad=_phase(table, cost, 2),
-        recomm=_traffic(table, cost, 2),
-        optim=_work(flops, state, system.combine(arithmetic, memory)),
+        recomm=traffic(2),
+        optim=_work(step.flops, step.mem_accessed, step.time),
         weight=table.weight_bytes[:, 0],
         activation=table.activation[:, 0],
-        weight_grad=gradients[:, 0],
+        weight_grad=optimizer.weight_grad[:, 0],
         activation_grad=table.activation_grad[:, 0],
-        optimizer=state[:, 0],
+        optimizer=optimizer.state[:, 0],
     )
     values = {column.name: column.of(stats) for column in columns(LayerStats)}
     return [

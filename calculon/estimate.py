@@ -1,6 +1,6 @@
 """Estimate one execution: its statistics, its layers, and which processors work together."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -8,17 +8,15 @@ import numpy as np
 from calculon import inputs
 from calculon.breakdown import breakdown
 from calculon.edition import Edition
-from calculon.editions import SC23, find_edition
+from calculon.editions import EDITIONS, find_edition
 from calculon.evaluate import evaluate_rows
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.check import check, check_memory, raise_for
 from calculon.plan.plan import Plan
 from calculon.plan.rule import One, Question
-from calculon.records import columns
-from calculon.spec.execution import Execution
+from calculon.spec.execution import PUBLISHED, Execution
 from calculon.spec.model import Model
-from calculon.statistics import Stats
 from calculon.units import GIB, duration, significant
 
 
@@ -33,7 +31,8 @@ class Estimate:
     edition : str
         Edition of the cost model.
     stats : dict
-        The 96 published statistics by name, in published order; ``describe stats`` explains them.
+        The 96 published statistics by name, in published order, then those that only the edition has;
+        ``describe stats`` explains them.
     layers : list of dict, or None
         One entry per layer of a block, when asked for.
     """
@@ -70,8 +69,13 @@ class Estimate:
         return peers
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document that the published tool writes: the statistics, then ``layers`` if asked for."""
+        """Return the document that the published tool writes: the statistics, then ``layers`` if asked for.
+
+        Other editions than the published one say their name between the two.
+        """
         document: dict[str, Any] = dict(self.stats)
+        if self.edition != PUBLISHED:
+            document["edition"] = self.edition
         if self.layers is not None:
             document["layers"] = self.layers
         return document
@@ -97,7 +101,7 @@ def estimate(
     system: Source | System,
     layers: bool = False,
     *,
-    edition: Edition | str = SC23,
+    edition: Edition | str | None = None,
 ) -> Estimate:
     """Estimate one execution.
 
@@ -108,8 +112,8 @@ def estimate(
         DataFrame), or a record.
     layers : bool
         Also list the cost of every layer.
-    edition : Edition or str
-        Edition of the cost model, or its name.
+    edition : Edition or str, optional
+        Edition of the cost model, or its name; by default that of the execution.
 
     Raises
     ------
@@ -127,7 +131,10 @@ def estimate(
     30.46% efficiency>
     """
     one = One(inputs.model(model), inputs.system(system), inputs.execution(execution))
-    layers, edition = inputs.switch(layers, "layers", "estimate"), find_edition(edition)
+    if edition is not None:
+        asked = replace(one.execution, edition=find_edition(edition).name)
+        one = replace(one, execution=asked)
+    layers, edition = inputs.switch(layers, "layers", "estimate"), EDITIONS[one.execution.edition]
     plan = Plan.of(one.execution)
     code = check(Question(one.model, one.system, plan))
     raise_for(one, int(code[0]))
@@ -137,7 +144,7 @@ def estimate(
     code = check_memory(code, tier1, tier2, one.system)
     raise_for(one, int(code[0]), float(tier1[0]), float(tier2[0]))
     values: dict[str, float | None] = {}
-    for column in columns(Stats):
+    for column in edition.columns:
         value = column.of(stats).item()
         values[column.name] = None if column.nullable and np.isnan(value) else value
     return Estimate(

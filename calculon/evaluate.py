@@ -15,18 +15,19 @@ from calculon import inputs
 from calculon.cost.batch import Batch
 from calculon.cost.tables import block_tables
 from calculon.edition import Edition
-from calculon.editions import SC23, find_edition
+from calculon.editions import EDITIONS, SC23, find_edition
 from calculon.errors import nearest
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.check import REASONS, check, check_memory
-from calculon.plan.plan import NAMES, Plan
+from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Plan
 from calculon.plan.rule import Question
 from calculon.plan.schedule import Schedule
 from calculon.plan.sources import Executions, as_plan
 from calculon.records import columns, gather
+from calculon.spec.execution import CORRECTED
 from calculon.spec.model import Model
-from calculon.statistics import Stats
+from calculon.statistics import CorrectedStats, Stats
 from calculon.units import Array
 
 if TYPE_CHECKING:
@@ -73,12 +74,19 @@ class Evaluation:
             return f"columns are found by name, not by {name!r}; take selects rows"
         if name in (*NAMES, "reason"):
             return f"{name!r} is no statistic; use column({name!r})"
+        if name in [c.name for c in columns(CorrectedStats)]:
+            return f"{name!r} needs edition {CORRECTED}"
         return f"no statistic {name!r}; " + (nearest(name, known) or "names lists all")
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the statistics, in published order."""
         return tuple(self._values)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Execution fields beside the statistics: the 23 published ones, in other editions with the optional ones."""
+        return PUBLISHED_NAMES if len(self._values) == len(columns(Stats)) else NAMES
 
     @property
     def feasible(self) -> Array:
@@ -129,7 +137,7 @@ def evaluate(
     system: Source | System,
     plan: Executions,
     *,
-    edition: Edition | str = SC23,
+    edition: Edition | str | None = None,
 ) -> Evaluation:
     """Evaluate every row of a table of executions.
 
@@ -139,20 +147,37 @@ def evaluate(
         As in :func:`calculon.estimate`.
     plan : Plan, DataFrame, mapping of columns, or iterable of records or mappings
         The executions. Rows that alone would be an error are marked with their reason and hold not-a-number.
-    edition : Edition or str
-        Edition of the cost model, or its name.
+    edition : Edition or str, optional
+        Edition of the cost model, or its name, for all rows; by default each row has its own.
 
     Raises
     ------
     SpecError
         For a malformed model or system, and for a missing or unknown field; never for a value of a row.
     """
-    model, system = inputs.model(model), inputs.system(system)
-    plan, edition = as_plan(plan), find_edition(edition)
+    model, system, plan = inputs.model(model), inputs.system(system), as_plan(plan)
+    if edition is not None:
+        plan = plan.replaced(edition=find_edition(edition).name)
     codes = check(Question(model, system, plan))
-    rows = np.flatnonzero(codes == 0)
-    names = [c.name for c in columns(Stats)]
+    used = [one for one in EDITIONS.values() if plan.is_choice("edition", one.name).any()]
+    names = [c.name for c in (used or [find_edition(edition or SC23)])[-1].columns]
     values = np.full((len(names), len(plan)), np.nan)
+    for one in used:
+        rows = np.flatnonzero((codes == 0) & plan.is_choice("edition", one.name))
+        _fill(values, codes, rows, model, system, plan, one)
+    return Evaluation(plan, codes, dict(zip(names, values, strict=True)))
+
+
+def _fill(
+    values: Array,
+    codes: Array,
+    rows: Array,
+    model: Model,
+    system: System,
+    plan: Plan,
+    edition: Edition,
+) -> None:
+    """Evaluate some rows of one edition into a table of statistics, and mark those whose memory does not fit."""
     whole = len(rows) == len(plan)
     for part, stats in evaluate_rows(model, system, plan if whole else plan.take(rows), edition):
         here = rows[part]
@@ -165,9 +190,9 @@ def evaluate(
         target: Array | slice = here[good]
         if whole and not found.any():
             good, target = slice(None), part
-        for values_row, c in zip(values, columns(Stats), strict=True):
-            values_row[target] = c.of(stats)[good]
-    return Evaluation(plan, codes, dict(zip(names, values, strict=True)))
+        for values_row, c in zip(values, edition.columns, strict=False):
+            column = c.of(stats)
+            values_row[target] = column[good] if column.shape == found.shape else column
 
 
 def evaluate_rows(
@@ -180,10 +205,12 @@ def evaluate_rows(
     for start in range(0, len(plan), CHUNK_ROWS):
         part = slice(start, min(start + CHUNK_ROWS, len(plan)))
         batch = Batch(
+            model,
             gather(tables.block, tables.block_row[part]),
             gather(tables.optimizer, tables.optimizer_row[part]),
             Schedule.of(plan if len(plan) <= CHUNK_ROWS else plan.take(part), model),
             system,
             edition,
+            tables.ends_of(part),
         )
         yield part, batch

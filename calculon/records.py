@@ -151,19 +151,23 @@ def apply(function: Callable[..., Array], records: Sequence[R]) -> R:
 
 
 class _View:
-    """A record seen through row numbers: an array is gathered when it is read, once."""
+    """A record seen through a function: it is applied to an array when that is read, once."""
 
-    def __init__(self, one: object, rows: Array):
-        self._one, self._rows = one, rows
+    def __init__(self, one: object, function: Callable[[Array], Array]):
+        self._one, self._function = one, function
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._one, name)
-        if isinstance(value, np.ndarray):
-            found: Any = value[..., self._rows]
-        else:
-            found = _View(value, self._rows)
+        found: Any = (
+            self._function(value) if isinstance(value, np.ndarray) else _View(value, self._function)
+        )
         setattr(self, name, found)
         return found
+
+
+def view(one: R, function: Callable[[Array], Array]) -> R:
+    """Return a view of a record: it has its attributes, and arrays are `function` of the record's."""
+    return cast("R", _View(one, function))
 
 
 def gather(one: R, rows: Array) -> R:
@@ -174,7 +178,7 @@ def gather(one: R, rows: Array) -> R:
     """
     if rows.shape == (1,) and _length(one) == 1:
         return one
-    return cast("R", _View(one, rows))
+    return view(one, lambda values: values[..., rows])
 
 
 def _length(one: object) -> int:

@@ -9,9 +9,11 @@ import csv
 import sys
 from pathlib import Path
 
-from calculon.cli.result_files import STATISTICS, all_results
+from calculon.cli.result_files import all_results
+from calculon.cli.result_records import EVERY_STATISTIC, STATISTICS
 from calculon.errors import SpecError
-from calculon.plan.plan import NAMES
+from calculon.plan.plan import NAMES, PUBLISHED_NAMES
+from calculon.spec.execution import PUBLISHED
 
 
 def main() -> int:
@@ -36,12 +38,15 @@ def main() -> int:
 
 
 def _write(found, stream) -> None:
+    published = all(one.result.edition == PUBLISHED for one in found)
+    fields = PUBLISHED_NAMES if published else NAMES
+    statistics = STATISTICS if published else EVERY_STATISTIC
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["result", *NAMES, *STATISTICS])
+    writer.writerow(["result", *fields, *statistics])
     for one in found:
-        execution = one.result.execution or {}
-        fields = [execution.get(name) for name in NAMES]
-        writer.writerow([one.parts[0], *fields, *(one.result.stats[name] for name in STATISTICS)])
+        execution = one.result.execution or {"edition": one.result.edition}
+        cells = [execution.get(name) for name in fields]
+        writer.writerow([one.parts[0], *cells, *map(one.result.stats.get, statistics)])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Hypothesis strategies: valid models, systems and executions of odd shapes, as documents."""
 
 import math
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -154,6 +155,116 @@ def executions(draw: st.DrawFn, model: Document, system: Document) -> Document:
         "optimizer_offload": switch(offload and training),
         "training": training,
     }
+
+
+CORRECTED = {"edition": "corrected"}
+
+OPTIONS: dict[str, tuple[Any, ...]] = {
+    "attn_impl": ("eager", "flash"),
+    "ce_impl": ("eager", "fused"),
+    "grad_buffer": ("sharded", "full"),
+    "grad_comm_dtype": ("same", *DATATYPES),
+    "latency_per_step": (False, True),
+}
+"""Fields of an execution that only the corrected edition knows; the first value is their default."""
+
+
+@st.composite
+def extended_models(draw: st.DrawFn) -> Document:
+    """Models with any of the fields that only the corrected edition knows, mostly with a vocabulary."""
+    model = draw(models())
+    options: dict[str, st.SearchStrategy[Any]] = {
+        "kv_heads": st.sampled_from(divisors(model["attn_heads"])),
+        "activation": st.sampled_from(("relu", "squared_relu", "swiglu", "geglu")),
+        "norm": st.sampled_from(("layernorm_no_bias", "layernorm_plain", "rmsnorm")),
+        "qk_norm": st.sampled_from(("head", "full")),
+        "parallel_attention": st.just(True),
+        "dropout": st.just(False),
+        "rotary": st.sampled_from((0.25, 0.5, 1.0)),
+        "causal": st.just(False),
+        "sliding_window": odd(5000),
+        "full_attention_every": st.integers(1, 7),
+        "positions": odd(4096),
+        "vocab": st.integers(1, 150_000),
+    }
+    switches = ("qkv_bias", "out_bias", "mlp_bias", "head_bias", "tied", "embedding_norm")
+    options |= dict.fromkeys(switches, st.just(True))
+    chosen = draw(st.sets(st.sampled_from(sorted(options))))
+    if draw(st.sampled_from((True, True, False))):
+        chosen.add("vocab")
+    norms = st.sampled_from((1, 2) if "parallel_attention" in chosen else (2, 4))
+    return model | {name: draw(options[name]) for name in sorted(chosen)} | {"norms": draw(norms)}
+
+
+def _corrected_row(random: Random, model: Document, system: Document) -> Document:
+    """Choose an execution of the corrected edition that no rule of the request forbids."""
+
+    def either(possible: bool = True) -> bool:
+        return possible and random.random() < 0.5
+
+    training = random.random() < 0.8
+    degrees = divisors(math.gcd(model["hidden"], model["feedforward"], model["attn_heads"]))
+    tensor_par = random.choice([*degrees, *degrees[1:]])
+    pipeline_par = random.randint(1, min(6, model["num_blocks"]))
+    data_par = random.choice((1, 2, 2, 3, 4))
+    blocks = -(-model["num_blocks"] // pipeline_par)
+    microbatch_size = random.choice((1, 2, 3, tensor_par))
+    even = microbatch_size * model["seq_size"] % tensor_par == 0
+    comm_type = random.choice(("ar", "p2p_rs_ag", "rs_ag")) if even else "ar"
+    recompute = random.choice(("full", "attn_only", "none")) if training else "none"
+    networks = range(len(system["networks"]))
+    return {
+        "num_procs": tensor_par * pipeline_par * data_par,
+        "tensor_par": tensor_par,
+        "pipeline_par": pipeline_par,
+        "data_par": data_par,
+        "tensor_par_net": random.choice(networks),
+        "pipeline_par_net": random.choice(networks),
+        "data_par_net": random.choice(networks),
+        "batch_size": data_par * microbatch_size * random.choice((1, 2, 3, 4, 7, 16)),
+        "microbatch_size": microbatch_size,
+        "datatype": random.choice(sorted(system["matrix"])),
+        "fused_activation": either(),
+        "attention_type": random.choice(("multihead", "multihead", "multiquery")),
+        "activation_recompute": recompute,
+        "pipeline_interleaving": random.choice(divisors(blocks)) if pipeline_par > 1 else 1,
+        "optimizer_sharding": either(data_par > 1),
+        "tensor_par_comm_type": comm_type,
+        "tensor_par_overlap": random.choice(
+            ("none", "ring", "pipe") if tensor_par > 1 else ("none",)
+        ),
+        "seq_par_ag_redo": either(comm_type == "rs_ag" and recompute != "full"),
+        "data_par_overlap": either(training and data_par > 1),
+        "weight_offload": either(blocks >= 3) and either(),
+        "activations_offload": either(blocks >= 3) and either(),
+        "optimizer_offload": either(training and blocks >= 3) and either(),
+        "training": training,
+        **CORRECTED,
+        **{name: random.choice(values) for name, values in OPTIONS.items()},
+    }
+
+
+@st.composite
+def corrected_tables(draw: st.DrawFn, rows: int = 12) -> tuple[Document, Document, list[Document]]:
+    """A model, a system with or without `ext` that is never too small, and executions of the corrected edition.
+
+    Communication takes less than half of the engines. The executions are cheap to draw, and do not shrink.
+    """
+    model = draw(extended_models())
+    system = draw(systems())
+    for tier in ("mem1", "mem2"):
+        system[tier]["GiB"] = 1e12
+    for network in system["networks"]:
+        network["size"], network["must_be_filled"] = 10**8, False
+        network["processor_usage"] = min(network["processor_usage"], 0.49)
+    if draw(st.booleans()):
+        kernel = st.fixed_dictionaries({"efficiency": curves((64, 512, 2000))})
+        attention = {name: draw(kernel) for name in system["matrix"]}
+        latency = st.one_of(st.just(0), st.floats(1e-7, 1e-3))
+        latencies = [{"step_latency": draw(latency)} for _ in system["networks"]]
+        system |= {"ext": {"attention": attention, "networks": latencies}}
+    random = draw(st.randoms(use_true_random=True))
+    return model, system, [_corrected_row(random, model, system) for _ in range(rows)]
 
 
 CHANGES: dict[str, tuple[Any, ...]] = {

@@ -76,10 +76,20 @@ def test_rows_of_frames_are_mappings():
 def test_a_function_takes_the_name_of_an_edition():
     by_name = calculon.estimate(MODEL, EXECUTION, SYSTEM, edition="sc23")
     assert by_name.stats == calculon.estimate(MODEL, EXECUTION, SYSTEM).stats
-    with pytest.raises(calculon.SpecError, match=re.escape("sc23, found 'sc24'. Hint: did you")):
+    with pytest.raises(
+        calculon.SpecError, match=re.escape("sc23, corrected, found 'sc24'. Hint: did you")
+    ):
         calculon.evaluate(MODEL, SYSTEM, [RAW], edition="sc24")
-    with pytest.raises(calculon.SpecError, match=r"^edition: .* found None"):
-        calculon.estimate(MODEL, EXECUTION, SYSTEM, edition=None)
+    with pytest.raises(calculon.SpecError, match=r"^edition: .* found 23"):
+        calculon.estimate(MODEL, EXECUTION, SYSTEM, edition=23)
+
+
+def test_an_execution_has_an_edition_of_its_own():
+    asked = {**RAW, "edition": "corrected"}
+    own = calculon.estimate(MODEL, asked, SYSTEM)
+    assert own.edition == "corrected"
+    assert own.stats == calculon.estimate(MODEL, EXECUTION, SYSTEM, edition="corrected").stats
+    assert calculon.estimate(MODEL, asked, SYSTEM, edition="sc23").edition == "sc23"
 
 
 def test_help_names_the_edition_without_its_address():

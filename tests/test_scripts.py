@@ -37,6 +37,19 @@ def test_results_become_a_table(tmp_path, monkeypatch, capsys):
     assert [float(rows[0][name]) for name in NAMES] == [stats[name] for name in NAMES]
 
 
+def test_results_of_the_corrected_edition_keep_their_fields_and_figures(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    example = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+    assert main(["llm", *example, "today.json"]) == 0
+    search = ("loe", "llama3-8B", "16", "64", "bfloat16", "h100_80g_sxm", "b.json")
+    assert main([*search, "--edition", "corrected", "--fix", "attn_impl=flash"]) == 0
+    done = script("result_tables.py", "today.json", "b.json", "-", cwd=tmp_path)
+    alone, found = csv.DictReader(io.StringIO(done.stdout))
+    assert (alone["edition"], alone["attn_impl"]) == ("corrected", "")
+    assert (found["edition"], found["attn_impl"]) == ("corrected", "flash")
+    assert float(alone["mfu"]) == json.loads((tmp_path / "today.json").read_text())["mfu"]
+
+
 def test_a_result_that_is_none_is_an_error(tmp_path):
     done = script("result_tables.py", "none.json", "-", cwd=tmp_path)
     assert done.returncode == 2

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Write every feasible execution of a model on so many processors of a system to a table: the 23 execution\n"
-        "fields and 96 statistics, in the order of the loops, streamed in constant memory.",
+        "Write every feasible execution of a model on so many processors of a system to a table: the execution\n"
+        "fields and statistics (23 and 96 as published), in the order of the loops, streamed in constant memory.",
         "calculon llm-all-executions turing-530B 5128 2520 float16 a100_80g all.csv\n"
         "calculon lae megatron-22B 8 4 float16 a100_80g all.parquet --where 'tensor_par == 8'\n"
         "calculon lae megatron-22B 8 4 float16 a100_80g few.csv --columns tensor_par,pipeline_par,sample_rate",
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.output.columns import evaluation_columns
     from calculon.output.writers import SUFFIXES, check_format
     from calculon.search.driver import feasible_tables, nothing
-    from calculon.search.where import Condition
+    from calculon.search.request import make_condition
     from calculon.sweep.progress import progress
     from calculon.sweep.task import run_search
 
@@ -50,8 +50,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     asked = searches(arguments)
     if len(asked) > 1:
         raise SpecError("NUM_PROCS", Problem("", "one processor count", f"{len(asked)} of them"))
-    where = Condition.parse(asked[0].where) if asked[0].where else None
-    names, space = _columns(arguments.columns), asked[0].space()
+    space = asked[0].space()
+    where = make_condition(asked[0].where, space.edition)
+    names = _columns(arguments.columns, space.edition)
     begin = time.perf_counter()
     counts = run_search(replace(asked[0], where=None)).counts
     log(f"Total executions: {counts.total}")
@@ -98,7 +99,7 @@ def _write(arguments: argparse.Namespace, tables: "Iterator[Columns]", empty: "C
     return write_tables(arguments.output, chain([first] if first else [], tables), empty)
 
 
-def _columns(text: str | None) -> tuple[str, ...]:
+def _columns(text: str | None, edition: str) -> tuple[str, ...]:
     """Read the names of columns to write; none is all.
 
     Raises
@@ -106,11 +107,10 @@ def _columns(text: str | None) -> tuple[str, ...]:
     SpecError
         For a name that is neither a field nor a statistic.
     """
-    from calculon.plan.plan import NAMES
-    from calculon.records import columns
-    from calculon.statistics import Stats
+    from calculon.editions import find_edition
+    from calculon.plan.plan import names_of
 
-    known = (*NAMES, *(column.name for column in columns(Stats)))
+    known = (*names_of(edition), *(column.name for column in find_edition(edition).columns))
     names = tuple(name.strip() for name in text.split(",")) if text else ()
     for name in names:
         if name not in known:

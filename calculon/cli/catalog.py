@@ -12,7 +12,9 @@ from calculon.inputs import execution, model, system
 from calculon.report.tables import FORMATS, Column, Table
 from calculon.report.texts import bandwidth, capacity
 from calculon.spec import catalog
+from calculon.spec.fields import spec_fields
 from calculon.spec.files import read_document
+from calculon.spec.model import Model
 from calculon.transformer.parameters import parameter_count
 from calculon.units import GIB, GIGA, TERA, scaled
 
@@ -54,21 +56,28 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _models() -> Table:
-    """List the models: parameters and shape."""
+    """List the models: parameters and shape; every other field for programs."""
     shapes = {name: model(name) for name in catalog.names("model")}
+    shown = {
+        "hidden": "hidden",
+        "num_blocks": "blocks",
+        "attn_heads": "heads",
+        "kv_heads": "kv",
+        "feedforward": "ffn",
+        "vocab": "vocab",
+        "seq_size": "seq",
+    }
+    others = [field.key for field in spec_fields(Model) if field.key not in shown]
     return Table(
         (
             Column("name", "name"),
             Column("parameters", "parameters", right=True, text=scaled),
-            Column("num_blocks", "blocks", right=True),
-            Column("hidden", "hidden", right=True),
-            Column("feedforward", "feedforward", right=True),
-            Column("attn_heads", "heads", right=True),
-            Column("attn_size", "head size", right=True),
-            Column("seq_size", "seq", right=True),
+            *(Column(key, title, right=True, text=_stated) for key, title in shown.items()),
+            *(Column(key, for_people=False) for key in others),
         ),
         [
-            {"name": name, "parameters": parameter_count(shape), **shape.to_dict()}
+            {"name": name, "parameters": parameter_count(shape)}
+            | {key: getattr(shape, key) for key in (*shown, *others)}
             for name, shape in shapes.items()
         ],
     )
@@ -147,6 +156,11 @@ TABLES: dict[str, Callable[[], Table]] = {
     "executions": _executions,
     "studies": _studies,
 }
+
+
+def _stated(number: int) -> str:
+    """Write a number that is 0 where nothing was stated."""
+    return f"{number:,}" if number else ""
 
 
 def _memory(memory: Memory) -> dict[str, float]:

@@ -22,7 +22,8 @@ def configure(parser: Parser) -> None:
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
         "calculon compare best.json#0 best.json#9 --model megatron-22B --system a100_80g\n"
         "calculon compare megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g "
-        "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e",
+        "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e\n"
+        "calculon compare megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e --edition sc23,corrected",
     )
     add_result_arguments(parser)
     parser.add_argument(
@@ -39,7 +40,7 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Read the results and print what differs."""
-    results = read_results(arguments.results, arguments.model, arguments.system)
+    results = read_results(arguments.results, arguments.model, arguments.system, arguments.edition)
     from calculon.report.comparison import MOST, Comparison
     from calculon.report.comparison_tables import sections
 
@@ -53,9 +54,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if form == "csv":
         log(comparison.values().csv())
         return 0
-    listing = [
-        f"{letter}  {r.label}" for letter, r in zip(comparison.letters, results, strict=True)
-    ]
+    named = zip(comparison.letters, comparison.names, strict=True)
+    listing = [f"{letter}  {name}" for letter, name in named]
     log("\n".join(f"- {line}" for line in listing) if form == "markdown" else "\n".join(listing))
     for section in sections(comparison, everything=arguments.all):
         log(f"\n**{section.title}**\n" if form == "markdown" else f"\n{section.title}")

@@ -9,7 +9,7 @@ SHELLS = ("bash", "zsh", "tcsh")
 SPECS = {"APP": "model", "EXE": "execution", "SYS": "system"}
 """Arguments that take a catalog name or a file, by what the help calls them."""
 
-FILES = ("FILE", "STATS", "LOG")
+FILES = ("FILE", "STATS", "LOG", "CONFIG")
 
 
 def configure(parser: Parser) -> None:

@@ -9,11 +9,15 @@ from calculon.cli.options import Log, Parser
 from calculon.errors import Problem, SpecError
 from calculon.records import columns
 from calculon.report.tables import FORMATS, Column, Table
-from calculon.spec.fields import Declaration, spec_fields
+from calculon.spec.execution import CORRECTED
+from calculon.spec.fields import JSON_TYPES, Declaration, SpecField, shown, spec_fields
 from calculon.spec.schema import schema
 
 SPECS = ("execution", "model", "system")
 RESULTS = ("stats", "layers")
+ALL = "all"
+"""Stands for every edition."""
+
 _WORDS = {int: "integer", float: "number", bool: "true, false", str: "text"}
 
 
@@ -53,24 +57,37 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 def _results(subject: str) -> Table:
     """List statistics, or the members of a layer."""
     if subject == "stats":
-        from calculon.statistics import Stats as Record
+        from calculon.statistics import CorrectedStats, Stats
+
+        published = {column.name for column in columns(Stats)}
+        rows = [
+            row | {"edition": ALL if row["name"] in published else CORRECTED}
+            for row in _columns(CorrectedStats)
+        ]
     else:
-        from calculon.breakdown import LayerStats as Record  # type: ignore[assignment]
-    rows = [
-        {"name": c.name, "unit": c.unit.symbol, "description": c.help, "source": c.source}
-        for c in columns(Record)
-    ]
-    if subject == "layers":
-        rows.insert(0, {"name": "name", "unit": "", "description": "the layer", "source": "2.1"})
+        from calculon.breakdown import LayerStats
+
+        own = {"name": "name", "unit": "", "description": "the layer", "source": "2.1"}
+        rows = [own, *_columns(LayerStats)]
+    edition = Column("edition", "edition", text=lambda name: "" if name == ALL else str(name))
     return Table(
         (
             Column("name", "name"),
             Column("unit", "unit"),
             Column("description", "description", fold=True),
+            *((edition,) if subject == "stats" else ()),
             Column("source", for_people=False),
         ),
         rows,
     )
+
+
+def _columns(record: type) -> list[dict[str, str]]:
+    """List the columns of a record."""
+    return [
+        {"name": c.name, "unit": c.unit.symbol, "description": c.help, "source": c.source}
+        for c in columns(record)
+    ]
 
 
 def _fields(subject: str) -> Table:
@@ -101,7 +118,7 @@ def _rows(cls: type, path: str) -> Iterator[dict[str, str]]:
         inner, suffix = _inside(field.annotation)
         yield {
             "field": path + field.key,
-            "takes": _takes(field.annotation, field.declaration),
+            "takes": _takes(field),
             "unit": field.declaration.unit,
             "description": field.declaration.help,
         }
@@ -118,8 +135,21 @@ def _inside(kind: Any) -> tuple[type | None, str]:
     return (get_args(kind)[0], "[]") if get_origin(kind) is tuple else (kind, "")
 
 
-def _takes(kind: Any, declaration: Declaration) -> str:
-    """Say what a field takes: its type and limits, or its allowed values."""
+def _takes(field: SpecField) -> str:
+    """Say what a field takes, and what stands for it where it is left out."""
+    values = _values(field.annotation, field.declaration)
+    if not field.declaration.optional:
+        return values
+    if field.annotation not in JSON_TYPES:
+        return f"{values}; optional"
+    default = field.default
+    if field.annotation is float:
+        return f"{values}; default {default / field.declaration.scale:g}"
+    return f"{values}; default {default if field.annotation is str else shown(default)}"
+
+
+def _values(kind: Any, declaration: Declaration) -> str:
+    """Name the values of a field: its type and limits, or what is allowed."""
     if get_origin(kind) is dict:
         return "object with " + ", ".join(declaration.choices)
     if declaration.choices:

@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from calculon.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
+from calculon.cli.options import STDOUT, Log, Parser, add_edition, check_inputs, check_outputs
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import STDIN, write_json
 
@@ -20,6 +20,7 @@ def configure(parser: Parser) -> None:
         "Each spec is a name of the catalog (calculon catalog), a JSON or YAML file (also .gz), or - for\n"
         "standard input.",
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g -\n"
+        "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g - --edition corrected\n"
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g stats.json --layers --peers peers.json",
     )
     parser.add_argument("application", metavar="APP", help="the model: its shape")
@@ -48,6 +49,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "-l", "--layers", action="store_true", help="also list every layer of a block"
     )
+    add_edition(parser)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
@@ -62,7 +64,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.estimate import estimate
 
     try:
-        result = estimate(specs[0], specs[1], specs[2], layers=arguments.layers)
+        result = estimate(
+            specs[0], specs[1], specs[2], layers=arguments.layers, edition=arguments.edition
+        )
     except SpecError as error:  # fields that contradict each other are known by their kind only
         file = "<stdin>" if specs[1] == STDIN else specs[1]
         raise SpecError(file if error.file == "execution" else error.file, error.problems) from None

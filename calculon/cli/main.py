@@ -52,6 +52,11 @@ COMMANDS = (
     Command("compare", "calculon.cli.compare", "set executions or results side by side"),
     Command("plot", "calculon.cli.plot", "draw where time and memory go, searches and validation"),
     Command("report", "calculon.cli.report", "write results as one page that needs nothing else"),
+    Command(
+        "import-model",
+        "calculon.cli.import_model",
+        "turn a Hugging Face configuration into a model file",
+    ),
     Command("catalog", "calculon.cli.catalog", "list the models, systems and executions shipped"),
     Command("describe", "calculon.cli.describe", "explain the fields of specs and results"),
     Command("completion", "calculon.cli.completion", "print a completion script for your shell"),

@@ -236,13 +236,11 @@ _SHOWN = 40
 
 def _winners(result: "SearchResult") -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield execution fields and statistics of the winners, best first; None where a statistic is undefined."""
-    from calculon.plan.plan import NAMES
-
     found = result.evaluation
-    fields = zip(*(result.plan.values(name).tolist() for name in NAMES), strict=True)
+    fields = zip(*(result.plan.values(name).tolist() for name in found.fields), strict=True)
     stats = zip(*(_nullable(found[name]) for name in found.names), strict=True)
     for row, values in zip(fields, stats, strict=True):
-        yield dict(zip(NAMES, row, strict=True)), dict(zip(found.names, values, strict=True))
+        yield dict(zip(found.fields, row, strict=True)), dict(zip(found.names, values, strict=True))
 
 
 def _nullable(column: "Array") -> list[float | None]:
@@ -281,10 +279,10 @@ def _document(result: "SearchResult", *, layers: bool) -> dict[str, Mapping[str,
 
 def _write_csv(results: "list[SearchResult]", path: str, *, layers: bool) -> None:
     """Write one line per winner: its rank, the execution, the statistics, and layers as JSON text."""
-    from calculon.plan.plan import NAMES
     from calculon.spec.files import replacing
 
-    names = (*NAMES, *results[0].evaluation.names, *(["layers"] if layers else []))
+    first = results[0].evaluation
+    names = (*first.fields, *first.names, *(["layers"] if layers else []))
     with replacing(path) as stream, io.TextIOWrapper(stream, "utf-8", newline="") as text:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["", *names])

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, NoReturn
 
 from calculon.cli.streams import LogFile, tell
 from calculon.errors import Problem, SpecError
-from calculon.spec.execution import DATATYPE_BYTES
+from calculon.spec.execution import DATATYPE_BYTES, EDITION_NAMES
 from calculon.spec.fields import nearest_choice
 from calculon.spec.files import STDIN, check_output
 
@@ -138,6 +138,39 @@ def datatype(text: str) -> str:
         problem = Problem("", "one of " + ", ".join(DATATYPE_BYTES), repr(text), hint)
         raise argparse.ArgumentTypeError(problem)
     return text
+
+
+def add_edition(
+    parser: argparse.ArgumentParser,
+    several: bool = False,
+    absent: str = "what the execution says",
+) -> None:
+    """Declare ``--edition``: None or a name; with `several`, a tuple of names, empty where it is not given.
+
+    `absent` says what holds without it.
+    """
+    parser.add_argument(
+        "--edition",
+        metavar="NAME[,NAME]" if several else "NAME",
+        type=_editions if several else _edition,
+        default=() if several else None,
+        help="edition of the cost model: "
+        + " or ".join(EDITION_NAMES)
+        + (", or both" if several else "")
+        + f" (default: {absent})",
+    )
+
+
+def _edition(text: str) -> str:
+    if text not in EDITION_NAMES:
+        hint = nearest_choice(text, EDITION_NAMES)
+        problem = Problem("", "one of " + ", ".join(EDITION_NAMES), repr(text), hint)
+        raise argparse.ArgumentTypeError(problem)
+    return text
+
+
+def _editions(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_edition(name.strip()) for name in text.split(",")))
 
 
 def check_log(target: str, arguments: argparse.Namespace) -> None:

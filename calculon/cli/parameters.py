@@ -11,9 +11,10 @@ from calculon.units import scaled
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Count the parameters of a model: projections with biases, norms, and embeddings of a vocabulary\n"
-        "of 51200.",
-        "calculon llm-parameter-calculator megatron-1T\ncalculon lpc models/gpt3-175B.json --aligns 20",
+        "Count the parameters of a model: exactly, where it states its vocabulary; a model of the six published\n"
+        "fields alone as published: projections with biases, norms, and embeddings of a vocabulary of 51200.",
+        "calculon llm-parameter-calculator megatron-1T\ncalculon lpc llama3-8B\n"
+        "calculon lpc models/gpt3-175B.json --aligns 20",
     )
     parser.add_argument(
         "application", metavar="APP", help="the model: a catalog name, a file, or -"

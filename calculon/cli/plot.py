@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calculon.cli.options import Log, Parser, check_outputs
+from calculon.cli.options import Log, Parser, add_edition, check_outputs
 from calculon.cli.results import add_result_arguments, read_results
 from calculon.cli.search_options import add_choice_options
 from calculon.errors import Problem, SpecError
+from calculon.spec.execution import PUBLISHED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,6 +29,7 @@ SOURCE_HELP = (
 def _add_source(parser: Parser) -> None:
     parser.add_argument("source", metavar="SOURCE", nargs="+", help=SOURCE_HELP)
     add_choice_options(parser)
+    add_edition(parser, absent=PUBLISHED)
 
 
 def _heatmap_options(parser: Parser) -> None:
@@ -60,12 +62,15 @@ def _validation_options(parser: Parser) -> None:
     parser.add_argument(
         "--study", metavar="NAME", default="", help="only this study, or a group of studies"
     )
+    add_edition(parser, absent=PUBLISHED)
 
 
 def _breakdown(arguments: argparse.Namespace) -> "Figure":
     from calculon.report.pictures.breakdown import draw
 
-    return draw(read_results(arguments.results, arguments.model, arguments.system))
+    return draw(
+        read_results(arguments.results, arguments.model, arguments.system, arguments.edition)
+    )
 
 
 def _heatmap(arguments: argparse.Namespace) -> "Figure":
@@ -96,7 +101,8 @@ def _validation(arguments: argparse.Namespace) -> "Figure":
     from calculon.validate.summary import score_record
 
     library = Library.at()
-    results = [compare(study, library) for study in library.studies(arguments.study)]
+    edition = arguments.edition or PUBLISHED
+    results = [compare(study, library, edition) for study in library.studies(arguments.study)]
     panels = [
         Panel(
             result.study.name,
@@ -110,7 +116,7 @@ def _validation(arguments: argparse.Namespace) -> "Figure":
         for one in result.own.comparisons
         if one.score
     ]
-    return draw(panels)
+    return draw(panels, edition)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calculon.cli.plot_sources import Frame, about, frames
+from calculon.cli.plot_sources import Frame, about, editions_of, frames
 from calculon.cli.result_files import short_name
 from calculon.cli.search_options import searches
+from calculon.editions import find_edition
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.report.pictures.pareto import Pareto
 from calculon.report.pictures.scaling import Point, Series
-from calculon.search.objective import SENSES, Objective
+from calculon.search.objective import SENSES, Objective, check_statistic
 from calculon.search.select import pareto_front
 from calculon.units import Array
 
@@ -57,11 +58,17 @@ def _table_series(table: Frame) -> Iterator[Series]:
     for name in (counts, "sample_rate", "total_efficiency"):
         table.column(name)
     groups = [n for n in _GROUPS if n in data.columns and data[n].nunique(dropna=True) > 1]
-    if not groups:
-        yield Series(short_name(table.name), _points(data, counts))
-        return
-    for key, rows in data.groupby(groups, sort=True, observed=True):
-        yield Series(" on ".join(map(str, key)), _points(rows, counts))
+    editions = editions_of(data)
+    for edition in editions:
+        rows = data[table.column("edition") == edition]
+        words = f"edition {edition}" if len(editions) > 1 else ""
+        if not groups:
+            label = ", ".join(filter(None, (short_name(table.name), words)))
+            yield Series(label, _points(rows, counts), edition)
+            continue
+        for key, members in rows.groupby(groups, sort=True, observed=True):
+            label = ", ".join(filter(None, (" on ".join(map(str, key)), words)))
+            yield Series(label, _points(members, counts), edition)
 
 
 def _points(data: Any, counts: str) -> list[Point]:
@@ -85,7 +92,7 @@ def _searched_series(asked: "list[Search]") -> Series:
             continue
         rate, share = (found[name][0].item() for name in ("sample_rate", "total_efficiency"))
         points.append(Point(search.num_procs, rate, share))
-    return Series(about(asked[0]), points)
+    return Series(about(asked[0]), points, asked[0].edition)
 
 
 def _found(search: "Search") -> "Evaluation | None":
@@ -111,9 +118,12 @@ def pareto(arguments: argparse.Namespace) -> Pareto:
     complete = True
     if tables:
         title, parts = short_name(tables[0].name), [tables[0].column]
+        editions = editions_of(tables[0].data)
     else:
         asked = searches(arguments)
-        title = about(asked[0])
+        for name, option in ((y[0], "--rate"), (x[0], "--against")):
+            check_statistic(name, option, find_edition(asked[0].edition))
+        title, editions = about(asked[0]), [asked[0].edition]
         if len(asked) == 1:
             title += f": {asked[0].num_procs:,} processors"
         complete, found = _executions(asked, y, x)
@@ -132,7 +142,7 @@ def pareto(arguments: argparse.Namespace) -> Pareto:
     front = front[np.argsort(columns[0, front], kind="stable")]
     degrees = np.stack([column(name)[rows][front] for name in _DEGREES], axis=1)
     names = [".".join(f"{degree:.0f}" for degree in row) for row in degrees.tolist()]
-    return Pareto(title, x[0], y[0], columns, front, names, complete)
+    return Pareto(title, x[0], y[0], columns, front, names, complete, editions)
 
 
 def _axis(text: str) -> tuple[str, float]:
@@ -154,7 +164,7 @@ def _executions(
     The best of each number of processors is enough where processors are an axis.
     """
     from calculon.search.driver import feasible_tables
-    from calculon.search.where import Condition
+    from calculon.search.request import make_condition
     from calculon.sweep.task import run_search
 
     counted = sum(run_search(replace(one, top=1, where=None)).counts.good for one in asked)
@@ -163,7 +173,7 @@ def _executions(
             table
             for one in asked
             for table in feasible_tables(
-                one.space(), Condition.parse(one.where) if one.where else None
+                one.space(), make_condition(one.where, find_edition(one.edition))
             )
         )
         return True, [table for table in tables if len(table)]

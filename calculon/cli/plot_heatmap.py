@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from calculon.cli.plot_sources import Frame, about, frames
+from calculon.cli.plot_sources import Frame, about, editions_of, frames
 from calculon.cli.result_files import short_name
 from calculon.cli.search_options import searches
 from calculon.errors import Problem, SpecError
@@ -39,6 +39,7 @@ def heatmap(arguments: argparse.Namespace) -> Heatmap:
     if tables:
         cells, count = list(_table_cells(tables[0], objective)), tables[0].column("num_procs")[0]
         title = f"{short_name(tables[0].name)}: {count:,} processors"
+        editions = editions_of(tables[0].data)
     else:
         asked = searches(arguments)
         if len(asked) > 1:
@@ -46,7 +47,8 @@ def heatmap(arguments: argparse.Namespace) -> Heatmap:
             raise SpecError("NUM_PROCS", problem)
         cells = list(_searched_cells(asked[0]))
         title = f"{about(asked[0])}\n{asked[0].num_procs:,} processors"
-    return Heatmap(title, name, cells, smallest=objective.sense == "min")
+        editions = [asked[0].edition]
+    return Heatmap(title, name, cells, objective.sense == "min", editions)
 
 
 def _table_cells(table: Frame, objective: Objective) -> Iterator[Cell]:

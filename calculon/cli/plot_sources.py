@@ -9,7 +9,9 @@ import numpy as np
 
 from calculon.cli.result_files import DOCUMENTS, TABLES, read_rows
 from calculon.errors import Problem, SpecError, nearest
+from calculon.plan.plan import DEFAULTS
 from calculon.search.where import Condition
+from calculon.spec.execution import EDITION_NAMES
 from calculon.spec.files import document_suffix
 from calculon.units import Array
 
@@ -27,7 +29,12 @@ class Frame:
     data: Any
 
     def column(self, name: str) -> Array:
-        """Return a column; SpecError when the table has none of this name."""
+        """Return a column; SpecError when the table has none of this name.
+
+        An optional field of the execution that is not there, or empty, is the default.
+        """
+        if name in DEFAULTS:
+            return optional(self.data, name)
         if name not in self.data.columns:
             known = [str(one) for one in self.data.columns]
             hint = nearest(name, known) or "write the table with this column too"
@@ -40,6 +47,20 @@ class Frame:
             return self
         mask = np.broadcast_to(Condition.parse(where).mask(self.column), len(self.data))
         return Frame(self.name, self.data[mask])
+
+
+def optional(data: Any, name: str) -> Array:
+    """Return an optional field of the executions of a data frame; the default where it is missing."""
+    if name not in data.columns:
+        return np.full(len(data), DEFAULTS[name])
+    column = data[name]
+    return np.asarray(column.where(column.notna(), DEFAULTS[name]))
+
+
+def editions_of(data: Any) -> list[str]:
+    """Return the editions of the executions of a data frame."""
+    used = set(optional(data, "edition").tolist())
+    return [name for name in EDITION_NAMES if name in used]
 
 
 def frames(arguments: argparse.Namespace, names: Sequence[str]) -> list[Frame]:
@@ -55,7 +76,11 @@ def frames(arguments: argparse.Namespace, names: Sequence[str]) -> list[Frame]:
     source = arguments.source
     if all(document_suffix(text) in (*TABLES, *DOCUMENTS) for text in source):
         where = arguments.where
-        wanted = {*names, *(Condition.parse(where).names if where else ())}
+        if arguments.edition is not None:
+            hint = f"choose rows: --where \"edition == '{arguments.edition}'\""
+            problem = Problem("", "a space to search", "tables, which have their edition", hint)
+            raise SpecError("--edition", problem)
+        wanted = {"edition", *names, *(Condition.parse(where).names if where else ())}
         found = [Frame(path, read_rows(path, wanted)).chosen(where) for path in source]
         for frame in found:
             if not len(frame.data):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from calculon.cli.options import Log, Parser, check_outputs
 from calculon.cli.results import add_result_arguments, read_results
+from calculon.spec.execution import PUBLISHED
 
 if TYPE_CHECKING:
     from calculon.report.tables import Table
@@ -33,14 +34,18 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     """Read the results, run the studies of their systems, and write the page."""
     output = arguments.output
     check_outputs([output], [text.partition("#")[0] for text in arguments.results], SUFFIXES)
-    results = read_results(arguments.results, arguments.model, arguments.system)
+    results = read_results(arguments.results, arguments.model, arguments.system, arguments.edition)
     from calculon.report.html.page import Report, page
     from calculon.spec.files import replacing
     from calculon.version import __version__
 
     versions = {"calculon": __version__, "Python": platform.python_version()}
-    systems = dict.fromkeys(one.machine.name for one in results if one.machine)
-    validation = {name: table for name in systems for table in [validation_of(name)]}
+    validation = {}
+    asked = ((one.machine.name, one.edition) for one in results if one.machine)
+    for system, edition in dict.fromkeys(asked):
+        table = validation_of(system, edition)
+        told = edition != PUBLISHED and table.rows
+        validation[f"{system}, edition {edition}" if told else system] = table
     text = page(Report(results=results, versions=versions, validation=validation))
     with replacing(output) as stream:
         stream.write(text.encode())
@@ -48,8 +53,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     return 0
 
 
-def validation_of(system: str) -> "Table":
-    """Return how far the model is from what was measured on a system, by study and quantity."""
+def validation_of(system: str, edition: str) -> "Table":
+    """Return how far an edition of the model is from what was measured on a system, by study and quantity."""
     from calculon.cli.validation import TABLES
     from calculon.report.tables import Table
     from calculon.validate.compare import compare
@@ -59,4 +64,4 @@ def validation_of(system: str) -> "Table":
     library = Library.at()
     studies: Sequence[Study] = [one for one in library.studies() if one.system == system]
     _, columns, rows = TABLES[0]
-    return Table(columns, rows([compare(study, library) for study in studies]))
+    return Table(columns, rows([compare(study, library, edition) for study in studies]))

@@ -1,25 +1,25 @@
 """Results in files: the JSON of ``llm``, ``loe`` and ``study``, and rows of tables."""
 
 import hashlib
-import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from calculon.cli.result_records import (
+    EVERY_STATISTIC,
+    edition_of,
+    fields_of,
+    fields_of_row,
+    plain_cell,
+    stats_of,
+)
 from calculon.errors import Problem, SpecError
-from calculon.plan.plan import NAMES
-from calculon.records import columns
 from calculon.report.result import Document, Result, Winner
-from calculon.report.sheet import Stats
 from calculon.spec.decode import decode
 from calculon.spec.execution import Execution
 from calculon.spec.files import SUFFIXES, document_suffix, read_document, reason
-from calculon.statistics import PARTS_OF_TIME
-from calculon.statistics import Stats as Record
 
-STATISTICS = tuple(column.name for column in columns(Record))
-NULLABLE = {column.name for column in columns(Record) if column.nullable}
 DOCUMENTS, TABLES = SUFFIXES, (".csv", ".parquet")
 
 
@@ -72,16 +72,22 @@ def in_document(path: str, selector: str) -> Iterator[Found]:
         if selector:
             found = f"#{selector}, but the file holds one estimate"
             raise SpecError(path, Problem("", "a file name without #", found))
-        stats, layers = _stats(raw, path, ""), raw.get("layers")
-        yield Found(
-            Result(label="", stats=stats, layers=layers, documents=(document,)), (short_name(path),)
+        edition = edition_of(raw, path, "")
+        one = Result(
+            label="",
+            stats=stats_of(raw, path, "", edition),
+            edition=edition,
+            layers=raw.get("layers"),
+            documents=(document,),
         )
+        yield Found(one, (short_name(path),))
         return
     for title, rank, entries in _picked(raw, path, selector):
         winners = tuple(_winner(one, path, title) for one in entries)
         one = Result(
             label="",
             stats=winners[rank].stats,
+            edition=winners[rank].execution["edition"],
             layers=entries[rank]["stats"].get("layers"),
             execution=winners[rank].execution,
             documents=(document,),
@@ -101,7 +107,12 @@ def all_results(path: str) -> Iterator[Found]:
             for rank, entry in enumerate(entries):
                 place = f"#{count}/{rank}" if count else f"#{rank}"
                 winner = _winner(entry, path, place)
-                one = Result(label="", stats=winner.stats, execution=winner.execution)
+                one = Result(
+                    label="",
+                    stats=winner.stats,
+                    edition=winner.execution["edition"],
+                    execution=winner.execution,
+                )
                 yield Found(one, (short_name(path) + place,))
     else:
         yield from in_document(path, "")
@@ -141,36 +152,12 @@ def _winner(raw: Any, path: str, place: str) -> Winner:
     if not isinstance(raw, Mapping) or not {"execution", "stats"} <= set(raw):
         raise SpecError(path, Problem(place, "an execution and its stats", "something else"))
     try:
-        decode(Execution, raw["execution"], path)
+        execution = decode(Execution, raw["execution"], path)
     except SpecError as error:
         inner = [replace(p, field=f"{place}: execution.{p.field}") for p in error.problems]
         raise SpecError(path, inner[:3]) from None
-    return Winner(raw["execution"], _stats(raw["stats"], path, f"{place}: stats."))
-
-
-def _stats(raw: Mapping[str, Any], path: str, place: str) -> Stats:
-    """Return the statistics of a document; SpecError when one is missing or no number."""
-    problems = [
-        Problem(place + name, "a number", "nothing" if name not in raw else repr(raw[name]))
-        for name in STATISTICS
-        if not _is_statistic(name, raw.get(name, ""))
-    ]
-    if problems:
-        raise SpecError(path, problems[:3])
-    total, parts = raw["total_time"], sum(raw[name] for name in PARTS_OF_TIME)
-    if not math.isclose(total, parts, rel_tol=1e-6):
-        wanted = f"the sum of its parts, {parts:.6g}"
-        raise SpecError(path, Problem(f"{place}total_time", wanted, f"{total:.6g}"))
-    return {name: raw[name] for name in STATISTICS}
-
-
-def _is_statistic(name: str, value: object) -> bool:
-    """Return whether a statistic may have this value: a number, above 0 for the total; null where declared."""
-    if value is None:
-        return name in NULLABLE
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
-        return False
-    return name != "total_time" or 0 < value < math.inf
+    stats = stats_of(raw["stats"], path, f"{place}: stats.", execution.edition)
+    return Winner(fields_of(execution), stats)
 
 
 def _number(text: str, count: int, path: str, what: str) -> int:
@@ -194,20 +181,20 @@ def _row(row: Any, number: int, path: str) -> Found:
     """Return one row of a table of executions and statistics."""
     if not isinstance(row, Mapping):
         raise SpecError(path, Problem(f"row {number}", "an object with statistics", "another"))
-    plain = {str(name): _plain(value) for name, value in row.items()}
-    execution = {n: plain[n] for n in NAMES} if set(NAMES) <= set(plain) else None
+    plain = {str(name): plain_cell(value) for name, value in row.items()}
+    edition = edition_of(plain, path, f"row {number}: ")
     if plain.get("total_time", 0) is None:
         raise SpecError(path, Problem(f"row {number}", "an execution", "a search without any"))
     document = file_document("result", path, Path(path).name)
-    stats = _stats(plain, path, f"row {number}: ")
-    one = Result(label="", stats=stats, execution=execution, documents=(document,))
+    stats = stats_of(plain, path, f"row {number}: ", edition)
+    one = Result(
+        label="",
+        stats=stats,
+        edition=edition,
+        execution=fields_of_row(plain),
+        documents=(document,),
+    )
     return Found(one, (f"{short_name(path)}#{number}",))
-
-
-def _plain(value: Any) -> Any:
-    """Return a cell of a data frame as plain Python; nothing for not-a-number."""
-    value = value.item() if hasattr(value, "item") else value
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def read_rows(path: str, columns: Collection[str]) -> Any:
@@ -276,7 +263,7 @@ def read_table(path: str, columns: Collection[str] | None = None) -> Any:
 
 def _numeric(table: Any, path: str) -> Any:
     """Return a table whose statistics are numbers; SpecError for the first cell that is none."""
-    for name in STATISTICS:
+    for name in EVERY_STATISTIC:
         if name in table.columns and table[name].dtype.kind not in "iuf":
             for number, value in enumerate(table[name]):
                 if value is not None and not isinstance(value, (int, float)):

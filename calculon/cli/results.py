@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from calculon.cli.llm import sheet_of
-from calculon.cli.options import Parser
+from calculon.cli.options import Parser, add_edition
 from calculon.cli.result_files import (
     DOCUMENTS,
-    STATISTICS,
     TABLES,
     Found,
     file_document,
@@ -18,6 +17,7 @@ from calculon.cli.result_files import (
     in_table,
     short_name,
 )
+from calculon.cli.result_records import STATISTICS_OF, fields_of
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.report.result import Document, Result
@@ -43,10 +43,14 @@ def add_result_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--system", metavar="SYS", help="the system that the files of searches are about"
     )
+    add_edition(parser, several=True, absent="what each execution says")
 
 
 def read_results(
-    texts: Sequence[str], model: str | None = None, system: str | None = None
+    texts: Sequence[str],
+    model: str | None = None,
+    system: str | None = None,
+    editions: Sequence[str] = (),
 ) -> list[Result]:
     """Return what `RESULT` arguments stand for, each with a name of its own.
 
@@ -56,6 +60,8 @@ def read_results(
         The arguments: see :data:`RESULT_HELP`. A search over several processor counts gives the best of each.
     model, system : str, optional
         Specs that files of searches do not name; with both, their executions are estimated again, with all layers.
+    editions : sequence of str
+        Editions in which every execution is estimated, in place of its own; files of statistics stay as they are.
 
     Raises
     ------
@@ -64,8 +70,16 @@ def read_results(
     Infeasible
         When an execution to be estimated cannot run.
     """
-    found = [one for text in texts for one in _read(text, model, system)]
-    shared = _shared([one.parts for one in found if not one.result.label])
+    found = [one for text in texts for one in _read(text, model, system, editions)]
+    if editions and all(one.result.sheet is None for one in found):
+        wanted = "executions to estimate"
+        hint = "give APP,EXE,SYS, or for the files of searches --model and --system"
+        raise SpecError("--edition", Problem("", wanted, "files of results only", hint))
+    unnamed = [one.parts for one in found if not one.result.label]
+    whole = len(editions) > 1 and len(unnamed) < len(
+        found
+    )  # an edition alone would not tell of what
+    shared = set() if whole else _shared(unnamed)
     named = []
     for one in found:
         parts = [part for i, part in enumerate(one.parts) if i not in shared] or one.parts
@@ -80,7 +94,9 @@ def _shared(names: Sequence[tuple[str, ...]]) -> set[int]:
     return {i for i, parts in enumerate(zip(*names, strict=True)) if len(set(parts)) == 1}
 
 
-def _read(text: str, model: str | None, system: str | None) -> Iterator[Found]:
+def _read(
+    text: str, model: str | None, system: str | None, editions: Sequence[str]
+) -> Iterator[Found]:
     """Read one argument."""
     named = _NAMED.fullmatch(text)
     label, rest = ("", text)
@@ -89,7 +105,7 @@ def _read(text: str, model: str | None, system: str | None) -> Iterator[Found]:
     path, _, selector = rest.partition("#")
     suffix = document_suffix(path)
     if rest.count(",") == 2 and not Path(path).is_file():
-        results = iter([_estimated(rest)])
+        results = _estimated(rest, editions)
     elif suffix in DOCUMENTS:
         results = in_document(path, selector)
     elif suffix in TABLES:
@@ -98,34 +114,46 @@ def _read(text: str, model: str | None, system: str | None) -> Iterator[Found]:
         hint = "write APP,EXE,SYS without blanks" if "," in rest else ""
         raise SpecError(text, Problem("", _TRIPLE, repr(rest), hint))
     for one in results:
-        whole = _completed(one, model, system) if model and system else one
-        yield replace(whole, result=replace(whole.result, label=label)) if label else whole
+        for whole in _completed(one, model, system, editions) if model and system else (one,):
+            name = label
+            if label and len(editions) > 1 and whole.result.sheet is not None:
+                name = f"{label}, edition {whole.result.edition}"
+            yield replace(whole, result=replace(whole.result, label=name)) if name else whole
 
 
-def _estimated(text: str) -> Found:
-    """Estimate an execution from three specs."""
+def _estimated(text: str, editions: Sequence[str]) -> Iterator[Found]:
+    """Estimate an execution from three specs, in its own edition or in others."""
     sources = [source.strip() for source in text.split(",")]
     if STDIN in sources:
         raise SpecError(text, Problem("", _TRIPLE, "standard input"))
     roles = ("model", "execution", "system")
     documents = tuple(_document(*pair) for pair in zip(roles, sources, strict=True))
-    try:
-        made = estimate(sources[0], sources[1], sources[2], layers=True)
-    except SpecError as error:  # fields that contradict each other are known by their kind only
-        file = sources[1] if error.file == "execution" else error.file
-        raise SpecError(file, error.problems) from None
-    except Infeasible as error:
-        raise Infeasible(error.reason, f"{text}: {error}") from None
-    return Found(_whole(made, documents), tuple(one.name for one in documents))
+    names = tuple(one.name for one in documents)
+    for edition in editions or (None,):
+        try:
+            made = estimate(sources[0], sources[1], sources[2], layers=True, edition=edition)
+        except SpecError as error:  # fields that contradict each other are known by their kind only
+            file = sources[1] if error.file == "execution" else error.file
+            raise SpecError(file, error.problems) from None
+        except Infeasible as error:
+            asked = f"{text} in edition {edition}" if edition else text
+            raise Infeasible(error.reason, f"{asked}: {error}") from None
+        yield Found(_whole(made, documents), _told(names, made.edition, editions))
+
+
+def _told(parts: tuple[str, ...], edition: str, editions: Sequence[str]) -> tuple[str, ...]:
+    """Return the parts of a name, with the edition where several were asked for."""
+    return (*parts, f"edition {edition}") if len(editions) > 1 else parts
 
 
 def _whole(made: Estimate, documents: tuple[Document, ...]) -> Result:
     """Return an estimate as a result of which everything is known."""
     sheet = sheet_of(made)
-    execution = made.execution.to_dict()
+    execution = fields_of(made.execution)
     return Result(
         label="",
         stats=made.stats,
+        edition=made.edition,
         layers=made.layers,
         execution=execution,
         sheet=sheet,
@@ -143,19 +171,39 @@ def _document(role: str, source: str) -> Document:
         raise
 
 
-def _completed(one: Found, model: str, system: str) -> Found:
+def _completed(one: Found, model: str, system: str, editions: Sequence[str]) -> Iterator[Found]:
     """Estimate the execution of a search again, now that model and system are known."""
     result = one.result
     if result.sheet is not None or result.execution is None:
-        return one
+        yield one
+        return
     documents = (_document("model", model), _document("system", system))
     made = estimate(model, result.execution, system, layers=True)
-    for name in STATISTICS:
+    for name in STATISTICS_OF[result.edition]:
         mine, theirs = made.stats[name] or 0.0, result.stats[name] or 0.0
         if not math.isclose(mine, theirs, rel_tol=_AGREES, abs_tol=1e-15):
             wanted = f"results for {model} on {system}, {name} = {mine:.10g}"
             hint = "was it searched for another model or system?"
             place = ", ".join(one.parts)
             raise SpecError(place, Problem(name, wanted, f"{theirs:.10g}", hint))
-    whole = _whole(made, (*documents, *result.documents))
-    return replace(one, result=replace(whole, winners=result.winners))
+    for edition in editions or (result.edition,):
+        if edition != made.edition:
+            made = _again(one, model, system, edition)
+        whole = _whole(made, (*documents, *result.documents))
+        if edition == result.edition:
+            whole = replace(whole, winners=result.winners)
+        yield Found(whole, _told(one.parts, edition, editions))
+
+
+def _again(one: Found, model: str, system: str, edition: str) -> Estimate:
+    """Estimate the execution of a search in another edition."""
+    assert one.result.execution is not None
+    place = ", ".join(one.parts)
+    try:
+        return estimate(model, one.result.execution, system, layers=True, edition=edition)
+    except SpecError as error:
+        raise SpecError(
+            place if error.file == "execution" else error.file, error.problems
+        ) from None
+    except Infeasible as error:
+        raise Infeasible(error.reason, f"{place} in edition {edition}: {error}") from None

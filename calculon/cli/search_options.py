@@ -4,9 +4,9 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from calculon.cli.options import Log, Parser, datatype
+from calculon.cli.options import Log, Parser, add_edition, datatype
 from calculon.errors import Problem, SpecError
-from calculon.spec.execution import DATATYPE_BYTES
+from calculon.spec.execution import DATATYPE_BYTES, PUBLISHED
 
 if TYPE_CHECKING:
     from calculon.sweep.task import Search
@@ -41,6 +41,7 @@ def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> N
         help="finding nothing is fine: exit code 0 and an empty result",
     )
     add_choice_options(parser)
+    add_edition(parser, absent=PUBLISHED)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
 
 
@@ -68,7 +69,9 @@ def add_choice_options(parser: Parser) -> None:
         default=[],
         metavar="FIELD=VALUE[,VALUE...]",
         help="also try values that are left out: attention_type=multiquery, batch_size=..., "
-        "pipeline_par=... (uneven stages), activations_offload=true (with full recomputation)",
+        "pipeline_par=... (uneven stages), activations_offload=true (with full recomputation); in edition "
+        "corrected also attn_impl=flash, ce_impl=fused, grad_buffer=full, grad_comm_dtype=..., "
+        "latency_per_step=true (which --fix may set as well)",
     )
     parser.add_argument(
         "--where",
@@ -131,6 +134,7 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
             data_overlap=not getattr(arguments, "no_dp_overlap", False),
             fix=fix,
             add=add,
+            edition=arguments.edition or PUBLISHED,
         )
         for number, count in enumerate(parse_counts(arguments.num_procs, "NUM_PROCS"))
     ]

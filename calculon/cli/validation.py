@@ -1,19 +1,21 @@
 """``calculon llm-validation``: measured beside estimated, for every study."""
 
 import argparse
-import html
 import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
-from calculon.cli.options import Log, Parser
-from calculon.report.tables import Column, Table
+from calculon.cli.options import Log, Parser, add_edition
+from calculon.cli.validation_page import page
+from calculon.cli.validation_tables import TABLES, VALUES, heading, markdown, sections
+from calculon.report.tables import Table
+from calculon.spec.execution import PUBLISHED
 from calculon.validate import summary
 from calculon.validate.compare import Result, compare
 from calculon.validate.library import Library
 from calculon.validate.published import published_tables
+
+__all__ = ["TABLES", "configure", "markdown", "run"]
 
 FORMATS = ("text", "json", "csv", "markdown", "html")
 EXCEEDED = 1
@@ -24,9 +26,12 @@ def configure(parser: Parser) -> None:
     parser.explain(
         "Compare what the model says with published measurements, study by study. Errors are in percent of the\n"
         "measured value; a bias below 0 is a model that is too fast, or that needs too little memory. A study whose\n"
-        "mean error exceeds its bound makes the exit code 1.",
+        "mean error exceeds its bound in any edition shown makes the exit code 1. Edition sc23 sees the published\n"
+        "fields of a study's models and executions, edition corrected all of them: vocabulary, flash attention, ...",
         "calculon llm-validation\n"
         "calculon lv --study tab5\n"
+        "calculon lv --edition sc23,corrected\n"
+        "calculon lv --edition corrected --study nemotron4_15b\n"
         "calculon lv --format markdown\n"
         "calculon lv --format csv > rows.csv",
     )
@@ -45,6 +50,7 @@ def configure(parser: Parser) -> None:
         default="",
         help="only this study, in detail; or a group of studies",
     )
+    add_edition(parser, several=True, absent=PUBLISHED)
     parser.add_argument(
         "--format",
         choices=FORMATS,
@@ -56,9 +62,10 @@ def configure(parser: Parser) -> None:
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Run the studies, print what they say, and tell whether all are within their bounds."""
     library = Library.at(arguments.base_dir)
+    editions = arguments.edition or (PUBLISHED,)
     results = []
     for study in library.studies(arguments.study):
-        results.append(compare(study, library))
+        results += [compare(study, library, edition) for edition in editions]
         if arguments.verbose:
             log(f"Now running test: {study.name}")
             for row in results[-1].rows:
@@ -73,11 +80,12 @@ def _exceeded(results: Sequence[Result]) -> list[str]:
     """Say which quantities are not within their bounds."""
     lines = []
     for result in results:
-        for one in result.own.comparisons:
+        edition = "" if result.edition == PUBLISHED else f", edition {result.edition}"
+        for one in () if result.passes else result.own.comparisons:
             if not one.passes:
-                name = f"{result.study.name}, {one.quantity.name}"
+                name = f"{result.study.name}, {one.quantity.name}{edition}"
                 found = f"mean error {one.score.mean:.2f} %" if one.score else "nothing compared"
-                lines.append(f"{name}: {found}, the bound is {one.quantity.bound:g} %")
+                lines.append(f"{name}: {found}, the bound is {one.bound:g} %")
     return lines
 
 
@@ -89,168 +97,24 @@ def _print(results: Sequence[Result], form: str, *, detailed: bool, log: Log) ->
     elif form == "markdown":
         log(markdown(results))
     elif form == "html":
-        log(page(sections(results)))
+        log(page(results))
     else:
-        for result in results:
-            for line in published_tables(result):
-                log(line)
-        for section in sections(results) if detailed else sections(results)[:2]:
-            log(f"\n{section.title}")
-            log.table(section.table, "text")
+        _print_text(results, detailed=detailed, log=log)
 
 
-def _two(value: float | None) -> str:
-    """Write a number with two decimals."""
-    return "" if value is None else f"{value:.2f}"
-
-
-def _number(key: str, title: str = "", text: Callable[[Any], str] = _two) -> Column:
-    return Column(key, title or key, right=True, text=text)
-
-
-ERRORS = (
-    Column("n", "n", right=True),
-    _number("mean", "mean %"),
-    _number("median", "median %"),
-    _number("p90", "p90 %"),
-    _number("largest", "max %"),
-    _number("bias", "bias %"),
-)
-WHICH = (Column("study", "study"), Column("quantity", "quantity"))
-VALUES = (
-    *WHICH,
-    *(Column(key) for key in ("unit", "row", "measured", "estimated", "error")),
-)
-"""Columns of the CSV format; errors in percent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A titled table."""
-
-    title: str
-    table: Table
-
-
-TABLES: tuple[tuple[str, tuple[Column, ...], Callable[..., list[dict[str, Any]]]], ...] = (
-    (
-        "Studies: absolute errors in percent of the measured value, and bias",
-        (
-            *WHICH,
-            Column("evidence", "evidence"),
-            Column("rows", "rows", right=True),
-            *ERRORS,
-            _number("bound", "bound %", text="{:g}".format),
-            Column("passes", "within", text=lambda value: "yes" if value else "NO"),
-            Column("worst", "worst row"),
-        ),
-        summary.studies,
-    ),
-    (
-        "All measured rows together",
-        (Column("kind", "quantity"), *ERRORS),
-        summary.totals,
-    ),
-    (
-        "Order within sweeps: Kendall's tau, and what the plan with the lowest estimate costs over the best",
-        (
-            *WHICH,
-            Column("sweeps", "sweeps", right=True),
-            _number("tau"),
-            _number("regret", "mean regret %"),
-            _number("worst_regret", "worst regret %"),
-        ),
-        summary.order,
-    ),
-    (
-        "Rows not compared, and rows that should not fit",
-        (
-            Column("study", "study"),
-            Column("rows", "rows", right=True),
-            Column("reason", "reason"),
-        ),
-        summary.left_out,
-    ),
-    (
-        "Largest errors",
-        (
-            *WHICH,
-            Column("row", "row"),
-            _number("measured", text="{:.4g}".format),
-            _number("estimated", text="{:.4g}".format),
-            Column("unit", "unit"),
-            _number("error", "error %"),
-        ),
-        summary.largest,
-    ),
-    (
-        "Likely causes of the largest errors",
-        (*WHICH, Column("cause", "cause", fold=True)),
-        summary.causes,
-    ),
-    (
-        "What the sources leave open: other choices",
-        (
-            *WHICH,
-            Column("alternative", "choice"),
-            Column("n", "n", right=True),
-            _number("mean", "mean %"),
-            _number("bias", "bias %"),
-            Column("why", "why", fold=True),
-        ),
-        summary.alternatives,
-    ),
-    (
-        "What the sources leave open: what was chosen",
-        (
-            Column("study", "study"),
-            Column("what", "what"),
-            Column("choice", "choice", fold=True),
-        ),
-        summary.choices,
-    ),
-)
-"""Titles, columns and rows of what studies say, the most important first."""
-
-
-def sections(results: Sequence[Result]) -> list[Section]:
-    """Return what some studies say, without the tables that have nothing to say."""
-    found = [Section(title, Table(columns, rows(results))) for title, columns, rows in TABLES]
-    return [section for section in found if section.table.rows]
-
-
-def markdown(results: Sequence[Result]) -> str:
-    """Return the tables of some studies as Markdown."""
-    return "\n\n".join(f"**{one.title}**\n\n{one.table.markdown()}" for one in sections(results))
-
-
-def page(parts: Sequence[Section]) -> str:
-    """Return tables as one HTML page that needs nothing else."""
-    body = "\n".join(f"<h2>{html.escape(one.title)}</h2>\n{_html(one.table)}" for one in parts)
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>Validation</title>\n'
-        f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>Validation</h1>\n{body}\n</body>\n</html>"
-    )
-
-
-STYLE = (
-    "body{font:14px/1.45 system-ui,sans-serif;margin:2rem;max-width:110rem}"
-    "table{border-collapse:collapse}th,td{padding:.2rem .7rem;text-align:left;vertical-align:top}"
-    "th{border-bottom:1px solid #888}tr:nth-child(even) td{background:#f4f4f4}"
-    ".right{text-align:right;font-variant-numeric:tabular-nums}"
-)
-
-
-def _html(table: Table) -> str:
-    """Return a table as HTML."""
-
-    def line(tag: str, texts: Sequence[str]) -> str:
-        cells = (
-            f"<{tag}{' class=right' if column.right else ''}>{html.escape(text)}</{tag}>"
-            for column, text in zip(table.columns, texts, strict=True)
-        )
-        return f"<tr>{''.join(cells)}</tr>"
-
-    head = line("th", [column.title for column in table.columns])
-    rows = (line("td", [c.text(row[c.key]) for c in table.columns]) for row in table.rows)
-    return f"<table>\n<thead>{head}</thead>\n<tbody>\n" + "\n".join(rows) + "\n</tbody>\n</table>"
+def _print_text(results: Sequence[Result], *, detailed: bool, log: Log) -> None:
+    """Print the published tables of each edition, and what the studies say: in detail, or the totals."""
+    editions = summary.editions(results)
+    for edition in editions:
+        shown = summary.of_edition(results, edition)
+        lines = [line for result in shown for line in published_tables(result)]
+        if lines and editions != (PUBLISHED,):
+            log(heading(shown))
+        for line in lines:
+            log(line)
+    parts = sections(results)
+    if not detailed:
+        parts = parts[: 2 if len(editions) == 1 else 3]
+    for section in parts:
+        log(f"\n{section.title}")
+        log.table(section.table, "text")

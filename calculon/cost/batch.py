@@ -2,11 +2,19 @@
 
 from functools import cached_property
 
+from calculon.cost.block import BlockCost
 from calculon.cost.efficiency import efficiency
+from calculon.cost.ends import Ends
+from calculon.cost.figures import QuotedFigures
 from calculon.cost.offload import offload_bandwidth
-from calculon.cost.space import capacity, offloaded_space, space
+from calculon.cost.optimizer import OptimizerCost
+from calculon.cost.space import Memory, memory
 from calculon.cost.stage import Stage
 from calculon.cost.times import IterationTimes
+from calculon.edition import Edition
+from calculon.hardware.system import System
+from calculon.plan.schedule import Schedule
+from calculon.spec.model import Model
 from calculon.statistics import (
     BlockSpace,
     Capacity,
@@ -22,21 +30,34 @@ from calculon.statistics import (
 class Batch(Stage):
     """The statistics of executions, each part computed when it is asked for.
 
-    The attributes have the names of the parts of :class:`~calculon.statistics.Stats`, so that a column of the
-    statistics is read from here and costs only what it depends on.
+    The attributes have the names of the parts of :class:`~calculon.statistics.CorrectedStats`, so that a column of
+    the statistics is read from here and costs only what it depends on.
     """
+
+    def __init__(
+        self,
+        model: Model,
+        block: BlockCost,
+        optimizer: OptimizerCost,
+        schedule: Schedule,
+        system: System,
+        edition: Edition,
+        ends: Ends | None = None,
+    ):
+        super().__init__(block, optimizer, schedule, system, edition, ends)
+        self.model = model
 
     # -- one block --------------------------------------------------------------------------------
 
     fw = property(lambda self: self.block.fw)
-    fw_tp = property(lambda self: self.block.fw_tp)
+    fw_tp = property(lambda self: self.collectives.fw_tp)
     re = property(lambda self: self.block.re)
-    recomm = property(lambda self: self.block.recomm)
+    recomm = property(lambda self: self.collectives.recomm)
     agrad = property(lambda self: self.block.agrad)
-    agrad_tp = property(lambda self: self.block.agrad_tp)
+    agrad_tp = property(lambda self: self.collectives.agrad_tp)
     wgrad = property(lambda self: self.block.wgrad)
     optim = property(lambda self: self.optimizer.step)
-    tensor_messages = property(lambda self: self.block.tensor_messages)
+    tensor_messages = property(lambda self: self.collectives.tensor_messages)
 
     @cached_property
     def block_space(self) -> BlockSpace:
@@ -87,10 +108,15 @@ class Batch(Stage):
             block.weight,
             self.stored_activation,
             optimizer.weight_grad + optimizer.state,
-            alone.shortest_forward - block.fw.mem_time,
-            alone.shortest_backward - (block.agrad.mem_time + block.wgrad.mem_time),
+            self.edition.offload_window(alone.shortest_forward, block.fw.mem_time),
+            self.edition.offload_window(alone.shortest_backward, self.backward_memory),
             self.schedule.training,
         )
+
+    @cached_property
+    def figures(self) -> QuotedFigures:
+        """Figures that people quote."""
+        return QuotedFigures(self.model, self, self.times)
 
     @cached_property
     def efficiency(self) -> Efficiency:
@@ -98,22 +124,32 @@ class Batch(Stage):
         times = self.times
         busy = times.fw_time + times.bw_time + times.optim_step_time
         return efficiency(
-            self.block, self.optimizer, self.schedule, busy, times.total_time, self.edition
+            self.block,
+            self.optimizer,
+            self.schedule,
+            busy,
+            times.total_time,
+            self.edition,
+            self.end_times.useful_flops if self.end_times else 0.0,
         )
 
     # -- space ------------------------------------------------------------------------------------
 
     @cached_property
+    def _memory(self) -> Memory:
+        return memory(self.block, self.optimizer, self.schedule, self.edition, self.ends)
+
+    @property
     def space(self) -> Space:
         """Memory with everything in tier 1."""
-        return space(self.block, self.optimizer, self.schedule)
+        return self._memory.space
 
-    @cached_property
+    @property
     def offloaded_space(self) -> OffloadedSpace:
         """Memory that stays in tier 1 of what is offloaded."""
-        return offloaded_space(self.block, self.optimizer, self.schedule, self.edition)
+        return self._memory.offloaded
 
-    @cached_property
+    @property
     def capacity(self) -> Capacity:
         """Memory that the two tiers must hold."""
-        return capacity(self.space, self.offloaded_space, self.optimizer, self.schedule)
+        return self._memory.capacity

@@ -1,6 +1,6 @@
 """The cost of one block for one microbatch: sums over its layers."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -8,8 +8,8 @@ import numpy as np
 from calculon.cost.layer import LayerCost, LayerTable, layer_cost, layer_times, ordered_sum
 from calculon.edition import Edition
 from calculon.hardware.system import System
+from calculon.layers import Layer
 from calculon.layers.layer import PHASES
-from calculon.layers.optimizer import adam_bytes, adam_flops
 from calculon.parallel.tensor import PASSES
 from calculon.plan.choice import Choice, Sizes
 from calculon.records import record
@@ -21,8 +21,6 @@ from calculon.units import (
     Array,
     Bytes,
     BytesPerSecond,
-    Count,
-    Elements,
     Flops,
     FlopsPerSecond,
     Seconds,
@@ -32,25 +30,36 @@ UNSHARDED_GRADIENT_BYTES = 4
 
 
 @record
+class Collectives:
+    """Tensor-parallel collectives of one block and microbatch; the first axis is the kind of block."""
+
+    fw_tp: Communication
+    agrad_tp: Communication
+    recomm: Communication
+    tensor_messages: TensorMessages
+
+
+@record
 class BlockCost:
     """One transformer block, one microbatch; all arrays have *blocks* as the last axis.
 
     Attributes
     ----------
+    gradient_message : array
+        Bytes of the gradients that data parallelism reduces.
     pipeline_message : array
         Bytes that a block would hand to the next stage.
     matrix_peak : array
         Peak rate of the matrix engine in this block's datatype.
+    matrix_flops : array
+        FLOP that the matrix engine executes in all passes, recomputation included.
     """
 
     fw: Work
     re: Work
     agrad: Work
     wgrad: Work
-    fw_tp: Communication
-    agrad_tp: Communication
-    recomm: Communication
-    tensor_messages: TensorMessages
+    collectives: Collectives
     tp_bandwidth_needed: BytesPerSecond
     weight: Bytes
     act_working: Bytes
@@ -58,17 +67,10 @@ class BlockCost:
     act_checkpoint: Bytes
     act_grad: Bytes
     weight_grad_no_sharding: Bytes
+    gradient_message: Bytes
     pipeline_message: Bytes
     matrix_peak: FlopsPerSecond
-
-
-@record
-class OptimizerCost:
-    """The optimizer step of one block, and what waits for it; last axis (tensor degree, shards)."""
-
-    step: Work
-    weight_grad: Bytes
-    state: Bytes
+    matrix_flops: Flops
 
 
 class BlockLayout:
@@ -78,11 +80,17 @@ class BlockLayout:
     """
 
     def __init__(
-        self, model: Model, system: System, choice: Choice, sizes: Sizes, edition: Edition
+        self,
+        model: Model,
+        system: System,
+        choice: Choice,
+        sizes: Sizes,
+        edition: Edition,
+        layers: Callable[[BlockShape], Iterable[Layer]] = block_layers,
     ):
         self.system, self.sizes, self.edition = system, sizes, edition
         self.shape = BlockShape.of(model, choice, sizes, edition)
-        self.table = LayerTable(block_layers(self.shape), sizes.tensor_par.size)
+        self.table = LayerTable(layers(self.shape), sizes.tensor_par.size)
         self.times = layer_times(self.table, system, choice.datatype)
 
     @staticmethod
@@ -94,6 +102,9 @@ class BlockLayout:
             choice.fused_activation,
             choice.sequence_parallel,
             choice.tensor_par_overlap == "none",
+            choice.attn_impl,
+            choice.grad_buffer,
+            choice.edition,
         )
 
     @cached_property
@@ -140,9 +151,26 @@ class BlockLayout:
         return ordered_sum(self.table.activation_grad)
 
     @cached_property
+    def matrix_flops(self) -> Flops:
+        """FLOP of the matrix engine: forward, backward, and forward layer by layer; shape (2 + layers, blocks)."""
+        table = self.table
+        rows = [*table.engine_rows("matrix"), *table.engine_rows("attention")]
+        executed = np.zeros_like(table.flops)
+        executed[:, rows] = table.flops[:, rows]
+        return np.concatenate(
+            [ordered_sum(executed[:1]), ordered_sum(executed[1:2] + executed[2:]), executed[0]]
+        )
+
+    @cached_property
     def unsharded_gradients(self) -> Bytes:
         """Weight gradients of the block being computed."""
         return ordered_sum(UNSHARDED_GRADIENT_BYTES * self.table.weights)
+
+    def gradient_message(self, choice: Choice) -> Bytes:
+        """Bytes of the gradients that data parallelism reduces: as the weights, unless it is said otherwise."""
+        if choice.reduced_bytes == choice.dtype_bytes:
+            return self.weight
+        return self.weight * (choice.reduced_bytes / choice.dtype_bytes)
 
     def pipeline_message(self, choice: Choice) -> Bytes:
         """Bytes that a block hands to the next stage: split unless collectives are all-reduces (section 4.4)."""
@@ -159,7 +187,7 @@ def block_cost(layout: BlockLayout, choice: Choice) -> BlockCost:
     cost = layer_cost(table, layout.times, system, choice, sizes, edition)
     overlapped = choice.tensor_par_overlap != "none"
     processing = ordered_sum(cost.times.processing) if overlapped else layout.processing
-    fw_tp, agrad_tp, recomm, messages = _communication(table, cost, choice, edition)
+    recomputed = table.flagged("recompute", choice, edition)
     trained, none = float(choice.training), layout.none
     checkpoint = choice.training and choice.recompute_all
     activation = choice.dtype_bytes * layout.shape.activation
@@ -169,46 +197,24 @@ def block_cost(layout: BlockLayout, choice: Choice) -> BlockCost:
     )
     return BlockCost(
         fw=fw,
-        re=_recompute(layout, cost, choice),
+        re=_recompute(layout, cost, recomputed, choice),
         agrad=agrad,
         wgrad=wgrad,
-        fw_tp=fw_tp,
-        agrad_tp=agrad_tp,
-        recomm=recomm,
-        tensor_messages=messages,
+        collectives=_collectives(table, cost, choice, edition),
         tp_bandwidth_needed=_bandwidth_needed(cost, choice, none),
         weight=layout.weight,
         act_working=layout.act_working,
-        act_storage=_storage(table, choice, none),
+        act_storage=_storage(table, choice, none, edition),
         act_checkpoint=(
             edition.checkpoint_bytes(activation, choice, sizes.tensor_par) if checkpoint else none
         ),
         act_grad=layout.act_grad * trained,
         weight_grad_no_sharding=layout.unsharded_gradients * trained,
+        gradient_message=layout.gradient_message(choice),
         pipeline_message=layout.pipeline_message(choice),
         matrix_peak=none + system.matrix[choice.datatype].peak,
+        matrix_flops=_matrix_flops(layout, recomputed, choice) if edition.counts_flops else none,
     )
-
-
-def optimizer_cost(
-    weights: Elements, shards: Count, system: System, choice: Choice, edition: Edition
-) -> OptimizerCost:
-    """Cost the optimizer step of a block from the weights of its layers, of shape (layers, steps)."""
-    weights = weights * choice.training
-    flops, accessed, arithmetic, memory = optimizer_times(weights, shards, system, choice)
-    processing = system.combine(arithmetic, memory)
-    gradients = edition.gradient_bytes(weights, choice.dtype_bytes, shards)
-    totals = ordered_sum(np.stack([flops, arithmetic, accessed, memory, processing, gradients]))
-    return OptimizerCost(step=_work(totals[:5]), weight_grad=totals[5], state=totals[2])
-
-
-def optimizer_times(
-    weights: Array, shards: Count, system: System, choice: Choice
-) -> tuple[Flops, Bytes, Seconds, Seconds]:
-    """FLOP, bytes, arithmetic and memory time of the optimizer step, on the vector engine, per layer."""
-    flops = adam_flops(weights, shards)
-    accessed = adam_bytes(weights, choice.dtype_bytes, shards)
-    return flops, accessed, system.vector[choice.datatype].time(flops), system.mem1.time(accessed)
 
 
 def _work(totals: Sequence[Array] | Array, share: float = 1.0) -> Work:
@@ -221,22 +227,30 @@ def _work(totals: Sequence[Array] | Array, share: float = 1.0) -> Work:
     )
 
 
-def _recompute(layout: BlockLayout, cost: LayerCost, choice: Choice) -> Work:
+def _recompute(layout: BlockLayout, cost: LayerCost, recomputed: Array, choice: Choice) -> Work:
     """Work of recomputation; its time is that of the recomputed layers (section 4.2)."""
-    recomputed = layout.table.flagged("recompute", choice)
     if not choice.training or not recomputed.any():
         return _work([layout.none] * 5)
     work = layout.edition.recomputed_work(layout.forward, recomputed)
     return _work([*work, ordered_sum(cost.times.processing[0] * recomputed)])
 
 
-def _communication(
+def _matrix_flops(layout: BlockLayout, recomputed: Array, choice: Choice) -> Flops:
+    """FLOP that the matrix engine executes for one microbatch."""
+    forward, backward, *layers = layout.matrix_flops
+    executed: Flops = forward
+    if choice.training:
+        executed = forward + backward + ordered_sum(np.array(layers) * recomputed)
+    return executed
+
+
+def _collectives(
     table: LayerTable, cost: LayerCost, choice: Choice, edition: Edition
-) -> tuple[Communication, Communication, Communication, TensorMessages]:
+) -> Collectives:
     """Sum tensor-parallel messages and times over layers, per pass and kind of block (section 4.1)."""
     traffic = cost.traffic
     rows = table.collective_rows()
-    repeated = table.flagged("recommunicate", choice)[rows]
+    repeated = table.flagged("recommunicate", choice, edition)[rows]
     exposed = traffic.exposed
     if choice.tensor_par_overlap != "none":
         again = edition.recommunication_exposed(exposed[0], exposed[2])
@@ -248,7 +262,8 @@ def _communication(
     fw, agrad, recomm = (
         Communication(time=link[i], time_exposed=hidden[i]) for i in range(len(PASSES))
     )
-    return fw, agrad, recomm, TensorMessages(fw_tp=size[0], bw_tp=size[1], recomm=size[2])
+    messages = TensorMessages(fw_tp=size[0], bw_tp=size[1], recomm=size[2])
+    return Collectives(fw_tp=fw, agrad_tp=agrad, recomm=recomm, tensor_messages=messages)
 
 
 def _bandwidth_needed(cost: LayerCost, choice: Choice, none: Array) -> BytesPerSecond:
@@ -261,12 +276,15 @@ def _bandwidth_needed(cost: LayerCost, choice: Choice, none: Array) -> BytesPerS
     return largest
 
 
-def _storage(table: LayerTable, choice: Choice, none: Array) -> Bytes:
+def _storage(table: LayerTable, choice: Choice, none: Array, edition: Edition) -> Bytes:
     """Bytes of activations that stay from the forward to the backward pass (section 4.3)."""
     if not choice.training:
         return ordered_sum(table.activation)
     if choice.recompute_all:
         return none
-    kept = table.activation * ~table.flagged("drops_activation", choice)
-    dropped = table.output_bytes * table.flagged("drops_output", choice)
+    drops = table.flagged("drops_activation", choice, edition)
+    kept = table.activation * ~drops
+    if table.shard is not None:
+        kept = kept + table.shard * drops
+    dropped = table.output_bytes * table.flagged("drops_output", choice, edition)
     return ordered_sum(kept - dropped)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calculon.cost.block import BlockCost
+from calculon.cost.block import BlockCost, Collectives
 from calculon.cost.offload import Offload, exposed
 from calculon.parallel.pipeline import Transfers
 from calculon.units import Seconds
@@ -30,15 +30,15 @@ class BlockTimes:
         return np.minimum(self.backward_base, self.backward_edge)
 
 
-def block_times(block: BlockCost, sent: Transfers) -> BlockTimes:
+def block_times(block: BlockCost, collectives: Collectives, sent: Transfers) -> BlockTimes:
     """Add computation, exposed collectives and transfers up to the time of a block (section 5.4)."""
-    forward = block.fw.time + block.fw_tp.time_exposed
+    forward = block.fw.time + collectives.fw_tp.time_exposed
     backward = (
         block.re.time
-        + block.recomm.time_exposed
+        + collectives.recomm.time_exposed
         + block.agrad.time
         + block.wgrad.time
-        + block.agrad_tp.time_exposed
+        + collectives.agrad_tp.time_exposed
     )
     return BlockTimes(
         forward_base=forward[0],
@@ -48,10 +48,10 @@ def block_times(block: BlockCost, sent: Transfers) -> BlockTimes:
     )
 
 
-def offload_times(times: BlockTimes, block: BlockCost, moved: Offload) -> BlockTimes:
+def offload_times(
+    times: BlockTimes, forward_memory: Seconds, backward_memory: Seconds, moved: Offload
+) -> BlockTimes:
     """Return the exposed offload time of each kind of block and pass (section 5.4)."""
-    forward_memory = block.fw.mem_time
-    backward_memory = block.agrad.mem_time + block.wgrad.mem_time
     return BlockTimes(
         forward_base=exposed(moved.forward, forward_memory, times.forward_base),
         forward_edge=exposed(moved.forward, forward_memory, times.forward_edge),

@@ -1,10 +1,11 @@
 """How well the machine is used."""
 
-from calculon.cost.block import BlockCost, OptimizerCost
+from calculon.cost.block import BlockCost
+from calculon.cost.optimizer import OptimizerCost
 from calculon.edition import Edition
 from calculon.plan.schedule import Schedule
 from calculon.statistics import Efficiency
-from calculon.units import Seconds
+from calculon.units import Flops, Seconds
 
 
 def efficiency(
@@ -14,6 +15,7 @@ def efficiency(
     busy: Seconds,
     total: Seconds,
     edition: Edition,
+    ends: Flops | float,
 ) -> Efficiency:
     """Compare the time that useful arithmetic would take at peak rate with time spent (section 5.10).
 
@@ -23,11 +25,16 @@ def efficiency(
         Forward and backward computation and the optimizer step.
     total : array
         The whole iteration.
+    ends : array or float
+        Useful FLOP per batch of embedding and head.
     """
     useful = edition.useful_flops(
-        block.fw.flops, block.agrad.flops + block.wgrad.flops, optimizer.step.flops
+        block.fw.flops,
+        block.agrad.flops + block.wgrad.flops,
+        optimizer.step.flops,
+        schedule.microbatches,
     )
-    perfect = schedule.blocks * schedule.microbatches * useful / block.matrix_peak
+    perfect = (schedule.blocks * schedule.microbatches * useful + ends) / block.matrix_peak
     return Efficiency(
         useful_flops=useful,
         compute_efficiency=perfect / busy,

@@ -29,6 +29,8 @@ class LayerTable:
         Elements.
     weight_bytes, output_bytes, activation, activation_grad : array, shape (layers, blocks)
         Bytes.
+    shard : array, shape (layers, blocks), or None
+        Bytes that stay of an activation that is dropped; None where nothing does.
     """
 
     __slots__ = (
@@ -40,6 +42,7 @@ class LayerTable:
         "layers",
         "output_bytes",
         "outputs",
+        "shard",
         "weight_bytes",
         "weights",
     )
@@ -53,6 +56,7 @@ class LayerTable:
     output_bytes: Bytes
     activation: Bytes
     activation_grad: Bytes
+    shard: Bytes | None
 
     def __init__(self, layers: Iterable[Layer], blocks: int):
         self.layers = tuple(layers)
@@ -70,6 +74,7 @@ class LayerTable:
                 _fill(self.accessed[phase], i, accessed)
             for name, array in zip(self._PLAIN, plain, strict=True):
                 _fill(array, i, getattr(layer, name))
+        self.shard = self._shards(shape)
 
     _PLAIN = (
         "inputs",
@@ -81,10 +86,29 @@ class LayerTable:
         "activation_grad",
     )
 
-    def flagged(self, flag: str, choice: Choice) -> Array:
+    def _shards(self, shape: tuple[int, int]) -> Bytes | None:
+        """Return what stays of inputs that are dropped; None where nothing does."""
+        rows = [
+            i
+            for i, layer in enumerate(self.layers)
+            if layer.collective and layer.collective.overlapped
+        ]
+        if not rows:
+            return None
+        shards = np.zeros(shape)
+        for i in rows:
+            shards[i] = self.layers[i].shard
+        return shards
+
+    def flagged(self, flag: str, choice: Choice, edition: Edition) -> Array:
         """Return for which layers a flag holds: shape (layers, 1), to broadcast over blocks."""
-        happens = [getattr(choice, getattr(layer.flags, flag)) for layer in self.layers]
-        return np.array(happens)[:, None]
+        whens = [getattr(layer.flags, flag) for layer in self.layers]
+        known = {when: edition.happens(when, choice) for when in set(whens)}
+        return np.array([known[when] for when in whens])[:, None]
+
+    def engine_rows(self, engine: str) -> list[int]:
+        """Return the numbers of the layers that run on an engine."""
+        return [i for i, layer in enumerate(self.layers) if layer.engine == engine]
 
     def collective_rows(self) -> list[int]:
         """Return the numbers of the layers that have a tensor-parallel collective."""
@@ -119,9 +143,12 @@ class LayerCost:
 
 def layer_times(table: LayerTable, system: System, datatype: str) -> LayerTimes:
     """Time every layer in every phase: arithmetic and memory time, combined by the system's mode."""
-    matrix = [i for i, layer in enumerate(table.layers) if layer.engine == "matrix"]
+    matrix = table.engine_rows("matrix")
     arithmetic = system.vector[datatype].time(table.flops)
     arithmetic[:, matrix] = system.matrix[datatype].time(table.flops[:, matrix])
+    for row in table.engine_rows("attention"):
+        keys = table.layers[row].keys
+        arithmetic[:, row] = system.attention_time(table.flops[:, row], keys, datatype)
     memory = system.mem1.time(table.accessed)
     processing = system.combine(arithmetic, memory)
     processing[:, table.collective_rows()] = 0.0
@@ -141,7 +168,7 @@ def layer_cost(
     A layer that only communicates has no processing time of its own; its arithmetic and memory time are part of its
     link time. An overlapped linear layer is slowed by the collective beside it.
     """
-    rows = table.collective_rows()
+    rows, overlapped = table.collective_rows(), choice.tensor_par_overlap != "none"
     traffic = tensor_traffic(
         [table.layers[i] for i in rows],
         times.arithmetic[:, rows],
@@ -150,8 +177,9 @@ def layer_cost(
         choice,
         sizes,
         edition,
+        table.flagged("recompute", choice, edition)[rows] if overlapped else None,
     )
-    if choice.tensor_par_overlap != "none":
+    if overlapped:
         processing = times.processing.copy()
         processing[:, rows] = traffic.processing
         times = LayerTimes(arithmetic=times.arithmetic, memory=times.memory, processing=processing)

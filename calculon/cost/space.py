@@ -1,15 +1,70 @@
 """Memory per processor: what each kind of tensor takes, and what both tiers must hold."""
 
+from dataclasses import replace
+from typing import NamedTuple
+
 import numpy as np
 
-from calculon.cost.block import BlockCost, OptimizerCost
+from calculon.cost.block import BlockCost
+from calculon.cost.ends import Ends
+from calculon.cost.optimizer import OptimizerCost
 from calculon.edition import Edition
 from calculon.plan.schedule import Schedule
+from calculon.records import apply, record
 from calculon.statistics import Capacity, OffloadedSpace, Space
-from calculon.units import Count
+from calculon.units import Bytes, Count
 
 
-def microbatches_in_flight(schedule: Schedule) -> Count:
+@record
+class Memory:
+    """Memory of a stage."""
+
+    space: Space
+    offloaded: OffloadedSpace
+    capacity: Capacity
+
+
+class End(NamedTuple):
+    """Bytes that an end of the model adds to its stage; it stays in tier 1.
+
+    ``stored`` waits for the backward pass of a microbatch; ``working`` and ``grad`` are there while the end is
+    computed, when no block is.
+    """
+
+    weight: Bytes
+    weight_grad: Bytes
+    optimizer: Bytes
+    stored: Bytes
+    working: Bytes
+    grad: Bytes
+
+
+def memory(
+    block: BlockCost,
+    optimizer: OptimizerCost,
+    schedule: Schedule,
+    edition: Edition,
+    ends: Ends | None,
+) -> Memory:
+    """Memory of the fullest stage: the first, which holds most microbatches, or the last with the head."""
+    held = microbatches_in_flight(schedule, edition)
+    if ends is None:
+        return _memory(block, optimizer, schedule, edition, held)
+    first, last = _ends(ends, schedule)
+    one = _memory(block, optimizer, schedule, edition, held, first)
+    other_held = np.where(schedule.pipeline_par > 1, last_in_flight(schedule), held)
+    other = _memory(block, optimizer, schedule, edition, other_held, last)
+    fuller = one.capacity.proc_mem_tier1_cap_req >= other.capacity.proc_mem_tier1_cap_req
+
+    def of_fuller(one: Bytes, other: Bytes) -> Bytes:
+        return np.where(fuller, one, other)
+
+    found = apply(of_fuller, [one, other])
+    tier2 = np.maximum(one.capacity.proc_mem_tier2_cap_req, other.capacity.proc_mem_tier2_cap_req)
+    return replace(found, capacity=replace(found.capacity, proc_mem_tier2_cap_req=tier2))
+
+
+def microbatches_in_flight(schedule: Schedule, edition: Edition) -> Count:
     """Microbatches whose activations the first stage holds at once.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2 (1F1B holds p); interleaving: Korthikanti et al.,
@@ -17,27 +72,110 @@ def microbatches_in_flight(schedule: Schedule) -> Count:
     """
     alive = np.minimum(schedule.microbatches, schedule.pipeline_par)
     stages = schedule.interleaving * schedule.pipeline_par
-    return np.where(
+    held = np.where(
         schedule.interleaving > 1, alive * (1 + (schedule.pipeline_par - 1) / stages), alive
+    )
+    return edition.in_flight(held, schedule.microbatches)
+
+
+def last_in_flight(schedule: Schedule) -> Count:
+    """Microbatches whose activations the last stage holds: one, or with chunks ``((v - 1) p + 1) / v``.
+
+    Source: Narayanan et al., arXiv 2104.04473, figure 4: the last stage begins a backward pass as soon as all its
+    chunks have seen a microbatch.
+    """
+    chunks = (schedule.interleaving - 1) * schedule.pipeline_par + 1
+    return np.minimum(chunks / schedule.interleaving, schedule.microbatches)
+
+
+def _ends(ends: Ends, schedule: Schedule) -> tuple[End, End]:
+    """Return what the first and the last stage hold; a single stage holds both ends."""
+    embedding, head, step = ends.cost.embedding, ends.cost.head, ends.step
+    piped = schedule.pipeline_par > 1
+
+    def end(alone: Bytes, together: Bytes) -> Bytes:
+        return np.where(piped, alone, together)
+
+    stored = np.where(schedule.training, embedding.act_storage, 0.0)
+    both = End(
+        weight=step.both.weight,
+        weight_grad=step.both.optimizer.weight_grad,
+        optimizer=step.both.optimizer.state,
+        stored=stored,
+        working=np.maximum(embedding.act_working, head.act_working),
+        grad=np.maximum(embedding.act_grad, head.act_grad),
+    )
+    first = End(
+        weight=step.first.weight,
+        weight_grad=step.first.optimizer.weight_grad,
+        optimizer=step.first.optimizer.state,
+        stored=stored,
+        working=embedding.act_working,
+        grad=embedding.act_grad,
+    )
+    last = End(
+        weight=step.last.weight,
+        weight_grad=step.last.optimizer.weight_grad,
+        optimizer=step.last.optimizer.state,
+        stored=0.0 * stored,
+        working=head.act_working,
+        grad=head.act_grad,
+    )
+    return End(*map(end, first, both)), End(*map(end, last, both))
+
+
+def _memory(
+    block: BlockCost,
+    optimizer: OptimizerCost,
+    schedule: Schedule,
+    edition: Edition,
+    held: Count,
+    end: End | None = None,
+) -> Memory:
+    """Memory of a stage that holds so many microbatches."""
+    blocks = whole = _space(block, optimizer, schedule, held)
+    resident = _offloaded_space(block, optimizer, schedule, edition)
+    if end is not None:
+        whole = _with_end(whole, block, schedule, held, end)
+        resident = _offloaded_with_end(resident, block, schedule, held, end)
+    return Memory(
+        space=whole,
+        offloaded=resident,
+        capacity=_capacity(whole, resident, blocks, optimizer, schedule),
     )
 
 
-def space(block: BlockCost, optimizer: OptimizerCost, schedule: Schedule) -> Space:
+def _space(block: BlockCost, optimizer: OptimizerCost, schedule: Schedule, held: Count) -> Space:
     """Memory of each kind of tensor with everything in tier 1 (section 5.7)."""
-    in_flight = microbatches_in_flight(schedule)
     blocks, training, full = schedule.blocks, schedule.training, schedule.recompute_all
-    stored = block.act_storage * (blocks * in_flight - 1)
+    stored = block.act_storage * (blocks * held - 1)
     return Space(
         weight=block.weight * blocks,
         act=block.act_working + np.where(training & ~full, stored, 0.0),
-        act_checkpoint=np.where(full, blocks * block.act_checkpoint * in_flight, 0.0),
+        act_checkpoint=np.where(full, blocks * block.act_checkpoint * held, 0.0),
         act_grad=block.act_grad + np.zeros_like(blocks),
         weight_grad=block.weight_grad_no_sharding + optimizer.weight_grad * (blocks - 1),
         optimizer=optimizer.state * blocks,
     )
 
 
-def offloaded_space(
+def _with_end(whole: Space, block: BlockCost, schedule: Schedule, held: Count, end: End) -> Space:
+    """Add an end of the model: its weights stay, its activations are there when those of a block are not."""
+    waiting = schedule.training & ~schedule.recompute_all
+    stored = np.where(waiting, block.act_storage * (schedule.blocks * held), 0.0)
+    at_end = end.working + stored
+    larger = at_end + end.grad > whole.act + whole.act_grad
+    return Space(
+        weight=whole.weight + end.weight,
+        act=np.where(larger, at_end, whole.act) + end.stored * held,
+        act_checkpoint=whole.act_checkpoint,
+        act_grad=np.where(larger, end.grad, whole.act_grad),
+        weight_grad=whole.weight_grad + end.weight_grad,
+        optimizer=whole.optimizer + end.optimizer,
+    )
+
+
+def _offloaded_space(
     block: BlockCost, optimizer: OptimizerCost, schedule: Schedule, edition: Edition
 ) -> OffloadedSpace:
     """Memory that stays in tier 1 for tensors that are offloaded: two blocks' worth (section 5.7)."""
@@ -52,10 +190,30 @@ def offloaded_space(
     )
 
 
-def capacity(
-    whole: Space, resident: OffloadedSpace, optimizer: OptimizerCost, schedule: Schedule
+def _offloaded_with_end(
+    resident: OffloadedSpace, block: BlockCost, schedule: Schedule, held: Count, end: End
+) -> OffloadedSpace:
+    """Add an end of the model, which is not offloaded."""
+    at_end = end.working + np.where(schedule.training, block.act_storage, 0.0)
+    larger = at_end + end.grad > resident.act + resident.act_grad
+    return OffloadedSpace(
+        weight=resident.weight + end.weight,
+        act=np.where(larger, at_end, resident.act) + end.stored * held,
+        act_checkpoint=resident.act_checkpoint,
+        act_grad=np.where(larger, end.grad, resident.act_grad),
+        weight_grad=resident.weight_grad + end.weight_grad,
+        optimizer=resident.optimizer + end.optimizer,
+    )
+
+
+def _capacity(
+    whole: Space,
+    resident: OffloadedSpace,
+    blocks: Space,
+    optimizer: OptimizerCost,
+    schedule: Schedule,
 ) -> Capacity:
-    """Memory that the two tiers must hold (section 5.8)."""
+    """Memory that the two tiers must hold (section 5.8); only `blocks` are offloaded."""
     full = schedule.recompute_all
     checkpoint = np.where(full, resident.act_checkpoint, 0.0)
     weights = np.where(schedule.weight_offload, resident.weight, whole.weight)
@@ -67,16 +225,17 @@ def capacity(
         resident.weight_grad + resident.optimizer,
         whole.weight_grad + whole.optimizer,
     )
-    weights_tier2 = np.where(schedule.weight_offload, whole.weight, 0.0)
+    weights_tier2 = np.where(schedule.weight_offload, blocks.weight, 0.0)
     activations_tier2 = np.where(
-        schedule.activations_offload, np.where(full, whole.act_checkpoint, whole.act), 0.0
+        schedule.activations_offload, np.where(full, blocks.act_checkpoint, blocks.act), 0.0
     )
     optimizer_tier2 = np.where(
         schedule.optimizer_offload,
-        optimizer.weight_grad * schedule.blocks + whole.optimizer,
+        optimizer.weight_grad * schedule.blocks + blocks.optimizer,
         0.0,
     )
+    act_grad = np.where(schedule.activations_offload, resident.act_grad, whole.act_grad)
     return Capacity(
-        proc_mem_tier1_cap_req=weights + activations + optimizer_tier1 + whole.act_grad,
+        proc_mem_tier1_cap_req=weights + activations + optimizer_tier1 + act_grad,
         proc_mem_tier2_cap_req=weights_tier2 + activations_tier2 + optimizer_tier2,
     )

@@ -4,15 +4,17 @@ from functools import cached_property
 
 import numpy as np
 
-from calculon.cost.block import BlockCost, OptimizerCost
+from calculon.cost.block import BlockCost, Collectives
 from calculon.cost.block_times import BlockTimes, block_times, offload_times
+from calculon.cost.ends import Ends, EndTimes
 from calculon.cost.offload import Offload, offload
+from calculon.cost.optimizer import OptimizerCost
 from calculon.edition import Edition
 from calculon.hardware.system import System
-from calculon.parallel.data import BackwardPass, GradientSync, gradient_sync
-from calculon.parallel.pipeline import Transfers, transfers
+from calculon.parallel.data import BackwardPass, GradientSync, Synced, gradient_sync
+from calculon.parallel.pipeline import Transfers, shared_gradient_time, transfers
 from calculon.plan.schedule import Schedule
-from calculon.units import Bytes
+from calculon.units import Array, Bytes, Seconds
 
 
 class Stage:
@@ -29,12 +31,30 @@ class Stage:
         schedule: Schedule,
         system: System,
         edition: Edition,
+        ends: Ends | None = None,
     ):
         self.block = block
         self.optimizer = optimizer
         self.schedule = schedule
         self.system = system
         self.edition = edition
+        self.ends = ends
+
+    @cached_property
+    def piped(self) -> Array:
+        """Whether there is more than one stage."""
+        more: Array = self.schedule.pipeline_par > 1
+        return more
+
+    @cached_property
+    def end_times(self) -> EndTimes | None:
+        """Times that embedding and head add."""
+        return None if self.ends is None else EndTimes(self.ends, self.schedule)
+
+    @cached_property
+    def collectives(self) -> Collectives:
+        """Tensor-parallel collectives by kind of block, as this stage runs them."""
+        return self.edition.at_edge(self.block.collectives, self.piped)
 
     @cached_property
     def stored_activation(self) -> Bytes:
@@ -46,6 +66,14 @@ class Stage:
     def transfers(self) -> Transfers:
         """Pipeline transfers."""
         return transfers(self.block.pipeline_message, self.schedule, self.system, self.edition)
+
+    @cached_property
+    def pipeline_link(self) -> Seconds:
+        """Time of the pipeline's network: its transfers, and the gradient of a table that both ends have."""
+        shared = None if self.ends is None else self.ends.shared_gradient
+        if shared is None:
+            return self.transfers.link
+        return self.transfers.link + shared_gradient_time(shared, self.schedule, self.system)
 
     @cached_property
     def offload(self) -> Offload:
@@ -62,12 +90,30 @@ class Stage:
     @cached_property
     def block_alone(self) -> BlockTimes:
         """Time of a block without offloading."""
-        return block_times(self.block, self.transfers)
+        return block_times(self.block, self.collectives, self.transfers)
 
     @cached_property
     def block_waits(self) -> BlockTimes:
         """Time that a block waits for offload traffic."""
-        return offload_times(self.block_alone, self.block, self.offload)
+        return offload_times(
+            self.block_alone, self.block.fw.mem_time, self.backward_memory, self.offload
+        )
+
+    @cached_property
+    def backward_memory(self) -> Seconds:
+        """Tier-1 memory time of the backward pass of a block."""
+        block = self.block
+        return self.edition.backward_memory(
+            block.agrad.mem_time + block.wgrad.mem_time, block.re.mem_time
+        )
+
+    @cached_property
+    def step_offload(self) -> Seconds | None:
+        """Time per block to move an offloaded optimizer once per batch; None where it moves in every pass."""
+        moved = self.edition.step_offload_bytes(self.optimizer.state, self.optimizer.weight_grad)
+        if moved is None:
+            return None
+        return np.where(self.schedule.optimizer_offload, self.system.mem2.time(moved), 0.0)
 
     @cached_property
     def block_whole(self) -> BlockTimes:
@@ -84,7 +130,7 @@ class Stage:
     def gradient_sync(self) -> GradientSync:
         """Data-parallel traffic."""
         block, step, whole = self.block, self.optimizer.step, self.block_whole
-        tensor = block.recomm.time + block.agrad_tp.time
+        tensor = self.collectives.recomm.time + self.collectives.agrad_tp.time
         backward = BackwardPass(
             base=whole.backward_base,
             edge=whole.backward_edge,
@@ -97,4 +143,11 @@ class Stage:
             step_memory=step.mem_time,
             step_arithmetic=step.flops_time,
         )
-        return gradient_sync(block.weight, backward, self.schedule, self.system, self.edition)
+        return gradient_sync(
+            Synced(weight=block.weight, gradient=block.gradient_message),
+            backward,
+            self.schedule,
+            self.system,
+            self.edition,
+            None if self.ends is None else self.ends.synced(block.gradient_message / block.weight),
+        )

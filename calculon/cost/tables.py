@@ -6,13 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from calculon.cost.block import (
-    BlockCost,
-    BlockLayout,
-    OptimizerCost,
-    block_cost,
-    optimizer_cost,
-)
+from calculon.cost.block import BlockCost, BlockLayout, block_cost
+from calculon.cost.ends import Ends, EndsCost, EndsStep, ends_cost, ends_step, plain_choice
+from calculon.cost.optimizer import OptimizerCost, optimizer_cost
 from calculon.edition import Edition
 from calculon.hardware.system import System
 from calculon.plan.choice import Choice, Sizes
@@ -36,6 +32,13 @@ class BlockTables:
     block_row: Array
     optimizer: OptimizerCost
     optimizer_row: Array
+    ends: Ends | None = None
+
+    def ends_of(self, rows: slice) -> Ends | None:
+        """Return embedding and head of some rows of the plan."""
+        if self.ends is None:
+            return None
+        return self.ends.take(self.block_row[rows], self.optimizer_row[rows])
 
 
 def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> BlockTables:
@@ -47,6 +50,7 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
     shards = np.where(plan.optimizer_sharding, plan.data_par, 1)
     blocks: list[BlockCost] = []
     steps: list[OptimizerCost] = []
+    ends = EndTables(model, system, edition) if model.vocab else None
     block_row = np.zeros(len(plan), np.int64)
     step_row = np.zeros(len(plan), np.int64)
     block_count = step_count = 0
@@ -60,11 +64,19 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
         shared = pairs[:, 1].astype(float)
         blocks += costs
         steps.append(optimizer_cost(weights[:, same_degree], shared, system, choice, edition))
+        if ends is not None:
+            ends.add([choice], sizes, same_degree, shared)
         block_row[rows] = block_count + size_of
         step_row[rows] = step_count + pair_of
         block_count += len(sizes)
         step_count += len(pairs)
-    return BlockTables(concatenate(blocks), block_row, concatenate(steps), step_row)
+    return BlockTables(
+        concatenate(blocks),
+        block_row,
+        concatenate(steps),
+        step_row,
+        None if ends is None else ends.ends(),
+    )
 
 
 def block_costs(
@@ -86,6 +98,47 @@ def block_costs(
             of_choice.append(block_cost(layout, choice))
         weights.append(layout.table.weights)
     return [concatenate(of_choice) for of_choice in costs], np.concatenate(weights, axis=1)
+
+
+class EndTables:
+    """Costs of embedding and head beside those of blocks, row by row; equal ones are computed once."""
+
+    def __init__(self, model: Model, system: System, edition: Edition):
+        self._model, self._system, self._edition = model, system, edition
+        self._costs: list[EndsCost] = []
+        self._steps: list[EndsStep] = []
+
+    def add(self, choices: Sequence[Choice], sizes: Array, columns: Array, shards: Array) -> None:
+        """Cost the ends for each choice of one layout of blocks.
+
+        Parameters
+        ----------
+        sizes : array, shape (rows, 3)
+            As in :func:`block_costs`.
+        columns, shards : array
+            Row of `sizes` with the tensor degree, and the shards, of each optimizer step.
+        """
+        known: dict[Choice, EndsCost] = {}
+        for choice in choices:
+            plain = plain_choice(choice)
+            if plain not in known:
+                args = (self._model, self._system, plain, _sizes(sizes), self._edition)
+                known[plain] = ends_cost(*args)
+            self._costs.append(known[plain])
+        self._steps.append(
+            ends_step(
+                self._model,
+                self._system,
+                choices[0],
+                _sizes(sizes[columns]),
+                shards,
+                self._edition,
+            )
+        )
+
+    def ends(self) -> Ends:
+        """Return all of them as one."""
+        return Ends(concatenate(self._costs), concatenate(self._steps), self._model.tied)
 
 
 def _groups(plan: Plan) -> Iterator[tuple[Choice, Array]]:

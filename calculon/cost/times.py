@@ -34,19 +34,23 @@ class IterationTimes:
     def fw_time(self) -> Seconds:
         """Forward computation."""
         time: Seconds = self._passes * self._stage.block.fw.time
-        return time
+        ends = self._stage.end_times
+        return time + ends.forward if ends else time
 
     @cached_property
     def bw_time(self) -> Seconds:
         """Backward computation."""
         block = self._stage.block
         time: Seconds = self._passes * block.agrad.time + self._passes * block.wgrad.time
-        return time
+        ends = self._stage.end_times
+        return time + ends.backward if ends else time
 
     @cached_property
     def optim_step_time(self) -> Seconds:
         """The optimizer step, once per batch."""
-        return self._stage.schedule.blocks * self._stage.optimizer.step.time
+        time: Seconds = self._stage.schedule.blocks * self._stage.optimizer.step.time
+        ends = self._stage.end_times
+        return time + ends.step if ends else time
 
     @cached_property
     def recompute_time(self) -> Seconds:
@@ -56,33 +60,37 @@ class IterationTimes:
     @cached_property
     def recomm_link_time(self) -> Seconds:
         """Repeated collectives, on the link."""
-        return self._batch_sum(self._stage.block.recomm.time)
+        return self._batch_sum(self._stage.collectives.recomm.time)
 
     @cached_property
     def recomm_exposed_time(self) -> Seconds:
         """Repeated collectives, not hidden."""
-        return self._batch_sum(self._stage.block.recomm.time_exposed)
+        return self._batch_sum(self._stage.collectives.recomm.time_exposed)
 
     @cached_property
     def bubble_time(self) -> Seconds:
         """The pipeline bubble."""
         whole = self._stage.block_whole
-        return bubble_time(
+        time = bubble_time(
             self._stage.schedule,
             whole.forward_base + whole.backward_base,
             whole.forward_edge + whole.backward_edge,
         )
+        ends = self._stage.end_times
+        return time + ends.fill if ends else time
 
     @cached_property
     def tp_comm_link_time(self) -> Seconds:
         """Tensor-parallel collectives, on the link."""
-        block = self._stage.block
-        return self._batch_sum(block.fw_tp.time) + self._batch_sum(block.agrad_tp.time)
+        collectives = self._stage.collectives
+        time = self._batch_sum(collectives.fw_tp.time) + self._batch_sum(collectives.agrad_tp.time)
+        ends = self._stage.end_times
+        return time + ends.tensor_link if ends else time
 
     @cached_property
     def pp_comm_link_time(self) -> Seconds:
         """Pipeline transfers, on the link."""
-        return self._stage.transfers.link
+        return self._stage.pipeline_link
 
     @cached_property
     def dp_comm_link_time(self) -> Seconds:
@@ -92,14 +100,16 @@ class IterationTimes:
     @cached_property
     def tp_comm_exposed_time(self) -> Seconds:
         """Tensor-parallel collectives, not hidden."""
-        block = self._stage.block
-        forward = self._batch_sum(block.fw_tp.time_exposed)
-        return forward + self._batch_sum(block.agrad_tp.time_exposed)
+        collectives = self._stage.collectives
+        forward = self._batch_sum(collectives.fw_tp.time_exposed)
+        time = forward + self._batch_sum(collectives.agrad_tp.time_exposed)
+        ends = self._stage.end_times
+        return time + ends.tensor_link if ends else time
 
     @cached_property
     def pp_comm_exposed_time(self) -> Seconds:
         """Pipeline transfers: never hidden."""
-        return self._stage.transfers.link
+        return self._stage.pipeline_link
 
     @cached_property
     def dp_comm_exposed_time(self) -> Seconds:
@@ -117,6 +127,8 @@ class IterationTimes:
         """Offload traffic of the backward pass, not hidden."""
         waits, schedule = self._stage.block_waits, self._stage.schedule
         time = schedule.batch_sum(waits.backward_base, waits.backward_edge)
+        if (step := self._stage.step_offload) is not None:
+            time = time + schedule.blocks * step
         return np.where(schedule.training, time, 0.0)
 
     @cached_property

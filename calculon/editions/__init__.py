@@ -1,13 +1,17 @@
 """The editions of the cost model; each implements :class:`calculon.edition.Edition`."""
 
 from calculon.edition import Edition
+from calculon.editions.corrected import Corrected
 from calculon.editions.sc23 import Sc23
 from calculon.errors import Problem, SpecError, nearest
 
 SC23 = Sc23()
 """The model as published (Isaev et al., SC'23), oddities included."""
 
-EDITIONS: dict[str, Edition] = {edition.name: edition for edition in (SC23,)}
+CORRECTED = Corrected()
+"""The published model with its defects mended, and today's architectures."""
+
+EDITIONS: dict[str, Edition] = {edition.name: edition for edition in (SC23, CORRECTED)}
 """The editions by name."""
 
 
@@ -30,4 +34,4 @@ def find_edition(edition: Edition | str) -> Edition:
     return EDITIONS[name]
 
 
-__all__ = ["EDITIONS", "SC23", "find_edition"]
+__all__ = ["CORRECTED", "EDITIONS", "SC23", "find_edition"]

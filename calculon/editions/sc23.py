@@ -4,21 +4,45 @@ Each method is one choice of the published model. Tags such as [O1] name its row
 ``validation/README.md``, which says what is odd, why, and what difference it makes.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from calculon.cost.layer import ordered_sum
-from calculon.edition import DataParallelWindow, Edition, OverlappedTimes, Side
+from calculon.edition import (
+    DataParallelWindow,
+    Edition,
+    OverlappedSpace,
+    OverlappedTimes,
+    R,
+    Side,
+)
+from calculon.hardware.system import System
+from calculon.layers.layer import When
 from calculon.plan.choice import Choice
+from calculon.spec.execution import PUBLISHED
 from calculon.spec.model import Model
+from calculon.statistics import Stats
 from calculon.units import Array, Bytes, BytesPerSecond, Count, Elements, Flops, Fraction, Seconds
 
 
 class Sc23(Edition):
     """The published model (Isaev et al., *Calculon*, SC'23, doi:10.1145/3581784.3607102)."""
 
-    name = "sc23"
+    name = PUBLISHED
+    stats = Stats
+    writes_input_gradients = False  # [A22]
+    counts_flops = False
+
+    def fuses_projections(self, choice: Choice) -> bool:
+        """[O22] Not those of multiquery attention."""
+        return not choice.multiquery
+
+    def happens(self, when: str, choice: Choice) -> bool:
+        """[A25] Selective recompute leaves the last product out; [A28] gathered inputs are stored twice."""
+        if when == When.RECOMPUTE_VALUES:
+            return choice.recompute_all
+        if when in (When.GATHERED_ATTENTION, When.GATHERED_MLP):
+            return False
+        return bool(getattr(choice, when))
 
     def dropout_grad_bytes(self, dtype_bytes: int) -> int:
         """[O18] One byte per element, like the mask, whatever the datatype."""
@@ -26,28 +50,42 @@ class Sc23(Edition):
 
     def key_value_width(self, model: Model, choice: Choice, tensor_par: Count) -> Elements | int:
         """[O22] The one key/value head of multiquery attention is replicated on every rank."""
-        if choice.attention_type == "multiquery":
+        if choice.multiquery:
             return model.attn_size
         return np.floor(model.attn_heads * model.attn_size / tensor_par)
 
-    def overlapped_saved(
+    def key_value_heads(self, model: Model, choice: Choice, tensor_par: Count) -> Array:
+        """[O22] One for each query head, in multiquery attention too."""
+        return model.attn_heads / tensor_par
+
+    def overlapped_space(
         self, side: Side, choice: Choice, m: Elements, n: Elements, k: Elements, tensor_par: Count
-    ) -> tuple[Elements, Elements]:
+    ) -> OverlappedSpace:
         """[O6] The gather side keeps no gradient, the reduce side no input but two gradients.
 
-        With sequence parallelism the buffers are one tile of the input, or two of the output.
+        An input keeps its size whether or not it is gathered again. With sequence parallelism the buffers are one
+        tile of the input, or two of the output. What is kept is also what the gradient passes move.
         """
         inputs, outputs = m * n, m * k
         none = np.zeros_like(inputs)
         if choice.sequence_parallel:
             if side == "gather":
-                return np.floor(inputs / tensor_par), outputs
-            return inputs, 2 * np.floor(outputs / tensor_par)
-        return (inputs, none) if side == "gather" else (none, 2 * outputs)
+                saved, grad = np.floor(inputs / tensor_par), outputs
+            else:
+                saved, grad = inputs, 2 * np.floor(outputs / tensor_par)
+        else:
+            saved, grad = (inputs, none) if side == "gather" else (none, 2 * outputs)
+        return OverlappedSpace(saved, grad, backward=saved + grad, shard=saved)
 
-    def link_time(self, network: Seconds, work: Seconds, *, recommunication: bool) -> Seconds:
+    def link_time(
+        self, network: Seconds, work: Seconds, *, recommunication: bool, overlapped: bool
+    ) -> Seconds:
         """[O16, O24] A collective also takes the time of its arithmetic and memory pass, unless repeated."""
         return network if recommunication else network + work
+
+    def splits_collectives(self, choice: Choice, *, edge: bool, outer: bool) -> bool:
+        """[O15] All of them with sequence parallelism, and all of an edge block for pipeline transfers."""
+        return choice.sequence_parallel or (edge and choice.splits_transfers)
 
     def overlapped_times(
         self,
@@ -56,7 +94,7 @@ class Sc23(Edition):
         link: Seconds,
         tiles: Count,
         usage: Fraction,
-        combine: Callable[[Seconds, Seconds], Seconds],
+        system: System,
         *,
         pipelined: bool,
     ) -> OverlappedTimes:
@@ -69,13 +107,13 @@ class Sc23(Edition):
         base = link[0]
         communicates = base > 0
         slowed = arithmetic / (1 - usage)
-        normal = combine(arithmetic, memory)
+        normal = system.combine(arithmetic, memory)
         waiting = base / tiles - slowed / tiles
         bound = waiting > 0
         first, others = normal / tiles, tiles - 1
         beside = np.where(
             bound,
-            first + others * combine(slowed, memory) / tiles,
+            first + others * system.combine(slowed, memory) / tiles,
             first + others * normal / tiles + others * (base / tiles) * usage,
         )
         processing = np.where(communicates, beside, normal)
@@ -85,7 +123,15 @@ class Sc23(Edition):
             processing, hidden = processing + tile, hidden + tile
         return OverlappedTimes(processing=processing, exposed=np.stack([hidden, hidden]))
 
-    def recommunication_exposed(self, forward: Seconds, backward: Seconds) -> Seconds:
+    def gradient_link(self, link: Seconds, recomputed: Array) -> Seconds:
+        """[O4] That of the repeated collective, though a recomputed layer repeats it in its forward pass."""
+        return link
+
+    def repeated_exposed(self, forward: Seconds, backward: Seconds, recomputed: Array) -> Seconds:
+        """[O2] That of the weight-gradient pass."""
+        return backward
+
+    def recommunication_exposed(self, forward: Seconds, repeated: Seconds) -> Seconds:
         """[O2] The exposed time of the forward pass."""
         return forward
 
@@ -98,20 +144,42 @@ class Sc23(Edition):
         """[O17] The whole block input, never split, not even with sequence parallelism."""
         return activation
 
-    def gradient_bytes(self, weights: Elements, dtype_bytes: int, shards: Count) -> Bytes:
+    def gradient_bytes(self, weights: Elements, choice: Choice, shards: Count) -> Bytes:
         """[O23] Gradients in the datatype of the weights, sharded with the optimizer."""
-        gradients: Bytes = dtype_bytes * weights / shards
+        gradients: Bytes = choice.dtype_bytes * weights / shards
         return gradients
+
+    def optimizer_traffic(
+        self, state: Bytes, gradients: Bytes, weights: Elements, choice: Choice, shards: Count
+    ) -> Bytes:
+        """[A12] The state moves once; gradients and weights do not."""
+        return state
 
     def transfer_time(self, time: Seconds, needed: Array) -> Seconds:
         """[O8] A transfer of nothing still costs the latency."""
         return time
+
+    def at_edge(self, collectives: R, piped: Array) -> R:
+        """[O15] Edge blocks split their collectives whether or not a transfer follows."""
+        return collectives
 
     def offload_bytes(
         self, weights: Bytes, activations: Bytes, optimizer: Bytes
     ) -> tuple[Bytes, Bytes]:
         """[O25] The larger of weights and activations forward; their sum and the optimizer state backward."""
         return np.maximum(weights, activations), weights + activations + optimizer
+
+    def step_offload_bytes(self, state: Bytes, gradients: Bytes) -> Bytes | None:
+        """[O25] The state moves in the backward pass of every microbatch."""
+        return None
+
+    def backward_memory(self, gradients: Seconds, recomputation: Seconds) -> Seconds:
+        """[A14] Recomputation leaves the memory to offload traffic."""
+        return gradients
+
+    def offload_window(self, busy: Seconds, memory: Seconds) -> Seconds:
+        """[A38] The difference, whatever its sign."""
+        return busy - memory
 
     def data_par_exposed(self, window: DataParallelWindow) -> Seconds:
         """[O10] Last block, then all chunks but the last, then the rest of the last chunk."""
@@ -126,7 +194,8 @@ class Sc23(Edition):
         left = traffic - (available - collisions * window.p2p) + compute * window.usage
         chunks = (window.interleaving - 1) * np.where(left > 0, left, traffic * window.usage)
         tail_traffic = (blocks - 1) * window.collective
-        tail_left = tail_traffic + window.compute * window.usage - last
+        slowed = window.compute + window.step_compute
+        tail_left = tail_traffic + slowed * window.usage - last
         tail = np.where(tail_left > 0, tail_left, tail_traffic * window.usage)
         exposed: Seconds = window.collective + chunks + tail
         return exposed
@@ -152,11 +221,22 @@ class Sc23(Edition):
     def _windows(window: DataParallelWindow) -> tuple[Seconds, Seconds, Seconds]:
         """Return window and arithmetic of a chunk over all stages, and the window of the last chunk."""
         base_blocks = window.chunk_blocks - 1
-        chunk = base_blocks * window.base + window.edge
+
+        def usable(whole: Seconds, tensor: Seconds) -> Seconds:
+            return whole - window.memory + window.slack - tensor
+
+        chunk = base_blocks * usable(window.backward_base, window.tensor_base) + usable(
+            window.backward_edge, window.tensor_edge
+        )
         mean = (window.backward_base + window.backward_edge) / 2
         last = np.where(base_blocks > 0, chunk - window.p2p - mean + window.slack, 0.0)
-        compute = window.pipeline_par * (window.chunk_blocks * window.compute)
+        slowed = window.compute + window.step_compute
+        compute = window.pipeline_par * (window.chunk_blocks * slowed)
         return window.pipeline_par * chunk, compute, last
+
+    def in_flight(self, held: Count, microbatches: Count) -> Count:
+        """[A16] Interleaving holds more than there are in a short batch."""
+        return held
 
     def offloaded_activations(self, working: Bytes, stored: Bytes, training: Array) -> Bytes:
         """[O13] Working set and one block's store, in inference too, where nothing is stored."""
@@ -166,6 +246,8 @@ class Sc23(Edition):
         """[O7] Not a number (null) in inference."""
         return np.where(training, checkpoint, np.nan)
 
-    def useful_flops(self, forward: Flops, backward: Flops, optimizer: Flops) -> Flops:
+    def useful_flops(
+        self, forward: Flops, backward: Flops, optimizer: Flops, microbatches: Count
+    ) -> Flops:
         """[O12] The optimizer's FLOP count once per microbatch, though the step runs once per batch."""
         return forward + backward + optimizer

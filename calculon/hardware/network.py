@@ -2,16 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from itertools import zip_longest
 from typing import Any, ClassVar
 
 import numpy as np
 
 from calculon.errors import Problem
+from calculon.hardware.extension import Link
 from calculon.spec.fields import Declaration, declare, shown
 from calculon.units import GIGA, Array, Bytes, Count, Seconds
 
 _SCALAR = Declaration(help="bytes moved per byte of the message", above=0)
 _OFFSET = Declaration(help="bytes moved per byte of the message and 1/participants", at_least=-2)
+
+RING_STEPS = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
+"""Steps of a ring per member but one. Source: Patarasuk and Yuan, JPDC 69(2), 2009, section 3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +122,7 @@ class Fabric:
 
     bandwidth: Array
     latency: Array
+    step_latency: Array
     processor_usage: Array
     size: Array
     must_be_filled: Array
@@ -124,12 +130,18 @@ class Fabric:
     offsets: dict[str, Array]
 
     @classmethod
-    def of(cls, networks: tuple[Network, ...]) -> "Fabric":
+    def of(cls, networks: tuple[Network, ...], links: tuple[Link, ...] = ()) -> "Fabric":
         """Lay networks out as columns; the bandwidth is the achieved one."""
         names = [field.name for field in fields(Operations)]
         return cls(
             bandwidth=np.array([n.bandwidth * n.efficiency for n in networks]),
             latency=np.array([n.latency for n in networks]),
+            step_latency=np.array(
+                [
+                    link.step_latency if link else network.latency
+                    for network, link in zip_longest(networks, links[: len(networks)])
+                ]
+            ),
             processor_usage=np.array([n.processor_usage for n in networks]),
             size=np.array([n.size for n in networks], dtype=np.int64),
             must_be_filled=np.array([n.must_be_filled for n in networks]),
@@ -137,7 +149,15 @@ class Fabric:
             offsets={o: np.array([getattr(n.ops, o).offset for n in networks]) for o in names},
         )
 
-    def time(self, network: Count, operation: str, size: Bytes, participants: Count) -> Seconds:
+    def time(
+        self,
+        network: Count,
+        operation: str,
+        size: Bytes,
+        participants: Count,
+        *,
+        per_step: Array | bool = False,
+    ) -> Seconds:
         r"""Time of one operation on a message of so many bytes.
 
         .. math:: t = \alpha + \frac{s \, c \, (1 + o / n)}{\beta}
@@ -154,11 +174,23 @@ class Fabric:
             Message per participant in bytes: the full array, as nccl-tests counts it.
         participants : array
             Members of the group (2 for ``p2p``).
+        per_step : array of bool
+            A collective pays the latency of a step in each step of a ring: `n - 1` of them, or `2 (n - 1)` for an
+            all-reduce.
 
         Source: Isaev et al., SC'23, section 3.3; ``c = 2, o = -1`` is the ring all-reduce of Patarasuk and
         Yuan, JPDC 69(2), 2009, doi:10.1016/j.jpdc.2008.09.002.
         """
-        volume = size * self.scalars[operation][network]
-        volume = volume + 1 / participants * volume * self.offsets[operation][network]
-        time: Seconds = self.latency[network] + volume / self.bandwidth[network]
+        volume = self.volume(network, operation, size, participants)
+        latency = self.latency[network]
+        if per_step is not False and operation in RING_STEPS and np.any(per_step):
+            steps = RING_STEPS[operation] * (participants - 1)
+            latency = np.where(per_step, steps * self.step_latency[network], latency)
+        time: Seconds = latency + volume / self.bandwidth[network]
         return time
+
+    def volume(self, network: Count, operation: str, size: Bytes, participants: Count) -> Bytes:
+        """Bytes that an operation moves per endpoint; arguments as in :meth:`time`."""
+        whole = size * self.scalars[operation][network]
+        moved: Bytes = whole + 1 / participants * whole * self.offsets[operation][network]
+        return moved

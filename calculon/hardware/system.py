@@ -6,11 +6,12 @@ from typing import ClassVar
 import numpy as np
 
 from calculon.hardware.engine import Engine
+from calculon.hardware.extension import Extension
 from calculon.hardware.memory import Memory
 from calculon.hardware.network import Fabric, Network
 from calculon.spec.execution import DATATYPE_BYTES
 from calculon.spec.fields import declare
-from calculon.units import Seconds
+from calculon.units import Flops, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +19,7 @@ class System:
     """A machine of equal processors."""
 
     unknown_keys: ClassVar[str] = "warning"
-    silent_keys: ClassVar[tuple[str, ...]] = ("ext", "about", "calibration")
+    silent_keys: ClassVar[tuple[str, ...]] = ("about", "calibration")
 
     matrix: dict[str, Engine] = declare("matrix engine by datatype", choices=tuple(DATATYPE_BYTES))
     vector: dict[str, Engine] = declare("vector engine by datatype", choices=tuple(DATATYPE_BYTES))
@@ -29,11 +30,12 @@ class System:
         choices=("roofline", "no_overlap"),
     )
     networks: tuple[Network, ...] = declare("networks, numbered from 0, fastest first")
+    ext: Extension = declare("additions to the published format", default=Extension())
     name: str = field(default="system", compare=False)
     fabric: Fabric = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fabric", Fabric.of(self.networks))
+        object.__setattr__(self, "fabric", Fabric.of(self.networks, self.ext.networks))
 
     @property
     def datatypes(self) -> tuple[str, ...]:
@@ -48,3 +50,18 @@ class System:
         if self.processing_mode == "roofline":
             return np.maximum(arithmetic, memory)
         return arithmetic + memory
+
+    def beside_collective(self, arithmetic: Seconds, memory: Seconds) -> Seconds:
+        """Time of some work that a collective can hide behind: all of it, or without overlap its arithmetic."""
+        return np.maximum(arithmetic, memory) if self.processing_mode == "roofline" else arithmetic
+
+    def attention_time(self, flops: Flops, keys: float, datatype: str) -> Seconds:
+        """Return the arithmetic time of fused attention, for so many keys per query on average.
+
+        Source: its efficiency grows with the sequence: Dao, *FlashAttention-2*, arXiv 2307.08691, figures 4 to 6.
+        """
+        engine = self.matrix[datatype]
+        kernel = (self.ext.attention or {}).get(datatype)
+        if kernel is None:
+            return engine.time(flops)
+        return flops / (engine.peak * kernel.efficiency.at(np.array(keys)))

@@ -4,31 +4,40 @@ Each constructor reads as a table of its physics (sections 2.2 to 2.4 of the mod
 moved in tier-1 memory, space). Sizes are arrays with *execution* as the only axis, or numbers.
 """
 
-from calculon.layers.activation import gelu
-from calculon.layers.collective import gather, reduce
+from calculon.layers.activation import activation
+from calculon.layers.attention import flash_attention
+from calculon.layers.collective import gather, reduce, total
 from calculon.layers.dropout import dropout
 from calculon.layers.elementwise import elementwise
 from calculon.layers.fork import fork
 from calculon.layers.layer import Collective, Flags, Layer, When
 from calculon.layers.matmul import batched_matmul, linear
-from calculon.layers.norm import layer_norm
+from calculon.layers.norm import norm
 from calculon.layers.overlapped import overlapped_linear
+from calculon.layers.rotary import rotary
 from calculon.layers.softmax import softmax
+from calculon.layers.vocabulary import cross_entropy, lookup, positions
 
 __all__ = [
     "Collective",
     "Flags",
     "Layer",
     "When",
+    "activation",
     "batched_matmul",
+    "cross_entropy",
     "dropout",
     "elementwise",
+    "flash_attention",
     "fork",
     "gather",
-    "gelu",
-    "layer_norm",
     "linear",
+    "lookup",
+    "norm",
     "overlapped_linear",
+    "positions",
     "reduce",
+    "rotary",
     "softmax",
+    "total",
 ]

@@ -19,11 +19,13 @@ def gather(
     tensor_par: Count,
     *,
     sequence_parallel: bool,
+    outer: bool = False,
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
     """Operator `f`: its backward pass reduces one value per element and peer."""
-    return _layer(name, "gather", elements, tensor_par, sequence_parallel, dtype_bytes, flags)
+    args = (elements, tensor_par, sequence_parallel, outer, dtype_bytes, flags)
+    return _layer(name, "gather", *args)
 
 
 def reduce(
@@ -32,11 +34,34 @@ def reduce(
     tensor_par: Count,
     *,
     sequence_parallel: bool,
+    outer: bool = False,
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
     """Operator `g`: its forward pass reduces one value per element and peer."""
-    return _layer(name, "reduce", elements, tensor_par, sequence_parallel, dtype_bytes, flags)
+    args = (elements, tensor_par, sequence_parallel, outer, dtype_bytes, flags)
+    return _layer(name, "reduce", *args)
+
+
+def total(name: str, elements: Elements, tensor_par: Count, *, value_bytes: int) -> Layer:
+    """Sum or maximum of one value per element over the ranks, needed in the forward pass only."""
+    elements = np.where(tensor_par > 1, elements, 0.0)
+    size: Bytes = value_bytes * elements
+    return Layer(
+        name=name,
+        engine="vector",
+        flops=(elements * (tensor_par - 1) / tensor_par, 0.0, 0.0),
+        accessed=(2 * size, 0.0, 0.0),
+        inputs=elements,
+        outputs=elements,
+        weights=0.0,
+        weight_bytes=0.0,
+        output_bytes=size,
+        activation=0.0,
+        activation_grad=0.0,
+        flags=Flags(),
+        collective=Collective(side="total", message=size),
+    )
 
 
 def _layer(
@@ -45,6 +70,7 @@ def _layer(
     elements: Elements,
     tensor_par: Count,
     sequence_parallel: bool,
+    outer: bool,
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
@@ -75,5 +101,5 @@ def _layer(
         activation=saved,
         activation_grad=grad,
         flags=flags,
-        collective=Collective(side=side, message=size),
+        collective=Collective(side=side, message=size, outer=outer),
     )

@@ -12,14 +12,20 @@ PHASES = ("fw", "agrad", "wgrad")
 
 
 class When:
-    """When something happens to a layer: names of properties of :class:`~calculon.plan.choice.Choice`."""
+    """When something happens to a layer, as :meth:`calculon.edition.Edition.happens` tells of a choice.
+
+    Where an edition does not say otherwise, names of properties of :class:`~calculon.plan.choice.Choice`.
+    """
 
     NEVER: Final = "never"
     ALWAYS: Final = "always"
     RECOMPUTE_ALL: Final = "recompute_all"
     RECOMPUTE_ATTENTION: Final = "recompute_attention"
+    RECOMPUTE_VALUES: Final = "recompute_values"
     REGATHER_ATTENTION: Final = "regather_attention"
     REGATHER_MLP: Final = "regather_mlp"
+    GATHERED_ATTENTION: Final = "gathered_attention"
+    GATHERED_MLP: Final = "gathered_mlp"
 
 
 class Flags(NamedTuple):
@@ -51,17 +57,21 @@ class Collective(NamedTuple):
 
     Attributes
     ----------
-    side : {"gather", "reduce"}
-        The operator *f* before a column-split product, or *g* after a row-split one (Shoeybi 2019, figure 3).
+    side : {"gather", "reduce", "total"}
+        The operator *f* before a column-split product, or *g* after a row-split one (Shoeybi 2019, figure 3), or a sum
+        that every rank needs in the forward pass only.
     message : array
         Bytes of the full, gathered or reduced, tensor; 0 without tensor parallelism.
     overlapped : bool
         Cut into tiles that run beside the tiles of a matrix product.
+    outer : bool
+        The first gather or the last reduction of a block: next to a pipeline transfer.
     """
 
-    side: Literal["gather", "reduce"]
+    side: Literal["gather", "reduce", "total"]
     message: Bytes
     overlapped: bool = False
+    outer: bool = False
 
 
 class Layer(NamedTuple):
@@ -69,11 +79,12 @@ class Layer(NamedTuple):
 
     ``flops`` and ``accessed`` (bytes moved in tier-1 memory) are per phase of :data:`PHASES`. ``inputs``, ``outputs``
     and ``weights`` are elements; ``activation`` (saved for the backward pass), ``activation_grad``, ``output_bytes``
-    and ``weight_bytes`` are bytes.
+    and ``weight_bytes`` are bytes. ``shard`` (bytes) stays where the activation is dropped. ``keys`` is the mean number
+    of keys per query of fused attention, whose rate depends on it.
     """
 
     name: str
-    engine: Literal["matrix", "vector"]
+    engine: Literal["matrix", "vector", "attention"]
     flops: tuple[Flops | float, Flops | float, Flops | float]
     accessed: tuple[Bytes | float, Bytes | float, Bytes | float]
     inputs: Number
@@ -85,6 +96,8 @@ class Layer(NamedTuple):
     activation_grad: Bytes | float
     flags: Flags
     collective: Collective | None = None
+    shard: Bytes | float = 0.0
+    keys: float = 0.0
 
 
 def operator(
@@ -97,6 +110,7 @@ def operator(
     weights: Number = 0.0,
     saved: Number,
     grad: Number,
+    input_grad: bool = False,
     dtype_bytes: float,
     flags: Flags,
     collective: Collective | None = None,
@@ -107,6 +121,8 @@ def operator(
     ----------
     inputs, outputs, weights, saved, grad : array or float
         Elements read, written, held as weights, saved for the backward pass, and of the output's gradient.
+    input_grad : bool
+        Count writing the gradient of what was saved.
     dtype_bytes : float
         Bytes per element.
     """
@@ -118,7 +134,7 @@ def operator(
         flops=flops,
         accessed=(
             dtype_bytes * (inputs + outputs + weights),
-            backward,
+            backward + dtype_bytes * saved if input_grad else backward,
             backward if has_weights else 0.0,
         ),
         inputs=inputs,
@@ -141,16 +157,20 @@ def pointwise(
     mask_bytes: Number = 0.0,
     activation: Bytes | float,
     activation_grad: Bytes | float,
+    input_grad: bool = False,
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
-    """Build a weightless vector layer whose backward pass moves the same bytes as its forward pass."""
+    """Build a weightless vector layer whose backward pass moves the bytes of its forward pass.
+
+    With `input_grad` it also writes the gradient of its input.
+    """
     accessed = dtype_bytes * (elements + elements) + mask_bytes
     return Layer(
         name=name,
         engine="vector",
         flops=(flops[0], flops[1], 0.0),
-        accessed=(accessed, accessed, 0.0),
+        accessed=(accessed, accessed + dtype_bytes * elements if input_grad else accessed, 0.0),
         inputs=elements,
         outputs=elements,
         weights=0.0,

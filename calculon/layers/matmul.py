@@ -4,9 +4,19 @@ from calculon.layers.layer import Flags, Layer, Number, operator
 
 
 def linear(
-    name: str, m: Number, n: Number, k: Number, *, dtype_bytes: float, flags: Flags
+    name: str,
+    m: Number,
+    n: Number,
+    k: Number,
+    *,
+    bias: Number = 0.0,
+    dtype_bytes: float,
+    flags: Flags,
 ) -> Layer:
-    """Linear layer ``(m, n) x (n, k)``: 2mnk FLOP in every pass; saves its input."""
+    """Linear layer ``(m, n) x (n, k)``: 2mnk FLOP in every pass; saves its input.
+
+    `bias` is how many columns have one; adding it is part of the product's pass over its output.
+    """
     flops = 2 * m * n * k
     return operator(
         name,
@@ -14,7 +24,7 @@ def linear(
         (flops, flops, flops),
         inputs=m * n,
         outputs=m * k,
-        weights=n * k,
+        weights=n * k + bias,
         saved=m * n,
         grad=m * k,
         dtype_bytes=dtype_bytes,
@@ -29,12 +39,17 @@ def batched_matmul(
     n: Number,
     k: Number,
     *,
+    shared: Number,
+    input_grad: bool = False,
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
-    """`batch` products ``(m, n) x (n, k)`` of two activations: both operands get a gradient."""
+    """`batch` products ``(m, n) x (n, k)`` of two activations: both operands get a gradient.
+
+    `shared` is how many different second operands there are: key or value heads.
+    """
     flops = 2 * batch * m * n * k
-    operands = batch * (m * n + n * k)
+    operands = batch * (m * n) + shared * (n * k)
     return operator(
         name,
         "matrix",
@@ -43,6 +58,7 @@ def batched_matmul(
         outputs=batch * m * k,
         saved=operands,
         grad=batch * m * k,
+        input_grad=input_grad,
         dtype_bytes=dtype_bytes,
         flags=flags,
     )

@@ -6,7 +6,8 @@ doi:10.1145/3567955.3567959.
 
 from typing import Literal
 
-from calculon.layers.layer import Collective, Flags, Layer, operator
+from calculon.edition import OverlappedSpace
+from calculon.layers.layer import Collective, Flags, Layer, Number
 from calculon.units import Elements
 
 
@@ -17,32 +18,38 @@ def overlapped_linear(
     n: Elements,
     k: Elements,
     *,
-    saved: Elements,
-    grad: Elements,
+    bias: Number,
+    outer: bool,
+    space: OverlappedSpace,
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
     """Linear layer ``(m, n) x (n, k)``, `n` and `k` already split, beside its collective.
 
-    `saved` and `grad` are the elements of the saved input and of the output's gradient. The gather side moves its
-    input, the reduce side its output.
+    `bias` is how many of its columns have one. The gather side moves its input, the reduce side its output.
     """
     flops = 2 * m * n * k
     inputs, outputs = m * n, m * k
-    return operator(
-        name,
-        "matrix",
-        (flops, flops, flops),
+    weights = n * k + bias
+    backward = dtype_bytes * (weights + space.backward)
+    return Layer(
+        name=name,
+        engine="matrix",
+        flops=(flops, flops, flops),
+        accessed=(dtype_bytes * (inputs + outputs + weights), backward, backward),
         inputs=inputs,
         outputs=outputs,
-        weights=n * k,
-        saved=saved,
-        grad=grad,
-        dtype_bytes=dtype_bytes,
+        weights=weights,
+        weight_bytes=dtype_bytes * weights,
+        output_bytes=dtype_bytes * outputs,
+        activation=dtype_bytes * space.saved,
+        activation_grad=dtype_bytes * space.grad,
         flags=flags,
         collective=Collective(
             side=side,
             message=dtype_bytes * (inputs if side == "gather" else outputs),
             overlapped=True,
+            outer=outer,
         ),
+        shard=dtype_bytes * space.shard,
     )

@@ -7,9 +7,11 @@ from calculon.units import Array
 
 
 def evaluation_columns(table: Evaluation) -> dict[str, Array | Labels]:
-    """Return the 23 execution fields and 96 statistics of a table, named values as codes with labels."""
+    """Return execution fields and statistics of a table, named values as codes with labels."""
     columns: dict[str, Array | Labels] = {}
     for field in FIELDS:
+        if field.name not in table.fields:
+            continue
         column = getattr(table.plan, field.name)
         choices = field.declaration.choices
         columns[field.name] = Labels(column, choices) if choices else column

@@ -1,5 +1,8 @@
 """Data parallelism: reducing gradients, gathering updated weights, and what can hide it."""
 
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
 import numpy as np
 
 from calculon.edition import DataParallelWindow, Edition
@@ -41,39 +44,73 @@ class BackwardPass:
     step_arithmetic: Seconds
 
 
-def gradient_sync(
-    weight: Bytes, backward: BackwardPass, schedule: Schedule, system: System, edition: Edition
-) -> GradientSync:
-    """Time the reduction of gradients, and with a sharded optimizer the gather of weights (section 5.6).
+@record
+class Synced:
+    """Bytes of weights, and of the gradients that are reduced for them."""
+
+    weight: Bytes
+    gradient: Bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncedEnds:
+    """What the embedding (first stage), the head (last stage), and both on one stage have to synchronise."""
+
+    first: Synced
+    last: Synced
+    both: Synced
+    tied: bool
+
+
+def collective_time(synced: Synced, schedule: Schedule, system: System) -> Seconds:
+    """Time to reduce gradients, and with a sharded optimizer to gather weights.
 
     Source: all-reduce, or reduce-scatter and all-gather: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 7.
     """
+
+    def time(operation: str, message: Bytes) -> Seconds:
+        return system.fabric.time(
+            schedule.data_par_net,
+            operation,
+            message,
+            schedule.data_par,
+            per_step=schedule.latency_per_step,
+        )
+
+    split = time("reduce_scatter", synced.gradient) + time("all_gather", synced.weight)
+    return np.where(schedule.shards > 1, split, time("all_reduce", synced.gradient))
+
+
+def gradient_sync(
+    synced: Synced,
+    backward: BackwardPass,
+    schedule: Schedule,
+    system: System,
+    edition: Edition,
+    ends: SyncedEnds | None = None,
+) -> GradientSync:
+    """Time the synchronisation of replicas (section 5.6); `synced` is one block."""
     active = (schedule.data_par > 1) & schedule.training
-    sharded = schedule.shards > 1
-    network, members = schedule.data_par_net, schedule.data_par
-
-    def time(operation: str) -> Seconds:
-        return system.fabric.time(network, operation, weight, members)
-
-    collective = np.where(sharded, time("reduce_scatter") + time("all_gather"), time("all_reduce"))
+    collective = collective_time(synced, schedule, system)
     link = np.where(active, schedule.blocks * collective, 0.0)
     overlapped = active & schedule.data_par_overlap
     none = np.zeros_like(link)
     exposed, chunk_bandwidth, tail_bandwidth = link, none, none
+    window = None
     if overlapped.any():
-        scalars = system.fabric.scalars
-        factor = np.where(
-            sharded,
-            scalars["reduce_scatter"][network] + scalars["all_gather"][network],
-            scalars["all_reduce"][network],
-        )
-        window = _window(weight, collective, factor, sharded, backward, schedule, system)
+        window = _window(synced, collective, backward, schedule, system)
         exposed = np.where(overlapped, edition.data_par_exposed(window), link)
         chunk, tail = edition.data_par_bandwidth(window)
         chunk_bandwidth = np.where(overlapped, chunk, 0.0)
         tail_bandwidth = np.where(overlapped, tail, 0.0)
+    if ends is not None:
+        more = _end_times(ends, schedule, system)
+        after = np.where(active, more.link, 0.0)
+        hidden = exposed if window is None else _hidden_head(exposed, window, more, edition)
+        exposed = np.where(overlapped, hidden, exposed + after)
+        link = link + after
     return GradientSync(
-        message=np.where(active, weight, 0.0),
+        message=np.where(active, synced.gradient, 0.0),
         link=link,
         exposed=exposed,
         chunk_bandwidth=chunk_bandwidth,
@@ -81,32 +118,74 @@ def gradient_sync(
     )
 
 
+class _EndTimes(NamedTuple):
+    """Time of the collectives of embedding and head, and of those of the stage that has most of it."""
+
+    embedding: Seconds
+    head: Seconds
+    link: Seconds
+    piped: Array
+
+
+def _end_times(ends: SyncedEnds, schedule: Schedule, system: System) -> _EndTimes:
+    """Time the collectives of the ends; a shared table on one stage is reduced once, after both have used it."""
+    piped = schedule.pipeline_par > 1
+    first, last = (collective_time(end, schedule, system) for end in (ends.first, ends.last))
+    embedding, head = first, last
+    if ends.tied:
+        both = collective_time(ends.both, schedule, system)
+        embedding, head = np.where(piped, first, both), np.where(piped, last, 0.0)
+    link = np.where(piped, np.maximum(embedding, head), embedding + head)
+    return _EndTimes(embedding, head, link, piped)
+
+
+def _hidden_head(
+    exposed: Seconds, window: DataParallelWindow, ends: _EndTimes, edition: Edition
+) -> Seconds:
+    """Exposed time with overlap: the head's gradients come first and may hide, the embedding's come last."""
+    with_head = edition.data_par_exposed(replace(window, head=ends.head))
+    alone = np.maximum(exposed + ends.embedding, with_head)
+    return np.where(ends.piped, alone, with_head + ends.embedding)
+
+
+def _volume(synced: Synced, schedule: Schedule, system: System) -> Bytes:
+    """Bytes that the collectives of a block move per endpoint."""
+
+    def volume(operation: str, message: Bytes) -> Bytes:
+        return system.fabric.volume(schedule.data_par_net, operation, message, schedule.data_par)
+
+    split = volume("reduce_scatter", synced.gradient) + volume("all_gather", synced.weight)
+    return np.where(schedule.shards > 1, split, volume("all_reduce", synced.gradient))
+
+
 def _window(
-    weight: Bytes,
+    synced: Synced,
     collective: Seconds,
-    factor: Array,
-    sharded: Array,
     backward: BackwardPass,
     schedule: Schedule,
     system: System,
 ) -> DataParallelWindow:
     """Gather what overlapped traffic can hide behind: time that uses neither memory nor its network."""
-    network = schedule.data_par_net
-    slack = np.where(sharded, 0.0, backward.step - backward.step_memory)
+    network, sharded = schedule.data_par_net, schedule.shards > 1
+    scalars = system.fabric.scalars
+    factor = np.where(
+        sharded,
+        scalars["reduce_scatter"][network]
+        + scalars["all_gather"][network] * (synced.weight / synced.gradient),
+        scalars["all_reduce"][network],
+    )
     same_link = network == schedule.tensor_par_net
-
-    def usable(whole: Seconds, tensor: Seconds) -> Seconds:
-        return whole - backward.memory + slack - np.where(same_link, tensor, 0.0)
-
     return DataParallelWindow(
         collective=collective,
-        base=usable(backward.base, backward.tensor_base),
-        edge=usable(backward.edge, backward.tensor_edge),
         backward_base=backward.base,
         backward_edge=backward.edge,
         backward_chunk=schedule.chunk_sum(backward.base, backward.edge),
-        compute=backward.arithmetic + np.where(sharded, 0.0, backward.step_arithmetic),
-        slack=slack,
+        memory=backward.memory,
+        tensor_base=np.where(same_link, backward.tensor_base, 0.0),
+        tensor_edge=np.where(same_link, backward.tensor_edge, 0.0),
+        compute=backward.arithmetic,
+        step_compute=np.where(sharded, 0.0, backward.step_arithmetic),
+        slack=np.where(sharded, 0.0, backward.step - backward.step_memory),
         p2p=backward.p2p,
         shares_pipeline_network=network == schedule.pipeline_par_net,
         usage=system.fabric.processor_usage[network],
@@ -114,6 +193,7 @@ def _window(
         pipeline_par=schedule.pipeline_par,
         interleaving=schedule.interleaving,
         chunk_blocks=schedule.chunk_blocks,
-        message=weight,
+        message=synced.gradient,
         traffic_factor=factor,
+        volume=_volume(synced, schedule, system),
     )

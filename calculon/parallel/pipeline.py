@@ -44,6 +44,16 @@ def transfers(message: Bytes, schedule: Schedule, system: System, edition: Editi
     )
 
 
+def shared_gradient_time(message: Bytes, schedule: Schedule, system: System) -> Seconds:
+    """Time to add up the gradients of a table that first and last stage both have, once per batch.
+
+    Source: Narayanan et al., arXiv 2104.04473, section 4 (tied embeddings are kept equal over two stages).
+    """
+    between = schedule.training & (schedule.pipeline_par > 1)
+    time = system.fabric.time(schedule.pipeline_par_net, "all_reduce", message, np.array(2.0))
+    return np.where(between, time, 0.0)
+
+
 def bubble_time(schedule: Schedule, base: Seconds, edge: Seconds) -> Seconds:
     r"""Idle time of a stage while the pipeline fills and drains (section 5.5).
 

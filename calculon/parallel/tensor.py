@@ -26,6 +26,10 @@ OPERATIONS: Mapping[tuple[str, str, bool], str | None] = {
     ("reduce", "fw", False): "all_reduce",
     ("reduce", "agrad", True): "all_gather",
     ("reduce", "agrad", False): None,
+    ("total", "fw", True): "all_reduce",
+    ("total", "fw", False): "all_reduce",
+    ("total", "agrad", True): None,
+    ("total", "agrad", False): None,
 }
 """Collective of a side in a pass, split or not. Source: Korthikanti 2022, section 4.2.2."""
 
@@ -56,6 +60,7 @@ def tensor_traffic(
     choice: Choice,
     sizes: Sizes,
     edition: Edition,
+    recomputed: Array | None,
 ) -> Traffic:
     """Traffic of the collective layers of a block.
 
@@ -65,10 +70,11 @@ def tensor_traffic(
         Those with a collective; either all of them are overlapped or none.
     arithmetic, memory : array, shape (phases, layers, blocks)
         Arithmetic and tier-1 memory time of these layers, by phase of :data:`~calculon.layers.layer.PHASES`.
+    recomputed : array of bool, shape (layers, 1), or None
+        Which of them are computed again in the backward pass; None where none is overlapped.
     """
-    overlapped = choice.tensor_par_overlap != "none"
     size, link = _messages(layers, arithmetic, memory, system, choice, sizes, edition)
-    if not overlapped:
+    if recomputed is None:
         none = np.zeros_like(link)
         return Traffic(
             size=size,
@@ -79,21 +85,19 @@ def tensor_traffic(
             processing=none[:, 0],
         )
     usage = system.fabric.processor_usage[sizes.tensor_par_net]
-    processing = np.zeros_like(link[:, 0])
-    exposed = np.zeros_like(link)
-    for i in range(len(PASSES)):
-        times = edition.overlapped_times(
-            arithmetic[i],
-            memory[i],
-            link[i],
-            sizes.tensor_par,
-            usage,
-            system.combine,
-            pipelined=choice.tensor_par_overlap == "pipe",
-        )
-        processing[i], exposed[i] = times.processing, times.exposed
-    tile = size / sizes.tensor_par
-    slowed = arithmetic / (1.0 - usage) / sizes.tensor_par
+    beside = np.stack([link[0], link[1], edition.gradient_link(link[2], recomputed)])
+    pipelined = choice.tensor_par_overlap == "pipe"
+    tiles = sizes.tensor_par
+    times = [
+        edition.overlapped_times(*pass_, tiles, usage, system, pipelined=pipelined)
+        for pass_ in zip(arithmetic, memory, beside, strict=True)
+    ]
+    processing = np.stack([one.processing for one in times])
+    exposed = np.stack([one.exposed for one in times])
+    repeated = [[edition.happens(layer.flags.recommunicate, choice)] for layer in layers]
+    exposed[2] = edition.repeated_exposed(exposed[0], exposed[2], recomputed) * repeated
+    tile = size / tiles
+    slowed = arithmetic / (1.0 - usage) / tiles
     needed = np.zeros_like(link)
     needed[:2] = tile[:2] / slowed[:2, None]
     return Traffic(
@@ -119,32 +123,41 @@ def _messages(
     shape = (len(PASSES), len(KINDS), len(layers), sizes.tensor_par.size)
     size, link = np.zeros(shape), np.zeros(shape)
     parallel = sizes.tensor_par > 1
-    reduction_engine = system.vector[choice.datatype]
+    engine = system.vector[choice.datatype]
     for j, layer in enumerate(layers):
         collective = layer.collective
         assert collective is not None
         for i, name in enumerate(PASSES):
             again = name == "recomm"
-            if again and not getattr(choice, layer.flags.recommunicate):
+            if again and not edition.happens(layer.flags.recommunicate, choice):
                 continue
             done: dict[str, tuple[Array, Array]] = {}
             for k, kind in enumerate(KINDS):
-                split = choice.splits_collectives(edge=kind == "edge")
+                split = edition.splits_collectives(
+                    choice, edge=kind == "edge", outer=collective.outer
+                )
                 operation = OPERATIONS[collective.side, "fw" if again else name, split]
                 if operation is None:
                     continue
                 if operation not in done:
                     network = system.fabric.time(
-                        sizes.tensor_par_net, operation, collective.message, sizes.tensor_par
+                        sizes.tensor_par_net,
+                        operation,
+                        collective.message,
+                        sizes.tensor_par,
+                        per_step=choice.latency_per_step,
                     )
-                    if not collective.overlapped:
+                    overlapped = collective.overlapped
+                    if not overlapped:
                         phase = 0 if again else i
                         work = system.combine(arithmetic[phase, j], memory[phase, j])
-                        network = edition.link_time(network, work, recommunication=again)
-                    elif operation in _REDUCING and not again:
-                        network = network + _reduction_time(
-                            reduction_engine, collective.message, choice, sizes
-                        )
+                    elif operation in _REDUCING:
+                        work = _reduction_time(engine, collective.message, choice, sizes)
+                    else:
+                        work = np.zeros_like(network)
+                    network = edition.link_time(
+                        network, work, recommunication=again, overlapped=overlapped
+                    )
                     done[operation] = (
                         np.where(parallel, collective.message, 0.0),
                         np.where(parallel, network, 0.0),

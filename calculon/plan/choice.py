@@ -22,6 +22,12 @@ class Choice:
     tensor_par_overlap: str
     seq_par_ag_redo: bool
     training: bool
+    edition: str
+    attn_impl: str
+    ce_impl: str
+    grad_buffer: str
+    grad_comm_dtype: str
+    latency_per_step: bool
 
     @property
     def dtype_bytes(self) -> int:
@@ -63,9 +69,25 @@ class Choice:
         """Whether the backward pass repeats the gather of the MLP input."""
         return self.recompute_all or self.seq_par_ag_redo
 
-    def splits_collectives(self, *, edge: bool) -> bool:
-        """Whether collectives of a base or edge block are split into reduce-scatter and all-gather."""
-        return self.sequence_parallel or (edge and self.tensor_par_comm_type == "p2p_rs_ag")
+    @property
+    def splits_transfers(self) -> bool:
+        """Whether collectives are split around pipeline transfers only (Narayanan 2021, section 4.1)."""
+        return self.tensor_par_comm_type == "p2p_rs_ag"
+
+    @property
+    def multiquery(self) -> bool:
+        """Whether one key/value head serves all query heads."""
+        return self.attention_type == "multiquery"
+
+    @property
+    def flash(self) -> bool:
+        """Whether attention is one fused kernel that never has the scores in memory."""
+        return self.attn_impl == "flash"
+
+    @property
+    def reduced_bytes(self) -> int:
+        """Bytes per element of the gradients that data parallelism reduces."""
+        return DATATYPE_BYTES.get(self.grad_comm_dtype, self.dtype_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,17 +8,27 @@ import numpy as np
 from calculon import inputs
 from calculon.errors import Problem, SpecError, nearest
 from calculon.spec.decode import decode
-from calculon.spec.execution import Execution
-from calculon.spec.fields import LARGEST_INTEGER, SpecField, spec_fields
+from calculon.spec.execution import PUBLISHED, Execution
+from calculon.spec.fields import LARGEST_INTEGER, SpecField, optional_defaults, spec_fields
 from calculon.units import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FIELDS: tuple[SpecField, ...] = spec_fields(Execution)
-"""The 23 fields of an execution, in published order."""
+"""The fields of an execution: the 23 published ones in published order, then the optional ones."""
 
 NAMES: tuple[str, ...] = tuple(field.name for field in FIELDS)
+
+PUBLISHED_NAMES = tuple(field.name for field in FIELDS if not field.declaration.optional)
+
+DEFAULTS: dict[str, Any] = optional_defaults(Execution)
+"""What the optional fields mean where they are absent."""
+
+
+def names_of(edition: str) -> tuple[str, ...]:
+    """Return the fields that tables of an edition show: the published ones alone in the published edition."""
+    return PUBLISHED_NAMES if edition == PUBLISHED else NAMES
 
 
 class Plan:
@@ -58,13 +68,16 @@ class Plan:
         ]
         for i, row in enumerate(rows):
             if not isinstance(row, Execution) and (
-                not isinstance(row, Mapping) or set(row) != set(NAMES)
+                not isinstance(row, Mapping) or {*row, *DEFAULTS} != set(NAMES)
             ):
                 decode(Execution, row, f"row {i}")
         if not rows:
             return cls.from_columns({name: [] for name in NAMES})
         values = (
-            [getattr(r, name) if isinstance(r, Execution) else r[name] for r in rows]
+            [
+                getattr(row, name) if isinstance(row, Execution) else {**DEFAULTS, **row}[name]
+                for row in rows
+            ]
             for name in NAMES
         )
         return cls.from_columns(dict(zip(NAMES, values, strict=True)))
@@ -80,6 +93,7 @@ class Plan:
         """
         if not isinstance(columns, Mapping):
             raise SpecError("plan", Problem("", "a mapping of columns", inputs.found(columns)))
+        columns = {**DEFAULTS, **columns}
         problems = [
             Problem(name, "a column of this name", "nothing (the column is missing)")
             for name in NAMES
@@ -177,6 +191,16 @@ class Plan:
     def __setstate__(self, state: tuple[dict[str, Array], Array]) -> None:
         self._columns, self.malformed = state
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields that a table of these executions shows: without the optional ones in the published edition."""
+        return names_of(PUBLISHED) if self.is_choice("edition", PUBLISHED).all() else NAMES
+
+    def replaced(self, **values: str) -> "Plan":
+        """Return the same executions with named values in some fields, the same in every row."""
+        columns = {name: np.full(len(self), code(name, v), np.int8) for name, v in values.items()}
+        return Plan({**self._columns, **columns}, self.malformed)
+
     def take(self, rows: Any) -> "Plan":
         """Select rows by number, slice or mask."""
         columns = {name: column[rows] for name, column in self._columns.items()}
@@ -220,7 +244,7 @@ class Plan:
         """Return the table as a DataFrame with the published column names and order."""
         import pandas as pd  # only for people who want frames
 
-        return pd.DataFrame({name: self.values(name) for name in NAMES})
+        return pd.DataFrame({name: self.values(name) for name in self.names})
 
 
 def code(field: str, value: str) -> int:

@@ -11,9 +11,9 @@ import numpy as np
 from calculon.errors import Problem
 from calculon.plan.divisors import divisors
 from calculon.plan.network_rules import NETWORK_RULES
-from calculon.plan.plan import Plan
+from calculon.plan.plan import DEFAULTS, Plan, code
 from calculon.plan.rule import DEGREES, One, Question, Rule
-from calculon.spec.execution import DATATYPE_BYTES
+from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.units import Array
 
 
@@ -108,12 +108,58 @@ def _explain_datatype(one: One) -> Problem:
     return Problem("datatype", wanted, repr(one.execution.datatype))
 
 
+def _known_to_edition(q: Question) -> Array:
+    """Hold where the edition knows what execution and model ask for: the published one knows its own fields only."""
+    published = q.plan.is_choice("edition", PUBLISHED)
+    if q.model.extensions:
+        return ~published
+    asked = [getattr(q.plan, name) != plain for name, plain in _PLAIN.items()]
+    asked = [column for column in asked if column.any()]
+    return ~(published & np.logical_or.reduce(asked)) if asked else np.array(True)
+
+
+_PLAIN = {
+    name: code(name, default) if isinstance(default, str) else default
+    for name, default in DEFAULTS.items()
+    if name != "edition"
+}
+"""Columns of what the published edition does not know, where nothing is asked of it."""
+
+
+def _explain_edition(one: One) -> Problem:
+    """Name the first field that the published edition does not know."""
+    asked = {k: v for k, v in one.execution.extensions.items() if k != "edition"}
+    where, fields = ("", asked) if asked else (f"{one.model.name}: ", one.model.extensions)
+    name, value = next(iter(fields.items()))
+    return Problem(
+        "edition",
+        f"{CORRECTED}, which {where}{name}={str(value).lower()} needs",
+        PUBLISHED,
+        f"add edition: {CORRECTED} to the execution, or --edition {CORRECTED}",
+    )
+
+
+def _kv_heads_split(q: Question) -> Array:
+    heads, degree = q.model.key_value_heads, q.plan.tensor_par
+    if heads == q.model.attn_heads:
+        return np.array(True)  # which the rule before has seen to
+    mask: Array = (heads % degree == 0) | (degree % heads == 0)
+    return mask | q.plan.is_choice("edition", PUBLISHED)
+
+
+def _explain_kv_heads(one: One) -> Problem:
+    heads = one.model.key_value_heads
+    wanted = f"a divisor or a multiple of the model's kv_heads={heads}"
+    return Problem("tensor_par", wanted, str(one.execution.tensor_par))
+
+
 def _offloads(plan: Plan) -> Array:
     mask: Array = plan.weight_offload | plan.activations_offload | plan.optimizer_offload
     return mask
 
 
 RULES: tuple[Rule, ...] = (
+    Rule("edition_fields", _known_to_edition, _explain_edition),
     Rule("degrees_product", _degrees_product, _explain_product),
     Rule("batch_split", lambda q: q.plan.batch_size % q.plan.data_par == 0, _explain_batch),
     Rule(
@@ -194,6 +240,7 @@ RULES: tuple[Rule, ...] = (
     _divides_model("hidden"),
     _divides_model("feedforward"),
     _divides_model("attn_heads"),
+    Rule("kv_heads_split", _kv_heads_split, _explain_kv_heads),
     Rule("datatype_engine", _datatype_known, _explain_datatype),
 )
 """Every requirement that needs no cost, in the order of checking."""

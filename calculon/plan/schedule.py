@@ -32,6 +32,8 @@ class Schedule:
     """
 
     batch_size: Count
+    tensor_par: Count
+    microbatch_size: Count
     microbatches: Count
     pipeline_par: Count
     data_par: Count
@@ -46,6 +48,8 @@ class Schedule:
     training: Array
     recompute_all: Array
     data_par_overlap: Array
+    latency_per_step: Array
+    multiquery: Array
     weight_offload: Array
     activations_offload: Array
     optimizer_offload: Array
@@ -59,6 +63,8 @@ class Schedule:
         blocks = np.ceil(model.num_blocks / pipeline_par)
         return cls(
             batch_size=plan.batch_size.astype(float),
+            tensor_par=plan.tensor_par.astype(float),
+            microbatch_size=plan.microbatch_size.astype(float),
             microbatches=np.floor(np.floor(plan.batch_size / data_par) / plan.microbatch_size),
             pipeline_par=pipeline_par,
             data_par=data_par,
@@ -73,10 +79,17 @@ class Schedule:
             training=plan.training,
             recompute_all=plan.is_choice("activation_recompute", "full"),
             data_par_overlap=plan.data_par_overlap,
+            latency_per_step=plan.latency_per_step,
+            multiquery=plan.is_choice("attention_type", "multiquery"),
             weight_offload=plan.weight_offload,
             activations_offload=plan.activations_offload,
             optimizer_offload=plan.optimizer_offload,
         )
+
+    @property
+    def processors(self) -> Count:
+        """Processors of an execution."""
+        return self.tensor_par * self.pipeline_par * self.data_par
 
     @property
     def base_blocks(self) -> Count:

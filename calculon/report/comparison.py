@@ -10,8 +10,9 @@ from typing import Any
 from calculon.records import columns
 from calculon.report.page import PARTS
 from calculon.report.result import Result
+from calculon.report.sheet import PUBLISHED
 from calculon.report.tables import Column, Table
-from calculon.statistics import Stats
+from calculon.statistics import CorrectedStats
 from calculon.units import Unit
 
 MOST = len(ascii_uppercase)
@@ -83,6 +84,27 @@ class Comparison:
         """One letter per result."""
         return ascii_uppercase[: len(self.results)]
 
+    @property
+    def headings(self) -> list[str]:
+        """What stands above the values of each result: its letter, and its edition where they differ."""
+        editions = [result.edition for result in self.results]
+        if len(set(editions)) == 1:
+            return list(self.letters)
+        return [
+            f"{letter} {edition}" for letter, edition in zip(self.letters, editions, strict=True)
+        ]
+
+    @property
+    def names(self) -> list[str]:
+        """What each result is called: its label, and its edition unless that is plain."""
+        if all(result.edition == PUBLISHED for result in self.results):
+            return [result.label for result in self.results]
+        editions = [f"edition {result.edition}" for result in self.results]
+        return [
+            result.label if edition in result.label else f"{result.label} ({edition})"
+            for result, edition in zip(self.results, editions, strict=True)
+        ]
+
     @cached_property
     def inputs(self) -> list[tuple[str, list[Any]]]:
         """What was asked differently: model and system, then fields of the execution; None is not known."""
@@ -99,10 +121,11 @@ class Comparison:
 
     @cached_property
     def statistics(self) -> list[Line]:
-        """Every statistic, in published order."""
+        """Every statistic that some result has, in published order."""
         return [
-            Line(c.name, c.help, c.unit, tuple(r.stats[c.name] for r in self.results))
-            for c in columns(Stats)
+            Line(c.name, c.help, c.unit, tuple(r.stats.get(c.name) for r in self.results))
+            for c in columns(CorrectedStats)
+            if any(c.name in r.stats for r in self.results)
         ]
 
     @property
@@ -131,7 +154,11 @@ class Comparison:
         """Return everything, for JSON."""
         return {
             "results": [
-                {"label": r.label, "documents": [_document(one) for one in r.documents]}
+                {
+                    "label": r.label,
+                    "edition": r.edition,
+                    "documents": [_document(one) for one in r.documents],
+                }
                 for r in self.results
             ],
             "inputs": [{"field": name, "values": values} for name, values in self.inputs],
@@ -151,8 +178,10 @@ class Comparison:
                 "name": line.name,
                 "unit": line.unit.symbol,
                 "result": result.label,
+                "edition": result.edition,
                 "value": value,
                 "reference": line.values[0],
+                "reference_edition": self.results[0].edition,
                 "difference": difference,
                 "ratio": ratio,
             }

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from string import ascii_uppercase
 from typing import Any
 
 from calculon.report.comparison import SECONDS, Comparison, Line
@@ -25,28 +24,38 @@ def sections(comparison: Comparison, *, everything: bool = False) -> list[Sectio
     letters = comparison.letters
     found = []
     if comparison.inputs:
-        cells = (Column(letter, letter, right=True) for letter in letters)
+        cells = _cells(comparison)
         rows = [
             {"field": name} | dict(zip(letters, map(_word, values), strict=True))
             for name, values in comparison.inputs
         ]
         found.append(Section("Asked differently", Table((Column("field"), *cells), rows)))
-    found.append(Section(_headline(comparison, "total_time", "Time"), _parts(comparison.time)))
+    found.append(
+        Section(_headline(comparison, "total_time", "Time"), _parts(comparison, comparison.time))
+    )
     for tier in (0, 1):
         if lines := comparison.memory(tier):
             name = f"proc_mem_tier{tier + 1}_cap_req"
             title = _headline(comparison, name, f"Memory, tier {tier + 1}")
-            found.append(Section(title, _parts(lines)))
+            found.append(Section(title, _parts(comparison, lines)))
     equal = comparison.equal
     shown = [line for line in comparison.statistics if everything or line.differs]
     zero = sum(not any(line.values) for line in equal)
     title = f"Statistics: {len(comparison.statistics) - len(equal)} differ, {len(equal)} are equal"
     title += f" ({zero} of them 0)" if zero else ""
     if shown:
-        found.append(Section(title, _statistics(shown, letters)))
+        found.append(Section(title, _statistics(comparison, shown)))
     else:
         found[-1] = Section(f"{found[-1].title}\n\n{title}", found[-1].table)
     return found
+
+
+def _cells(comparison: Comparison) -> list[Column]:
+    """Return the columns of the values, under the letters of the results."""
+    return [
+        Column(letter, heading, right=True)
+        for letter, heading in zip(comparison.letters, comparison.headings, strict=True)
+    ]
 
 
 def _word(value: Any) -> str:
@@ -67,13 +76,13 @@ def _headline(comparison: Comparison, name: str, words: str) -> str:
     return f"{words}: {', '.join(texts)}"
 
 
-def _parts(lines: Sequence[Line]) -> Table:
+def _parts(comparison: Comparison, lines: Sequence[Line]) -> Table:
     """Return parts of a sum, each with its values and differences, and the sum."""
     whole = tuple(
         sum(v or 0.0 for v in values) for values in zip(*(x.values for x in lines), strict=True)
     )
     total = Line("total", "", lines[0].unit, whole)
-    letters = ascii_uppercase[: len(whole)]
+    letters = comparison.letters
     names = [f"{letter} - A" for letter in letters[1:]]
     largest = max(abs(value) for value in whole)
     rows = []
@@ -88,16 +97,17 @@ def _parts(lines: Sequence[Line]) -> Table:
             signed = [_signed(d, gib(abs(d))) for d in differences]
         row = {"part": line.name} | dict(zip(letters, texts, strict=True))
         rows.append(row | dict(zip(names, signed, strict=True)))
-    cells = (Column(name, name, right=True) for name in (*letters, *names))
-    return Table((Column("part"), *cells), rows)
+    changes = (Column(name, name, right=True) for name in names)
+    return Table((Column("part"), *_cells(comparison), *changes), rows)
 
 
 def _signed(value: float, text: str) -> str:
     return f"{'-' if value < 0 else '+'}{text}" if value else "="
 
 
-def _statistics(lines: Sequence[Line], letters: str) -> Table:
+def _statistics(comparison: Comparison, lines: Sequence[Line]) -> Table:
     """Return statistics with values, differences and ratios."""
+    letters = comparison.letters
     rows = []
     for line in lines:
         row = {"name": line.name}
@@ -113,8 +123,8 @@ def _statistics(lines: Sequence[Line], letters: str) -> Table:
             row[f"{letter} / A"] = "" if ratio is None else f"{ratio:.4g}"
         rows.append(row)
     others = (f"{letter} {sign} A" for letter in letters[1:] for sign in "-/")
-    cells = (Column(name, name, right=True) for name in (*letters, *others))
-    return Table((Column("name", "statistic"), *cells), rows)
+    changes = (Column(name, name, right=True) for name in others)
+    return Table((Column("name", "statistic"), *_cells(comparison), *changes), rows)
 
 
 def _quantity(value: float | None, unit: Unit) -> str:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from calculon.report.bars import COLORS, Bar, Share, has_blocks, marks
+from calculon.report.figures import figures_group, has_figures
 from calculon.report.layers import layer_table
 from calculon.report.setup import key_figures, setup, title
 from calculon.report.sheet import Sheet
@@ -69,6 +70,8 @@ class Page:
             key_figures(sheet, options.max_width),
             Text(),
         )
+        if has_figures(sheet.stats):
+            yield from (*figures_group(sheet.stats, options.max_width), Text())
         coloured = bool(console.color_system) and not console.no_color
         time = Group(*_time(sheet, has_blocks(console, options) and coloured))
         legend = "{} exposed {} hidden".format(*marks(console, options))

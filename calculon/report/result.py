@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calculon.report.sheet import Machine, Sheet, Stats, memory_by_kind
+from calculon.report.sheet import PUBLISHED, Machine, Sheet, Stats, memory_by_kind
 from calculon.statistics import PARTS_OF_TIME
 
 EVERYTHING = "everything"
@@ -41,11 +41,13 @@ class Result:
     label : str
         What it is called beside others.
     stats : mapping
-        The published statistics.
+        The statistics: the published ones, and those that only its edition has.
+    edition : str
+        Edition of the cost model.
     layers : sequence of mapping, or None
         The layers of a block.
     execution : mapping or None
-        Fields of the execution.
+        All fields of the execution.
     sheet : Sheet or None
         Everything about it, when model, execution and system are known.
     capacities : tuple of float, or None
@@ -58,6 +60,7 @@ class Result:
 
     label: str
     stats: Stats
+    edition: str = PUBLISHED
     layers: Sequence[Mapping[str, Any]] | None = None
     execution: Mapping[str, Any] | None = None
     sheet: Sheet | None = None
@@ -107,8 +110,9 @@ class Result:
 
     @property
     def _blocks(self) -> float:
-        """Blocks of the most loaded stage: its weights over those of a block."""
-        return self.value("weight_space") / (self.value("block_weight_space") or 1.0)
+        """Blocks of the most loaded stage: two, whose weights stay when offloaded, and those whose weights do not."""
+        beyond = self.value("weight_space") - self.value("weight_space_with_offload")
+        return round(2 + beyond / (self.value("block_weight_space") or 1.0))
 
 
 _GUESSES = tuple(

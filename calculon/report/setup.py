@@ -7,6 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from calculon.report.architecture import details
 from calculon.report.sheet import Sheet
 from calculon.report.texts import bandwidth, capacity, counted, figure
 from calculon.units import duration, scaled
@@ -28,6 +29,15 @@ _OFFLOADS = {
     "activations_offload": "activations",
     "optimizer_offload": "optimizer",
 }
+_CHOICES = {
+    "attn_impl": "{} attention",
+    "ce_impl": "{} cross-entropy",
+    "grad_buffer": "{} gradients in 4 bytes",
+    "grad_comm_dtype": "gradients reduced in {}",
+    "latency_per_step": "latency in every step",
+}
+"""Words for the optional fields of an execution, which are there only where they differ from their default."""
+
 _EFFICIENCIES = {"compute": "of the peak", "system": "of the time", "total": "(product)"}
 
 NARROW = 78
@@ -58,10 +68,12 @@ def setup_texts(sheet: Sheet) -> dict[str, str]:
     )
     stages = f"{counted(sheet.blocks, 'block')} per stage"
     chunks = execution["pipeline_interleaving"]
+    stated = ", ".join(details(model))
     return {
         "model": f"{scaled(sheet.parameters)} parameters: {counted(model['num_blocks'], 'block')}, "
         f"hidden {model['hidden']:,}, feedforward {model['feedforward']:,}, "
         f"{counted(model['attn_heads'], 'head')} of {model['attn_size']}, sequences of {model['seq_size']:,}",
+        **({"details": stated} if stated else {}),
         "processor": f"{machine.peak / 1e12:,g} TFLOP/s {execution['datatype']}, {tier1}"
         + (f" + {tier2}" if machine.capacities[1] else ""),
         "split": f"TP {execution['tensor_par']:,} x PP {execution['pipeline_par']:,} x "
@@ -85,6 +97,9 @@ def _options(sheet: Sheet) -> Iterator[str]:
     if execution["attention_type"] != "multihead":
         yield f"{execution['attention_type']} attention"
     yield from (words for field, words in _SWITCHES.items() if execution[field])
+    yield from (
+        words.format(execution[field]) for field, words in _CHOICES.items() if field in execution
+    )
     if offloaded := [words for field, words in _OFFLOADS.items() if execution[field]]:
         yield "offloading of " + " and ".join(
             (", ".join(offloaded[:-1]), offloaded[-1])

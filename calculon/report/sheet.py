@@ -6,6 +6,9 @@ from typing import Any
 
 Stats = Mapping[str, float | None]
 
+PUBLISHED = "sc23"
+"""The edition of what does not name one."""
+
 KINDS_OF_MEMORY = (
     "weights",
     "activations",
@@ -47,20 +50,20 @@ class Sheet:
     parameters : int
         How many it has.
     model, execution : mapping
-        Their fields, as in files.
+        Their fields, as in files: optional ones only where they differ from their default.
     machine : Machine
         The system.
     edition : str
         Edition of the cost model.
     stats : mapping
-        The published statistics.
+        The statistics: the published ones, and those that only the edition has.
     layers : sequence of mapping, or None
         The layers of a block.
     """
 
     name: str
     parameters: int
-    model: Mapping[str, int]
+    model: Mapping[str, Any]
     execution: Mapping[str, Any]
     machine: Machine
     edition: str
@@ -74,7 +77,7 @@ class Sheet:
     @property
     def blocks(self) -> int:
         """Blocks of the most loaded pipeline stage."""
-        return -(-self.model["num_blocks"] // int(self.execution["pipeline_par"]))
+        return -(-int(self.model["num_blocks"]) // int(self.execution["pipeline_par"]))
 
     @property
     def replica_batch(self) -> int:
@@ -96,7 +99,7 @@ def memory_by_kind(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return bytes in tier 1 and in tier 2 by kind; they add up to the capacity that each tier needs.
 
-    What is offloaded lives in tier 2, and tier 1 keeps room for the blocks at work.
+    What blocks offload lives in tier 2; tier 1 keeps room for the blocks at work, and all of embedding and head.
 
     Parameters
     ----------
@@ -110,18 +113,22 @@ def memory_by_kind(
         "weight_space": execution["weight_offload"],
         "act_space": execution["activations_offload"],
         "act_checkpoint_size": execution["activations_offload"],
-        "act_grad_space": False,
+        "act_grad_space": execution[
+            "activations_offload"
+        ],  # the working set that stays is another one
         "weight_grad_space": execution["optimizer_offload"],
         "optimizer_space": execution["optimizer_offload"],
     }
-    away = {name: stats[name] or 0.0 for name in moved}
-    away["weight_grad_space"] = (stats["block_weight_grad_space"] or 0.0) * blocks
-    if full:
-        away["act_space"] = 0.0
     here = {n: stats[f"{n}_with_offload" if gone else n] or 0.0 for n, gone in moved.items()}
     if not full:
         here["act_checkpoint_size"] = 0.0
-    away = {name: value if moved[name] else 0.0 for name, value in away.items()}
+    away = dict.fromkeys(moved, 0.0)
+    for name in ("weight", "weight_grad", "optimizer"):
+        if moved[f"{name}_space"]:
+            away[f"{name}_space"] = (stats[f"block_{name}_space"] or 0.0) * blocks
+    if execution["activations_offload"]:
+        rest = (stats["proc_mem_tier2_cap_req"] or 0.0) - sum(away.values())
+        away["act_checkpoint_size" if full else "act_space"] = max(0.0, rest)
     return (
         dict(zip(KINDS_OF_MEMORY, here.values(), strict=True)),
         dict(zip(KINDS_OF_MEMORY, away.values(), strict=True)),

@@ -21,6 +21,14 @@ REASONS = {
 SHOWN = ("sample_rate", "total_time", "proc_mem_tier1_cap_req")
 """Statistics that the table of winners has in any case."""
 
+_OWN_FIELDS: dict[str, dict[Any, str]] = {
+    "attn_impl": {"flash": "flash"},
+    "ce_impl": {"fused": "fused CE"},
+    "grad_buffer": {"full": "4 B gradients"},
+    "latency_per_step": {True: "latency per step"},
+}
+"""Words for choices of the corrected edition; they have a column where winners differ in them."""
+
 _SHORT = {"full": "full", "attn_only": "attn", "none": "-"}
 _COMM = {"ar": "ar", "p2p_rs_ag": "p2p", "rs_ag": "sp"}
 
@@ -42,6 +50,7 @@ def winners_table(
         Statistics beside those shown always: the objectives.
     """
     sweep = len({e["num_procs"] for e in executions}) > 1
+    own = [_own(execution) for execution in executions]
     columns = (
         Column("rank", "#", right=True),
         *((Column("procs", "procs", right=True),) if sweep else ()),
@@ -52,6 +61,7 @@ def winners_table(
         Column("recompute", "rec"),
         Column("tensor", "TP comm"),
         Column("switches", "on"),
+        *((Column("own", "also"),) if len(set(own)) > 1 else ()),
         Column("mem1", "GiB", right=True),
         Column("time", "time", right=True),
         Column("rate", "samples/s", right=True),
@@ -60,10 +70,8 @@ def winners_table(
     )
     rows = []
     ranks: Counter[int] = Counter()
-    for e, s in zip(executions, stats, strict=True):
+    for e, s, also in zip(executions, stats, own, strict=True):
         procs = e["num_procs"]
-        overlap = e["tensor_par_overlap"]
-        comm = _COMM[e["tensor_par_comm_type"]] + ("" if overlap == "none" else f"+{overlap}")
         rows.append(
             {
                 "rank": ranks[procs],
@@ -73,8 +81,9 @@ def winners_table(
                 "batch": e["batch_size"],
                 "mbs": e["microbatch_size"],
                 "recompute": _SHORT[e["activation_recompute"]],
-                "tensor": comm if e["tensor_par"] > 1 else "-",
+                "tensor": _collectives(e),
                 "switches": _switches(e),
+                "own": also,
                 "mem1": _gibibytes(s["proc_mem_tier1_cap_req"]),
                 "time": duration(s["total_time"]),
                 "rate": figure(s["sample_rate"]),
@@ -116,9 +125,23 @@ def _least(size: float | None) -> str | None:
     return text if text is None or text.startswith("<") else f">= {text}"
 
 
+def _collectives(execution: Mapping[str, Any]) -> str:
+    """Write tensor-parallel collectives and their overlap; a dash without tensor parallelism."""
+    overlap = execution["tensor_par_overlap"]
+    comm = _COMM[execution["tensor_par_comm_type"]] + ("" if overlap == "none" else f"+{overlap}")
+    return comm if execution["tensor_par"] > 1 else "-"
+
+
 def _switches(execution: Mapping[str, Any]) -> str:
     """Write the switches that are on as letters."""
     return "".join(letter for name, letter in _LETTERS.items() if execution[name]) or "-"
+
+
+def _own(execution: Mapping[str, Any]) -> str:
+    """Name the choices that only the corrected edition has, where they are no default."""
+    words = [names[execution[n]] for n, names in _OWN_FIELDS.items() if execution.get(n) in names]
+    reduced = execution.get("grad_comm_dtype", "same")
+    return ", ".join(words if reduced == "same" else [*words, f"{reduced} gradients"]) or "-"
 
 
 def reasons_table(

@@ -3,12 +3,18 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 from calculon.hardware.system import System
 from calculon.plan.choice import Choice
 from calculon.plan.divisors import divisors
+from calculon.plan.plan import DEFAULTS
+from calculon.spec.execution import PUBLISHED
 from calculon.spec.model import Model
+
+EXTENSIONS = tuple(name for name in DEFAULTS if name != "edition")
+"""Fields that the published search does not have; each has its default unless a value is asked for."""
 
 LOOPS = (
     "tensor_par",
@@ -26,6 +32,7 @@ LOOPS = (
     "optimizer_offload",
     "attention_type",
     "fused_activation",
+    *EXTENSIONS,
     "microbatch_size",
     "tensor_par_net",
     "pipeline_par_net",
@@ -40,6 +47,7 @@ STRUCTURE = (
     "tensor_par_overlap",
     "attention_type",
     "fused_activation",
+    *EXTENSIONS,
 )
 """The loops that decide which layers a block has."""
 
@@ -95,7 +103,9 @@ class Candidates:
     add : mapping
         Values that the published enumeration leaves out: an attention type, more batch sizes (multiples of the
         data-parallel degree), more pipeline degrees (with uneven stages), ``activations_offload: (True,)`` with full
-        recomputation.
+        recomputation, and what only the corrected edition has beside its default.
+    edition : str
+        Edition of the cost model.
     """
 
     model: Model
@@ -108,6 +118,7 @@ class Candidates:
     data_overlap: bool = True
     fix: Mapping[str, Values] = field(default_factory=dict)
     add: Mapping[str, Values] = field(default_factory=dict)
+    edition: str = PUBLISHED
 
     # -- candidates -------------------------------------------------------------------------------
 
@@ -135,7 +146,14 @@ class Candidates:
             "attention_type": tuple(dict.fromkeys(attention)),
             "fused_activation": self.fused,
         }
-        return {name: self._fixed(name, values) for name, values in candidates.items()}
+        restricted = {name: self._fixed(name, values) for name, values in candidates.items()}
+        return restricted | {name: self._extension(name) for name in EXTENSIONS}
+
+    def _extension(self, name: str) -> Values:
+        """Candidates of a field that the published search does not have: what is asked for, or its default."""
+        if name in self.fix:
+            return self.fix[name]
+        return tuple(dict.fromkeys((DEFAULTS[name], *self.add.get(name, ()))))
 
     def replicated(self, name: str, data_par: int) -> Values:
         """Candidates of a switch that needs data parallelism."""
@@ -160,6 +178,8 @@ class Candidates:
                 tensor_par_overlap=overlap,
                 attention_type=attention,
                 fused_activation=fused,
+                edition=self.edition,
+                **dict(zip(EXTENSIONS, extension, strict=True)),
             )
             for recompute in s["activation_recompute"]
             for comm in s["tensor_par_comm_type"]
@@ -169,6 +189,7 @@ class Candidates:
             if parallel or overlap == "none"
             for attention in s["attention_type"]
             for fused in s["fused_activation"]
+            for extension in product(*(s[name] for name in EXTENSIONS))
         )
 
     @cached_property
@@ -180,6 +201,8 @@ class Candidates:
         model = self.model
         for tensor_par in self._fixed("tensor_par", divisors(self.num_procs)):
             if model.hidden % tensor_par or model.attn_heads % tensor_par:
+                continue
+            if model.key_value_heads % tensor_par and tensor_par % model.key_value_heads:
                 continue
             rest = self.num_procs // tensor_par
             for pipeline_par in self._fixed("pipeline_par", self._pipelines(rest)):

@@ -7,7 +7,7 @@ import numpy as np
 
 from calculon import inputs
 from calculon.edition import Edition
-from calculon.editions import SC23, find_edition
+from calculon.editions import SC23
 from calculon.evaluate import Evaluation, evaluate
 from calculon.hardware.system import System
 from calculon.inputs import Source
@@ -83,19 +83,18 @@ def search(
     """
     choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
     choices |= {"tensor_overlap": tensor_overlap, "data_overlap": data_overlap}
+    choices |= {"edition": edition}
     space = make_space(model, system, num_procs, max_batch_size, datatype, **choices)
-    ranking = make_ranking(top, objective, pareto, where)
+    ranking = make_ranking(top, objective, pareto, where, edition)
     mbs_break = inputs.switch(mbs_break, "mbs_break", "search")
-    return run(space, ranking, mbs_break=mbs_break, edition=find_edition(edition))
+    return run(space, ranking, mbs_break=mbs_break)
 
 
-def run(
-    space: Space, ranking: Ranking, *, mbs_break: bool = False, edition: Edition = SC23
-) -> SearchResult:
+def run(space: Space, ranking: Ranking, *, mbs_break: bool = False) -> SearchResult:
     """Search a space with a fresh ranking."""
-    counts = search_space(space, ranking, mbs_break=mbs_break, edition=edition)
+    counts = search_space(space, ranking, mbs_break=mbs_break)
     scores, numbers = ranking.ranked()
-    return SearchResult(space, ranking.objectives, counts, numbers, scores, edition)
+    return SearchResult(space, ranking.objectives, counts, numbers, scores)
 
 
 @takes_space
@@ -132,10 +131,11 @@ def executions(
     """
     choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
     choices |= {"tensor_overlap": tensor_overlap, "data_overlap": data_overlap}
+    choices |= {"edition": edition}
     space = make_space(model, system, num_procs, max_batch_size, datatype, **choices)
-    condition = make_condition(where)
+    condition = make_condition(where, edition)
     chunk = inputs.count(chunk, "chunk", "executions")
-    return feasible_tables(space, condition, chunk=chunk, edition=find_edition(edition))
+    return feasible_tables(space, condition, chunk=chunk)
 
 
 def feasible_tables(
@@ -143,17 +143,16 @@ def feasible_tables(
     where: Condition | None = None,
     *,
     chunk: int = CHUNK,
-    edition: Edition = SC23,
     seen: Callable[[int], None] | None = None,
 ) -> Iterator[Evaluation]:
     """Yield the feasible executions of a space that meet a condition, as in :func:`executions`.
 
     `seen` is told how many more executions were looked at.
     """
-    for numbers in rechunked(feasible_numbers(space, edition=edition), chunk):
+    for numbers in rechunked(feasible_numbers(space), chunk):
         if seen is not None:
             seen(len(numbers))
-        table = evaluate(space.model, space.system, space.plan(numbers), edition=edition)
+        table = evaluate(space.model, space.system, space.plan(numbers))
         if where is not None:
             table = table.take(np.broadcast_to(where.mask(table.column), len(table)))
         yield table
@@ -161,7 +160,8 @@ def feasible_tables(
 
 def nothing(space: Space) -> Evaluation:
     """Return a table of executions of a space without rows."""
-    return evaluate(space.model, space.system, space.plan(np.zeros(0, np.int64)))
+    plan = space.plan(np.zeros(0, np.int64))
+    return evaluate(space.model, space.system, plan, edition=space.edition)
 
 
 def rechunked(parts: Iterable[Array], size: int) -> Iterator[Array]:

@@ -64,13 +64,16 @@ class Grid:
 
     @cached_property
     def nodes(self) -> dict[str, Array]:
-        """What a node fixes: microbatches per pipeline, and full recomputation."""
+        """What a node fixes: microbatches per pipeline and their size, and choices of the batch level."""
         micro = np.array(self.unit.microbatches, float)
         local = self.unit.batch_size // self.unit.data_par
-        full = [self.tables.structures[s].recompute_all for s in self.structures]
+        choices = [self.tables.structures[s] for s in self.structures]
         return {
-            "microbatches": np.tile(np.floor(local / micro), len(self.structures)),
-            "recompute_all": np.repeat(full, len(micro)),
+            "microbatches": np.tile(np.floor(local / micro), len(choices)),
+            "microbatch_size": np.tile(micro, len(choices)),
+            "recompute_all": np.repeat([c.recompute_all for c in choices], len(micro)),
+            "latency_per_step": np.repeat([c.latency_per_step for c in choices], len(micro)),
+            "multiquery": np.repeat([c.multiquery for c in choices], len(micro)),
         }
 
     def axis(self, values: tuple[bool, ...] | tuple[int, ...], place: int) -> Array:
@@ -93,6 +96,8 @@ class Grid:
         data, pipeline, tensor = networks or (np.array(0),) * 3
         return Schedule(
             batch_size=np.array(float(unit.batch_size)),
+            tensor_par=np.array(float(unit.tensor_par)),
+            microbatch_size=nodes["microbatch_size"],
             microbatches=nodes["microbatches"],
             pipeline_par=np.array(float(unit.pipeline_par)),
             data_par=np.array(float(unit.data_par)),
@@ -109,6 +114,8 @@ class Grid:
             training=np.array(True),
             recompute_all=nodes["recompute_all"],
             data_par_overlap=np.asarray(overlap),
+            latency_per_step=nodes["latency_per_step"],
+            multiquery=nodes["multiquery"],
             weight_offload=offloads[0],
             activations_offload=offloads[1],
             optimizer_offload=offloads[2],
@@ -126,11 +133,13 @@ class Grid:
         )
         steps = self.step_rows[:, None, None, None, :]
         return Batch(
+            self.space.model,
             gather(self.tables.block, self.block_rows[0]),
             gather(self.tables.optimizer, steps),
             schedule,
             self.space.system,
             self.tables.edition,
+            self.tables.ends(self.block_rows[0], steps),
         )
 
     @cached_property

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from calculon.cost.batch import Batch
+from calculon.edition import Edition
 from calculon.errors import Problem, SpecError, nearest
 from calculon.records import Column, column, columns
-from calculon.statistics import Stats
+from calculon.spec.execution import CORRECTED
+from calculon.statistics import CorrectedStats
 from calculon.units import Array, Seconds
 
 SENSES = ("max", "min")
@@ -70,14 +72,27 @@ def known_statistic(name: str, where: str) -> Column:
         When there is none of this name; the hint has the nearest.
     """
     try:
-        return column(Stats, name)
+        return column(CorrectedStats, name)
     except KeyError:
-        known = [c.name for c in columns(Stats)]
+        known = [c.name for c in columns(CorrectedStats)]
         hint = nearest(name, known) or "see: calculon describe stats"
         raise SpecError(where, Problem("", "a statistic", repr(name), hint)) from None
 
 
+def check_statistic(name: str, where: str, edition: Edition) -> None:
+    """Refuse a statistic that an edition does not compute.
+
+    Raises
+    ------
+    SpecError
+        Which names the edition that does.
+    """
+    if name in {c.name for c in columns(CorrectedStats)} - {c.name for c in edition.columns}:
+        wanted = f"a statistic of edition {edition.name}"
+        raise SpecError(where, Problem("", wanted, repr(name), f"add --edition {CORRECTED}"))
+
+
 def _natural_sense(statistic: Column) -> str:
     """Rates and efficiencies should be large, everything else small."""
-    larger = statistic.unit.symbol in ("samples/s", "fraction")
+    larger = statistic.unit.symbol in ("samples/s", "tokens/s", "FLOP/s", "fraction")
     return "max" if larger else "min"

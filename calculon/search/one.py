@@ -4,8 +4,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from calculon.edition import Edition
-from calculon.editions import SC23
 from calculon.search.ranking import Ranking
 from calculon.search.select import Counts
 from calculon.search.space import Space, Unit
@@ -63,9 +61,7 @@ def _full_recompute(space: Space) -> dict[bool, int]:
     }
 
 
-def search_space(
-    space: Space, ranking: Ranking, *, mbs_break: bool = False, edition: Edition = SC23
-) -> Counts:
+def search_space(space: Space, ranking: Ranking, *, mbs_break: bool = False) -> Counts:
     """Count a space exactly, and offer to a ranking what it could want.
 
     Memory decides feasibility without a single time, so that counts are exact. Then tiles are visited from the most
@@ -73,7 +69,7 @@ def search_space(
     """
     counts = Counts()
     for group in groups(space):
-        tables = SearchTables(space, group, edition)
+        tables = SearchTables(space, group)
         promising: list[tuple[Tile, Array]] = []
         cells = 0
         for tile in tiles(space, tables, group):
@@ -146,10 +142,10 @@ def tiles(space: Space, tables: SearchTables, units: Sequence[Unit]) -> Iterator
             yield Tile(space, tables, unit, numbers[start : start + step])
 
 
-def feasible_numbers(space: Space, *, edition: Edition = SC23) -> Iterator[Array]:
+def feasible_numbers(space: Space) -> Iterator[Array]:
     """Yield the numbers of all feasible executions in order, a unit or a part of it at a time."""
     for group in groups(space):
-        tables = SearchTables(space, group, edition)
+        tables = SearchTables(space, group)
         for unit in group:
             found = [
                 rows.numbers[np.broadcast_to(rows.allowed, rows.numbers.shape)]

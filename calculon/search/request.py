@@ -9,15 +9,19 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from calculon import inputs
+from calculon.edition import Edition
+from calculon.editions import SC23, find_edition
 from calculon.errors import Problem, SpecError, nearest
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.plan.plan import NAMES
-from calculon.search.objective import Objective
+from calculon.plan.plan import DEFAULTS, NAMES
+from calculon.search.candidates import EXTENSIONS
+from calculon.search.objective import Objective, check_statistic
 from calculon.search.ranking import Best, Front, Ranking
 from calculon.search.restrict import checked
 from calculon.search.space import Space
 from calculon.search.where import Condition
+from calculon.spec.execution import CORRECTED, PUBLISHED
 from calculon.spec.model import Model
 
 P = ParamSpec("P")
@@ -43,7 +47,9 @@ fix : mapping
 add : mapping
     Values that the published enumeration leaves out, by field: ``attention_type`` (``"multiquery"``),
     ``batch_size`` (more sizes, multiples of the data-parallel degree), ``pipeline_par`` (degrees with uneven
-    stages), ``activations_offload`` (``True``: also with full recomputation).
+    stages), ``activations_offload`` (``True``: also with full recomputation), and in edition ``corrected`` other
+    values of ``attn_impl``, ``ce_impl``, ``grad_buffer``, ``grad_comm_dtype`` and ``latency_per_step`` (which
+    `fix` may set as well).
 edition : Edition or str
     Edition of the cost model, or its name."""
 
@@ -95,6 +101,7 @@ def make_space(
     data_overlap: bool = True,
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
+    edition: Edition | str = SC23,
 ) -> Space:
     """Check and make a space; the arguments are those of :func:`calculon.search`.
 
@@ -108,6 +115,9 @@ def make_space(
         wanted = f"a datatype of both engines of {system.name}: {', '.join(system.datatypes)}"
         hint = nearest(str(datatype), system.datatypes)
         raise SpecError("search", Problem("datatype", wanted, inputs.found(datatype), hint))
+    fixed, added = checked("fix", _fields("fix", fix)), checked("add", _fields("add", add))
+    name = find_edition(edition).name
+    check_edition(name, model, {"fix": fixed, "add": added})
     return Space(
         model,
         system,
@@ -117,9 +127,37 @@ def make_space(
         fused=_switches(fused),
         tensor_overlap=inputs.switch(tensor_overlap, "tensor_overlap", "search"),
         data_overlap=inputs.switch(data_overlap, "data_overlap", "search"),
-        fix=checked("fix", _fields("fix", fix)),
-        add=checked("add", _fields("add", add)),
+        fix=fixed,
+        add=added,
+        edition=name,
     )
+
+
+def check_edition(
+    edition: str, model: Model, options: Mapping[str, Mapping[str, Sequence[Any]]]
+) -> None:
+    """Refuse fields of a model or of a search that the published edition does not know.
+
+    Raises
+    ------
+    SpecError
+        With the first of them.
+    """
+    if edition != PUBLISHED:
+        return
+    where = f"{model.name}: " if model.extensions else ""
+    unknown = dict(model.extensions)
+    for values in options.values():
+        unknown |= {
+            name: value
+            for name in EXTENSIONS
+            for value in values.get(name, ())
+            if value != DEFAULTS[name]
+        }
+    for name, value in unknown.items():
+        wanted = f"{CORRECTED}, which {where}{name}={str(value).lower()} needs"
+        hint = f"add --edition {CORRECTED}, or edition={CORRECTED!r} in Python"
+        raise SpecError("search", Problem("edition", wanted, edition, hint))
 
 
 def make_ranking(
@@ -127,23 +165,24 @@ def make_ranking(
     objective: str = "sample_rate",
     pareto: Sequence[str] | None = (),
     where: str | None = None,
+    edition: Edition | str = SC23,
 ) -> Ranking:
     """Make the ranking that options ask for; errors as in :func:`calculon.search`."""
-    condition = make_condition(where)
+    condition = make_condition(where, edition)
     top = inputs.count(top, "top", "search")
     several: Any = () if pareto is None else pareto
     if isinstance(several, (str, bytes)) or not isinstance(several, Iterable):
         wanted = "a list of statistics, such as ['total_time', 'proc_mem_tier1_cap_req']"
         raise SpecError("search", Problem("pareto", wanted, inputs.found(several)))
-    front = [_objective("pareto", text) for text in several]
+    front = [_objective("pareto", text, edition) for text in several]
     return (
         Front(front, condition)
         if front
-        else Best(_objective("objective", objective), top, condition)
+        else Best(_objective("objective", objective, edition), top, condition)
     )
 
 
-def make_condition(where: str | None) -> Condition | None:
+def make_condition(where: str | None, edition: Edition | str = SC23) -> Condition | None:
     """Read a condition; nothing for None.
 
     Raises
@@ -155,14 +194,19 @@ def make_condition(where: str | None) -> Condition | None:
     if given is None:
         return None
     if isinstance(given, str):
-        return Condition.parse(given)
+        condition = Condition.parse(given)
+        for name in condition.names:
+            check_statistic(name, "where", find_edition(edition))
+        return condition
     wanted = "a condition as text, such as 'total_time < 60 and tensor_par <= 8'"
     raise SpecError("search", Problem("where", wanted, inputs.found(given)))
 
 
-def _objective(argument: str, text: object) -> Objective:
+def _objective(argument: str, text: object, edition: Edition | str) -> Objective:
     if isinstance(text, str):
-        return Objective.parse(text)
+        objective = Objective.parse(text)
+        check_statistic(objective.statistic.name, argument, find_edition(edition))
+        return objective
     wanted = "a statistic, such as 'sample_rate' or 'total_time:min'"
     raise SpecError("search", Problem(argument, wanted, inputs.found(text)))
 

@@ -15,6 +15,11 @@ ADDABLE = {
     "activations_offload": "true: also with full recomputation",
     "pipeline_par": "pipeline degrees that leave stages uneven",
     "batch_size": "batch sizes below the largest",
+    "attn_impl": "flash beside eager attention",
+    "ce_impl": "fused beside eager cross-entropy",
+    "grad_buffer": "full beside sharded gradients",
+    "grad_comm_dtype": "types in which gradients are reduced",
+    "latency_per_step": "true: latency in every step of a collective",
 }
 """Fields that a search can be widened in, and how."""
 

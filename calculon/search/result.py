@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, SupportsIndex, overload
 
 import numpy as np
 
-from calculon.edition import Edition
 from calculon.errors import Infeasible
 from calculon.estimate import Estimate, estimate
 from calculon.evaluate import Evaluation, evaluate
@@ -54,7 +53,6 @@ class SearchResult:
     counts: Counts
     numbers: Array
     scores: Array
-    edition: Edition
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -94,6 +92,11 @@ class SearchResult:
         message = f"none of {counts.total:,} executions can run ({reason}: {times:,})"
         raise Infeasible(reason, message)
 
+    @property
+    def edition(self) -> str:
+        """Edition of the cost model."""
+        return self.space.edition
+
     @cached_property
     def plan(self) -> Plan:
         """The executions as a table."""
@@ -102,7 +105,7 @@ class SearchResult:
     @cached_property
     def evaluation(self) -> Evaluation:
         """All statistics of the executions."""
-        found = evaluate(self.space.model, self.space.system, self.plan, edition=self.edition)
+        found = evaluate(self.space.model, self.space.system, self.plan)
         for objective, scores in zip(self.objectives, self.scores, strict=True):
             again = found[objective.statistic.name]
             if not np.array_equal(again, objective.value(scores), equal_nan=True):
@@ -115,7 +118,7 @@ class SearchResult:
 
     def _estimate(self, rank: int, *, layers: bool = False) -> Estimate:
         space, execution = self.space, self.plan.row(rank)
-        return estimate(space.model, execution, space.system, layers, edition=self.edition)
+        return estimate(space.model, execution, space.system, layers)
 
     def to_frame(self) -> "pd.DataFrame":
         """Return executions and statistics as a DataFrame, best first."""

@@ -78,6 +78,7 @@ class Space(Candidates):
         columns["batch_size"] = self._batch_sizes(columns["data_par"], columns["batch_size"])
         columns["datatype"] = np.full(rows, code("datatype", self.datatype), np.int8)
         columns["training"] = np.ones(rows, bool)
+        columns["edition"] = np.full(rows, code("edition", self.edition), np.int8)
         return Plan({f.name: columns[f.name] for f in FIELDS})
 
     def _batch_sizes(self, data_par: Array, positions: Array) -> Array:

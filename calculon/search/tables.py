@@ -5,9 +5,11 @@ from functools import cached_property
 
 import numpy as np
 
-from calculon.cost.block import BlockCost, BlockLayout, OptimizerCost, optimizer_cost
-from calculon.cost.tables import block_costs
-from calculon.edition import Edition
+from calculon.cost.block import BlockCost, BlockLayout
+from calculon.cost.ends import Ends
+from calculon.cost.optimizer import OptimizerCost, optimizer_cost
+from calculon.cost.tables import EndTables, block_costs
+from calculon.editions import EDITIONS
 from calculon.records import concatenate
 from calculon.search.space import Space, Unit
 from calculon.units import Array
@@ -25,9 +27,9 @@ class SearchTables:
         The block structures; those without overlap are all that a tensor degree of 1 has.
     """
 
-    def __init__(self, space: Space, units: Sequence[Unit], edition: Edition):
+    def __init__(self, space: Space, units: Sequence[Unit]):
         self.space = space
-        self.edition = edition
+        self.edition = EDITIONS[space.edition]
         degrees = sorted({unit.tensor_par for unit in units}, reverse=True)  # 1 is the last
         self.structures = space.structures(parallel=degrees[0] > 1)
         self._micro = {
@@ -60,6 +62,7 @@ class SearchTables:
         layouts: dict[Hashable, list[int]] = {}
         for number, choice in enumerate(self.structures):
             layouts.setdefault(BlockLayout.key(choice), []).append(number)
+        ends = EndTables(space.model, space.system, self.edition) if space.model.vocab else None
         blocks: list[BlockCost] = []
         steps: list[OptimizerCost] = []
         self._block_base, self._step_base = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -79,9 +82,16 @@ class SearchTables:
                 weights[:, column], shards.astype(float), space.system, choices[0], self.edition
             )
             steps.append(step)
+            if ends is not None:
+                ends.add(choices, sizes, column, shards.astype(float))
             self._step_base[numbers] = step_rows
             step_rows += len(pairs)
         self.block, self.optimizer = concatenate(blocks), concatenate(steps)
+        self._ends = ends.ends() if ends is not None else None
+
+    def ends(self, blocks: Array, steps: Array) -> Ends | None:
+        """Return embedding and head for rows of blocks and of optimizer steps; nothing without a vocabulary."""
+        return self._ends.take(blocks, steps) if self._ends is not None else None
 
     def block_rows(self, unit: Unit, structures: Array) -> Array:
         """Rows of the blocks of a unit: shape (tensor networks, structures x microbatch sizes)."""

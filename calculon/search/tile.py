@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from calculon.cost.batch import Batch
+from calculon.cost.ends import EndTimes
 from calculon.parallel.pipeline import bubble_time
 from calculon.records import gather
 from calculon.search.grid import OFFLOADS, Grid
@@ -48,12 +49,17 @@ class Tile(Grid):
         """
         grid = self.memory
         block = gather(self.tables.block, self.block_rows)
+        piped = np.array(self.unit.pipeline_par > 1)
+        tensor = self.tables.edition.at_edge(block.collectives, piped)
         compute = block.fw.time + block.re.time + block.agrad.time + block.wgrad.time
-        exposed = block.fw_tp.time_exposed + block.recomm.time_exposed + block.agrad_tp.time_exposed
+        exposed = tensor.fw_tp.time_exposed + tensor.recomm.time_exposed
+        exposed = exposed + tensor.agrad_tp.time_exposed
         base, edge = (compute + exposed).min(axis=1)
         schedule = grid.schedule
         time = schedule.batch_sum(base, edge) + bubble_time(schedule, base, edge)
         time = time + schedule.blocks * grid.optimizer.step.time
+        if ends := self.tables.ends(self.block_rows, self.step_rows):
+            time = time + EndTimes(ends, schedule).least()
         return np.asarray(time[:, :, 0, 0, 0, :])
 
     def forget_grid(self) -> None:
@@ -85,12 +91,15 @@ class Tile(Grid):
             overlap,
             (data, pipeline, tensor),
         )
+        blocks, steps = self.block_rows[:, node], self.step_rows[shard, node]
         batch = Batch(
-            gather(self.tables.block, self.block_rows[:, node]),
-            gather(self.tables.optimizer, self.step_rows[shard, node]),
+            self.space.model,
+            gather(self.tables.block, blocks),
+            gather(self.tables.optimizer, steps),
             schedule,
             self.space.system,
             self.tables.edition,
+            self.tables.ends(blocks, steps),
         )
         allowed = self.allowed_networks[None, :, :, :, None]
         return Rows(batch, self._numbers(cells), allowed)

@@ -9,7 +9,7 @@ from calculon.expression import Expression, ExpressionError, Lookup
 from calculon.plan.plan import FIELDS, NAMES
 from calculon.records import columns
 from calculon.search.kinds import check_kinds
-from calculon.statistics import Stats
+from calculon.statistics import CorrectedStats
 from calculon.units import GIB, GIGA, MEGA, TERA, Array
 
 CONSTANTS = {
@@ -108,4 +108,4 @@ def _sample(name: str) -> Array:
 
 def known_names() -> tuple[str, ...]:
     """Return the names that a condition may use."""
-    return (*NAMES, *(column.name for column in columns(Stats)), *CONSTANTS)
+    return (*NAMES, *(column.name for column in columns(CorrectedStats)), *CONSTANTS)

@@ -7,6 +7,7 @@ and because a single estimate should not wait for a validation framework to be i
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar, cast, get_args, get_origin, runtime_checkable
 
 from calculon.errors import Problem, SpecError, nearest
@@ -72,12 +73,19 @@ def _record(
         place = f"{path}.{field.key}" if path else field.key
         if field.key in raw:
             values[field.name] = _value(field, raw[field.key], place, problems, file)
-        else:
+        elif not field.declaration.optional:
             problems.append(_missing(field, raw, [f.key for f in fields], place))
     _unknown(cls, raw, path, problems, file)
     if len(problems) > before:
         return None
-    record: object = cls(**values)
+    try:
+        record: object = cls(**values)
+    except SpecError as error:  # what is wrong between fields
+        problems.extend(
+            replace(problem, field=f"{path}.{problem.field}" if path else problem.field)
+            for problem in error.problems
+        )
+        return None
     if check := getattr(record, "problems", None):
         problems.extend(check(path))
     return record
@@ -124,7 +132,7 @@ def _value(
     if get_origin(kind) is dict:
         return _mapping(field, raw, path, problems, file)
     if get_origin(kind) is tuple:
-        return _sequence(get_args(kind)[0], raw, path, problems, file)
+        return _sequence(field, raw, path, problems, file)
     if isinstance(kind, Decodable):
         return cast("object", kind.decode(raw, path, problems, field.declaration.scale))
     return _record(kind, raw, path, problems, file, {})
@@ -152,10 +160,13 @@ def _mapping(
 
 
 def _sequence(
-    item: type, raw: object, path: str, problems: list[Problem], file: str
+    field: SpecField, raw: object, path: str, problems: list[Problem], file: str
 ) -> tuple[object, ...] | None:
-    if not isinstance(raw, Sequence) or isinstance(raw, str) or not raw:
-        problems.append(Problem(path, "a list of at least one object", shown(raw)))
+    """Decode a list of records; that of an optional field may be empty."""
+    item, optional = get_args(field.annotation)[0], field.declaration.optional
+    if not isinstance(raw, Sequence) or isinstance(raw, str) or not (raw or optional):
+        wanted = "a list of objects" if optional else "a list of at least one object"
+        problems.append(Problem(path, wanted, shown(raw)))
         return None
     return tuple(
         _record(item, one, f"{path}[{i}]", problems, file, {}) for i, one in enumerate(raw)

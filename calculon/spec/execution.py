@@ -1,19 +1,24 @@
 """The execution: how a model is split over processors and what is traded for what."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from calculon.spec.fields import check_record, declare
+from calculon.spec.fields import check_record, declare, optional_defaults, spec_fields
 
 DATATYPE_BYTES = {"float8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
 """Bytes per element of each datatype."""
 
+PUBLISHED, CORRECTED = "sc23", "corrected"
+EDITION_NAMES = (PUBLISHED, CORRECTED)
+"""Editions of the cost model; the first is that of an execution that names none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """One plan for one training step (or one inference pass): the 23 published knobs.
+    """One plan for one training step (or one inference pass): the 23 published knobs, and optional ones.
 
-    The order of the fields is that of the published files and of every table.
+    The order of the fields is that of the published files and of every table. The optional knobs need the corrected
+    edition.
     """
 
     unknown_keys: ClassVar[str] = "error"
@@ -60,10 +65,49 @@ class Execution:
     activations_offload: bool = declare("activations kept in tier-2 memory")
     optimizer_offload: bool = declare("optimizer state kept in tier-2 memory")
     training: bool = declare("training step; false is inference, forward only")
+    edition: str = declare(
+        "edition of the cost model: as published, or with its defects corrected",
+        choices=EDITION_NAMES,
+        default=PUBLISHED,
+    )
+    attn_impl: str = declare(
+        "attention kernel: eager stores the matrix of scores, flash never has it in memory",
+        choices=("eager", "flash"),
+        default="eager",
+    )
+    ce_impl: str = declare(
+        "cross-entropy: eager holds logits, a 4-byte copy and its gradient; fused works in place",
+        choices=("eager", "fused"),
+        default="eager",
+    )
+    grad_buffer: str = declare(
+        "gradients that wait for a sharded optimizer: split with it, or whole in 4 bytes",
+        choices=("sharded", "full"),
+        default="sharded",
+    )
+    grad_comm_dtype: str = declare(
+        "type in which gradients are reduced over data parallelism; same: that of the weights",
+        choices=("same", *DATATYPE_BYTES),
+        default="same",
+    )
+    latency_per_step: bool = declare(
+        "a collective pays its latency in every step of a ring, not once", default=False
+    )
 
     def __post_init__(self) -> None:
         check_record(self)
 
+    @property
+    def extensions(self) -> dict[str, Any]:
+        """The optional fields that do not have their default."""
+        defaults = optional_defaults(Execution)
+        return {name: v for name in defaults if (v := getattr(self, name)) != defaults[name]}
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as they stand in an execution file, in published order."""
-        return asdict(self)
+        """Return the fields as they stand in a file: the 23 in published order, then what is not a default."""
+        published = {
+            field.name: getattr(self, field.name)
+            for field in spec_fields(Execution)
+            if not field.declaration.optional
+        }
+        return published | self.extensions

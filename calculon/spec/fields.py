@@ -32,7 +32,7 @@ class Declaration:
     """What is known about one field of a spec file.
 
     ``scale`` turns the number in the file into SI units (``GBps`` times 1e9 is B/s); limits are those of the
-    number in the file.
+    number in the file. An ``optional`` field has the default of its record class.
     """
 
     help: str
@@ -44,6 +44,7 @@ class Declaration:
     below: float | None = None
     at_most: float | None = None
     choices: tuple[str, ...] = ()
+    optional: bool = False
 
     def wanted(self, kind: type) -> str:
         """Say in words what values the field takes."""
@@ -175,20 +176,30 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def declare(help: str, *, key: str = "", **declaration: Any) -> Any:  # noqa: A002
-    """Declare one field of a spec record; see :class:`Declaration` for the arguments."""
-    return dataclasses.field(
-        metadata={_METADATA: Declaration(help=help, key=key, **declaration)},
-    )
+def declare(
+    help: str,  # noqa: A002
+    *,
+    key: str = "",
+    default: Any = dataclasses.MISSING,
+    **declaration: Any,
+) -> Any:
+    """Declare one field of a spec record; see :class:`Declaration` for the arguments.
+
+    A `default` (in SI units) makes the field optional.
+    """
+    optional = default is not dataclasses.MISSING
+    declared = Declaration(help=help, key=key, optional=optional, **declaration)
+    return dataclasses.field(default=default, metadata={_METADATA: declared})
 
 
 @dataclass(frozen=True, slots=True)
 class SpecField:
-    """A declared field of a record class: attribute name, type and declaration."""
+    """A declared field of a record class: attribute name, type, declaration, and default if it has one."""
 
     name: str
     annotation: Any
     declaration: Declaration
+    default: Any = None
 
     @property
     def key(self) -> str:
@@ -202,10 +213,21 @@ def spec_fields(cls: Hashable) -> tuple[SpecField, ...]:
     assert isinstance(cls, type)
     hints = get_type_hints(cls)
     return tuple(
-        SpecField(field.name, hints[field.name], field.metadata[_METADATA])
+        SpecField(
+            field.name,
+            hints[field.name],
+            field.metadata[_METADATA],
+            None if field.default is dataclasses.MISSING else field.default,
+        )
         for field in dataclasses.fields(cls)
         if _METADATA in field.metadata
     )
+
+
+@cache
+def optional_defaults(cls: Hashable) -> dict[str, Any]:
+    """Map the optional fields of a record class to their defaults."""
+    return {f.name: f.default for f in spec_fields(cls) if f.declaration.optional}
 
 
 def check_record(record: object) -> None:
@@ -225,6 +247,8 @@ def _record_problems(record: object) -> Iterator[Problem]:
     for field in spec_fields(cls):
         if field.annotation in (int, float, bool, str):
             value = getattr(record, field.name)
+            if field.declaration.optional and value is field.default:
+                continue
             if field.declaration.scale != 1.0 and isinstance(value, numbers.Real):
                 value = value / field.declaration.scale
             if problem := field.declaration.problem(field.annotation, value, field.name):

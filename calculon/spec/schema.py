@@ -31,7 +31,7 @@ def _record(cls: type) -> dict[str, Any]:
         "description": (cls.__doc__ or "").partition("\n")[0],
         "type": "object",
         "properties": properties | dict.fromkeys(silent, True),
-        "required": [field.key for field in fields],
+        "required": [field.key for field in fields if not field.declaration.optional],
     }
     if getattr(cls, "unknown_keys", "error") == "error":
         result["additionalProperties"] = False
@@ -41,8 +41,12 @@ def _record(cls: type) -> dict[str, Any]:
 def _described(field: SpecField) -> dict[str, Any]:
     declaration = field.declaration
     words = f"{declaration.help} [{declaration.unit}]" if declaration.unit else declaration.help
-    value = _value(field)
-    return value | {"description": words}
+    described = _value(field) | {"description": words}
+    return (
+        described | {"default": field.default}
+        if field.annotation in JSON_TYPES and declaration.optional
+        else described
+    )
 
 
 def _value(field: SpecField) -> dict[str, Any]:
@@ -58,7 +62,8 @@ def _value(field: SpecField) -> dict[str, Any]:
             "additionalProperties": False,
         }
     if get_origin(kind) is tuple:
-        return {"type": "array", "minItems": 1, "items": _record(get_args(kind)[0])}
+        least = 0 if declaration.optional else 1
+        return {"type": "array", "minItems": least, "items": _record(get_args(kind)[0])}
     if own := getattr(kind, "schema", None):
         found: dict[str, Any] = own()
         return found

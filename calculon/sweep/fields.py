@@ -15,10 +15,10 @@ from calculon.search.counts import parse_counts
 from calculon.search.objective import Objective
 from calculon.search.restrict import checked
 from calculon.search.where import Condition
-from calculon.spec.execution import DATATYPE_BYTES
+from calculon.spec.execution import DATATYPE_BYTES, EDITION_NAMES, PUBLISHED
 from calculon.spec.fields import Declaration, shown, spec_fields
 from calculon.spec.model import Model
-from calculon.statistics import Stats
+from calculon.statistics import CorrectedStats
 
 Point = dict[str, Any]
 """Values by name."""
@@ -51,6 +51,7 @@ SETTINGS = {
     "fix": Setting("an object with values by execution field"),
     "add": Setting("an object with values by execution field"),
     "top": Setting("a whole number of at least 1", 1),
+    "edition": Setting("one of " + ", ".join(EDITION_NAMES), PUBLISHED),
 }
 """Every setting of a search."""
 
@@ -59,7 +60,7 @@ DERIVED = ("largest", "multiples_of", "at_most", "at_least")
 
 _MODEL = tuple(field.key for field in spec_fields(Model))
 _SYSTEM = tuple(field.key for field in spec_fields(System))
-_RESULTS = (*NAMES, *(column.name for column in columns(Stats)))
+_RESULTS = (*NAMES, *(column.name for column in columns(CorrectedStats)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,8 @@ def _plain(place: Place, name: str, value: Any) -> Any:
             good, hint = problem is None, problem.hint if problem else ""
         case "datatype":
             good, hint = value in DATATYPE_BYTES, nearest(str(value), tuple(DATATYPE_BYTES))
+        case "edition":
+            good, hint = value in EDITION_NAMES, nearest(str(value), EDITION_NAMES)
         case "fused_activation":
             value = shown(value).strip("'")
             good = value in FUSED

@@ -99,9 +99,11 @@ def _planned(file: str, number: int, model: Model, system: System, values: Point
         fused=FUSED[get["fused_activation"]],
         fix=get["fix"] or {},
         add=get["add"] or {},
+        edition=get["edition"],
     )
     try:
         search.space()
+        search.ranking()
     except SpecError as error:
         raise SpecError(file, [_at(values, problem) for problem in error.problems]) from None
     return Planned(search, values)

@@ -12,10 +12,11 @@ import numpy as np
 from calculon.errors import Problem, SpecError
 from calculon.evaluate import Evaluation, evaluate
 from calculon.output.writers import Labels, write_tables
-from calculon.plan.plan import FIELDS, NAMES, Plan
+from calculon.plan.plan import FIELDS, NAMES, PUBLISHED_NAMES, Plan
 from calculon.records import columns
+from calculon.spec.execution import PUBLISHED
 from calculon.spec.files import document_suffix, write_json
-from calculon.statistics import Stats
+from calculon.statistics import CorrectedStats, Stats
 from calculon.sweep.fields import kind_of
 from calculon.sweep.points import Planned
 from calculon.sweep.task import Outcome
@@ -23,7 +24,8 @@ from calculon.units import Array
 
 SUFFIXES = (".parquet", ".csv", ".json")
 COUNTS = ("total", "good", "bad", "rank")
-STATISTICS = tuple(column.name for column in columns(Stats))
+STATISTICS = tuple(column.name for column in columns(CorrectedStats))
+"""The statistics of all editions."""
 
 Kind = type | tuple[str, ...]
 """Type of a column: bool, int, float, or text with these words."""
@@ -57,8 +59,12 @@ class Part:
         return cast("Array", self.rank < 0)
 
     def result(self, name: str) -> Array:
-        """Return an execution field or statistic for every row, masked where there is no execution."""
-        values = self.found.column(name)
+        """Return an execution field or statistic for every row, masked where there is no execution.
+
+        A statistic that the edition of these rows does not have is not-a-number.
+        """
+        known = name not in STATISTICS or name in self.found.names
+        values = self.found.column(name) if known else np.full(len(self.found), np.nan)
         full = np.zeros(len(self.rank), values.dtype)
         full[~self.empty] = values
         return np.ma.masked_array(full, self.empty)
@@ -114,6 +120,13 @@ def study_names(planned: Sequence[Planned]) -> dict[str, str]:
     return {f"asked_{name}" if name in (*NAMES, *STATISTICS) else name: name for name in kept}
 
 
+def shown_names(planned: Sequence[Planned]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the execution fields and statistics of a result: the published ones, where no other edition is asked."""
+    if all(p.search.edition == PUBLISHED for p in planned):
+        return PUBLISHED_NAMES, tuple(column.name for column in columns(Stats))
+    return NAMES, STATISTICS
+
+
 def write_result(path: str, planned: Sequence[Planned], result: Iterator[Part]) -> int:
     """Write a result by the suffix of its name, and return the number of rows.
 
@@ -123,21 +136,28 @@ def write_result(path: str, planned: Sequence[Planned], result: Iterator[Part]) 
         When the file cannot be written.
     """
     names = study_names(planned)
+    fields, statistics = shown_names(planned)
     kinds = {name: _kind([p.values.get(source) for p in planned]) for name, source in names.items()}
     if document_suffix(path) == ".json":
-        rows = [row for part in result for row in _records(part, names)]
+        results = (*fields, *statistics)
+        rows = [row for part in result for row in _records(part, names, results)]
         write_json(path, rows)
         return len(rows)
     text = document_suffix(path) == ".csv"
     empty = Part([], [], np.zeros(0, np.int64), np.zeros(0, np.int64), _nothing(planned[0]))
-    tables = (_columns(part, names, kinds, text=text) for part in result)
-    return write_tables(path, tables, _columns(empty, names, kinds, text=text))
+
+    def table(part: Part) -> "dict[str, Array | Labels]":
+        columns = _columns(part, names, kinds, text=text)
+        return columns | _results(part, fields, statistics, text=text)
+
+    return write_tables(path, map(table, result), table(empty))
 
 
 def _nothing(planned: Planned) -> Evaluation:
     """Return a table without executions."""
+    search = planned.search
     plan = Plan.from_columns({name: [] for name in NAMES})
-    return evaluate(planned.search.model, planned.search.system, plan)
+    return evaluate(search.model, search.system, plan, edition=search.edition)
 
 
 def _kind(values: Sequence[Any]) -> Kind:
@@ -161,14 +181,23 @@ def _columns(
     table: dict[str, Array | Labels] = {"search": _search_numbers(part)}
     for name, source in names.items():
         table[name] = _typed(part.value(source), kinds[name], text=text)
-    table |= _counts(part)
+    return table | _counts(part)
+
+
+def _results(
+    part: Part, fields: Sequence[str], statistics: Sequence[str], *, text: bool
+) -> "dict[str, Array | Labels]":
+    """Return executions and statistics of a part as columns of a table file."""
+    table: dict[str, Array | Labels] = {}
     for field in FIELDS:
+        if field.name not in fields:
+            continue
         values = part.result(field.name)
         if field.declaration.choices:
             table[field.name] = _labels(values, field.declaration.choices, text=text)
         else:
             table[field.name] = _switch(values) if text and values.dtype == bool else values
-    for name in STATISTICS:
+    for name in statistics:
         table[name] = np.ma.filled(part.result(name), np.nan)
     return table
 
@@ -218,12 +247,14 @@ def _switch(values: Array) -> Labels:
     return Labels(codes, ("False", "True", ""))
 
 
-def _records(part: Part, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _records(
+    part: Part, names: Mapping[str, str], results: Sequence[str]
+) -> Iterator[dict[str, Any]]:
     """Yield rows for JSON, missing values as null."""
     table: dict[str, list[Any]] = {"search": _search_numbers(part).tolist()}
     table |= {name: part.value(source) for name, source in names.items()}
     table |= {name: values.tolist() for name, values in _counts(part).items()}
-    for name in (*NAMES, *STATISTICS):
+    for name in results:
         values = part.result(name).tolist()
         table[name] = [_finite(value) for value in values]
     for row in zip(*table.values(), strict=True):

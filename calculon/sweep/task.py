@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from calculon.editions import SC23
 from calculon.errors import CalculonError
 from calculon.hardware.system import System
 from calculon.search.driver import SearchResult, make_ranking, make_space, run
 from calculon.search.ranking import Ranking
 from calculon.search.select import Counts
 from calculon.search.space import Space, Values
+from calculon.spec.execution import PUBLISHED
 from calculon.spec.model import Model
 from calculon.version import __version__
 
@@ -46,6 +46,7 @@ class Search:
     data_overlap: bool = True
     fix: Mapping[str, Values] = field(default_factory=dict)
     add: Mapping[str, Values] = field(default_factory=dict)
+    edition: str = PUBLISHED
     version: str = __version__
 
     def space(self) -> Space:
@@ -61,11 +62,12 @@ class Search:
             data_overlap=self.data_overlap,
             fix=self.fix,
             add=self.add,
+            edition=self.edition,
         )
 
     def ranking(self) -> Ranking:
         """Return a fresh ranking; SpecError for an impossible one."""
-        return make_ranking(self.top, self.objective, self.pareto, self.where)
+        return make_ranking(self.top, self.objective, self.pareto, self.where, self.edition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class Outcome:
         scores = np.array(self.scores).reshape(len(self.scores), len(self.numbers))
         numbers = np.array(self.numbers, np.int64)
         objectives = search.ranking().objectives
-        return SearchResult(search.space(), objectives, self.counts, numbers, scores, SC23)
+        return SearchResult(search.space(), objectives, self.counts, numbers, scores)
 
 
 def run_search(search: Search) -> Outcome:

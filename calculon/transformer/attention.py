@@ -4,49 +4,69 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from calculon.layers import Flags, Layer, When, batched_matmul, dropout, fork, linear, softmax
+from calculon.layers import (
+    Flags,
+    Layer,
+    When,
+    batched_matmul,
+    dropout,
+    flash_attention,
+    fork,
+    linear,
+    norm,
+    rotary,
+    softmax,
+)
+from calculon.spec.model import Model
 from calculon.transformer.projection import column_linear, gather_inputs, output_layers
 from calculon.transformer.residual import SHARED, entry_layers, exit_layers
 from calculon.transformer.shape import BlockShape
+from calculon.units import Elements
+
+_ALL = Flags(recompute=When.RECOMPUTE_ALL)
 
 
 def attention_layers(shape: BlockShape) -> Iterator[Layer]:
     """Yield norm, projections, attention over the sequence, output product, dropout and residual sum."""
-    model = shape.model
     yield from entry_layers("AttnBlock", shape)
-    if shape.choice.tensor_par_overlap != "none":
+    if shape.overlapped:
         yield from _overlapped_projections(shape)
     else:
         yield from _projections(shape)
-    yield from _core(shape)
-    yield from output_layers("AttnBlock", "MLP", shape, model.attn_heads * model.attn_size)
+    yield from core_layers(shape)
+    bias = shape.model.hidden * shape.model.out_bias
+    yield from output_layers("AttnBlock", "MLP", shape, shape.attention_width, bias=bias)
     yield from exit_layers("AttnBlock", shape)
 
 
 def _projections(shape: BlockShape) -> Iterator[Layer]:
     """Gathered input, forked to query, key and value."""
-    model, choice = shape.model, shape.choice
-    key_value = shape.edition.key_value_width(model, choice, shape.tensor_par)
-    yield gather_inputs("AttnBlock_F", shape, regather=When.REGATHER_ATTENTION)
+    yield gather_inputs(
+        "AttnBlock_F", shape, regather=When.REGATHER_ATTENTION, gathered=When.GATHERED_ATTENTION
+    )
     yield _input_fork("AttnBlock_Multihead_Fork", shape, 3)
-    yield _projection("AttnBlock_Query", shape, shape.split(model.attn_heads * model.attn_size))
-    key = _projection("AttnBlock_Key", shape, key_value)
+    yield _projection("AttnBlock_Query", shape, shape.split(shape.attention_width))
+    key = _projection("AttnBlock_Key", shape, shape.key_value_width)
     yield key
     yield key._replace(name="AttnBlock_Value")
 
 
 def _overlapped_projections(shape: BlockShape) -> Iterator[Layer]:
-    """One overlapped product for query, key and value; multiquery keeps the last two apart."""
-    model, choice = shape.model, shape.choice
-    width = model.attn_heads * model.attn_size
-    flags = Flags(recompute=When.RECOMPUTE_ALL, recommunicate=When.REGATHER_ATTENTION)
-    if choice.attention_type == "multihead":
-        yield column_linear("AttnBlock_QKV_AG", shape, 3 * width, flags)
+    """One overlapped product for query, key and value, or one for the query and two beside it."""
+    flags = Flags(
+        recompute=When.RECOMPUTE_ALL,
+        recommunicate=When.REGATHER_ATTENTION,
+        drops_activation=When.REGATHER_ATTENTION,
+    )
+    width, biased = shape.split(shape.attention_width), shape.model.qkv_bias
+    if shape.edition.fuses_projections(shape.choice):
+        whole = width + 2 * shape.key_value_width
+        bias = whole * biased
+        yield column_linear("AttnBlock_QKV_AG", shape, whole, flags, bias=bias, outer=True)
         return
-    key_value = shape.edition.key_value_width(model, choice, shape.tensor_par)
-    yield column_linear("AttnBlock_Query_AG", shape, width, flags)
+    yield column_linear("AttnBlock_Query_AG", shape, width, flags, bias=width * biased, outer=True)
     yield _input_fork("AttnBlock_KV_Fork", shape, 2)
-    key = _projection("AttnBlock_Key", shape, key_value)
+    key = _projection("AttnBlock_Key", shape, shape.key_value_width)
     yield key
     yield key._replace(name="AttnBlock_Value")
 
@@ -57,56 +77,133 @@ def _input_fork(name: str, shape: BlockShape, users: int) -> Layer:
         name,
         shape.activation,
         users,
-        dtype_bytes=shape.choice.dtype_bytes,
+        dtype_bytes=shape.dtype_bytes,
         flags=Flags(recompute=When.REGATHER_ATTENTION, drops_activation=When.REGATHER_ATTENTION),
     )
 
 
-def _projection(
-    name: str, shape: BlockShape, width: "np.typing.NDArray[np.float64] | int"
-) -> Layer:
+def _projection(name: str, shape: BlockShape, width: Elements | int) -> Layer:
     """Project the forked input, whose buffer it shares."""
     return linear(
         name,
         shape.tokens,
         shape.model.hidden,
         width,
-        dtype_bytes=shape.choice.dtype_bytes,
+        bias=width * shape.model.qkv_bias,
+        dtype_bytes=shape.dtype_bytes,
         flags=SHARED,
     )
 
 
-def _core(shape: BlockShape) -> Iterator[Layer]:
+def core_layers(shape: BlockShape) -> Iterator[Layer]:
+    """Yield what is between projections: norms and positions of queries and keys, then attention."""
+    model = shape.model
+    turned = shape.tokens * (shape.split(shape.attention_width) + shape.key_value_width)
+    if model.qk_norm != "none":
+        per_head = model.qk_norm == "head"
+        heads = 1 if per_head else model.attn_heads
+        yield norm(
+            "AttnBlock_QK_Norm",
+            model.norm,
+            turned,
+            2 * model.attn_size if per_head else (heads + model.key_value_heads) * model.attn_size,
+            gain_only=True,
+            input_grad=shape.edition.writes_input_gradients,
+            dtype_bytes=shape.dtype_bytes,
+            flags=_ALL,
+        )
+    if model.rotary:
+        yield rotary(
+            "AttnBlock_Rotary", turned * model.rotary, dtype_bytes=shape.dtype_bytes, flags=_ALL
+        )
+    yield from (_flash(shape) if shape.choice.flash else _eager(shape))
+
+
+def mean_keys(model: Model) -> float:
+    """Keys that a query attends to, on average over a sequence and over the blocks.
+
+    A causal query sees itself and what came before: ``(s + 1) / 2`` keys; a window of `w` tokens cuts that to
+    ``w - w (w - 1) / (2 s)``.
+
+    >>> mean_keys(Model(hidden=8, feedforward=8, seq_size=4, attn_heads=1, attn_size=8, num_blocks=2))
+    2.5
+    """
+    length, window = model.seq_size, model.sliding_window
+    whole = (length + 1) / 2 if model.causal else float(length)
+    if not window or window >= length:
+        return whole
+    cut = window - window * (window - 1) / (2 * length) if model.causal else float(window)
+    every = model.full_attention_every
+    full = model.num_blocks // every if every else 0
+    return (full * whole + (model.num_blocks - full) * cut) / model.num_blocks
+
+
+def _flash(shape: BlockShape) -> Iterator[Layer]:
+    """One kernel, which knows the mask; its dropout needs no stored mask."""
+    model = shape.model
+    yield flash_attention(
+        "AttnBlock_Flash",
+        shape.tokens,
+        shape.split(model.attn_heads),
+        shape.edition.key_value_heads(model, shape.choice, shape.tensor_par),
+        model.attn_size,
+        keys=mean_keys(model),
+        dtype_bytes=shape.dtype_bytes,
+        flags=Flags(recompute=When.RECOMPUTE_ATTENTION),
+    )
+
+
+def _eager(shape: BlockShape) -> Iterator[Layer]:
     """Scores, softmax, dropout and weighted values: what selective recompute computes again."""
-    model, choice = shape.model, shape.choice
-    dtype_bytes, again = choice.dtype_bytes, When.RECOMPUTE_ATTENTION
+    model, dtype_bytes, again = shape.model, shape.dtype_bytes, When.RECOMPUTE_ATTENTION
     seq_size, attn_size = float(model.seq_size), float(model.attn_size)
     products = np.floor(shape.microbatch_size * model.attn_heads / shape.tensor_par)
+    key_value_heads = shape.edition.key_value_heads(model, shape.choice, shape.tensor_par)
+    key_values = np.floor(shape.microbatch_size * key_value_heads)
     scores = shape.split(model.attn_heads) * seq_size * seq_size * shape.microbatch_size
-    not_stored = Flags(recompute=again, drops_output=again)
+    input_grad = shape.edition.writes_input_gradients
+    drops = again if model.dropout else When.NEVER
     yield batched_matmul(
         "AttnBlock_Multihead_Key_Query",
         products,
         seq_size,
         attn_size,
         seq_size,
+        shared=key_values,
+        input_grad=input_grad,
         dtype_bytes=dtype_bytes,
-        flags=not_stored,
+        flags=Flags(recompute=again, drops_output=drops),
     )
-    yield softmax("AttnBlock_Multihead_SoftMax", scores, dtype_bytes=dtype_bytes, flags=not_stored)
-    yield dropout(
-        "AttnBlock_Multihead_DropOut",
+    yield softmax(
+        "AttnBlock_Multihead_SoftMax",
         scores,
-        grad_bytes=shape.edition.dropout_grad_bytes(dtype_bytes),
+        input_grad=input_grad,
         dtype_bytes=dtype_bytes,
-        flags=Flags(recompute=again, drops_activation=again),
+        flags=Flags(recompute=again, drops_output=again)
+        if model.dropout
+        else Flags(
+            recompute=again,
+            drops_output=again,
+            drops_activation=When.ALWAYS,
+            shares_activation=True,
+        ),
     )
+    if model.dropout:
+        yield dropout(
+            "AttnBlock_Multihead_DropOut",
+            scores,
+            grad_bytes=shape.edition.dropout_grad_bytes(dtype_bytes),
+            dtype_bytes=dtype_bytes,
+            flags=Flags(recompute=again, drops_activation=again),
+        )
     yield batched_matmul(
         "AttnBlock_Multihead_Attn",
         products,
         seq_size,
         seq_size,
         attn_size,
+        shared=key_values,
+        input_grad=input_grad,
         dtype_bytes=dtype_bytes,
-        flags=Flags(recompute=When.RECOMPUTE_ALL),
+        flags=Flags(recompute=When.RECOMPUTE_VALUES),
     )

@@ -4,35 +4,56 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from calculon.layers import Flags, Layer, When, gelu, linear
+from calculon.layers import Flags, Layer, When, activation, linear
 from calculon.transformer.projection import column_linear, gather_inputs, output_layers
 from calculon.transformer.residual import entry_layers, exit_layers
 from calculon.transformer.shape import BlockShape
 
 
 def mlp_layers(shape: BlockShape) -> Iterator[Layer]:
-    """Yield norm, first product, GeLU, second product, dropout and residual sum."""
-    choice, model = shape.choice, shape.model
+    """Yield norm, first product (with the gate's, if there is one), activation, second product and residual sum."""
+    model = shape.model
     yield from entry_layers("MlpBlock", shape)
-    if choice.tensor_par_overlap != "none":
-        flags = Flags(recompute=When.RECOMPUTE_ALL, recommunicate=When.REGATHER_MLP)
-        yield column_linear("MlpBlock_Mlp1_AG", shape, model.feedforward, flags)
+    width = shape.mlp_products * shape.split(model.feedforward)
+    if shape.overlapped:
+        flags = Flags(
+            recompute=When.RECOMPUTE_ALL,
+            recommunicate=When.REGATHER_MLP,
+            drops_activation=When.REGATHER_MLP,
+        )
+        yield column_linear("MlpBlock_Mlp1_AG", shape, width, flags, bias=width * model.mlp_bias)
     else:
-        yield gather_inputs("MlpBlock_F", shape, regather=When.REGATHER_MLP)
+        yield gather_inputs(
+            "MlpBlock_F", shape, regather=When.REGATHER_MLP, gathered=When.GATHERED_MLP
+        )
         yield linear(
             "MlpBlock_Mlp1",
             shape.tokens,
             model.hidden,
-            shape.split(model.feedforward),
-            dtype_bytes=choice.dtype_bytes,
+            width,
+            bias=width * model.mlp_bias,
+            dtype_bytes=shape.dtype_bytes,
             flags=Flags(recompute=When.RECOMPUTE_ALL, drops_activation=When.REGATHER_MLP),
         )
-    yield gelu(
-        "MlpBlock_GeLU",
+    yield activation_layer(shape)
+    bias = model.hidden * model.mlp_bias
+    yield from output_layers("MlpBlock", "Mlp2", shape, model.feedforward, bias=bias, outer=True)
+    yield from exit_layers("MlpBlock", shape)
+
+
+ACTIVATIONS = {"gelu": "GeLU", "relu": "ReLU", "squared_relu": "ReLU2", "swiglu": "SwiGLU"}
+ACTIVATIONS["geglu"] = "GeGLU"
+
+
+def activation_layer(shape: BlockShape) -> Layer:
+    """Return the activation between the products of the MLP."""
+    model, choice = shape.model, shape.choice
+    return activation(
+        f"MlpBlock_{ACTIVATIONS[model.activation]}",
+        model.activation,
         np.floor(model.feedforward * shape.tokens / shape.tensor_par),
         fused=choice.fused_activation,
+        input_grad=shape.edition.writes_input_gradients,
         dtype_bytes=choice.dtype_bytes,
         flags=Flags(recompute=When.RECOMPUTE_ALL),
     )
-    yield from output_layers("MlpBlock", "Mlp2", shape, model.feedforward)
-    yield from exit_layers("MlpBlock", shape)

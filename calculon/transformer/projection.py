@@ -5,67 +5,83 @@ from collections.abc import Iterator
 import numpy as np
 
 from calculon.layers import Flags, Layer, When, gather, linear, overlapped_linear, reduce
+from calculon.layers.layer import Number
 from calculon.transformer.shape import BlockShape
+from calculon.units import Elements
 
 
-def column_linear(name: str, shape: BlockShape, width: int, flags: Flags) -> Layer:
-    """Overlapped linear whose output of `width` is split and whose input is gathered."""
-    m, n, k = shape.tokens, np.array(float(shape.model.hidden)), shape.split(width)
-    saved, grad = shape.edition.overlapped_saved("gather", shape.choice, m, n, k, shape.tensor_par)
+def column_linear(
+    name: str, shape: BlockShape, k: Elements, flags: Flags, *, bias: Number, outer: bool = False
+) -> Layer:
+    """Overlapped linear whose input is gathered, and whose output has `k` columns on this rank."""
+    m, n = shape.tokens, np.array(float(shape.model.hidden))
     return overlapped_linear(
         name,
         "gather",
         m,
         n,
         k,
-        saved=saved,
-        grad=grad,
-        dtype_bytes=shape.choice.dtype_bytes,
+        bias=bias,
+        outer=outer,
+        space=shape.edition.overlapped_space("gather", shape.choice, m, n, k, shape.tensor_par),
+        dtype_bytes=shape.dtype_bytes,
         flags=flags,
     )
 
 
-def row_linear(name: str, shape: BlockShape, width: int, flags: Flags) -> Layer:
+def row_linear(
+    name: str, shape: BlockShape, width: int, flags: Flags, *, bias: Number, outer: bool = False
+) -> Layer:
     """Overlapped linear whose input of `width` is split and whose output is reduced."""
     m, n, k = shape.tokens, shape.split(width), np.array(float(shape.model.hidden))
-    saved, grad = shape.edition.overlapped_saved("reduce", shape.choice, m, n, k, shape.tensor_par)
     return overlapped_linear(
         name,
         "reduce",
         m,
         n,
         k,
-        saved=saved,
-        grad=grad,
-        dtype_bytes=shape.choice.dtype_bytes,
+        bias=bias,
+        outer=outer,
+        space=shape.edition.overlapped_space("reduce", shape.choice, m, n, k, shape.tensor_par),
+        dtype_bytes=shape.dtype_bytes,
         flags=flags,
     )
 
 
-def gather_inputs(name: str, shape: BlockShape, *, regather: str) -> Layer:
-    """Operator `f` before column-split products."""
+def gather_inputs(name: str, shape: BlockShape, *, regather: str, gathered: str) -> Layer:
+    """Operator `f` before column-split products; its split input is stored where it is gathered again."""
     return gather(
         name,
         shape.activation,
         shape.tensor_par,
         sequence_parallel=shape.choice.sequence_parallel,
-        dtype_bytes=shape.choice.dtype_bytes,
-        flags=Flags(recommunicate=regather),
+        outer=regather == When.REGATHER_ATTENTION,
+        dtype_bytes=shape.dtype_bytes,
+        flags=Flags(recommunicate=regather, drops_activation=gathered),
     )
 
 
-def output_layers(prefix: str, product: str, shape: BlockShape, width: int) -> Iterator[Layer]:
+def output_layers(
+    prefix: str,
+    product: str,
+    shape: BlockShape,
+    width: int,
+    *,
+    bias: Number,
+    outer: bool = False,
+) -> Iterator[Layer]:
     """Row-split product of `width` and its reduction, in either form."""
-    if shape.choice.tensor_par_overlap != "none":
+    if shape.overlapped:
         flags = Flags(recompute=When.RECOMPUTE_ALL, recommunicate=When.RECOMPUTE_ALL)
-        yield row_linear(f"{prefix}_{product}_RS", shape, width, flags)
+        yield row_linear(f"{prefix}_{product}_RS", shape, width, flags, bias=bias, outer=outer)
         return
     yield linear(
         f"{prefix}_{product}",
         shape.tokens,
         shape.split(width),
         shape.model.hidden,
-        dtype_bytes=shape.choice.dtype_bytes,
+        bias=bias,
+        dtype_bytes=shape.dtype_bytes,
         flags=Flags(recompute=When.RECOMPUTE_ALL),
     )
     yield reduce(
@@ -73,6 +89,7 @@ def output_layers(prefix: str, product: str, shape: BlockShape, width: int) -> I
         shape.activation,
         shape.tensor_par,
         sequence_parallel=shape.choice.sequence_parallel,
-        dtype_bytes=shape.choice.dtype_bytes,
+        outer=outer,
+        dtype_bytes=shape.dtype_bytes,
         flags=Flags(recommunicate=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS),
     )

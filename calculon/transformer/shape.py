@@ -46,6 +46,35 @@ class BlockShape:
             residual=residual,
         )
 
+    @property
+    def dtype_bytes(self) -> int:
+        """Bytes per element."""
+        return self.choice.dtype_bytes
+
+    @property
+    def overlapped(self) -> bool:
+        """Whether tensor-parallel collectives run beside their products."""
+        return self.choice.tensor_par_overlap != "none"
+
+    @property
+    def attention_width(self) -> int:
+        """Width of all query heads."""
+        return self.model.attn_heads * self.model.attn_size
+
+    @property
+    def key_value_width(self) -> Elements | int:
+        """Width of the key projection (and of the value projection) on one processor."""
+        return self.edition.key_value_width(self.model, self.choice, self.tensor_par)
+
+    @property
+    def mlp_products(self) -> int:
+        """Column-split products of the MLP: two with a gate."""
+        return 2 if self.model.gated else 1
+
     def split(self, width: float) -> Elements:
         """Return the share of a width that one tensor-parallel rank holds."""
         return np.floor(width / self.tensor_par)
+
+    def padded(self, width: float) -> Elements:
+        """Return the share of a width that one tensor-parallel rank holds when it is filled up to equal shares."""
+        return np.ceil(width / self.tensor_par)

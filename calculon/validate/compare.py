@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calculon.errors import Problem, SpecError
+from calculon.editions import find_edition
+from calculon.spec.execution import PUBLISHED
 from calculon.units import Array
 from calculon.validate.expression import Expression
 from calculon.validate.library import Library
@@ -23,7 +24,9 @@ class Comparison:
     Attributes
     ----------
     quantity : Quantity
-        What is compared, in which unit, and how far off it may be.
+        What is compared, and in which unit.
+    bound : float
+        The largest mean absolute error that passes under this edition, in percent.
     rows : tuple of Row
         The rows that have a measured value and that the model can represent.
     measured, estimated : array, shape (rows,)
@@ -37,6 +40,7 @@ class Comparison:
     """
 
     quantity: Quantity
+    bound: float
     rows: tuple[Row, ...]
     measured: Array
     estimated: Array
@@ -47,7 +51,7 @@ class Comparison:
     @property
     def passes(self) -> bool:
         """Whether rows were compared, and the mean absolute error is within the bound of the study."""
-        return self.score is not None and self.score.mean <= self.quantity.bound
+        return self.score is not None and self.score.mean <= self.bound
 
     def worst(self, count: int = 1) -> list[int]:
         """Return the positions of the rows with the largest absolute errors, largest first."""
@@ -89,6 +93,8 @@ class Result:
     ----------
     study : Study
         What was asked.
+    edition : str
+        The edition of the cost model that was asked.
     rows : tuple of Row
         All rows that are to be compared.
     total : int
@@ -98,10 +104,11 @@ class Result:
     own : Reading
         Under the choices of the study.
     alternatives : tuple of Reading
-        Under other choices.
+        Under other choices, as far as the edition can tell them apart.
     """
 
     study: Study
+    edition: str
     rows: tuple[Row, ...]
     total: int
     excluded: dict[str, int]
@@ -110,30 +117,36 @@ class Result:
 
     @property
     def passes(self) -> bool:
-        """Whether every quantity is within its bound."""
-        return all(one.passes for one in self.own.comparisons)
+        """Whether every quantity is within its bound, or no row is to be compared at all."""
+        return not self.rows or all(one.passes for one in self.own.comparisons)
 
 
-def compare(study: Study, library: Library | None = None) -> Result:
-    """Run a study and its alternatives.
+def compare(study: Study, library: Library | None = None, edition: str = PUBLISHED) -> Result:
+    """Run a study and its alternatives under an edition of the cost model.
 
     Raises
     ------
     SpecError
-        For anything wrong with the study, its measured values, or a spec it names.
+        For anything wrong with the study, its measured values, or a spec it names, and for an unknown edition.
     """
     library = library or Library.at()
+    edition = find_edition(edition).name
+    own = study.recipe()
+    others = [(one, study.recipe(one)) for one in study.alternatives]
+    if edition == PUBLISHED:
+        others = [(one, recipe) for one, recipe in others if recipe.published() != own.published()]
     everything = read_rows(study)
     rows, excluded = _chosen(study, everything)
     return Result(
         study=study,
+        edition=edition,
         rows=tuple(rows),
         total=len(everything),
         excluded=excluded,
-        own=_read(library, study, study.recipe(), rows),
+        own=_read(library, study, edition, own, rows),
         alternatives=tuple(
-            _read(library, study, study.recipe(one), rows, one.name, one.why)
-            for one in study.alternatives
+            _read(library, study, edition, recipe, rows, one.name, one.why)
+            for one, recipe in others
         ),
     )
 
@@ -142,18 +155,16 @@ def _chosen(study: Study, rows: list[Row]) -> tuple[list[Row], dict[str, int]]:
     """Return the rows to compare, and how many are left out for which reason."""
     counts: Counter[str] = Counter()
     for one in study.exclude:
-        hit = values(study, one.when, rows, "exclude.when") if rows else []
+        hit = values(study, one.when, rows, "exclude.when")
         counts[one.reason] += sum(map(bool, hit))
         rows = [row for row, out in zip(rows, hit, strict=True) if not out]
-    if not rows:
-        problem = Problem("exclude", "rows that are left to compare", "all rows excluded")
-        raise SpecError(study.file, problem)
     return rows, dict(counts)
 
 
 def _read(
     library: Library,
     study: Study,
+    edition: str,
     recipe: Recipe,
     rows: Sequence[Row],
     name: str = "",
@@ -161,13 +172,13 @@ def _read(
 ) -> Reading:
     statistics = [n for q in study.quantities for n in q.estimate.names]
     statistics += [t.beside for q in study.quantities for t in q.table if t.beside]
-    found = predict(library, study, recipe, rows, statistics)
+    found = predict(library, study, recipe, rows, statistics, edition)
     rows = with_derived(study, recipe, rows)
     reasons = Counter(why for why in found.reasons if why)
     return Reading(
         name=name,
         why=why,
-        comparisons=tuple(_compared(study, q, rows, found) for q in study.quantities),
+        comparisons=tuple(_compared(study, q, edition, rows, found) for q in study.quantities),
         unrepresented=dict(sorted(reasons.items())),
         too_large=int(found.too_large.sum()),
         prediction=found,
@@ -175,7 +186,7 @@ def _read(
 
 
 def _compared(
-    study: Study, quantity: Quantity, rows: Sequence[Row], found: Prediction
+    study: Study, quantity: Quantity, edition: str, rows: Sequence[Row], found: Prediction
 ) -> Comparison:
     measured = np.array(measured_values(study, quantity.measured, rows))
     estimated = quantity.estimate.of(found.values)
@@ -190,6 +201,7 @@ def _compared(
     ranked = bool(study.sweep) and bool(len(here))
     return Comparison(
         quantity=quantity,
+        bound=quantity.bound[edition],
         rows=chosen,
         measured=measured,
         estimated=estimated,
@@ -216,7 +228,8 @@ def _references(study: Study, quantity: Quantity, rows: Sequence[Row]) -> list[i
 def pooled(results: Sequence[Result]) -> dict[str, Score]:
     """Return the score of all rows of all studies together, for times and for memory apart.
 
-    Rows of the source's own formula are left out, and so are percentages of other rows.
+    Rows of the source's own formula are left out, and so are percentages of other rows. The results are those of one
+    edition.
     """
     kinds = {"time": "s", "memory": "B"}
     found = {}

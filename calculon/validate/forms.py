@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from calculon.errors import Problem, SpecError, nearest
 from calculon.spec.decode import decode
-from calculon.spec.execution import Execution
-from calculon.spec.fields import SpecField, shown, spec_fields
+from calculon.spec.execution import EDITION_NAMES, Execution
+from calculon.spec.fields import Declaration, SpecField, shown, spec_fields
 from calculon.spec.model import Model
 from calculon.validate.expression import Expression
 
@@ -109,6 +109,42 @@ class Texts(Values):
         return raw
 
 
+class Limits(dict[str, float]):
+    """A number above 0 for each edition of the cost model, or the same for all."""
+
+    @classmethod
+    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float = 1.0) -> Any:
+        """Decode a number, or an object with one for each edition."""
+        alike: Mapping[Any, Any] = dict.fromkeys(EDITION_NAMES, raw)
+        given = raw if isinstance(raw, Mapping) else alike
+        number = Declaration("", above=0)
+        found = []
+        for name in EDITION_NAMES:
+            place = f"{path}.{name}" if given is raw else path
+            if name not in given:
+                found.append(Problem(place, number.wanted(float), "nothing"))
+            elif problem := number.problem(float, given[name], place):
+                found.append(problem)
+        known = ", ".join(EDITION_NAMES)
+        found += [
+            Problem(
+                f"{path}.{name}",
+                "an edition: " + known,
+                shown(name),
+                nearest(str(name), EDITION_NAMES),
+            )
+            for name in given
+            if name not in EDITION_NAMES
+        ]
+        problems += dict.fromkeys(found)
+        return None if found else cls({name: float(given[name]) for name in EDITION_NAMES})
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of the number or object."""
+        return {"type": ["number", "object"]}
+
+
 class Formulas(Values):
     """An object with an expression for each key."""
 
@@ -128,9 +164,12 @@ class Fields:
         Name or file of a spec, in which ``{column}`` stands for a cell; empty for none.
     values : dict
         An :class:`Expression` or a constant by name of the field.
+
+    Fields of the record that are :attr:`beyond` it do not follow from a row.
     """
 
     record: ClassVar[type]
+    beyond: ClassVar[tuple[str, ...]] = ()
     source: str = ""
     values: dict[str, Any] = field(default_factory=dict)
 
@@ -142,7 +181,7 @@ class Fields:
         if not isinstance(raw, Mapping):
             problems.append(Problem(path, "a name or an object", shown(raw)))
             return None
-        fields = {one.key: one for one in spec_fields(cls.record)}
+        fields = {one.key: one for one in spec_fields(cls.record) if one.key not in cls.beyond}
         values = {}
         for key, value in raw.items():
             place = f"{path}.{key}"
@@ -163,11 +202,18 @@ class Fields:
         """Return these fields with those of another in their place."""
         return type(self)(by.source or self.source, self.values | by.values)
 
+    def published(self) -> "Fields":
+        """Return these fields without those that the published format lacks."""
+        optional = {one.key for one in spec_fields(self.record) if one.declaration.optional}
+        kept = {key: value for key, value in self.values.items() if key not in optional}
+        return type(self)(self.source, kept)
+
 
 class ExecutionFields(Fields):
-    """How the execution follows from a row."""
+    """How the execution follows from a row; a study runs under any edition, so it states none."""
 
     record = Execution
+    beyond = ("edition",)
 
 
 class ModelFields(Fields):

@@ -10,8 +10,9 @@ import numpy as np
 from calculon.errors import Problem, SpecError
 from calculon.evaluate import Evaluation, evaluate
 from calculon.hardware.system import System
-from calculon.plan.plan import Plan
+from calculon.plan.plan import PUBLISHED_NAMES, Plan
 from calculon.spec.decode import decode
+from calculon.spec.execution import PUBLISHED
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
 from calculon.spec.override import override
@@ -46,9 +47,14 @@ class Prediction:
 
 
 def predict(
-    library: Library, study: Study, recipe: Recipe, rows: Sequence[Row], names: Iterable[str]
+    library: Library,
+    study: Study,
+    recipe: Recipe,
+    rows: Sequence[Row],
+    names: Iterable[str],
+    edition: str,
 ) -> Prediction:
-    """Evaluate the rows of a study.
+    """Evaluate the rows of a study under an edition; the published one sees the published fields only.
 
     Parameters
     ----------
@@ -59,21 +65,28 @@ def predict(
     recipe : Recipe
         How they become executions: the study's own, or changed by an alternative.
     rows : sequence of Row
-        At least one measured row.
+        The measured rows.
     names : iterable of str
         The statistics wanted.
+    edition : str
+        The edition of the cost model.
 
     Raises
     ------
     SpecError
         For anything in a row or in the recipe that means nothing; names file, row and field.
     """
+    wanted = [*dict.fromkeys((*names, TIER1))]
+    found = {name: np.full(len(rows), np.nan) for name in wanted}
+    if not rows:
+        return Prediction(found, [], np.zeros(0, bool))
     rows = with_derived(study, recipe, rows)
     models = [Model(**fields) for fields in _specs(library, study, recipe.model, "model", rows)]
     executions = list(_specs(library, study, recipe.execution, "execution", rows))
+    if edition == PUBLISHED:
+        models = [model.published() for model in models]
+        executions = [{name: fields[name] for name in PUBLISHED_NAMES} for fields in executions]
     systems = _systems(library, study, recipe, rows)
-    wanted = [*dict.fromkeys((*names, TIER1))]
-    found = {name: np.full(len(rows), np.nan) for name in wanted}
     reasons = [""] * len(rows)
     capacity = np.array([system.mem1.capacity for system in systems])
     groups: dict[tuple[Model, str], list[int]] = {}
@@ -81,7 +94,7 @@ def predict(
         groups.setdefault((model, system.name), []).append(i)
     for (model, _), members in groups.items():
         plan = Plan.from_records(executions[i] for i in members)
-        result = _evaluate(model, systems[members[0]], plan)
+        result = _evaluate(model, systems[members[0]], plan, edition)
         for name in wanted:
             found[name][members] = result[name]
         for i, why in zip(members, result.reason, strict=True):
@@ -89,9 +102,9 @@ def predict(
     return Prediction(found, reasons, found[TIER1] > capacity)
 
 
-def _evaluate(model: Model, system: System, plan: Plan) -> Evaluation:
+def _evaluate(model: Model, system: System, plan: Plan, edition: str) -> Evaluation:
     memory = dataclasses.replace(system.mem1, capacity=UNLIMITED)
-    return evaluate(model, dataclasses.replace(system, mem1=memory), plan)
+    return evaluate(model, dataclasses.replace(system, mem1=memory), plan, edition=edition)
 
 
 def _systems(library: Library, study: Study, recipe: Recipe, rows: Sequence[Row]) -> list[System]:
@@ -134,7 +147,7 @@ def _specs(
         if field.key in form.values:
             formula = form.values[field.key]
             stated[field.name] = field_values(study, field, formula, rows, place)
-        elif not form.source:
+        elif not form.source and not field.declaration.optional:
             raise SpecError(study.file, Problem(place, "a constant or an expression", "nothing"))
     for i, source in enumerate(sources):
         yield named[source] | {name: column[i] for name, column in stated.items()}

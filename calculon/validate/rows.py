@@ -45,7 +45,9 @@ def read_rows(study: Study) -> list[Row]:
             wanted = f"{len(header)} cells, as in the header"
             raise SpecError(str(path), Problem(f"row {number}", wanted, str(len(line))))
     columns = [header[0] if header else "", *study.sweep]
-    columns += [c for q in study.quantities for c in (q.measured, *q.within)]
+    columns += [
+        c for q in study.quantities for c in (q.measured, *q.within) if c not in study.derive
+    ]
     columns += [c for q in study.quantities for t in q.table for c in (t.rows, t.columns)]
     for column in columns:
         require(column, header, str(path), "")
@@ -105,7 +107,7 @@ def values(study: Study, expression: Expression, rows: Sequence[Row], place: str
     SpecError
         When it asks for a column that is not there, or has no value in some row; names the first such row.
     """
-    for name in expression.names:
+    for name in expression.names if rows else ():
         require(name, rows[0].cells, study.file, place)
     known: dict[tuple[Cell, ...], Any] = {}
     found = []

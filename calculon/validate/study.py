@@ -14,6 +14,7 @@ from calculon.validate.expression import Expression
 from calculon.validate.forms import (
     ExecutionFields,
     Formulas,
+    Limits,
     ModelFields,
     Names,
     Records,
@@ -86,7 +87,9 @@ class Quantity:
     measured: str = declare("column of the measured values")
     unit: str = declare("unit of the measured values", choices=tuple(UNITS))
     estimate: Expression = declare("statistic, or sum of statistics, that stands for it")
-    bound: float = declare("largest mean absolute error that passes", unit="%", above=0)
+    bound: Limits = declare(
+        "largest mean absolute error that passes in percent, or an object with one for each edition"
+    )
     relative_to: str = declare("condition of the row that this one is a percentage of")
     within: Names = declare("columns that both have in common")
     table: Layouts = declare("how to print a table of its own")
@@ -151,6 +154,16 @@ class Recipe:
             derive=Formulas(self.derive | by.derive),
             model=self.model.changed(by.model),  # type: ignore[arg-type]
             execution=self.execution.changed(by.execution),  # type: ignore[arg-type]
+        )
+
+    def published(self) -> "Recipe":
+        """Return what the published edition sees of this recipe."""
+        return Recipe(
+            system=self.system,
+            override=self.override,
+            derive=self.derive,
+            model=self.model.published(),  # type: ignore[arg-type]
+            execution=self.execution.published(),  # type: ignore[arg-type]
         )
 
 

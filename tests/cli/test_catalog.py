@@ -6,7 +6,11 @@ import json
 
 import pytest
 
+from calculon import inputs
 from calculon.spec import catalog
+from calculon.spec.fields import spec_fields
+from calculon.spec.model import Model
+from calculon.transformer.parameters import parameter_count
 
 
 def test_everything_shipped_is_listed(run):
@@ -33,6 +37,23 @@ def test_figures_are_raw_for_programs(run):
     systems = {row["name"]: row for row in json.loads(run("catalog", "systems", "-f", "json").out)}
     assert systems["a100_80g"]["matrix_tflops"] == {"float16": 312}
     assert systems["a100_80g"]["mem1"] == {"GiB": 80, "GBps": 2048}
+
+
+def test_models_show_their_shape_to_people_and_every_field_to_programs(run):
+    lines = run("catalog", "models").out.splitlines()
+    heading = "name parameters hidden blocks heads kv ffn vocab seq"
+    assert lines[0].split() == heading.split()
+    assert max(map(len, lines)) <= 80
+    rows = {line.split()[0]: line.split() for line in lines}
+    shape = ["8.030", "G", "4,096", "32", "32", "8", "14,336", "128,256", "8,192"]
+    assert rows["llama3-8B"] == ["llama3-8B", *shape]
+    assert rows["megatron-22B"][-2:] == ["24,576", "2,048"]  # no vocabulary is stated
+    found = {row["name"]: row for row in json.loads(run("catalog", "models", "-f", "json").out)}
+    for name in ("llama3-8B", "gemma3-4B", "phi-2"):
+        shape = inputs.model(name)
+        fields = {field.key: getattr(shape, field.name) for field in spec_fields(Model)}
+        count = {"name": name, "parameters": parameter_count(shape)}
+        assert found[name] == count | fields
 
 
 def test_all_kinds_at_once(run):

@@ -87,6 +87,95 @@ def test_several_results_are_compared_with_the_first(run):
     assert total["differences"][1] == 0
 
 
+# -- editions ---------------------------------------------------------------------------------------------------------
+
+BOTH = ("--edition", "sc23,corrected")
+
+
+@pytest.fixture
+def editions():
+    return [calculon.estimate(*ARGUMENTS, edition=name).stats for name in ("sc23", "corrected")]
+
+
+def test_one_execution_under_both_editions(run, editions):
+    code, out, err = run("compare", A, *BOTH)
+    assert (code, err) == (0, "")
+    assert out.startswith("A  edition sc23\nB  edition corrected\n\nAsked differently\n")
+    assert "\nedition    sc23    corrected\n" in out
+    headings = [line.split("  ") for line in out.splitlines() if "A sc23" in line]
+    assert len(headings) == 4  # of inputs, time, memory and statistics
+    assert all("B corrected" in [cell.strip() for cell in cells] for cells in headings)
+    assert "mfu " in out
+
+
+def test_editions_are_in_json(run, editions):
+    found = json.loads(run("compare", A, *BOTH, "-f", "json").out)
+    assert [one["edition"] for one in found["results"]] == ["sc23", "corrected"]
+    assert found["inputs"] == [{"field": "edition", "values": ["sc23", "corrected"]}]
+    published, corrected = editions
+    assert [one["name"] for one in found["statistics"]] == list(corrected)
+    for one in found["statistics"]:
+        assert one["values"] == [published.get(one["name"]), corrected[one["name"]]]
+    (mfu,) = [one for one in found["statistics"] if one["name"] == "mfu"]
+    assert (mfu["differences"], mfu["ratios"]) == ([None], [None])
+
+
+def test_editions_are_in_csv(run, editions):
+    rows = list(csv.DictReader(io.StringIO(run("compare", A, *BOTH, "-f", "csv").out)))
+    assert {(row["edition"], row["reference_edition"]) for row in rows} == {("corrected", "sc23")}
+    (row,) = [row for row in rows if row["name"] == "mfu"]
+    assert (float(row["value"]), row["reference"]) == (editions[1]["mfu"], "")
+
+
+def test_every_execution_is_estimated_in_every_edition(run):
+    found = json.loads(run("compare", f"one={A}", B, *BOTH, "-f", "json").out)
+    assert [one["label"] for one in found["results"]] == [
+        "one, edition sc23",
+        "one, edition corrected",
+        "megatron-1T, 3072_t4_p64_d12_mbs4_full, a100_80e, edition sc23",
+        "megatron-1T, 3072_t4_p64_d12_mbs4_full, a100_80e, edition corrected",
+    ]
+
+
+def test_an_edition_that_all_share_is_said_unless_it_is_the_published_one(run):
+    out = run("compare", A, B, "--edition", "corrected").out
+    assert out.startswith("A  a100_80g (edition corrected)\nB  a100_80e (edition corrected)\n")
+    assert "A corrected" not in out
+    assert run("compare", A, B, "--edition", "sc23").out == run("compare", A, B).out
+
+
+def test_a_search_is_compared_in_both_editions(run):
+    search = ("loe", "megatron-22B", 8, 4, "float16", "a100_80g", "best.json", "-t", 2, "--quiet")
+    small = ("--where", "proc_mem_tier1_cap_req < 60 * GiB")  # in either edition
+    assert run(*search, *small).code == 0
+    specs = ("--model", "megatron-22B", "--system", "a100_80g")
+    found = json.loads(run("compare", "best.json", *specs, *BOTH, "-f", "json").out)
+    assert [one["label"] for one in found["results"]] == ["edition sc23", "edition corrected"]
+    refused = run("compare", "best.json", "best.json#1", *BOTH)
+    assert refused.code == 2
+    assert "--edition: expected executions to estimate, found files of results only" in refused.err
+
+
+def test_files_of_statistics_stay_as_they_are(run):
+    run("llm", *ARGUMENTS, "old.json")
+    found = json.loads(run("compare", "old.json", A, "--edition", "corrected", "-f", "json").out)
+    assert [one["edition"] for one in found["results"]] == ["sc23", "corrected"]
+
+
+@pytest.mark.parametrize("text", ["sc24", "sc23,sc24", "", "sc23,,corrected"])
+def test_an_unknown_edition(run, text):
+    found = run("compare", A, "--edition", text)
+    assert found.code == 2
+    assert "expected one of sc23, corrected" in found.err
+
+
+def test_an_execution_that_fits_in_one_edition_only(run, execution):
+    plan = execution(microbatch_size=8)  # twice the checkpoints, which only one of them splits
+    found = run("compare", f"megatron-1T,{plan},a100_80g", "--edition", "corrected,sc23")
+    assert found.code == 1
+    assert "a100_80g in edition sc23: tier-1 memory" in found.err
+
+
 def test_results_without_inputs(run):
     run("llm", *ARGUMENTS, "one.json")
     run("llm", *B.split(","), "two.json")

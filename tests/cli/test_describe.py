@@ -7,7 +7,14 @@ import json
 import pytest
 
 from calculon.plan.plan import NAMES as FIELDS
+from calculon.records import columns
+from calculon.spec.fields import spec_fields
+from calculon.spec.model import Model
+from calculon.statistics import Figures
 from tests.helpers import NAMES, document
+
+FIGURES = tuple(column.name for column in columns(Figures))
+"""The statistics of the corrected edition alone."""
 
 
 def rows(out):
@@ -16,15 +23,25 @@ def rows(out):
 
 def test_statistics_stand_in_published_order(run):
     out = run("describe", "stats").out
-    assert rows(out) == list(NAMES)
-    assert "total_time                           s          time of one iteration" in out
+    assert rows(out) == [*NAMES, *FIGURES]
+    assert "\ntotal_time                           s          time of one iteration\n" in out
+
+
+def test_new_statistics_say_their_edition(run):
+    lines = run("describe", "stats").out.splitlines()
+    assert [line.split()[0] for line in lines if line.endswith("  corrected")] == list(FIGURES)
+    found = json.loads(run("describe", "stats", "--format", "json").out)
+    editions = {row["name"]: row["edition"] for row in found}
+    assert editions == dict.fromkeys(NAMES, "all") | dict.fromkeys(FIGURES, "corrected")
 
 
 def test_every_statistic_has_unit_and_words(run):
     found = json.loads(run("describe", "stats", "--format", "json").out)
-    assert [row["name"] for row in found] == list(NAMES)
-    assert all(row["description"] and row["source"] for row in found)
-    assert {row["unit"] for row in found} <= {"s", "B", "B/s", "FLOP", "fraction", "samples/s"}
+    assert [row["name"] for row in found] == [*NAMES, *FIGURES]
+    assert all(row["description"] for row in found)
+    assert all(row["source"] for row in found if row["name"] in NAMES)
+    units = {"s", "B", "B/s", "FLOP", "fraction", "samples/s", "tokens/s", "FLOP/s"}
+    assert {row["unit"] for row in found if row["name"] != "parameters"} <= units
 
 
 def test_members_of_a_layer(run):
@@ -47,7 +64,22 @@ def test_markdown_and_csv(run):
     assert lines[0] == "| field | takes | unit | description |"
     assert lines[2] == "| hidden | integer >= 1 | elements | width of the residual stream |"
     found = list(csv.DictReader(io.StringIO(run("describe", "model", "-f", "csv").out)))
-    assert [row["field"] for row in found] == list(document("models", "megatron-1T"))
+    optional = [field.key for field in spec_fields(Model) if field.declaration.optional]
+    assert [row["field"] for row in found] == [*document("models", "megatron-1T"), *optional]
+
+
+@pytest.mark.parametrize(
+    ("subject", "field", "words"),
+    [
+        ("execution", "edition", "sc23, corrected; default sc23"),
+        ("execution", "latency_per_step", "true, false; default false"),
+        ("model", "kv_heads", "integer >= 0; default 0"),
+        ("model", "dropout", "true, false; default true"),
+    ],
+)
+def test_optional_fields_say_their_default(run, subject, field, words):
+    found = json.loads(run("describe", subject, "--format", "json").out)
+    assert [row["takes"] for row in found if row["field"] == field] == [words]
 
 
 @pytest.mark.parametrize("kind", ["model", "execution", "system"])

@@ -118,6 +118,50 @@ def test_yaml_and_compressed_specs_are_read(run, tmp_path):
     assert "131.9 s" in run("llm", "model.yaml", EXECUTION, "system.json.gz", "-").out
 
 
+# -- editions ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_edition_is_chosen_for_one_call(run):
+    found = json.loads(run("llm", *ARGUMENTS, "-", "-f", "json", "--edition", "corrected").out)
+    assert found.pop("edition") == "corrected"
+    assert found == calculon.estimate(*ARGUMENTS, edition="corrected").stats
+    assert run("llm", *ARGUMENTS, "-", "--edition", "sc23") == run("llm", *ARGUMENTS, "-")
+
+
+def test_an_execution_has_an_edition_of_its_own(run, execution):
+    plan = execution(edition="corrected")
+    own = run("llm", MODEL, plan, SYSTEM, "-").out
+    assert "edition corrected" in own.splitlines()[0]
+    assert own == run("llm", MODEL, EXECUTION, SYSTEM, "-", "--edition", "corrected").out
+    published = run("llm", MODEL, plan, SYSTEM, "-", "--edition", "sc23").out
+    assert published == run("llm", *ARGUMENTS, "-").out
+
+
+def test_what_an_edition_cannot_express_is_explained(run):
+    code, _, err = run(
+        "llm", "llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm", "-", "--edition", "sc23"
+    )
+    assert code == 2
+    assert "edition: expected corrected, which attn_impl=flash needs, found sc23" in err
+
+
+def test_an_unknown_edition_names_those_there_are(run):
+    code, _, err = run("llm", *ARGUMENTS, "-", "--edition", "corected")
+    assert code == 2
+    assert "expected one of sc23, corrected, found 'corected'" in err
+    assert "did you mean 'corrected'?" in err
+
+
+def test_the_example_of_today_fits_and_runs_well(run):
+    example = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+    stats = calculon.estimate(*example).stats
+    assert stats["mfu"] > 0.4
+    assert stats["proc_mem_tier1_cap_req"] < 0.8 * calculon.inputs.system(example[2]).mem1.capacity
+    out = run("llm", *example, "-").out
+    assert out.startswith("Training of llama3-8B on 64 x h100_80g_sxm   edition corrected\n")
+    assert f"{stats['mfu'] * 100:.2f} %" in out
+
+
 # -- infeasible: exit 1, one message on stderr, nothing written ------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """The program around the commands: help, usage, errors, pipes and interrupts."""
 
+import json
 import os
 import shlex
 import signal
@@ -14,6 +15,7 @@ from calculon.cli import main as program
 from calculon.cli.main import COMMANDS
 from tests.cli.conftest import ARGUMENTS
 from tests.helpers import ROOT
+from tests.spec.configurations import llama
 
 NAMES = [command.name for command in COMMANDS]
 
@@ -45,6 +47,7 @@ def test_the_examples_run(run, name, monkeypatch, tmp_path):
     assert found
     for folder in ("examples", "models", "systems", "validation"):
         (tmp_path / folder).symlink_to(ROOT / folder)
+    (tmp_path / "config.json").write_text(json.dumps(llama()))
     monkeypatch.chdir(tmp_path)
     for line in found:
         only_check = ["--debug"] if name == "study" else []  # studies take minutes

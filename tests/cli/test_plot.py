@@ -71,10 +71,46 @@ def test_a_study_has_a_curve_for_each_model(run):
     Path("study.json").write_text(json.dumps(rows))
     from calculon.cli.plot_curves import scaling
 
-    first, second = scaling(SimpleNamespace(source=["study.json"], where=None))
+    first, second = scaling(SimpleNamespace(source=["study.json"], where=None, edition=None))
     assert [first.label, second.label] == ["a", "b"]
     assert [point.rate for point in first.points] == [None, 2.0]
     assert [point.num_procs for point in second.points] == [8, 16]
+
+
+def test_each_edition_of_a_table_has_a_curve(run):
+    rows = [
+        {"num_procs": n, "sample_rate": r, "total_efficiency": 0.5, **edition}
+        for n, r, edition in (
+            (8, 1.0, {}),
+            (8, 2.0, {"edition": "corrected"}),
+            (16, 3.0, {"edition": "sc23"}),
+        )
+    ]
+    Path("study.json").write_text(json.dumps(rows))
+    from calculon.cli.plot_curves import scaling
+
+    found = scaling(SimpleNamespace(source=["study.json"], where=None, edition=None))
+    assert [one.label for one in found] == ["study, edition sc23", "study, edition corrected"]
+    assert [one.edition for one in found] == ["sc23", "corrected"]
+    assert [[point.rate for point in one.points] for one in found] == [[1.0, 3.0], [2.0]]
+
+
+def test_rows_are_chosen_by_optional_fields_that_a_table_does_not_have(run, dump):
+    call = ("plot", "heatmap", dump, "-o", "x.png", "--where")
+    assert run(*call, "edition == 'sc23' and attn_impl == 'eager'").code == 0
+    none = run(*call, "edition == 'corrected'")
+    assert (none.code, "expected executions to draw, found none" in none.err) == (2, True)
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_every_kind_draws_both_editions(run, tmp_path, kind):
+    for edition in ("sc23", "corrected"):
+        call = ("plot", kind, *CALLS[kind], "--edition", edition, "-o", f"{edition}.png")
+        assert (run(*call).code, run("plot", kind, *CALLS[kind], "-o", "plain.png").code) == (0, 0)
+    drawn = {
+        name: (tmp_path / f"{name}.png").read_bytes() for name in ("plain", "sc23", "corrected")
+    }
+    assert drawn["plain"] == drawn["sc23"] != drawn["corrected"]
 
 
 def test_processors_are_an_axis(run):
@@ -100,6 +136,8 @@ def test_processors_are_an_axis(run):
         (("heatmap", *SPACE, "--objective", "rate", "-o", "x.png"), 2, "expected a statistic"),
         (("pareto", *SPACE, "--against", "num_procs:up", "-o", "x.png"), 2, "max or min"),
         (("validation", "--study", "none", "-o", "x.png"), 2, "expected a study"),
+        (("heatmap", *SPACE, "--edition", "new", "-o", "x.png"), 2, "one of sc23, corrected"),
+        (("heatmap", "a.csv", "--edition", "corrected", "-o", "x.png"), 2, "--edition: expected a space"),
         (("scaling", "megatron-1T", 1, 1, "float16", "a100_80g", "--fix=optimizer_offload=false",
           "-o", "x.png"), 1, "no execution can run"),
     ],

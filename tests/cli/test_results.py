@@ -1,5 +1,6 @@
 """``RESULT`` arguments: every form, and everything that can be wrong with one."""
 
+import csv
 import gzip
 import json
 from pathlib import Path
@@ -9,6 +10,9 @@ import pytest
 import calculon
 from calculon.cli.results import read_results
 from calculon.errors import Infeasible, SpecError
+from calculon.plan.plan import DEFAULTS, PUBLISHED_NAMES
+from calculon.records import columns
+from calculon.statistics import CorrectedStats, Stats
 from tests.cli.conftest import ARGUMENTS
 
 TRIPLE = ",".join(ARGUMENTS)
@@ -143,6 +147,107 @@ def test_says_what_is_wrong(run, best, counts, text, expected):
     _write("none.csv", b"total_time\n")
     with pytest.raises(SpecError, match=expected):
         read_results([text])
+
+
+# -- editions ---------------------------------------------------------------------------------------------------------
+
+TODAY = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+FLASH = ("llama3-8B", 16, 64, "bfloat16", "h100_80g_sxm")
+
+
+def test_a_file_of_statistics_says_its_edition(run):
+    run("llm", *TODAY, "today.json")
+    (one,) = read_results(["today.json"])
+    assert one.edition == "corrected"
+    assert one.stats == calculon.estimate(*TODAY).stats
+    run("llm", *ARGUMENTS, "published.json")
+    assert read_results(["published.json"])[0].edition == "sc23"
+
+
+@pytest.fixture(params=["found.json", "found.csv", "found.parquet"])
+def corrected(run, request):
+    """A search of the corrected edition with a flash kernel, in every format."""
+    options = ("-t", 3, "--quiet", "--edition", "corrected", "--fix", "attn_impl=flash")
+    assert run("loe", *FLASH, request.param, *options).code == 0
+    return request.param
+
+
+def test_a_search_of_the_corrected_edition_is_read_back(corrected):
+    (one,) = read_results([corrected])
+    assert (one.edition, one.execution["edition"]) == ("corrected", "corrected")
+    assert one.execution["attn_impl"] == "flash"
+    wanted = calculon.estimate(FLASH[0], one.execution, FLASH[4])
+    assert one.stats == pytest.approx(wanted.stats, nan_ok=True)
+    (whole,) = read_results([corrected], FLASH[0], FLASH[4])
+    assert whole.sheet.edition == "corrected"
+    assert whole.layers
+
+
+@pytest.mark.parametrize("options", [(), ("--edition", "corrected")])
+def test_a_table_with_the_published_fields_alone(run, options):
+    """Optional fields that a table does not have are the default."""
+    run("loe", *SPACE, "all.csv", "-t", 2, "--quiet", *options)
+    with open("all.csv") as stream:  # noqa: PTH123
+        rows = list(csv.DictReader(stream))
+    names = [*PUBLISHED_NAMES, *("edition",) * bool(options), *calculon_names(bool(options))]
+    with open("few.csv", "w", newline="") as stream:  # noqa: PTH123
+        writer = csv.DictWriter(stream, names, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    (few,), (whole,) = read_results(["few.csv#1"]), read_results(["all.csv#1"])
+    assert few.execution == whole.execution
+    assert few.execution["attn_impl"] == DEFAULTS["attn_impl"]
+    assert few.edition == whole.edition == ("corrected" if options else "sc23")
+    assert few.stats == whole.stats
+
+
+def calculon_names(corrected):
+    return [c.name for c in columns(CorrectedStats if corrected else Stats)]
+
+
+def test_rows_of_two_editions_in_one_table(run):
+    for edition in ("sc23", "corrected"):
+        run("loe", *SPACE, f"{edition}.csv", "-t", 1, "--quiet", "--edition", edition)
+    import pandas as pd
+
+    both = pd.concat([pd.read_csv("sc23.csv"), pd.read_csv("corrected.csv")])
+    both.to_csv("both.csv", index=False)
+    published, new = read_results(["both.csv#0", "both.csv#1"])
+    assert (published.edition, new.edition) == ("sc23", "corrected")
+    assert "mfu" not in published.stats
+    assert new.stats["mfu"] == read_results(["corrected.csv"])[0].stats["mfu"]
+    assert dict(published.execution) == dict(read_results(["sc23.csv"])[0].execution)
+
+
+def test_an_edition_in_place_of_that_of_the_execution():
+    own, other = read_results([TRIPLE], editions=("sc23", "corrected"))
+    assert own.stats == calculon.estimate(*ARGUMENTS).stats
+    assert other.stats == calculon.estimate(*ARGUMENTS, edition="corrected").stats
+    assert [one.label for one in (own, other)] == ["edition sc23", "edition corrected"]
+    assert (other.sheet.edition, other.execution["edition"]) == ("corrected", "corrected")
+
+
+def test_the_winners_of_a_search_are_those_of_its_edition(run):
+    small = ("--where", "proc_mem_tier1_cap_req < 60 * GiB")  # in either edition
+    assert run("loe", *SPACE, "small.json", "-t", 3, "--quiet", *small).code == 0
+    specs = ("megatron-22B", "a100_80g")
+    own, other = read_results(["small.json"], *specs, editions=("sc23", "corrected"))
+    assert (len(own.winners), len(other.winners)) == (3, 0)
+    assert other.stats["total_time"] != own.stats["total_time"]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"edition": "corect"}, r"edition: expected one of sc23, corrected, found 'corect'"),
+        ({"edition": "corrected"}, "parameters: expected a number, found nothing"),
+    ],
+)
+def test_a_file_that_lies_about_its_edition(run, change, expected):
+    run("llm", *ARGUMENTS, "stats.json")
+    _write("lies.json", json.loads(Path("stats.json").read_text()) | change)
+    with pytest.raises(SpecError, match=expected):
+        read_results(["lies.json"])
 
 
 def test_what_cannot_run_is_infeasible(execution):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import calculon
+from calculon import inputs
 from calculon.editions import SC23
 from tests.helpers import ROOT, document
 
@@ -87,7 +88,7 @@ def _times(link, *, pipelined, arithmetic=1.0, memory=0.25, tiles=4.0, usage=0.2
         np.array(link)[:, None],
         np.array([tiles]),
         np.array([usage]),
-        np.add,
+        inputs.system("a100_80g"),
         pipelined=pipelined,
     )
     return found.processing[0], found.exposed[:, 0].tolist()

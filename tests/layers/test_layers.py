@@ -3,16 +3,17 @@
 import numpy as np
 import pytest
 
+from calculon.edition import OverlappedSpace
 from calculon.layers import (
     Flags,
     When,
+    activation,
     batched_matmul,
     dropout,
     elementwise,
     fork,
-    gelu,
-    layer_norm,
     linear,
+    norm,
     overlapped_linear,
     softmax,
 )
@@ -34,13 +35,13 @@ def _layers(beta):
             (beta * M * N, beta * M * K),
         ),
         "batched product": (
-            batched_matmul("x", R, M, N, K, **common),
+            batched_matmul("x", R, M, N, K, shared=R, **common),
             (batched, 2 * batched, 0),
             (operands, R * M * K, 0),
             (beta * operands, beta * R * M * K),
         ),
         "layer norm": (
-            layer_norm("x", E, 5, **common),
+            norm("x", "layernorm", E, 5, **common),
             (9 * E, 14 * E, 7 * E),
             (E, E, 2 * 5),
             (beta * E, beta * E),
@@ -58,12 +59,17 @@ def _layers(beta):
             (E, beta * E),
         ),
         "GeLU": (
-            gelu("x", E, fused=False, **common),
+            activation("x", "gelu", E, fused=False, **common),
             (8 * E, 13 * E, 0),
             (E, E, 0),
             (beta * E, beta * E),
         ),
-        "fused GeLU": (gelu("x", E, fused=True, **common), (8 * E, 13 * E, 0), (E, E, 0), (0, 0)),
+        "fused GeLU": (
+            activation("x", "gelu", E, fused=True, **common),
+            (8 * E, 13 * E, 0),
+            (E, E, 0),
+            (0, 0),
+        ),
         "softmax": (
             softmax("x", E, **common),
             (5 * E, 8 * E, 0),
@@ -78,7 +84,17 @@ def _layers(beta):
         ),
         "fork to three": (fork("x", E, 3, **common), (0, 3 * E, 0), (E, 0, 0), (beta * E, 0)),
         "overlapped linear": (
-            overlapped_linear("x", "gather", M, N, K, saved=E, grad=H, **common),
+            overlapped_linear(
+                "x",
+                "gather",
+                M,
+                N,
+                K,
+                bias=0.0,
+                outer=False,
+                space=OverlappedSpace(saved=E, grad=H, backward=E + H, shard=0.0),
+                **common,
+            ),
             (product, product, product),
             (M * N, M * K, N * K),
             (beta * E, beta * H),
@@ -143,6 +159,17 @@ def test_products_run_on_the_matrix_engine_and_nothing_else_does(name):
 
 @pytest.mark.parametrize(("side", "message"), [("gather", M * N), ("reduce", M * K)])
 def test_an_overlapped_linear_moves_its_gathered_input_or_its_reduced_output(side, message):
-    layer = overlapped_linear("x", side, M, N, K, saved=E, grad=H, dtype_bytes=2, flags=FLAGS)
+    layer = overlapped_linear(
+        "x",
+        side,
+        M,
+        N,
+        K,
+        bias=0.0,
+        outer=False,
+        space=OverlappedSpace(saved=E, grad=H, backward=E + H, shard=0.0),
+        dtype_bytes=2,
+        flags=FLAGS,
+    )
     assert (layer.collective.side, layer.collective.overlapped) == (side, True)
     np.testing.assert_array_equal(layer.collective.message, 2 * message)

@@ -3,7 +3,7 @@ import pytest
 
 from calculon import inputs
 from calculon.editions import SC23
-from calculon.parallel.data import BackwardPass, gradient_sync
+from calculon.parallel.data import BackwardPass, Synced, gradient_sync
 from calculon.plan.plan import Plan
 from calculon.plan.schedule import Schedule
 from tests.helpers import document
@@ -44,7 +44,8 @@ def _sync(seconds=1.0, **changes):
         step_memory=none,
         step_arithmetic=none,
     )
-    return gradient_sync(np.array([WEIGHT]), backward, schedule, SYSTEM, SC23)
+    synced = Synced(weight=np.array([WEIGHT]), gradient=np.array([WEIGHT]))
+    return gradient_sync(synced, backward, schedule, SYSTEM, SC23)
 
 
 @pytest.mark.parametrize(("sharding", "collectives"), [(False, 1), (True, 2)])

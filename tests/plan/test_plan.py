@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import calculon
-from calculon.plan.plan import FIELDS, NAMES
+from calculon.plan.plan import FIELDS, NAMES, PUBLISHED_NAMES
 from calculon.spec.execution import Execution
 from tests.helpers import document
 
@@ -22,7 +22,7 @@ def _equal(one, two):
     )
 
 
-COLUMNS = {name: [RAW[name], OTHER[name]] for name in NAMES}
+COLUMNS = {name: [RAW[name], OTHER[name]] for name in PUBLISHED_NAMES}
 FORMS = {
     "mappings": lambda: Plan.from_records([RAW, OTHER]),
     "records": lambda: Plan.from_records([Execution(**RAW), Execution(**OTHER)]),
@@ -62,7 +62,7 @@ def test_named_values_are_codes_inside_and_text_outside():
     assert plan.values("activation_recompute").tolist() == ["full", "none"]
     assert plan.is_choice("activation_recompute", "full").tolist() == [True, False]
     frame = plan.to_frame()
-    assert tuple(frame.columns) == NAMES
+    assert tuple(frame.columns) == PUBLISHED_NAMES
     assert frame.to_dict("records") == [RAW, OTHER]
 
 

@@ -5,6 +5,7 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.plan.check import MEMORY_REASONS, REASONS
+from calculon.plan.plan import NAMES
 from calculon.plan.rules import RULES
 from tests.helpers import document
 
@@ -108,9 +109,24 @@ MALFORMED = {
         "a divisor of the model's attn_heads=16",
         "3",
     ),
+    "edition_fields": (
+        {"attn_impl": "flash"},
+        "edition",
+        "corrected, which attn_impl=flash",
+        "sc23",
+    ),
+    "kv_heads_split": (
+        {"num_procs": 16, "tensor_par": 4, "edition": "corrected"},
+        "tensor_par",
+        "a divisor or a multiple of the model's kv_heads=6",
+        "4",
+    ),
     "datatype_engine": ({"datatype": "float8"}, "datatype", "float16", "'float8'"),
 }
-SHAPES = {"feedforward_split": MODEL | {"hidden": 1024, "feedforward": 3073}}
+SHAPES = {
+    "feedforward_split": MODEL | {"hidden": 1024, "feedforward": 3073},
+    "kv_heads_split": MODEL | {"kv_heads": 6, "attn_heads": 12},
+}
 
 INFEASIBLE = {
     "network_size": (
@@ -146,7 +162,7 @@ def test_the_execution_that_the_cases_change_is_valid():
 
 def test_every_rule_has_a_case():
     assert {rule.reason for rule in RULES} == set(MALFORMED) | set(INFEASIBLE)
-    assert len(set(REASONS)) == len(REASONS) == 1 + len(BASE) + len(RULES) + len(MEMORY_REASONS)
+    assert len(set(REASONS)) == len(REASONS) == 1 + len(NAMES) + len(RULES) + len(MEMORY_REASONS)
 
 
 @pytest.mark.parametrize("reason", MALFORMED)

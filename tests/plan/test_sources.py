@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import calculon
-from calculon.plan.plan import NAMES
+from calculon.plan.plan import PUBLISHED_NAMES
 from calculon.plan.sources import as_plan
 from calculon.spec.execution import Execution
 from tests.helpers import document
@@ -77,4 +77,4 @@ def test_tables_are_joined_even_when_there_are_none():
 def test_an_unknown_column_has_the_nearest_name():
     with pytest.raises(KeyError, match="did you mean 'tensor_par'"):
         as_plan(RAW).values("tensor_pa")
-    assert set(NAMES) == set(RAW)
+    assert set(PUBLISHED_NAMES) == set(RAW)

@@ -117,8 +117,9 @@ def test_statistics_of_an_iteration(question, other):
     tables = block_tables(model, system, plan, SC23)
     schedule = Schedule.of(plan, model)
     with np.errstate(invalid="ignore"):  # null is not-a-number
-        ours = Batch(tables.block, tables.optimizer, schedule, system, SC23)
+        ours = Batch(model, tables.block, tables.optimizer, schedule, system, SC23)
         theirs = Batch(
+            model,
             other.record(tables.block),
             other.record(tables.optimizer),
             schedule,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.plan.plan import NAMES as FIELDS
+from calculon.plan.plan import PUBLISHED_NAMES as FIELDS
 from calculon.search.driver import make_space
 from calculon.search.one import count_space
 from tests.helpers import FLOORS, NAMES, REFERENCE, RELATIVE, differences, reference_system

@@ -9,11 +9,17 @@ import subprocess
 import pytest
 
 from calculon.cli.main import main
+from calculon.records import columns
+from calculon.report.figures import NO_VOCABULARY
+from calculon.report.html.assumptions import ASSUMPTIONS, EDITIONS, assumptions
 from calculon.report.html.bars import Piece, bar
 from calculon.report.html.tags import Html, element
+from calculon.spec.execution import EDITION_NAMES
+from calculon.statistics import CorrectedStats
 from tests.helpers import NAMES, ROOT
 
 EXAMPLE = "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g"
+TODAY = "llama3-8B,llama3-8B_h100x64,h100_80g_sxm"
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
@@ -39,7 +45,7 @@ class Reader(html.parser.HTMLParser):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Three reports: of an estimate, of a search with its specs, and of files without them."""
+    """Reports of an estimate, of a search with its specs, of files without them, and of the corrected edition."""
     folder = tmp_path_factory.mktemp("reports")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -50,10 +56,13 @@ def folder(tmp_path_factory):
         specs = ["--model", "megatron-22B", "--system", "a100_80g"]
         assert main(["report", "best.json", *specs, "-o", "search.html"]) == 0
         assert main(["report", "stats.json", "<i>=best.json#1", "-o", "files.html"]) == 0
+        assert main(["report", TODAY, "-o", "today.html"]) == 0
+        both = ["--edition", "sc23,corrected"]
+        assert main(["report", EXAMPLE, *both, "-o", "both.html"]) == 0
     return folder
 
 
-@pytest.mark.parametrize("name", ["one", "search", "files"])
+@pytest.mark.parametrize("name", ["one", "search", "files", "today", "both"])
 def test_is_well_formed_and_needs_nothing_else(folder, name):
     text = (folder / f"{name}.html").read_text(encoding="utf-8")
     reader = Reader()
@@ -83,6 +92,46 @@ def test_holds_statistics_layers_validation_and_assumptions(folder):
     assert "Not counted in time or memory: embeddings" in text
     assert "<b>131.9 s</b>" in text
     assert text.count("<svg") > 2
+
+
+def test_the_corrected_edition_shows_its_figures_and_says_what_they_count(folder):
+    text = (folder / "today.html").read_text(encoding="utf-8")
+    assert all(f'data-value="{c.name}"' in text for c in columns(CorrectedStats))
+    assert "<dt>edition</dt><dd>corrected</dd>" in text
+    for words in ("MFU, full attention", "MFU, causal", "HFU", "head and loss", "SwiGLU"):
+        assert words in text
+    assert NO_VOCABULARY not in text
+    assert "Edition corrected is the published model with its defects mended" in text
+    assert "attention counted in full" in text
+    assert "embeddings, the output projection and the loss" not in text
+
+
+def test_two_editions_stand_side_by_side(folder):
+    text = (folder / "both.html").read_text(encoding="utf-8")
+    assert "A: edition sc23" in text
+    assert "B: edition corrected" in text
+    assert NO_VOCABULARY in text
+    assert ">A sc23</th>" in text
+    assert "Edition sc23: Not counted in time or memory: embeddings" in text
+    assert "Edition corrected: Embedding, output head and loss count" in text
+    assert "a100_80g, edition corrected" in text  # its own validation
+
+
+def test_every_edition_has_its_assumptions():
+    assert set(EDITIONS) == set(ASSUMPTIONS) == set(EDITION_NAMES)
+    for edition in EDITION_NAMES:
+        assert assumptions([edition]) == [EDITIONS[edition], *ASSUMPTIONS[edition]]
+
+
+def test_what_editions_have_in_common_is_said_once():
+    found = assumptions(EDITION_NAMES)
+    common = set(ASSUMPTIONS["sc23"]) & set(ASSUMPTIONS["corrected"])
+    assert common
+    assert all(found.count(text) == 1 for text in common)
+    own = [text for text in found if text.startswith("Edition ") and ": " in text]
+    assert len(found) == len(EDITIONS) + len(common) + len(
+        [t for t in own if t not in EDITIONS.values()]
+    )
 
 
 def test_a_search_shows_its_best(folder):

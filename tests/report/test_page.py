@@ -7,8 +7,15 @@ from rich.console import Console
 
 import calculon
 from calculon.cli.llm import sheet_of
+from calculon.report.architecture import details
 from calculon.report.console import show
+from calculon.report.figures import NO_VOCABULARY
 from calculon.report.page import GROUP_COLORS, PARTS, Page
+from calculon.report.result import Result
+from calculon.report.setup import setup_texts
+from calculon.spec.execution import Execution
+from calculon.spec.fields import spec_fields
+from calculon.spec.model import Model
 from calculon.statistics import PARTS_OF_TIME
 from tests.helpers import document, reference_cases, reference_system
 
@@ -24,6 +31,7 @@ ALONE = EXAMPLE | {
     "tensor_par_comm_type": "ar",
     "activation_recompute": "none",
 }
+LLAMA = ("llama3-8B", document("examples", "llama3-8B_h100x64"), "h100_80g_sxm")
 TINY = {
     "hidden": 64,
     "feedforward": 256,
@@ -36,6 +44,8 @@ CASES = {
     "the example": ("megatron-1T", EXAMPLE, "a100_80g"),
     "one processor": ("megatron-126M", ALONE, "a100_80g"),
     "inference of a tiny model": (TINY, ALONE | {"training": False}, "h100_80g_nvl8"),
+    "today": LLAMA,
+    "corrected": ("megatron-1T", EXAMPLE | {"edition": "corrected"}, "a100_80g"),
     "unlimited memory": ("megatron-1T", EXAMPLE, "a100_80e"),
     "offloading": (
         "megatron-1T",
@@ -135,6 +145,118 @@ def test_the_example_in_figures(monkeypatch):
         "tensor-parallel network 0, 195 GB/s 2.964 s 2.964 s",
     ):
         assert expected in text
+
+
+# -- the corrected edition --------------------------------------------------------------------------------------------
+
+
+def test_figures_are_those_of_the_statistics(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    stats = calculon.estimate(*LLAMA).stats
+    text = " ".join(plain(LLAMA).split())
+    total = stats["total_time"]
+    for expected in (
+        "edition corrected",
+        f"Figures: MFU {stats['mfu'] * 100:.1f} % with full attention",
+        f"MFU, full attention {stats['mfu'] * 100:.2f} %",
+        f"MFU, causal {stats['mfu_causal'] * 100:.2f} %",
+        f"HFU {stats['hfu'] * 100:.2f} %",
+        f"per processor {stats['model_flops_per_second_per_proc'] / 1e12:.1f} TFLOP/s",
+        f"model arithmetic {stats['model_flops_per_token'] / 1e9:.2f} GFLOP per token",
+        "parameters 8.030 G with embedding and head",
+        f"activations {stats['block_act_bytes_per_token'] / 1024:.2f} KiB kept per token and block",
+        f"{stats['embedding_time'] / total * 100:.1f} % of the time, first stage",
+        f"{stats['head_time'] / total * 100:.1f} % of the time, last stage",
+        f"tokens/s {stats['tokens_per_second']:,.0f}",
+    ):
+        assert expected in text
+    assert NO_VOCABULARY not in text
+
+
+def test_without_a_vocabulary_the_ends_are_said_to_be_left_out():
+    text = plain(CASES["corrected"])
+    assert NO_VOCABULARY in text
+    assert "of the time, last stage" not in text
+
+
+def test_the_published_edition_has_no_figures():
+    text = plain(CASES["the example"])
+    assert "MFU" not in text
+    assert "details" not in text
+
+
+@pytest.mark.parametrize(("width", "columns"), [("50", 1), ("80", 1), ("160", 2)])
+def test_figures_stand_beside_each_other_where_there_is_room(width, columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", width)
+    lines = plain(LLAMA).splitlines()
+    (first,) = [line for line in lines if "MFU, full attention" in line]
+    (last,) = [line for line in lines if "head and loss" in line]
+    figures = [line for line in lines[lines.index(first) :] if line][:9]
+    assert ("parameters" in first) == (columns == 2)
+    assert ("HFU" in last or "per processor" in last) == (columns == 2)
+    assert figures.index(last) == (8 if columns == 1 else 3)
+    assert all(len(line) <= int(width) for line in lines)
+
+
+def _values(field):
+    """Return values of an optional field that are not its default."""
+    choices = [value for value in field.declaration.choices if value != field.default]
+    return {str: choices, bool: [not field.default], int: [1, 4096], float: [0.25, 1.0]}[
+        field.annotation
+    ]
+
+
+OPTIONAL = [
+    pytest.param(cls, field.name, value, id=f"{field.name}={value}")
+    for cls in (Model, Execution)
+    for field in spec_fields(cls)
+    if field.declaration.optional and field.name != "edition"
+    for value in _values(field)
+]
+
+
+@pytest.mark.parametrize(("cls", "name", "value"), OPTIONAL)
+def test_every_optional_field_is_said_where_it_is_no_default(cls, name, value):
+    sheet = sheet_of(calculon.estimate(*LLAMA))
+    published = {f.name for f in spec_fields(cls) if not f.declaration.optional}
+    if cls is Model:
+        bare = {key: sheet.model[key] for key in published}
+        assert list(details(bare)) == []
+        assert len(list(details(bare | {name: value}))) == 1
+        return
+    bare = {key: sheet.execution[key] for key in published}
+    without, stated = (
+        setup_texts(calculon.report.sheet.Sheet(**_members(sheet, execution)))["options"]
+        for execution in (bare, bare | {name: value})
+    )
+    assert stated.startswith(f"{without}, ")
+    assert value is True or str(value) in stated
+
+
+def _members(sheet, execution):
+    return {name: getattr(sheet, name) for name in sheet.__slots__} | {"execution": execution}
+
+
+OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
+
+
+@pytest.mark.parametrize("recompute", ["full", "attn_only", "none"])
+@pytest.mark.parametrize("offloaded", [(), OFFLOADS[:1], OFFLOADS[1:2], OFFLOADS[2:], OFFLOADS])
+@pytest.mark.parametrize("stages", [1, 2])
+def test_memory_of_the_ends_is_part_of_what_the_tiers_need(recompute, offloaded, stages):
+    execution = LLAMA[1] | {"activation_recompute": recompute, **dict.fromkeys(offloaded, True)}
+    execution |= {"pipeline_par": stages, "data_par": 32 // stages}
+    result = calculon.estimate(LLAMA[0], execution, LLAMA[2])
+    sheet = sheet_of(result)
+    for tier, kinds in enumerate(sheet.memory(), start=1):
+        needed = result.stats[f"proc_mem_tier{tier}_cap_req"]
+        assert sum(kinds.values()) == pytest.approx(needed, rel=1e-12)
+        assert all(size >= 0 for size in kinds.values())
+    blocks = result.stats["block_weight_space"] * (32 // stages)
+    assert sheet.memory()[1]["weights"] == (blocks if "weight_offload" in offloaded else 0)
+    # without the model the blocks of a stage follow from the statistics
+    alone = Result(label="", stats=result.stats, edition="corrected", execution=execution)
+    assert alone.memory() == sheet.memory()
 
 
 def test_what_is_zero_stays_out_of_the_way():

@@ -180,6 +180,53 @@ def test_what_is_drawn_at_the_same_place_is_drawn_once():
     assert pareto_picture.scattered(values).tolist() == [0, 2]
 
 
+# -- editions ---------------------------------------------------------------------------------------------------------
+
+
+def notes(axes) -> list[str]:
+    return [text.get_text() for text in axes.texts if text.get_text().startswith("edition")]
+
+
+def test_bars_say_their_editions(results):
+    assert notes(breakdown.draw(results).subfigs[-1].axes[0]) == ["edition sc23"]
+    both = read_results([EXAMPLE], editions=("sc23", "corrected"))
+    time, memory = breakdown.draw(both).subfigs
+    assert notes(memory.axes[0]) == ["editions sc23, corrected"]
+    pieces = np.array([[bar.get_width() for bar in one] for one in time.axes[0].containers])
+    assert pieces.sum(axis=0) == pytest.approx([one.value("total_time") for one in both])
+
+
+@pytest.mark.parametrize("edition", ["sc23", "corrected"])
+def test_searched_pictures_say_their_edition(edition):
+    asked = (*SPACE, "--fix=microbatch_size=1", *NO_OFFLOAD, "--edition", edition)
+    found = heatmap(arguments("heatmap", *asked))
+    assert notes(heatmap_picture.draw(found).axes[0]) == [f"edition {edition}"]
+    front = pareto(arguments("pareto", *asked))
+    assert notes(pareto_picture.draw(front).axes[0]) == [f"edition {edition}"]
+    curves = scaling(arguments("scaling", *asked))
+    assert notes(scaling_picture.draw(curves).axes[-1]) == [f"edition {edition}"]
+    best = search(SPACE[0], SPACE[4], 8, 8, top=1, edition=edition, fix={"microbatch_size": 1,
+        "weight_offload": False, "optimizer_offload": False, "activations_offload": False})  # fmt: skip
+    rate = best.to_frame()["sample_rate"][0]
+    assert max(cell.value or 0 for cell in found.cells) == rate
+    assert curves[0].points[0].rate == rate
+
+
+def test_figures_have_axes_of_their_own():
+    assert canvas.Quantity("mfu").label == "MFU, full attention (%)"
+    assert canvas.Quantity("model_flops_per_second_per_proc").unit == "TFLOP/s"
+    asked = (*SPACE, "--fix=microbatch_size=1", *NO_OFFLOAD, "--edition", "corrected")
+    front = pareto(arguments("pareto", *asked, "--rate", "mfu"))
+    assert 0 < front.columns[1].max() < 1
+    with pytest.raises(SpecError, match=r"--rate: .*add --edition corrected"):
+        pareto(arguments("pareto", *asked[:-2], "--rate", "mfu"))
+
+
+def test_a_panel_says_its_edition():
+    panel = validation.Panel("study", "time", "s", [1.0], [1.1], {"n": 1, "mean": 9.0, "bias": 0.0})
+    assert validation.draw([panel], "corrected").get_supylabel() == "Predicted (edition corrected)"
+
+
 def test_a_malformed_axis_is_named():
     with pytest.raises(SpecError, match="a statistic"):
         pareto(arguments("pareto", *SPACE, "--rate", "speed"))

@@ -15,10 +15,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 import calculon
+from calculon.editions import EDITIONS
 from calculon.evaluate import evaluate_rows
 from calculon.plan.check import check
+from calculon.plan.plan import DEFAULTS
 from calculon.plan.plan import NAMES as FIELDS
 from calculon.plan.rule import Question
+from calculon.search.candidates import EXTENSIONS
 from calculon.search.driver import make_space
 from calculon.search.objective import Objective
 from calculon.search.one import count_space
@@ -45,6 +48,7 @@ OUTER = (
     "optimizer_offload",
     "attention_type",
     "fused_activation",
+    *EXTENSIONS,
 )
 """The loops outside that over microbatch sizes."""
 
@@ -65,6 +69,7 @@ class Case:
     data_overlap: bool = True
     fix: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     add: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    edition: str = "sc23"
 
     @property
     def space(self) -> Space:
@@ -91,7 +96,8 @@ class Case:
         """Bytes that executions need in the two tiers, shape (2, rows); nan where another rule fails."""
         needs = np.full((2, len(self.rows)), np.nan)
         possible = np.flatnonzero(check(Question(self.model, self.system, self.plan)) == 0)
-        for part, batch in evaluate_rows(self.model, self.system, self.plan.take(possible)):
+        rows, edition = self.plan.take(possible), EDITIONS[self.edition]
+        for part, batch in evaluate_rows(self.model, self.system, rows, edition):
             capacity = batch.capacity
             needs[0, possible[part]] = capacity.proc_mem_tier1_cap_req
             needs[1, possible[part]] = capacity.proc_mem_tier2_cap_req
@@ -134,7 +140,10 @@ def loops(case: Case) -> Iterator[Row]:
     networks = range(len(case.system.networks))
     attention = ["multihead", *(a for a in add.get("attention_type", ()) if a != "multihead")]
     for t in pick("tensor_par", divisors(case.num_procs)):
-        if model.hidden % t or model.attn_heads % t:
+        heads = (model.hidden, model.attn_heads)
+        if any(width % t for width in heads) or (
+            model.key_value_heads % t and t % model.key_value_heads
+        ):
             continue
         pairs = case.num_procs // t
         pipelines = {p for p in divisors(pairs) if model.num_blocks % p == 0}
@@ -159,6 +168,7 @@ def loops(case: Case) -> Iterator[Row]:
                     "batch_size": batch,
                     "datatype": case.datatype,
                     "training": True,
+                    "edition": case.edition,
                 }
                 for chunks in pick("pipeline_interleaving", divisors(stage) if p > 1 else [1]):
                     for recompute in pick("activation_recompute", ("full", "attn_only", "none")):
@@ -186,6 +196,7 @@ def loops(case: Case) -> Iterator[Row]:
                             ("optimizer_offload", offload),
                             ("attention_type", attention),
                             ("fused_activation", case.fused),
+                            *((name, extension(case, name)) for name in EXTENSIONS),
                             ("microbatch_size", sizes),
                             ("tensor_par_net", networks if t > 1 else (0,)),
                             ("pipeline_par_net", networks if p > 1 else (0,)),
@@ -200,6 +211,12 @@ def loops(case: Case) -> Iterator[Row]:
                                 "activation_recompute": recompute,
                                 **choices,
                             }
+
+
+def extension(case: Case, name: str) -> tuple[Any, ...]:
+    """Return the values of a field that only the corrected edition has: as fixed, or its default and what is added."""
+    more = tuple(v for v in case.add.get(name, ()) if v != DEFAULTS[name])
+    return case.fix.get(name, (DEFAULTS[name], *dict.fromkeys(more)))
 
 
 def product(pick: Any, *named: tuple[str, Any]) -> Iterator[Row]:
@@ -247,10 +264,40 @@ ADDITIONS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
 }
 
 
-def models() -> st.SearchStrategy[calculon.Model]:
+MORE: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
+    "attn_impl": st.just(("flash",)),
+    "ce_impl": st.just(("fused",)),
+    "grad_buffer": st.just(("full",)),
+    "grad_comm_dtype": st.sampled_from((("float32",), ("float8", "float16"))),
+    "latency_per_step": st.just((True,)),
+}
+"""Values that only the corrected edition has."""
+
+SHAPES: dict[str, st.SearchStrategy[Any]] = {
+    "kv_heads": st.sampled_from((1, 2, 3, 6, 12)),
+    "activation": st.sampled_from(("swiglu", "squared_relu")),
+    "norm": st.sampled_from(("rmsnorm", "layernorm_plain")),
+    "norms": st.sampled_from((2, 4)),
+    "qk_norm": st.sampled_from(("head", "full")),
+    "qkv_bias": st.just(True),
+    "parallel_attention": st.just(True),
+    "dropout": st.just(False),
+    "rotary": st.just(0.5),
+    "sliding_window": st.sampled_from((2, 100)),
+    "full_attention_every": st.sampled_from((1, 2)),
+    "vocab": st.sampled_from((11, 1000, 51200)),
+    "tied": st.just(True),
+    "positions": st.sampled_from((130, 1024)),
+    "embedding_norm": st.just(True),
+}
+"""Fields of a model that only the corrected edition knows."""
+
+
+def models(more: dict[str, Any]) -> st.SearchStrategy[calculon.Model]:
     """Small models, of which some do not divide over some degrees."""
     return st.builds(
         calculon.Model,
+        **{name: st.just(value) for name, value in more.items()},
         hidden=st.sampled_from((12, 24, 60, 144, 768)),
         feedforward=st.sampled_from((24, 50, 144, 600, 3072)),
         seq_size=st.sampled_from((1, 3, 12, 128, 130, 1024)),
@@ -270,8 +317,15 @@ def cases(draw: st.DrawFn, limit: int = LIMIT) -> Case:
     add = {n: draw(s) for n, s in ADDITIONS.items() if draw(st.sampled_from((False, True)))}
     num_procs = draw(st.sampled_from((12, 8, 24, 6, 36, 4, 16, 2, 1)))
     batch = st.one_of(st.integers(1, 24), st.integers(1, 3).map(lambda n: n * num_procs + 1))
+    edition = draw(st.sampled_from(("sc23", "sc23", "corrected")))
+    more: dict[str, Any] = {}
+    if edition == "corrected":
+        add |= {n: draw(s) for n, s in MORE.items() if draw(st.integers(0, 5)) == 3}
+        more = {n: draw(s) for n, s in SHAPES.items() if draw(st.integers(0, 2)) == 1}
+        if more.get("parallel_attention"):
+            more["norms"] = draw(st.sampled_from((1, 2)))
     case = Case(
-        draw(models()),
+        draw(models(more)),
         calculon.inputs.system(document),
         num_procs,
         draw(batch),
@@ -280,6 +334,7 @@ def cases(draw: st.DrawFn, limit: int = LIMIT) -> Case:
         tensor_overlap=draw(st.sampled_from((True, True, False))),
         data_overlap=draw(st.sampled_from((True, True, False))),
         add=add,
+        edition=edition,
     )
     return _tightened(draw, _narrowed(draw, case, limit), document)
 

@@ -4,7 +4,6 @@ import numpy as np
 from hypothesis import given, settings
 
 import calculon
-from calculon.editions import SC23
 from calculon.records import columns
 from calculon.search.objective import Objective
 from calculon.search.one import groups, tiles
@@ -16,7 +15,7 @@ from tests.search.brute import Case, cases
 
 def _tiles(space):
     for group in groups(space):
-        yield from tiles(space, SearchTables(space, group, SC23), group)
+        yield from tiles(space, SearchTables(space, group), group)
 
 
 @settings(max_examples=25)

@@ -125,7 +125,7 @@ def test_an_unknown_field_is_worth_a_warning_unless_it_is_known_to_be_extra(cls,
         decode(cls, raw | {"colour": "red"}, "my.json")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        decode(cls, raw | {"ext": 1, "about": {}, "calibration": []}, "my.json")
+        decode(cls, raw | {"ext": {}, "about": 1, "calibration": []}, "my.json")
 
 
 def test_a_whole_number_may_be_written_as_a_float():

@@ -5,6 +5,7 @@ import pytest
 
 from calculon.editions import SC23
 from calculon.plan.choice import Choice, Sizes
+from calculon.plan.plan import DEFAULTS
 from calculon.spec.model import Model
 from calculon.transformer.block import block_layers
 from calculon.transformer.shape import BlockShape
@@ -41,7 +42,7 @@ def _choice(**changes):
         "seq_par_ag_redo": False,
         "training": True,
     }
-    return Choice(**plain | changes)
+    return Choice(**DEFAULTS | plain | changes)
 
 
 def _block(**changes):
@@ -54,7 +55,7 @@ def _flagged(flag, **changes):
     """Return the names of the layers for which a flag holds."""
     choice = _choice(**changes)
     layers = _block(**changes).items()
-    return {name for name, layer in layers if getattr(choice, getattr(layer.flags, flag))}
+    return {name for name, layer in layers if SC23.happens(getattr(layer.flags, flag), choice)}
 
 
 @pytest.mark.parametrize(("overlap", "attention"), ATTENTION)

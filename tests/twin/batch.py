@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from math import inf
-
 from .block import Block
+from .data_parallel import DataParallel, per
 from .errors import require_fit
 from .run import KINDS, Kind
-from .system import Network
 
 ByKind = dict[Kind, float]
 
@@ -21,7 +19,7 @@ class Batch:
         self._pipeline_transfers()
         self._offload()
         self._bubble()
-        self._data_parallel()
+        self.dp = DataParallel(block, self.bw, self.bw_pp_time)
         self._memory()
         self._tiers()
         self._offload_requirements()
@@ -49,6 +47,9 @@ class Batch:
         # [O8] Without a pipeline, and backward in inference, the latency remains.
         self.fw_pp_time = run.pp_network.time("p2p", self.fw_pp_size, 2)
         self.bw_pp_time = run.pp_network.time("p2p", self.bw_pp_size, 2)
+        if run.rules.empty_transfers:
+            self.fw_pp_time = self.fw_pp_time if self.fw_pp_size else 0
+            self.bw_pp_time = self.bw_pp_time if self.bw_pp_size else 0
         time = self.fw_pp_time + (self.bw_pp_time if ex.training else 0)
         transfers = run.microbatches * ex.pipeline_interleaving if ex.pipeline_par > 1 else 0
         self.pp_comm_time = transfers * time
@@ -59,7 +60,8 @@ class Batch:
         self.block_activation = block.checkpoint if run.full_recompute else block.act_storage
         weight = block.weight if ex.weight_offload else 0
         activation = self.block_activation if ex.activations_offload else 0
-        optimizer = block.optimizer if ex.optimizer_offload else 0
+        per_microbatch = ex.optimizer_offload and not run.rules.optimizer_offload
+        optimizer = block.optimizer if per_microbatch else 0
         # [O25] Forward the larger of weights and activations moves, backward the sum.
         self.fw_offload = max(weight, activation)
         self.bw_offload = weight + activation + optimizer if ex.training else 0
@@ -67,6 +69,7 @@ class Batch:
         fw_traffic = run.system.mem2.time(self.fw_offload) + block.fw.mem_time
         bw_traffic = run.system.mem2.time(self.bw_offload) if ex.training else 0
         bw_traffic = bw_traffic + block.agrad.mem_time + block.wgrad.mem_time
+        bw_traffic += block.re.mem_time if run.rules.offload_window else 0
 
         self.fw0: ByKind = {k: block.fw.time + block.fw_tp.exposed[k] for k in KINDS}
         again: ByKind = {k: block.re.time + block.recomm.exposed[k] for k in KINDS}
@@ -81,6 +84,9 @@ class Batch:
         self.bw: ByKind = {k: self.bw0[k] + bw_excess[k] for k in KINDS}
         self.fw_offload_exposed_time = run.batch_sum(fw_excess)
         self.bw_offload_exposed_time = run.batch_sum(bw_excess) if ex.training else 0
+        if ex.optimizer_offload and run.rules.optimizer_offload:
+            state = run.system.mem2.time(block.optimizer + block.weight_grad)
+            self.bw_offload_exposed_time += run.blocks * state
 
     def _bubble(self) -> None:
         """Idle time of the pipeline."""
@@ -94,87 +100,26 @@ class Batch:
         extra = (chunks - 1) * (p - rest) if rest else 0
         self.bubble_time = (p - 1) * chunk + extra * chunk - run.missing_blocks * block
 
-    def _data_parallel(self) -> None:
-        ex, network = self.execution, self.run.dp_network
-        self.dp_size = 0
-        self.dp_comm_link_time = self.dp_comm_exposed_time = 0.0
-        self.dp_bw_overlap_req_chunk = self.dp_bw_overlap_req_tail = 0.0
-        if ex.data_par == 1 or not ex.training:
-            return
-        ops = ("reduce_scatter", "all_gather") if ex.optimizer_sharding else ("all_reduce",)
-        # [O23] Every collective moves the bytes of the weights, that of the gradients too.
-        self.dp_size = self.block.weight
-        comm = sum(network.time(op, self.dp_size, ex.data_par) for op in ops)
-        self.dp_comm_link_time = self.dp_comm_exposed_time = self.run.blocks * comm
-        if ex.data_par_overlap:
-            self._overlap_data_parallel(network, comm, sum(network.ops[op][0] for op in ops))
-
-    def _overlap_data_parallel(self, network: Network, comm: float, scalars: float) -> None:
-        """Hide the communication of a block (`comm`) behind the backward pass of the others."""
-        ex, run, bw = self.execution, self.run, self.bw
-        usage, p = network.processor_usage, ex.pipeline_par
-        chunks, base_blocks = ex.pipeline_interleaving, run.base_blocks
-        free, slack, flops_time = self._overlap_window()
-
-        # All chunks but the last.
-        window, comm_chunk = p * free, run.chunk_blocks * comm
-        slowed = p * (run.chunk_blocks * flops_time)
-        with_pp = ex.data_par_net == ex.pipeline_par_net
-        collisions = min(comm_chunk // run.chunk_sum(bw), run.microbatches % p or p)
-        hidden = window - (collisions if with_pp else 0) * self.bw_pp_time
-        excess = comm_chunk - hidden + slowed * usage
-        early = (chunks - 1) * (excess if excess > 0 else comm_chunk * usage)
-
-        # The last chunk, and its last block, which overlaps with nothing.
-        last_window = 0.0
-        if base_blocks > 0:
-            last_window = free - self.bw_pp_time - (bw["base"] + bw["edge"]) / 2 + slack
-        # [O10] Slowed by one block's arithmetic, however many blocks overlap, even none.
-        excess = base_blocks * comm + flops_time * usage - last_window
-        tail = excess if excess > 0 else base_blocks * comm * usage
-        self.dp_comm_exposed_time = comm + early + tail
-
-        # [O11] Chunk: the bytes of one in the window of all, less a single collision; the
-        # slow-down is added.  Tail: all blocks of the chunk in the window of the base blocks.
-        size = run.chunk_blocks * self.dp_size
-        collision = self.bw_pp_time if with_pp else 0
-        window = (chunks - 1) * (window + slowed * usage - collision)
-        self.dp_bw_overlap_req_chunk = size / window * scalars if window > 0 else 0
-        window = last_window + base_blocks * comm * usage
-        self.dp_bw_overlap_req_tail = size / window * scalars if window > 0 else 0
-
-    def _overlap_window(self) -> tuple[float, float, float]:
-        """Time of a chunk that hides DP traffic, its part for the optimizer, and FLOP time.
-
-        [O1] Both the memory and the FLOP time of recompute are the inflated ones.
-        """
-        block, ex, sharded = self.block, self.execution, self.execution.optimizer_sharding
-        slack = 0 if sharded else block.optim.time - block.optim.mem_time
-        mem_time = block.agrad.mem_time + block.wgrad.mem_time + block.re.mem_time
-        free: ByKind = {k: self.bw[k] - mem_time + slack for k in KINDS}
-        if ex.data_par_net == ex.tensor_par_net:
-            for k in KINDS:
-                free[k] -= block.recomm.time[k] + block.agrad_tp.time[k]
-        flops_time = block.agrad.flops_time + block.wgrad.flops_time + block.re.flops_time
-        flops_time += 0 if sharded else block.optim.flops_time
-        return self.run.chunk_sum(free), slack, flops_time
-
     def _memory(self) -> None:
         """Bytes in all, and bytes that stay in tier 1 if that kind of data is offloaded."""
         block, ex, run, p = self.block, self.execution, self.run, self.execution.pipeline_par
         alive: float = min(run.microbatches, p)  # microbatches, one forward one backward
         if ex.pipeline_interleaving > 1:
             alive *= 1 + (p - 1) / (ex.pipeline_interleaving * p)
+        if run.rules.in_flight:
+            alive = min(alive, run.microbatches)
         self.weight_space = block.weight * run.blocks
         self.act_space = self.act_space_with_offload = block.act_working
         if not run.full_recompute:
             # [O13] In inference offloading raises the need.
-            self.act_space_with_offload += block.act_storage
+            kept = ex.training or not run.rules.inference_space
+            self.act_space_with_offload += block.act_storage if kept else 0
             if ex.training:
                 self.act_space += block.act_storage * (run.blocks * alive - 1)
         self.act_checkpoint_size = run.blocks * block.checkpoint * alive
         # [O7] Null, not 0, in inference.
-        self.act_checkpoint_size_with_offload = 2 * block.checkpoint if ex.training else None
+        counted = ex.training or run.rules.inference_space
+        self.act_checkpoint_size_with_offload = 2 * block.checkpoint if counted else None
         self.weight_grad_space = block.weight_grad_unsharded + block.weight_grad * (run.blocks - 1)
         self.weight_grad_space_with_offload = block.weight_grad_unsharded + block.weight_grad
         self.optimizer_space = block.optimizer * run.blocks
@@ -205,13 +150,17 @@ class Batch:
         """Bandwidths that hide the traffic behind the time in which tier 1 is idle."""
         block = self.block
         fw = min(self.fw0.values()) - block.fw.mem_time
-        bw = min(self.bw0.values()) - (block.agrad.mem_time + block.wgrad.mem_time)
-        self.act_offload_bw_req = _per(self.block_activation, fw)
-        self.weight_offload_bw_req = _per(block.weight, fw)
-        self.offload_mem_bw_req, self.optim_offload_bw_req = _per(self.fw_offload, fw), 0.0
+        busy = block.agrad.mem_time + block.wgrad.mem_time
+        busy += block.re.mem_time if self.run.rules.offload_window else 0
+        bw = min(self.bw0.values()) - busy
+        if self.run.rules.offload_window:
+            fw, bw = max(0, fw), max(0, bw)  # it is never negative but for rounding
+        self.act_offload_bw_req = per(self.block_activation, fw)
+        self.weight_offload_bw_req = per(block.weight, fw)
+        self.offload_mem_bw_req, self.optim_offload_bw_req = per(self.fw_offload, fw), 0.0
         if self.execution.training:
-            self.optim_offload_bw_req = _per(block.weight_grad + block.optimizer, bw)
-            self.offload_mem_bw_req = max(self.offload_mem_bw_req, _per(self.bw_offload, bw))
+            self.optim_offload_bw_req = per(block.weight_grad + block.optimizer, bw)
+            self.offload_mem_bw_req = max(self.offload_mem_bw_req, per(self.bw_offload, bw))
 
     def _totals(self) -> None:
         block, run = self.block, self.run
@@ -219,21 +168,16 @@ class Batch:
         self.total_time = busy + self.recompute_time + self.bubble_time
         self.total_time += self.fw_offload_exposed_time + self.bw_offload_exposed_time
         self.total_time += self.tp_comm_exposed_time + self.recomm_exposed_time
-        self.total_time += self.pp_comm_time + self.dp_comm_exposed_time
+        self.total_time += self.pp_comm_time + self.dp.exposed_time
         # [O12] Arithmetic of forks, dropout and reductions counts as useful, and the optimizer
         # step counts once per microbatch.
-        works = (block.fw, block.agrad, block.wgrad, block.optim)
-        self.useful_flops = sum(work.flops for work in works)
+        step = block.optim.flops
+        if run.rules.useful_flops:
+            step /= run.microbatches
+        self.useful_flops = block.fw.flops + block.agrad.flops + block.wgrad.flops + step
         peak = run.system.matrix[self.execution.datatype].peak
         perfect = run.blocks * run.microbatches * self.useful_flops / peak
         self.compute_efficiency = perfect / busy
         self.system_efficiency = busy / self.total_time
         self.total_efficiency = perfect / self.total_time
         self.sample_rate = self.execution.batch_size / self.total_time
-
-
-def _per(size: float, time: float) -> float:
-    """Bandwidth for `size` in `time`."""
-    if time == 0:
-        return inf if size else 0  # [O14]
-    return size / time

@@ -7,11 +7,12 @@ a size (part of rule 20) shows when it is looked up.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from math import prod
 from typing import Any
 
 from .errors import require, require_fit
+from .rules import EDITIONS, Rules
 from .run import BYTES_PER_ELEMENT, Execution, Model, Run
 from .system import System
 
@@ -20,21 +21,38 @@ CHOICES = {
     "activation_recompute": ("full", "attn_only", "none"),
     "tensor_par_comm_type": ("ar", "p2p_rs_ag", "rs_ag"),
     "tensor_par_overlap": ("none", "ring", "pipe"),
+    "edition": tuple(EDITIONS),
+    "attn_impl": ("eager",),  # what the twin knows
+    "ce_impl": ("eager", "fused"),
+    "grad_buffer": ("sharded", "full"),
+    "grad_comm_dtype": ("same", *BYTES_PER_ELEMENT),
 }
 
 
 def checked_run(
-    model: Mapping[str, Any], execution: Mapping[str, Any], system: Mapping[str, Any]
+    model: Mapping[str, Any],
+    execution: Mapping[str, Any],
+    system: Mapping[str, Any],
+    rules: Rules | None = None,
 ) -> Run:
-    """Read the contents of the three files and check what they ask for."""
-    odd = {field.name for field in fields(Execution)} ^ set(execution)
+    """Read the contents of the three files and check what they ask for.
+
+    The rules are those of the edition that the execution names, unless others are given.
+    """
+    options = {field.name for field in fields(Execution) if field.default is not MISSING}
+    odd = {field.name for field in fields(Execution)} ^ (set(execution) | options)
     require(1, not odd, f"missing or unknown fields: {sorted(odd)}")
     ex, hardware = Execution(**execution), System.of(system)
+    require(4, ex.edition in EDITIONS, "unknown edition")
+    extended = any(getattr(ex, name) != getattr(Execution, name) for name in options)
+    asked = rules is not None or ex.edition != "sc23"
+    require(1, asked or not extended, "the published edition has no options")
     _check_request(ex, len(hardware.networks))
     _check_networks(ex, hardware)
     require(14, ex.datatype in BYTES_PER_ELEMENT, "unknown datatype")
     # The fields of a model that are not ours are ignored.
-    run = Run(Model(**{field.name: model[field.name] for field in fields(Model)}), ex, hardware)
+    shape = Model(**{field.name: model[field.name] for field in fields(Model)})
+    run = Run(shape, ex, hardware, rules or EDITIONS[ex.edition])
     _check_division(run)
     for engine in (hardware.matrix, hardware.vector):
         require(20, ex.datatype in engine, "the system lacks the datatype")

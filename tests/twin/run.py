@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from .rules import Rules
 from .system import System
 
 Kind = Literal["base", "edge"]
@@ -28,7 +29,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Execution:
-    """How the model is run; the fields of an execution file in canonical order."""
+    """How the model is run; the fields of an execution file in canonical order, then options."""
 
     num_procs: int
     tensor_par: int
@@ -53,6 +54,12 @@ class Execution:
     activations_offload: bool
     optimizer_offload: bool
     training: bool
+    edition: str = "sc23"
+    attn_impl: str = "eager"
+    ce_impl: str = "eager"  # of models with a vocabulary, which ours have not
+    grad_buffer: str = "sharded"
+    grad_comm_dtype: str = "same"
+    latency_per_step: bool = False
 
 
 class Run:
@@ -62,14 +69,22 @@ class Run:
     followed by a pipeline transfer; the others are *base* blocks.
     """
 
-    def __init__(self, model: Model, execution: Execution, system: System) -> None:
+    def __init__(self, model: Model, execution: Execution, system: System, rules: Rules) -> None:
         ex = execution
-        self.model, self.execution, self.system = model, execution, system
+        self.model, self.execution, self.system, self.rules = model, execution, system, rules
         self.element_bytes = BYTES_PER_ELEMENT[ex.datatype]
         self.microbatches = ex.batch_size // ex.data_par // ex.microbatch_size  # per pipeline
         self.shards = ex.data_par if ex.optimizer_sharding else 1  # of the optimizer state
         self.sequence_par = ex.tensor_par_comm_type == "rs_ag"
         self.full_recompute = ex.activation_recompute == "full"
+        self.recomputes_attention = ex.activation_recompute in ("full", "attn_only")
+        self.per_step = rules.latency_per_step and ex.latency_per_step
+
+        # The backward pass repeats the collective at the input of attention, of the MLP.
+        split = self.sequence_par or not rules.regather_needs_sequence_par
+        self.regathers_attention = split and (self.recomputes_attention or ex.seq_par_ag_redo)
+        self.regathers_mlp = split and (self.full_recompute or ex.seq_par_ag_redo)
+        self.whole_gradients = self.shards == 1 or ex.grad_buffer == "full"
 
         self.blocks = -(-model.num_blocks // ex.pipeline_par)  # of the most loaded stage
         self.missing_blocks = self.blocks * ex.pipeline_par - model.num_blocks  # of later stages
@@ -85,6 +100,14 @@ class Run:
         self.tp_network = system.networks[ex.tensor_par_net]
         self.pp_network = system.networks[ex.pipeline_par_net]
         self.dp_network = system.networks[ex.data_par_net]
+
+    @property
+    def reduction_bytes(self) -> int:
+        """Bytes of a gradient element in the DP reduction."""
+        datatype = self.execution.grad_comm_dtype
+        if datatype == "same" or not self.rules.reduction_datatype:
+            return self.element_bytes
+        return BYTES_PER_ELEMENT[datatype]
 
     def chunk_sum(self, per_block: Mapping[Kind, float]) -> float:
         """Sum over the blocks of one chunk."""

@@ -46,13 +46,29 @@ class Network:
     ops: Mapping[str, tuple[float, float | None]]
     must_be_filled: bool
     processor_usage: float  # fraction of the compute lost while communicating
+    step_latency: float  # s, of one step of a ring
 
-    def time(self, op: str, size: float, peers: int) -> float:
-        """Seconds for `op` on `size` bytes; one latency is charged, even for no bytes at all."""
+    def time(self, op: str, size: float, peers: int, per_step: bool = False) -> float:
+        """Seconds for `op` on `size` bytes; one latency is charged, even for no bytes at all.
+
+        A collective that counts latencies `per_step` is charged those of a ring instead.
+        """
         scalar, offset = self.ops[op]
         volume = size * scalar
         volume += volume * (offset or 0) / peers
-        return self.latency + volume / (self.bandwidth * 1e9 * self.efficiency)
+        latency = self.latency
+        if per_step and op != "p2p":
+            latency = (2 if op == "all_reduce" else 1) * (peers - 1) * self.step_latency
+        return latency + volume / (self.bandwidth * 1e9 * self.efficiency)
+
+
+def _networks(file: Mapping[str, Any]) -> list[Network]:
+    """Read the networks, and the latency of their steps if the file adds one."""
+    steps = [link["step_latency"] for link in file.get("ext", {}).get("networks", [])]
+    return [
+        Network(**network, step_latency=steps[i] if i < len(steps) else network["latency"])
+        for i, network in enumerate(file["networks"])
+    ]
 
 
 @dataclass(frozen=True)
@@ -74,7 +90,7 @@ class System:
             mem1=_memory(file["mem1"]),
             mem2=_memory(file["mem2"]),
             processing_mode=file["processing_mode"],
-            networks=[Network(**network) for network in file["networks"]],
+            networks=_networks(file),
         )
 
     def combine(self, flops_time: float, mem_time: float) -> float:

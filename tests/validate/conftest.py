@@ -81,9 +81,9 @@ def library(tmp_path):
 def result(library):
     """Write a study and run it."""
 
-    def run(study, table=CSV):
+    def run(study, table=CSV, edition="sc23"):
         place = library(study, table)
         (one,) = place.studies()
-        return compare(one, place)
+        return compare(one, place, edition)
 
     return run

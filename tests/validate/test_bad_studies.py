@@ -42,6 +42,14 @@ STUDY_PROBLEMS = {
     ),
     "no statistic": (_quantity(estimate="1 + 1"), "quantities[0].estimate", "no unit"),
     "a bound of nothing": (_quantity(bound=0), "quantities[0].bound", "above 0"),
+    "a bound for one edition only": (
+        _quantity(bound={"sc23": 5}), "quantities[0].bound.corrected", "found nothing"),
+    "a bound of nothing in an edition": (
+        _quantity(bound={"sc23": 5, "corrected": 0}), "quantities[0].bound.corrected", "above 0"),
+    "a bound for an unknown edition": (
+        _quantity(bound={"sc23": 5, "corrected": 5, "sc24": 5}), "quantities[0].bound.sc24", "'sc23'"),
+    "a bound that is no number": (_quantity(bound="5"), "quantities[0].bound", "no quotes"),
+    "an edition in the recipe": (_execution(edition="corrected"), "execution.edition", "unknown"),
     "no quantity": (_set(quantities=[]), "quantities", "at least one"),
     "quantities that are no list": (_set(quantities="time"), "quantities", "a list"),
     "an unknown model": (_set(model="megatron-23B"), "model", "megatron-22B"),
@@ -51,6 +59,8 @@ STUDY_PROBLEMS = {
     "an unknown execution field": (_execution(tensor_parr=1), "execution.tensor_parr", "tensor_par"),
     "a missing execution field": (
         _drop("execution", "training"), "execution.training", "found nothing"),
+    "an impossible optional constant": (
+        _execution(latency_per_step=3), "execution.latency_per_step", "true or false"),
     "an impossible constant": (_execution(tensor_par=0), "execution.tensor_par", "at least 1"),
     "a broken expression": (_execution(tensor_par="tp +"), "execution.tensor_par", "expression"),
     "a column that is not there": (_execution(tensor_par="tpp"), "execution.tensor_par", "'tp'"),
@@ -63,8 +73,6 @@ STUDY_PROBLEMS = {
     "an unknown field": (_set(modle="x"), "modle", "did you mean 'model'"),
     "a sweep that is no list": (_set(sweep="tp"), "sweep", "a list of texts"),
     "an empty choice": (_set(choices={"x": ""}), "choices.x", "text"),
-    "everything excluded": (
-        _set(exclude=[{"when": "tp == 8", "reason": "all"}]), "exclude", "all rows excluded"),
     "an alternative without reason": (
         _set(alternatives=[{"name": "x"}]), "alternatives[0].why", "missing"),
     "evidence of an unknown kind": (_set(evidence="hearsay"), "evidence", "one of measured"),
@@ -108,6 +116,17 @@ def test_a_wrong_table_names_file_row_and_field(result, content, case):
     assert caught.value.file.endswith("small/measured.csv")
     assert caught.value.field == field
     assert words in str(caught.value)
+
+
+def test_an_unknown_edition_names_the_nearest(result, content):
+    with pytest.raises(SpecError, match="did you mean 'sc23'"):
+        result(content, edition="sc24")
+
+
+def test_an_optional_field_that_takes_no_such_value_names_the_row(result, content):
+    content["execution"]["attn_impl"] = "mode"
+    with pytest.raises(SpecError, match=r"row 1 \(a\): execution\.attn_impl: .*eager, flash"):
+        result(content, edition="corrected")
 
 
 def test_a_table_that_is_not_there(library, content):

@@ -110,6 +110,69 @@ def test_a_mean_error_above_the_bound_does_not_pass(result, content):
     assert not result(content).passes
 
 
+def test_a_study_whose_rows_are_all_excluded_waits(result, content):
+    content["exclude"] = [{"when": "tp == 8", "reason": "not yet"}]
+    content["alternatives"] = [{"name": "x", "why": "y", "derive": {"z": "tp"}}]
+    found = result(content)
+    (one,) = found.own.comparisons
+    assert (found.rows, found.excluded, one.score) == ((), {"not yet": 2}, None)
+    assert found.passes
+
+
+def test_a_measured_value_may_be_derived(result, content):
+    content["quantities"][0]["measured"] = "whole"
+    content["derive"] = {"whole": "2 * seconds"}
+    (one,) = result(content).own.comparisons
+    assert one.measured.tolist() == [2 * 1.42, 2 * 1.9]
+
+
+MODERN = {
+    "hidden": 6144, "feedforward": 24576, "seq_size": 2048, "attn_heads": 64, "attn_size": 96,
+    "num_blocks": 48,
+}  # fmt: skip
+OPTIONAL = {"kv_heads": "tp", "vocab": 51200}
+
+
+def test_an_edition_sees_the_fields_that_it_knows(result, content):
+    """The catalog's megatron-22B has this shape: edition sc23 must not see more of it."""
+    content["model"] = MODERN | OPTIONAL
+    content["execution"]["attn_impl"] = "flash"
+    published, corrected = (
+        result(content, edition=edition).own.comparisons[0] for edition in ("sc23", "corrected")
+    )
+    assert published.estimated[0] == _estimate()["total_time"]
+    model = MODERN | OPTIONAL | {"kv_heads": 8}
+    fields = EXECUTION | FULL | {"attn_impl": "flash"}
+    expected = calculon.estimate(model, fields, "a100_80g", edition="corrected").stats
+    assert corrected.estimated[0] == expected["total_time"]
+
+
+def test_an_alternative_that_an_edition_cannot_tell_apart_is_left_out(result, content):
+    content["alternatives"] = [
+        {"name": "vocabulary", "why": "a", "model": {"vocab": 51200}},
+        {"name": "kernel", "why": "b", "execution": {"attn_impl": "flash"}},
+        {"name": "half", "why": "c", "execution": {"batch_size": 4, "attn_impl": "flash"}},
+    ]
+    names = {
+        edition: [one.name for one in result(content, edition=edition).alternatives]
+        for edition in ("sc23", "corrected")
+    }
+    assert names == {"sc23": ["half"], "corrected": ["vocabulary", "kernel", "half"]}
+
+
+def test_each_edition_has_its_bound(result, content):
+    content["exclude"] = [{"when": "mode == 'none'", "reason": "a warm-up"}]
+    errors = {
+        edition: result(content, edition=edition).own.comparisons[0].score.mean
+        for edition in ("sc23", "corrected")
+    }
+    content["quantities"][0]["bound"] = {"sc23": errors["sc23"] * 1.1, "corrected": 1e-3}
+    assert result(content).passes
+    found = result(content, edition="corrected")
+    assert not found.passes
+    assert (found.edition, found.own.comparisons[0].bound) == ("corrected", 1e-3)
+
+
 def test_a_study_that_compares_nothing_does_not_pass(result, content):
     table = "id,gpus,tp,batch,mode,seconds\nb,3,3,4,full,1.9\n"
     found = result(content, table)

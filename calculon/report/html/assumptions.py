@@ -1,24 +1,70 @@
 """What an estimate takes for granted, and what it does not count: said on every report."""
 
-ASSUMPTIONS = (
-    "The iteration time is that of the most loaded processor: the pipeline stage with the most blocks, in a steady "
-    "one-forward-one-backward schedule whose bubble is charged to it.",
-    "Counted are transformer blocks: their matrix products, attention, norms, activations, dropout, residuals, "
-    "optimizer step, and the traffic of tensor, pipeline and data parallelism and of offloading.",
-    "Not counted in time or memory: embeddings, the output projection and the loss, biases, data loading, "
-    "evaluation, writing checkpoints, and the gaps between kernels.",
-    "Memory is the sum of tensors: weights, gradients, optimizer state, activations. The framework, communication "
-    "buffers and fragmentation of the allocator come on top.",
-    "Nothing fails and nobody waits for a slow processor: stragglers, restarts and jitter are not modelled.",
-    "Each kind of traffic has its network to itself; a collective takes latency plus its bytes over the achieved "
-    "bandwidth, whatever else is under way.",
-    "How fast operations run is what the efficiency curves of the system file say for their size; whether those are "
-    "measured or vendor figures stands in the notes on the systems.",
-)
-"""One sentence each."""
+from collections.abc import Sequence
 
 EDITIONS = {
     "sc23": "Edition sc23 is the published model (Isaev et al., SC'23, doi:10.1145/3581784.3607102), what looks odd "
     "in it included; validation/README.md lists that, with its effect.",
+    "corrected": "Edition corrected is the published model with its defects mended, each listed with its effect in "
+    "validation/README.md, and with what it lacks: grouped key/value heads, gated MLPs, other norms, sliding windows, "
+    "flash attention, embedding, output head and loss.",
 }
 """What is to be known about an edition of the model."""
+
+_ITERATION = (
+    "The iteration time is that of the most loaded processor: the pipeline stage with the most blocks, in a steady "
+    "one-forward-one-backward schedule whose bubble is charged to it."
+)
+_BLOCKS = (
+    "Counted are transformer blocks: their matrix products, attention, norms, activations, dropout, residuals, "
+    "optimizer step, and the traffic of tensor, pipeline and data parallelism and of offloading."
+)
+_MEMORY = (
+    "Memory is the sum of tensors: weights, gradients, optimizer state, activations. The framework, communication "
+    "buffers and fragmentation of the allocator come on top."
+)
+_FAILURES = "Nothing fails and nobody waits for a slow processor: stragglers, restarts and jitter are not modelled."
+_CURVES = (
+    "How fast operations run is what the efficiency curves of the system file say for their size; whether those are "
+    "measured or vendor figures stands in the notes on the systems."
+)
+
+ASSUMPTIONS = {
+    "sc23": (
+        _ITERATION,
+        _BLOCKS,
+        "Not counted in time or memory: embeddings, the output projection and the loss, biases, data loading, "
+        "evaluation, writing checkpoints, and the gaps between kernels.",
+        _MEMORY,
+        _FAILURES,
+        "Each kind of traffic has its network to itself; a collective takes latency plus its bytes over the achieved "
+        "bandwidth, whatever else is under way.",
+        _CURVES,
+    ),
+    "corrected": (
+        _ITERATION,
+        _BLOCKS,
+        "Embedding, output head and loss count when the model states a vocabulary, in the first and the last stage: "
+        "the slower of the two sets the time, the fuller one the memory. Without a vocabulary they are left out.",
+        "Not counted in time or memory: data loading, evaluation, writing checkpoints, and the gaps between kernels.",
+        "MFU is the matrix arithmetic of the model over the peak of the matrix engine: no recomputation, output head "
+        "included, attention counted in full (arXiv 2204.02311, appendix B). The causal figure counts only what a "
+        "token attends to. HFU counts what is executed: recomputation too, masked attention only where the kernel "
+        "computes it.",
+        _MEMORY,
+        _FAILURES,
+        "A collective takes latency, once or in every step of its ring as the execution says, plus its bytes over the "
+        "achieved bandwidth; data parallelism hides only behind what leaves its network and the memory free.",
+        _CURVES,
+    ),
+}
+"""What each edition assumes, one sentence each."""
+
+
+def assumptions(editions: Sequence[str]) -> list[str]:
+    """Return what results of some editions assume; what not all of them do names its edition."""
+    found = [EDITIONS[edition] for edition in editions]
+    for text in dict.fromkeys(text for edition in editions for text in ASSUMPTIONS[edition]):
+        own = [edition for edition in editions if text in ASSUMPTIONS[edition]]
+        found.append(text if len(own) == len(editions) else f"Edition {own[0]}: {text}")
+    return found

@@ -6,13 +6,11 @@ from importlib.resources import files
 
 from calculon.report.comparison import MOST, Comparison
 from calculon.report.comparison_tables import sections
-from calculon.report.html.assumptions import ASSUMPTIONS, EDITIONS
+from calculon.report.html.assumptions import assumptions
 from calculon.report.html.result import result_section
 from calculon.report.html.tags import Html, element, joined, plain_table
 from calculon.report.result import Result
 from calculon.report.tables import Table
-
-UNKNOWN_EDITION = "The edition of the model is not known: a file of results does not tell."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +24,7 @@ class Report:
     versions : mapping
         Names and versions of what made it.
     validation : dict of str to Table
-        For each system its measured studies; a table may have no rows.
+        For each system (and edition) its measured studies; a table may have no rows.
     """
 
     results: Sequence[Result]
@@ -97,8 +95,8 @@ def _side_by_side(results: Sequence[Result]) -> Iterator[Html]:
     """Yield what differs, but for single statistics."""
     yield element("h2", "Side by side")
     comparison = Comparison(results[:MOST])
-    named = zip(comparison.letters, results, strict=False)
-    yield element("ul", *(element("li", f"{letter}: {one.label}") for letter, one in named))
+    named = zip(comparison.letters, comparison.names, strict=True)
+    yield element("ul", *(element("li", f"{letter}: {name}") for letter, name in named))
     for section in sections(comparison):
         if not section.title.startswith("Statistics"):
             yield element("h3", section.title.partition("\n")[0])
@@ -122,9 +120,8 @@ def _validation(validation: dict[str, Table]) -> Iterator[Html]:
 def _assumptions(results: Sequence[Result]) -> Iterator[Html]:
     """Yield what is taken for granted."""
     yield element("h2", "Assumptions")
-    editions = dict.fromkeys(one.sheet.edition if one.sheet else "" for one in results)
-    texts = [EDITIONS.get(edition, UNKNOWN_EDITION) for edition in editions]
-    yield element("ul", *(element("li", text) for text in (*texts, *ASSUMPTIONS)))
+    editions = list(dict.fromkeys(one.edition for one in results))
+    yield element("ul", *(element("li", text) for text in assumptions(editions)))
 
 
 def _inputs(report: Report) -> Iterator[Html]:

@@ -4,15 +4,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from calculon.records import columns
+from calculon.report.figures import NO_VOCABULARY, figures, has_figures, has_vocabulary
 from calculon.report.html.bars import Piece, bar, legend
 from calculon.report.html.tags import Cell, Html, element, joined, plain_table, table
 from calculon.report.layers import QUANTITIES, chosen_units, timed_quantities
 from calculon.report.page import LINKS, PARTS
 from calculon.report.result import EVERYTHING, Result
 from calculon.report.setup import setup_texts
+from calculon.report.sheet import PUBLISHED
 from calculon.report.texts import bandwidth, capacity, figure, gib, percent, seconds
 from calculon.report.winners import LEGEND, winners_table
-from calculon.statistics import Stats
+from calculon.statistics import CorrectedStats
 from calculon.units import duration
 
 LOOKS = {
@@ -48,10 +50,10 @@ def result_section(result: Result, place: str, *, headed: bool) -> Html:
 
 def _parts(result: Result) -> Iterator[Html]:
     if result.sheet is not None:
-        terms = (
-            (element("dt", name), element("dd", text))
-            for name, text in setup_texts(result.sheet).items()
-        )
+        texts = setup_texts(result.sheet)
+        if result.edition != PUBLISHED:
+            texts["edition"] = result.edition
+        terms = ((element("dt", name), element("dd", text)) for name, text in texts.items())
         yield element("dl", *(one for pair in terms for one in pair))
     elif result.execution is not None:
         words = "model and system are not known: give --model and --system for more"
@@ -60,6 +62,8 @@ def _parts(result: Result) -> Iterator[Html]:
         text = "A file of statistics: what was asked is not known."
         yield element("p", text, class_="quiet")
     yield _cards(result)
+    if has_figures(result.stats):
+        yield from _figures(result)
     yield from _time(result)
     yield from _memory(result)
     yield from _communication(result)
@@ -73,22 +77,36 @@ def _parts(result: Result) -> Iterator[Html]:
 def _cards(result: Result) -> Html:
     """Return the figures that people compare."""
     rate = result.value("sample_rate")
-    figures = {
+    shown = {
         "time per iteration": duration(result.value("total_time")),
         "samples/s": figure(rate),
     }
     if result.sheet is not None:
         tokens = rate * result.sheet.model["seq_size"]
-        figures["tokens/s"] = figure(tokens)
-        figures["tokens/s per processor"] = figure(tokens / result.sheet.execution["num_procs"])
-    figures["of the peak while computing"] = percent(result.value("compute_efficiency"))
-    figures["of the peak in total"] = percent(result.value("total_efficiency"))
-    figures["tier-1 memory per processor"] = gib(result.value("proc_mem_tier1_cap_req"))
+        shown["tokens/s"] = figure(tokens)
+        shown["tokens/s per processor"] = figure(tokens / result.sheet.execution["num_procs"])
+    elif has_figures(result.stats):
+        shown["tokens/s"] = figure(result.value("tokens_per_second"))
+        shown["tokens/s per processor"] = figure(result.value("tokens_per_second_per_proc"))
+    if has_figures(result.stats):
+        shown["MFU, full attention"] = percent(result.value("mfu"))
+    shown["of the peak while computing"] = percent(result.value("compute_efficiency"))
+    shown["of the peak in total"] = percent(result.value("total_efficiency"))
+    shown["tier-1 memory per processor"] = gib(result.value("proc_mem_tier1_cap_req"))
     cards = (
         element("div", element("b", value), element("span", name), class_="card")
-        for name, value in figures.items()
+        for name, value in shown.items()
     )
     return element("div", *cards, class_="cards")
+
+
+def _figures(result: Result) -> Iterator[Html]:
+    """Yield the figures that people quote, with what each of them counts."""
+    yield _heading("Figures", "utilisation, size, and the ends of the model")
+    rows = [[Cell(one.name), Cell(one.text), Cell(one.remark)] for one in figures(result.stats)]
+    yield table(("figure", "value", "what it counts"), rows, numbers=(False, True, False))
+    if not has_vocabulary(result.stats):
+        yield element("p", NO_VOCABULARY, class_="quiet")
 
 
 def _heading(text: str, remark: str) -> Html:
@@ -193,7 +211,9 @@ def _search(result: Result) -> Iterator[Html]:
 def _statistics(result: Result) -> Html:
     """Return all statistics, folded away."""
     rows = []
-    for column in columns(Stats):
+    for column in columns(CorrectedStats):
+        if column.name not in result.stats:
+            continue
         value = result.stats[column.name]
         text = "-" if value is None else f"{value:,.6g}"
         cells = [Cell(column.name), Cell(text, value), Cell(column.unit.symbol), Cell(column.help)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from calculon.report.bars import COLORS
 from calculon.report.page import PARTS
-from calculon.report.pictures.canvas import BLACK, LIGHT, drawing, figure, wrapped
+from calculon.report.pictures.canvas import BLACK, LIGHT, drawing, figure, note_edition, wrapped
 from calculon.report.result import EVERYTHING, Result
 from calculon.report.sheet import KINDS_OF_MEMORY
 from calculon.report.texts import capacity
@@ -144,6 +144,7 @@ def draw(results: Sequence[Result]) -> "Figure":
             handles, _ = axes.get_legend_handles_labels()
             handles.sort(key=lambda handle: isinstance(handle, Line2D))  # the capacity last
             part.legend(handles=handles, loc="outside lower center", ncols=_LEGEND_COLUMNS)
+        note_edition(axes, [result.edition for result in results])
     return picture
 
 

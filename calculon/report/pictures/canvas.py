@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from calculon.records import Column, columns
 from calculon.report.bars import COLORS
-from calculon.statistics import Stats
+from calculon.statistics import CorrectedStats
 from calculon.units import GIB
 
 if TYPE_CHECKING:
@@ -73,6 +73,11 @@ SHORT = {
     "system_efficiency": "system efficiency",
     "proc_mem_tier1_cap_req": "tier-1 memory per processor",
     "proc_mem_tier2_cap_req": "tier-2 memory per processor",
+    "mfu": "MFU, full attention",
+    "mfu_causal": "MFU, causal attention",
+    "hfu": "HFU",
+    "model_flops_per_second_per_proc": "model arithmetic per processor",
+    "tokens_per_second_per_proc": "tokens per processor",
     "num_procs": "processors",
     "batch_size": "batch, sequences",
 }
@@ -84,13 +89,14 @@ class Quantity:
 
     def __init__(self, name: str):
         self.name = name
-        declared: Column | None = next((c for c in columns(Stats) if c.name == name), None)
+        declared: Column | None = next((c for c in columns(CorrectedStats) if c.name == name), None)
         self.words = SHORT.get(name) or (declared.help if declared else name.replace("_", " "))
         symbol = declared.unit.symbol if declared else ""
         self.unit, self.factor = {
             "B": ("GiB", 1 / GIB),
             "B/s": ("GB/s", 1e-9),
             "FLOP": ("TFLOP", 1e-12),
+            "FLOP/s": ("TFLOP/s", 1e-12),
             "fraction": ("%", 100.0),
         }.get(symbol, (symbol, 1.0))
 
@@ -99,6 +105,22 @@ class Quantity:
         """The text of an axis."""
         words = self.words[0].upper() + self.words[1:]
         return f"{words} ({self.unit})" if self.unit else words
+
+
+def note_edition(axes: "Axes", editions: Sequence[str]) -> None:
+    """Say beside the words of the horizontal axis which editions of the model a picture is from."""
+    names = list(dict.fromkeys(editions))
+    axes.annotate(
+        f"edition{'s' if len(names) > 1 else ''} {', '.join(names)}",
+        (1, 0),
+        xytext=(0, -22),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="right",
+        va="top",
+        fontsize=7,
+        color=GREY,
+    )
 
 
 @contextlib.contextmanager

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calculon.report.bars import COLORS
-from calculon.report.pictures.canvas import GREY, Quantity, drawing, figure
+from calculon.report.pictures.canvas import GREY, Quantity, drawing, figure, note_edition
+from calculon.report.sheet import PUBLISHED
 from calculon.units import significant
 
 if TYPE_CHECKING:
@@ -25,12 +26,13 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Heatmap:
-    """What is drawn: cells, the statistic, whether small is good, and a title."""
+    """What is drawn: cells, the statistic, whether small is good, a title, and editions of the model."""
 
     title: str
     statistic: str
     cells: Sequence[Cell]
     smallest: bool = False
+    editions: Sequence[str] = (PUBLISHED,)
 
     @property
     def degrees(self) -> tuple[list[int], list[int]]:
@@ -82,6 +84,7 @@ def draw(heatmap: Heatmap) -> "Figure":
         axes.set_xlabel("Pipeline parallelism")
         axes.set_ylabel("Tensor parallelism")
         axes.set_title(heatmap.title)
+        note_edition(axes, heatmap.editions)
         if heatmap.best is not None:
             picture.colorbar(
                 image, ax=axes, label=f"Best {quantity.label[0].lower()}{quantity.label[1:]}"

@@ -13,8 +13,10 @@ from calculon.report.pictures.canvas import (
     count_axis,
     drawing,
     figure,
+    note_edition,
     plain_ticks,
 )
+from calculon.report.sheet import PUBLISHED
 from calculon.units import Array
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ class Pareto:
         One per row of the front.
     complete : bool
         The rows are all executions, not only the front.
+    editions : sequence of str
+        Editions of the model.
     """
 
     title: str
@@ -53,6 +57,7 @@ class Pareto:
     front: Array
     names: Sequence[str]
     complete: bool = True
+    editions: Sequence[str] = (PUBLISHED,)
 
 
 def draw(pareto: Pareto) -> "Figure":
@@ -81,6 +86,7 @@ def draw(pareto: Pareto) -> "Figure":
         axes.set_xlabel(x.label)
         axes.set_ylabel(y.label)
         axes.set_title(pareto.title)
+        note_edition(axes, pareto.editions)
         picture.legend(loc="outside lower center", ncols=2, markerscale=1.5)
     return picture
 

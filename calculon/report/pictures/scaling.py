@@ -13,8 +13,10 @@ from calculon.report.pictures.canvas import (
     count_axis,
     drawing,
     figure,
+    note_edition,
     plain_ticks,
 )
+from calculon.report.sheet import PUBLISHED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,10 +34,11 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One model on one system, over ascending numbers of processors."""
+    """One model on one system in one edition of the cost model, over ascending numbers of processors."""
 
     label: str
     points: Sequence[Point]
+    edition: str = PUBLISHED
 
 
 _PROPORTIONAL: dict[str, Any] = {"linestyle": (0, (1, 2)), "linewidth": 1.0}
@@ -75,6 +78,7 @@ def draw(series: Sequence[Series], title: str = "") -> "Figure":
         lower.set_ylabel(efficiency.label)
         lower.set_xlabel("Processors")
         upper.set_title(title)
+        note_edition(lower, [one.edition for one in series])
         columns = 1 if max(len(one.label) for one in series) > 30 else 2
         picture.legend(loc="outside lower center", ncols=columns)
     return picture

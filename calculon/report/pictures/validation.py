@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from calculon.report.bars import COLORS
 from calculon.report.pictures.canvas import GREY, drawing, figure
+from calculon.report.sheet import PUBLISHED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,7 +41,7 @@ class Panel:
     score: Mapping[str, Any]
 
 
-def draw(panels: Sequence[Panel]) -> "Figure":
+def draw(panels: Sequence[Panel], edition: str = PUBLISHED) -> "Figure":
     """Draw the panels; the line is perfect agreement, the band errors up to :data:`BAND`."""
     across = min(_WIDEST, len(panels))
     down = -(-len(panels) // across)
@@ -52,8 +53,8 @@ def draw(panels: Sequence[Panel]) -> "Figure":
         for axes in list(grid.flat)[len(panels) :]:
             axes.set_visible(False)
         handles, labels = grid[0, 0].get_legend_handles_labels()
-        picture.legend(handles, labels, loc="outside upper center", ncols=3)
-        picture.supylabel("Predicted", fontsize=10)
+        picture.legend(handles, labels, loc="outside upper center", ncols=3 if across > 1 else 1)
+        picture.supylabel(f"Predicted (edition {edition})", fontsize=10)
         picture.supxlabel("Measured", fontsize=10)
     return picture
 

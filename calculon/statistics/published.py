@@ -1,4 +1,4 @@
-"""The published statistics, each declared once: name, unit, description and source.
+"""The statistics, each declared once: name, unit, description and source.
 
 Their order is that of every file and table. Section numbers are those of the written specification of the published
 model (Isaev et al., *Calculon*, SC'23, doi:10.1145/3581784.3607102).

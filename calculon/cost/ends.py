@@ -1,0 +1,215 @@
+"""What embedding and head add to the first and the last pipeline stage, or to the only one.
+
+An iteration takes as long as the slower of the two stages; the other one is passed once while the pipeline fills.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from calculon.cost.block import BlockCost, BlockLayout, block_cost
+from calculon.cost.layer import LayerTable, ordered_sum
+from calculon.cost.optimizer import OptimizerCost, optimizer_cost
+from calculon.edition import Edition
+from calculon.hardware.system import System
+from calculon.layers import Layer
+from calculon.parallel.data import Synced, SyncedEnds
+from calculon.plan.choice import Choice, Sizes
+from calculon.plan.schedule import Schedule
+from calculon.records import gather, record
+from calculon.spec.model import Model
+from calculon.transformer.ends import LOGITS, embedding_layers, head_layers
+from calculon.transformer.shape import BlockShape
+from calculon.units import Array, Bytes, Count, Elements, Flops, Seconds
+
+
+@record
+class EndsCost:
+    """Embedding and head for one microbatch; the last axis of all arrays is that of blocks."""
+
+    embedding: BlockCost
+    head: BlockCost
+
+
+@record
+class Held:
+    """Weights that a stage holds beside its blocks, and their optimizer step; last axis (tensor degree, shards)."""
+
+    weight: Bytes
+    optimizer: OptimizerCost
+
+
+@record
+class EndsStep:
+    """What the first and the last of several stages hold, and what a single one does; a tied table counts once."""
+
+    first: Held
+    last: Held
+    both: Held
+
+
+def plain_choice(choice: Choice) -> Choice:
+    """Return the choice as it is for embedding and head: nothing is recomputed, overlapped or gathered again."""
+    return replace(
+        choice,
+        activation_recompute="none",
+        tensor_par_overlap="none",
+        seq_par_ag_redo=False,
+        fused_activation=False,
+        attention_type="multihead",
+        attn_impl="eager",
+    )
+
+
+def ends_cost(
+    model: Model, system: System, choice: Choice, sizes: Sizes, edition: Edition
+) -> EndsCost:
+    """Cost embedding and head for one microbatch."""
+
+    def cost(layers: Callable[[BlockShape], Iterable[Layer]]) -> BlockCost:
+        return block_cost(BlockLayout(model, system, choice, sizes, edition, layers), choice)
+
+    return EndsCost(embedding=cost(embedding_layers), head=cost(head_layers))
+
+
+def ends_step(
+    model: Model, system: System, choice: Choice, sizes: Sizes, shards: Count, edition: Edition
+) -> EndsStep:
+    """Cost what the ends hold; one entry of `sizes` and `shards` for each optimizer step."""
+    shape = BlockShape.of(model, choice, sizes, edition)
+    columns = sizes.tensor_par.size
+    embedding = LayerTable(embedding_layers(shape), columns).weights
+    layers = LayerTable(head_layers(shape), columns)
+    head = layers.weights
+    rest = head.copy()
+    if model.tied:
+        logits = [layer.name for layer in layers.layers].index(LOGITS)
+        rest[logits] -= shape.padded(model.vocab) * model.hidden
+
+    def held(weights: Elements) -> Held:
+        return Held(
+            weight=choice.dtype_bytes * ordered_sum(weights),
+            optimizer=optimizer_cost(weights, shards, system, choice, edition),
+        )
+
+    return EndsStep(
+        first=held(embedding), last=held(head), both=held(np.concatenate([embedding, rest]))
+    )
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Embedding and head of executions: costs, and whether they share their weights."""
+
+    cost: EndsCost
+    step: EndsStep
+    tied: bool
+
+    def take(self, blocks: Array, steps: Array) -> "Ends":
+        """Return the ends of executions, by rows of blocks and of optimizer steps."""
+        return Ends(gather(self.cost, blocks), gather(self.step, steps), self.tied)
+
+    def synced(self, reduced: Array) -> SyncedEnds:
+        """Return what data parallelism synchronises; `reduced` is gradient bytes per byte of weights."""
+
+        def of(held: Held) -> Synced:
+            return Synced(weight=held.weight, gradient=held.weight * reduced)
+
+        return SyncedEnds(
+            first=of(self.step.first),
+            last=of(self.step.last),
+            both=of(self.step.both),
+            tied=self.tied,
+        )
+
+    @property
+    def shared_gradient(self) -> Bytes | None:
+        """Bytes of the gradient that the two copies of a tied table exchange once per batch."""
+        return self.cost.embedding.gradient_message if self.tied else None
+
+
+class EndTimes:
+    """Times per batch that the ends add, each computed when it is asked for."""
+
+    def __init__(self, ends: Ends, schedule: Schedule):
+        self._ends, self._schedule = ends, schedule
+
+    @cached_property
+    def piped(self) -> Array:
+        """Whether the two ends are on different stages."""
+        several: Array = self._schedule.pipeline_par > 1
+        return several
+
+    def _whole(self, end: BlockCost) -> Seconds:
+        """Time of an end for one microbatch, forward and backward."""
+        exposed: Seconds = (
+            end.collectives.fw_tp.time_exposed[0] + end.collectives.agrad_tp.time_exposed[0]
+        )
+        return end.fw.time + end.agrad.time + end.wgrad.time + exposed
+
+    @cached_property
+    def embedding(self) -> Seconds:
+        """Time of the embedding for one microbatch."""
+        return self._whole(self._ends.cost.embedding)
+
+    @cached_property
+    def head(self) -> Seconds:
+        """Time of head and loss for one microbatch."""
+        return self._whole(self._ends.cost.head)
+
+    def _slower(self, embedding: Array, head: Array) -> Array:
+        """Add a quantity of the slower end up over the batch; of both where they are on one stage."""
+        slower = np.where(self.embedding > self.head, embedding, head)
+        return self._schedule.microbatches * np.where(self.piped, slower, embedding + head)
+
+    @cached_property
+    def forward(self) -> Seconds:
+        """Forward computation."""
+        cost = self._ends.cost
+        return self._slower(cost.embedding.fw.time, cost.head.fw.time)
+
+    @cached_property
+    def backward(self) -> Seconds:
+        """Backward computation."""
+        embedding, head = self._ends.cost.embedding, self._ends.cost.head
+        return self._slower(
+            embedding.agrad.time + embedding.wgrad.time, head.agrad.time + head.wgrad.time
+        )
+
+    @cached_property
+    def tensor_link(self) -> Seconds:
+        """Tensor-parallel collectives, on the link; none of them is hidden."""
+        embedding, head = self._ends.cost.embedding, self._ends.cost.head
+        return self._slower(
+            embedding.collectives.fw_tp.time[0] + embedding.collectives.agrad_tp.time[0],
+            head.collectives.fw_tp.time[0] + head.collectives.agrad_tp.time[0],
+        )
+
+    @cached_property
+    def fill(self) -> Seconds:
+        """The faster end, which is passed once while the pipeline fills and drains."""
+        return np.where(self.piped, np.minimum(self.embedding, self.head), 0.0)
+
+    def least(self) -> Seconds:
+        """Least time that the ends add, over tensor-parallel networks: the first axis of their costs."""
+        both = self._slower(self.embedding, self.head) + self.fill
+        return np.asarray(both.min(axis=0))
+
+    @cached_property
+    def step(self) -> Seconds:
+        """The optimizer step of the end that takes longer."""
+        step = self._ends.step
+        longer = np.maximum(step.first.optimizer.step.time, step.last.optimizer.step.time)
+        return np.where(self.piped, longer, step.both.optimizer.step.time)
+
+    @cached_property
+    def useful_flops(self) -> Flops:
+        """FLOP of a batch that are no recomputation, on the stage of the slower end."""
+        embedding, head = self._ends.cost.embedding, self._ends.cost.head
+
+        def flops(end: BlockCost) -> Flops:
+            return end.fw.flops + end.agrad.flops + end.wgrad.flops
+
+        return self._slower(flops(embedding), flops(head))

@@ -1,0 +1,43 @@
+"""What a system file says beyond the published tool: everything under its key ``ext``."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from calculon.hardware.curve import Curve
+from calculon.spec.execution import DATATYPE_BYTES
+from calculon.spec.fields import declare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionKernel:
+    """The fused attention kernel (*flash attention*) in one datatype."""
+
+    efficiency: Curve = declare(
+        "achieved share of the matrix engine's peak by mean keys per query: [threshold, efficiency], falling",
+        unit="tokens",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """What a network is known for beyond its published fields."""
+
+    step_latency: float = declare(
+        "latency of one step of a ring, where executions ask for latency per step",
+        unit="s",
+        at_least=0,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """Optional additions; files that have them still load in the published tool, which ignores ``ext``."""
+
+    unknown_keys: ClassVar[str] = "warning"
+
+    attention: dict[str, AttentionKernel] = declare(
+        "fused attention kernel by datatype; the matrix engine's own efficiency where there is none",
+        choices=tuple(DATATYPE_BYTES),
+        default=None,
+    )
+    networks: tuple[Link, ...] = declare("additions to the networks, in their order", default=())

@@ -1,0 +1,97 @@
+"""Families with a gated MLP and norms without bias: Llama and those after it."""
+
+from collections.abc import Sequence
+
+from calculon.spec.families.configuration import Configuration, Key
+from calculon.spec.families.family import (
+    ATTENTION_BIAS,
+    GATED,
+    SHAPE,
+    TIED,
+    Family,
+    Fields,
+    Rule,
+    Sources,
+    dropout,
+    rotary,
+    switch,
+)
+
+_WINDOW = Key("sliding_window", 4096, null=0)
+_WITHOUT_BIAS = {"attention_bias": (False,), "mlp_bias": (False,)}
+
+
+def _used_window(config: Configuration, _: Fields) -> int:
+    return config.read(_WINDOW) if config.read(switch("use_sliding_window", default=False)) else 0
+
+
+def _first_blocks(config: Configuration, fields: Fields) -> Sequence[bool]:
+    first = config.read(Key("max_window_layers", 28))
+    return [i < first for i in range(fields["num_blocks"])]
+
+
+def _one_in(default: int) -> Rule:
+    """Return a rule for one block in so many."""
+    key = Key("sliding_window_pattern", default, also=("_sliding_window_pattern",))
+
+    def full(config: Configuration, fields: Fields) -> Sequence[bool]:
+        every = config.read(key)
+        return [every > 0 and (i + 1) % every == 0 for i in range(fields["num_blocks"])]
+
+    return full
+
+
+_LLAMA: Sources = {
+    **SHAPE,
+    **ATTENTION_BIAS,
+    "activation": Key("hidden_act", "silu", str, words=GATED),
+    "norm": "rmsnorm",
+    "rotary": 1.0,
+}
+_STATED_GROUPS: Sources = {"kv_heads": Key("num_key_value_heads", null=0)}
+_WITHOUT: Sources = {"qkv_bias": False, "out_bias": False}
+_GEMMA: Sources = {
+    **_LLAMA,
+    **TIED,
+    "attn_size": Key("head_dim", 256),
+    "kv_heads": Key("num_key_value_heads"),
+    "activation": Key(
+        "hidden_activation", "gelu_pytorch_tanh", str, also=("hidden_act",), words=GATED
+    ),
+}
+_GEMMA3: Sources = _GEMMA | {
+    "norms": 4,
+    "qk_norm": "head",
+    "attn_heads": Key("num_attention_heads", 8),
+    "kv_heads": Key("num_key_value_heads", 4),
+    "seq_size": Key("max_position_embeddings", 131_072),
+    "vocab": Key("vocab_size", 262_208),
+}
+_PHI3: Sources = {
+    **_LLAMA,
+    **_WITHOUT,
+    "rotary": rotary(1.0),
+    "dropout": dropout("resid_pdrop", "embd_pdrop", "attention_dropout"),
+}
+_QWEN3: Sources = _LLAMA | _STATED_GROUPS | {"attn_size": Key("head_dim", 128), "qk_norm": "head"}
+
+FAMILIES = {
+    "llama": Family(fields=_LLAMA | {"mlp_bias": switch("mlp_bias", default=False)}),
+    "mistral": Family(
+        fields=_LLAMA | _WITHOUT | _STATED_GROUPS, window=_WINDOW, only=_WITHOUT_BIAS
+    ),
+    "phi3": Family(fields=_PHI3, window=Key("sliding_window", 0), only=_WITHOUT_BIAS),
+    "qwen2": Family(
+        fields=_LLAMA | _STATED_GROUPS | {"qkv_bias": True, "out_bias": False},
+        window=_used_window,
+        full=_first_blocks,
+    ),
+    "qwen3": Family(fields=_QWEN3, window=_used_window, full=_first_blocks),
+    "olmo": Family(fields=_LLAMA | {"norm": "layernorm_plain"}),
+    "olmo2": Family(fields=_LLAMA | {"qk_norm": "full"}),
+    "gemma": Family(fields=_GEMMA),
+    "gemma2": Family(fields=_GEMMA | {"norms": 4}, window=_WINDOW, full=_one_in(2)),
+    "gemma3": Family(fields=_GEMMA3, window=_WINDOW, full=_one_in(6), inside="text_config"),
+    "gemma3_text": Family(fields=_GEMMA3, window=_WINDOW, full=_one_in(6)),
+}
+"""What is read, by ``model_type``."""

@@ -1,0 +1,161 @@
+"""A model from the ``config.json`` of Hugging Face Transformers: read as its family is declared, never guessed."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from calculon.errors import Problem, SpecError, nearest
+from calculon.spec.decode import decode
+from calculon.spec.families import FAMILIES, INEXPRESSIBLE, OTHERS
+from calculon.spec.families.configuration import Configuration, Key
+from calculon.spec.families.family import Family
+from calculon.spec.fields import shown
+from calculon.spec.model import Model
+
+_OTHER_HEADS = ("Classification", "QuestionAnswering", "RewardModel")
+"""Parts of the names of architectures whose head is not that of a language model."""
+
+_FULL, _SLIDING = "full_attention", "sliding_attention"
+
+
+def from_huggingface(
+    raw: object, file: str, *, name: str = "model", seq_size: int | None = None
+) -> Model:
+    """Turn a configuration of Hugging Face Transformers into a model.
+
+    Parameters
+    ----------
+    raw : object
+        The document, as the parser gave it.
+    file : str
+        Where it came from, for messages.
+    name : str
+        What to call the model.
+    seq_size : int, optional
+        Sequence length; the longest that the configuration states by default.
+
+    Raises
+    ------
+    SpecError
+        For an unknown family, a feature that a model cannot express, or a missing or wrong value; it names the key.
+    """
+    config, family = _open(raw, file)
+    fields = _fields(config, family, {} if seq_size is None else {"seq_size": seq_size})
+    _check(config, fields)
+    fields |= _windows(config, family, fields)
+    if fields.get("kv_heads") == fields["attn_heads"]:
+        del fields["kv_heads"]
+    return decode(Model, fields, file, name=name)
+
+
+def source_of(raw: object) -> str:
+    """Say in a few words what a configuration describes, for ``about`` of the model."""
+    config = Configuration(raw if isinstance(raw, dict) else {}, "")
+    of = config.get("_name_or_path")
+    known = f" of {of}" if isinstance(of, str) and of else ""
+    part = ", the text model alone" if config.get("text_config") else ""
+    return f"Hugging Face config.json{known}, model_type {config.get('model_type')}{part}"
+
+
+def _open(raw: object, file: str) -> tuple[Configuration, Family]:
+    """Return the part of a document that describes the text model, and its family."""
+    if not isinstance(raw, dict):
+        raise SpecError(file, Problem("", "an object with named fields", shown(raw)))
+    config = Configuration(raw, file)
+    kind = config.get("model_type")
+    wanted = "one of " + ", ".join(FAMILIES)
+    if kind is None:
+        hint = "it is a model already" if "num_blocks" in raw else "is this a config.json?"
+        config.refuse("model_type", wanted, "nothing (the key is missing)", hint)
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        why = OTHERS.get(str(kind))
+        hint = f"it has {why}, which a model file cannot express" if why else ""
+        config.refuse("model_type", wanted, shown(kind), hint or nearest(str(kind), [*FAMILIES]))
+    family = FAMILIES[kind]
+    if not family.inside:
+        return config, family
+    if problems := [*_features(config)]:
+        raise SpecError(file, problems)
+    return config.inside(family.inside), family
+
+
+def _fields(config: Configuration, family: Family, stated: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of the model; those that are stated are not read."""
+    problems = [*_features(config), *_other_values(config, family)]
+    sources = family.fields | stated
+    fields: dict[str, Any] = {}
+    for field, source in sources.items():
+        if isinstance(source, Key):
+            try:
+                fields[field] = config.read(source)
+            except SpecError as error:
+                hint = "state the sequence length: --seq-size N" if field == "seq_size" else ""
+                problems += [replace(p, hint=p.hint or hint) for p in error.problems]
+        elif not callable(source):
+            fields[field] = source
+    if problems:
+        raise SpecError(config.file, list({p.field: p for p in reversed(problems)}.values())[::-1])
+    fields |= {f: source(config, fields) for f, source in sources.items() if callable(source)}
+    for key, field in family.equal.items():
+        if config.get(key) not in (None, fields[field]):
+            config.refuse(key, f"{fields[field]}, as {field}", shown(config.get(key)))
+    return fields
+
+
+def _features(config: Configuration) -> Iterator[Problem]:
+    """Yield the features of a configuration that no model can express."""
+    for key, feature in INEXPRESSIBLE.items():
+        if config.get(key):
+            wanted = f"a model without {feature}"
+            yield Problem(config.path + key, wanted, shown(config.get(key)))
+    architectures = str(config.get("architectures"))
+    if any(head in architectures for head in _OTHER_HEADS):
+        yield Problem(config.path + "architectures", "a language model", architectures)
+
+
+def _other_values(config: Configuration, family: Family) -> Iterator[Problem]:
+    """Yield the keys whose value is not one that a model can express."""
+    for key, values in family.only.items():
+        if config.get(key) not in (None, *values):
+            wanted = " or ".join(map(shown, values))
+            yield Problem(config.path + key, wanted, shown(config.get(key)), "no other is known")
+
+
+def _check(config: Configuration, fields: dict[str, Any]) -> None:
+    """Check what several fields must agree on."""
+    heads, groups = fields["attn_heads"], fields.get("kv_heads")
+    if groups and heads % groups:
+        found = f"{groups} for {heads} heads"
+        config.refuse("num_key_value_heads", "a divisor of the heads", found)
+    positions, length = fields.get("positions", 0), fields["seq_size"]
+    if positions and length > positions:
+        wanted = f"at most {positions} tokens, which have a learned position"
+        config.refuse("seq_size", wanted, str(length))
+
+
+def _windows(config: Configuration, family: Family, fields: dict[str, Any]) -> dict[str, int]:
+    """Return the fields of sliding windows: none where every block attends to the whole sequence."""
+    blocks, source = fields["num_blocks"], family.window
+    window = 0
+    if source is not None:
+        window = config.read(source) if isinstance(source, Key) else source(config, fields)
+    if (types := config.get("layer_types")) is not None:
+        allowed = (_FULL, _SLIDING) if window else (_FULL,)
+        if (
+            not isinstance(types, list)
+            or len(types) != blocks
+            or any(t not in allowed for t in types)
+        ):
+            wanted = f"{' or '.join(allowed)} for each of {blocks} blocks"
+            config.refuse("layer_types", wanted, shown(types))
+        full = [one == _FULL for one in types]
+    else:
+        full = list(family.full(config, fields)) if window else [True] * blocks
+    if all(full):
+        return {}
+    every = full.index(True) + 1 if any(full) else 0
+    if full != [every > 0 and (i + 1) % every == 0 for i in range(blocks)]:
+        name = "max_window_layers" if types is None else "layer_types"
+        wanted = "the whole sequence in all blocks, in none, or in every so manieth"
+        config.refuse(name, wanted, shown(config.get(name)))
+    return {"sliding_window": window, "full_attention_every": every}

@@ -1,0 +1,40 @@
+"""The statistics of an execution, each declared once: the published 96, and figures that people quote."""
+
+from calculon.statistics.figures import CorrectedStats, Figures
+from calculon.statistics.published import (
+    KINDS,
+    PARTS_OF_TIME,
+    BlockSpace,
+    Capacity,
+    Communication,
+    Efficiency,
+    Messages,
+    OffloadBandwidth,
+    OffloadedSpace,
+    OverlapBandwidth,
+    Space,
+    Stats,
+    TensorMessages,
+    Times,
+    Work,
+)
+
+__all__ = [
+    "KINDS",
+    "PARTS_OF_TIME",
+    "BlockSpace",
+    "Capacity",
+    "Communication",
+    "CorrectedStats",
+    "Efficiency",
+    "Figures",
+    "Messages",
+    "OffloadBandwidth",
+    "OffloadedSpace",
+    "OverlapBandwidth",
+    "Space",
+    "Stats",
+    "TensorMessages",
+    "Times",
+    "Work",
+]

@@ -1,0 +1,48 @@
+"""The statistics that the corrected edition has beside the published ones: figures that people quote."""
+
+from calculon.records import part, record, stat
+from calculon.statistics.published import Stats
+from calculon.units import (
+    Bytes,
+    Count,
+    Flops,
+    FlopsPerSecond,
+    Fraction,
+    Seconds,
+    TokensPerSecond,
+)
+
+
+@record
+class Figures:
+    """Figures that people quote, and the ends of the model; new in the corrected edition."""
+
+    parameters: Count = stat("parameters of the model")
+    tokens_per_second: TokensPerSecond = stat("tokens per second")
+    tokens_per_second_per_proc: TokensPerSecond = stat("tokens per second and processor")
+    model_flops_per_token: Flops = stat(
+        "matrix arithmetic of the model per token: no recomputation, full attention, with output head"
+    )
+    model_flops_per_second_per_proc: FlopsPerSecond = stat(
+        "model arithmetic per second and processor (full attention)"
+    )
+    mfu: Fraction = stat(
+        "model FLOP utilisation: model arithmetic (full attention) over the matrix engine's peak"
+    )
+    mfu_causal: Fraction = stat("model FLOP utilisation with half the attention (causal)")
+    hfu: Fraction = stat(
+        "hardware FLOP utilisation: matrix arithmetic executed, recomputation included, over the peak"
+    )
+    act_bytes_per_token: Bytes = stat(
+        "activations that a block keeps per token on one processor",
+        name="block_act_bytes_per_token",
+    )
+    embedding_time: Seconds = stat("embedding of a batch, forward and backward (first stage)")
+    head_time: Seconds = stat("output head and loss of a batch, forward and backward (last stage)")
+
+
+@record
+class CorrectedStats(Stats):
+    """The statistics of the corrected edition: the published 96, then figures that people quote."""
+
+    figures: Figures = part()

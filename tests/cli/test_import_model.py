@@ -1,0 +1,112 @@
+"""``calculon import-model``: a configuration of Hugging Face as a model file."""
+
+import io
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from calculon import inputs
+from tests.spec.configurations import CASES, LLAMA2_7B, llama
+
+COUNT = "8,030,261,248 parameters (8.030 G)"
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Write a configuration; return its path."""
+
+    def write(raw=None, name="config.json"):
+        path = tmp_path / name
+        path.write_text(json.dumps(llama() if raw is None else raw))
+        return path
+
+    return write
+
+
+def test_a_model_is_printed_and_its_count_told(run, config):
+    code, out, err = run("import-model", config())
+    assert (code, err) == (0, f"{COUNT}\n")
+    shipped = inputs.model("llama3-8B").to_dict()
+    source = "Hugging Face config.json, model_type llama"
+    assert json.loads(out) == shipped | {"about": {"source": source}}
+
+
+def test_a_model_is_written_and_is_one(run, config):
+    code, out, err = run("import-model", config(), "-o", "mine.json", "--name", "Mine, 8B")
+    assert (code, err) == (0, "")
+    assert out == f"Mine, 8B: {COUNT}\nOutput: mine.json\n"
+    assert inputs.model("mine.json") == inputs.model("llama3-8B")
+    assert run("lpc", "mine.json").out == "mine          -> 8.030 G\n"
+    with open("mine.json", encoding="utf-8") as file:  # noqa: PTH123
+        assert json.load(file)["about"]["name"] == "Mine, 8B"
+
+
+def test_the_file_names_the_model_that_has_no_name(run, config):
+    out = run("import-model", config(LLAMA2_7B), "-o", "mine.json.gz").out
+    assert out.startswith("mine: 6,738,415,616 parameters")
+    assert inputs.model("mine.json.gz") == inputs.model("llama2-7B")
+
+
+def test_a_configuration_comes_from_standard_input(run, monkeypatch):
+    stream = SimpleNamespace(buffer=io.BytesIO(json.dumps(llama()).encode()))
+    monkeypatch.setattr(sys, "stdin", stream)
+    code, out, _ = run("import-model", "-", "-o", "-")
+    assert code == 0
+    assert json.loads(out)["num_blocks"] == 32
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_family_is_imported(run, config, name):
+    code, out, _ = run("import-model", config(CASES[name].config), "--seq-size", 512)
+    assert code == 0
+    assert json.loads(out)["seq_size"] == 512
+
+
+def test_quiet_prints_nothing(run, config):
+    assert run("-v", "warning", "import-model", config()) == (0, "", "")
+    assert run("-v", "warning", "import-model", config(), "-o", "mine.json") == (0, "", "")
+    assert inputs.model("mine.json") == inputs.model("llama3-8B")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "mixtral"}, "'mixtral'. Hint: it has a mixture of experts"),
+        ({"num_local_experts": 8}, "num_local_experts: expected a model without a mixture of"),
+        ({"vocab_size": None}, "vocab_size: expected a whole number of at least 1, found null"),
+    ],
+)
+def test_what_cannot_be_imported_writes_nothing(run, config, tmp_path, changes, message):
+    path = config(llama(**changes))
+    code, out, err = run("import-model", path, "-o", "mine.json")
+    assert (code, out) == (2, "")
+    assert f"calculon: error: {path}: " in err
+    assert message in err
+    assert not (tmp_path / "mine.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-o", "config.json"], "expected a file of its own, found an input of that name"),
+        (["-o", "mine.txt"], "expected an output name that ends in .json"),
+        (["-o", "no/mine.json"], "expected a folder that exists"),
+        (["-s", "0"], "expected a whole number above 0, found '0'"),
+        (["-s", "8k"], "expected a whole number above 0, found '8k'"),
+        (["-s", "9999999999"], "the largest whole number is 2147483647"),
+    ],
+)
+def test_a_wrong_argument_is_one_message(run, config, tmp_path, arguments, message):
+    text = config().read_text()
+    code, _, err = run("import-model", "config.json", *arguments)
+    assert code == 2
+    assert message in err
+    assert (tmp_path / "config.json").read_text() == text
+
+
+def test_a_missing_configuration_is_an_error(run):
+    code, _, err = run("import-model", "nothing.json")
+    assert code == 2
+    assert "nothing.json: expected a readable file" in err

@@ -1,0 +1,210 @@
+"""What embedding and head add to the first and the last stage."""
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon.statistics import PARTS_OF_TIME
+from tests.helpers import document
+
+VOCAB, HIDDEN, SEQUENCE, BLOCKS = 51200, 6144, 2048, 48
+MODEL = document("models", "megatron-22B")
+SYSTEM = document("systems", "a100_80e")  # its tier-1 memory is never full
+TENSOR, STAGES, MICROBATCHES = 4, 4, 8
+RAW = document("examples", "3072_t4_p64_d12_mbs4_full") | {
+    "edition": "corrected",
+    "num_procs": TENSOR,
+    "tensor_par": TENSOR,
+    "pipeline_par": 1,
+    "data_par": 1,
+    "batch_size": MICROBATCHES,
+    "microbatch_size": 1,
+    "activation_recompute": "none",
+    "optimizer_sharding": False,
+    "tensor_par_comm_type": "ar",
+    "pipeline_par_net": 1,
+    "data_par_net": 1,
+}
+PIPELINE = {"num_procs": TENSOR * STAGES, "pipeline_par": STAGES}
+REPLICATED = {"num_procs": TENSOR * 4, "data_par": 4, "batch_size": 4 * MICROBATCHES}
+TABLE = 2 * VOCAB * HIDDEN / TENSOR  # bytes of one rank
+LATENCY, RATE = 2e-5, 25e9 * 0.9  # of network 1, where an all-reduce moves its message once
+
+
+def _stats(model=(), **changes):
+    return calculon.estimate(MODEL | dict(model), RAW | changes, SYSTEM).stats
+
+
+def _with_and_without(fields=(), **changes):
+    return _stats({"vocab": VOCAB} | dict(fields), **changes), _stats(**changes)
+
+
+def _more(name, fields=(), **changes):
+    """Return what a vocabulary adds to a statistic."""
+    found, without = _with_and_without(fields, **changes)
+    return found[name] - without[name]
+
+
+shapes = pytest.mark.parametrize("shape", [{}, PIPELINE], ids=["one stage", "pipeline"])
+modes = pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
+
+
+@modes
+@shapes
+@pytest.mark.parametrize("vocab", [100, VOCAB, 2_000_000])
+def test_an_iteration_waits_for_the_slower_end_and_passes_the_other_once(shape, training, vocab):
+    changes = shape | {"training": training}
+    found, without = _with_and_without({"vocab": vocab}, **changes)
+    embedding, head = (found[f"{end}_time"] / MICROBATCHES for end in ("embedding", "head"))
+    assert min(embedding, head) > 0
+    step = found["optim_step_time"] - without["optim_step_time"]
+    if shape:
+        expected = MICROBATCHES * max(embedding, head) + min(embedding, head)
+    else:
+        expected = MICROBATCHES * (embedding + head)
+    grown = found["total_time"] - without["total_time"] - step
+    assert grown == pytest.approx(expected, rel=1e-9)
+    assert without["embedding_time"] == without["head_time"] == 0
+
+
+@modes
+@shapes
+def test_the_ends_are_part_of_what_computes_and_communicates(shape, training):
+    changes = shape | {"training": training}
+    found, without = _with_and_without(**changes)
+    grown = {name for name in PARTS_OF_TIME if found[name] != without[name]}
+    expected = {"fw_time", "tp_comm_exposed_time"}
+    expected |= {"bubble_time"} if shape else set()
+    expected |= {"bw_time", "optim_step_time"} if training else set()
+    assert grown == expected
+    for kind in ("link", "exposed"):  # nothing of it is hidden
+        name = f"tp_comm_{kind}_time"
+        assert found[name] - without[name] == pytest.approx(
+            found["tp_comm_link_time"] - without["tp_comm_link_time"]
+        )
+
+
+def test_choices_of_blocks_do_not_change_the_ends():
+    plain = _stats({"vocab": VOCAB})
+    for changes in (
+        {"activation_recompute": "full"},
+        {"tensor_par_overlap": "ring"},
+        {"fused_activation": False},
+        {"attn_impl": "flash"},
+        {"attention_type": "multiquery"},
+    ):
+        found = _stats({"vocab": VOCAB}, **changes)
+        for end in ("embedding_time", "head_time"):
+            assert found[end] == plain[end]
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("norm", [("layernorm", 2), ("rmsnorm", 1)], ids=lambda norm: norm[0])
+def test_a_single_stage_holds_both_tables_or_one_that_they_share(norm):
+    kind, vectors = norm
+    gains = 2 * vectors * HIDDEN
+    with_norm = {"norm": kind}
+
+    def grown(**fields):
+        whole = _stats(with_norm | {"vocab": VOCAB} | fields)["weight_space"]
+        return whole - _stats(with_norm)["weight_space"]
+
+    assert grown() == 2 * TABLE + gains
+    assert grown(tied=True) == TABLE + gains
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_each_end_of_a_pipeline_holds_a_table(tied):
+    fuller = {"vocab": VOCAB, "tied": tied}  # the first stage: it holds more microbatches
+    assert _more("weight_space", fuller, **PIPELINE) == TABLE
+    last = fuller | {"vocab": 40 * VOCAB}  # with the logits of a microbatch
+    found = _more("weight_space", last, **PIPELINE, activation_recompute="full")
+    assert found == 40 * TABLE + 2 * 2 * HIDDEN
+
+
+def test_two_copies_of_a_table_add_up_their_gradients_once_per_batch():
+    for shape, times in (({}, 0), (PIPELINE, 1)):
+        shared = _more("pp_comm_link_time", {"tied": True}, **shape)
+        assert shared == pytest.approx(times * (LATENCY + TABLE / RATE), rel=1e-9)
+        assert _more("pp_comm_link_time", **shape) == 0
+        assert _more("pp_comm_link_time", {"tied": True}, **shape, training=False) == 0
+
+
+@shapes
+def test_logits_in_memory(shape):
+    """Where the head is what is largest: logits, with a copy and its gradient in 4 bytes, or logits alone."""
+    huge = {"vocab": 10_000_000}
+    logits = SEQUENCE * huge["vocab"] / TENSOR
+
+    def held(impl):
+        stats = _stats(huge, ce_impl=impl, activation_recompute="full", **shape)
+        return stats["act_space"] + stats["act_grad_space"]
+
+    eager, fused = held("eager"), held("fused")
+    assert eager - fused == logits * (2 + 4 + 4) - logits * 2
+    assert eager > logits * (2 + 4 + 4)
+
+
+@pytest.mark.parametrize("offload", ["weight_offload", "activations_offload", "optimizer_offload"])
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_the_second_tier_holds_what_the_stage_with_most_of_it_offloads(offload, recompute):
+    changes = PIPELINE | {offload: True, "activation_recompute": recompute}
+    for vocab in (100, 2_000_000):  # the first stage needs most of the first tier, or the last
+        found, without = _with_and_without({"vocab": vocab}, **changes)
+        assert found["proc_mem_tier2_cap_req"] == without["proc_mem_tier2_cap_req"] > 0
+
+
+@shapes
+def test_offloading_leaves_the_working_set_of_inference(shape):
+    kept, moved = (
+        _stats({"vocab": 2_000_000}, **shape, training=False, activations_offload=each)
+        for each in (False, True)
+    )
+    assert moved["act_space_with_offload"] == kept["act_space"]
+    assert moved["proc_mem_tier1_cap_req"] == kept["proc_mem_tier1_cap_req"]
+
+
+@shapes
+def test_ends_are_not_offloaded(shape):
+    moved = _more("proc_mem_tier1_cap_req", **shape, weight_offload=True, training=False)
+    kept = _more("proc_mem_tier1_cap_req", **shape, training=False)
+    assert moved == kept > TABLE
+
+
+# -- data parallelism -------------------------------------------------------------------------------------------------
+
+
+def _reduction(parameters):
+    return LATENCY + 2 * parameters / RATE
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_replicas_reduce_the_gradients_of_the_ends(tied):
+    table, gains = VOCAB * HIDDEN / TENSOR, 2 * HIDDEN
+    fields = {"tied": tied}
+    expected = _reduction(table + gains) + (0 if tied else _reduction(table))
+    for kind in ("link", "exposed"):
+        found = _more(f"dp_comm_{kind}_time", fields, **REPLICATED)
+        assert found == pytest.approx(expected, rel=1e-9)
+    piped = REPLICATED | PIPELINE | {"num_procs": TENSOR * STAGES * 4}
+    larger = _more("dp_comm_link_time", fields, **piped)
+    assert larger == pytest.approx(_reduction(table + gains), rel=1e-9)
+
+
+def test_gradients_of_the_head_may_hide_and_those_of_the_embedding_come_last():
+    table, gains = VOCAB * HIDDEN / TENSOR, 2 * HIDDEN
+    long = REPLICATED | {"data_par_overlap": True, "microbatch_size": 8, "batch_size": 64}
+    found = _more("dp_comm_exposed_time", **long) - _reduction(table)
+    usage = SYSTEM["networks"][1]["processor_usage"]
+    assert 0 < found <= usage * _reduction(table + gains) * (1 + 1e-9)
+    short = REPLICATED | {"data_par_overlap": True}
+    found = _more("dp_comm_exposed_time", **short) - _reduction(table)
+    assert found == pytest.approx(_reduction(table + gains), rel=1e-9)
+
+
+def test_a_step_updates_the_weights_of_the_end_that_has_more():
+    single, piped = _more("optim_step_time"), _more("optim_step_time", **PIPELINE)
+    assert 0 < piped < single
+    assert np.isclose(2 * piped, single, rtol=1e-3)

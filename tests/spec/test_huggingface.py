@@ -1,0 +1,413 @@
+"""Configurations of Hugging Face become models: exactly, or with an error that names the key."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calculon import inputs
+from calculon.errors import SpecError
+from calculon.spec.families import FAMILIES, INEXPRESSIBLE, OTHERS
+from calculon.spec.families.configuration import Key
+from calculon.spec.fields import spec_fields
+from calculon.spec.huggingface import from_huggingface, source_of
+from calculon.spec.model import Model
+from calculon.transformer.parameters import parameter_count
+from tests.spec.configurations import (
+    BLOOM,
+    CASES,
+    FALCON_7B,
+    FALCON_180B,
+    GEMMA2_27B,
+    GEMMA3_1B,
+    GEMMA3_4B,
+    GPT2,
+    LLAMA2_7B,
+    MISTRAL_7B,
+    MPT_7B,
+    OPT_125M,
+    PHI2,
+    PHI3_MEDIUM,
+    PYTHIA_69B,
+    QWEN3_32B,
+    QWEN25_05B,
+    llama,
+)
+
+
+def without(config: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key not in keys}
+
+
+def refused(config: object, **options: Any) -> SpecError:
+    with pytest.raises(SpecError) as error:
+        from_huggingface(config, "config.json", **options)
+    assert error.value.file == "config.json"
+    return error.value
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.parameters])
+def test_the_model_has_as_many_parameters_as_the_weights(name):
+    config, parameters, _ = CASES[name]
+    assert parameter_count(from_huggingface(config, name)) == parameters
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.catalog])
+def test_the_model_is_that_of_the_catalog(name):
+    config, _, known = CASES[name]
+    shipped = inputs.model(known)
+    assert from_huggingface(config, name, seq_size=shipped.seq_size) == shipped
+
+
+def test_every_family_has_an_example():
+    assert {case.config["model_type"] for case in CASES.values()} == set(FAMILIES)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_fills_fields_of_a_model(name):
+    known = {field.name: field for field in spec_fields(Model)}
+    assert set(FAMILIES[name].fields) <= set(known)
+    for field, source in FAMILIES[name].fields.items():
+        for word in (source.words or {}).values() if isinstance(source, Key) else ():
+            assert known[field].declaration.problem(type(word), word, field) is None
+    assert set(FAMILIES[name].equal.values()) <= set(FAMILIES[name].fields)
+
+
+# -- sequence, name and source ----------------------------------------------------------------------------------------
+
+
+def test_the_sequence_is_the_longest_of_the_configuration_unless_stated():
+    assert from_huggingface(llama(), "file").seq_size == 8192
+    assert from_huggingface(llama(), "file", seq_size=100).seq_size == 100
+    assert from_huggingface(without(llama(), "max_position_embeddings"), "file", seq_size=100)
+
+
+def test_a_sequence_that_nothing_states_is_asked_for():
+    error = refused(without(BLOOM, "seq_length"))
+    assert error.field == "seq_length"
+    assert "--seq-size" in error.hint
+
+
+@pytest.mark.parametrize(("config", "longest"), [(GPT2, 1024), (OPT_125M, 2050)])
+def test_a_sequence_fits_the_learned_positions(config, longest):
+    assert from_huggingface(config, "file", seq_size=longest).positions == longest
+    error = refused(config, seq_size=longest + 1)
+    assert error.field == "seq_size"
+    assert str(longest) in error.expected
+
+
+def test_a_model_has_the_name_that_is_given():
+    assert from_huggingface(llama(), "file", name="mine").name == "mine"
+
+
+def test_the_source_names_the_model_if_the_configuration_does():
+    assert source_of(LLAMA2_7B) == (
+        "Hugging Face config.json of meta-llama/Llama-2-7b-hf, model_type llama"
+    )
+    assert source_of(GEMMA3_4B).endswith("model_type gemma3, the text model alone")
+    assert source_of(GPT2) == "Hugging Face config.json, model_type gpt2"
+
+
+# -- what a key means -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "changes"),
+    [
+        (llama(attention_bias=True), {"qkv_bias": True, "out_bias": True}),
+        (llama(mlp_bias=True), {"mlp_bias": True}),
+        (llama(head_dim=256), {"attn_size": 256}),
+        (llama(num_key_value_heads=None), {"kv_heads": 0}),
+        (llama(num_key_value_heads=32), {"kv_heads": 0}),
+        (llama(attention_dropout=0.1), {"dropout": True}),
+        (llama(hidden_act="gelu_pytorch_tanh"), {"activation": "geglu"}),
+        (llama(num_local_experts=None, num_experts=0), {}),
+        (without(llama(), "tie_word_embeddings", "hidden_act", "attention_dropout"), {}),
+        (llama(layer_types=["full_attention"] * 32), {}),
+    ],
+    ids=str,
+)
+def test_a_key_of_llama_changes_its_field(config, changes):
+    plain = from_huggingface(llama(), "file")
+    assert from_huggingface(config, "file") == replace(plain, **changes)
+
+
+@pytest.mark.parametrize(
+    ("config", "window", "every"),
+    [
+        (MISTRAL_7B, 4096, 0),
+        (without(MISTRAL_7B, "sliding_window"), 4096, 0),
+        (MISTRAL_7B | {"sliding_window": None}, 0, 0),
+        (PHI3_MEDIUM, 2047, 0),
+        (without(PHI3_MEDIUM, "sliding_window"), 0, 0),
+        (GEMMA2_27B, 4096, 2),
+        (GEMMA2_27B | {"layer_types": ["sliding_attention", "full_attention"] * 23}, 4096, 2),
+        (GEMMA3_1B, 512, 6),
+        (without(GEMMA3_1B, "sliding_window_pattern"), 512, 6),
+        (without(GEMMA3_1B, "sliding_window_pattern") | {"_sliding_window_pattern": 3}, 512, 3),
+        (GEMMA3_1B | {"layer_types": ["sliding_attention"] * 26}, 512, 0),
+        (GEMMA3_4B, 1024, 6),
+        (QWEN25_05B, 0, 0),
+        (QWEN25_05B | {"use_sliding_window": True}, 0, 0),
+        (QWEN25_05B | {"use_sliding_window": True, "max_window_layers": 0}, 32768, 0),
+        (QWEN3_32B | {"use_sliding_window": True}, 0, 0),
+    ],
+    ids=lambda value: value["model_type"] if isinstance(value, dict) else str(value),
+)
+def test_sliding_windows_follow_the_family_or_the_list_of_blocks(config, window, every):
+    model = from_huggingface(config, "file")
+    assert (model.sliding_window, model.full_attention_every) == (window, every)
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        (
+            QWEN25_05B | {"use_sliding_window": True, "max_window_layers": 12},
+            "max_window_layers",
+        ),
+        (GEMMA2_27B | {"layer_types": ["full_attention", "sliding_attention"] * 23}, "layer_types"),
+        (GEMMA2_27B | {"layer_types": ["full_attention"]}, "layer_types"),
+        (GEMMA2_27B | {"layer_types": ["linear_attention"] * 46}, "layer_types"),
+        (GEMMA2_27B | {"layer_types": "full_attention"}, "layer_types"),
+        (llama(layer_types=["sliding_attention"] * 32), "layer_types"),
+    ],
+)
+def test_windows_of_another_pattern_are_refused(config, field):
+    assert refused(config).field == field
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"multi_query": False}, {"kv_heads": 0}),
+        ({"bias": True}, {"qkv_bias": True, "out_bias": True, "mlp_bias": True}),
+        ({"parallel_attn": False}, {"norms": 2, "parallel_attention": False}),
+        ({"alibi": True}, {"rotary": 0.0}),
+        ({"ffn_hidden_size": 100}, {"feedforward": 100}),
+        ({"tie_word_embeddings": False}, {"tied": False}),
+        ({"new_decoder_architecture": True, "num_kv_heads": 1}, {"norms": 2}),
+        (
+            {
+                "new_decoder_architecture": True,
+                "num_kv_heads": 1,
+                "num_ln_in_parallel_attn": 1,
+            },
+            {},
+        ),
+    ],
+    ids=str,
+)
+def test_falcon_has_many_forms(changes, fields):
+    plain = from_huggingface(FALCON_7B, "file")
+    assert from_huggingface(FALCON_7B | changes, "file") == replace(plain, **fields)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        (
+            {"no_bias": False},
+            {"norm": "layernorm", "qkv_bias": True, "out_bias": True, "mlp_bias": True},
+        ),
+        ({"attn_config": {"alibi": False}}, {"positions": 2048}),
+        ({"attn_config": {"alibi": False}, "learned_pos_emb": False}, {}),
+        ({"attn_config": {"alibi": True, "attn_type": "multiquery_attention"}}, {"kv_heads": 1}),
+        ({"resid_pdrop": 0.1}, {"dropout": True}),
+        ({"expansion_ratio": 3}, {"feedforward": 3 * 4096}),
+    ],
+    ids=str,
+)
+def test_mpt_has_many_forms(changes, fields):
+    plain = from_huggingface(MPT_7B, "file")
+    assert from_huggingface(MPT_7B | changes, "file") == replace(plain, **fields)
+
+
+@pytest.mark.parametrize(
+    ("config", "field", "value"),
+    [
+        (GPT2 | {"n_inner": 100}, "feedforward", 100),
+        (GPT2 | {"n_inner": None}, "feedforward", 4 * 768),
+        (GPT2 | {"attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0}, "dropout", False),
+        (without(GPT2, "attn_pdrop", "embd_pdrop", "resid_pdrop"), "dropout", True),
+        (OPT_125M | {"dropout": 0.0}, "dropout", False),
+        (OPT_125M | {"enable_bias": False}, "mlp_bias", False),
+        (without(PHI2, "partial_rotary_factor"), "rotary", 0.5),
+        (
+            without(PHI2, "partial_rotary_factor")
+            | {"rope_parameters": {"partial_rotary_factor": 0.4}},
+            "rotary",
+            0.4,
+        ),
+        (PYTHIA_69B | {"use_parallel_residual": False}, "parallel_attention", False),
+        (PYTHIA_69B | {"attention_bias": False}, "qkv_bias", False),
+        (PYTHIA_69B | {"attention_bias": False}, "mlp_bias", True),
+    ],
+    ids=lambda value: value["model_type"] if isinstance(value, dict) else str(value),
+)
+def test_keys_of_the_older_families(config, field, value):
+    assert getattr(from_huggingface(config, "file"), field) == value
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("raw", [None, [], 3, "text"])
+def test_a_configuration_is_an_object(raw):
+    assert refused(raw).expected == "an object with named fields"
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_family_that_cannot_be_expressed_is_refused_with_the_reason(kind):
+    error = refused(llama(model_type=kind))
+    assert error.field == "model_type"
+    assert error.found == repr(kind)
+    assert OTHERS[kind] in error.hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "hint"),
+    [("lama", "did you mean 'llama'?"), ("zzz", ""), (3, ""), (["llama"], "")],
+)
+def test_an_unknown_family_is_refused(kind, hint):
+    error = refused(llama(model_type=kind))
+    assert error.field == "model_type"
+    assert error.hint.startswith(hint)
+    assert "llama" in error.expected
+
+
+def test_a_document_of_another_kind_is_refused():
+    error = refused(inputs.model("gpt3-175B").to_dict())
+    assert (error.field, error.hint) == ("model_type", "it is a model already")
+    assert refused({"hidden_size": 3}).hint == "is this a config.json?"
+
+
+@pytest.mark.parametrize("key", INEXPRESSIBLE)
+def test_a_feature_that_cannot_be_expressed_is_named(key):
+    name, _, inner = key.partition(".")
+    error = refused(llama(**{name: {inner: 8} if inner else {"bits": 4}}))
+    assert error.field == key
+    assert error.expected == f"a model without {INEXPRESSIBLE[key]}"
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        (llama(architectures=["LlamaForSequenceClassification"]), "architectures"),
+        (MISTRAL_7B | {"attention_bias": True}, "attention_bias"),
+        (OPT_125M | {"do_layer_norm_before": False}, "do_layer_norm_before"),
+        (OPT_125M | {"_remove_final_layer_norm": True}, "_remove_final_layer_norm"),
+        (OPT_125M | {"word_embed_proj_dim": 512}, "word_embed_proj_dim"),
+        (PHI2 | {"qk_layernorm": True}, "qk_layernorm"),
+        (MPT_7B | {"norm_type": "rmsnorm"}, "norm_type"),
+        (MPT_7B | {"attn_config": {"alibi": True, "qk_ln": True}}, "attn_config.qk_ln"),
+        (
+            MPT_7B | {"attn_config": {"alibi": True, "attn_type": "grouped_query_attention"}},
+            "attn_config.attn_type",
+        ),
+        (llama(hidden_act="mish"), "hidden_act"),
+        (llama(num_key_value_heads=5), "num_key_value_heads"),
+        (llama(hidden_size=4095), "head_dim"),
+        (llama(hidden_size=0), "hidden_size"),
+        (llama(hidden_size="4096"), "hidden_size"),
+        (llama(tie_word_embeddings="no"), "tie_word_embeddings"),
+        (FALCON_180B | {"num_kv_heads": 7}, "num_key_value_heads"),
+        (GEMMA3_4B | {"quantization_config": {"bits": 4}}, "quantization_config"),
+        (without(GEMMA3_4B, "text_config"), "text_config"),
+        (GEMMA3_4B | {"text_config": {"hidden_size": 2560}}, "text_config.intermediate_size"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_value_without_meaning_is_refused_with_its_key(config, field):
+    assert refused(config).field == field
+
+
+USUAL = {
+    "hidden_size",
+    "intermediate_size",
+    "max_position_embeddings",
+    "num_attention_heads",
+    "num_hidden_layers",
+    "vocab_size",
+}
+GROUPED = USUAL | {"num_key_value_heads"}
+GEMMA3 = {"hidden_size", "intermediate_size", "num_hidden_layers"}
+NEEDED = {
+    **dict.fromkeys(("llama", "phi3", "olmo", "olmo2", "phi", "gpt_neox", "nemotron"), USUAL),
+    **dict.fromkeys(("mistral", "qwen2", "qwen3", "gemma", "gemma2"), GROUPED),
+    **dict.fromkeys(("gemma3", "gemma3_text"), GEMMA3),
+    "opt": USUAL - {"intermediate_size"} | {"ffn_dim"},
+    "falcon": USUAL - {"intermediate_size", "max_position_embeddings"},
+    "gpt2": {"n_embd", "n_head", "n_layer", "vocab_size"},
+    "bloom": {"n_embed", "num_attention_heads", "n_layer", "seq_length", "vocab_size"},
+    "mpt": {
+        *("d_model", "n_heads", "n_layers", "expansion_ratio", "max_seq_len", "vocab_size"),
+        *("no_bias", "attn_config"),
+    },
+}
+"""The keys that have no default, or one that differs between versions."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_exactly_what_has_no_certain_default_is_needed(name):
+    config = CASES[name].config
+    kind = config["model_type"]
+    inside = FAMILIES[kind].inside
+    text = config[inside] if inside else config
+    for key in set(text) - {"model_type"}:
+        less = without(text, key)
+        less = {**config, inside: less} if inside else less
+        if key in NEEDED[kind]:
+            assert refused(less).found == "nothing (the key is missing)"
+        else:
+            assert from_huggingface(less, "config.json")
+
+
+@pytest.mark.parametrize("config", [MISTRAL_7B, QWEN25_05B, llama()], ids=["mistral", "qwen2", ""])
+def test_null_groups_are_as_many_as_heads(config):
+    model = from_huggingface(config | {"num_key_value_heads": None}, "file")
+    assert model.key_value_heads == model.attn_heads
+
+
+def test_every_missing_key_is_told_at_once():
+    error = refused({"model_type": "llama", "tie_word_embeddings": 3, "num_experts": 8})
+    assert [problem.field for problem in error.problems] == [
+        "num_experts",
+        "hidden_size",
+        "intermediate_size",
+        "max_position_embeddings",
+        "num_attention_heads",
+        "num_hidden_layers",
+        "vocab_size",
+        "tie_word_embeddings",
+    ]
+
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 200),
+    st.floats(),
+    st.text(max_size=3),
+    st.lists(st.sampled_from(["full_attention", "sliding_attention", 3, {}]), max_size=3),
+    st.dictionaries(st.sampled_from(["alibi", "hidden_size", "bits"]), st.integers(), max_size=2),
+)
+
+
+@given(st.data())
+def test_whatever_a_configuration_holds_it_is_a_model_or_an_error_of_ours(data):
+    config = copy.deepcopy(CASES[data.draw(st.sampled_from(sorted(CASES)))].config)
+    text = config.get("text_config", config)
+    keys = [*text, "layer_types", "head_dim", "architectures", "rope_parameters", "_name_or_path"]
+    for key in data.draw(st.lists(st.sampled_from(keys), min_size=1, max_size=3)):
+        text[key] = data.draw(ODD)
+    assert isinstance(source_of(config), str)
+    try:
+        model = from_huggingface(config, "config.json")
+    except SpecError as error:
+        assert error.problems  # noqa: PT017
+    else:
+        assert parameter_count(model) > 0

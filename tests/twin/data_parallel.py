@@ -1,0 +1,145 @@
+"""Communication of gradients and weights over data parallelism, once per batch."""
+
+from __future__ import annotations
+
+from math import inf
+
+from .block import Block
+from .run import KINDS, Kind
+
+
+def per(size: float, time: float) -> float:
+    """Bandwidth for `size` in `time`."""
+    if time == 0:
+        return inf if size else 0  # [O14]
+    return size / time
+
+
+class DataParallel:
+    """Times in seconds, sizes in bytes; `bw` is the backward time of a block of either kind."""
+
+    def __init__(self, block: Block, bw: dict[Kind, float], bw_pp_time: float) -> None:
+        self.block, self.run, self.execution = block, block.run, block.run.execution
+        self.bw, self.bw_pp_time = bw, bw_pp_time
+        self.size = 0
+        self.link_time = self.exposed_time = 0.0
+        self.bw_overlap_req_chunk = self.bw_overlap_req_tail = 0.0
+        if self.execution.data_par > 1 and self.execution.training:
+            self._communicate()
+
+    def _communicate(self) -> None:
+        ex, run = self.execution, self.run
+        # [O23] Every collective moves the bytes of the weights, that of the gradients too.
+        self.size = self.block.weight // run.element_bytes * run.reduction_bytes
+        self.collectives = {"all_reduce": self.size}
+        if ex.optimizer_sharding:
+            self.collectives = {"reduce_scatter": self.size, "all_gather": self.block.weight}
+        self.network = run.dp_network
+        self.comm = sum(
+            self.network.time(op, size, ex.data_par, run.per_step)
+            for op, size in self.collectives.items()
+        )
+        self.link_time = self.exposed_time = run.blocks * self.comm
+        if ex.data_par_overlap:
+            if not (run.rules.data_par_exposed and run.rules.data_par_bandwidth):
+                self._published_overlap()
+            if run.rules.data_par_exposed:
+                self._expose()
+            if run.rules.data_par_bandwidth:
+                self._bandwidths()
+
+    def _windows(self) -> tuple[float, float]:
+        """Time that hides the traffic of a chunk, and that of the last chunk."""
+        block, ex, run = self.block, self.execution, self.run
+        mem_time = block.agrad.mem_time + block.wgrad.mem_time + block.re.mem_time
+        free: dict[Kind, float] = {k: self.bw[k] - mem_time for k in KINDS}
+        if ex.data_par_net == ex.tensor_par_net:
+            for k in KINDS:
+                free[k] -= block.recomm.time[k] + block.agrad_tp.time[k]
+        if ex.data_par_net == ex.pipeline_par_net and ex.pipeline_par > 1:
+            free["edge"] -= self.bw_pp_time
+        # The first microbatches of the pipeline are still to come when the last one is done.
+        chunk = min(run.microbatches, ex.pipeline_par) * run.chunk_sum(free)
+        return max(0, chunk), max(0, run.base_blocks * free["base"])
+
+    def _expose(self) -> None:
+        """Hide the communication of a block behind the backward pass of the others."""
+        block, ex, run = self.block, self.execution, self.run
+        window, last_window = self._windows()
+        flops_time = block.agrad.flops_time + block.wgrad.flops_time + block.re.flops_time
+        passes = min(run.microbatches, ex.pipeline_par) * run.chunk_blocks
+        early = self._exposed(run.chunk_blocks * self.comm, window, passes * flops_time)
+        tail = self._exposed(run.base_blocks * self.comm, last_window, run.base_blocks * flops_time)
+        # The last block overlaps with nothing.
+        self.exposed_time = self.comm + (ex.pipeline_interleaving - 1) * early + tail
+
+    def _exposed(self, comm: float, window: float, flops_time: float) -> float:
+        """What does not fit, or else the arithmetic that the communication takes away."""
+        if window == 0:
+            return comm
+        slow_down = self.network.processor_usage * comm * min(1, flops_time / window)
+        return min(comm, max(comm - window, slow_down))
+
+    def _bandwidths(self) -> None:
+        """Bandwidths at which everything but the last block just fits."""
+        volume = 0.0
+        for op, size in self.collectives.items():
+            scalar, offset = self.network.ops[op]
+            volume += size * scalar * (1 + (offset or 0) / self.execution.data_par)
+        window, last_window = self._windows()
+        if self.execution.pipeline_interleaving > 1:
+            self.bw_overlap_req_chunk = per(self.run.chunk_blocks * volume, window)
+        else:
+            self.bw_overlap_req_chunk = 0
+        self.bw_overlap_req_tail = per(self.run.base_blocks * volume, last_window)
+
+    def _published_overlap(self) -> None:
+        """Hide the communication of a block behind the backward pass of the others, published."""
+        ex, run, bw = self.execution, self.run, self.bw
+        usage, p, comm = self.network.processor_usage, ex.pipeline_par, self.comm
+        scalars = sum(self.network.ops[op][0] for op in self.collectives)
+        chunks, base_blocks = ex.pipeline_interleaving, run.base_blocks
+        free, slack, flops_time = self._published_window()
+
+        # All chunks but the last.
+        window, comm_chunk = p * free, run.chunk_blocks * comm
+        slowed = p * (run.chunk_blocks * flops_time)
+        with_pp = ex.data_par_net == ex.pipeline_par_net
+        collisions = min(comm_chunk // run.chunk_sum(bw), run.microbatches % p or p)
+        hidden = window - (collisions if with_pp else 0) * self.bw_pp_time
+        excess = comm_chunk - hidden + slowed * usage
+        early = (chunks - 1) * (excess if excess > 0 else comm_chunk * usage)
+
+        # The last chunk, and its last block, which overlaps with nothing.
+        last_window = 0.0
+        if base_blocks > 0:
+            last_window = free - self.bw_pp_time - (bw["base"] + bw["edge"]) / 2 + slack
+        # [O10] Slowed by one block's arithmetic, however many blocks overlap, even none.
+        excess = base_blocks * comm + flops_time * usage - last_window
+        tail = excess if excess > 0 else base_blocks * comm * usage
+        self.exposed_time = comm + early + tail
+
+        # [O11] Chunk: the bytes of one in the window of all, less a single collision; the
+        # slow-down is added.  Tail: all blocks of the chunk in the window of the base blocks.
+        size = run.chunk_blocks * self.size
+        collision = self.bw_pp_time if with_pp else 0
+        window = (chunks - 1) * (window + slowed * usage - collision)
+        self.bw_overlap_req_chunk = size / window * scalars if window > 0 else 0
+        window = last_window + base_blocks * comm * usage
+        self.bw_overlap_req_tail = size / window * scalars if window > 0 else 0
+
+    def _published_window(self) -> tuple[float, float, float]:
+        """Time of a chunk that hides DP traffic, its part for the optimizer, and FLOP time.
+
+        [O1] Both the memory and the FLOP time of recompute are the inflated ones.
+        """
+        block, ex, sharded = self.block, self.execution, self.execution.optimizer_sharding
+        slack = 0 if sharded else block.optim.time - block.optim.mem_time
+        mem_time = block.agrad.mem_time + block.wgrad.mem_time + block.re.mem_time
+        free: dict[Kind, float] = {k: self.bw[k] - mem_time + slack for k in KINDS}
+        if ex.data_par_net == ex.tensor_par_net:
+            for k in KINDS:
+                free[k] -= block.recomm.time[k] + block.agrad_tp.time[k]
+        flops_time = block.agrad.flops_time + block.wgrad.flops_time + block.re.flops_time
+        flops_time += 0 if sharded else block.optim.flops_time
+        return self.run.chunk_sum(free), slack, flops_time
