@@ -8,7 +8,13 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from calculon.cli.options import Log, Parser, check_inputs, check_outputs
-from calculon.cli.search_options import add_space_arguments, log_interrupted, log_outcome, searches
+from calculon.cli.search_options import (
+    add_space_arguments,
+    log_edition,
+    log_interrupted,
+    log_outcome,
+    searches,
+)
 from calculon.errors import Problem, SpecError, nearest
 
 if TYPE_CHECKING:
@@ -55,6 +61,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     names = _columns(arguments.columns, space.edition)
     begin = time.perf_counter()
     counts = run_search(replace(asked[0], where=None)).counts
+    log_edition(log, space.edition)
     log(f"Total executions: {counts.total}")
 
     def columns_of(table: "Evaluation") -> "Columns":

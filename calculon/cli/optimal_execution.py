@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from calculon.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
 from calculon.cli.search_options import (
     add_space_arguments,
+    log_edition,
     log_interrupted,
     log_outcome,
     searches,
@@ -35,7 +36,8 @@ def configure(parser: Parser) -> None:
         "calculon llm-optimal-execution turing-530B 5128 2520 float16 a100_80g output.json -m\n"
         "calculon loe gpt3-175B 1024 1536 float16 a100_80g best.csv -t 10\n"
         "calculon loe gpt3-175B 256:4096:256 4096 float16 h100_80g_nvl8 scaling.csv\n"
-        "calculon loe gpt3-175B 1024 1536 float16 a100_80g - --objective total_efficiency --fix tensor_par=4,8",
+        "calculon loe gpt3-175B 1024 1536 float16 a100_80g - --objective total_efficiency --fix tensor_par=4,8\n"
+        "calculon loe llama3-8B 64 512 bfloat16 h100_80g_sxm - --edition corrected --fix attn_impl=flash",
     )
     add_space_arguments(
         parser,
@@ -160,6 +162,7 @@ def _report(
     counts = Counts()
     for result in results:
         counts.add(result.counts)
+    log_edition(log, results[0].edition)
     log(f"Total executions: {counts.total}")
     log_outcome(log, counts.good, counts.bad, counts.total, seconds)
     if arguments.where and counts.good:

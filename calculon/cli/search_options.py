@@ -172,6 +172,12 @@ def _pareto(arguments: argparse.Namespace) -> tuple[str, ...]:
     return names
 
 
+def log_edition(log: Log, edition: str) -> None:
+    """Say which edition was searched, where it is not the published one."""
+    if edition != PUBLISHED:
+        log(f"Edition: {edition}")
+
+
 def log_outcome(log: Log, good: int, bad: int, total: int, seconds: float) -> None:
     """Print the outcome of a search in the words of the published tool."""
     log(f"Good executions: {good}")

@@ -5,7 +5,7 @@ import time
 from typing import TYPE_CHECKING
 
 from calculon.cli.interrupts import exit_code, word
-from calculon.cli.options import Log, Parser, check_outputs
+from calculon.cli.options import Log, Parser, add_edition, check_outputs
 from calculon.cli.streams import tell
 from calculon.spec import catalog
 from calculon.spec.files import STDIN
@@ -61,6 +61,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--restart", action="store_true", help="forget what is finished, and replace the output"
     )
+    add_edition(parser, several=True, absent="what the study says")
     parser.add_argument(
         "-d", "--debug", action="store_true", help="only check the study and count its searches"
     )
@@ -83,6 +84,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.sweep.summary import Winners, make_summary
 
     study = Study.read(file)
+    if arguments.edition:
+        study = study.in_editions(arguments.edition)
     plans = plan(study)
     winners = Winners(make_summary(study, plans.searches))
     engine = make_engine(arguments.engine, arguments.cpus, arguments.scheduler)

@@ -6,7 +6,7 @@ combined with everything. :meth:`Study.read` says all that is wrong with a file 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,17 @@ class Study:
         if reader.problems:
             raise SpecError(file, reader.problems)
         return study
+
+    def in_editions(self, names: Sequence[str]) -> "Study":
+        """Return the study in other editions of the cost model than it says: each search in every one of them."""
+        without = (
+            (axis.name, tuple({k: v for k, v in p.items() if k != "edition"} for p in axis.points))
+            for axis in self.axes
+        )
+        axes = [Axis(name, points) for name, points in without if any(points)]
+        axes.append(Axis("edition", tuple({"edition": name} for name in names)))
+        fixed = {name: value for name, value in self.fixed.items() if name != "edition"}
+        return replace(self, axes=tuple(axes), fixed=fixed)
 
     @property
     def names(self) -> tuple[str, ...]:

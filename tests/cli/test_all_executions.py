@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+import calculon
 from calculon.search import driver
 
 SPACE = ("megatron-22B", 8, 4, "float16", "a100_80g")
@@ -39,3 +41,20 @@ def test_an_interrupted_run_says_so(run, monkeypatch):
     assert "calculon: interrupted: 0 of" in result.err
     assert "nothing written" in result.err
     assert not Path("all.csv").exists()
+
+
+def test_a_table_of_the_corrected_edition_has_its_columns(run, tmp_path):
+    space = ("megatron-22B", 8, 4, "float16", "a100_80g")
+    few = ["--fix", "tensor_par=8", "--fix", "optimizer_sharding=false"]
+    assert run("lae", *space, "new.csv", "--edition", "corrected", *few).code == 0
+    assert run("lae", *space, "old.csv", *few).code == 0
+    new, old = (pd.read_csv(tmp_path / name) for name in ("new.csv", "old.csv"))
+    assert set(new.columns) > set(old.columns)
+    assert set(new["edition"]) == {"corrected"}
+    assert (new["mfu"] > 0).all()
+    again = calculon.evaluate("megatron-22B", "a100_80g", new)
+    assert (again["total_time"] == new["total_time"]).all()
+    columns = ["--columns", "tensor_par,edition,mfu"]
+    assert run("lae", *space, "few.csv", "--edition", "corrected", *few, *columns).code == 0
+    assert list(pd.read_csv(tmp_path / "few.csv").columns) == ["tensor_par", "edition", "mfu"]
+    assert run("lae", *space, "x.csv", *few, *columns).code == 2

@@ -182,3 +182,32 @@ def test_the_file_is_there_when_the_report_is_cut_short(tmp_path):
         assert process.stdout is not None
         process.stdout.close()  # as `| head -0` does
     assert json.loads(output.read_text())["0"]["execution"]["num_procs"] == SPACE[1]
+
+
+def test_an_edition_is_said_and_written(run, tmp_path):
+    fix = ["--fix", "attn_impl=flash", "--add", "grad_buffer=full"]
+    result = run("loe", *SPACE, "best.json", "--edition", "corrected", "--objective", "mfu", *fix)
+    assert _lines(result)[0] == "Edition: corrected"
+    (winner,) = json.loads((tmp_path / "best.json").read_text()).values()
+    assert winner["execution"]["edition"] == "corrected"
+    assert winner["execution"]["attn_impl"] == "flash"
+    options = {"fix": {"attn_impl": "flash"}, "add": {"grad_buffer": "full"}}
+    found = search(*SPACE[:1], "a100_80g", 8, 4, edition="corrected", objective="mfu", **options)
+    assert winner["stats"]["mfu"] == found[0].stats["mfu"]
+    assert "Edition" not in run("loe", *SPACE, "-").out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--fix", "attn_impl=flash"], "add --edition corrected"),
+        (["--objective", "mfu"], "add --edition corrected"),
+        (["--where", "mfu > 0.4"], "add --edition corrected"),
+        (["--edition", "corected"], "did you mean 'corrected'?"),
+    ],
+    ids=str,
+)
+def test_what_only_the_corrected_edition_knows_says_so(run, options, words):
+    result = run("loe", *SPACE, "-", *options)
+    assert (result.code, result.out) == (2, "")
+    assert words in result.err

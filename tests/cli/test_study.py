@@ -230,3 +230,40 @@ def test_refuses_before_any_work(run, tmp_path, arguments, message):
     assert (code, out) == (2, "")
     assert message in err
     assert not list(tmp_path.glob("r.csv*"))
+
+
+def test_runs_in_several_editions(run, tmp_path):
+    code, _, err = study(run, "r.csv", "--edition", "sc23,corrected")
+    assert (code, err) == (0, "")
+    table = pd.read_csv(tmp_path / "r.csv")
+    assert table["search"].nunique() == 2 * 12
+    assert set(table["asked_edition"]) == {"sc23", "corrected"}
+    corrected = table[table["asked_edition"] == "corrected"].dropna(subset="sample_rate")
+    assert set(corrected["edition"]) == {"corrected"}
+    assert corrected["mfu"].notna().all()
+    assert table.loc[table["asked_edition"] == "sc23", "mfu"].isna().all()
+
+
+def test_a_study_names_its_edition(run, tmp_path):
+    (tmp_path / "today.yaml").write_text(
+        "models: [{model: llama3-8B, max_batch_size: 16}]\nsystems: [h100_80g_sxm]\n"
+        "num_procs: 16\ndatatype: bfloat16\nedition: corrected\nobjective: mfu\n"
+        "fix: {attn_impl: flash, tensor_par: 2}\n"
+    )
+    assert study(run, "r.json", file="today.yaml").code == 0
+    (row,) = json.loads((tmp_path / "r.json").read_text())
+    fix = {"attn_impl": "flash", "tensor_par": 2}
+    best = search(
+        "llama3-8B",
+        "h100_80g_sxm",
+        16,
+        16,
+        "bfloat16",
+        objective="mfu",
+        fix=fix,
+        edition="corrected",
+    )
+    assert row["mfu"] == best[0].stats["mfu"]
+    refused = study(run, "x.csv", "--edition", "sc23", file="today.yaml")
+    assert refused.code == 2
+    assert "corrected" in refused.err
