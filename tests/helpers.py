@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 import calculon
+from calculon.plan.choice import Choice
+from calculon.plan.plan import DEFAULTS
 from calculon.records import columns
 from calculon.statistics import Stats
 
@@ -43,6 +45,21 @@ def reference_system(name: str) -> calculon.System:
     """Return a system of the catalog, or one that only the reference results use."""
     own = REFERENCE / "systems" / f"{name}.json"
     return calculon.inputs.system(own if own.exists() else name)
+
+
+def choice(**changes: Any) -> Choice:
+    """Return a block's choices: nothing is recomputed, overlapped or split, but for what is changed."""
+    plain = {
+        "datatype": "float16",
+        "fused_activation": False,
+        "attention_type": "multihead",
+        "activation_recompute": "none",
+        "tensor_par_comm_type": "ar",
+        "tensor_par_overlap": "none",
+        "seq_par_ag_redo": False,
+        "training": True,
+    }
+    return Choice(**DEFAULTS | plain | changes)
 
 
 def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:

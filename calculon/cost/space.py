@@ -1,7 +1,7 @@
 """Memory per processor: what each kind of tensor takes, and what both tiers must hold."""
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from calculon.plan.schedule import Schedule
 from calculon.records import apply, record
 from calculon.statistics import Capacity, OffloadedSpace, Space
 from calculon.units import Bytes, Count
+
+R = TypeVar("R", Space, OffloadedSpace)
 
 
 @record
@@ -136,8 +138,10 @@ def _memory(
     blocks = whole = _space(block, optimizer, schedule, held)
     resident = _offloaded_space(block, optimizer, schedule, edition)
     if end is not None:
-        whole = _with_end(whole, block, schedule, held, end)
-        resident = _offloaded_with_end(resident, block, schedule, held, end)
+        one = np.where(schedule.training, block.act_storage, 0.0)
+        every = np.where(schedule.recompute_all, 0.0, one * (schedule.blocks * held))
+        whole = _with_end(whole, every, held, end)
+        resident = _with_end(resident, one, held, end)
     return Memory(
         space=whole,
         offloaded=resident,
@@ -159,19 +163,20 @@ def _space(block: BlockCost, optimizer: OptimizerCost, schedule: Schedule, held:
     )
 
 
-def _with_end(whole: Space, block: BlockCost, schedule: Schedule, held: Count, end: End) -> Space:
-    """Add an end of the model: its weights stay, its activations are there when those of a block are not."""
-    waiting = schedule.training & ~schedule.recompute_all
-    stored = np.where(waiting, block.act_storage * (schedule.blocks * held), 0.0)
-    at_end = end.working + stored
-    larger = at_end + end.grad > whole.act + whole.act_grad
-    return Space(
-        weight=whole.weight + end.weight,
-        act=np.where(larger, at_end, whole.act) + end.stored * held,
-        act_checkpoint=whole.act_checkpoint,
-        act_grad=np.where(larger, end.grad, whole.act_grad),
-        weight_grad=whole.weight_grad + end.weight_grad,
-        optimizer=whole.optimizer + end.optimizer,
+def _with_end(tensors: R, block_store: Bytes, held: Count, end: End) -> R:
+    """Add an end of the model: its weights stay, its activations are there when those of a block are not.
+
+    `block_store` is what all blocks store, while none is computed.
+    """
+    at_end = end.working + block_store
+    larger = at_end + end.grad > tensors.act + tensors.act_grad
+    return replace(
+        tensors,
+        weight=tensors.weight + end.weight,
+        act=np.where(larger, at_end, tensors.act) + end.stored * held,
+        act_grad=np.where(larger, end.grad, tensors.act_grad),
+        weight_grad=tensors.weight_grad + end.weight_grad,
+        optimizer=tensors.optimizer + end.optimizer,
     )
 
 
@@ -187,22 +192,6 @@ def _offloaded_space(
         act_grad=block.act_grad,
         weight_grad=block.weight_grad_no_sharding + optimizer.weight_grad,
         optimizer=2 * optimizer.state,
-    )
-
-
-def _offloaded_with_end(
-    resident: OffloadedSpace, block: BlockCost, schedule: Schedule, held: Count, end: End
-) -> OffloadedSpace:
-    """Add an end of the model, which is not offloaded."""
-    at_end = end.working + np.where(schedule.training, block.act_storage, 0.0)
-    larger = at_end + end.grad > resident.act + resident.act_grad
-    return OffloadedSpace(
-        weight=resident.weight + end.weight,
-        act=np.where(larger, at_end, resident.act) + end.stored * held,
-        act_checkpoint=resident.act_checkpoint,
-        act_grad=np.where(larger, end.grad, resident.act_grad),
-        weight_grad=resident.weight_grad + end.weight_grad,
-        optimizer=resident.optimizer + end.optimizer,
     )
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from calculon.editions import SC23
-from calculon.plan.choice import Choice, Sizes
-from calculon.plan.plan import DEFAULTS
+from calculon.plan.choice import Sizes
 from calculon.spec.model import Model
 from calculon.transformer.block import block_layers
 from calculon.transformer.shape import BlockShape
+from tests.helpers import choice
 
 MODEL = Model(hidden=48, feedforward=120, seq_size=20, attn_heads=4, attn_size=10, num_blocks=3)
 S, H, F, A, D = 20.0, 48.0, 120.0, 4.0, 10.0
@@ -31,31 +31,17 @@ MLP = {
 }
 
 
-def _choice(**changes):
-    plain = {
-        "datatype": "float16",
-        "fused_activation": False,
-        "attention_type": "multihead",
-        "activation_recompute": "none",
-        "tensor_par_comm_type": "ar",
-        "tensor_par_overlap": "none",
-        "seq_par_ag_redo": False,
-        "training": True,
-    }
-    return Choice(**DEFAULTS | plain | changes)
-
-
 def _block(**changes):
     sizes = Sizes(tensor_par=T, microbatch_size=B, tensor_par_net=np.zeros(3, int))
-    shape = BlockShape.of(MODEL, _choice(**changes), sizes, SC23)
+    shape = BlockShape.of(MODEL, choice(**changes), sizes, SC23)
     return {layer.name: layer for layer in block_layers(shape)}
 
 
 def _flagged(flag, **changes):
     """Return the names of the layers for which a flag holds."""
-    choice = _choice(**changes)
+    chosen = choice(**changes)
     layers = _block(**changes).items()
-    return {name for name, layer in layers if SC23.happens(getattr(layer.flags, flag), choice)}
+    return {name for name, layer in layers if SC23.happens(getattr(layer.flags, flag), chosen)}
 
 
 @pytest.mark.parametrize(("overlap", "attention"), ATTENTION)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from calculon.editions import CORRECTED
-from calculon.plan.choice import Choice, Sizes
-from calculon.plan.plan import DEFAULTS
+from calculon.plan.choice import Sizes
 from calculon.spec.model import Model
 from calculon.transformer.ends import embedding_layers, head_layers
 from calculon.transformer.shape import BlockShape
+from tests.helpers import choice
 
 MODEL = Model(
     hidden=48, feedforward=120, seq_size=20, attn_heads=4, attn_size=10, num_blocks=3, vocab=1001
@@ -23,19 +23,8 @@ comm_types = pytest.mark.parametrize("comm_type", ["ar", "p2p_rs_ag", "rs_ag"])
 
 
 def _ends(layers, model=MODEL, **changes):
-    plain = {
-        "datatype": "float16",
-        "fused_activation": False,
-        "attention_type": "multihead",
-        "activation_recompute": "none",
-        "tensor_par_comm_type": "ar",
-        "tensor_par_overlap": "none",
-        "seq_par_ag_redo": False,
-        "training": True,
-        "edition": "corrected",
-    }
     sizes = Sizes(tensor_par=T, microbatch_size=B, tensor_par_net=np.zeros(3, int))
-    shape = BlockShape.of(model, Choice(**DEFAULTS | plain | changes), sizes, CORRECTED)
+    shape = BlockShape.of(model, choice(edition="corrected", **changes), sizes, CORRECTED)
     return {layer.name: layer for layer in layers(shape)}
 
 

@@ -8,14 +8,13 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.editions import CORRECTED
-from calculon.plan.choice import Choice, Sizes
-from calculon.plan.plan import DEFAULTS
+from calculon.plan.choice import Sizes
 from calculon.spec import catalog
 from calculon.spec.model import Model
 from calculon.transformer.block import block_layers
 from calculon.transformer.parameters import block_parameters, parameter_count
 from calculon.transformer.shape import BlockShape
-from tests.helpers import document
+from tests.helpers import choice, document
 
 MODEL = Model(
     hidden=48,
@@ -48,19 +47,8 @@ EXECUTION = document("examples", "3072_t4_p64_d12_mbs4_full") | {
 
 
 def _block(model=MODEL, **changes):
-    plain = {
-        "datatype": "float16",
-        "fused_activation": False,
-        "attention_type": "multihead",
-        "activation_recompute": "none",
-        "tensor_par_comm_type": "ar",
-        "tensor_par_overlap": "none",
-        "seq_par_ag_redo": False,
-        "training": True,
-        "edition": "corrected",
-    }
     sizes = Sizes(tensor_par=T, microbatch_size=B, tensor_par_net=np.zeros(3, int))
-    shape = BlockShape.of(model, Choice(**DEFAULTS | plain | changes), sizes, CORRECTED)
+    shape = BlockShape.of(model, choice(edition="corrected", **changes), sizes, CORRECTED)
     return list(block_layers(shape))
 
 
@@ -132,9 +120,8 @@ def test_its_input_is_gathered_again_or_stored(recompute):
 
 
 def _choice(recompute):
-    fields = {name: EXECUTION[name] for name in Choice.__slots__ if name in EXECUTION}
     changes = {"tensor_par_comm_type": "rs_ag", "activation_recompute": recompute}
-    return Choice(**DEFAULTS | fields | changes)
+    return choice(**changes, fused_activation=EXECUTION["fused_activation"], edition="corrected")
 
 
 # -- every model of the catalog, in sequence and side by side ----------------------------------------------------------
