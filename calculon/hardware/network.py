@@ -183,7 +183,7 @@ class Fabric:
         """
         volume = self.volume(network, operation, size, participants)
         latency = self.latency[network]
-        if per_step is not False and operation in RING_STEPS and np.any(per_step):
+        if per_step is not False and operation in RING_STEPS:
             steps = RING_STEPS[operation] * (participants - 1)
             latency = np.where(per_step, steps * self.step_latency[network], latency)
         time: Seconds = latency + volume / self.bandwidth[network]

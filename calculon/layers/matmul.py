@@ -9,7 +9,7 @@ def linear(
     n: Number,
     k: Number,
     *,
-    bias: Number = 0.0,
+    bias: Number | None = None,
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
@@ -24,7 +24,7 @@ def linear(
         (flops, flops, flops),
         inputs=m * n,
         outputs=m * k,
-        weights=n * k + bias,
+        weights=n * k if bias is None else n * k + bias,
         saved=m * n,
         grad=m * k,
         dtype_bytes=dtype_bytes,

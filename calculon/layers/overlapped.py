@@ -18,7 +18,7 @@ def overlapped_linear(
     n: Elements,
     k: Elements,
     *,
-    bias: Number,
+    bias: Number | None,
     outer: bool,
     space: OverlappedSpace,
     dtype_bytes: float,
@@ -30,7 +30,7 @@ def overlapped_linear(
     """
     flops = 2 * m * n * k
     inputs, outputs = m * n, m * k
-    weights = n * k + bias
+    weights = n * k if bias is None else n * k + bias
     backward = dtype_bytes * (weights + space.backward)
     return Layer(
         name=name,

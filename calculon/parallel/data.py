@@ -67,14 +67,11 @@ def collective_time(synced: Synced, schedule: Schedule, system: System) -> Secon
 
     Source: all-reduce, or reduce-scatter and all-gather: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 7.
     """
+    per_step = schedule.latency_per_step if schedule.latency_per_step.any() else False
 
     def time(operation: str, message: Bytes) -> Seconds:
         return system.fabric.time(
-            schedule.data_par_net,
-            operation,
-            message,
-            schedule.data_par,
-            per_step=schedule.latency_per_step,
+            schedule.data_par_net, operation, message, schedule.data_par, per_step=per_step
         )
 
     split = time("reduce_scatter", synced.gradient) + time("all_gather", synced.weight)

@@ -34,7 +34,7 @@ def attention_layers(shape: BlockShape) -> Iterator[Layer]:
     else:
         yield from _projections(shape)
     yield from core_layers(shape)
-    bias = shape.model.hidden * shape.model.out_bias
+    bias = shape.model.hidden if shape.model.out_bias else None
     yield from output_layers("AttnBlock", "MLP", shape, shape.attention_width, bias=bias)
     yield from exit_layers("AttnBlock", shape)
 
@@ -61,10 +61,12 @@ def _overlapped_projections(shape: BlockShape) -> Iterator[Layer]:
     width, biased = shape.split(shape.attention_width), shape.model.qkv_bias
     if shape.edition.fuses_projections(shape.choice):
         whole = width + 2 * shape.key_value_width
-        bias = whole * biased
+        bias = whole if biased else None
         yield column_linear("AttnBlock_QKV_AG", shape, whole, flags, bias=bias, outer=True)
         return
-    yield column_linear("AttnBlock_Query_AG", shape, width, flags, bias=width * biased, outer=True)
+    yield column_linear(
+        "AttnBlock_Query_AG", shape, width, flags, bias=width if biased else None, outer=True
+    )
     yield _input_fork("AttnBlock_KV_Fork", shape, 2)
     key = _projection("AttnBlock_Key", shape, shape.key_value_width)
     yield key
@@ -89,7 +91,7 @@ def _projection(name: str, shape: BlockShape, width: Elements | int) -> Layer:
         shape.tokens,
         shape.model.hidden,
         width,
-        bias=width * shape.model.qkv_bias,
+        bias=width if shape.model.qkv_bias else None,
         dtype_bytes=shape.dtype_bytes,
         flags=SHARED,
     )

@@ -82,7 +82,7 @@ def head_layers(shape: BlockShape) -> Iterator[Layer]:
         shape.tokens,
         model.hidden,
         columns,
-        bias=columns * model.head_bias,
+        bias=columns if model.head_bias else None,
         dtype_bytes=dtype_bytes,
         flags=Flags(),
     )

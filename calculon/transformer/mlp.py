@@ -15,13 +15,14 @@ def mlp_layers(shape: BlockShape) -> Iterator[Layer]:
     model = shape.model
     yield from entry_layers("MlpBlock", shape)
     width = shape.mlp_products * shape.split(model.feedforward)
+    bias = width if model.mlp_bias else None
     if shape.overlapped:
         flags = Flags(
             recompute=When.RECOMPUTE_ALL,
             recommunicate=When.REGATHER_MLP,
             drops_activation=When.REGATHER_MLP,
         )
-        yield column_linear("MlpBlock_Mlp1_AG", shape, width, flags, bias=width * model.mlp_bias)
+        yield column_linear("MlpBlock_Mlp1_AG", shape, width, flags, bias=bias)
     else:
         yield gather_inputs(
             "MlpBlock_F", shape, regather=When.REGATHER_MLP, gathered=When.GATHERED_MLP
@@ -31,13 +32,15 @@ def mlp_layers(shape: BlockShape) -> Iterator[Layer]:
             shape.tokens,
             model.hidden,
             width,
-            bias=width * model.mlp_bias,
+            bias=bias,
             dtype_bytes=shape.dtype_bytes,
             flags=Flags(recompute=When.RECOMPUTE_ALL, drops_activation=When.REGATHER_MLP),
         )
     yield activation_layer(shape)
-    bias = model.hidden * model.mlp_bias
-    yield from output_layers("MlpBlock", "Mlp2", shape, model.feedforward, bias=bias, outer=True)
+    out_bias = model.hidden if model.mlp_bias else None
+    yield from output_layers(
+        "MlpBlock", "Mlp2", shape, model.feedforward, bias=out_bias, outer=True
+    )
     yield from exit_layers("MlpBlock", shape)
 
 

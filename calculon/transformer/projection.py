@@ -11,7 +11,13 @@ from calculon.units import Elements
 
 
 def column_linear(
-    name: str, shape: BlockShape, k: Elements, flags: Flags, *, bias: Number, outer: bool = False
+    name: str,
+    shape: BlockShape,
+    k: Elements,
+    flags: Flags,
+    *,
+    bias: Number | None,
+    outer: bool = False,
 ) -> Layer:
     """Overlapped linear whose input is gathered, and whose output has `k` columns on this rank."""
     m, n = shape.tokens, np.array(float(shape.model.hidden))
@@ -30,7 +36,13 @@ def column_linear(
 
 
 def row_linear(
-    name: str, shape: BlockShape, width: int, flags: Flags, *, bias: Number, outer: bool = False
+    name: str,
+    shape: BlockShape,
+    width: int,
+    flags: Flags,
+    *,
+    bias: Number | None,
+    outer: bool = False,
 ) -> Layer:
     """Overlapped linear whose input of `width` is split and whose output is reduced."""
     m, n, k = shape.tokens, shape.split(width), np.array(float(shape.model.hidden))
@@ -67,7 +79,7 @@ def output_layers(
     shape: BlockShape,
     width: int,
     *,
-    bias: Number,
+    bias: Number | None,
     outer: bool = False,
 ) -> Iterator[Layer]:
     """Row-split product of `width` and its reduction, in either form."""

@@ -15,7 +15,8 @@ class BlockShape:
     """A block of a model under one choice, for a column of sizes.
 
     ``tokens`` is per microbatch; ``activation`` is the elements of a full activation and ``residual`` of one in the
-    residual region, which sequence parallelism splits.
+    residual region, which sequence parallelism splits; ``dtype_bytes`` is bytes per element, and ``overlapped`` whether
+    tensor-parallel collectives run beside their products.
     """
 
     model: Model
@@ -26,6 +27,8 @@ class BlockShape:
     tokens: Count
     activation: Elements
     residual: Elements
+    dtype_bytes: int
+    overlapped: bool
 
     @classmethod
     def of(cls, model: Model, choice: Choice, sizes: Sizes, edition: Edition) -> "BlockShape":
@@ -44,17 +47,9 @@ class BlockShape:
             tokens=tokens,
             activation=activation,
             residual=residual,
+            dtype_bytes=choice.dtype_bytes,
+            overlapped=choice.tensor_par_overlap != "none",
         )
-
-    @property
-    def dtype_bytes(self) -> int:
-        """Bytes per element."""
-        return self.choice.dtype_bytes
-
-    @property
-    def overlapped(self) -> bool:
-        """Whether tensor-parallel collectives run beside their products."""
-        return self.choice.tensor_par_overlap != "none"
 
     @property
     def attention_width(self) -> int:
