@@ -27,10 +27,14 @@ from calculon.units import Array, Bytes, Count, Elements, Flops, Seconds
 
 @record
 class EndsCost:
-    """Embedding and head for one microbatch; the last axis of all arrays is that of blocks."""
+    """Embedding and head for one microbatch; the last axis of all arrays is that of blocks.
+
+    ``table_gradient`` is bytes of the reduced gradient of one rank's share of the vocabulary's table.
+    """
 
     embedding: BlockCost
     head: BlockCost
+    table_gradient: Bytes
 
 
 @record
@@ -71,7 +75,12 @@ def ends_cost(
     def cost(layers: Callable[[BlockShape], Iterable[Layer]]) -> BlockCost:
         return block_cost(BlockLayout(model, system, choice, sizes, edition, layers), choice)
 
-    return EndsCost(embedding=cost(embedding_layers), head=cost(head_layers))
+    rows = BlockShape.of(model, choice, sizes, edition).padded(model.vocab)
+    return EndsCost(
+        embedding=cost(embedding_layers),
+        head=cost(head_layers),
+        table_gradient=choice.reduced_bytes * (rows * model.hidden),
+    )
 
 
 def ends_step(
@@ -127,7 +136,7 @@ class Ends:
     @property
     def shared_gradient(self) -> Bytes | None:
         """Bytes of the gradient that the two copies of a tied table exchange once per batch."""
-        return self.cost.embedding.gradient_message if self.tied else None
+        return self.cost.table_gradient if self.tied else None
 
 
 class EndTimes:

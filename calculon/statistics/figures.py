@@ -29,7 +29,9 @@ class Figures:
     mfu: Fraction = stat(
         "model FLOP utilisation: model arithmetic (full attention) over the matrix engine's peak"
     )
-    mfu_causal: Fraction = stat("model FLOP utilisation with half the attention (causal)")
+    mfu_causal: Fraction = stat(
+        "model FLOP utilisation that counts only the keys that a token attends to (causal, windows)"
+    )
     hfu: Fraction = stat(
         "hardware FLOP utilisation: matrix arithmetic executed, recomputation included, over the peak"
     )

@@ -46,7 +46,7 @@ ASSUMPTIONS = {
         _BLOCKS,
         "Embedding, output head and loss count when the model states a vocabulary, in the first and the last stage: "
         "the slower of the two sets the time, the fuller one the memory. Without a vocabulary they are left out.",
-        "All blocks count as their mean: where some have a sliding window, each attends to as many keys as the average.",
+        "All blocks count as their mean: where some have a sliding window, each has the average number of keys.",
         "Not counted in time or memory: data loading, evaluation, writing checkpoints, and the gaps between kernels.",
         "MFU is the matrix arithmetic of the model over the peak of the matrix engine: no recomputation, output head "
         "included, attention counted in full (arXiv 2204.02311, appendix B). The causal figure counts only what a "
