@@ -1,6 +1,5 @@
 """Fit parts of a system to rows, and write them into its document with where they come from."""
 
-import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -112,7 +111,7 @@ def calibrate(
         For times that cannot be, and for rows too few to determine what is fitted.
     """
     old = decode(System, base, file, name=name)
-    document = copy.deepcopy(dict(base))
+    document = _copied(base)
     rows, notes = _used(measurements, above)
     chosen: dict[str, tuple[list[Row], Array]] = {}
     values: dict[str, dict[str, Any]] = {}
@@ -125,9 +124,7 @@ def calibrate(
         values[part] = _fit(old, part, [r for r, out in zip(some, held, strict=True) if not out])
         _target(document, part).update(values[part])
         chosen[part] = some, held
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SpecWarning)  # said once, of the base
-        new = decode(System, document, file, name=name)
+    new = _quietly_decoded(document, file, name)
     parts = [
         Fitted(part, _unit(part), some, held, _time(new, part))
         for part, (some, held) in chosen.items()
@@ -138,6 +135,20 @@ def calibrate(
             fit["messages_above_bytes"] = above
     document["calibration"] = _merged_fits(base, name, date, hold_out, fits)
     return Calibration(document, parts, notes)
+
+
+def _copied(value: Any) -> Any:
+    """Return a document with no object in two places, where YAML has anchors: one may change without the other."""
+    if isinstance(value, Mapping):
+        return {key: _copied(one) for key, one in value.items()}
+    return [_copied(one) for one in value] if isinstance(value, list) else value
+
+
+def _quietly_decoded(document: Mapping[str, Any], file: str, name: str) -> System:
+    """Return the system of a document whose base has been warned of already."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SpecWarning)
+        return decode(System, document, file, name=name)
 
 
 def _used(measurements: Sequence[Measurements], above: float) -> tuple[list[Row], list[str]]:

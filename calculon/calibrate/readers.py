@@ -144,7 +144,12 @@ def check_units(rows: Sequence[Row], peak: float, unit: str) -> None:
     if share < TOO_SLOW:
         wanted = f"at least {TOO_SLOW:g} of the peak of {best.part} in its best row"
         found = f"{share:.2g} ({best.seconds:g} s)"
-        raise best.refuse("seconds", wanted, found, "seconds are wanted, not milliseconds or less")
+        raise best.refuse(
+            "seconds",
+            wanted,
+            found,
+            "seconds are wanted, not milliseconds or less; or no large sizes were measured",
+        )
 
 
 def too_few(file: str, part: str, found: float, needed: float, why: str) -> SpecError:

@@ -192,3 +192,11 @@ def test_one_group_is_not_held_out_and_it_is_said(tmp_path):
     found = run(base(), read_collectives(path, made))
     assert "one group, so none is held out" in found.notes[0]
     assert found.document["calibration"]["fits"][0]["held_out_rows"] == 0
+
+
+def test_what_yaml_shares_is_changed_in_one_place(tmp_path):
+    raw = base()
+    raw["matrix"]["float16"] = raw["matrix"]["bfloat16"]  # an anchor and its alias
+    found = run(raw, read_gemm(gemm(tmp_path, system(base()), "bfloat16"), system(base())))
+    assert found.document["matrix"]["float16"] == base()["matrix"]["float16"]
+    assert found.document["matrix"]["bfloat16"] != base()["matrix"]["bfloat16"]
