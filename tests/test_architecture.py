@@ -30,7 +30,7 @@ ROOMS = (
     ("breakdown",),
     ("estimate",),
     ("output",),
-    ("search", "validate"),
+    ("search", "validate", "calibrate"),
     ("sweep",),
 )
 """From the ground up: a room imports from itself and from what stands above it in this list."""

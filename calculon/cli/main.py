@@ -57,6 +57,7 @@ COMMANDS = (
         "calculon.cli.import_model",
         "turn a Hugging Face configuration into a model file",
     ),
+    Command("calibrate", "calculon.cli.calibrate", "fit a system file to measured times"),
     Command("catalog", "calculon.cli.catalog", "list the models, systems and executions shipped"),
     Command("describe", "calculon.cli.describe", "explain the fields of specs and results"),
     Command("completion", "calculon.cli.completion", "print a completion script for your shell"),

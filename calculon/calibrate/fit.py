@@ -1,0 +1,272 @@
+"""Fit parts of a system to rows, and write them into its document with where they come from."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from calculon.calibrate.link import fit_line
+from calculon.calibrate.readers import check_units, too_few
+from calculon.calibrate.residuals import held_out, tabulated
+from calculon.calibrate.rows import Row, merged
+from calculon.calibrate.steps import MOST_STEPS, fit_steps, rounded
+from calculon.hardware.engine import Engine
+from calculon.hardware.memory import Memory
+from calculon.hardware.system import System
+from calculon.spec.decode import SpecWarning, decode
+from calculon.units import GIGA, MEGA, Array
+
+LEAST_SIZES = 3
+"""Different sizes that any fit needs."""
+
+LEAST_SPAN = 16.0
+"""Ratio of the largest to the smallest size that tells a latency from a bandwidth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """The rows of one file, and what it says of device, software and source."""
+
+    file: str
+    rows: Sequence[Row]
+    told: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """One part of the system: its rows, which of them were held out, and the times of the new file.
+
+    Attributes
+    ----------
+    unit : str
+        Of the sizes: ``B`` or ``FLOP``.
+    time : callable
+        The time of operations of some sizes on this part of the new system.
+    """
+
+    part: str
+    unit: str
+    rows: Sequence[Row]
+    held: Array
+    time: Callable[[Array], Array]
+
+    @property
+    def sizes(self) -> Array:
+        """The sizes of the rows."""
+        return np.array([row.size for row in self.rows])
+
+    def residuals(self) -> list[Mapping[str, Any]]:
+        """Return the residuals of fitted rows and of those held out."""
+        return tabulated(self.part, self.rows, self.time(self.sizes), self.held)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A new system file: its document, what was fitted, and what is to be said about it."""
+
+    document: dict[str, Any]
+    parts: Sequence[Fitted]
+    notes: Sequence[str]
+
+    def residuals(self) -> list[Mapping[str, Any]]:
+        """Return the residuals of all parts."""
+        return [record for part in self.parts for record in part.residuals()]
+
+
+def calibrate(
+    base: Mapping[str, Any],
+    file: str,
+    measurements: Sequence[Measurements],
+    *,
+    hold_out: float,
+    date: str,
+    above: float = 0,
+    name: str = "system",
+) -> Calibration:
+    """Fit what the measurements tell of a system, leaving everything else as it is.
+
+    Parameters
+    ----------
+    base : mapping
+        The document of the system; it is not changed.
+    file : str
+        Where it came from.
+    measurements : sequence of Measurements
+        Of any kinds; rows of one part are fitted together.
+    hold_out : float
+        Share of the groups of rows that are not fitted but predicted.
+    date : str
+        Of the calibration.
+    above : float
+        Collectives of messages of at most so many bytes are left out.
+    name : str
+        Name of the base system.
+
+    Raises
+    ------
+    SpecError
+        For times that cannot be, and for rows too few to determine what is fitted.
+    """
+    old = decode(System, base, file, name=name)
+    document = _copied(base)
+    rows, notes = _used(measurements, above)
+    chosen: dict[str, tuple[list[Row], Array]] = {}
+    values: dict[str, dict[str, Any]] = {}
+    for part, group in groupby(sorted(rows, key=_order), key=lambda row: row.part):
+        some = list(group)
+        check_units(some, _peak(old, part), _unit(part))
+        held = held_out(some, hold_out)
+        if hold_out > 0 and not held.any():
+            notes.append(f"{part}: its rows are one group, so none is held out")
+        values[part] = _fit(old, part, [r for r, out in zip(some, held, strict=True) if not out])
+        _target(document, part).update(values[part])
+        chosen[part] = some, held
+    new = _quietly_decoded(document, file, name)
+    parts = [
+        Fitted(part, _unit(part), some, held, _time(new, part))
+        for part, (some, held) in chosen.items()
+    ]
+    fits = [_provenance(one, values[one.part], measurements) for one in parts]
+    for fit in fits:
+        if above and fit["part"].startswith("networks"):
+            fit["messages_above_bytes"] = above
+    document["calibration"] = _merged_fits(base, name, date, hold_out, fits)
+    return Calibration(document, parts, notes)
+
+
+def _copied(value: Any) -> Any:
+    """Return a document with no object in two places, where YAML has anchors: one may change without the other."""
+    if isinstance(value, Mapping):
+        return {key: _copied(one) for key, one in value.items()}
+    return [_copied(one) for one in value] if isinstance(value, list) else value
+
+
+def _quietly_decoded(document: Mapping[str, Any], file: str, name: str) -> System:
+    """Return the system of a document whose base has been warned of already."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SpecWarning)
+        return decode(System, document, file, name=name)
+
+
+def _used(measurements: Sequence[Measurements], above: float) -> tuple[list[Row], list[str]]:
+    """Return the rows to fit or to predict, each measurement once, and notes about what was done to them."""
+    rows, notes = merged([row for some in measurements for row in some.rows])
+    small = [row for row in rows if 0 < row.message <= above]
+    if small:
+        notes.append(f"{len(small):,} rows of at most {above:,.0f} bytes are left out: --above")
+        rows = [row for row in rows if not 0 < row.message <= above]
+        if not rows:
+            raise too_few(small[0].file, "bytes", 0, LEAST_SIZES, f"rows above {above:,.0f} bytes")
+    return rows, notes
+
+
+def _order(row: Row) -> tuple[str, float, str]:
+    return row.part, row.size, row.name
+
+
+def _fit(system: System, part: str, rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the fields of a part that were fitted, in the units of the file."""
+    sizes = np.array([row.size for row in rows])
+    seconds = np.array([row.seconds for row in rows])
+    distinct = len(np.unique(sizes))
+    if distinct < LEAST_SIZES:
+        raise too_few(rows[0].file, part, distinct, LEAST_SIZES, "different sizes to fit")
+    peak = _peak(system, part)
+    if part.startswith("networks"):
+        if (span := sizes.max() / sizes.min()) < LEAST_SPAN:
+            why = "as ratio of the largest to the smallest size, to tell latency from bandwidth"
+            raise too_few(rows[0].file, part, rounded(span, 3), LEAST_SPAN, why)
+        line = fit_line(sizes, seconds, 1 / peak)
+        efficiency = min(1.0, rounded(1 / (line.slope * peak), 6))
+        return {"efficiency": efficiency, "latency": rounded(line.latency, 6)}
+    scale, key = (MEGA, "MB_efficiency") if part.startswith("mem") else (GIGA, "gflops_efficiency")
+    steps = fit_steps(sizes / scale, sizes / seconds / peak, min(MOST_STEPS, (distinct + 1) // 2))
+    return {key: steps.pairs}
+
+
+def _peak(system: System, part: str) -> float:
+    """Return the peak rate of a part in bytes or FLOP per second."""
+    if part.startswith("networks"):
+        return system.networks[_number(part)].bandwidth
+    found = _resource(system, part)
+    return found.bandwidth if isinstance(found, Memory) else found.peak
+
+
+def _resource(system: System, part: str) -> Memory | Engine:
+    if part in ("mem1", "mem2"):
+        return system.mem1 if part == "mem1" else system.mem2
+    return system.matrix[part.removeprefix("matrix.")]
+
+
+def _time(system: System, part: str) -> Callable[[Array], Array]:
+    """Return the times of a part of a system by size."""
+    if not part.startswith("networks"):
+        return _resource(system, part).time
+    number, fabric = _number(part), system.fabric
+    return lambda sizes: fabric.latency[number] + sizes / fabric.bandwidth[number]
+
+
+def _target(document: dict[str, Any], part: str) -> dict[str, Any]:
+    """Return the object of a part inside a document."""
+    if part.startswith("networks"):
+        found = document["networks"][_number(part)]
+    else:
+        found = document
+        for key in part.split("."):
+            found = found[key]
+    target: dict[str, Any] = found
+    return target
+
+
+def _number(part: str) -> int:
+    return int(part.removeprefix("networks[").removesuffix("]"))
+
+
+def _unit(part: str) -> str:
+    return "FLOP" if part.startswith("matrix") else "B"
+
+
+def _provenance(
+    one: Fitted, values: Mapping[str, Any], measurements: Sequence[Measurements]
+) -> dict[str, Any]:
+    """Return what the file says of one fitted part."""
+    used = [some for some in measurements if any(row.part == one.part for row in some.rows)]
+    told: dict[str, str] = {}
+    for some in used:
+        for key, text in some.told.items():
+            told[key] = "; ".join(dict.fromkeys([*filter(None, [told.get(key)]), text]))
+    residuals = [
+        {key: value for key, value in record.items() if key != "part"} for record in one.residuals()
+    ]
+    return {
+        "part": one.part,
+        "parameters": dict(values),
+        "files": [some.file for some in used],
+        **told,
+        "rows": len(one.rows),
+        "held_out_rows": int(one.held.sum()),
+        "residuals_percent": residuals,
+    }
+
+
+def _merged_fits(
+    base: Mapping[str, Any], name: str, date: str, hold_out: float, fits: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the object ``calibration``: the new fits, and those of other parts that the base already had."""
+    dated = [{"date": date, "hold_out": hold_out, **fit} for fit in fits]
+    new = {fit["part"] for fit in fits}
+    before = base.get("calibration")
+    record: dict[str, Any] = {
+        "base": name,
+        "note": "the parameters below supersede what 'about' says of them",
+    }
+    known = before.get("fits") if isinstance(before, Mapping) else None
+    if isinstance(known, list) and all(isinstance(fit, Mapping) for fit in known):
+        record["base"] = before.get("base", name) if isinstance(before, Mapping) else name
+        dated = [fit for fit in known if fit.get("part") not in new] + dated
+    elif before is not None:
+        record["earlier"] = before
+    return record | {"date": date, "fits": dated}

@@ -1,0 +1,127 @@
+"""An efficiency curve from measurements: rising with the size, in few steps."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from calculon.units import Array
+
+MOST_STEPS = 6
+_SAME = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A rising step function: its values, and from which size each holds; the first from 0."""
+
+    sizes: tuple[float, ...]
+    values: tuple[float, ...]
+
+    @property
+    def pairs(self) -> list[list[float]]:
+        """The steps from the largest size to 0, as system files have them."""
+        return [list(pair) for pair in zip(self.sizes, self.values, strict=True)][::-1]
+
+
+def isotonic(values: Array, weights: Array) -> Array:
+    """Return the rising values with the least weighted squared distance: pool adjacent violators.
+
+    Source: Barlow, Bartholomew, Bremner and Brunk, *Statistical Inference under Order Restrictions*, 1972, section 1.2.
+
+    >>> isotonic(np.array([1.0, 3.0, 2.0]), np.ones(3))
+    array([1. , 2.5, 2.5])
+    """
+    pools: list[tuple[float, float, int]] = []  # mean, weight, how many values
+    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
+        pools.append((value, weight, 1))
+        while len(pools) > 1 and pools[-2][0] >= pools[-1][0]:
+            mean, heavy, count = pools.pop()
+            before, light, several = pools.pop()
+            total = heavy + light
+            pools.append(((mean * heavy + before * light) / total, total, count + several))
+    means, counts = [mean for mean, _, _ in pools], [count for _, _, count in pools]
+    return np.repeat(np.array(means), counts)
+
+
+def partition(values: Array, weights: Array, most: int) -> list[int]:
+    """Return where each of at most `most` runs of equal value begins, with the least weighted squared error.
+
+    Dynamic programming over where the last run begins: exact. Of equally good partitions the one with fewer runs.
+
+    Source: Bellman, *On the approximation of curves by line segments using dynamic programming*, CACM 4(6), 1961.
+    """
+    n = len(values)
+    zero = np.zeros(1)
+    w, wx, wxx = (np.concatenate([zero, np.cumsum(weights * values**power)]) for power in (0, 1, 2))
+
+    def costs(end: int) -> Array:
+        """Return the error of one run from each possible beginning to `end`."""
+        weight, mean = w[end] - w[:end], wx[end] - wx[:end]
+        error: Array = np.maximum(wxx[end] - wxx[:end] - mean**2 / weight, 0.0)
+        return error
+
+    run = [costs(end) for end in range(1, n + 1)]
+    best = np.array([one[0] for one in run])  # of the values up to each, in one run
+    begins = [[0] * n]
+    answer, error = [0], float(best[-1])
+    for _ in range(1, min(most, n)):
+        before = np.concatenate([[np.inf], best])
+        totals = [before[: end + 1] + run[end] for end in range(n)]
+        begins.append([int(total.argmin()) for total in totals])
+        best = np.array([total.min() for total in totals])
+        if float(best[-1]) < error - _SAME * max(1.0, float(wxx[-1])):
+            error, answer = float(best[-1]), _traced(begins, n)
+    return answer
+
+
+def _traced(begins: list[list[int]], n: int) -> list[int]:
+    """Follow the beginnings of the last runs back to the first."""
+    starts, end = [], n
+    for row in reversed(begins):
+        starts.append(row[end - 1])
+        end = row[end - 1]
+    return starts[::-1]
+
+
+def fit_steps(sizes: Array, efficiencies: Array, most: int = MOST_STEPS) -> Steps:
+    """Return the rising step curve with at most `most` steps that is nearest to efficiencies, by relative error.
+
+    First the rising curve that is nearest, then its best partition; as every run takes the mean of all that is in it,
+    this is as near as any rising curve of so many steps that keeps the pools together. A step begins halfway, in ratio,
+    between the sizes on both sides.
+
+    Parameters
+    ----------
+    sizes, efficiencies : array
+        In any order; several of one size are one point of their weight.
+    most : int
+        Number of steps.
+    """
+    points, which = np.unique(sizes, return_inverse=True)
+    weights = np.bincount(which).astype(float)
+    logs = np.bincount(which, np.log(efficiencies)) / weights
+    pools, where = np.unique(isotonic(logs, weights), return_inverse=True)
+    heavy = np.bincount(where, weights)
+    starts = partition(pools, heavy, most)
+    ends = [*starts[1:], len(pools)]
+    means = [np.average(pools[a:b], weights=heavy[a:b]) for a, b in zip(starts, ends, strict=True)]
+    firsts = [int(np.argmax(where == at)) for at in starts]
+    values = [min(1.0, rounded(float(np.exp(mean)), 4)) for mean in means]
+    edges = [0.0] + [_between(points[at - 1], points[at]) for at in firsts[1:]]
+    kept = [i for i in range(len(values)) if i == 0 or values[i] > values[i - 1]]
+    return Steps(tuple(edges[i] for i in kept), tuple(values[i] for i in kept))
+
+
+def _between(low: float, high: float) -> float:
+    """Return a short number above `low` and at most `high`."""
+    middle = float(np.sqrt(low) * np.sqrt(high))
+    for digits in range(3, 17):
+        short = rounded(middle, digits)
+        if low < short <= high:
+            return short
+    return float(high)
+
+
+def rounded(value: float, digits: int) -> float:
+    """Return a number rounded to so many significant digits."""
+    return float(f"{value:.{digits}g}")

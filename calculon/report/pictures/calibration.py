@@ -1,0 +1,90 @@
+"""Measured rates over sizes and the fitted curve, a panel for each part of the system."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from calculon.report.bars import COLORS
+from calculon.report.pictures.canvas import drawing, figure
+from calculon.units import scaled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_WIDEST = 3
+"""Panels beside each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One part of a system.
+
+    Attributes
+    ----------
+    title : str
+        The part, and a few words about its errors.
+    unit : str
+        Of the sizes: ``B`` or ``FLOP``.
+    fitted, held : pair of sequences of float
+        Sizes and measured rates of the rows that were fitted, and of those held out.
+    curve : pair of sequences of float
+        Sizes and rates of the new file.
+    """
+
+    title: str
+    unit: str
+    fitted: tuple[Sequence[float], Sequence[float]]
+    held: tuple[Sequence[float], Sequence[float]]
+    curve: tuple[Sequence[float], Sequence[float]]
+
+
+def draw(panels: Sequence[Panel]) -> "Figure":
+    """Draw the panels, both axes logarithmic."""
+    across = min(_WIDEST, len(panels))
+    down = -(-len(panels) // across)
+    with drawing():
+        picture = figure(1.0 + 3.6 * across, 0.6 + 3.0 * down)
+        grid = picture.subplots(down, across, squeeze=False)
+        for axes, one in zip(grid.flat, panels, strict=False):
+            _panel(axes, one)
+        for axes in list(grid.flat)[len(panels) :]:
+            axes.set_visible(False)
+        handles, labels = grid[0, 0].get_legend_handles_labels()
+        picture.legend(handles, labels, loc="outside upper center", ncols=3)
+    return picture
+
+
+def _ticks(axes: "Axes") -> None:
+    """Write few ticks, as people write numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    forms = (
+        lambda value, _: scaled(value, digits=0) if value >= 1 else f"{value:g}",
+        lambda value, _: f"{value:,g}",
+    )
+    for axis, form in zip((axes.xaxis, axes.yaxis), forms, strict=True):
+        low, high = axis.get_view_interval()
+        several = (1.0, 3.0) if high / low < 100 else (1.0,)
+        axis.set_major_locator(LogLocator(base=10, subs=several, numticks=7))
+        axis.set_major_formatter(FuncFormatter(form))
+        axis.set_minor_formatter(NullFormatter())
+        axis.set_tick_params(which="minor", length=0)
+
+
+def _panel(axes: "Axes", one: Panel) -> None:
+    scale, prefix = (1e9, "G") if one.unit == "B" else (1e12, "T")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    curve, fitted, held = (
+        (sizes, [rate / scale for rate in rates])
+        for sizes, rates in (one.curve, one.fitted, one.held)
+    )
+    axes.plot(*curve, color=COLORS["vermilion"], label="calibrated file")
+    blue = COLORS["blue"]
+    axes.plot(*fitted, "o", color=blue, markersize=4, label="measured, fitted")
+    axes.plot(*held, "s", color=blue, markersize=4.5, mfc="white", label="measured, held out")
+    axes.set_title(one.title, fontsize=7.5)
+    axes.set_xlabel("size, FLOP" if one.unit == "FLOP" else "bytes moved", fontsize=8)
+    axes.set_ylabel(f"rate, {prefix}{one.unit}/s", fontsize=8)
+    _ticks(axes)

@@ -1,0 +1,148 @@
+"""``calculon calibrate``: measured times in, a system file and its residuals out."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from calculon import inputs
+from tests.helpers import ROOT
+
+EXAMPLE = str(ROOT / "examples" / "measurements" / "h100_sxm_all_reduce.csv")
+CALL = ("calibrate", "h100_80g_sxm", "--collectives", EXAMPLE)
+
+
+def test_a_file_is_written_and_residuals_are_printed(run):
+    code, out, err = run(*CALL, "-o", "mine.json")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].split()[:3] == ["part", "rows", "n"]
+    assert [line.split()[0] for line in lines[1:5]] == ["networks[0]"] * 4
+    assert lines[-1] == "Output: mine.json"
+    new, old = inputs.system("mine.json"), inputs.system("h100_80g_sxm")
+    assert new.networks[0].latency != old.networks[0].latency
+    assert (new.networks[1], new.matrix.keys()) == (old.networks[1], old.matrix.keys())
+    code, _, err = run("llm", "llama3-8B", "llama3-8B_h100x64", "mine.json", "-")
+    assert (code, err) == (0, "")
+
+
+def test_the_shipped_measurements_are_predicted_above_a_mebibyte(run):
+    # what one latency and one bandwidth can do, on half of the sizes, for those that it did not see
+    call = (*CALL, "--above", 2**20, "--hold-out", 0.5, "-o", "mine.json", "--format", "json")
+    code, out, err = run(*call)
+    assert (code, "18 rows of at most 1,048,576 bytes are left out" in err) == (0, True)
+    records = {record["rows"]: record for record in json.loads(out)}
+    assert records["held out"]["n"] == records["fitted"]["n"] == 7
+    assert records["held out"]["mape"] < 10
+
+
+@pytest.mark.parametrize("form", ["markdown", "csv", "json"])
+def test_residuals_come_in_every_format(run, form):
+    out = run(*CALL, "-o", "mine.json", "--format", form).out
+    if form == "json":
+        rows = json.loads(out)
+    elif form == "csv":
+        rows = list(csv.DictReader(io.StringIO(out)))
+    else:
+        rows = out.splitlines()[2:]
+        assert all(row.startswith("| networks[0] |") for row in rows)
+    assert len(rows) == 4
+
+
+def test_a_dash_prints_the_file(run, tmp_path):
+    code, out, err = run(*CALL, "-o", "-", "--above", 2**20)
+    assert code == 0
+    assert err == "calculon: note: 18 rows of at most 1,048,576 bytes are left out: --above\n"
+    document = json.loads(out)
+    assert document["calibration"]["fits"][0]["part"] == "networks[0]"
+    (tmp_path / "mine.json").write_text(out)
+    assert inputs.system("mine.json").networks[0].latency == document["networks"][0]["latency"]
+
+
+def test_all_kinds_at_once_and_a_picture(run, tmp_path):
+    pytest.importorskip("matplotlib")
+    lines = [f"{2**i},4096,4096,bfloat16,{2.0 ** (i + 25) / 5e14}" for i in range(5, 15)]
+    (tmp_path / "g.csv").write_text("\n".join(["m,n,k,datatype,seconds", *lines]))
+    lines = [f"{2**i},{2**i / 2e12 + 1e-6}" for i in range(12, 30)]
+    (tmp_path / "m.csv").write_text("\n".join(["bytes,seconds", *lines]))
+    files = ("--gemm", "g.csv", "--memory", "m.csv", "--plot", "fit.svg")
+    code, out, err = run(*CALL, *files, "-o", "mine.json")
+    assert (code, err) == (0, "")
+    assert out.startswith(
+        "calculon: note: matrix.bfloat16: its rows are one group, so none is held out\n"
+    )
+    assert out.endswith("Output: fit.svg\nOutput: mine.json\n")
+    assert (tmp_path / "fit.svg").read_text().startswith("<?xml")
+    new = inputs.system("mine.json")
+    assert new.matrix["bfloat16"].efficiency.efficiencies == pytest.approx(
+        [5e14 / 989e12], rel=1e-3
+    )
+    parts = [
+        fit["part"]
+        for fit in json.loads((tmp_path / "mine.json").read_text())["calibration"]["fits"]
+    ]
+    assert parts == ["matrix.bfloat16", "mem1", "networks[0]"]
+
+
+def test_the_picture_shows_rows_and_curve():
+    pytest.importorskip("matplotlib")
+    from calculon.report.pictures.calibration import Panel, draw
+
+    panel = Panel(
+        "networks[0]", "B", ([1e3, 1e6], [1e9, 2e9]), ([1e4], [3e9]), ([1e3, 1e6], [1e9, 4e9])
+    )
+    curve, fitted, held = draw([panel]).axes[0].lines
+    assert list(curve.get_ydata()) == [1, 4]
+    assert (list(fitted.get_xdata()), list(fitted.get_ydata())) == ([1e3, 1e6], [1, 2])
+    assert (list(held.get_xdata()), list(held.get_ydata())) == ([1e4], [3])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["calibrate", "h100_80g_sxm", "-o", "x.json"], "expected measurements: --collectives"),
+        ([*CALL, "-o", "x.txt"], "expected an output name that ends in .json"),
+        ([*CALL, "-o", "no/x.json"], "expected a folder that exists"),
+        ([*CALL, "--collectives", EXAMPLE, "-o", "x.json"], "expected each file once, found twice"),
+        ([*CALL, "-o", "x.json", "--plot", "x.txt"], "expected an output name that ends in .png"),
+        (
+            [*CALL, "-o", "x.json", "--hold-out", "1"],
+            "expected a number from 0 to below 1, found '1'",
+        ),
+        (
+            [*CALL, "-o", "x.json", "--network", "7"],
+            "expected a network of h100_80g_sxm: 0 to 1, found 7",
+        ),
+        ([*CALL, "-o", "x.json", "--network", "1"], "1.05 times the peak of networks[1], 50 GB/s"),
+        ([*CALL, "-o", "x.json", "--above", "10000000000"], "expected at least 3 different sizes"),
+        (["calibrate", "h100", *CALL[2:], "-o", "x.json"], "h100: expected a system file"),
+        ([*CALL[:3], "none.csv", "-o", "x.json"], "none.csv: expected a readable file"),
+    ],
+)
+def test_a_wrong_argument_is_one_message_and_nothing_is_written(run, tmp_path, arguments, message):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_quiet_prints_nothing(run):
+    assert run("-v", "warning", *CALL, "--above", 2**20, "-o", "mine.json") == (0, "", "")
+    assert inputs.system("mine.json").networks[0] != inputs.system("h100_80g_sxm").networks[0]
+
+
+def test_an_input_is_not_overwritten(run, tmp_path):
+    (tmp_path / "base.json").write_text((ROOT / "systems" / "h100_80g_sxm.json").read_text())
+    before = (tmp_path / "base.json").read_text()
+    code, _, err = run("calibrate", "base.json", *CALL[2:], "-o", "base.json")
+    assert code == 2
+    assert "expected a file of its own, found an input of that name" in err
+    assert (tmp_path / "base.json").read_text() == before
+
+
+def test_the_same_call_gives_the_same_file(run, tmp_path):
+    run(*CALL, "-o", "a.json")
+    run(*CALL, "-o", "b.json")
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
