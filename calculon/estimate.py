@@ -82,6 +82,7 @@ class Estimate:
 
     def __repr__(self) -> str:
         e, s = self.execution, self.stats
+        edition = "" if self.edition == PUBLISHED else f", edition {self.edition}"
         total, rate = s["total_time"], s["sample_rate"]
         tier1, efficiency = s["proc_mem_tier1_cap_req"], s["total_efficiency"]
         assert total is not None
@@ -91,7 +92,7 @@ class Estimate:
         return (
             f"<Estimate of {self.model.name} on {e.num_procs} x {self.system.name} "
             f"(TP {e.tensor_par}, PP {e.pipeline_par}, DP {e.data_par}): {duration(total)}, "
-            f"{significant(rate)} samples/s, {tier1 / GIB:.2f} GiB, {efficiency:.2%} efficiency>"
+            f"{significant(rate)} samples/s, {tier1 / GIB:.2f} GiB, {efficiency:.2%} efficiency{edition}>"
         )
 
 

@@ -12,7 +12,7 @@ from calculon.hardware.system import System
 from calculon.spec import catalog
 from calculon.spec.decode import decode
 from calculon.spec.execution import Execution
-from calculon.spec.fields import Declaration, spec_fields
+from calculon.spec.fields import Declaration, optional_defaults, spec_fields
 from calculon.spec.model import Model
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
@@ -53,7 +53,12 @@ def execution(source: Source | Execution) -> Execution:
     _, raw, file = _load("execution", source)
     if isinstance(raw, Mapping) and is_row(source):
         fields = {field.key for field in spec_fields(Execution)}
-        raw = {name: value for name, value in raw.items() if name in fields}
+        optional = optional_defaults(Execution)
+        raw = {
+            name: value
+            for name, value in raw.items()
+            if name in fields and not (name in optional and value != value)  # noqa: PLR0124
+        }
     return decode(Execution, raw, file)
 
 

@@ -85,3 +85,17 @@ def test_asking_does_not_change_the_plan():
     calculon.evaluate("megatron-1T", "a100_80g", plan)
     assert (plan.malformed == before[0]).all()
     pd.testing.assert_frame_equal(plan.to_frame(), before[1])
+
+
+def test_a_frame_that_joins_editions_has_blanks_for_defaults():
+    published = pd.DataFrame([RAW])
+    new = {"edition": "corrected", "attn_impl": "flash", "latency_per_step": True}
+    mixed = pd.concat([published, pd.DataFrame([RAW | new])], ignore_index=True)
+    table = calculon.evaluate("megatron-1T", "a100_80e", mixed)
+    assert table.feasible.all()
+    alone = [calculon.estimate("megatron-1T", row, "a100_80e").stats for row in (RAW, RAW | new)]
+    assert table["total_time"].tolist() == [stats["total_time"] for stats in alone]
+    rows = [row for _, row in mixed.iterrows()]
+    again = calculon.evaluate("megatron-1T", "a100_80e", rows)
+    assert (again["total_time"] == table["total_time"]).all()
+    assert calculon.estimate("megatron-1T", rows[0], "a100_80e").edition == "sc23"

@@ -215,10 +215,12 @@ class EndTimes:
 
     @cached_property
     def useful_flops(self) -> Flops:
-        """FLOP of a batch that are no recomputation, on the stage of the slower end."""
+        """FLOP of a batch that are no recomputation, the mean over stages: those without an end have nothing to do."""
         embedding, head = self._ends.cost.embedding, self._ends.cost.head
 
         def flops(end: BlockCost) -> Flops:
             return end.fw.flops + end.agrad.flops + end.wgrad.flops
 
-        return self._slower(flops(embedding), flops(head))
+        schedule = self._schedule
+        useful: Flops = schedule.microbatches * (flops(embedding) + flops(head))
+        return useful / schedule.pipeline_par

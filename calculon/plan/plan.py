@@ -63,9 +63,7 @@ class Plan:
             When a mapping misses a field or has one too many. Impossible values are marked, not raised.
         """
         given: Iterable[Any] = records
-        rows = [
-            {n: row[n] for n in NAMES if n in row} if inputs.is_row(row) else row for row in given
-        ]
+        rows = [_fields_of(row) if inputs.is_row(row) else row for row in given]
         for i, row in enumerate(rows):
             if not isinstance(row, Execution) and (
                 not isinstance(row, Mapping) or {*row, *DEFAULTS} != set(NAMES)
@@ -136,7 +134,11 @@ class Plan:
         """
         if not inputs.is_frame(frame):
             raise SpecError("plan", Problem("", "a DataFrame", inputs.found(frame)))
-        return cls.from_columns({n: frame[n].to_numpy() for n in NAMES if n in frame.columns})
+        there = {name: frame[name] for name in NAMES if name in frame.columns}
+        for name, default in DEFAULTS.items():  # blank where rows of several editions were joined
+            if name in there and there[name].isna().any():
+                there[name] = there[name].astype(object).where(there[name].notna(), default)
+        return cls.from_columns({name: column.to_numpy() for name, column in there.items()})
 
     @classmethod
     def of(cls, execution: Execution) -> "Plan":
@@ -245,6 +247,15 @@ class Plan:
         import pandas as pd  # only for people who want frames
 
         return pd.DataFrame({name: self.values(name) for name in self.names})
+
+
+def _fields_of(row: Any) -> dict[str, Any]:
+    """Return the fields of a row of a DataFrame; an optional one that is blank has its default."""
+    return {
+        name: row[name]
+        for name in NAMES
+        if name in row and (name not in DEFAULTS or row[name] == row[name])
+    }
 
 
 def code(field: str, value: str) -> int:

@@ -61,7 +61,7 @@ def winners_table(
         Column("recompute", "rec"),
         Column("tensor", "TP comm"),
         Column("switches", "on"),
-        *((Column("own", "also"),) if len(set(own)) > 1 else ()),
+        *((Column("own", "also"),) if set(own) - {"-"} else ()),
         Column("mem1", "GiB", right=True),
         Column("time", "time", right=True),
         Column("rate", "samples/s", right=True),

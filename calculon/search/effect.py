@@ -6,6 +6,7 @@ from typing import Any
 
 from calculon.errors import Problem, SpecError
 from calculon.plan.divisors import divisors
+from calculon.plan.plan import DEFAULTS
 from calculon.search.one import count_space
 from calculon.search.space import Space, Values
 
@@ -26,6 +27,7 @@ def check_effect(spaces: Sequence[Space]) -> None:
         For the first restriction that leaves nothing, with the values that there are; and for added values without
         effect.
     """
+    _check_used(spaces)
     _check_added(spaces)
     fix = spaces[0].fix
     if not fix or any(count_space(space) for space in spaces):
@@ -46,6 +48,14 @@ def check_effect(spaces: Sequence[Space]) -> None:
                 ),
             )
         before = after
+
+
+def _check_used(spaces: Sequence[Space]) -> None:
+    """Refuse kinds of cross-entropy for a model that has none."""
+    asked = [*spaces[0].fix.get("ce_impl", ()), *spaces[0].add.get("ce_impl", ())]
+    if asked and not spaces[0].model.vocab:
+        wanted = f"a model with a vocabulary; {spaces[0].model.name} states none, so that no loss is counted"
+        raise SpecError("search", Problem("ce_impl", wanted, _words(tuple(asked))))
 
 
 def _existing(spaces: Sequence[Space], name: str) -> Values:
@@ -77,7 +87,13 @@ def _check_added(spaces: Sequence[Space]) -> None:
     problems = []
     for name, values in spaces[0].add.items():
         others = {other: v for other, v in spaces[0].add.items() if other != name}
+        if values == (DEFAULTS.get(name),) or (name in spaces[0].fix and name in DEFAULTS):
+            wanted = f"values beside {_words((DEFAULTS[name],))}, or --fix {name}=... alone"
+            problems.append(Problem(name, wanted, _words(values)))
+            continue
         for value in values:
+            if name in DEFAULTS and value == DEFAULTS[name]:
+                continue  # whoever names all values need not know which one is there
             added = {**others, name: (value,)}
             if not any(
                 count_space(replace(s, add=added)) > count_space(replace(s, add=others))
@@ -96,6 +112,8 @@ def _addable(name: str, spaces: Sequence[Space]) -> str:
         degrees = {p for s in spaces for p in divisors(s.num_procs) if p <= model.num_blocks}
         uneven = sorted(p for p in degrees if model.num_blocks % p)
         return "a degree that is not tried already: " + (_words(uneven) if uneven else "none here")
+    if name in DEFAULTS:
+        return f"a value of {name} that is not tried already"
     return {
         "batch_size": "a multiple of a data-parallel degree below the largest batch "
         f"({spaces[0].max_batch_size}) that is not tried already",

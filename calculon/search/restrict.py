@@ -27,6 +27,7 @@ _ARGUMENTS = {
     "datatype": "the datatype is an argument of its own",
     "num_procs": "the processor count is an argument of its own",
     "training": "a search is of training only",
+    "edition": "the edition is an option of its own: --edition, or edition=... in Python",
 }
 """Why other fields are no matter of restriction."""
 

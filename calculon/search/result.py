@@ -15,6 +15,7 @@ from calculon.plan.plan import Plan
 from calculon.search.objective import Objective
 from calculon.search.select import Counts
 from calculon.search.space import Space
+from calculon.spec.execution import PUBLISHED
 from calculon.units import Array
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ class SearchResult:
     def __repr__(self) -> str:
         counts = self.counts
         text = f"{counts.total:,} executions, {counts.good:,} feasible"
+        if self.edition != PUBLISHED:
+            text = f"edition {self.edition}, {text}"
         if len(self):
             best = self.objectives[0]
             value = float(best.value(self.scores[0][0]))

@@ -156,6 +156,6 @@ def _windows(config: Configuration, family: Family, fields: dict[str, Any]) -> d
     every = full.index(True) + 1 if any(full) else 0
     if full != [every > 0 and (i + 1) % every == 0 for i in range(blocks)]:
         name = "max_window_layers" if types is None else "layer_types"
-        wanted = "the whole sequence in all blocks, in none, or in every so manieth"
+        wanted = "the whole sequence in all blocks, in none, or in one block in so many"
         config.refuse(name, wanted, shown(config.get(name)))
     return {"sliding_window": window, "full_attention_every": every}

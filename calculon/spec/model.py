@@ -1,5 +1,6 @@
 """The model: the shape of a transformer of equal blocks."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -79,7 +80,7 @@ class Model:
         default=0,
     )
     full_attention_every: int = declare(
-        "with a sliding window: every so manieth block attends to the whole sequence; 0: none does",
+        "with a sliding window: one block in so many attends to the whole sequence; 0: none does",
         at_least=0,
         default=0,
     )
@@ -98,12 +99,21 @@ class Model:
 
     def __post_init__(self) -> None:
         check_record(self)
+        if problems := list(self._contradictions()):
+            raise SpecError("Model", problems)
+
+    def _contradictions(self) -> Iterator[Problem]:
+        """Yield what is wrong between fields."""
         counts = (1, 2) if self.parallel_attention else (2, 4)
         if self.norms not in counts:
             kind = "attention and MLP" if self.parallel_attention else "attention, then MLP"
             wanted = f"{counts[0]} or {counts[1]}, in a block of {kind}"
             hint = "parallel_attention says which of the two a block is"
-            raise SpecError("Model", Problem("norms", wanted, str(self.norms), hint))
+            yield Problem("norms", wanted, str(self.norms), hint)
+        if self.kv_heads and self.attn_heads % self.kv_heads:
+            yield Problem(
+                "kv_heads", f"a divisor of attn_heads={self.attn_heads}", str(self.kv_heads)
+            )
 
     @property
     def extensions(self) -> dict[str, Any]:

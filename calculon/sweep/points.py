@@ -105,7 +105,8 @@ def _planned(file: str, number: int, model: Model, system: System, values: Point
         search.space()
         search.ranking()
     except SpecError as error:
-        raise SpecError(file, [_at(values, problem) for problem in error.problems]) from None
+        problems = (replace(p, field=p.field or error.file) for p in error.problems)
+        raise SpecError(file, [_at(values, problem) for problem in problems]) from None
     return Planned(search, values)
 
 

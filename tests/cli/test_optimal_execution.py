@@ -211,3 +211,17 @@ def test_what_only_the_corrected_edition_knows_says_so(run, options, words):
     result = run("loe", *SPACE, "-", *options)
     assert (result.code, result.out) == (2, "")
     assert words in result.err
+
+
+def test_naming_the_default_beside_an_added_value_is_fine(run):
+    common = ("loe", *SPACE, "-", "--edition", "corrected", "-q")
+    both = run(*common, "--add", "attn_impl=flash,eager").out
+    best = [line for line in both.splitlines() if line.startswith(("Total", "Best"))]
+    assert best
+    assert all(line in run(*common, "--add", "attn_impl=flash").out for line in best)
+    nothing = run(*common, "--add", "attn_impl=eager")
+    assert nothing.code == 2
+    assert "expected values beside eager" in nothing.err
+    unused = run(*common, "--fix", "ce_impl=fused")
+    assert unused.code == 2
+    assert "expected a model with a vocabulary" in unused.err

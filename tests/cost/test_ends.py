@@ -208,3 +208,15 @@ def test_a_step_updates_the_weights_of_the_end_that_has_more():
     single, piped = _more("optim_step_time"), _more("optim_step_time", **PIPELINE)
     assert 0 < piped < single
     assert np.isclose(2 * piped, single, rtol=1e-3)
+
+
+def test_stages_that_wait_for_the_head_are_not_efficient():
+    execution = calculon.inputs.execution("llama3-8B_h100x64").to_dict()
+    alone = {"num_procs": 32, "tensor_par": 1, "data_par": 1, "batch_size": 64}
+    plan = (
+        execution | alone | {"pipeline_par": 32, "microbatch_size": 1, "optimizer_sharding": False}
+    )
+    plan |= {"data_par_overlap": False, "tensor_par_overlap": "none", "tensor_par_comm_type": "ar"}
+    stats = calculon.estimate("llama3-8B", plan | {"pipeline_par_net": 1}, "h100_80g_sxm").stats
+    assert stats["head_time"] > 0.5 * stats["total_time"]  # 2.4 blocks of one a stage
+    assert stats["total_efficiency"] < 1.1 * stats["hfu"]

@@ -50,10 +50,9 @@ def test_every_number_is_there_whole(width):
         assert all(word in words for cell in cells for word in cell.split())
 
 
-def test_choices_of_the_corrected_edition_are_told_where_winners_differ():
+def test_choices_of_the_corrected_edition_are_told_where_there_are_any():
     executions, stats = _rows(1024, top=2)
-    same = [one | {"attn_impl": "flash"} for one in executions]
-    assert "also" not in {column.title for column in winners_table(same, stats).columns}
+    assert "also" not in {column.title for column in winners_table(executions, stats).columns}
     other = {"attn_impl": "flash", "ce_impl": "fused", "grad_comm_dtype": "float32"}
     table = winners_table([executions[0], executions[1] | other], stats)
     assert "also" in {column.title for column in table.columns}

@@ -131,3 +131,18 @@ def test_an_unknown_field_is_worth_a_warning_unless_it_is_known_to_be_extra(cls,
 def test_a_whole_number_may_be_written_as_a_float():
     assert decode(Model, MODEL | {"hidden": 768.0}, "my.json") == decode(Model, MODEL, "my.json")
     assert isinstance(decode(Model, MODEL | {"hidden": 768.0}, "my.json").hidden, int)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"kv_heads": 5}, "kv_heads: expected a divisor of attn_heads=12, found 5"),
+        ({"norms": 3}, "norms: expected 2 or 4"),
+        ({"norms": 4, "parallel_attention": True}, "norms: expected 1 or 2"),
+    ],
+    ids=str,
+)
+def test_fields_of_a_model_do_not_contradict_each_other(changes, words):
+    with pytest.raises(SpecError, match=words) as error:
+        decode(Model, MODEL | {"attn_heads": 12} | changes, "my.json")
+    assert error.value.file == "my.json"
