@@ -163,7 +163,8 @@ def add_edition(
 
 def _edition(text: str) -> str:
     if text not in EDITION_NAMES:
-        hint = nearest_choice(text, EDITION_NAMES)
+        several = all(name.strip() in EDITION_NAMES for name in text.split(","))
+        hint = "one at a time here" if several else nearest_choice(text, EDITION_NAMES)
         problem = Problem("", "one of " + ", ".join(EDITION_NAMES), repr(text), hint)
         raise argparse.ArgumentTypeError(problem)
     return text

@@ -64,7 +64,8 @@ def find(kind: str, source: str) -> str:
             raise SpecError(source, Problem("", wanted, "a directory"))
         return source
     stem = document_stem(source)
-    listing = ", ".join(known) if len(known) <= 20 else "see: calculon catalog"
+    few = len(known) <= 20
+    listing = f"the catalog has {', '.join(known)}" if few else "see: calculon catalog"
     others = [other for other in FOLDERS if other != kind and stem in names(other)]
     found = "no such file or name"
     if stem in known:
@@ -73,7 +74,7 @@ def find(kind: str, source: str) -> str:
         found = f"{_a(others[0])} of the catalog"
         hint = _swapped(kind, others[0])
     else:
-        hint = nearest(stem, list(known)) or f"the catalog has {listing}"
+        hint = nearest(stem, list(known)) or listing
     wanted = f"{_a(kind)} file (.json, .yaml, also .gz) or a name of the catalog"
     raise SpecError(source, Problem("", wanted, found, hint))
 
