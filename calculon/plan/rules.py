@@ -153,6 +153,13 @@ def _explain_kv_heads(one: One) -> Problem:
     return Problem("tensor_par", wanted, str(one.execution.tensor_par))
 
 
+def _one_kind_of_heads(q: Question) -> Array:
+    if not q.model.groups_queries:
+        return np.array(True)
+    mask: Array = q.plan.is_choice("attention_type", "multihead")
+    return mask
+
+
 def _offloads(plan: Plan) -> Array:
     mask: Array = plan.weight_offload | plan.activations_offload | plan.optimizer_offload
     return mask
@@ -240,6 +247,15 @@ RULES: tuple[Rule, ...] = (
     _divides_model("hidden"),
     _divides_model("feedforward"),
     _divides_model("attn_heads"),
+    Rule(
+        "multiquery_heads",
+        _one_kind_of_heads,
+        lambda one: Problem(
+            "attention_type",
+            f"multihead, since the model states kv_heads={one.model.kv_heads}",
+            one.execution.attention_type,
+        ),
+    ),
     Rule("kv_heads_split", _kv_heads_split, _explain_kv_heads),
     Rule("datatype_engine", _datatype_known, _explain_datatype),
 )

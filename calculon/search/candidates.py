@@ -132,7 +132,8 @@ class Candidates:
     def switches(self) -> dict[str, Values]:
         """Candidates of the loops with named values or switches, where nothing forbids one."""
         offload = (True, False) if self.system.mem2.capacity > 0 else (False,)
-        attention = ("multihead", *self.add.get("attention_type", ()))
+        more = self.add.get("attention_type", ()) if not self.model.groups_queries else ()
+        attention = ("multihead", *more)
         candidates: dict[str, Values] = {
             "activation_recompute": ("full", "attn_only", "none"),
             "optimizer_sharding": (True, False),

@@ -117,7 +117,7 @@ def _addable(name: str, spaces: Sequence[Space]) -> str:
     return {
         "batch_size": "a multiple of a data-parallel degree below the largest batch "
         f"({spaces[0].max_batch_size}) that is not tried already",
-        "attention_type": "multiquery, where --fix does not exclude it",
+        "attention_type": "multiquery, where --fix does not exclude it and the model states no kv_heads",
         "activations_offload": "true, on a system with a tier-2 memory, where --fix does not exclude it",
     }[name]
 

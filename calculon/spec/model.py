@@ -127,6 +127,11 @@ class Model:
         return self.kv_heads or self.attn_heads
 
     @property
+    def groups_queries(self) -> bool:
+        """Whether several query heads share each of several key/value heads."""
+        return self.kv_heads not in (0, 1, self.attn_heads)
+
+    @property
     def gated(self) -> bool:
         """Whether the MLP has a gate: two column-split products in place of one."""
         return self.activation in GATED

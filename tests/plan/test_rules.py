@@ -115,6 +115,12 @@ MALFORMED = {
         "corrected, which attn_impl=flash",
         "sc23",
     ),
+    "multiquery_heads": (
+        {"attention_type": "multiquery", "edition": "corrected"},
+        "attention_type",
+        "multihead, since the model states kv_heads=4",
+        "multiquery",
+    ),
     "kv_heads_split": (
         {"num_procs": 16, "tensor_par": 4, "edition": "corrected"},
         "tensor_par",
@@ -125,6 +131,7 @@ MALFORMED = {
 }
 SHAPES = {
     "feedforward_split": MODEL | {"hidden": 1024, "feedforward": 3073},
+    "multiquery_heads": MODEL | {"kv_heads": 4},
     "kv_heads_split": MODEL | {"kv_heads": 6, "attn_heads": 12},
 }
 

@@ -138,7 +138,8 @@ def loops(case: Case) -> Iterator[Row]:
     offload = (True, False) if case.system.mem2.capacity > 0 else (False,)
     everywhere = True in add.get("activations_offload", ())
     networks = range(len(case.system.networks))
-    attention = ["multihead", *(a for a in add.get("attention_type", ()) if a != "multihead")]
+    more = add.get("attention_type", ()) if model.kv_heads in (0, 1, model.attn_heads) else ()
+    attention = ["multihead", *(a for a in more if a != "multihead")]
     for t in pick("tensor_par", divisors(case.num_procs)):
         heads = (model.hidden, model.attn_heads)
         if any(width % t for width in heads) or (
