@@ -84,7 +84,7 @@ def breakdown(
     Everything is shown whether or not the execution trains: backward and optimizer entries in inference too. The
     execution must be valid.
     """
-    plan = Plan.of(execution)
+    plan, system = Plan.of(execution), edition.machine(system)
     choice, sizes = choice_of(plan), sizes_of(plan)
     layout = BlockLayout(model, system, choice, sizes, edition)
     table = layout.table

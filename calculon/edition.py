@@ -139,6 +139,10 @@ class Edition(ABC):
         """Columns of its statistics."""
         return columns(self.stats)
 
+    @abstractmethod
+    def machine(self, system: System) -> System:
+        """Return the system as this edition knows it."""
+
     # -- layers ---------------------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -201,6 +201,7 @@ def evaluate_rows(
     """Yield the statistics of valid rows in chunks, with the rows they belong to; memory is not checked."""
     if not len(plan):
         return
+    system = edition.machine(system)
     tables = block_tables(model, system, plan, edition)
     for start in range(0, len(plan), CHUNK_ROWS):
         part = slice(start, min(start + CHUNK_ROWS, len(plan)))

@@ -41,6 +41,10 @@ class Corrected(Edition):
     writes_input_gradients = True  # [A22]
     counts_flops = True
 
+    def machine(self, system: System) -> System:
+        """All of it."""
+        return system
+
     # -- layers ---------------------------------------------------------------------------------------------------
 
     def happens(self, when: str, choice: Choice) -> bool:

@@ -32,6 +32,10 @@ class Sc23(Edition):
     writes_input_gradients = False  # [A22]
     counts_flops = False
 
+    def machine(self, system: System) -> System:
+        """Without what the published format does not have."""
+        return system.published
+
     def fuses_projections(self, choice: Choice) -> bool:
         """[O22] Not those of multiquery attention."""
         return not choice.multiquery

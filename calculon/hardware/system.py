@@ -1,6 +1,6 @@
 """The system: engines, two tiers of memory, networks, and how compute and memory time combine."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -34,8 +34,14 @@ class System:
     name: str = field(default="system", compare=False)
     fabric: Fabric = field(init=False, repr=False, compare=False)
 
+    published: "System" = field(init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
+        """Lay the networks out, and keep the system as the published tool sees it: without its additions."""
+        plain = Extension()
         object.__setattr__(self, "fabric", Fabric.of(self.networks, self.ext.networks))
+        same = self if self.ext == plain else replace(self, ext=plain)
+        object.__setattr__(self, "published", same)
 
     @property
     def datatypes(self) -> tuple[str, ...]:

@@ -116,11 +116,11 @@ def make_space(
         hint = nearest(str(datatype), system.datatypes)
         raise SpecError("search", Problem("datatype", wanted, inputs.found(datatype), hint))
     fixed, added = checked("fix", _fields("fix", fix)), checked("add", _fields("add", add))
-    name = find_edition(edition).name
-    check_edition(name, model, {"fix": fixed, "add": added})
+    edition = find_edition(edition)
+    check_edition(edition.name, model, {"fix": fixed, "add": added})
     return Space(
         model,
-        system,
+        edition.machine(system),
         _one_count(num_procs),
         inputs.count(max_batch_size, "max_batch_size", "search"),
         datatype,
@@ -129,7 +129,7 @@ def make_space(
         data_overlap=inputs.switch(data_overlap, "data_overlap", "search"),
         fix=fixed,
         add=added,
-        edition=name,
+        edition=edition.name,
     )
 
 
