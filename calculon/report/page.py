@@ -17,7 +17,7 @@ from calculon.report.layers import layer_table
 from calculon.report.setup import key_figures, setup, title
 from calculon.report.sheet import Sheet
 from calculon.report.texts import bandwidth, capacity, gib, heading, percent, seconds
-from calculon.statistics import PARTS_OF_TIME
+from calculon.statistics import ALL_PARTS_OF_TIME
 from calculon.units import duration
 
 SIDE_BY_SIDE = 144
@@ -35,6 +35,7 @@ PARTS = {
     "tp_comm_exposed_time": ("tensor-parallel traffic", "communicating"),
     "pp_comm_exposed_time": ("pipeline-parallel traffic", "communicating"),
     "dp_comm_exposed_time": ("data-parallel traffic", "communicating"),
+    "host_time": ("work of the host", "waiting"),
 }
 """Words and group of every part of the iteration time."""
 
@@ -93,7 +94,7 @@ class Page:
 def _time(sheet: Sheet, swatches: bool) -> Sequence[RenderableType]:
     """Break the iteration into its parts, largest first."""
     total = sheet.value("total_time")
-    times = {name: sheet.value(name) for name in PARTS_OF_TIME if sheet.value(name) > 0}
+    times = {name: sheet.value(name) for name in ALL_PARTS_OF_TIME if sheet.value(name) > 0}
     parts = sorted(times, key=lambda name: -times[name])
     table = _bars()
     texts = seconds([times[name] for name in parts], total)

@@ -71,8 +71,8 @@ class Sheet:
     layers: Sequence[Mapping[str, Any]] | None = None
 
     def value(self, name: str) -> float:
-        """Return a statistic; one without a value counts as 0."""
-        return self.stats[name] or 0.0
+        """Return a statistic; one without a value, or of another edition, counts as 0."""
+        return self.stats.get(name) or 0.0
 
     @property
     def blocks(self) -> int:

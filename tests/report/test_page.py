@@ -16,7 +16,7 @@ from calculon.report.setup import setup_texts
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
-from calculon.statistics import PARTS_OF_TIME
+from calculon.statistics import ALL_PARTS_OF_TIME
 from tests.helpers import document, reference_cases, reference_system
 
 EXAMPLE = document("examples", "3072_t4_p64_d12_mbs4_full")
@@ -86,7 +86,7 @@ def terminal(case, width, **keywords):
 
 
 def test_every_part_of_the_time_has_words_and_a_colour():
-    assert tuple(sorted(PARTS)) == tuple(sorted(PARTS_OF_TIME))
+    assert tuple(sorted(PARTS)) == tuple(sorted(ALL_PARTS_OF_TIME))
     assert {group for _, group in PARTS.values()} == set(GROUP_COLORS)
 
 
@@ -201,7 +201,8 @@ def test_figures_stand_beside_each_other_where_there_is_room(width, columns, mon
 def _values(field):
     """Return values of an optional field that are not its default."""
     choices = [value for value in field.declaration.choices if value != field.default]
-    return {str: choices, bool: [not field.default], int: [1, 4096], float: [0.25, 1.0]}[
+    numbers = [number for number in (1, 4096) if number != field.default]
+    return {str: choices, bool: [not field.default], int: numbers, float: [0.25, 1.0]}[
         field.annotation
     ]
 

@@ -29,6 +29,7 @@ LOOKS = {
     "fw_offload_exposed_time": "purple",
     "bw_offload_exposed_time": "purple2",
     "bubble_time": "orange",
+    "host_time": "grey",
     "weights": "blue",
     "weight gradients": "blue2",
     "optimizer state": "blue3",
