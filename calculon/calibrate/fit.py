@@ -12,6 +12,7 @@ from calculon.calibrate.link import fit_line
 from calculon.calibrate.readers import check_units, too_few
 from calculon.calibrate.residuals import held_out, tabulated
 from calculon.calibrate.rows import Row, merged
+from calculon.calibrate.spread import large_size, spreads, unseen
 from calculon.calibrate.steps import MOST_STEPS, fit_steps, rounded
 from calculon.hardware.engine import Engine
 from calculon.hardware.memory import Memory
@@ -130,7 +131,8 @@ def calibrate(
         for part, (some, held) in chosen.items()
     ]
     fits = [_provenance(one, values[one.part], measurements) for one in parts]
-    for fit in fits:
+    for fit, one in zip(fits, parts, strict=True):
+        fit["spreads"] = _spreads(old, document, one)
         if above and fit["part"].startswith("networks"):
             fit["messages_above_bytes"] = above
     document["calibration"] = _merged_fits(base, name, date, hold_out, fits)
@@ -250,6 +252,18 @@ def _provenance(
         "held_out_rows": int(one.held.sum()),
         "residuals_percent": residuals,
     }
+
+
+def _spreads(old: System, document: Mapping[str, Any], one: Fitted) -> list[Mapping[str, Any]]:
+    """Return how far measured times of a part are from those of fits that did not see them."""
+
+    def fit(rows: Sequence[Row]) -> Callable[[Array], Array]:
+        trial = _copied(document)
+        _target(trial, one.part).update(_fit(old, one.part, rows))
+        return _time(_quietly_decoded(trial, "", old.name), one.part)
+
+    predicted, groups = unseen(one.rows, one.held, fit)
+    return spreads(one.rows, predicted, groups, large_size(one.rows))
 
 
 def _merged_fits(

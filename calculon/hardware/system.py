@@ -10,6 +10,7 @@ from calculon.hardware.extension import Extension
 from calculon.hardware.gemm import Gemm
 from calculon.hardware.memory import Memory
 from calculon.hardware.network import Fabric, Network
+from calculon.hardware.residuals import Residuals
 from calculon.spec.execution import DATATYPE_BYTES
 from calculon.spec.fields import declare
 from calculon.units import Array, Flops, Seconds
@@ -20,7 +21,7 @@ class System:
     """A machine of equal processors."""
 
     unknown_keys: ClassVar[str] = "warning"
-    silent_keys: ClassVar[tuple[str, ...]] = ("about", "calibration")
+    silent_keys: ClassVar[tuple[str, ...]] = ("about",)
 
     matrix: dict[str, Engine] = declare("matrix engine by datatype", choices=tuple(DATATYPE_BYTES))
     vector: dict[str, Engine] = declare("vector engine by datatype", choices=tuple(DATATYPE_BYTES))
@@ -32,6 +33,11 @@ class System:
     )
     networks: tuple[Network, ...] = declare("networks, numbered from 0, fastest first")
     ext: Extension = declare("additions to the published format", default=Extension())
+    calibration: Residuals = declare(
+        "what `calibrate` wrote: from its residuals follows the interval of the iteration time",
+        default=Residuals(),
+        forgiving=True,
+    )
     name: str = field(default="system", compare=False)
     fabric: Fabric = field(init=False, repr=False, compare=False)
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from calculon.report.bars import COLORS, Bar, Share, has_blocks, marks
 from calculon.report.figures import figures_group, has_figures
+from calculon.report.interval import interval_group
 from calculon.report.layers import layer_table
 from calculon.report.setup import key_figures, setup, title
 from calculon.report.sheet import Sheet
@@ -71,6 +72,8 @@ class Page:
             key_figures(sheet, options.max_width),
             Text(),
         )
+        if sheet.interval is not None:
+            yield from (interval_group(sheet.interval), Text())
         if has_figures(sheet.stats):
             yield from (*figures_group(sheet.stats, options.max_width), Text())
         coloured = bool(console.color_system) and not console.no_color

@@ -47,6 +47,19 @@ CASES = {
     "today": LLAMA,
     "corrected": ("megatron-1T", EXAMPLE | {"edition": "corrected"}, "a100_80g"),
     "unlimited memory": ("megatron-1T", EXAMPLE, "a100_80e"),
+    "calibrated": (
+        "megatron-1T",
+        EXAMPLE,
+        document("systems", "a100_80g")
+        | {
+            "calibration": {
+                "fits": [
+                    {"part": part, "spreads": [{"low": 0.9, "high": 1.2, "level": 0.8571}]}
+                    for part in ("networks[1]", "networks[0]", "mem1", "matrix.float16")
+                ]
+            }
+        },
+    ),
     "offloading": (
         "megatron-1T",
         EXAMPLE
@@ -112,6 +125,16 @@ def test_a_wide_terminal_sets_time_beside_memory(monkeypatch):
         "Time:" in line and "Memory, tier 1:" in line
         for line in plain(CASES["the example"]).splitlines()
     )
+
+
+def test_a_calibrated_system_has_an_interval_and_says_what_it_is_from(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    text, other = plain(CASES["calibrated"]), plain(CASES["the example"])
+    (line,) = (one for one in text.splitlines() if one.startswith("  interval"))
+    assert "85 %: " in line
+    assert line.endswith("from residuals of matrix.float16, mem1, networks[0], networks[1]")
+    assert "taken as exact" not in text
+    assert "interval  " not in other
 
 
 def test_figures_are_never_cut(monkeypatch):
