@@ -9,7 +9,6 @@ from calculon.plan.divisors import divisors
 from calculon.plan.plan import DEFAULTS
 from calculon.search.one import count_space
 from calculon.search.space import Space, Values
-from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
 
 _SHOWN = 12
 
@@ -52,22 +51,13 @@ def check_effect(spaces: Sequence[Space]) -> None:
 
 
 def _check_used(spaces: Sequence[Space]) -> None:
-    """Refuse what concerns the vocabulary of a model that has none, and arithmetic that the system does not have."""
+    """Refuse what concerns the vocabulary of a model that has none."""
     space = spaces[0]
-
-    def asked(name: str) -> Values:
-        return (*space.fix.get(name, ()), *space.add.get(name, ()))
-
     for name in ("ce_impl", "vocab_pad_multiple"):
-        if asked(name) and not space.model.vocab:
+        asked = (*space.fix.get(name, ()), *space.add.get(name, ()))
+        if asked and not space.model.vocab:
             wanted = f"a model with a vocabulary; {space.model.name} states none, so that no head is counted"
-            raise SpecError("search", Problem(name, wanted, _words(asked(name))))
-    stored = DATATYPE_BYTES[space.datatype]
-    usable = [t for t in space.system.matmul_types if MATMUL_BYTES[t] <= stored]
-    for value in asked("matmul_dtype"):
-        if value not in ("same", *usable):
-            wanted = f"same, or a type of {space.system.name} of at most {stored} bytes: {', '.join(usable)}"
-            raise SpecError("search", Problem("matmul_dtype", wanted, value))
+            raise SpecError("search", Problem(name, wanted, _words(asked)))
 
 
 def _existing(spaces: Sequence[Space], name: str) -> Values:
