@@ -261,8 +261,9 @@ def corrected_tables(draw: st.DrawFn, rows: int = 12) -> tuple[Document, Documen
         kernel = st.fixed_dictionaries({"efficiency": curves((64, 512, 2000))})
         attention = {name: draw(kernel) for name in system["matrix"]}
         latency = st.one_of(st.just(0), st.floats(1e-7, 1e-3))
-        latencies = [{"step_latency": draw(latency)} for _ in system["networks"]]
-        system |= {"ext": {"attention": attention, "networks": latencies}}
+        link = st.fixed_dictionaries({"step_latency": latency, "ramp": latency})
+        links = [draw(link) for _ in system["networks"]]
+        system |= {"ext": {"attention": attention, "networks": links}}
     random = draw(st.randoms(use_true_random=True))
     return model, system, [_corrected_row(random, model, system) for _ in range(rows)]
 

@@ -8,23 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from calculon.calibrate.link import fit_line
+from calculon.calibrate.networks import LEAST_SIZES, fit_network, write_network
 from calculon.calibrate.readers import check_units, too_few
 from calculon.calibrate.residuals import held_out, tabulated
 from calculon.calibrate.rows import Row, merged
 from calculon.calibrate.spread import large_size, spreads, unseen
-from calculon.calibrate.steps import MOST_STEPS, fit_steps, rounded
+from calculon.calibrate.steps import MOST_STEPS, fit_steps
 from calculon.hardware.engine import Engine
 from calculon.hardware.memory import Memory
 from calculon.hardware.system import System
 from calculon.spec.decode import SpecWarning, decode
 from calculon.units import GIGA, MEGA, Array
-
-LEAST_SIZES = 3
-"""Different sizes that any fit needs."""
-
-LEAST_SPAN = 16.0
-"""Ratio of the largest to the smallest size that tells a latency from a bandwidth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +36,8 @@ class Fitted:
 
     Attributes
     ----------
+    held, left : array of bool
+        The rows that were held out, and those of the others that did not count.
     unit : str
         Of the sizes: ``B`` or ``FLOP``.
     time : callable
@@ -52,6 +48,7 @@ class Fitted:
     unit: str
     rows: Sequence[Row]
     held: Array
+    left: Array
     time: Callable[[Array], Array]
 
     @property
@@ -60,8 +57,8 @@ class Fitted:
         return np.array([row.size for row in self.rows])
 
     def residuals(self) -> list[Mapping[str, Any]]:
-        """Return the residuals of fitted rows and of those held out."""
-        return tabulated(self.part, self.rows, self.time(self.sizes), self.held)
+        """Return the residuals of fitted rows, of those held out, and of those left out."""
+        return tabulated(self.part, self.rows, self.time(self.sizes), self.held, self.left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +82,15 @@ def calibrate(
     hold_out: float,
     date: str,
     above: float = 0,
+    ramp: bool = True,
     name: str = "system",
 ) -> Calibration:
     """Fit what the measurements tell of a system, leaving everything else as it is.
 
     Parameters
     ----------
-    base : mapping
-        The document of the system; it is not changed.
-    file : str
-        Where it came from.
+    base, file : mapping, str
+        The document of the system, which is not changed, and where it came from.
     measurements : sequence of Measurements
         Of any kinds; rows of one part are fitted together.
     hold_out : float
@@ -103,6 +99,8 @@ def calibrate(
         Of the calibration.
     above : float
         Collectives of messages of at most so many bytes are left out.
+    ramp : bool
+        Whether networks may get a ramp, which edition ``sc23`` ignores.
     name : str
         Name of the base system.
 
@@ -114,27 +112,25 @@ def calibrate(
     old = decode(System, base, file, name=name)
     document = _copied(base)
     rows, notes = _used(measurements, above)
-    chosen: dict[str, tuple[list[Row], Array]] = {}
-    values: dict[str, dict[str, Any]] = {}
+    chosen: dict[str, tuple[list[Row], Array, Array]] = {}
+    values: dict[str, Mapping[str, Any]] = {}
     for part, group in groupby(sorted(rows, key=_order), key=lambda row: row.part):
         some = list(group)
         check_units(some, _peak(old, part), _unit(part))
         held = held_out(some, hold_out)
         if hold_out > 0 and not held.any():
             notes.append(f"{part}: its rows are one group, so none is held out")
-        values[part] = _fit(old, part, [r for r, out in zip(some, held, strict=True) if not out])
-        _target(document, part).update(values[part])
-        chosen[part] = some, held
+        used = [row for row, out in zip(some, held, strict=True) if not out]
+        left = ~held & False
+        values[part], left[~held], more = _fit(old, part, used, ramp=ramp)
+        _write(document, part, values[part])
+        notes += more
+        chosen[part] = some, held, left
     new = _quietly_decoded(document, file, name)
-    parts = [
-        Fitted(part, _unit(part), some, held, _time(new, part))
-        for part, (some, held) in chosen.items()
-    ]
-    fits = [_provenance(one, values[one.part], measurements) for one in parts]
-    for fit, one in zip(fits, parts, strict=True):
-        fit["spreads"] = _spreads(old, document, one)
-        if above and fit["part"].startswith("networks"):
-            fit["messages_above_bytes"] = above
+    parts = [Fitted(p, _unit(p), *which, _time(new, p)) for p, which in chosen.items()]
+    spread = [_spreads(old, document, one, ramp=ramp) for one in parts]
+    told = [_provenance(one, values[one.part], measurements, above) for one in parts]
+    fits = [one | {"spreads": found} for one, found in zip(told, spread, strict=True)]
     document["calibration"] = _merged_fits(base, name, date, hold_out, fits)
     return Calibration(document, parts, notes)
 
@@ -169,24 +165,21 @@ def _order(row: Row) -> tuple[str, float, str]:
     return row.part, row.size, row.name
 
 
-def _fit(system: System, part: str, rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the fields of a part that were fitted, in the units of the file."""
+def _fit(
+    system: System, part: str, rows: Sequence[Row], *, ramp: bool
+) -> tuple[Mapping[str, Any], Array, list[str]]:
+    """Return the fields of a part in the units of the file, which rows did not count, and notes about both."""
     sizes = np.array([row.size for row in rows])
-    seconds = np.array([row.seconds for row in rows])
     distinct = len(np.unique(sizes))
     if distinct < LEAST_SIZES:
         raise too_few(rows[0].file, part, distinct, LEAST_SIZES, "different sizes to fit")
     peak = _peak(system, part)
     if part.startswith("networks"):
-        if (span := sizes.max() / sizes.min()) < LEAST_SPAN:
-            why = "as ratio of the largest to the smallest size, to tell latency from bandwidth"
-            raise too_few(rows[0].file, part, rounded(span, 3), LEAST_SPAN, why)
-        line = fit_line(sizes, seconds, 1 / peak)
-        efficiency = min(1.0, rounded(1 / (line.slope * peak), 6))
-        return {"efficiency": efficiency, "latency": rounded(line.latency, 6)}
+        return fit_network(rows, peak, ramp=ramp)
+    seconds = np.array([row.seconds for row in rows])
     scale, key = (MEGA, "MB_efficiency") if part.startswith("mem") else (GIGA, "gflops_efficiency")
     steps = fit_steps(sizes / scale, sizes / seconds / peak, min(MOST_STEPS, (distinct + 1) // 2))
-    return {key: steps.pairs}
+    return {key: steps.pairs}, np.zeros(len(rows), dtype=bool), []
 
 
 def _peak(system: System, part: str) -> float:
@@ -208,19 +201,18 @@ def _time(system: System, part: str) -> Callable[[Array], Array]:
     if not part.startswith("networks"):
         return _resource(system, part).time
     number, fabric = _number(part), system.fabric
-    return lambda sizes: fabric.latency[number] + sizes / fabric.bandwidth[number]
+    return lambda sizes: fabric.latency[number] + fabric.moving(np.array(number), sizes)
 
 
-def _target(document: dict[str, Any], part: str) -> dict[str, Any]:
-    """Return the object of a part inside a document."""
+def _write(document: dict[str, Any], part: str, values: Mapping[str, Any]) -> None:
+    """Put the fitted values of a part into a document."""
     if part.startswith("networks"):
-        found = document["networks"][_number(part)]
-    else:
-        found = document
-        for key in part.split("."):
-            found = found[key]
-    target: dict[str, Any] = found
-    return target
+        write_network(document, _number(part), values)
+        return
+    target = document
+    for key in part.split("."):
+        target = target[key]
+    target.update(values)
 
 
 def _number(part: str) -> int:
@@ -232,7 +224,7 @@ def _unit(part: str) -> str:
 
 
 def _provenance(
-    one: Fitted, values: Mapping[str, Any], measurements: Sequence[Measurements]
+    one: Fitted, values: Mapping[str, Any], measurements: Sequence[Measurements], above: float
 ) -> dict[str, Any]:
     """Return what the file says of one fitted part."""
     used = [some for some in measurements if any(row.part == one.part for row in some.rows)]
@@ -243,6 +235,7 @@ def _provenance(
     residuals = [
         {key: value for key, value in record.items() if key != "part"} for record in one.residuals()
     ]
+    limit = {"messages_above_bytes": above} if above and one.part.startswith("networks") else {}
     return {
         "part": one.part,
         "parameters": dict(values),
@@ -251,15 +244,18 @@ def _provenance(
         "rows": len(one.rows),
         "held_out_rows": int(one.held.sum()),
         "residuals_percent": residuals,
+        **limit,
     }
 
 
-def _spreads(old: System, document: Mapping[str, Any], one: Fitted) -> list[Mapping[str, Any]]:
+def _spreads(
+    old: System, document: Mapping[str, Any], one: Fitted, *, ramp: bool
+) -> list[Mapping[str, Any]]:
     """Return how far measured times of a part are from those of fits that did not see them."""
 
     def fit(rows: Sequence[Row]) -> Callable[[Array], Array]:
         trial = _copied(document)
-        _target(trial, one.part).update(_fit(old, one.part, rows))
+        _write(trial, one.part, _fit(old, one.part, rows, ramp=ramp)[0])
         return _time(_quietly_decoded(trial, "", old.name), one.part)
 
     predicted, groups = unseen(one.rows, one.held, fit)

@@ -7,12 +7,17 @@ import numpy as np
 from calculon.calibrate.nccl import Known, is_log, read_log
 from calculon.calibrate.rows import Line, Row, octave, read_csv, read_text
 from calculon.errors import Problem, SpecError, nearest
+from calculon.hardware.network import RING_STEPS
 from calculon.hardware.system import System
+from calculon.units import GIGA
 
-COLLECTIVES = ("operation", "bytes", "members", "seconds")
+COLLECTIVES = ("operation", "bytes", "members", "seconds or busbw")
 GEMM = ("m", "n", "k", "datatype", "seconds")
 MEMORY = ("bytes", "seconds")
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "p2p")
+
+SAME_BUS = 0.05
+"""Relative difference of a printed bus bandwidth from that of the printed time which rounding explains."""
 
 TOO_FAST = 1.05
 """Share of the peak that a clock or a rounding may make of a perfect run."""
@@ -65,7 +70,34 @@ def _collective(line: Line, system: System, network: int | None) -> Row:
         np.array(number), operation, np.array(size), np.array(float(members))
     )
     name = f"{operation} of {size:,.0f} bytes, {members} members"
-    return _row(line, f"networks[{number}]", name, float(moved), octave(size), size)
+    seconds, column = _collective_seconds(line, size * bus_factor(operation, members))
+    group = line.cells.get("group") or octave(size)
+    part = f"networks[{number}]"
+    return Row(part, name, float(moved), seconds, group, size, line.file, line.place, column)
+
+
+def bus_factor(operation: str, members: int) -> float:
+    """Bytes on the busiest link per byte of the full array.
+
+    Source: nccl-tests, doc/PERFORMANCE.md, section "Bus bandwidth".
+    """
+    return RING_STEPS[operation] * (members - 1) / members if operation in RING_STEPS else 1.0
+
+
+def _collective_seconds(line: Line, bus_bytes: float) -> tuple[float, str]:
+    """Return the time of a collective and its column: ``seconds``, or else ``busbw`` in GB/s."""
+    seconds, busbw = (line.cells.get(name, "") for name in ("seconds", "busbw"))
+    if not seconds and busbw:
+        return bus_bytes / GIGA / line.number_of("busbw"), "busbw"
+    value = line.number_of("seconds")
+    rate = bus_bytes / GIGA / value
+    if busbw and rate >= 1:  # nccl-tests prints two decimals: nothing of small messages
+        printed = line.number_of("busbw")
+        if abs(printed / rate - 1) > SAME_BUS:
+            wanted = f"about {rate:.4g}, the GB/s of {value:g} s"
+            hint = "busbw is in GB/s as nccl-tests prints it, seconds in s, bytes those of the full array"
+            raise line.refuse("busbw", wanted, f"'{busbw}'", hint)
+    return value, "seconds"
 
 
 def _network(line: Line, system: System, network: int | None, members: int) -> int:
@@ -116,10 +148,17 @@ def _copy(line: Line) -> Row:
     return _row(line, f"mem{tier}", f"{size:,.0f} bytes in tier {tier}", size, octave(size))
 
 
-def _row(line: Line, part: str, name: str, size: float, group: str, message: float = 0.0) -> Row:
+def _row(line: Line, part: str, name: str, size: float, group: str) -> Row:
     seconds = line.number_of("seconds")
     own = line.cells.get("group") or group
-    return Row(part, name, size, seconds, own, message, line.file, line.place)
+    return Row(part, name, size, seconds, own, 0.0, line.file, line.place)
+
+
+_WANTED = {
+    "seconds": ("seconds are wanted", "not milliseconds or less"),
+    "busbw": ("GB/s are wanted", "not TB/s"),
+}
+"""What each column takes, and what it may hold where the times are far too long."""
 
 
 def check_units(rows: Sequence[Row], peak: float, unit: str) -> None:
@@ -130,26 +169,23 @@ def check_units(rows: Sequence[Row], peak: float, unit: str) -> None:
     SpecError
         For the first such row.
     """
-    hint = (
-        "seconds are wanted, and bytes of the full array; is the base system that of this machine?"
-    )
     for row in rows:
         share = row.size / row.seconds / peak
         if share > TOO_FAST:
             rate = f"{row.size / row.seconds / 1e9:,.4g} G{unit}/s"
             wanted = f"at most {TOO_FAST} times the peak of {row.part}, {peak / 1e9:,.4g} G{unit}/s"
-            raise row.refuse("seconds", wanted, f"{row.seconds:g} s, which is {rate}", hint)
+            found = f"{row.seconds:g} s, which is {rate}"
+            hint = f"{_WANTED[row.column][0]}, and bytes of the full array; is the base system that of this machine?"
+            if row.part.startswith("networks"):
+                hint += " A ring over whole nodes has the bandwidth of all ports of a node."
+            raise row.refuse(row.column, wanted, found, hint)
     best = max(rows, key=lambda row: row.size / row.seconds)
     share = best.size / best.seconds / peak
     if share < TOO_SLOW:
         wanted = f"at least {TOO_SLOW:g} of the peak of {best.part} in its best row"
         found = f"{share:.2g} ({best.seconds:g} s)"
-        raise best.refuse(
-            "seconds",
-            wanted,
-            found,
-            "seconds are wanted, not milliseconds or less; or no large sizes were measured",
-        )
+        hint = f"{', '.join(_WANTED[best.column])}; or no large sizes were measured"
+        raise best.refuse(best.column, wanted, found, hint)
 
 
 def too_few(file: str, part: str, found: float, needed: float, why: str) -> SpecError:

@@ -69,15 +69,18 @@ _NUMBERS = ("mape", "median", "p90", "bias", "worst")
 
 
 def tabulated(
-    part: str, rows: Sequence[Row], predicted: Array, held: Array
+    part: str, rows: Sequence[Row], predicted: Array, held: Array, left: Array
 ) -> list[Mapping[str, Any]]:
-    """Return a record for the fitted rows, one for those held out, and for collectives those of large messages."""
+    """Return a record for the fitted rows, one for those held out, and for collectives those of large messages.
+
+    Rows that were left out of the fit have a record of their own.
+    """
     message = np.array([row.message for row in rows])
-    kinds = [("fitted", ~held), ("held out", held)]
+    kinds = [("fitted", ~held & ~left), ("held out", held)]
     if message.any() and message.min() <= LARGE:
         kinds += [(f"{name}, above 1 MiB", which & (message > LARGE)) for name, which in kinds]
     records: list[Mapping[str, Any]] = []
-    for name, which in kinds:
+    for name, which in [*kinds, ("left out", left)]:
         if which.any():
             some = [row for row, chosen in zip(rows, which, strict=True) if chosen]
             records.append(

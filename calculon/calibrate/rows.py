@@ -35,6 +35,8 @@ class Row:
         Bytes of the message of a collective, 0 for anything else.
     file, place : str
         Where it stands.
+    column : str
+        The column that tells the time.
     """
 
     part: str
@@ -45,6 +47,7 @@ class Row:
     message: float
     file: str
     place: str
+    column: str = "seconds"
 
     def refuse(self, column: str, expected: str, found: str, hint: str = "") -> SpecError:
         """Return the error that points at this row."""
@@ -106,7 +109,8 @@ def read_text(file: str) -> str:
 def read_csv(file: str, text: str, needed: Sequence[str]) -> tuple[list[Line], dict[str, str]]:
     """Return the lines of a CSV with a header, and what its columns :data:`ABOUT` say.
 
-    Empty lines and lines that begin with ``#`` are skipped, and columns that nobody asks for may be there.
+    Empty lines and lines that begin with ``#`` are skipped, and columns that nobody asks for may be there. A needed
+    column may be one of two, as in ``seconds or busbw``.
 
     Raises
     ------
@@ -140,10 +144,10 @@ def read_csv(file: str, text: str, needed: Sequence[str]) -> tuple[list[Line], d
 
 def _check_header(file: str, number: int, header: list[str], needed: Sequence[str]) -> None:
     for name in needed:
-        if name not in header:
+        if not set(either := name.split(" or ")) & set(header):
             wanted = f"a header with the columns {', '.join(needed)}"
             found = f"no column {name}"
-            hint = nearest(name, header).replace("did you mean", "is it")
+            hint = nearest(either[0], header).replace("did you mean", "is it")
             raise SpecError(file, Problem(f"line {number}", wanted, found, hint))
     for name in {name for name in header if header.count(name) > 1 and name}:
         raise SpecError(file, Problem(f"line {number}", "each column once", f"{name} twice"))
@@ -178,7 +182,7 @@ def merged(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
         if max(times) > 10 * min(times):
             found = f"{min(times):g} and {max(times):g} s"
             hint = "are these two machines, or two units?"
-            raise last.refuse("seconds", f"about the same time for each {last.name}", found, hint)
+            raise last.refuse(last.column, f"about the same time for each {last.name}", found, hint)
         if len({row.group for row in some}) > 1:
             wanted, found = f"one group for {last.name}", f"'{some[0].group}' and '{last.group}'"
             raise last.refuse("group", wanted, found)

@@ -44,14 +44,14 @@ RESIDUALS = (
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Fit parts of a system file to measured times: latency and efficiency of networks, efficiency curves of the\n"
-        "matrix engine and of memories. Peaks, sizes and everything else stay those of the base. Whole groups of rows\n"
-        "(the column group; else an octave of sizes, or products of one n and k) are held out and predicted; errors\n"
-        "are in percent of the measured time, and a bias below 0 is a file that is too fast. The new file says under\n"
-        "calibration what was fitted to what, and how far unseen rows are from it: estimates on it have an interval.\n"
-        "scripts/measure makes the files: calculon calibrate SYS --collectives collectives.csv --gemm gemm.csv\n"
-        "--memory memory.csv -o mine.json",
-        f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} --above 1048576 -o mine.json\n"
+        "Fit parts of a system file to measured times: latency, efficiency and ramp of networks, efficiency curves of\n"
+        "the matrix engine and of memories. Peaks, sizes and everything else stay those of the base. Whole groups of\n"
+        "rows (the column group; else an octave of sizes, or products of one n and k) are held out and predicted;\n"
+        "errors are in percent of the measured time, and a bias below 0 is a file that is too fast. The new file says\n"
+        "under calibration what was fitted to what, and how far unseen rows are from it: estimates on it have an\n"
+        "interval. scripts/measure makes the files: calculon calibrate SYS --collectives collectives.csv\n"
+        "--gemm gemm.csv --memory memory.csv -o mine.json",
+        f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} -o mine.json\n"
         f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} --hold-out 0.5 -o mine.json --plot fit.png",
     )
     parser.add_argument(
@@ -62,7 +62,8 @@ def configure(parser: Parser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="CSV operation,bytes,members,seconds[,network][,group], or a log of nccl-tests; may be repeated",
+        help="CSV operation,bytes,members,seconds[,network][,group], or a log of nccl-tests; instead of seconds the "
+        "column busbw may stand, in GB/s as nccl-tests prints it; may be repeated",
     )
     parser.add_argument(
         "--gemm",
@@ -115,7 +116,13 @@ def _add_collective_options(parser: Parser) -> None:
         metavar="BYTES",
         type=_count,
         default=0,
-        help="use only collectives of larger messages: one latency and one efficiency cannot fit all sizes",
+        help="use only collectives of larger messages",
+    )
+    parser.add_argument(
+        "--no-ramp",
+        dest="ramp",
+        action="store_false",
+        help="fit networks by one latency and one efficiency, which is all that edition sc23 knows",
     )
     parser.add_argument(
         "--operation", choices=OPERATIONS, help="what logs measured that do not say"
@@ -140,6 +147,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         _read(arguments, base, file, name),
         hold_out=arguments.hold_out,
         above=arguments.above,
+        ramp=arguments.ramp,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         name=name,
     )
@@ -225,17 +233,17 @@ def panel(part: "Fitted") -> "Panel":
     def points(which: Any) -> tuple[list[float], list[float]]:
         return sizes[which].tolist(), (sizes[which] / seconds[which]).tolist()
 
-    errors = ", ".join(
-        f"{record['rows']} {record['mape']:.1f} %"
-        for record in part.residuals()
-        if record["rows"] in ("fitted", "held out")
-    )
+    records = [record for record in part.residuals() if record["rows"] != "left out"]
+    errors = [f"{record['rows']} {record['mape']:.1f} %" for record in records]
+    large = [text for text in errors if ", above" in text]
+    lines = [", ".join(text for text in errors if text not in large), ", ".join(large)]
     return Panel(
-        f"{part.part}\nmean error: {errors}",
+        "\n".join([part.part, "mean error: " + lines[0], *filter(None, lines[1:])]),
         part.unit,
-        points(~part.held),
+        points(~part.held & ~part.left),
         points(part.held),
         (fine.tolist(), (fine / part.time(fine)).tolist()),
+        points(part.left),
     )
 
 

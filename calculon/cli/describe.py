@@ -140,9 +140,9 @@ def _takes(field: SpecField) -> str:
     values = _values(field.annotation, field.declaration)
     if not field.declaration.optional:
         return values
-    if field.annotation not in JSON_TYPES:
-        return f"{values}; optional"
     default = field.default
+    if field.annotation not in JSON_TYPES or default is None:
+        return f"{values}; optional"
     if field.annotation is float:
         return f"{values}; default {default / field.declaration.scale:g}"
     return f"{values}; default {default if field.annotation is str else shown(default)}"

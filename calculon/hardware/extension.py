@@ -24,10 +24,17 @@ class AttentionKernel:
 class Link:
     """What a network is known for beyond its published fields."""
 
-    step_latency: float = declare(
-        "latency of one step of a ring, where executions ask for latency per step",
+    step_latency: float | None = declare(
+        "latency of one step of a ring, where executions ask for latency per step; that of the network if absent",
         unit="s",
         at_least=0,
+        default=None,
+    )
+    ramp: float = declare(
+        "ramp of messages to the full rate: 2 * sqrt(ramp * bytes moved / rate) more per operation",
+        unit="s",
+        at_least=0,
+        default=0.0,
     )
 
 

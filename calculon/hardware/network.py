@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from itertools import zip_longest
+from itertools import chain, repeat
 from typing import Any, ClassVar
 
 import numpy as np
@@ -117,12 +117,13 @@ class Network:
 class Fabric:
     """All networks of a system as columns, so that an array of network numbers selects them.
 
-    Every attribute has shape ``(networks,)``.
+    Every attribute has shape ``(networks,)``; ``ramp`` is None where no network has one.
     """
 
     bandwidth: Array
     latency: Array
     step_latency: Array
+    ramp: Array | None
     processor_usage: Array
     size: Array
     must_be_filled: Array
@@ -133,15 +134,15 @@ class Fabric:
     def of(cls, networks: tuple[Network, ...], links: tuple[Link, ...] = ()) -> "Fabric":
         """Lay networks out as columns; the bandwidth is the achieved one."""
         names = [field.name for field in fields(Operations)]
+        pairs = list(zip(networks, chain(links, repeat(Link())), strict=False))
+        ramp = np.array([link.ramp for _, link in pairs])
         return cls(
             bandwidth=np.array([n.bandwidth * n.efficiency for n in networks]),
             latency=np.array([n.latency for n in networks]),
             step_latency=np.array(
-                [
-                    link.step_latency if link else network.latency
-                    for network, link in zip_longest(networks, links[: len(networks)])
-                ]
+                [n.latency if k.step_latency is None else k.step_latency for n, k in pairs]
             ),
+            ramp=ramp if ramp.any() else None,
             processor_usage=np.array([n.processor_usage for n in networks]),
             size=np.array([n.size for n in networks], dtype=np.int64),
             must_be_filled=np.array([n.must_be_filled for n in networks]),
@@ -162,7 +163,8 @@ class Fabric:
 
         .. math:: t = \alpha + \frac{s \, c \, (1 + o / n)}{\beta}
 
-        with the operation's scalar `c` and offset `o`; the latency is paid once, also by an empty message.
+        with the operation's scalar `c` and offset `o`; the latency is paid once, also by an empty message. A network
+        with a ramp adds what :meth:`moving` says.
 
         Parameters
         ----------
@@ -186,8 +188,26 @@ class Fabric:
         if per_step is not False and operation in RING_STEPS:
             steps = RING_STEPS[operation] * (participants - 1)
             latency = np.where(per_step, steps * self.step_latency[network], latency)
-        time: Seconds = latency + volume / self.bandwidth[network]
+        time: Seconds = latency + self.moving(network, volume)
         return time
+
+    def moving(self, network: Count, volume: Bytes) -> Seconds:
+        r"""Time to move so many bytes per endpoint, of every operation alike, without the latency.
+
+        .. math:: t = \frac{v}{\beta} + 2 \sqrt{\rho \, \frac{v}{\beta}}
+
+        The second term is that of a network with a ramp :math:`\rho`. A message in `k` segments, each with an overhead
+        `a`, is through a pipeline of `p` stages after :math:`(k + p - 1)(a + v / (k \beta))`; with the best `k`
+        that is :math:`(\sqrt{v / \beta} + \sqrt{\rho})^2`, where :math:`\rho = (p - 1) a` is part of the latency.
+        A library that chooses protocol, channels and segments by the size of the message comes near it.
+
+        Source: Johnsson and Ho, *Optimum broadcasting and personalized communication in hypercubes*, IEEE
+        Transactions on Computers 38(9), 1989, pages 1249 to 1268: the best packet size of a pipeline.
+        """
+        wire: Seconds = volume / self.bandwidth[network]
+        if self.ramp is not None:  # a volume below 0 is that of a group of one, which sends nothing
+            wire = wire + 2 * np.sqrt(self.ramp[network] * np.maximum(wire, 0))
+        return wire
 
     def volume(self, network: Count, operation: str, size: Bytes, participants: Count) -> Bytes:
         """Bytes that an operation moves per endpoint; arguments as in :meth:`time`."""

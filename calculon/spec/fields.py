@@ -12,7 +12,8 @@ import re
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, get_args, get_type_hints
 
 from calculon.errors import Problem, SpecError, nearest
 
@@ -217,13 +218,21 @@ def spec_fields(cls: Hashable) -> tuple[SpecField, ...]:
     return tuple(
         SpecField(
             field.name,
-            hints[field.name],
+            _stated(hints[field.name]),
             field.metadata[_METADATA],
             None if field.default is dataclasses.MISSING else field.default,
         )
         for field in dataclasses.fields(cls)
         if _METADATA in field.metadata
     )
+
+
+def _stated(annotation: Any) -> Any:
+    """Return the type of a field where a file states it: without the None of one that has no default number."""
+    if not isinstance(annotation, UnionType):
+        return annotation
+    (kind,) = (one for one in get_args(annotation) if one is not NoneType)
+    return kind
 
 
 @cache

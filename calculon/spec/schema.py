@@ -44,7 +44,7 @@ def _described(field: SpecField) -> dict[str, Any]:
     described = _value(field) | {"description": words}
     return (
         described | {"default": field.default}
-        if field.annotation in JSON_TYPES and declaration.optional
+        if field.annotation in JSON_TYPES and field.default is not None
         else described
     )
 

@@ -1,6 +1,7 @@
 """Measurements that a system makes give this system back; the document keeps everything else."""
 
 import copy
+import dataclasses
 import json
 import warnings
 
@@ -16,6 +17,7 @@ from tests.helpers import document
 
 BASE = "h100_80g_sxm"
 DATE = "2026-01-02"
+NO_RAMP = "networks[0]: fitted by latency and efficiency; there is no ramp"
 
 
 def base():
@@ -59,6 +61,85 @@ def test_a_network_comes_back(tmp_path, latency, efficiency, hold_out):
     assert found.document["networks"][0]["efficiency"] == pytest.approx(efficiency, rel=1e-5)
     for record in found.residuals():
         assert record["mape"] < 1e-3
+
+
+def with_ramp(network=0, ramp=2e-5):
+    """Return the base with a ramp on a network, and nothing else under its networks' additions."""
+    raw = base()
+    raw["networks"][network] |= {"latency": 4e-5, "efficiency": 0.7}
+    raw["ext"]["networks"] = [{} for _ in range(network)] + [{"ramp": ramp}]
+    return raw
+
+
+@pytest.mark.parametrize("hold_out", [0, 0.5])
+@pytest.mark.parametrize("ramp", [1e-6, 2e-5, 3e-4])
+def test_a_network_with_a_ramp_comes_back(tmp_path, ramp, hold_out):
+    raw = with_ramp(ramp=ramp)
+    found = run(
+        base(),
+        read_collectives(collectives(tmp_path, system(raw)), system(base())),
+        hold_out=hold_out,
+    )
+    new = found.document
+    assert new["networks"][0]["latency"] == pytest.approx(4e-5, rel=1e-4)
+    assert new["networks"][0]["efficiency"] == pytest.approx(0.7, rel=1e-4)
+    assert new["ext"]["networks"][0]["ramp"] == pytest.approx(ramp, rel=1e-3)
+    assert new["ext"]["networks"][0]["step_latency"] == base()["ext"]["networks"][0]["step_latency"]
+    assert new["calibration"]["fits"][0]["parameters"]["ramp"] == new["ext"]["networks"][0]["ramp"]
+    assert all(record["mape"] < 1e-3 for record in found.residuals())
+    (note,) = found.notes
+    assert note.startswith("networks[0]: fitted by latency, efficiency and ramp; edition sc23 ")
+
+
+def test_a_ramp_is_written_where_the_base_has_no_additions(tmp_path):
+    plain = base()
+    plain["networks"][1]["bandwidth"] = plain["networks"][0]["bandwidth"]
+    plain["networks"][1]["ops"] = plain["networks"][0]["ops"]
+    del plain["ext"]
+    path = collectives(tmp_path, system(with_ramp()))
+    document = run(plain, read_collectives(path, system(plain), network=1)).document
+    assert document["ext"] == {"networks": [{}, {"ramp": pytest.approx(2e-5, rel=1e-3)}]}
+    assert system(document).fabric.ramp[0] == 0
+    assert "ext" not in plain
+
+
+def test_an_earlier_ramp_goes_where_none_is_fitted(tmp_path):
+    rows = read_collectives(collectives(tmp_path, system(with_ramp())), system(base()))
+    once = run(base(), rows).document
+    plain = run(once, rows, ramp=False)
+    assert "ramp" not in plain.document["ext"]["networks"][0]
+    assert plain.notes == []
+    assert plain.document["networks"] == run(base(), rows, ramp=False).document["networks"]
+    assert run(plain.document, rows).document["ext"] == once["ext"]
+
+
+def test_few_rows_get_no_ramp_and_it_is_said(tmp_path):
+    rows, told = read_collectives(collectives(tmp_path, system(with_ramp())), system(base()))
+    few = [row for row in rows if row.name.startswith("p2p") and row.message >= 2**24][:5]
+    found = run(base(), (few, told), hold_out=0)
+    assert found.notes == [
+        "networks[0]: fitted by latency and efficiency; a ramp needs 6 sizes over a ratio of 1,024, not 5 over 16"
+    ]
+    assert "ramp" not in found.document["ext"]["networks"][0]
+
+
+def test_rows_that_no_rising_time_explains_do_not_count(tmp_path):
+    rows, told = read_collectives(collectives(tmp_path, system(with_ramp())), system(base()))
+    slow = [
+        dataclasses.replace(row, seconds=5e-4) if row.message in (2**10, 2**12) else row
+        for row in rows
+    ]
+    found, clean = run(base(), (slow, told), hold_out=0), run(base(), (rows, told), hold_out=0)
+    for key, value in clean.document["calibration"]["fits"][0]["parameters"].items():
+        assert found.document["calibration"]["fits"][0]["parameters"][key] == pytest.approx(
+            value, rel=1e-4
+        )
+    assert found.notes[0].startswith(
+        "networks[0]: 14 rows took longer than two larger messages, and did not count (first: "
+    )
+    records = {record["rows"]: record for record in found.residuals()}
+    assert records["fitted"]["mape"] < 1e-3
+    assert (records["left out"]["n"], records["left out"]["worst"] < -80) == (14, True)
 
 
 def test_members_tell_the_network_and_a_column_or_the_caller_overrides(tmp_path):
@@ -174,7 +255,7 @@ def test_repeated_rows_are_averaged_and_it_is_said(tmp_path):
     rows, told = read_collectives(collectives(tmp_path, made), made)
     once = run(base(), (rows, told))
     twice = run(base(), (rows, told), (copy.copy(rows), told))
-    assert once.notes == []
+    assert once.notes == [NO_RAMP]
     assert "336 rows repeat 168 measurements and are averaged" in twice.notes[0]
     assert twice.document["networks"] == once.document["networks"]
 

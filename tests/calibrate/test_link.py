@@ -5,13 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calculon.calibrate.link import HUBER, Line, fit_line, loss
+from calculon.calibrate.link import HUBER, RAMP_SIZES, RAMP_SPAN, Line, fit_line, fit_link, loss
 
 SIZES = 2.0 ** np.arange(3, 34)
 PEAK = 450e9
 
 latencies = st.floats(1e-7, 1e-3)
 efficiencies = st.floats(0.01, 1.0)
+ramps = st.floats(1e-7, 1e-3)
+
+
+def ramped(latency, efficiency, ramp):
+    slope = 1 / (PEAK * efficiency)
+    return Line(latency, slope, 2 * np.sqrt(ramp * slope))
 
 
 @given(latencies, efficiencies)
@@ -40,6 +46,52 @@ def test_a_bound_on_the_slope_is_kept_and_the_latency_still_fits(latency):
         for share in np.linspace(0.5, 1.5, 1001)
     )
     assert loss(found, SIZES, made.at(SIZES)) <= best * (1 + 1e-6)
+
+
+@given(latencies, efficiencies, ramps)
+def test_a_line_with_a_ramp_comes_back(latency, efficiency, ramp):
+    made = ramped(latency, efficiency, ramp)
+    found = fit_link(SIZES, made.at(SIZES), 1 / PEAK)
+    assert found.at(SIZES) == pytest.approx(made.at(SIZES), rel=1e-3)
+    shown = (ramp > 0.01 * latency) and (ramp < 100 * latency)  # each parameter decides some times
+    if shown:
+        assert found.latency == pytest.approx(latency, rel=1e-2)
+        assert found.slope == pytest.approx(made.slope, rel=1e-2)
+        assert found.ramp == pytest.approx(ramp, rel=1e-2)
+
+
+@given(latencies, efficiencies)
+def test_no_ramp_is_found_where_there_is_none(latency, efficiency):
+    made = Line(latency, 1 / (PEAK * efficiency))
+    assert fit_link(SIZES, made.at(SIZES), 1 / PEAK) == fit_line(SIZES, made.at(SIZES), 1 / PEAK)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "has_ramp"),
+    [
+        (np.geomspace(1e6, 1e6 * RAMP_SPAN, RAMP_SIZES), True),
+        (np.geomspace(1e6, 1e6 * RAMP_SPAN, RAMP_SIZES - 1), False),
+        (np.geomspace(1e6, 0.99e6 * RAMP_SPAN, 20), False),
+    ],
+)
+def test_a_ramp_needs_enough_sizes(sizes, has_ramp):
+    made = ramped(1e-5, 0.8, 2e-5)
+    found = fit_link(sizes, made.at(sizes), 1 / PEAK)
+    assert (found.root > 0) == has_ramp
+    assert has_ramp or found == fit_line(sizes, made.at(sizes), 1 / PEAK)
+
+
+@given(st.integers(0, 2**32 - 1), latencies, efficiencies, ramps)
+def test_no_line_near_is_better_than_one_with_a_ramp(seed, latency, efficiency, ramp):
+    noise = np.random.default_rng(seed).lognormal(0, 0.1, len(SIZES))
+    seconds = ramped(latency, efficiency, ramp).at(SIZES) * noise
+    found = fit_line(SIZES, seconds, 1 / PEAK, ramp=True)
+    reached = loss(found, SIZES, seconds)
+    assert reached <= loss(fit_line(SIZES, seconds, 1 / PEAK), SIZES, seconds) * (1 + 1e-9)
+    for shares in np.random.default_rng(seed).choice((0.97, 0.999, 1.0, 1.001, 1.03), (30, 3)):
+        near = np.array([found.latency, found.slope, found.root]) * shares
+        near = Line(near[0], max(near[1], 1 / PEAK), near[2])
+        assert reached <= loss(near, SIZES, seconds) * (1 + 1e-6)
 
 
 @given(st.integers(0, 2**32 - 1), latencies, efficiencies)

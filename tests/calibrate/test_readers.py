@@ -58,6 +58,75 @@ def test_a_csv_is_read_with_its_places(file):
     assert told == {"source": "lab"}
 
 
+@pytest.mark.parametrize(
+    ("operation", "members", "factor"),
+    [
+        ("all_reduce", 8, 2 * 7 / 8),
+        ("all_gather", 4, 3 / 4),
+        ("reduce_scatter", 4, 3 / 4),
+        ("p2p", 2, 1),
+    ],
+)
+def test_bus_bandwidth_stands_for_seconds(file, operation, members, factor):
+    path = file(f"operation,bytes,members,busbw\n{operation},1000000,{members},125.5\n")
+    (row,), _ = read_collectives(path, H100)
+    assert row.seconds == pytest.approx(1e6 * factor / 125.5e9)
+    assert row.column == "busbw"
+
+
+def test_seconds_come_before_bus_bandwidth(file):
+    head = "operation,bytes,members,seconds,busbw\n"
+    rows = (
+        "all_reduce,1024,2,1e-5,0.00\nall_reduce,1000000,2,2e-5,50.01\nall_reduce,2000000,2,,40\n"
+    )
+    found, _ = read_collectives(file(head + rows), H100)
+    assert [row.seconds for row in found] == pytest.approx([1e-5, 2e-5, 5e-5])
+    assert [row.column for row in found] == ["seconds", "seconds", "busbw"]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("2e-5,60", "line 2, busbw: expected about 50, the GB/s of 2e-05 s, found '60'"),
+        ("2e-5,0.05", "busbw is in GB/s as nccl-tests prints it"),
+        (",", "line 2, seconds: expected a number above 0, found ''"),
+        (",0", "line 2, busbw: expected a number above 0, found '0'"),
+        (",-1", "line 2, busbw: expected a number above 0, found '-1'"),
+        (",N/A", "line 2, busbw: expected a number above 0, found 'N/A'"),
+    ],
+)
+def test_bad_bus_bandwidth_is_one_message(file, row, message):
+    path = file(f"operation,bytes,members,seconds,busbw\nall_reduce,1000000,2,{row}\n")
+    with pytest.raises(SpecError) as caught:
+        read_collectives(path, H100)
+    assert message in str(caught.value)
+    assert len(caught.value.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("factor", "message"),
+    [
+        (1e9, ", busbw: expected at most 1.05 times the peak"),
+        (8, "GB/s are wanted"),
+        (1e-3, "not TB/s"),
+    ],
+    ids=["B/s", "Gb/s", "TB/s"],
+)
+def test_bus_bandwidth_in_another_unit_is_refused(file, factor, message):
+    rows = "".join(f"all_gather,{2**i},8,{300 * factor!r}\n" for i in range(20, 34))
+    with pytest.raises(SpecError) as caught:
+        fit(read_collectives(file("operation,bytes,members,busbw\n" + rows), H100))
+    assert message in str(caught.value)
+
+
+def test_times_that_fall_are_refused(file):
+    rows = "".join(f"all_gather,{2**i},8,{1e-2 / 1.3**i!r}\n" for i in range(12, 24))
+    with pytest.raises(
+        SpecError, match="at least 3 different sizes whose times rise, to fit, found 2"
+    ):
+        fit(read_collectives(file(HEAD + rows), H100))
+
+
 def test_a_log_is_read(file):
     assert is_log(LOG)
     assert not is_log(HEAD)
@@ -124,10 +193,13 @@ def test_a_bad_log_is_one_message(file, old, new, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "expected a CSV with the columns operation, bytes, members, seconds, found nothing"),
+        (
+            "",
+            "expected a CSV with the columns operation, bytes, members, seconds or busbw, found nothing",
+        ),
         (HEAD, "found no rows"),
         ("operation,bytes,member,seconds\n", "line 1: expected a header with the columns"),
-        ("operation,bytes,members,time_us\nx,1,2,3\n", "found no column seconds"),
+        ("operation,bytes,members,time_us\nx,1,2,3\n", "found no column seconds or busbw"),
         (
             "operation,bytes,members,seconds,bytes\n",
             "line 1: expected each column once, found bytes",

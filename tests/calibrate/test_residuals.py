@@ -57,14 +57,26 @@ def test_residuals_are_relative_to_the_measured_time():
 def test_large_messages_are_told_apart_where_there_are_small_ones():
     some = [row(message=m, size=m) for m in (2.0**10, 2.0**20, 2.0**21, 2.0**22)]
     held = np.array([False, True, False, True])
-    found = tabulated("networks[0]", some, np.ones(4), held)
+    none = np.zeros(4, dtype=bool)
+    found = tabulated("networks[0]", some, np.ones(4), held, none)
     assert [(one["rows"], one["n"]) for one in found] == [
         ("fitted", 2),
         ("held out", 2),
         ("fitted, above 1 MiB", 1),
         ("held out, above 1 MiB", 1),
     ]
-    assert [one["rows"] for one in tabulated("x", some[2:], np.ones(2), held[2:])] == [
+    assert [one["rows"] for one in tabulated("x", some[2:], np.ones(2), held[2:], none[2:])] == [
         "fitted",
         "held out",
+    ]
+
+
+def test_rows_that_did_not_count_are_told_apart():
+    some = [row(size=size, seconds=size) for size in (1.0, 2.0, 4.0)]
+    held, left = np.array([False, True, False]), np.array([True, False, False])
+    found = tabulated("mem1", some, np.array([3.0, 2.0, 4.0]), held, left)
+    assert [(one["rows"], one["n"], one["mape"]) for one in found] == [
+        ("fitted", 1, 0),
+        ("held out", 1, 0),
+        ("left out", 1, 200),
     ]

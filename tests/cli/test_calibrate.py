@@ -1,6 +1,7 @@
 """``calculon calibrate``: measured times in, a system file and its residuals out."""
 
 import csv
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -17,9 +18,10 @@ CALL = ("calibrate", "h100_80g_sxm", "--collectives", EXAMPLE)
 def test_a_file_is_written_and_residuals_are_printed(run):
     code, out, err = run(*CALL, "-o", "mine.json")
     assert (code, err) == (0, "")
-    lines = out.splitlines()
+    (_, note), lines = out.splitlines()[:2], out.splitlines()[2:]
+    assert note.startswith("calculon: note: networks[0]: fitted by latency, efficiency and ramp; ")
     assert lines[0].split()[:3] == ["part", "rows", "n"]
-    assert [line.split()[0] for line in lines[1:5]] == ["networks[0]"] * 4
+    assert [line.split()[0] for line in lines[1:6]] == ["networks[0]"] * 5
     assert lines[-1] == "Output: mine.json"
     new, old = inputs.system("mine.json"), inputs.system("h100_80g_sxm")
     assert new.networks[0].latency != old.networks[0].latency
@@ -52,13 +54,23 @@ def test_damaged_residuals_are_a_warning(run, tmp_path):
 
 
 def test_the_shipped_measurements_are_predicted_above_a_mebibyte(run):
+    code, out, _ = run(*CALL, "--hold-out", 0.5, "-o", "mine.json", "--format", "json")
+    assert code == 0
+    found = {record["rows"]: record for record in json.loads(out)}["held out, above 1 MiB"]
+    assert (found["n"], found["mape"] < 10) == (8, True)
+    assert inputs.system("mine.json").ext.networks[0].ramp > 0
+
+
+def test_a_file_for_the_published_edition_has_no_ramp(run):
     # what one latency and one bandwidth can do, on half of the sizes, for those that it did not see
-    call = (*CALL, "--above", 2**20, "--hold-out", 0.5, "-o", "mine.json", "--format", "json")
-    code, out, err = run(*call)
+    call = (*CALL, "--no-ramp", "--above", 2**20, "--hold-out", 0.5, "-o", "mine.json")
+    code, out, err = run(*call, "--format", "json")
     assert (code, "18 rows of at most 1,048,576 bytes are left out" in err) == (0, True)
+    assert "ramp" not in err
     records = {record["rows"]: record for record in json.loads(out)}
     assert records["held out"]["n"] == records["fitted"]["n"] == 7
     assert records["held out"]["mape"] < 10
+    assert inputs.system("mine.json").fabric.ramp is None
 
 
 @pytest.mark.parametrize("form", ["markdown", "csv", "json"])
@@ -71,13 +83,17 @@ def test_residuals_come_in_every_format(run, form):
     else:
         rows = out.splitlines()[2:]
         assert all(row.startswith("| networks[0] |") for row in rows)
-    assert len(rows) == 4
+    assert len(rows) == 5  # fitted and held out, also of large messages; left out
 
 
 def test_a_dash_prints_the_file(run, tmp_path):
     code, out, err = run(*CALL, "-o", "-", "--above", 2**20)
     assert code == 0
-    assert err == "calculon: note: 18 rows of at most 1,048,576 bytes are left out: --above\n"
+    first, second = err.splitlines()
+    assert first == "calculon: note: 18 rows of at most 1,048,576 bytes are left out: --above"
+    assert second.startswith(
+        "calculon: note: networks[0]: fitted by latency, efficiency and ramp; "
+    )
     document = json.loads(out)
     assert document["calibration"]["fits"][0]["part"] == "networks[0]"
     (tmp_path / "mine.json").write_text(out)
@@ -120,6 +136,9 @@ def test_the_picture_shows_rows_and_curve():
     assert list(curve.get_ydata()) == [1, 4]
     assert (list(fitted.get_xdata()), list(fitted.get_ydata())) == ([1e3, 1e6], [1, 2])
     assert (list(held.get_xdata()), list(held.get_ydata())) == ([1e4], [3])
+    left = draw([panel, dataclasses.replace(panel, left=([1e5], [4e9]))])
+    assert [text.get_text() for text in left.legends[0].texts][-1] == "measured, left out"
+    assert list(left.axes[1].lines[3].get_ydata()) == [4]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,16 @@
+import copy
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import calculon
 from calculon import inputs
+from calculon.hardware.extension import Link
+from calculon.hardware.network import Fabric
+from tests.helpers import document
 
 FAST, SLOW = 0, 1
 """Networks of a100_80g: NVLink, with ring collectives, and InfiniBand, in effect."""
@@ -48,3 +57,93 @@ def test_columns_follow_the_order_of_the_networks(fabric):
     system = inputs.system("a100_80g")
     for name in ("latency", "processor_usage", "size", "must_be_filled"):
         assert getattr(fabric, name).tolist() == [getattr(n, name) for n in system.networks]
+
+
+OPERATIONS = ("p2p", "reduce_scatter", "all_gather", "all_reduce")
+SIZES = np.concatenate([[0.0], 2.0 ** np.arange(0, 40)])
+
+seconds = st.floats(1e-9, 1e-2)
+
+
+def ramped(*ramps):
+    """Networks of a100_80g with ramps, or without for None."""
+    networks = inputs.system("a100_80g").networks
+    return Fabric.of(networks, tuple(Link() if r is None else Link(ramp=r) for r in ramps))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_ramp_is_that_of_a_pipeline_with_the_best_number_of_segments(fabric, operation):
+    overhead, stages, size, members = 1e-6, 7, 300e6, 2.0 if operation == "p2p" else 8.0
+    call = (np.array(FAST), operation, np.array(size), np.array(members))
+    plain = fabric.time(*call)
+    wire = plain - fabric.latency[FAST]
+    segments = np.arange(1, 20_000)
+    best = ((segments + stages - 1) * (overhead + wire / segments)).min()
+    ramp = (stages - 1) * overhead
+    time = ramped(ramp).time(*call) - fabric.latency[FAST]
+    assert time + ramp == pytest.approx(best, rel=1e-6)
+
+
+@pytest.mark.parametrize("links", [(), (0.0,), (None,), (0.0, 1e-3)])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_no_ramp_is_the_plain_form_to_the_bit(fabric, operation, links):
+    for members in (1.0, 2.0, 3.0, 8.0):
+        call = (np.array(FAST), operation, SIZES, np.array(members))
+        np.testing.assert_array_equal(ramped(*links).time(*call), fabric.time(*call))
+    assert (ramped(*links).ramp is None) == (not any(links))
+
+
+@given(seconds, st.floats(0, 1e12), st.sampled_from(OPERATIONS), st.sampled_from((2.0, 5.0, 8.0)))
+def test_a_ramp_is_monotone_and_continuous(ramp, size, operation, members):
+    def time(ramp, size):
+        return float(ramped(ramp).time(np.array(FAST), operation, np.array(size), members))
+
+    here = time(ramp, size)
+    assert time(ramp, size * 1.01) >= here
+    assert time(ramp * 1.01, size) >= here >= time(0.0, size)
+    assert time(ramp, size + 1e-6) == pytest.approx(here, rel=1e-3, abs=2e-9)
+    assert time(ramp, 0.0) == time(0.0, 0.0) == 1e-5
+
+
+def test_half_of_the_rate_is_reached_where_the_wire_takes_four_ramps():
+    ramp = 1e-4
+    fabric = ramped(ramp)
+    volume = 4 * ramp * fabric.bandwidth[FAST]
+    assert fabric.moving(np.array(FAST), volume) == pytest.approx(
+        2 * volume / fabric.bandwidth[FAST]
+    )
+
+
+def test_a_link_may_say_its_ramp_or_its_step_latency_or_both():
+    raw = document("systems", "h100_80g_sxm")
+    raw["ext"]["networks"] = [{"ramp": 1e-5}, {"step_latency": 2e-6}]
+    fabric = inputs.system(raw).fabric
+    assert fabric.ramp.tolist() == [1e-5, 0]
+    assert fabric.step_latency.tolist() == [raw["networks"][0]["latency"], 2e-6]
+
+
+@pytest.mark.parametrize("value", [-1e-9, math.inf, "1e-5", None])
+def test_a_bad_ramp_is_refused(value):
+    raw = document("systems", "h100_80g_sxm")
+    raw["ext"]["networks"][0]["ramp"] = value
+    with pytest.raises(
+        calculon.SpecError, match=r"ext\.networks\[0\]\.ramp: expected a number of at least 0"
+    ):
+        inputs.system(raw)
+
+
+def test_only_the_corrected_edition_knows_a_ramp():
+    plain = document("systems", "h100_80g_sxm")
+    plain["mem1"]["GiB"] = 1000
+    steep = copy.deepcopy(plain)
+    steep["ext"]["networks"][0]["ramp"] = 1e-4
+
+    def time(system, edition):
+        execution = document("examples", "llama3-8B_h100x64")
+        for name in ("attn_impl", "ce_impl", "grad_buffer"):
+            execution.pop(name, None)
+        execution |= {"edition": edition}
+        return calculon.estimate("megatron-22B", execution, system).stats["total_time"]
+
+    assert time(steep, "sc23") == time(plain, "sc23")
+    assert time(steep, "corrected") > time(plain, "corrected")

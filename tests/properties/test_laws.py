@@ -128,9 +128,15 @@ def _step_latency(system, factor):
         link["step_latency"] /= factor
 
 
+def _ramp(system, factor):
+    for link in system.get("ext", {}).get("networks", ()):
+        link["ramp"] /= factor
+
+
 IMPROVEMENTS = BETTER | {
     "a higher bandwidth of one network": _one_network,
     "a lower latency of a step": _step_latency,
+    "a shorter ramp": _ramp,
 }
 
 

@@ -17,6 +17,7 @@ OPTIONS = {
     "grad_comm_dtype": st.sampled_from(("same", *DATATYPES)),
     "latency_per_step": st.booleans(),
 }
+SECONDS = st.one_of(st.just(0), st.floats(1e-7, 1e-3))
 
 MOVED = {
     "act_offload_bw_req": ("block_act_storage_space", "block_act_checkpoint_size"),
@@ -31,14 +32,14 @@ MOVED = {
 
 @st.composite
 def corrected_questions(draw):
-    """Questions to the corrected edition, with or without options and step latencies."""
+    """Questions to the corrected edition, with or without options and additions to the networks."""
     model, execution, system = draw(questions())
     if draw(st.booleans()):
         execution |= {name: draw(value) for name, value in OPTIONS.items()}
     if draw(st.booleans()):
-        latencies = st.one_of(st.just(0), st.floats(1e-7, 1e-3))
-        steps = draw(st.lists(latencies, min_size=1, max_size=len(system["networks"])))
-        system |= {"ext": {"networks": [{"step_latency": latency} for latency in steps]}}
+        link = st.fixed_dictionaries({}, optional={"step_latency": SECONDS, "ramp": SECONDS})
+        links = draw(st.lists(link, min_size=1, max_size=len(system["networks"])))
+        system |= {"ext": {"networks": links}}
     return model, execution | CORRECTED, system
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,7 @@ class Network:
     must_be_filled: bool
     processor_usage: float  # fraction of the compute lost while communicating
     step_latency: float  # s, of one step of a ring
+    ramp: float  # s, of a pipeline that the best number of segments goes through
 
     def time(self, op: str, size: float, peers: int, per_step: bool = False) -> float:
         """Seconds for `op` on `size` bytes; one latency is charged, even for no bytes at all.
@@ -59,16 +61,20 @@ class Network:
         latency = self.latency
         if per_step and op != "p2p":
             latency = (2 if op == "all_reduce" else 1) * (peers - 1) * self.step_latency
-        return latency + volume / (self.bandwidth * 1e9 * self.efficiency)
+        wire = volume / (self.bandwidth * 1e9 * self.efficiency)
+        return latency + wire + (2 * math.sqrt(self.ramp * wire) if wire > 0 else 0)
 
 
 def _networks(file: Mapping[str, Any]) -> list[Network]:
-    """Read the networks, and the latency of their steps if the file adds one."""
-    steps = [link["step_latency"] for link in file.get("ext", {}).get("networks", [])]
-    return [
-        Network(**network, step_latency=steps[i] if i < len(steps) else network["latency"])
-        for i, network in enumerate(file["networks"])
-    ]
+    """Read the networks, with the latency of their steps and their ramp if the file adds them."""
+    links = file.get("ext", {}).get("networks", [])
+    networks = []
+    for i, network in enumerate(file["networks"]):
+        added = {"step_latency": network["latency"], "ramp": 0} | (
+            links[i] if i < len(links) else {}
+        )
+        networks.append(Network(**network, **added))
+    return networks
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ class Panel:
         Sizes and measured rates of the rows that were fitted, and of those held out.
     curve : pair of sequences of float
         Sizes and rates of the new file.
+    left : pair of sequences of float
+        As `fitted`: rows that did not count.
     """
 
     title: str
@@ -37,6 +39,7 @@ class Panel:
     fitted: tuple[Sequence[float], Sequence[float]]
     held: tuple[Sequence[float], Sequence[float]]
     curve: tuple[Sequence[float], Sequence[float]]
+    left: tuple[Sequence[float], Sequence[float]] = ((), ())
 
 
 def draw(panels: Sequence[Panel]) -> "Figure":
@@ -50,8 +53,9 @@ def draw(panels: Sequence[Panel]) -> "Figure":
             _panel(axes, one)
         for axes in list(grid.flat)[len(panels) :]:
             axes.set_visible(False)
-        handles, labels = grid[0, 0].get_legend_handles_labels()
-        picture.legend(handles, labels, loc="outside upper center", ncols=3)
+        lines = {line.get_label(): line for axes in grid.flat for line in axes.lines}
+        columns = 2 if across == 1 and len(lines) > 3 else len(lines)
+        picture.legend(lines.values(), lines.keys(), loc="outside upper center", ncols=columns)
     return picture
 
 
@@ -76,14 +80,16 @@ def _panel(axes: "Axes", one: Panel) -> None:
     scale, prefix = (1e9, "G") if one.unit == "B" else (1e12, "T")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    curve, fitted, held = (
+    curve, fitted, held, left = (
         (sizes, [rate / scale for rate in rates])
-        for sizes, rates in (one.curve, one.fitted, one.held)
+        for sizes, rates in (one.curve, one.fitted, one.held, one.left)
     )
     axes.plot(*curve, color=COLORS["vermilion"], label="calibrated file")
     blue = COLORS["blue"]
     axes.plot(*fitted, "o", color=blue, markersize=4, label="measured, fitted")
     axes.plot(*held, "s", color=blue, markersize=4.5, mfc="white", label="measured, held out")
+    if one.left[0]:
+        axes.plot(*left, "x", color=blue, markersize=4.5, label="measured, left out")
     axes.set_title(one.title, fontsize=7.5)
     axes.set_xlabel("size, FLOP" if one.unit == "FLOP" else "bytes moved", fontsize=8)
     axes.set_ylabel(f"rate, {prefix}{one.unit}/s", fontsize=8)
