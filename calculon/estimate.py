@@ -1,6 +1,7 @@
 """Estimate one execution: its statistics, its layers, and which processors work together."""
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from calculon.plan.plan import Plan
 from calculon.plan.rule import One, Question
 from calculon.spec.execution import PUBLISHED, Execution
 from calculon.spec.model import Model
+from calculon.uncertainty import Interval, interval
 from calculon.units import GIB, duration, significant
 
 
@@ -43,6 +45,11 @@ class Estimate:
     edition: str
     stats: dict[str, float | None] = field(repr=False)
     layers: list[dict[str, Any]] | None = field(default=None, repr=False)
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        """Where the measured time is expected, from the residuals of a calibrated system; else nothing."""
+        return interval(self.model, self.system, self.execution, EDITIONS[self.edition])
 
     def peers(self) -> dict[str, dict[str, int | list[int]]]:
         """Return for each rank the ranks it works with: its tensor and data group, and its next stage.
@@ -71,11 +78,14 @@ class Estimate:
     def to_dict(self) -> dict[str, Any]:
         """Return the document that the published tool writes: the statistics, then ``layers`` if asked for.
 
-        Other editions than the published one say their name between the two.
+        Other editions than the published one say their name between the two, and where the system was calibrated there
+        is the interval of the iteration time.
         """
         document: dict[str, Any] = dict(self.stats)
         if self.edition != PUBLISHED:
             document["edition"] = self.edition
+        if self.interval is not None:
+            document["total_time_interval"] = self.interval.to_dict()
         if self.layers is not None:
             document["layers"] = self.layers
         return document
@@ -83,6 +93,10 @@ class Estimate:
     def __repr__(self) -> str:
         e, s = self.execution, self.stats
         edition = "" if self.edition == PUBLISHED else f", edition {self.edition}"
+        expected = ""
+        if found := self.interval:
+            ends = f"{duration(found.low)} to {duration(found.high)}"
+            expected = f" ({int(found.level * 100 + 1e-6)}%: {ends})"
         total, rate = s["total_time"], s["sample_rate"]
         tier1, efficiency = s["proc_mem_tier1_cap_req"], s["total_efficiency"]
         assert total is not None
@@ -91,7 +105,7 @@ class Estimate:
         assert efficiency is not None
         return (
             f"<Estimate of {self.model.name} on {e.num_procs} x {self.system.name} "
-            f"(TP {e.tensor_par}, PP {e.pipeline_par}, DP {e.data_par}): {duration(total)}, "
+            f"(TP {e.tensor_par}, PP {e.pipeline_par}, DP {e.data_par}): {duration(total)}{expected}, "
             f"{significant(rate)} samples/s, {tier1 / GIB:.2f} GiB, {efficiency:.2%} efficiency{edition}>"
         )
 

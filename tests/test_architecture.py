@@ -28,6 +28,7 @@ ROOMS = (
     ("editions",),
     ("evaluate",),
     ("breakdown",),
+    ("uncertainty",),
     ("estimate",),
     ("output",),
     ("search", "validate", "calibrate"),

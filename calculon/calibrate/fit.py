@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -12,6 +13,7 @@ from calculon.calibrate.networks import LEAST_SIZES, fit_network, write_network
 from calculon.calibrate.readers import check_units, too_few
 from calculon.calibrate.residuals import held_out, tabulated
 from calculon.calibrate.rows import Row, merged
+from calculon.calibrate.spread import large_size, spreads, unseen
 from calculon.calibrate.steps import MOST_STEPS, fit_steps
 from calculon.hardware.engine import Engine
 from calculon.hardware.memory import Memory
@@ -129,7 +131,8 @@ def calibrate(
         chosen[part] = some, held, left
     new = _quietly_decoded(document, file, name)
     parts = [Fitted(p, _unit(p), *which, _time(new, p)) for p, which in chosen.items()]
-    fits = [_provenance(one, values[one.part], measurements, above) for one in parts]
+    spread = partial(_spreads, old, document, ramp=ramp)
+    fits = [_provenance(one, values[one.part], measurements, above, spread(one)) for one in parts]
     document["calibration"] = _merged_fits(base, name, date, hold_out, fits)
     return Calibration(document, parts, notes)
 
@@ -223,7 +226,11 @@ def _unit(part: str) -> str:
 
 
 def _provenance(
-    one: Fitted, values: Mapping[str, Any], measurements: Sequence[Measurements], above: float
+    one: Fitted,
+    values: Mapping[str, Any],
+    measurements: Sequence[Measurements],
+    above: float,
+    spread: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Return what the file says of one fitted part."""
     used = [some for some in measurements if any(row.part == one.part for row in some.rows)]
@@ -243,8 +250,23 @@ def _provenance(
         "rows": len(one.rows),
         "held_out_rows": int(one.held.sum()),
         "residuals_percent": residuals,
+        "spreads": spread,
         **limit,
     }
+
+
+def _spreads(
+    old: System, document: Mapping[str, Any], one: Fitted, *, ramp: bool
+) -> list[Mapping[str, Any]]:
+    """Return how far measured times of a part are from those of fits that did not see them."""
+
+    def fit(rows: Sequence[Row]) -> Callable[[Array], Array]:
+        trial = _copied(document)
+        _write(trial, one.part, _fit(old, one.part, rows, ramp=ramp)[0])
+        return _time(_quietly_decoded(trial, "", old.name), one.part)
+
+    predicted, groups = unseen(one.rows, one.held, fit)
+    return spreads(one.rows, predicted, groups, large_size(one.rows))
 
 
 def _merged_fits(

@@ -48,8 +48,9 @@ def configure(parser: Parser) -> None:
         "the matrix engine and of memories. Peaks, sizes and everything else stay those of the base. Whole groups of\n"
         "rows (the column group; else an octave of sizes, or products of one n and k) are held out and predicted;\n"
         "errors are in percent of the measured time, and a bias below 0 is a file that is too fast. The new file says\n"
-        "under calibration what was fitted to what. scripts/measure makes the files: calculon calibrate SYS\n"
-        "--collectives collectives.csv --gemm gemm.csv --memory memory.csv -o mine.json",
+        "under calibration what was fitted to what, and how far unseen rows are from it: estimates on it have an\n"
+        "interval. scripts/measure makes the files: calculon calibrate SYS --collectives collectives.csv --gemm\n"
+        "gemm.csv --memory memory.csv -o mine.json",
         f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} -o mine.json\n"
         f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} --hold-out 0.5 -o mine.json --plot fit.png",
     )

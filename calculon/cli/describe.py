@@ -165,6 +165,8 @@ def _values(kind: Any, declaration: Declaration) -> str:
         return " ".join((_WORDS[kind], ", ".join(words))).strip()
     if hasattr(kind, "schema"):
         own = kind.schema()
+        if "type" not in own:
+            return "anything"
         return (
             "list of pairs"
             if own["type"] == "array"

@@ -109,4 +109,5 @@ def sheet_of(result: "Estimate") -> "Sheet":
         edition=result.edition,
         stats=result.stats,
         layers=result.layers,
+        interval=None if result.interval is None else result.interval.to_dict(),
     )

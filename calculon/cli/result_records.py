@@ -11,7 +11,7 @@ from calculon.records import columns
 from calculon.report.sheet import Stats
 from calculon.spec.execution import EDITION_NAMES, PUBLISHED, Execution
 from calculon.spec.fields import nearest_choice
-from calculon.statistics import PARTS_OF_TIME, CorrectedStats
+from calculon.statistics import ALL_PARTS_OF_TIME, CorrectedStats
 
 STATISTICS_OF = {
     name: tuple(column.name for column in columns(edition.stats))
@@ -43,7 +43,7 @@ def stats_of(raw: Mapping[str, Any], path: str, place: str, edition: str) -> Sta
     ]
     if problems:
         raise SpecError(path, problems[:3])
-    total, parts = raw["total_time"], sum(raw[name] for name in PARTS_OF_TIME)
+    total, parts = raw["total_time"], sum(raw.get(name) or 0.0 for name in ALL_PARTS_OF_TIME)
     if not math.isclose(total, parts, rel_tol=1e-6):
         wanted = f"the sum of its parts, {parts:.6g}"
         raise SpecError(path, Problem(f"{place}total_time", wanted, f"{total:.6g}"))

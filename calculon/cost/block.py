@@ -91,7 +91,7 @@ class BlockLayout:
         self.system, self.sizes, self.edition = system, sizes, edition
         self.shape = BlockShape.of(model, choice, sizes, edition)
         self.table = LayerTable(layers(self.shape), sizes.tensor_par.size)
-        self.times = layer_times(self.table, system, choice.datatype)
+        self.times = layer_times(self.table, system, choice)
 
     @staticmethod
     def key(choice: Choice) -> Hashable:
@@ -105,6 +105,9 @@ class BlockLayout:
             choice.attn_impl,
             choice.grad_buffer,
             choice.edition,
+            choice.fusion,
+            choice.matmul_dtype,
+            choice.vocab_pad_multiple,
         )
 
     @cached_property
@@ -212,7 +215,7 @@ def block_cost(layout: BlockLayout, choice: Choice) -> BlockCost:
         weight_grad_no_sharding=layout.unsharded_gradients * trained,
         gradient_message=layout.gradient_message(choice),
         pipeline_message=layout.pipeline_message(choice),
-        matrix_peak=none + system.matrix[choice.datatype].peak,
+        matrix_peak=none + system.product_engine(choice.matmul_type).peak,
         matrix_flops=_matrix_flops(layout, recomputed, choice) if edition.counts_flops else none,
     )
 

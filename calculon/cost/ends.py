@@ -75,7 +75,7 @@ def ends_cost(
     def cost(layers: Callable[[BlockShape], Iterable[Layer]]) -> BlockCost:
         return block_cost(BlockLayout(model, system, choice, sizes, edition, layers), choice)
 
-    rows = BlockShape.of(model, choice, sizes, edition).padded(model.vocab)
+    rows = BlockShape.of(model, choice, sizes, edition).vocab_rows
     return EndsCost(
         embedding=cost(embedding_layers),
         head=cost(head_layers),
@@ -95,7 +95,7 @@ def ends_step(
     rest = head.copy()
     if model.tied:
         logits = [layer.name for layer in layers.layers].index(LOGITS)
-        rest[logits] -= shape.padded(model.vocab) * model.hidden
+        rest[logits] -= shape.vocab_rows * model.hidden
 
     def held(weights: Elements) -> Held:
         return Held(

@@ -118,6 +118,11 @@ class QuotedFigures:
         return self._of_batch("embedding")
 
     @cached_property
+    def host_time(self) -> Seconds:
+        """Work of the host in a step."""
+        return np.full_like(self._times.total_time, self._times.host_time)
+
+    @cached_property
     def head_time(self) -> Seconds:
         """Time of head and loss, on the last stage."""
         return self._of_batch("head")

@@ -5,12 +5,14 @@ from collections.abc import Iterable
 import numpy as np
 
 from calculon.edition import Edition
+from calculon.hardware.gemm import product_efficiency
 from calculon.hardware.system import System
 from calculon.layers import Layer
-from calculon.layers.layer import PHASES
+from calculon.layers.layer import PHASES, Product
 from calculon.parallel.tensor import Traffic, tensor_traffic
 from calculon.plan.choice import Choice, Sizes
 from calculon.records import record
+from calculon.spec.execution import MATMUL_BYTES
 from calculon.units import Array, Bytes, Elements, Flops, Seconds
 
 LAYER_AXIS = -2
@@ -110,6 +112,31 @@ class LayerTable:
         """Return the numbers of the layers that run on an engine."""
         return [i for i, layer in enumerate(self.layers) if layer.engine == engine]
 
+    def by_kind(self, rows: list[int]) -> dict[str | None, list[int]]:
+        """Return some rows by what their operators are."""
+        found: dict[str | None, list[int]] = {}
+        for i in rows:
+            found.setdefault(self.layers[i].kind, []).append(i)
+        return found
+
+    def products(self, rows: list[int]) -> Array:
+        """Return the fields of :class:`~calculon.layers.layer.Product` for some rows: shape (4, rows, blocks)."""
+        shapes = np.zeros((len(Product._fields), len(rows), self.weights.shape[1]))
+        for i, row in enumerate(rows):
+            product = self.layers[row].product
+            assert product is not None
+            for j, size in enumerate(product):
+                shapes[j, i] = size
+        return shapes
+
+    def kernels(self) -> Array:
+        """Return how many kernels each pass of a layer launches: shape (phases, layers, 1)."""
+        moves = self.accessed.any(axis=-1).astype(float)
+        for i, layer in enumerate(self.layers):
+            if layer.kernels is not None:
+                moves[:, i] = layer.kernels
+        return moves[..., None]
+
     def collective_rows(self) -> list[int]:
         """Return the numbers of the layers that have a tensor-parallel collective."""
         return [i for i, layer in enumerate(self.layers) if layer.collective is not None]
@@ -141,18 +168,40 @@ class LayerCost:
     traffic: Traffic
 
 
-def layer_times(table: LayerTable, system: System, datatype: str) -> LayerTimes:
-    """Time every layer in every phase: arithmetic and memory time, combined by the system's mode."""
+def layer_times(table: LayerTable, system: System, choice: Choice) -> LayerTimes:
+    """Time every layer in every phase: arithmetic and memory time, combined by the system's mode.
+
+    No pass takes less than launching its kernels.
+    """
+    arithmetic = system.vector[choice.datatype].time(table.flops)
     matrix = table.engine_rows("matrix")
-    arithmetic = system.vector[datatype].time(table.flops)
-    arithmetic[:, matrix] = system.matrix[datatype].time(table.flops[:, matrix])
+    if choice.core_type == choice.matmul_type:
+        arithmetic[:, matrix] = _products(table, matrix, system, choice.matmul_type)
+    else:
+        for kind, rows in table.by_kind(matrix).items():
+            of_kind = choice.matmul_type if kind == "product" else choice.core_type
+            arithmetic[:, rows] = _products(table, rows, system, of_kind)
     for row in table.engine_rows("attention"):
         keys = table.layers[row].keys
-        arithmetic[:, row] = system.attention_time(table.flops[:, row], keys, datatype)
+        arithmetic[:, row] = system.attention_time(table.flops[:, row], keys, choice.core_type)
     memory = system.mem1.time(table.accessed)
     processing = system.combine(arithmetic, memory)
+    if system.ext.launch.kernel:
+        processing = np.maximum(processing, system.launch_floor(table.kernels()))
     processing[:, table.collective_rows()] = 0.0
     return LayerTimes(arithmetic=arithmetic, memory=memory, processing=processing)
+
+
+def _products(table: LayerTable, rows: list[int], system: System, matmul_type: str) -> Seconds:
+    """Return the arithmetic time of matrix products: by their FLOP, or by their shape where the system says how."""
+    flops, engine = table.flops[:, rows], system.product_engine(matmul_type)
+    gemm = system.gemm(matmul_type)
+    if gemm is None or not rows:
+        return engine.time(flops)
+    shapes, activations = table.products(rows), flops[2] == 0
+    efficiency = product_efficiency(gemm, shapes, activations, MATMUL_BYTES[matmul_type])
+    time: Seconds = flops / (engine.peak * efficiency)
+    return time
 
 
 def layer_cost(
@@ -181,7 +230,9 @@ def layer_cost(
     )
     if overlapped:
         processing = times.processing.copy()
-        processing[:, rows] = traffic.processing
+        processing[:, rows] = np.maximum(
+            traffic.processing, system.launch_floor(table.kernels()[:, rows])
+        )
         times = LayerTimes(arithmetic=times.arithmetic, memory=times.memory, processing=processing)
     return LayerCost(times=times, traffic=traffic)
 

@@ -21,7 +21,11 @@ BLOCK_ROWS = 4_096
 """Blocks whose layers are laid out at once: bounds the memory of a layer table."""
 
 CHOICE_FIELDS = tuple(field.name for field in FIELDS if field.name in Choice.__slots__)
-_CHOICES = {field.name: field.declaration.choices or (False, True) for field in FIELDS}
+_CHOICES = {
+    field.name: field.declaration.choices or (False, True)
+    for field in FIELDS
+    if field.annotation is not int
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +174,8 @@ def _sizes(rows: Array) -> Sizes:
 
 def _choice(key: Array) -> Choice:
     values: dict[str, Any] = {
-        name: _CHOICES[name][int(code)] for name, code in zip(CHOICE_FIELDS, key, strict=True)
+        name: _CHOICES[name][int(code)] if name in _CHOICES else int(code)
+        for name, code in zip(CHOICE_FIELDS, key, strict=True)
     }
     return Choice(**values)
 

@@ -131,10 +131,15 @@ class IterationTimes:
             time = time + schedule.blocks * step
         return np.where(schedule.training, time, 0.0)
 
+    @property
+    def host_time(self) -> float:
+        """Work of the host, once per batch."""
+        return self._stage.system.ext.launch.step
+
     @cached_property
     def total_time(self) -> Seconds:
         """The whole iteration: the sum of its parts, in order."""
         total: Seconds = getattr(self, PARTS_OF_TIME[0])
         for name in PARTS_OF_TIME[1:]:
             total = total + getattr(self, name)
-        return total
+        return total + self.host_time if self.host_time else total

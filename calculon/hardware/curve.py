@@ -38,6 +38,16 @@ class Curve:
         found: Array = self.efficiencies[step]
         return found
 
+    def scaled(self, factor: float, start: float = 0.0, end: float = np.inf) -> "Curve":
+        """Return the curve with its efficiencies times a factor for sizes from `start` to below `end`; may exceed 1.
+
+        >>> Curve(np.array([0.0, 8.0]), np.array([0.2, 0.6])).scaled(0.5, start=4.0)
+        Curve(sizes=array([0., 4., 8.]), efficiencies=array([0.2, 0.1, 0.3]))
+        """
+        edges = np.unique([*self.sizes, start, *([end] if end < np.inf else [])])
+        inside = (edges >= start) & (edges < end)
+        return Curve(edges, self.at(edges) * np.where(inside, factor, 1.0))
+
     @classmethod
     def decode(
         cls, raw: object, path: str, problems: list[Problem], scale: float

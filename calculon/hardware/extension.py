@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from calculon.hardware.curve import Curve
-from calculon.spec.execution import DATATYPE_BYTES
+from calculon.hardware.engine import Engine
+from calculon.hardware.gemm import Gemm
+from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
 from calculon.spec.fields import declare
 
 
@@ -37,6 +39,19 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What it costs to launch kernels: small operators are bound by it."""
+
+    kernel: float = declare("least time of a kernel, or of its launch", unit="s", at_least=0)
+    step: float = declare(
+        "time of a step in which no kernel runs: reading data, logging, waiting for the host",
+        unit="s",
+        at_least=0,
+        default=0.0,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
     """Optional additions; files that have them still load in the published tool, which ignores ``ext``."""
 
@@ -47,4 +62,15 @@ class Extension:
         choices=tuple(DATATYPE_BYTES),
         default=None,
     )
+    matrix: dict[str, Engine] = declare(
+        "matrix engine of types that the published format lacks, such as tfloat32",
+        choices=tuple(name for name in MATMUL_BYTES if name not in DATATYPE_BYTES),
+        default=None,
+    )
+    gemm: dict[str, Gemm] = declare(
+        "rate of matrix products by shape, by type; the matrix engine's own efficiency where there is none",
+        choices=tuple(MATMUL_BYTES),
+        default=None,
+    )
+    launch: Launch = declare("what launching kernels costs", default=Launch(kernel=0.0))
     networks: tuple[Link, ...] = declare("additions to the networks, in their order", default=())

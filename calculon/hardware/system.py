@@ -7,11 +7,13 @@ import numpy as np
 
 from calculon.hardware.engine import Engine
 from calculon.hardware.extension import Extension
+from calculon.hardware.gemm import Gemm
 from calculon.hardware.memory import Memory
 from calculon.hardware.network import Fabric, Network
+from calculon.hardware.residuals import Residuals
 from calculon.spec.execution import DATATYPE_BYTES
 from calculon.spec.fields import declare
-from calculon.units import Flops, Seconds
+from calculon.units import Array, Flops, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +21,7 @@ class System:
     """A machine of equal processors."""
 
     unknown_keys: ClassVar[str] = "warning"
-    silent_keys: ClassVar[tuple[str, ...]] = ("about", "calibration")
+    silent_keys: ClassVar[tuple[str, ...]] = ("about",)
 
     matrix: dict[str, Engine] = declare("matrix engine by datatype", choices=tuple(DATATYPE_BYTES))
     vector: dict[str, Engine] = declare("vector engine by datatype", choices=tuple(DATATYPE_BYTES))
@@ -31,6 +33,11 @@ class System:
     )
     networks: tuple[Network, ...] = declare("networks, numbered from 0, fastest first")
     ext: Extension = declare("additions to the published format", default=Extension())
+    calibration: Residuals = declare(
+        "what `calibrate` wrote: from its residuals follows the interval of the iteration time",
+        default=Residuals(),
+        forgiving=True,
+    )
     name: str = field(default="system", compare=False)
     fabric: Fabric = field(init=False, repr=False, compare=False)
 
@@ -61,12 +68,31 @@ class System:
         """Time of some work that a collective can hide behind: all of it, or without overlap its arithmetic."""
         return np.maximum(arithmetic, memory) if self.processing_mode == "roofline" else arithmetic
 
+    @property
+    def matmul_types(self) -> tuple[str, ...]:
+        """Types of matrix arithmetic."""
+        return (*self.matrix, *(self.ext.matrix or {}))
+
+    def product_engine(self, matmul_type: str) -> Engine:
+        """Return the matrix engine for a type of arithmetic."""
+        return (
+            self.matrix[matmul_type] if matmul_type in self.matrix else self.ext.matrix[matmul_type]
+        )
+
+    def gemm(self, matmul_type: str) -> Gemm | None:
+        """Return how the rate of products depends on their shape, if the system says so."""
+        return (self.ext.gemm or {}).get(matmul_type)
+
+    def launch_floor(self, kernels: Array | float) -> Seconds | float:
+        """Return the least time that launching so many kernels takes."""
+        return self.ext.launch.kernel * kernels
+
     def attention_time(self, flops: Flops, keys: float, datatype: str) -> Seconds:
         """Return the arithmetic time of fused attention, for so many keys per query on average.
 
         Source: its efficiency grows with the sequence: Dao, *FlashAttention-2*, arXiv 2307.08691, figures 4 to 6.
         """
-        engine = self.matrix[datatype]
+        engine = self.product_engine(datatype)
         kernel = (self.ext.attention or {}).get(datatype)
         if kernel is None:
             return engine.time(flops)

@@ -52,6 +52,7 @@ def activation(
             input_grad=input_grad,
             dtype_bytes=dtype_bytes,
             flags=flags,
+            kind="activation",
         )
     inputs = function.inputs * elements
     return Layer(
@@ -71,4 +72,5 @@ def activation(
         activation=dtype_bytes * (inputs - elements if fused else inputs),
         activation_grad=grad,
         flags=flags,
+        kind="activation",
     )

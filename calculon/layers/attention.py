@@ -48,4 +48,6 @@ def flash_attention(
         activation_grad=dtype_bytes * queries,
         flags=flags,
         keys=keys,
+        kind="attention",
+        kernels=(1, 2, 0),
     )

@@ -19,4 +19,5 @@ def dropout(
         activation_grad=grad_bytes * elements,
         dtype_bytes=dtype_bytes,
         flags=flags,
+        kind="dropout",
     )

@@ -15,4 +15,5 @@ def elementwise(name: str, elements: Number, *, dtype_bytes: float, flags: Flags
         grad=elements,
         dtype_bytes=dtype_bytes,
         flags=flags,
+        kind="sum",
     )

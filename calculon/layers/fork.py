@@ -18,4 +18,5 @@ def fork(name: str, elements: Number, users: int, *, dtype_bytes: float, flags: 
         activation=dtype_bytes * elements,
         activation_grad=0.0,
         flags=flags,
+        kind="fork",
     )

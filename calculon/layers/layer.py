@@ -74,13 +74,46 @@ class Collective(NamedTuple):
     outer: bool = False
 
 
+class Widths(NamedTuple):
+    """Bytes per element: of stored weights, of what products read, of what they write."""
+
+    stored: int
+    operand: int
+    result: int
+
+
+class Product(NamedTuple):
+    """A matrix product: `batch` times ``(m, n) x (n, k)``. A single one has `n` x `k` weights, a batch has none."""
+
+    batch: Number
+    m: Number
+    n: Number
+    k: Number
+
+
+Kind = Literal[
+    "product",
+    "attention",
+    "norm",
+    "activation",
+    "softmax",
+    "dropout",
+    "fork",
+    "sum",
+    "rotary",
+    "loss",
+]
+"""What an operator is, where fusion treats it in its own way (:mod:`calculon.transformer.fusion`)."""
+
+
 class Layer(NamedTuple):
     """One operator of a block on one processor, for one microbatch.
 
     ``flops`` and ``accessed`` (bytes moved in tier-1 memory) are per phase of :data:`PHASES`. ``inputs``, ``outputs``
     and ``weights`` are elements; ``activation`` (saved for the backward pass), ``activation_grad``, ``output_bytes``
     and ``weight_bytes`` are bytes. ``shard`` (bytes) stays where the activation is dropped. ``keys`` is the mean number
-    of keys per query of fused attention, whose rate depends on it.
+    of keys per query of fused attention, whose rate depends on it; ``product`` the shape of a matrix product.
+    ``kernels`` is how many each pass launches: by default one where it moves anything.
     """
 
     name: str
@@ -98,6 +131,9 @@ class Layer(NamedTuple):
     collective: Collective | None = None
     shard: Bytes | float = 0.0
     keys: float = 0.0
+    product: Product | None = None
+    kind: Kind | None = None
+    kernels: tuple[int, int, int] | None = None
 
 
 def operator(
@@ -113,7 +149,7 @@ def operator(
     input_grad: bool = False,
     dtype_bytes: float,
     flags: Flags,
-    collective: Collective | None = None,
+    kind: Kind | None = None,
 ) -> Layer:
     """Build a layer that reads its operands and writes its result once per pass (section 2.3, first row).
 
@@ -145,7 +181,7 @@ def operator(
         activation=dtype_bytes * saved,
         activation_grad=dtype_bytes * grad,
         flags=flags,
-        collective=collective,
+        kind=kind,
     )
 
 
@@ -160,6 +196,7 @@ def pointwise(
     input_grad: bool = False,
     dtype_bytes: float,
     flags: Flags,
+    kind: Kind,
 ) -> Layer:
     """Build a weightless vector layer whose backward pass moves the bytes of its forward pass.
 
@@ -179,4 +216,5 @@ def pointwise(
         activation=activation,
         activation_grad=activation_grad,
         flags=flags,
+        kind=kind,
     )

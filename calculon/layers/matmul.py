@@ -1,6 +1,6 @@
 """Matrix products: a linear layer and the batched products of attention."""
 
-from calculon.layers.layer import Flags, Layer, Number, operator
+from calculon.layers.layer import Flags, Layer, Number, Product, Widths, operator
 
 
 def linear(
@@ -10,7 +10,7 @@ def linear(
     k: Number,
     *,
     bias: Number | None = None,
-    dtype_bytes: float,
+    widths: Widths,
     flags: Flags,
 ) -> Layer:
     """Linear layer ``(m, n) x (n, k)``: 2mnk FLOP in every pass; saves its input.
@@ -18,17 +18,28 @@ def linear(
     `bias` is how many columns have one; adding it is part of the product's pass over its output.
     """
     flops = 2 * m * n * k
-    return operator(
-        name,
-        "matrix",
-        (flops, flops, flops),
-        inputs=m * n,
-        outputs=m * k,
-        weights=n * k if bias is None else n * k + bias,
-        saved=m * n,
-        grad=m * k,
-        dtype_bytes=dtype_bytes,
+    inputs, outputs = m * n, m * k
+    stored, operand, result = widths
+    weights = n * k if bias is None else n * k + bias
+    return Layer(
+        name=name,
+        engine="matrix",
+        flops=(flops, flops, flops),
+        accessed=(
+            operand * inputs + result * outputs + operand * weights,
+            operand * weights + result * inputs + operand * outputs,
+            result * weights + operand * inputs + operand * outputs,
+        ),
+        inputs=inputs,
+        outputs=outputs,
+        weights=weights,
+        weight_bytes=stored * weights,
+        output_bytes=result * outputs,
+        activation=operand * inputs,
+        activation_grad=result * outputs,
         flags=flags,
+        product=Product(1, m, n, k),
+        kind="product",
     )
 
 
@@ -50,7 +61,7 @@ def batched_matmul(
     """
     flops = 2 * batch * m * n * k
     operands = batch * (m * n) + shared * (n * k)
-    return operator(
+    layer = operator(
         name,
         "matrix",
         (flops, 2 * flops, 0.0),
@@ -62,3 +73,4 @@ def batched_matmul(
         dtype_bytes=dtype_bytes,
         flags=flags,
     )
+    return layer._replace(product=Product(batch, m, n, k), kernels=(1, 2, 0))

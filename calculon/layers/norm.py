@@ -50,4 +50,5 @@ def norm(
         input_grad=input_grad,
         dtype_bytes=dtype_bytes,
         flags=flags,
+        kind="norm",
     )

@@ -7,7 +7,7 @@ doi:10.1145/3567955.3567959.
 from typing import Literal
 
 from calculon.edition import OverlappedSpace
-from calculon.layers.layer import Collective, Flags, Layer, Number
+from calculon.layers.layer import Collective, Flags, Layer, Number, Product, Widths
 from calculon.units import Elements
 
 
@@ -21,35 +21,43 @@ def overlapped_linear(
     bias: Number | None,
     outer: bool,
     space: OverlappedSpace,
-    dtype_bytes: float,
+    widths: Widths,
     flags: Flags,
 ) -> Layer:
     """Linear layer ``(m, n) x (n, k)``, `n` and `k` already split, beside its collective.
 
-    `bias` is how many of its columns have one. The gather side moves its input, the reduce side its output.
+    `bias` is how many of its columns have one. The gather side moves its input, the reduce side its output, both in
+    the width of results.
     """
     flops = 2 * m * n * k
+    stored, operand, result = widths
     inputs, outputs = m * n, m * k
     weights = n * k if bias is None else n * k + bias
-    backward = dtype_bytes * (weights + space.backward)
+    moved = operand * space.backward
     return Layer(
         name=name,
         engine="matrix",
         flops=(flops, flops, flops),
-        accessed=(dtype_bytes * (inputs + outputs + weights), backward, backward),
+        accessed=(
+            operand * inputs + result * outputs + operand * weights,
+            operand * weights + moved,
+            result * weights + moved,
+        ),
         inputs=inputs,
         outputs=outputs,
         weights=weights,
-        weight_bytes=dtype_bytes * weights,
-        output_bytes=dtype_bytes * outputs,
-        activation=dtype_bytes * space.saved,
-        activation_grad=dtype_bytes * space.grad,
+        weight_bytes=stored * weights,
+        output_bytes=result * outputs,
+        activation=operand * space.saved,
+        activation_grad=result * space.grad,
         flags=flags,
         collective=Collective(
             side=side,
-            message=dtype_bytes * (inputs if side == "gather" else outputs),
+            message=result * (inputs if side == "gather" else outputs),
             overlapped=True,
             outer=outer,
         ),
-        shard=dtype_bytes * space.shard,
+        shard=operand * space.shard,
+        product=Product(1, m, n, k),
+        kind="product",
     )

@@ -16,4 +16,5 @@ def rotary(name: str, elements: Number, *, dtype_bytes: float, flags: Flags) -> 
         activation_grad=dtype_bytes * elements,
         dtype_bytes=dtype_bytes,
         flags=flags,
+        kind="rotary",
     )

@@ -16,4 +16,5 @@ def softmax(
         input_grad=input_grad,
         dtype_bytes=dtype_bytes,
         flags=flags,
+        kind="softmax",
     )

@@ -78,4 +78,5 @@ def cross_entropy(name: str, logits: Number, *, fused: bool, dtype_bytes: float)
         activation=kept,
         activation_grad=grad,
         flags=Flags(),
+        kind="loss",
     )

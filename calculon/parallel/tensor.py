@@ -170,7 +170,7 @@ def _reduction_time(
     engine: Engine, message: Bytes | float, choice: Choice, sizes: Sizes
 ) -> Seconds:
     """Arithmetic time of adding up the parts of a reduced message, one FLOP per element and peer."""
-    elements = message / choice.dtype_bytes
+    elements = message / choice.result_bytes
     return engine.time(elements * (sizes.tensor_par - 1) / sizes.tensor_par)
 
 

@@ -6,8 +6,11 @@ Choices are scalars, sizes are arrays: a table of executions is split by :class:
 
 from dataclasses import dataclass
 
-from calculon.spec.execution import DATATYPE_BYTES
+from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
 from calculon.units import Array, Count
+
+_LEAST_RESULT_BYTES = 2
+"""8-bit products have 16-bit results (Micikevicius et al., arXiv 2209.05433, section 3)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +31,34 @@ class Choice:
     grad_buffer: str
     grad_comm_dtype: str
     latency_per_step: bool
+    fusion: str
+    matmul_dtype: str
+    vocab_pad_multiple: int
 
     @property
     def dtype_bytes(self) -> int:
         """Bytes per element."""
         return DATATYPE_BYTES[self.datatype]
+
+    @property
+    def matmul_type(self) -> str:
+        """Type of the arithmetic of products with weights."""
+        return self.datatype if self.matmul_dtype == "same" else self.matmul_dtype
+
+    @property
+    def core_type(self) -> str:
+        """Type of the arithmetic of attention: not below 16 bits, unless everything is."""
+        return self.datatype if self.matmul_dtype == "float8" else self.matmul_type
+
+    @property
+    def operand_bytes(self) -> int:
+        """Bytes per element of what products with weights read."""
+        return min(self.dtype_bytes, MATMUL_BYTES[self.matmul_type])
+
+    @property
+    def result_bytes(self) -> int:
+        """Bytes per element of what products write, and of what is computed between them."""
+        return min(self.dtype_bytes, max(self.operand_bytes, _LEAST_RESULT_BYTES))
 
     @property
     def never(self) -> bool:
@@ -73,6 +99,11 @@ class Choice:
     def splits_transfers(self) -> bool:
         """Whether collectives are split around pipeline transfers only (Narayanan 2021, section 4.1)."""
         return self.tensor_par_comm_type == "p2p_rs_ag"
+
+    @property
+    def fuses(self) -> bool:
+        """Whether chains of elementwise operators are one kernel."""
+        return self.fusion in ("compile", "max")
 
     @property
     def multiquery(self) -> bool:

@@ -12,6 +12,7 @@ from calculon.errors import Problem
 from calculon.plan.divisors import divisors
 from calculon.plan.network_rules import NETWORK_RULES
 from calculon.plan.plan import DEFAULTS, Plan, code
+from calculon.plan.precision_rules import PRECISION_RULES
 from calculon.plan.rule import DEGREES, One, Question, Rule
 from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.units import Array
@@ -258,5 +259,6 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("kv_heads_split", _kv_heads_split, _explain_kv_heads),
     Rule("datatype_engine", _datatype_known, _explain_datatype),
+    *PRECISION_RULES,
 )
 """Every requirement that needs no cost, in the order of checking."""

@@ -13,11 +13,12 @@ from rich.text import Text
 
 from calculon.report.bars import COLORS, Bar, Share, has_blocks, marks
 from calculon.report.figures import figures_group, has_figures
+from calculon.report.interval import interval_group
 from calculon.report.layers import layer_table
 from calculon.report.setup import key_figures, setup, title
 from calculon.report.sheet import Sheet
 from calculon.report.texts import bandwidth, capacity, gib, heading, percent, seconds
-from calculon.statistics import PARTS_OF_TIME
+from calculon.statistics import ALL_PARTS_OF_TIME
 from calculon.units import duration
 
 SIDE_BY_SIDE = 144
@@ -35,6 +36,7 @@ PARTS = {
     "tp_comm_exposed_time": ("tensor-parallel traffic", "communicating"),
     "pp_comm_exposed_time": ("pipeline-parallel traffic", "communicating"),
     "dp_comm_exposed_time": ("data-parallel traffic", "communicating"),
+    "host_time": ("work of the host", "waiting"),
 }
 """Words and group of every part of the iteration time."""
 
@@ -70,6 +72,8 @@ class Page:
             key_figures(sheet, options.max_width),
             Text(),
         )
+        if sheet.interval is not None:
+            yield from (interval_group(sheet.interval), Text())
         if has_figures(sheet.stats):
             yield from (*figures_group(sheet.stats, options.max_width), Text())
         coloured = bool(console.color_system) and not console.no_color
@@ -93,7 +97,7 @@ class Page:
 def _time(sheet: Sheet, swatches: bool) -> Sequence[RenderableType]:
     """Break the iteration into its parts, largest first."""
     total = sheet.value("total_time")
-    times = {name: sheet.value(name) for name in PARTS_OF_TIME if sheet.value(name) > 0}
+    times = {name: sheet.value(name) for name in ALL_PARTS_OF_TIME if sheet.value(name) > 0}
     parts = sorted(times, key=lambda name: -times[name])
     table = _bars()
     texts = seconds([times[name] for name in parts], total)

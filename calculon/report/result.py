@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calculon.report.sheet import PUBLISHED, Machine, Sheet, Stats, memory_by_kind
-from calculon.statistics import PARTS_OF_TIME
+from calculon.statistics import ALL_PARTS_OF_TIME
 
 EVERYTHING = "everything"
 """The one kind of memory of a result that does not tell what is offloaded."""
@@ -86,12 +86,12 @@ class Result:
         return "TP {} · PP {} · DP {}".format(*(f"{self.execution[name]:,}" for name in degrees))
 
     def value(self, name: str) -> float:
-        """Return a statistic; one without a value counts as 0."""
-        return self.stats[name] or 0.0
+        """Return a statistic; one without a value, or of another edition, counts as 0."""
+        return self.stats.get(name) or 0.0
 
     def times(self) -> dict[str, float]:
         """Return the parts of the iteration time in seconds, in the order of their sum."""
-        return {name: self.value(name) for name in PARTS_OF_TIME}
+        return {name: self.value(name) for name in ALL_PARTS_OF_TIME}
 
     def memory(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return bytes in tier 1 and in tier 2 by kind; they add up to what each tier needs.

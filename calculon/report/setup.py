@@ -35,6 +35,9 @@ _CHOICES = {
     "grad_buffer": "{} gradients in 4 bytes",
     "grad_comm_dtype": "gradients reduced in {}",
     "latency_per_step": "latency in every step",
+    "fusion": "fusion {}",
+    "matmul_dtype": "products in {}",
+    "vocab_pad_multiple": "vocabulary in multiples of {}",
 }
 """Words for the optional fields of an execution, which are there only where they differ from their default."""
 

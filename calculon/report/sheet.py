@@ -59,6 +59,8 @@ class Sheet:
         The statistics: the published ones, and those that only the edition has.
     layers : sequence of mapping, or None
         The layers of a block.
+    interval : mapping, or None
+        Where the iteration time is expected, when the system was calibrated.
     """
 
     name: str
@@ -69,10 +71,11 @@ class Sheet:
     edition: str
     stats: Stats
     layers: Sequence[Mapping[str, Any]] | None = None
+    interval: Mapping[str, Any] | None = None
 
     def value(self, name: str) -> float:
-        """Return a statistic; one without a value counts as 0."""
-        return self.stats[name] or 0.0
+        """Return a statistic; one without a value, or of another edition, counts as 0."""
+        return self.stats.get(name) or 0.0
 
     @property
     def blocks(self) -> int:

@@ -26,6 +26,8 @@ _OWN_FIELDS: dict[str, dict[Any, str]] = {
     "ce_impl": {"fused": "fused CE"},
     "grad_buffer": {"full": "4 B gradients"},
     "latency_per_step": {True: "latency per step"},
+    "fusion": {"none": "unfused", "compile": "compiled", "max": "max fusion"},
+    "matmul_dtype": {name: name for name in ("float8", "float16", "bfloat16", "tfloat32")},
 }
 """Words for choices of the corrected edition; they have a column where winners differ in them."""
 

@@ -51,11 +51,13 @@ def check_effect(spaces: Sequence[Space]) -> None:
 
 
 def _check_used(spaces: Sequence[Space]) -> None:
-    """Refuse kinds of cross-entropy for a model that has none."""
-    asked = [*spaces[0].fix.get("ce_impl", ()), *spaces[0].add.get("ce_impl", ())]
-    if asked and not spaces[0].model.vocab:
-        wanted = f"a model with a vocabulary; {spaces[0].model.name} states none, so that no loss is counted"
-        raise SpecError("search", Problem("ce_impl", wanted, _words(tuple(asked))))
+    """Refuse what concerns the vocabulary of a model that has none."""
+    space = spaces[0]
+    for name in ("ce_impl", "vocab_pad_multiple"):
+        asked = (*space.fix.get(name, ()), *space.add.get(name, ()))
+        if asked and not space.model.vocab:
+            wanted = f"a model with a vocabulary; {space.model.name} states none, so that no head is counted"
+            raise SpecError("search", Problem(name, wanted, _words(asked)))
 
 
 def _existing(spaces: Sequence[Space], name: str) -> Values:

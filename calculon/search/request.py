@@ -21,7 +21,7 @@ from calculon.search.ranking import Best, Front, Ranking
 from calculon.search.restrict import checked
 from calculon.search.space import Space
 from calculon.search.where import Condition
-from calculon.spec.execution import CORRECTED, PUBLISHED
+from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, MATMUL_BYTES, PUBLISHED
 from calculon.spec.model import Model
 
 P = ParamSpec("P")
@@ -118,6 +118,7 @@ def make_space(
     fixed, added = checked("fix", _fields("fix", fix)), checked("add", _fields("add", add))
     edition = find_edition(edition)
     check_edition(edition.name, model, {"fix": fixed, "add": added})
+    _check_arithmetic(system, datatype, {"fix": fixed, "add": added})
     return Space(
         model,
         edition.machine(system),
@@ -131,6 +132,19 @@ def make_space(
         add=added,
         edition=edition.name,
     )
+
+
+def _check_arithmetic(
+    system: System, datatype: str, options: Mapping[str, Mapping[str, Sequence[Any]]]
+) -> None:
+    """Refuse matrix arithmetic that the system does not have, or that is wider than what is stored."""
+    stored = DATATYPE_BYTES[datatype]
+    usable = ["same", *(t for t in system.matmul_types if MATMUL_BYTES[t] <= stored)]
+    for option, values in options.items():
+        for value in values.get("matmul_dtype", ()):
+            if value not in usable:
+                wanted = f"a type of {system.name} of at most {stored} bytes: {', '.join(usable)}"
+                raise SpecError("search", Problem(f"{option}.matmul_dtype", wanted, repr(value)))
 
 
 def check_edition(

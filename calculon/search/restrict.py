@@ -20,6 +20,9 @@ ADDABLE = {
     "grad_buffer": "full beside sharded gradients",
     "grad_comm_dtype": "types in which gradients are reduced",
     "latency_per_step": "true: latency in every step of a collective",
+    "fusion": "none, compile or max beside the published kernels",
+    "matmul_dtype": "types of matrix arithmetic",
+    "vocab_pad_multiple": "multiples that the vocabulary is filled up to",
 }
 """Fields that a search can be widened in, and how."""
 

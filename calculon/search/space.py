@@ -38,10 +38,11 @@ class Space(Candidates):
         for name in ("tensor_par_net", "pipeline_par_net", "data_par_net"):
             values[name] = np.arange(len(self.system.networks))
         for name, candidates in self.switches.items():
-            choices = next(f.declaration.choices for f in FIELDS if f.name == name)
+            field = next(f for f in FIELDS if f.name == name)
+            choices = field.declaration.choices
             values[name] = np.array(
                 [code(name, value) if choices else value for value in candidates],
-                np.int8 if choices else bool,
+                np.int8 if choices else np.int64 if field.annotation is int else bool,
             )
         return {name: values[name] for name in LOOPS}
 

@@ -134,7 +134,12 @@ def _value(
     if get_origin(kind) is tuple:
         return _sequence(field, raw, path, problems, file)
     if isinstance(kind, Decodable):
-        return cast("object", kind.decode(raw, path, problems, field.declaration.scale))
+        found: list[Problem] = []
+        value: object = kind.decode(raw, path, found, field.declaration.scale)
+        for problem in found if field.declaration.forgiving else ():
+            warnings.warn(f"{file}: {problem}; ignored", SpecWarning, stacklevel=2)
+        problems += () if field.declaration.forgiving else found
+        return value
     return _record(kind, raw, path, problems, file, {})
 
 

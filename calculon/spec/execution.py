@@ -8,6 +8,9 @@ from calculon.spec.fields import check_record, declare, optional_defaults, spec_
 DATATYPE_BYTES = {"float8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
 """Bytes per element of each datatype."""
 
+MATMUL_BYTES = DATATYPE_BYTES | {"tfloat32": 4}
+"""Bytes per operand element of each type of matrix arithmetic; TF32 reads 4-byte operands."""
+
 PUBLISHED, CORRECTED = "sc23", "corrected"
 EDITION_NAMES = (PUBLISHED, CORRECTED)
 """Editions of the cost model; the first is that of an execution that names none."""
@@ -92,6 +95,23 @@ class Execution:
     )
     latency_per_step: bool = declare(
         "a collective pays its latency in every step of a ring, not once", default=False
+    )
+
+    fusion: str = declare(
+        "kernels of elementwise operators: as in the published layers; one for each operator, as PyTorch runs them; "
+        "chains compiled into one; also into the products before them",
+        choices=("published", "none", "compile", "max"),
+        default="published",
+    )
+    matmul_dtype: str = declare(
+        "type of matrix arithmetic, where it is smaller than the datatype; same: the datatype",
+        choices=("same", *MATMUL_BYTES),
+        default="same",
+    )
+    vocab_pad_multiple: int = declare(
+        "the vocabulary on each tensor-parallel rank is filled up to a multiple of this",
+        at_least=1,
+        default=1,
     )
 
     def __post_init__(self) -> None:

@@ -33,7 +33,8 @@ class Declaration:
     """What is known about one field of a spec file.
 
     ``scale`` turns the number in the file into SI units (``GBps`` times 1e9 is B/s); limits are those of the
-    number in the file. An ``optional`` field has the default of its record class.
+    number in the file. An ``optional`` field has the default of its record class. What is wrong inside a
+    ``forgiving`` one, whose type decodes itself, is worth a warning, and left out.
     """
 
     help: str
@@ -46,6 +47,7 @@ class Declaration:
     at_most: float | None = None
     choices: tuple[str, ...] = ()
     optional: bool = False
+    forgiving: bool = False
 
     def wanted(self, kind: type) -> str:
         """Say in words what values the field takes."""

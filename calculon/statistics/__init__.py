@@ -1,6 +1,6 @@
 """The statistics of an execution, each declared once: the published 96, and figures that people quote."""
 
-from calculon.statistics.figures import CorrectedStats, Figures
+from calculon.statistics.figures import ALL_PARTS_OF_TIME, CorrectedStats, Figures
 from calculon.statistics.published import (
     KINDS,
     PARTS_OF_TIME,
@@ -20,6 +20,7 @@ from calculon.statistics.published import (
 )
 
 __all__ = [
+    "ALL_PARTS_OF_TIME",
     "KINDS",
     "PARTS_OF_TIME",
     "BlockSpace",

@@ -1,7 +1,7 @@
 """The statistics that the corrected edition has beside the published ones: figures that people quote."""
 
 from calculon.records import part, record, stat
-from calculon.statistics.published import Stats
+from calculon.statistics.published import PARTS_OF_TIME, Stats
 from calculon.units import (
     Bytes,
     Count,
@@ -41,6 +41,11 @@ class Figures:
     )
     embedding_time: Seconds = stat("embedding of a batch, forward and backward (first stage)")
     head_time: Seconds = stat("output head and loss of a batch, forward and backward (last stage)")
+    host_time: Seconds = stat("work of the host in a step, while no kernel runs")
+
+
+ALL_PARTS_OF_TIME = (*PARTS_OF_TIME, "host_time")
+"""The statistics that add up to ``total_time`` in any edition; the published one has no host time."""
 
 
 @record

@@ -18,7 +18,7 @@ from calculon.layers import (
     softmax,
 )
 from calculon.spec.model import Model
-from calculon.transformer.projection import column_linear, gather_inputs, output_layers
+from calculon.transformer.projection import column_linear, converted, gather_inputs, output_layers
 from calculon.transformer.residual import SHARED, entry_layers, exit_layers
 from calculon.transformer.shape import BlockShape
 from calculon.units import Elements
@@ -29,6 +29,15 @@ _ALL = Flags(recompute=When.RECOMPUTE_ALL)
 def attention_layers(shape: BlockShape) -> Iterator[Layer]:
     """Yield norm, projections, attention over the sequence, output product, dropout and residual sum."""
     yield from entry_layers("AttnBlock", shape)
+    width = shape.split(shape.attention_width) + 2 * shape.key_value_width
+    yield from converted(
+        "AttnBlock_QKV_Cast",
+        shape,
+        shape.activation,
+        width,
+        shape.model.hidden * width + width * shape.model.qkv_bias,
+        source=shape.dtype_bytes,
+    )
     if shape.overlapped:
         yield from _overlapped_projections(shape)
     else:
@@ -44,6 +53,9 @@ def _projections(shape: BlockShape) -> Iterator[Layer]:
     yield gather_inputs(
         "AttnBlock_F", shape, regather=When.REGATHER_ATTENTION, gathered=When.GATHERED_ATTENTION
     )
+    if shape.choice.fusion != "published":
+        yield _whole_projection(shape)
+        return
     yield _input_fork("AttnBlock_Multihead_Fork", shape, 3)
     yield _projection("AttnBlock_Query", shape, shape.split(shape.attention_width))
     key = _projection("AttnBlock_Key", shape, shape.key_value_width)
@@ -79,8 +91,22 @@ def _input_fork(name: str, shape: BlockShape, users: int) -> Layer:
         name,
         shape.activation,
         users,
-        dtype_bytes=shape.dtype_bytes,
+        dtype_bytes=shape.widths.operand,
         flags=Flags(recompute=When.REGATHER_ATTENTION, drops_activation=When.REGATHER_ATTENTION),
+    )
+
+
+def _whole_projection(shape: BlockShape) -> Layer:
+    """Project to query, key and value in one product."""
+    width = shape.split(shape.attention_width) + 2 * shape.key_value_width
+    return linear(
+        "AttnBlock_QKV",
+        shape.tokens,
+        shape.model.hidden,
+        width,
+        bias=width if shape.model.qkv_bias else None,
+        widths=shape.widths,
+        flags=Flags(recompute=When.RECOMPUTE_ALL, drops_activation=When.REGATHER_ATTENTION),
     )
 
 
@@ -92,7 +118,7 @@ def _projection(name: str, shape: BlockShape, width: Elements | int) -> Layer:
         shape.model.hidden,
         width,
         bias=width if shape.model.qkv_bias else None,
-        dtype_bytes=shape.dtype_bytes,
+        widths=shape.widths,
         flags=SHARED,
     )
 
@@ -111,12 +137,12 @@ def core_layers(shape: BlockShape) -> Iterator[Layer]:
             2 * model.attn_size if per_head else (heads + model.key_value_heads) * model.attn_size,
             gain_only=True,
             input_grad=shape.edition.writes_input_gradients,
-            dtype_bytes=shape.dtype_bytes,
+            dtype_bytes=shape.widths.result,
             flags=_ALL,
         )
     if model.rotary:
         yield rotary(
-            "AttnBlock_Rotary", turned * model.rotary, dtype_bytes=shape.dtype_bytes, flags=_ALL
+            "AttnBlock_Rotary", turned * model.rotary, dtype_bytes=shape.widths.result, flags=_ALL
         )
     yield from (_flash(shape) if shape.choice.flash else _eager(shape))
 
@@ -150,14 +176,14 @@ def _flash(shape: BlockShape) -> Iterator[Layer]:
         shape.edition.key_value_heads(model, shape.choice, shape.tensor_par),
         model.attn_size,
         keys=mean_keys(model),
-        dtype_bytes=shape.dtype_bytes,
+        dtype_bytes=shape.widths.result,
         flags=Flags(recompute=When.RECOMPUTE_ATTENTION),
     )
 
 
 def _eager(shape: BlockShape) -> Iterator[Layer]:
     """Scores, softmax, dropout and weighted values: what selective recompute computes again."""
-    model, dtype_bytes, again = shape.model, shape.dtype_bytes, When.RECOMPUTE_ATTENTION
+    model, dtype_bytes, again = shape.model, shape.widths.result, When.RECOMPUTE_ATTENTION
     seq_size, attn_size = float(model.seq_size), float(model.attn_size)
     products = np.floor(shape.microbatch_size * model.attn_heads / shape.tensor_par)
     key_value_heads = shape.edition.key_value_heads(model, shape.choice, shape.tensor_par)

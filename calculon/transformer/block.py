@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from calculon.layers import Layer
 from calculon.transformer.attention import attention_layers
+from calculon.transformer.fusion import fuse
 from calculon.transformer.mlp import mlp_layers
 from calculon.transformer.parallel_block import parallel_layers
 from calculon.transformer.shape import BlockShape
@@ -12,7 +13,7 @@ from calculon.transformer.shape import BlockShape
 def block_layers(shape: BlockShape) -> Iterator[Layer]:
     """Yield the layers of one block in order of execution; their sizes are columns."""
     if shape.model.parallel_attention:
-        yield from parallel_layers(shape)
+        yield from fuse(parallel_layers(shape), shape)
         return
-    yield from attention_layers(shape)
-    yield from mlp_layers(shape)
+    yield from fuse(attention_layers(shape), shape)
+    yield from fuse(mlp_layers(shape), shape)

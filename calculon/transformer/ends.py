@@ -20,6 +20,8 @@ from calculon.layers import (
     total,
 )
 from calculon.layers.vocabulary import FLOAT_BYTES
+from calculon.transformer.fusion import fuse
+from calculon.transformer.projection import converted
 from calculon.transformer.residual import residual_norm
 from calculon.transformer.shape import BlockShape
 
@@ -32,9 +34,19 @@ LOGITS = "Head_Logits"
 
 
 def embedding_layers(shape: BlockShape) -> Iterator[Layer]:
+    """Yield the layers of the embedding as the fusion policy runs them."""
+    return fuse(_embedding_layers(shape), shape)
+
+
+def head_layers(shape: BlockShape) -> Iterator[Layer]:
+    """Yield the layers of output head and loss as the fusion policy runs them."""
+    return fuse(_head_layers(shape), shape)
+
+
+def _embedding_layers(shape: BlockShape) -> Iterator[Layer]:
     """Yield lookup, learned positions, reduction over the split vocabulary, norm and dropout."""
     model, dtype_bytes = shape.model, shape.dtype_bytes
-    rows = shape.padded(model.vocab)
+    rows = shape.vocab_rows
     yield lookup("Embedding", shape.tokens, model.hidden, rows, dtype_bytes=dtype_bytes)
     yield reduce(
         "Embedding_G",
@@ -64,18 +76,22 @@ def embedding_layers(shape: BlockShape) -> Iterator[Layer]:
         )
 
 
-def head_layers(shape: BlockShape) -> Iterator[Layer]:
+def _head_layers(shape: BlockShape) -> Iterator[Layer]:
     """Yield final norm, gathered input, logits, and the loss with its sums over the ranks."""
-    model, dtype_bytes = shape.model, shape.dtype_bytes
-    columns = shape.padded(model.vocab)
+    model, result = shape.model, shape.widths.result
+    columns = shape.vocab_rows
     yield residual_norm("Head", shape, flags=Flags())
     yield gather(
         "Head_F",
         shape.activation,
         shape.tensor_par,
         sequence_parallel=shape.choice.sequence_parallel,
-        dtype_bytes=dtype_bytes,
+        dtype_bytes=result,
         flags=Flags(drops_activation=When.ALWAYS),
+    )
+    weights = model.hidden * columns + columns * model.head_bias
+    yield from converted(
+        "Head_Cast", shape, shape.activation, columns, weights, source=shape.dtype_bytes
     )
     logits = linear(
         LOGITS,
@@ -83,7 +99,7 @@ def head_layers(shape: BlockShape) -> Iterator[Layer]:
         model.hidden,
         columns,
         bias=columns if model.head_bias else None,
-        dtype_bytes=dtype_bytes,
+        widths=shape.widths,
         flags=Flags(),
     )
     yield logits._replace(activation_grad=0.0)  # that of the loss, which counts it
@@ -91,7 +107,7 @@ def head_layers(shape: BlockShape) -> Iterator[Layer]:
         "Head_Loss",
         shape.tokens * columns,
         fused=shape.choice.ce_impl == "fused",
-        dtype_bytes=dtype_bytes,
+        dtype_bytes=result,
     )
     for name in SUMS:
         yield total(f"Head_{name}", shape.tokens, shape.tensor_par, value_bytes=FLOAT_BYTES)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from calculon.layers import Flags, Layer, When, activation, linear
-from calculon.transformer.projection import column_linear, gather_inputs, output_layers
+from calculon.transformer.projection import column_linear, converted, gather_inputs, output_layers
 from calculon.transformer.residual import entry_layers, exit_layers
 from calculon.transformer.shape import BlockShape
 
@@ -16,6 +16,14 @@ def mlp_layers(shape: BlockShape) -> Iterator[Layer]:
     yield from entry_layers("MlpBlock", shape)
     width = shape.mlp_products * shape.split(model.feedforward)
     bias = width if model.mlp_bias else None
+    yield from converted(
+        "MlpBlock_Mlp1_Cast",
+        shape,
+        shape.activation,
+        width,
+        model.hidden * width + width * model.mlp_bias,
+        source=shape.dtype_bytes,
+    )
     if shape.overlapped:
         flags = Flags(
             recompute=When.RECOMPUTE_ALL,
@@ -33,7 +41,7 @@ def mlp_layers(shape: BlockShape) -> Iterator[Layer]:
             model.hidden,
             width,
             bias=bias,
-            dtype_bytes=shape.dtype_bytes,
+            widths=shape.widths,
             flags=Flags(recompute=When.RECOMPUTE_ALL, drops_activation=When.REGATHER_MLP),
         )
     yield activation_layer(shape)
@@ -50,13 +58,13 @@ ACTIVATIONS["geglu"] = "GeGLU"
 
 def activation_layer(shape: BlockShape) -> Layer:
     """Return the activation between the products of the MLP."""
-    model, choice = shape.model, shape.choice
+    model = shape.model
     return activation(
         f"MlpBlock_{ACTIVATIONS[model.activation]}",
         model.activation,
         np.floor(model.feedforward * shape.tokens / shape.tensor_par),
-        fused=choice.fused_activation,
+        fused=shape.choice.fused_activation,
         input_grad=shape.edition.writes_input_gradients,
-        dtype_bytes=choice.dtype_bytes,
+        dtype_bytes=shape.widths.result,
         flags=Flags(recompute=When.RECOMPUTE_ALL),
     )

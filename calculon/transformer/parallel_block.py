@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from calculon.layers import Flags, Layer, When, linear
 from calculon.transformer.attention import core_layers
 from calculon.transformer.mlp import activation_layer
-from calculon.transformer.projection import column_linear, gather_inputs, output_layers
+from calculon.transformer.projection import column_linear, converted, gather_inputs, output_layers
 from calculon.transformer.residual import entry_layers, exit_layers
 from calculon.transformer.shape import BlockShape
 
@@ -22,6 +22,14 @@ def parallel_layers(shape: BlockShape) -> Iterator[Layer]:
     inner = shape.mlp_products * shape.split(model.feedforward)
     width = attention + inner
     bias = attention * model.qkv_bias + inner * model.mlp_bias
+    yield from converted(
+        "Block_In_Cast",
+        shape,
+        shape.activation,
+        width,
+        model.hidden * width + bias,
+        source=shape.dtype_bytes,
+    )
     if shape.overlapped:
         flags = Flags(
             recompute=When.RECOMPUTE_ALL,
@@ -39,7 +47,7 @@ def parallel_layers(shape: BlockShape) -> Iterator[Layer]:
             model.hidden,
             width,
             bias=bias,
-            dtype_bytes=shape.dtype_bytes,
+            widths=shape.widths,
             flags=Flags(recompute=When.RECOMPUTE_ALL, drops_activation=When.REGATHER_ATTENTION),
         )
     yield from core_layers(shape)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from calculon.layers import Flags, Layer, When, gather, linear, overlapped_linear, reduce
+from calculon.layers import Flags, Layer, When, cast, gather, linear, overlapped_linear, reduce
 from calculon.layers.layer import Number
 from calculon.transformer.shape import BlockShape
 from calculon.units import Elements
@@ -30,7 +30,7 @@ def column_linear(
         bias=bias,
         outer=outer,
         space=shape.edition.overlapped_space("gather", shape.choice, m, n, k, shape.tensor_par),
-        dtype_bytes=shape.dtype_bytes,
+        widths=shape.widths,
         flags=flags,
     )
 
@@ -55,7 +55,7 @@ def row_linear(
         bias=bias,
         outer=outer,
         space=shape.edition.overlapped_space("reduce", shape.choice, m, n, k, shape.tensor_par),
-        dtype_bytes=shape.dtype_bytes,
+        widths=shape.widths,
         flags=flags,
     )
 
@@ -68,9 +68,46 @@ def gather_inputs(name: str, shape: BlockShape, *, regather: str, gathered: str)
         shape.tensor_par,
         sequence_parallel=shape.choice.sequence_parallel,
         outer=regather == When.REGATHER_ATTENTION,
-        dtype_bytes=shape.dtype_bytes,
+        dtype_bytes=shape.widths.result,
         flags=Flags(recommunicate=regather, drops_activation=gathered),
     )
+
+
+def converted(
+    name: str,
+    shape: BlockShape,
+    inputs: Elements,
+    columns: Number,
+    weights: Number,
+    *,
+    source: int,
+    joined: bool = True,
+) -> Iterator[Layer]:
+    """Convert what a product with weights reads, where it is stored wider than it is multiplied.
+
+    Parameters
+    ----------
+    inputs : array
+        Elements of its input.
+    columns, weights : array or float
+        Columns of its output, and weights with bias.
+    source : int
+        Bytes per element of its input as it comes.
+    joined : bool
+        Whether the kernel that makes its input can convert it.
+    """
+    stored, operand, _ = shape.widths
+    if operand < max(stored, source):
+        yield cast(
+            name,
+            weights,
+            inputs,
+            shape.tokens * columns,
+            widths=shape.widths,
+            source=source,
+            alone=not (joined and shape.choice.fuses),
+            flags=Flags(recompute=When.RECOMPUTE_ALL),
+        )
 
 
 def output_layers(
@@ -83,6 +120,15 @@ def output_layers(
     outer: bool = False,
 ) -> Iterator[Layer]:
     """Row-split product of `width` and its reduction, in either form."""
+    yield from converted(
+        f"{prefix}_{product}_Cast",
+        shape,
+        shape.tokens * shape.split(width),
+        shape.model.hidden,
+        shape.split(width) * shape.model.hidden + (bias or 0),
+        source=shape.widths.result,
+        joined=product != "MLP",
+    )
     if shape.overlapped:
         flags = Flags(recompute=When.RECOMPUTE_ALL, recommunicate=When.RECOMPUTE_ALL)
         yield row_linear(f"{prefix}_{product}_RS", shape, width, flags, bias=bias, outer=outer)
@@ -93,7 +139,7 @@ def output_layers(
         shape.split(width),
         shape.model.hidden,
         bias=bias,
-        dtype_bytes=shape.dtype_bytes,
+        widths=shape.widths,
         flags=Flags(recompute=When.RECOMPUTE_ALL),
     )
     yield reduce(
@@ -102,6 +148,6 @@ def output_layers(
         shape.tensor_par,
         sequence_parallel=shape.choice.sequence_parallel,
         outer=outer,
-        dtype_bytes=shape.dtype_bytes,
+        dtype_bytes=shape.widths.result,
         flags=Flags(recommunicate=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS),
     )

@@ -38,15 +38,17 @@ def residual_norm(prefix: str, shape: BlockShape, *, flags: Flags) -> Layer:
 
 def exit_layers(prefix: str, shape: BlockShape) -> Iterator[Layer]:
     """Normalise once more in blocks of four norms, drop out, and add the residual connection."""
-    dtype_bytes = shape.dtype_bytes
+    result = shape.widths.result
     if shape.model.norms == 4:
         yield residual_norm(f"{prefix}_Post", shape, flags=_ALL)
     if shape.model.dropout:
         yield dropout(
             f"{prefix}_DropOut",
             shape.residual,
-            grad_bytes=shape.edition.dropout_grad_bytes(dtype_bytes),
-            dtype_bytes=dtype_bytes,
+            grad_bytes=shape.edition.dropout_grad_bytes(result),
+            dtype_bytes=result,
             flags=_ALL,
         )
-    yield elementwise(f"{prefix}_Residual", shape.residual, dtype_bytes=dtype_bytes, flags=SHARED)
+    yield elementwise(
+        f"{prefix}_Residual", shape.residual, dtype_bytes=shape.dtype_bytes, flags=SHARED
+    )

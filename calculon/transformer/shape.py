@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calculon.edition import Edition
+from calculon.layers.layer import Widths
 from calculon.plan.choice import Choice, Sizes
 from calculon.spec.model import Model
 from calculon.units import Count, Elements
@@ -15,7 +16,8 @@ class BlockShape:
     """A block of a model under one choice, for a column of sizes.
 
     ``tokens`` is per microbatch; ``activation`` is the elements of a full activation and ``residual`` of one in the
-    residual region, which sequence parallelism splits; ``dtype_bytes`` is bytes per element, and ``overlapped`` whether
+    residual region, which sequence parallelism splits; ``dtype_bytes`` is bytes per element of the
+    residual stream and of stored weights, ``widths`` of what products read and write, and ``overlapped`` whether
     tensor-parallel collectives run beside their products.
     """
 
@@ -28,6 +30,7 @@ class BlockShape:
     activation: Elements
     residual: Elements
     dtype_bytes: int
+    widths: Widths
     overlapped: bool
 
     @classmethod
@@ -48,6 +51,7 @@ class BlockShape:
             activation=activation,
             residual=residual,
             dtype_bytes=choice.dtype_bytes,
+            widths=Widths(choice.dtype_bytes, choice.operand_bytes, choice.result_bytes),
             overlapped=choice.tensor_par_overlap != "none",
         )
 
@@ -70,6 +74,11 @@ class BlockShape:
         """Return the share of a width that one tensor-parallel rank holds."""
         return np.floor(width / self.tensor_par)
 
-    def padded(self, width: float) -> Elements:
-        """Return the share of a width that one tensor-parallel rank holds when it is filled up to equal shares."""
-        return np.ceil(width / self.tensor_par)
+    @property
+    def vocab_rows(self) -> Elements:
+        """Rows of the vocabulary on one tensor-parallel rank: equal shares, filled up to a multiple.
+
+        Source: Megatron-LM, ``--make-vocab-size-divisible-by``.
+        """
+        multiple = self.choice.vocab_pad_multiple
+        return np.ceil(self.model.vocab / (multiple * self.tensor_par)) * multiple

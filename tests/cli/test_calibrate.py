@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import json
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,29 @@ def test_a_file_is_written_and_residuals_are_printed(run):
     assert (new.networks[1], new.matrix.keys()) == (old.networks[1], old.matrix.keys())
     code, _, err = run("llm", "llama3-8B", "llama3-8B_h100x64", "mine.json", "-")
     assert (code, err) == (0, "")
+
+
+def test_a_calibrated_file_gives_an_interval_of_the_iteration_time(run):
+    assert run(*CALL, "-o", "mine.json").code == 0
+    code, out, err = run("llm", "llama3-8B", "llama3-8B_h100x64", "mine.json", "-")
+    assert (code, err) == (0, "")
+    assert "from residuals of networks[0]" in " ".join(out.split())
+    assert run("llm", "llama3-8B", "llama3-8B_h100x64", "mine.json", "stats.json").code == 0
+    interval = json.loads(Path("stats.json").read_text())["total_time_interval"]
+    assert {one["part"] for one in interval["parts"]} == {"networks[0]"}
+    assert "matrix.bfloat16" in interval["unknown"]
+    assert run("compare", "stats.json", "mine=stats.json").code == 0
+
+
+def test_damaged_residuals_are_a_warning(run, tmp_path):
+    assert run(*CALL, "-o", "mine.json").code == 0
+    text = (tmp_path / "mine.json").read_text().replace('"high": ', '"high": "x", "was": ')
+    (tmp_path / "mine.json").write_text(text)
+    code, out, err = run("llm", "llama3-8B", "llama3-8B_h100x64", "mine.json", "-")
+    assert code == 0
+    assert "interval" not in out
+    wanted = "mine.json: calibration.fits[0].spreads[0].high: expected a number above 0, found 'x'"
+    assert err.startswith(f"calculon: warning: {wanted}")
 
 
 def test_the_shipped_measurements_are_predicted_above_a_mebibyte(run):

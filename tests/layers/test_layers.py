@@ -17,6 +17,7 @@ from calculon.layers import (
     overlapped_linear,
     softmax,
 )
+from calculon.layers.layer import Widths
 
 M, N, K, R, E, H = (np.array([v, 2.0 * v]) for v in (6.0, 10.0, 14.0, 3.0, 30.0, 5.0))
 FLAGS = Flags(recompute=When.ALWAYS)
@@ -25,11 +26,12 @@ FLAGS = Flags(recompute=When.ALWAYS)
 def _layers(beta):
     """Return each layer with its FLOP, elements (in, out, weights), saved bytes and gradient bytes."""
     common = {"dtype_bytes": beta, "flags": FLAGS}
+    matrix = {"widths": Widths(beta, beta, beta), "flags": FLAGS}
     product, batched = 2 * M * N * K, 2 * R * M * N * K
     operands = R * (M * N + N * K)
     return {
         "linear": (
-            linear("x", M, N, K, **common),
+            linear("x", M, N, K, **matrix),
             (product, product, product),
             (M * N, M * K, N * K),
             (beta * M * N, beta * M * K),
@@ -93,7 +95,7 @@ def _layers(beta):
                 bias=None,
                 outer=False,
                 space=OverlappedSpace(saved=E, grad=H, backward=E + H, shard=0.0),
-                **common,
+                **matrix,
             ),
             (product, product, product),
             (M * N, M * K, N * K),
@@ -168,7 +170,7 @@ def test_an_overlapped_linear_moves_its_gathered_input_or_its_reduced_output(sid
         bias=None,
         outer=False,
         space=OverlappedSpace(saved=E, grad=H, backward=E + H, shard=0.0),
-        dtype_bytes=2,
+        widths=Widths(2, 2, 2),
         flags=FLAGS,
     )
     assert (layer.collective.side, layer.collective.overlapped) == (side, True)

@@ -142,7 +142,7 @@ def test_times_and_messages_of_layers(question, other):
     layers = list(block_layers(BlockShape.of(model, choice, sizes, SC23)))
 
     def cost(table, system):
-        times = layer_times(table, system, choice.datatype)
+        times = layer_times(table, system, choice)
         return layer_cost(table, times, system, choice, sizes, SC23)
 
     ours = cost(LayerTable(layers, 1), system)

@@ -16,7 +16,7 @@ from calculon.report.setup import setup_texts
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
-from calculon.statistics import PARTS_OF_TIME
+from calculon.statistics import ALL_PARTS_OF_TIME
 from tests.helpers import document, reference_cases, reference_system
 
 EXAMPLE = document("examples", "3072_t4_p64_d12_mbs4_full")
@@ -47,6 +47,19 @@ CASES = {
     "today": LLAMA,
     "corrected": ("megatron-1T", EXAMPLE | {"edition": "corrected"}, "a100_80g"),
     "unlimited memory": ("megatron-1T", EXAMPLE, "a100_80e"),
+    "calibrated": (
+        "megatron-1T",
+        EXAMPLE,
+        document("systems", "a100_80g")
+        | {
+            "calibration": {
+                "fits": [
+                    {"part": part, "spreads": [{"low": 0.9, "high": 1.2, "level": 0.8571}]}
+                    for part in ("networks[1]", "networks[0]", "mem1", "matrix.float16")
+                ]
+            }
+        },
+    ),
     "offloading": (
         "megatron-1T",
         EXAMPLE
@@ -86,7 +99,7 @@ def terminal(case, width, **keywords):
 
 
 def test_every_part_of_the_time_has_words_and_a_colour():
-    assert tuple(sorted(PARTS)) == tuple(sorted(PARTS_OF_TIME))
+    assert tuple(sorted(PARTS)) == tuple(sorted(ALL_PARTS_OF_TIME))
     assert {group for _, group in PARTS.values()} == set(GROUP_COLORS)
 
 
@@ -112,6 +125,16 @@ def test_a_wide_terminal_sets_time_beside_memory(monkeypatch):
         "Time:" in line and "Memory, tier 1:" in line
         for line in plain(CASES["the example"]).splitlines()
     )
+
+
+def test_a_calibrated_system_has_an_interval_and_says_what_it_is_from(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    text, other = plain(CASES["calibrated"]), plain(CASES["the example"])
+    (line,) = (one for one in text.splitlines() if one.startswith("  interval"))
+    assert "85 %: " in line
+    assert line.endswith("from residuals of matrix.float16, mem1, networks[0], networks[1]")
+    assert "taken as exact" not in text
+    assert "interval  " not in other
 
 
 def test_figures_are_never_cut(monkeypatch):
@@ -201,7 +224,8 @@ def test_figures_stand_beside_each_other_where_there_is_room(width, columns, mon
 def _values(field):
     """Return values of an optional field that are not its default."""
     choices = [value for value in field.declaration.choices if value != field.default]
-    return {str: choices, bool: [not field.default], int: [1, 4096], float: [0.25, 1.0]}[
+    numbers = [number for number in (1, 4096) if number != field.default]
+    return {str: choices, bool: [not field.default], int: numbers, float: [0.25, 1.0]}[
         field.annotation
     ]
 

@@ -7,6 +7,7 @@ from calculon.records import columns
 from calculon.report.figures import NO_VOCABULARY, figures, has_figures, has_vocabulary
 from calculon.report.html.bars import Piece, bar, legend
 from calculon.report.html.tags import Cell, Html, element, joined, plain_table, table
+from calculon.report.interval import ends, interval_texts
 from calculon.report.layers import QUANTITIES, chosen_units, timed_quantities
 from calculon.report.page import LINKS, PARTS
 from calculon.report.result import EVERYTHING, Result
@@ -29,6 +30,7 @@ LOOKS = {
     "fw_offload_exposed_time": "purple",
     "bw_offload_exposed_time": "purple2",
     "bubble_time": "orange",
+    "host_time": "grey",
     "weights": "blue",
     "weight gradients": "blue2",
     "optimizer state": "blue3",
@@ -122,7 +124,11 @@ def _time(result: Result) -> Iterator[Html]:
         for name in LOOKS
         if times.get(name, 0) > 0
     ]
-    yield _heading("Time", f"{duration(total)} per iteration")
+    known = result.sheet.interval if result.sheet else None
+    remark = f" ({ends(known)})" if known else ""
+    yield _heading("Time", f"{duration(total)} per iteration{remark}")
+    for label, text in interval_texts(known).items() if known else ():
+        yield element("p", f"{label}: {text}", class_="quiet")
     yield bar("Time per iteration by part", pieces)
     yield legend(pieces, total, seconds([total], total)[0])
 

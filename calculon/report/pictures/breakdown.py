@@ -37,6 +37,7 @@ LOOKS = {
     "fw_offload_exposed_time": Look(COLORS["purple"]),
     "bw_offload_exposed_time": Look("#e6bfd5", "...."),
     "bubble_time": Look(COLORS["orange"], "...."),
+    "host_time": Look(LIGHT),
     "weights": Look(COLORS["blue"]),
     "weight gradients": Look("#7fb7dc", "////"),
     "optimizer state": Look("#c3ddee"),

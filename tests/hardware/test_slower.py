@@ -1,0 +1,114 @@
+"""What a spread is about takes so many times as long, and nothing else does."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from calculon import inputs
+from calculon.hardware.residuals import Spread
+from calculon.hardware.slower import slowed
+
+SIZES = np.geomspace(1.0, 1e13, 40)
+BOUND = 1e8
+OPERATIONS = ("p2p", "all_reduce", "reduce_scatter", "all_gather")
+
+
+def spread(part, start=0.0, end=math.inf):
+    return Spread(part=part, low=1.0, high=1.0, level=0.9, start=start, end=end)
+
+
+@pytest.fixture(scope="module")
+def system():
+    """A system with additions: fused attention, and latencies of steps."""
+    return inputs.system("h100_80g_sxm")
+
+
+def times(system, part):
+    """Return the times of many operations on a part."""
+    if part.startswith("networks"):
+        number, size = np.array(int(part[9])), SIZES[:, None] * np.ones(2)
+        ways = [(one, step) for one in OPERATIONS for step in (False, True)]
+        return np.stack(
+            [
+                system.fabric.time(number, one, size, np.array([2.0, 8.0]), per_step=step)
+                for one, step in ways
+            ]
+        )
+    if part == "attention":
+        return np.array([system.attention_time(SIZES, keys, "bfloat16") for keys in (64, 4096.5)])
+    kind, _, datatype = part.partition(".")
+    found = getattr(system, kind)
+    return (found[datatype] if datatype else found).time(SIZES)
+
+
+PARTS = (
+    "mem1",
+    "mem2",
+    "matrix.bfloat16",
+    "matrix.float16",
+    "vector.bfloat16",
+    "networks[0]",
+    "networks[1]",
+    "attention",
+)
+
+
+@pytest.mark.parametrize("factor", [0.8, 1.25])
+@pytest.mark.parametrize("part", PARTS[:-1])
+def test_a_part_takes_so_many_times_as_long_and_no_other_changes(system, part, factor):
+    changed = slowed(system, spread(part), factor)
+    with_it = {part, "attention"} if part == "matrix.bfloat16" else {part}
+    for one in PARTS:
+        expected = times(system, one) * (factor if one in with_it else 1)
+        exact = one not in with_it
+        np.testing.assert_allclose(times(changed, one), expected, rtol=0 if exact else 1e-14)
+    assert changed.published is not changed
+    assert changed.published.ext != changed.ext
+
+
+@pytest.mark.parametrize("part", ["mem1", "matrix.bfloat16"])
+def test_a_spread_holds_for_its_sizes(system, part):
+    small, large = spread(part, end=BOUND), spread(part, start=BOUND)
+    below = SIZES < BOUND
+    np.testing.assert_allclose(
+        times(slowed(system, small, 2.0), part), times(system, part) * np.where(below, 2, 1)
+    )
+    np.testing.assert_allclose(
+        times(slowed(system, large, 2.0), part), times(system, part) * np.where(below, 1, 2)
+    )
+    attention = times(system, "attention")
+    assert (times(slowed(system, small, 2.0), "attention") == attention).all()
+
+
+def test_a_network_with_a_ramp_takes_so_many_times_as_long(system):
+    links = tuple(replace(link, ramp=2e-5) for link in system.ext.networks)
+    ramped = replace(system, ext=replace(system.ext, networks=links))
+    changed = slowed(ramped, spread("networks[0]"), 1.25)
+    np.testing.assert_allclose(
+        times(changed, "networks[0]"), 1.25 * times(ramped, "networks[0]"), rtol=1e-14
+    )
+
+
+def test_small_messages_pay_latency_and_large_ones_all_of_it(system):
+    few, many = np.array(1.0), np.array(1e12)
+    for size, ratio in ((few, 2.0), (many, 1.0)):
+        args = (np.array(0), "all_reduce", size, np.array(8.0))
+        small = slowed(system, spread("networks[0]", end=BOUND), 2.0)
+        large = slowed(system, spread("networks[0]", start=BOUND), 2.0)
+        before = system.fabric.time(*args)
+        assert small.fabric.time(*args) / before == pytest.approx(ratio, rel=1e-3)
+        assert large.fabric.time(*args) / before == pytest.approx(2.0)
+
+
+def test_products_by_shape_are_slowed_by_the_peak_where_the_edition_sees_them(system):
+    part = spread("ext.gemm.bfloat16")
+    peak = system.matrix["bfloat16"].peak
+    assert slowed(system, part, 2.0).matrix["bfloat16"].peak == peak / 2
+    assert slowed(system.published, part, 2.0) is system.published
+
+
+@pytest.mark.parametrize("part", ["networks[7]", "matrix.float64", "ext.gemm.x", "mem3", "", "x.y"])
+def test_a_part_that_is_not_there_changes_nothing(system, part):
+    assert slowed(system, spread(part), 2.0) is system

@@ -1,0 +1,198 @@
+"""Laws of kernels: what a machine or a policy makes worse is never faster; neutral settings change no bit."""
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import calculon
+from tests.helpers import document
+from tests.strategies import CORRECTED, corrected_tables
+
+SLACK = 1 + 1e-12
+TILES = [[256, 128, 1.0], [128, 128, 0.96], [64, 64, 0.7]]
+GEMM = {
+    "max_efficiency": 0.8,
+    "multiprocessors": 64,
+    "half_depth": 100,
+    "alignment": [[128, 1.0], [16, 0.9], [0, 0.4]],
+    "tiles": TILES,
+}
+LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+
+
+def _with(system, **ext):
+    changed = copy.deepcopy(system)
+    changed["ext"] = {**changed.get("ext", {}), **ext}
+    return changed
+
+
+def _gemm(system, **changes):
+    return _with(system, gemm={name: {**GEMM, **changes} for name in system["matrix"]})
+
+
+def _times(model, system, rows, **changes):
+    plan = calculon.Plan.from_records([row | changes for row in rows])
+    return calculon.evaluate(model, system, plan)["total_time"]
+
+
+def _never_faster(worse, better):
+    there = ~np.isnan(better)
+    assert (np.isnan(worse) == np.isnan(better)).all()
+    assert (worse[there] * SLACK >= better[there]).all()
+
+
+@settings(max_examples=15)
+@given(table=corrected_tables(6), fusion=st.sampled_from(("published", "none", "compile", "max")))
+def test_worse_kernels_are_never_faster(table, fusion):
+    model, system, rows = table
+    base = _times(model, _gemm(system), rows, fusion=fusion)
+    for worse in (
+        {"tiles": TILES[1:]},
+        {"alignment": [[128, 0.9], [16, 0.8], [0, 0.2]]},
+        {"half_depth": 300},
+        {"max_efficiency": 0.5},
+    ):
+        _never_faster(_times(model, _gemm(system, **worse), rows, fusion=fusion), base)
+    for kernel in (1e-6, 1e-3):
+        launch = {"kernel": kernel, "step": 1e-3}
+        slower = _times(model, _with(_gemm(system), launch=launch), rows, fusion=fusion)
+        _never_faster(slower, base + 1e-3)
+        base = slower - 1e-3
+
+
+@settings(max_examples=15)
+@given(table=corrected_tables(6))
+def test_fusion_is_never_slower(table):
+    """On a memory whose rate does not depend on the size: two small kernels may each be faster than their sum."""
+    model, system, rows = table
+    system["mem1"]["MB_efficiency"] = [[0, 0.75]]
+    policies = [_times(model, system, rows, fusion=name) for name in ("none", "compile", "max")]
+    for fused, unfused in zip(policies[1:], policies, strict=False):
+        _never_faster(unfused, fused)
+
+
+@settings(max_examples=10)
+@given(table=corrected_tables(6))
+def test_neutral_settings_change_no_bit(table):
+    """No launch cost, a multiple of 1, the type itself, and a rate that no shape changes."""
+    model, system, rows = table
+    flat = [[0, 0.625]]
+    for engine in system["matrix"].values():
+        engine["gflops_efficiency"] = flat
+    plain = _evaluate(model, system, rows)
+    neutral = _with(
+        system,
+        launch={"kernel": 0.0, "step": 0.0},
+        gemm={
+            name: {
+                "max_efficiency": 0.625,
+                "multiprocessors": 1,
+                "half_depth": 0,
+                "tiles": [[1, 1, 1.0]],
+            }
+            for name in system["matrix"]
+        },
+    )
+    for found in (
+        _evaluate(model, neutral, rows),
+        _evaluate(model, system, [row | {"matmul_dtype": row["datatype"]} for row in rows]),
+        _evaluate(
+            model, system, [row | {"fusion": "published", "vocab_pad_multiple": 1} for row in rows]
+        ),
+    ):
+        for name in plain.names:
+            np.testing.assert_array_equal(found[name], plain[name], err_msg=name)
+
+
+def _evaluate(model, system, rows):
+    return calculon.evaluate(model, system, calculon.Plan.from_records(rows))
+
+
+# -- launches ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_of_tiny_kernels_takes_as_long_as_their_launches():
+    system = _with(document("systems", "h100_80g_sxm"), launch={"kernel": 1.0, "step": 7.0})
+    model = document("models", "megatron-126M")
+    plain = document("examples", "3072_t4_p64_d12_mbs4_full")
+    alone = dict.fromkeys(("num_procs", "tensor_par", "pipeline_par", "data_par"), 1)
+    execution = (
+        plain
+        | CORRECTED
+        | alone
+        | {
+            "batch_size": 4,
+            "microbatch_size": 1,
+            "activation_recompute": "none",
+            "optimizer_sharding": False,
+            "data_par_overlap": False,
+            "tensor_par_overlap": "none",
+            "tensor_par_comm_type": "ar",
+            "fusion": "compile",
+            "attn_impl": "flash",
+        }
+    )
+    stats = calculon.estimate(model, execution, system).stats
+    forward = 4 + 1 + 1 + 2  # QKV, output, two of the MLP; attention; GeLU; two sums
+    assert stats["fw_time"] == pytest.approx(4 * model["num_blocks"] * forward, rel=1e-5)
+    assert stats["host_time"] == 7.0
+    assert stats["total_time"] == pytest.approx(
+        stats["fw_time"] + stats["bw_time"] + stats["optim_step_time"] + 7.0
+    )
+
+
+def test_the_published_edition_knows_no_launches():
+    system = document("systems", "a100_80g")
+    slow = _with(system, launch={"kernel": 1.0, "step": 7.0})
+    names = ("megatron-1T", "3072_t4_p64_d12_mbs4_full")
+    assert calculon.estimate(*names, slow).stats == calculon.estimate(*names, system).stats
+
+
+# -- arithmetic narrower than storage ---------------------------------------------------------------------------------
+
+
+def test_narrow_arithmetic_saves_time_and_activations():
+    model, name, system = LLAMA
+    execution = document("examples", name)
+    stats = {
+        matmul: calculon.estimate(
+            model, execution | {"matmul_dtype": matmul, "fusion": "compile"}, system
+        ).stats
+        for matmul in ("same", "float8")
+    }
+    for statistic in ("fw_time", "bw_time", "block_act_storage_space"):
+        assert stats["float8"][statistic] < stats["same"][statistic]
+    assert stats["float8"]["weight_space"] == stats["same"]["weight_space"]
+    assert stats["float8"]["hfu"] < stats["same"]["hfu"]  # of a peak twice as high
+
+
+def test_wider_or_unknown_arithmetic_is_refused():
+    model, name, system = LLAMA
+    execution = document("examples", name)
+    with pytest.raises(calculon.SpecError, match="at most 2 bytes"):
+        calculon.estimate(model, execution | {"matmul_dtype": "float32"}, system)
+    with pytest.raises(calculon.SpecError, match="a type that a100_80g_sxm multiplies"):
+        calculon.estimate(model, execution | {"matmul_dtype": "float8"}, "a100_80g_sxm")
+    with pytest.raises(calculon.SpecError, match="of at most 2 bytes"):
+        calculon.search(
+            model, system, 64, 512, "bfloat16", edition="corrected", add={"matmul_dtype": "float32"}
+        )
+
+
+# -- padded vocabularies ----------------------------------------------------------------------------------------------
+
+
+def test_a_padded_vocabulary_is_the_larger_one():
+    model, execution = document("models", "gpt2-124M"), document("examples", LLAMA[1])
+    alone = dict.fromkeys(("num_procs", "tensor_par", "pipeline_par", "data_par"), 1)
+    execution |= alone | {"optimizer_sharding": False, "data_par_overlap": False}
+    execution |= {"tensor_par_comm_type": "ar", "tensor_par_overlap": "none"}
+    execution |= {"seq_par_ag_redo": False, "batch_size": 8, "microbatch_size": 1}
+    padded = calculon.estimate(model, execution | {"vocab_pad_multiple": 128}, LLAMA[2]).stats
+    larger = calculon.estimate(model | {"vocab": 50304}, execution, LLAMA[2]).stats
+    assert padded["total_time"] == larger["total_time"]
+    assert padded["weight_space"] == larger["weight_space"]
+    assert larger["parameters"] - padded["parameters"] == (50304 - 50257) * model["hidden"]
