@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -89,8 +90,10 @@ def calibrate(
 
     Parameters
     ----------
-    base, file : mapping, str
-        The document of the system, which is not changed, and where it came from.
+    base : mapping
+        The document of the system; it is not changed.
+    file : str
+        Where it came from.
     measurements : sequence of Measurements
         Of any kinds; rows of one part are fitted together.
     hold_out : float
@@ -121,16 +124,15 @@ def calibrate(
         if hold_out > 0 and not held.any():
             notes.append(f"{part}: its rows are one group, so none is held out")
         used = [row for row, out in zip(some, held, strict=True) if not out]
-        left = ~held & False
-        values[part], left[~held], more = _fit(old, part, used, ramp=ramp)
+        left = np.zeros_like(held)
+        values[part], left[~held], told = _fit(old, part, used, ramp=ramp)
         _write(document, part, values[part])
-        notes += more
+        notes += told
         chosen[part] = some, held, left
     new = _quietly_decoded(document, file, name)
     parts = [Fitted(p, _unit(p), *which, _time(new, p)) for p, which in chosen.items()]
-    spread = [_spreads(old, document, one, ramp=ramp) for one in parts]
-    told = [_provenance(one, values[one.part], measurements, above) for one in parts]
-    fits = [one | {"spreads": found} for one, found in zip(told, spread, strict=True)]
+    spread = partial(_spreads, old, document, ramp=ramp)
+    fits = [_provenance(one, values[one.part], measurements, above, spread(one)) for one in parts]
     document["calibration"] = _merged_fits(base, name, date, hold_out, fits)
     return Calibration(document, parts, notes)
 
@@ -224,7 +226,11 @@ def _unit(part: str) -> str:
 
 
 def _provenance(
-    one: Fitted, values: Mapping[str, Any], measurements: Sequence[Measurements], above: float
+    one: Fitted,
+    values: Mapping[str, Any],
+    measurements: Sequence[Measurements],
+    above: float,
+    spread: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Return what the file says of one fitted part."""
     used = [some for some in measurements if any(row.part == one.part for row in some.rows)]
@@ -244,6 +250,7 @@ def _provenance(
         "rows": len(one.rows),
         "held_out_rows": int(one.held.sum()),
         "residuals_percent": residuals,
+        "spreads": spread,
         **limit,
     }
 

@@ -49,8 +49,8 @@ def configure(parser: Parser) -> None:
         "rows (the column group; else an octave of sizes, or products of one n and k) are held out and predicted;\n"
         "errors are in percent of the measured time, and a bias below 0 is a file that is too fast. The new file says\n"
         "under calibration what was fitted to what, and how far unseen rows are from it: estimates on it have an\n"
-        "interval. scripts/measure makes the files: calculon calibrate SYS --collectives collectives.csv\n"
-        "--gemm gemm.csv --memory memory.csv -o mine.json",
+        "interval. scripts/measure makes the files: calculon calibrate SYS --collectives collectives.csv --gemm\n"
+        "gemm.csv --memory memory.csv -o mine.json",
         f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} -o mine.json\n"
         f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} --hold-out 0.5 -o mine.json --plot fit.png",
     )

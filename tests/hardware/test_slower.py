@@ -1,6 +1,7 @@
 """What a spread is about takes so many times as long, and nothing else does."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -79,6 +80,15 @@ def test_a_spread_holds_for_its_sizes(system, part):
     )
     attention = times(system, "attention")
     assert (times(slowed(system, small, 2.0), "attention") == attention).all()
+
+
+def test_a_network_with_a_ramp_takes_so_many_times_as_long(system):
+    links = tuple(replace(link, ramp=2e-5) for link in system.ext.networks)
+    ramped = replace(system, ext=replace(system.ext, networks=links))
+    changed = slowed(ramped, spread("networks[0]"), 1.25)
+    np.testing.assert_allclose(
+        times(changed, "networks[0]"), 1.25 * times(ramped, "networks[0]"), rtol=1e-14
+    )
 
 
 def test_small_messages_pay_latency_and_large_ones_all_of_it(system):
