@@ -6,7 +6,7 @@ import numpy as np
 
 from calculon.cost.block import BlockLayout
 from calculon.cost.layer import LayerCost, LayerTable, layer_cost
-from calculon.cost.optimizer import optimizer_layers
+from calculon.cost.optimizer import optimizer_layers, parameters_of
 from calculon.cost.tables import choice_of, sizes_of
 from calculon.edition import Edition
 from calculon.hardware.system import System
@@ -90,7 +90,9 @@ def breakdown(
     table = layout.table
     cost = layer_cost(table, layout.times, system, choice, sizes, edition)
     shards = np.array([execution.data_par if execution.optimizer_sharding else 1], float)
-    optimizer = optimizer_layers(table.weights, shards, system, choice, edition)
+    optimizer = optimizer_layers(
+        parameters_of(table, layout.shape), shards, system, choice, edition
+    )
     step = optimizer.step
     piped = np.array(execution.pipeline_par > 1)
 

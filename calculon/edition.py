@@ -226,14 +226,14 @@ class Edition(ABC):
         """Bytes of the block input that full recomputation keeps."""
 
     @abstractmethod
-    def gradient_bytes(self, weights: Elements, choice: Choice, shards: Count) -> Bytes:
-        """Bytes of the weight gradients that stay until the optimizer step."""
+    def gradient_bytes(self, choice: Choice, shards: Count) -> Array | int:
+        """Bytes of an element of the weight gradients that stay until the optimizer step."""
 
     @abstractmethod
     def optimizer_traffic(
         self, state: Bytes, gradients: Bytes, weights: Elements, choice: Choice, shards: Count
     ) -> Bytes:
-        """Bytes that the optimizer step moves in tier-1 memory."""
+        """Bytes that a fused optimizer step moves in tier-1 memory; `gradients` are those that it reads."""
 
     # -- time of a batch ------------------------------------------------------------------------------------------
 

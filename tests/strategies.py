@@ -164,6 +164,12 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     "ce_impl": ("eager", "fused"),
     "grad_buffer": ("sharded", "full"),
     "grad_comm_dtype": ("same", *DATATYPES),
+    "optimizer": ("adam", "adam_8bit", "lion", "sgd_momentum", "sgd", "adafactor", "muon"),
+    "optimizer_impl": ("fused", "foreach", "loop"),
+    "optimizer_state_dtype": ("float32", "bfloat16"),
+    "grad_dtype": ("auto", "float32", "bfloat16", "float16"),
+    "main_grad": (False, True),
+    "grad_clip": (False, True),
     "latency_per_step": (False, True),
 }
 """Fields of an execution that only the corrected edition knows; the first value is their default."""
@@ -240,8 +246,19 @@ def _corrected_row(random: Random, model: Document, system: Document) -> Documen
         "optimizer_offload": either(training and blocks >= 3) and either(),
         "training": training,
         **CORRECTED,
-        **{name: random.choice(values) for name, values in OPTIONS.items()},
+        **_sound({name: random.choice(values) for name, values in OPTIONS.items()}),
     }
+
+
+def _sound(options: dict[str, Any]) -> dict[str, Any]:
+    """Drop what an optimizer step cannot have."""
+    if options["optimizer"] not in ("adam", "lion", "sgd_momentum", "muon"):
+        options["optimizer_state_dtype"] = "float32"
+    options["main_grad"] = options["main_grad"] and options["grad_dtype"] in (
+        "bfloat16",
+        "float16",
+    )
+    return options
 
 
 @st.composite

@@ -92,6 +92,7 @@ class BlockLayout:
         self.shape = BlockShape.of(model, choice, sizes, edition)
         self.table = LayerTable(layers(self.shape), sizes.tensor_par.size)
         self.times = layer_times(self.table, system, choice)
+        self.gradient_bytes = choice.stated_gradient_bytes or UNSHARDED_GRADIENT_BYTES
 
     @staticmethod
     def key(choice: Choice) -> Hashable:
@@ -103,7 +104,7 @@ class BlockLayout:
             choice.sequence_parallel,
             choice.tensor_par_overlap == "none",
             choice.attn_impl,
-            choice.grad_buffer,
+            choice.step,
             choice.edition,
             choice.fusion,
             choice.matmul_dtype,
@@ -167,7 +168,7 @@ class BlockLayout:
     @cached_property
     def unsharded_gradients(self) -> Bytes:
         """Weight gradients of the block being computed."""
-        return ordered_sum(UNSHARDED_GRADIENT_BYTES * self.table.weights)
+        return ordered_sum(self.gradient_bytes * self.table.weights)
 
     def gradient_message(self, choice: Choice) -> Bytes:
         """Bytes of the gradients that data parallelism reduces: as the weights, unless it is said otherwise."""

@@ -11,10 +11,11 @@ import numpy as np
 
 from calculon.cost.block import BlockCost, BlockLayout, block_cost
 from calculon.cost.layer import LayerTable, ordered_sum
-from calculon.cost.optimizer import OptimizerCost, optimizer_cost
+from calculon.cost.optimizer import OptimizerCost, optimizer_cost, parameters_of
 from calculon.edition import Edition
 from calculon.hardware.system import System
 from calculon.layers import Layer
+from calculon.layers.optimizer import Parameters, joined
 from calculon.parallel.data import Synced, SyncedEnds
 from calculon.plan.choice import Choice, Sizes
 from calculon.plan.schedule import Schedule
@@ -22,7 +23,7 @@ from calculon.records import gather, record
 from calculon.spec.model import Model
 from calculon.transformer.ends import LOGITS, embedding_layers, head_layers
 from calculon.transformer.shape import BlockShape
-from calculon.units import Array, Bytes, Count, Elements, Flops, Seconds
+from calculon.units import Array, Bytes, Count, Flops, Seconds
 
 
 @record
@@ -86,26 +87,29 @@ def ends_cost(
 def ends_step(
     model: Model, system: System, choice: Choice, sizes: Sizes, shards: Count, edition: Edition
 ) -> EndsStep:
-    """Cost what the ends hold; one entry of `sizes` and `shards` for each optimizer step."""
+    """Cost what the ends hold; one entry of `sizes` and `shards` for each optimizer step.
+
+    Muon leaves them to Adam (Jordan et al. 2024; Liu et al., arXiv 2502.16982, section 2.2).
+    """
+    if choice.optimizer == "muon":
+        choice = replace(choice, optimizer="adam")
     shape = BlockShape.of(model, choice, sizes, edition)
     columns = sizes.tensor_par.size
-    embedding = LayerTable(embedding_layers(shape), columns).weights
+    embedding = parameters_of(LayerTable(embedding_layers(shape), columns), shape)
     layers = LayerTable(head_layers(shape), columns)
-    head = layers.weights
-    rest = head.copy()
+    head = rest = parameters_of(layers, shape)
     if model.tied:
         logits = [layer.name for layer in layers.layers].index(LOGITS)
-        rest[logits] -= shape.vocab_rows * model.hidden
+        rest = head.without(logits, shape.vocab_rows * model.hidden)
 
-    def held(weights: Elements) -> Held:
+    def held(parameters: Parameters) -> Held:
         return Held(
-            weight=choice.dtype_bytes * ordered_sum(weights),
-            optimizer=optimizer_cost(weights, shards, system, choice, edition),
+            weight=choice.dtype_bytes * ordered_sum(parameters.weights),
+            optimizer=optimizer_cost(parameters, shards, system, choice, edition),
         )
 
-    return EndsStep(
-        first=held(embedding), last=held(head), both=held(np.concatenate([embedding, rest]))
-    )
+    both = joined([embedding, rest], layers=True)
+    return EndsStep(first=held(embedding), last=held(head), both=held(both))
 
 
 @dataclass(frozen=True)
@@ -168,10 +172,15 @@ class EndTimes:
         """Time of head and loss for one microbatch."""
         return self._whole(self._ends.cost.head)
 
+    def of_slower(self, embedding: Array, head: Array) -> Array:
+        """Return a quantity of the slower end; of both where they are on one stage."""
+        slower = np.where(self.embedding > self.head, embedding, head)
+        return np.where(self.piped, slower, embedding + head)
+
     def _slower(self, embedding: Array, head: Array) -> Array:
         """Add a quantity of the slower end up over the batch; of both where they are on one stage."""
-        slower = np.where(self.embedding > self.head, embedding, head)
-        return self._schedule.microbatches * np.where(self.piped, slower, embedding + head)
+        total: Array = self._schedule.microbatches * self.of_slower(embedding, head)
+        return total
 
     @cached_property
     def forward(self) -> Seconds:

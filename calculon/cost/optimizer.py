@@ -1,13 +1,29 @@
 """The cost of the optimizer step of a block, and what waits for it."""
 
-from calculon.cost.layer import ordered_sum
+from typing import NamedTuple
+
+import numpy as np
+
+from calculon.cost.layer import LayerTable, ordered_sum
 from calculon.edition import Edition
 from calculon.hardware.system import System
-from calculon.layers.optimizer import adam_bytes, adam_flops
+from calculon.layers.layer import Layer, Number
+from calculon.layers.optimizer import (
+    NEWTON_SCHULZ_STEPS,
+    Matrices,
+    Parameters,
+    main_gradient_bytes,
+    newton_schulz,
+    optimizer_flops,
+    state_bytes,
+    step_bytes,
+    step_kernels,
+)
 from calculon.plan.choice import Choice
 from calculon.records import apply, record
 from calculon.statistics import Work
-from calculon.units import Array, Bytes, Count, Elements
+from calculon.transformer.shape import BlockShape
+from calculon.units import Bytes, Count, Flops, Seconds
 
 
 @record
@@ -19,29 +35,93 @@ class OptimizerCost:
     state: Bytes
 
 
+def parameters_of(table: LayerTable, shape: BlockShape) -> Parameters:
+    """Return the weights of laid-out layers as their optimizer sees them."""
+    if not shape.choice.steps_by_matrix:
+        return Parameters(table.weights)
+    rows, columns = np.zeros_like(table.weights), np.zeros_like(table.weights)
+    for i, layer in enumerate(table.layers):
+        if sides := _weight_sides(layer):
+            rows[i], columns[i] = sides
+    ranks = (
+        shape.tensor_par
+    )  # which split one side; every matrix has the residual stream at the other
+    by_rows = columns == shape.model.hidden
+    whole = np.where(by_rows, rows * ranks, rows), np.where(by_rows, columns, columns * ranks)
+    share = np.zeros_like(table.weights) + 1 / ranks
+    matrices = Matrices(
+        rows * columns, rows + columns, np.minimum(*whole), np.maximum(*whole), share
+    )
+    return Parameters(table.weights, matrices)
+
+
+def _weight_sides(layer: Layer) -> tuple[Number, Number] | None:
+    """Rows and columns of the weight matrix of a layer; products of two activations have none."""
+    if layer.product is not None and np.any(np.asarray(layer.weights) > 0):
+        return layer.product.n, layer.product.k
+    return layer.table
+
+
 def optimizer_cost(
-    weights: Elements, shards: Count, system: System, choice: Choice, edition: Edition
+    parameters: Parameters, shards: Count, system: System, choice: Choice, edition: Edition
 ) -> OptimizerCost:
     """Cost the optimizer step of a block from the weights of its layers, of shape (layers, steps)."""
-    step = optimizer_layers(weights * choice.training, shards, system, choice, edition)
+    if not choice.training:
+        parameters = Parameters(0 * parameters.weights)
+    step = optimizer_layers(parameters, shards, system, choice, edition)
     return apply(ordered_sum, [step])
 
 
 def optimizer_layers(
-    weights: Array, shards: Count, system: System, choice: Choice, edition: Edition
+    parameters: Parameters, shards: Count, system: System, choice: Choice, edition: Edition
 ) -> OptimizerCost:
-    """Cost the optimizer step of each layer, on the vector engine."""
-    flops = adam_flops(weights, shards)
-    state = adam_bytes(weights, choice.dtype_bytes, shards)
-    gradients = edition.gradient_bytes(weights, choice, shards)
-    accessed = edition.optimizer_traffic(state, gradients, weights, choice, shards)
+    """Cost the optimizer step of each layer: on the vector engine, matrix products on theirs."""
+    weights = parameters.weights
+    flops = optimizer_flops(parameters, choice, shards)
     arithmetic = system.vector[choice.datatype].time(flops)
+    state = state_bytes(parameters, choice, shards)
+    width = edition.gradient_bytes(choice, shards)
+    gradients = width * weights
+    sharded = gradients / shards
+    accessed = edition.optimizer_traffic(state, sharded, weights, choice, shards)
+    if not choice.plain_step:
+        accessed = step_bytes(accessed, parameters, width, choice, shards)
+        state = state + main_gradient_bytes(weights, choice, shards)
+    if choice.optimizer == "muon" and parameters.matrices is not None:
+        products = _newton_schulz(parameters.matrices, shards, system, choice)
+        flops, arithmetic = flops + products.flops, arithmetic + products.time
     memory = system.mem1.time(accessed)
+    time = system.combine(arithmetic, memory)
+    if choice.optimizer_impl == "loop":
+        time = np.maximum(time, system.launch_floor(step_kernels(parameters, width, choice)))
     step = Work(
         flops=flops,
         flops_time=arithmetic,
         mem_accessed=accessed,
         mem_time=memory,
-        time=system.combine(arithmetic, memory),
+        time=time,
     )
-    return OptimizerCost(step=step, weight_grad=gradients, state=state)
+    waiting = gradients if choice.grad_buffer == "full" else sharded
+    return OptimizerCost(step=step, weight_grad=waiting, state=state)
+
+
+class _Products(NamedTuple):
+    """Matrix products of a step."""
+
+    flops: Flops
+    time: Seconds
+
+
+def _newton_schulz(matrices: Matrices, shards: Count, system: System, choice: Choice) -> _Products:
+    """Cost the products of Muon, which run in bfloat16 where the engine knows it (Jordan et al. 2024).
+
+    Each is one of whole matrices, at their rate; owners of matrices share them evenly (arXiv 2502.16982, section 2.3).
+    Gathering the matrices, and the memory traffic of products, are not counted.
+    """
+    wide, square = newton_schulz(matrices)
+    engine = system.matrix.get("bfloat16", system.matrix[choice.datatype])
+    share = NEWTON_SCHULZ_STEPS * matrices.share / shards
+    return _Products(
+        flops=(2 * wide + square) * share,
+        time=(2 * engine.time(wide) + engine.time(square)) * share,
+    )

@@ -116,6 +116,22 @@ class Stage:
         return np.where(self.schedule.optimizer_offload, self.system.mem2.time(moved), 0.0)
 
     @cached_property
+    def accumulation(self) -> Seconds | None:
+        """Time per batch to read the gradients that microbatches after the first are added to; None where none is.
+
+        They are added in the products that make them (beta = 1, Megatron-LM's gradient accumulation fusion).
+        """
+        schedule, time = self.schedule, self.system.mem1.time
+        if not schedule.accumulates.any():
+            return None
+        once: Seconds = schedule.blocks * time(self.optimizer.weight_grad)
+        if self.ends is not None and self.end_times is not None:
+            step = self.ends.step
+            first, last = (time(end.optimizer.weight_grad) for end in (step.first, step.last))
+            once = once + self.end_times.of_slower(first, last)
+        return np.where(schedule.accumulates, (schedule.microbatches - 1) * once, 0.0)
+
+    @cached_property
     def block_whole(self) -> BlockTimes:
         """Time of a block, offload traffic included."""
         alone, waits = self.block_alone, self.block_waits

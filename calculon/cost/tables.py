@@ -8,14 +8,15 @@ import numpy as np
 
 from calculon.cost.block import BlockCost, BlockLayout, block_cost
 from calculon.cost.ends import Ends, EndsCost, EndsStep, ends_cost, ends_step, plain_choice
-from calculon.cost.optimizer import OptimizerCost, optimizer_cost
+from calculon.cost.optimizer import OptimizerCost, optimizer_cost, parameters_of
 from calculon.edition import Edition
 from calculon.hardware.system import System
+from calculon.layers.optimizer import Parameters, joined
 from calculon.plan.choice import Choice, Sizes
 from calculon.plan.plan import FIELDS, Plan
 from calculon.records import concatenate
 from calculon.spec.model import Model
-from calculon.units import Array, Elements
+from calculon.units import Array
 
 BLOCK_ROWS = 4_096
 """Blocks whose layers are laid out at once: bounds the memory of a layer table."""
@@ -67,7 +68,8 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
         same_degree = np.searchsorted(sizes[:, 0], pairs[:, 0])
         shared = pairs[:, 1].astype(float)
         blocks += costs
-        steps.append(optimizer_cost(weights[:, same_degree], shared, system, choice, edition))
+        stepped = weights.take(same_degree)
+        steps.append(optimizer_cost(stepped, shared, system, choice, edition))
         if ends is not None:
             ends.add([choice], sizes, same_degree, shared)
         block_row[rows] = block_count + size_of
@@ -85,23 +87,23 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
 
 def block_costs(
     model: Model, system: System, choices: Sequence[Choice], sizes: Array, edition: Edition
-) -> tuple[list[BlockCost], Elements]:
+) -> tuple[list[BlockCost], Parameters]:
     """Cost blocks of choices of equal layout for rows of (tensor degree, microbatch size, tensor network).
 
     Returns
     -------
-    tuple of list of BlockCost and array, shape (layers, blocks)
+    tuple of list of BlockCost and Parameters, shape (layers, blocks)
         The costs for each choice, and the weights of each layer (which depend on the tensor degree alone).
     """
     costs: list[list[BlockCost]] = [[] for _ in choices]
-    weights = []
+    weights: list[Parameters] = []
     for start in range(0, len(sizes), BLOCK_ROWS):
         part = _sizes(sizes[start : start + BLOCK_ROWS])
         layout = BlockLayout(model, system, choices[0], part, edition)
         for of_choice, choice in zip(costs, choices, strict=True):
             of_choice.append(block_cost(layout, choice))
-        weights.append(layout.table.weights)
-    return [concatenate(of_choice) for of_choice in costs], np.concatenate(weights, axis=1)
+        weights.append(parameters_of(layout.table, layout.shape))
+    return [concatenate(of_choice) for of_choice in costs], joined(weights)
 
 
 class EndTables:

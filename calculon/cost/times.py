@@ -42,6 +42,8 @@ class IterationTimes:
         """Backward computation."""
         block = self._stage.block
         time: Seconds = self._passes * block.agrad.time + self._passes * block.wgrad.time
+        if (more := self._stage.accumulation) is not None:
+            time = time + more
         ends = self._stage.end_times
         return time + ends.backward if ends else time
 

@@ -159,13 +159,13 @@ class Corrected(Edition):
         """[A15] The block input is split where the residual stream is."""
         return np.floor(activation / tensor_par) if choice.sequence_parallel else activation
 
-    def gradient_bytes(self, weights: Elements, choice: Choice, shards: Count) -> Bytes:
-        """[A10, A11] Four bytes while they are whole; sharded with the optimizer, those of the weights."""
+    def gradient_bytes(self, choice: Choice, shards: Count) -> Array | int:
+        """[A10, A11] Four while they are whole; sharded with the optimizer, those of the weights; or as stated."""
+        if stated := choice.stated_gradient_bytes:
+            return stated
         if choice.grad_buffer == "full":
-            whole: Bytes = MAIN_GRADIENT_BYTES * weights
-            return whole
-        sharded = choice.dtype_bytes * weights / shards
-        return np.where(shards > 1, sharded, MAIN_GRADIENT_BYTES * weights)
+            return MAIN_GRADIENT_BYTES
+        return np.where(shards > 1, choice.dtype_bytes, MAIN_GRADIENT_BYTES)
 
     def optimizer_traffic(
         self, state: Bytes, gradients: Bytes, weights: Elements, choice: Choice, shards: Count
@@ -173,8 +173,7 @@ class Corrected(Edition):
         """[A12] The state is read and written, a gradient read, a weight written (in 4 bytes also read)."""
         once = choice.dtype_bytes < MASTER_BYTES  # its master copy is part of the state
         weight = (1 if once else 2) * choice.dtype_bytes * weights / shards
-        gradient = gradients / shards if choice.grad_buffer == "full" else gradients
-        traffic: Bytes = 2 * state + gradient + weight
+        traffic: Bytes = 2 * state + gradients + weight
         return traffic
 
     # -- time of a batch ------------------------------------------------------------------------------------------

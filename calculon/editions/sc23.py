@@ -148,10 +148,9 @@ class Sc23(Edition):
         """[O17] The whole block input, never split, not even with sequence parallelism."""
         return activation
 
-    def gradient_bytes(self, weights: Elements, choice: Choice, shards: Count) -> Bytes:
-        """[O23] Gradients in the datatype of the weights, sharded with the optimizer."""
-        gradients: Bytes = choice.dtype_bytes * weights / shards
-        return gradients
+    def gradient_bytes(self, choice: Choice, shards: Count) -> Array | int:
+        """[O23] Gradients in the datatype of the weights."""
+        return choice.dtype_bytes
 
     def optimizer_traffic(
         self, state: Bytes, gradients: Bytes, weights: Elements, choice: Choice, shards: Count

@@ -114,6 +114,7 @@ class Layer(NamedTuple):
     and ``weight_bytes`` are bytes. ``shard`` (bytes) stays where the activation is dropped. ``keys`` is the mean number
     of keys per query of fused attention, whose rate depends on it; ``product`` the shape of a matrix product.
     ``kernels`` is how many each pass launches: by default one where it moves anything.
+    ``table`` is rows and columns of weights that are looked up.
     """
 
     name: str
@@ -132,6 +133,7 @@ class Layer(NamedTuple):
     shard: Bytes | float = 0.0
     keys: float = 0.0
     product: Product | None = None
+    table: tuple[Number, Number] | None = None
     kind: Kind | None = None
     kernels: tuple[int, int, int] | None = None
 

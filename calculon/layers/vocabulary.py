@@ -27,6 +27,7 @@ def lookup(name: str, tokens: Number, hidden: int, rows: Number, *, dtype_bytes:
         activation=0.0,
         activation_grad=dtype_bytes * elements,
         flags=Flags(),
+        table=(rows, float(hidden)),
     )
 
 
@@ -47,6 +48,7 @@ def positions(name: str, elements: Number, rows: int, hidden: int, *, dtype_byte
         activation=0.0,
         activation_grad=0.0,
         flags=Flags(),
+        table=(float(rows), float(hidden)),
     )
 
 

@@ -30,6 +30,12 @@ class Choice:
     ce_impl: str
     grad_buffer: str
     grad_comm_dtype: str
+    optimizer: str
+    optimizer_impl: str
+    optimizer_state_dtype: str
+    grad_dtype: str
+    main_grad: bool
+    grad_clip: bool
     latency_per_step: bool
     fusion: str
     matmul_dtype: str
@@ -119,6 +125,39 @@ class Choice:
     def reduced_bytes(self) -> int:
         """Bytes per element of the gradients that data parallelism reduces."""
         return DATATYPE_BYTES.get(self.grad_comm_dtype, self.dtype_bytes)
+
+    @property
+    def stated_gradient_bytes(self) -> int | None:
+        """Bytes per element of the gradients that wait, where the execution states their type."""
+        return DATATYPE_BYTES.get(self.grad_dtype)
+
+    @property
+    def step(self) -> tuple[str | bool, ...]:
+        """What the optimizer step depends on, sizes apart."""
+        return (
+            self.optimizer,
+            self.optimizer_impl,
+            self.optimizer_state_dtype,
+            self.grad_buffer,
+            self.grad_dtype,
+            self.main_grad,
+            self.grad_clip,
+        )
+
+    @property
+    def plain_step(self) -> bool:
+        """Whether the step reads every gradient once, in one fused pass."""
+        return not (
+            self.main_grad
+            or self.grad_clip
+            or self.optimizer_impl != "fused"
+            or self.optimizer == "adafactor"
+        )
+
+    @property
+    def steps_by_matrix(self) -> bool:
+        """Whether the step depends on which weights are matrices, and on their shapes."""
+        return self.optimizer_impl == "loop" or self.optimizer in ("adafactor", "muon")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

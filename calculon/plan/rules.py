@@ -11,6 +11,7 @@ import numpy as np
 from calculon.errors import Problem
 from calculon.plan.divisors import divisors
 from calculon.plan.network_rules import NETWORK_RULES
+from calculon.plan.optimizer_rules import OPTIMIZER_RULES
 from calculon.plan.plan import DEFAULTS, Plan, code
 from calculon.plan.precision_rules import PRECISION_RULES
 from calculon.plan.rule import DEGREES, One, Question, Rule
@@ -115,7 +116,9 @@ def _known_to_edition(q: Question) -> Array:
     if q.model.extensions:
         return ~published
     asked = [getattr(q.plan, name) != plain for name, plain in _PLAIN.items()]
-    asked = [column for column in asked if column.any()]
+    asked = [
+        column for column in asked if np.count_nonzero(column)
+    ]  # faster than any() for one row
     return ~(published & np.logical_or.reduce(asked)) if asked else np.array(True)
 
 
@@ -219,6 +222,7 @@ RULES: tuple[Rule, ...] = (
         lambda q: q.plan.training | ~q.plan.optimizer_offload,
         _conflict("optimizer_offload", "false, since inference has no optimizer"),
     ),
+    *OPTIMIZER_RULES,
     *NETWORK_RULES,
     Rule(
         "interleaving_size",

@@ -2,10 +2,12 @@
 
 import numpy as np
 
-from calculon.plan.plan import Plan
+from calculon.plan.plan import Plan, code
 from calculon.records import record
 from calculon.spec.model import Model
 from calculon.units import Array, Count
+
+_AUTO = code("grad_dtype", "auto")
 
 
 @record
@@ -29,6 +31,8 @@ class Schedule:
         Parts of the optimizer state.
     recompute_all : array of bool
         Only block inputs are kept for the backward pass.
+    accumulates : array of bool
+        Every microbatch after the first reads the gradients that it is added to.
     """
 
     batch_size: Count
@@ -49,6 +53,7 @@ class Schedule:
     recompute_all: Array
     data_par_overlap: Array
     latency_per_step: Array
+    accumulates: Array
     multiquery: Array
     weight_offload: Array
     activations_offload: Array
@@ -80,6 +85,7 @@ class Schedule:
             recompute_all=plan.is_choice("activation_recompute", "full"),
             data_par_overlap=plan.data_par_overlap,
             latency_per_step=plan.latency_per_step,
+            accumulates=plan.grad_dtype != _AUTO,
             multiquery=plan.is_choice("attention_type", "multiquery"),
             weight_offload=plan.weight_offload,
             activations_offload=plan.activations_offload,

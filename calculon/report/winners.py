@@ -24,12 +24,23 @@ SHOWN = ("sample_rate", "total_time", "proc_mem_tier1_cap_req")
 _OWN_FIELDS: dict[str, dict[Any, str]] = {
     "attn_impl": {"flash": "flash"},
     "ce_impl": {"fused": "fused CE"},
-    "grad_buffer": {"full": "4 B gradients"},
+    "grad_buffer": {"full": "whole gradients"},
+    "main_grad": {True: "4 B copy"},
+    "grad_clip": {True: "clipping"},
     "latency_per_step": {True: "latency per step"},
     "fusion": {"none": "unfused", "compile": "compiled", "max": "max fusion"},
     "matmul_dtype": {name: name for name in ("float8", "float16", "bfloat16", "tfloat32")},
 }
 """Words for choices of the corrected edition; they have a column where winners differ in them."""
+
+_OWN_VALUES = {
+    "grad_comm_dtype": ("same", "{} gradients"),
+    "grad_dtype": ("auto", "adds in {}"),
+    "optimizer": ("adam", "{}"),
+    "optimizer_impl": ("fused", "{}"),
+    "optimizer_state_dtype": ("float32", "{} moments"),
+}
+"""Default of other such choices, and words for any other value."""
 
 _SHORT = {"full": "full", "attn_only": "attn", "none": "-"}
 _COMM = {"ar": "ar", "p2p_rs_ag": "p2p", "rs_ag": "sp"}
@@ -142,8 +153,12 @@ def _switches(execution: Mapping[str, Any]) -> str:
 def _own(execution: Mapping[str, Any]) -> str:
     """Name the choices that only the corrected edition has, where they are no default."""
     words = [names[execution[n]] for n, names in _OWN_FIELDS.items() if execution.get(n) in names]
-    reduced = execution.get("grad_comm_dtype", "same")
-    return ", ".join(words if reduced == "same" else [*words, f"{reduced} gradients"]) or "-"
+    words += [
+        text.format(execution[name])
+        for name, (default, text) in _OWN_VALUES.items()
+        if execution.get(name, default) != default
+    ]
+    return ", ".join(words) or "-"
 
 
 def reasons_table(

@@ -9,6 +9,7 @@ from typing import Any
 from calculon.hardware.system import System
 from calculon.plan.choice import Choice
 from calculon.plan.divisors import divisors
+from calculon.plan.optimizer_rules import consistent
 from calculon.plan.plan import DEFAULTS
 from calculon.spec.execution import PUBLISHED
 from calculon.spec.model import Model
@@ -180,7 +181,7 @@ class Candidates:
                 attention_type=attention,
                 fused_activation=fused,
                 edition=self.edition,
-                **dict(zip(EXTENSIONS, extension, strict=True)),
+                **extension,
             )
             for recompute in s["activation_recompute"]
             for comm in s["tensor_par_comm_type"]
@@ -190,8 +191,15 @@ class Candidates:
             if parallel or overlap == "none"
             for attention in s["attention_type"]
             for fused in s["fused_activation"]
-            for extension in product(*(s[name] for name in EXTENSIONS))
+            for extension in self._extensions
         )
+
+    @cached_property
+    def _extensions(self) -> tuple[dict[str, Any], ...]:
+        """Combinations of the fields that the published search does not have, but for contradictions."""
+        every = product(*(self.switches[name] for name in EXTENSIONS))
+        named = (dict(zip(EXTENSIONS, values, strict=True)) for values in every)
+        return tuple(values for values in named if consistent(values))
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:

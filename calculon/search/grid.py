@@ -73,6 +73,7 @@ class Grid:
             "microbatch_size": np.tile(micro, len(choices)),
             "recompute_all": np.repeat([c.recompute_all for c in choices], len(micro)),
             "latency_per_step": np.repeat([c.latency_per_step for c in choices], len(micro)),
+            "accumulates": np.repeat([c.grad_dtype != "auto" for c in choices], len(micro)),
             "multiquery": np.repeat([c.multiquery for c in choices], len(micro)),
         }
 
@@ -115,6 +116,7 @@ class Grid:
             recompute_all=nodes["recompute_all"],
             data_par_overlap=np.asarray(overlap),
             latency_per_step=nodes["latency_per_step"],
+            accumulates=nodes["accumulates"],
             multiquery=nodes["multiquery"],
             weight_offload=offloads[0],
             activations_offload=offloads[1],

@@ -79,7 +79,7 @@ class SearchTables:
             pairs = [(self._block_start[t], z) for t in used for z in self._shards[t]]
             column, shards = np.array(pairs).T
             step = optimizer_cost(
-                weights[:, column], shards.astype(float), space.system, choices[0], self.edition
+                weights.take(column), shards.astype(float), space.system, choices[0], self.edition
             )
             steps.append(step)
             if ends is not None:

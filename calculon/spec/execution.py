@@ -11,6 +11,9 @@ DATATYPE_BYTES = {"float8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
 MATMUL_BYTES = DATATYPE_BYTES | {"tfloat32": 4}
 """Bytes per operand element of each type of matrix arithmetic; TF32 reads 4-byte operands."""
 
+OPTIMIZERS = ("adam", "adam_8bit", "lion", "sgd_momentum", "sgd", "adafactor", "muon")
+"""Optimizers whose step is known."""
+
 PUBLISHED, CORRECTED = "sc23", "corrected"
 EDITION_NAMES = (PUBLISHED, CORRECTED)
 """Editions of the cost model; the first is that of an execution that names none."""
@@ -84,7 +87,7 @@ class Execution:
         default="eager",
     )
     grad_buffer: str = declare(
-        "gradients that wait for a sharded optimizer: split with it, or whole in 4 bytes",
+        "gradients that wait for a sharded optimizer: split with it, or whole (grad_dtype auto: in 4 bytes)",
         choices=("sharded", "full"),
         default="sharded",
     )
@@ -92,6 +95,30 @@ class Execution:
         "type in which gradients are reduced over data parallelism; same: that of the weights",
         choices=("same", *DATATYPE_BYTES),
         default="same",
+    )
+    optimizer: str = declare(
+        "what turns gradients into new weights", choices=OPTIMIZERS, default="adam"
+    )
+    optimizer_impl: str = declare(
+        "optimizer step: fused into one pass; one pass over all weights for each of its operations; "
+        "or one kernel for each operation and weight tensor",
+        choices=("fused", "foreach", "loop"),
+        default="fused",
+    )
+    optimizer_state_dtype: str = declare(
+        "type of the optimizer's moments", choices=("float32", "bfloat16"), default="float32"
+    )
+    grad_dtype: str = declare(
+        "type in which gradients are added up and wait, the buffer read again by each microbatch after the first; "
+        "auto: 4 bytes while whole, sharded that of the weights, nothing read again",
+        choices=("auto", "float32", "bfloat16", "float16"),
+        default="auto",
+    )
+    main_grad: bool = declare(
+        "gradients of fewer than 4 bytes are copied to 4 for the step", default=False
+    )
+    grad_clip: bool = declare(
+        "gradients are scaled to a largest norm before the step", default=False
     )
     latency_per_step: bool = declare(
         "a collective pays its latency in every step of a ring, not once", default=False

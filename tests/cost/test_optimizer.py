@@ -1,11 +1,15 @@
 """The optimizer step of a block, as a sum over its layers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from calculon import inputs
 from calculon.cost.optimizer import optimizer_cost, optimizer_layers
 from calculon.editions import CORRECTED, SC23
+from calculon.hardware.extension import Launch
+from calculon.layers.optimizer import Matrices, Parameters
 from calculon.plan.choice import Choice
 from calculon.plan.plan import DEFAULTS
 from tests.helpers import document
@@ -32,7 +36,7 @@ def _choice(**changes):
 
 
 def _cost(edition=CORRECTED, **changes):
-    return optimizer_cost(WEIGHTS, SHARDS, SYSTEM, _choice(**changes), edition)
+    return optimizer_cost(Parameters(WEIGHTS), SHARDS, SYSTEM, _choice(**changes), edition)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +66,7 @@ def test_a_whole_buffer_has_four_bytes_and_a_step_reads_its_shard(datatype):
 
 def test_a_step_is_the_sum_of_the_steps_of_its_layers():
     choice = _choice()
-    layers = optimizer_layers(WEIGHTS, SHARDS, SYSTEM, choice, CORRECTED)
+    layers = optimizer_layers(Parameters(WEIGHTS), SHARDS, SYSTEM, choice, CORRECTED)
     step = _cost().step
     for name in ("flops", "flops_time", "mem_accessed", "mem_time", "time"):
         expected = getattr(layers.step, name).sum(axis=0)
@@ -77,6 +81,27 @@ def test_inference_has_no_optimizer(edition):
     found = _cost(edition, training=False)
     for array in (found.state, found.weight_grad, found.step.time, found.step.mem_accessed):
         np.testing.assert_array_equal(array, [0, 0])
+
+
+def test_a_loop_takes_at_least_the_time_of_its_launches():
+    one = 1e-3
+    system = replace(SYSTEM, ext=replace(SYSTEM.ext, launch=Launch(kernel=one)))
+    rows = np.array([[3e3, 1.0], [0.0, 0.0], [2e3, 5e2]])
+    columns = np.array([[2e3, 0.0], [0.0, 0.0], [1e3, 1e3]])
+    matrices = Matrices(rows * columns, rows + columns, rows, columns, np.ones_like(rows))
+    args = (Parameters(WEIGHTS, matrices), SHARDS, system)
+    each = 7 + 1 + np.array([0, 1])  # the copy of weights, and of gradients that are sharded
+    tensors = np.array([[1, 1], [0, 0], [1, 1]])
+    loop = optimizer_layers(*args, _choice(optimizer_impl="loop"), CORRECTED).step
+    foreach = optimizer_layers(*args, _choice(optimizer_impl="foreach"), CORRECTED).step
+    np.testing.assert_array_equal(loop.mem_accessed, foreach.mem_accessed)
+    np.testing.assert_array_equal(loop.time, np.maximum(foreach.time, tensors * each * one))
+    assert (loop.time > foreach.time).any()
+
+
+def test_a_system_that_states_no_launch_time_has_no_floor():
+    loop, foreach = (_cost(optimizer_impl=impl).step for impl in ("loop", "foreach"))
+    np.testing.assert_array_equal(loop.time, foreach.time)
 
 
 def test_as_published_a_step_moves_its_state_once():

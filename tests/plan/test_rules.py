@@ -32,6 +32,7 @@ BASE = document("examples", "3072_t4_p64_d12_mbs4_full") | {
 }
 ALONE = {"num_procs": 2, "tensor_par": 1, "pipeline_par": 1}
 INFERENCE = {"training": False}
+CORRECTED = {"edition": "corrected"}
 
 MALFORMED = {
     "degrees_product": ({"num_procs": 17}, "num_procs", "= 16", "17"),
@@ -82,6 +83,18 @@ MALFORMED = {
         INFERENCE | {"optimizer_offload": True},
         "optimizer_offload",
         "no optimizer",
+        "true",
+    ),
+    "state_dtype_needs_moments": (
+        CORRECTED | {"optimizer": "sgd", "optimizer_state_dtype": "bfloat16"},
+        "optimizer_state_dtype",
+        "float32 with optimizer: sgd, which keeps no moments",
+        "bfloat16",
+    ),
+    "main_grad_needs_small_gradients": (
+        CORRECTED | {"main_grad": True},
+        "main_grad",
+        "false with grad_dtype: auto, since no smaller type is stated",
         "true",
     ),
     "network_number": ({"data_par_net": 2}, "data_par_net", "numbered 0 to 1", "2"),
@@ -181,6 +194,31 @@ def test_a_malformed_request_names_field_requirement_and_value(reason):
     assert (error.value.file, error.value.field, error.value.found) == ("execution", field, found)
     assert expected in error.value.expected
     assert _table_reason(BASE | changes, model) == reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"optimizer": "adam_8bit", "optimizer_state_dtype": "bfloat16"}, "have 8 bits"),
+        ({"optimizer": "adafactor", "optimizer_state_dtype": "bfloat16"}, "4-byte sums"),
+        ({"grad_dtype": "float32", "main_grad": True}, "gradients have 4 bytes"),
+    ],
+)
+def test_an_optimizer_step_that_contradicts_itself_says_why(changes, reason):
+    with pytest.raises(calculon.SpecError, match=reason):
+        calculon.estimate(MODEL, BASE | CORRECTED | changes, "a100_80g")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optimizer": "muon", "optimizer_state_dtype": "bfloat16"},
+        {"grad_dtype": "bfloat16", "main_grad": True},
+        {"grad_dtype": "float16", "main_grad": True},
+    ],
+)
+def test_an_optimizer_step_that_fits_together_is_valid(changes):
+    assert _table_reason(BASE | CORRECTED | changes) == ""
 
 
 @pytest.mark.parametrize("reason", INFEASIBLE)

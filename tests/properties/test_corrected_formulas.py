@@ -236,6 +236,7 @@ EFFECTS = {
     "checkpoint_split": (FULL | SEQUENCE_PAR, "act_checkpoint_size"),
     "waiting_gradients": ({}, "weight_grad_space"),
     "optimizer_traffic": ({}, "optim_step_time"),
+    "optimizer_fields": ({"optimizer": "lion"}, "optimizer_space"),
     "optimizer_offload": ({"optimizer_offload": True}, "bw_offload_exposed_time"),
     "offload_window": (CORE | {"weight_offload": True}, "optim_offload_bw_req"),
     "in_flight": (

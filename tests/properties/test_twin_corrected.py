@@ -16,8 +16,29 @@ OPTIONS = {
     "grad_buffer": st.sampled_from(("sharded", "full")),
     "grad_comm_dtype": st.sampled_from(("same", *DATATYPES)),
     "latency_per_step": st.booleans(),
+    "optimizer_impl": st.sampled_from(("fused", "foreach", "loop")),
+    "grad_clip": st.booleans(),
 }
 SECONDS = st.one_of(st.just(0), st.floats(1e-7, 1e-3))
+
+GRADIENTS = st.sampled_from(
+    (
+        {},
+        {"grad_dtype": "float32"},
+        {"grad_dtype": "bfloat16"},
+        {"grad_dtype": "float16", "main_grad": True},
+    )
+)
+OPTIMIZERS = st.sampled_from(
+    (
+        {},
+        {"optimizer_state_dtype": "bfloat16"},
+        {"optimizer": "adam_8bit"},
+        {"optimizer": "lion", "optimizer_state_dtype": "bfloat16"},
+        {"optimizer": "sgd_momentum"},
+        {"optimizer": "sgd"},
+    )
+)
 
 MOVED = {
     "act_offload_bw_req": ("block_act_storage_space", "block_act_checkpoint_size"),
@@ -36,6 +57,7 @@ def corrected_questions(draw):
     model, execution, system = draw(questions())
     if draw(st.booleans()):
         execution |= {name: draw(value) for name, value in OPTIONS.items()}
+        execution |= draw(GRADIENTS) | draw(OPTIMIZERS)
     if draw(st.booleans()):
         link = st.fixed_dictionaries({}, optional={"step_latency": SECONDS, "ramp": SECONDS})
         links = draw(st.lists(link, min_size=1, max_size=len(system["networks"])))

@@ -203,6 +203,8 @@ def loops(case: Case) -> Iterator[Row]:
                             ("pipeline_par_net", networks if p > 1 else (0,)),
                             ("data_par_net", networks if d > 1 else (0,)),
                         ):
+                            if not steps(choices):
+                                continue
                             redo_possible = choices["tensor_par_comm_type"] == "rs_ag" and not full
                             if choices["seq_par_ag_redo"] and not redo_possible:
                                 continue
@@ -212,6 +214,13 @@ def loops(case: Case) -> Iterator[Row]:
                                 "activation_recompute": recompute,
                                 **choices,
                             }
+
+
+def steps(choices: Row) -> bool:
+    """Whether an optimizer step can be had: moments to shorten, and gradients to copy into 4 bytes."""
+    plain = choices["optimizer_state_dtype"] == "float32"
+    shortened = plain or choices["optimizer"] in ("adam", "lion", "sgd_momentum", "muon")
+    return shortened and not (choices["main_grad"] and choices["grad_dtype"] in ("auto", "float32"))
 
 
 def extension(case: Case, name: str) -> tuple[Any, ...]:
@@ -270,6 +279,12 @@ MORE: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "ce_impl": st.just(("fused",)),
     "grad_buffer": st.just(("full",)),
     "grad_comm_dtype": st.sampled_from((("float32",), ("float8", "float16"))),
+    "optimizer": st.sampled_from((("lion",), ("sgd", "muon"), ("adafactor", "adam_8bit"))),
+    "optimizer_impl": st.sampled_from((("foreach",), ("loop",))),
+    "optimizer_state_dtype": st.just(("bfloat16",)),
+    "grad_dtype": st.sampled_from((("float32",), ("bfloat16",))),
+    "main_grad": st.just((True,)),
+    "grad_clip": st.just((True,)),
     "latency_per_step": st.just((True,)),
 }
 """Values that only the corrected edition has."""

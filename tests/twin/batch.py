@@ -28,9 +28,11 @@ class Batch:
     def _compute(self) -> None:
         """Arithmetic and TP communication."""
         block, run = self.block, self.run
-        passes = run.blocks * run.microbatches
+        passes, mem1 = run.blocks * run.microbatches, run.system.mem1
         self.fw_time = passes * block.fw.time
         self.bw_time = passes * block.agrad.time + passes * block.wgrad.time
+        if run.step.stated:  # the sums so far are read by all microbatches but the first
+            self.bw_time += (run.microbatches - 1) * run.blocks * mem1.time(block.weight_grad)
         self.optim_step_time = run.blocks * block.optim.time
         self.recompute_time = passes * block.re.time
         total = run.batch_sum

@@ -63,7 +63,7 @@ class Block:
         self.checkpoint = run.element_bytes * checkpoint if run.full_recompute else 0
         self.act_storage = 0 if run.full_recompute else sum(_stored(x, training) for x in layers)
         self.weight_grad = sum(layer.weight_grad_space for layer in backward)
-        self.weight_grad_unsharded = sum(4 * layer.counts.weights for layer in backward)
+        self.weight_grad_unsharded = sum(run.step.computed * x.counts.weights for x in backward)
         self.act_grad = sum(layer.activation_grad_space for layer in backward)
         self.optimizer = sum(layer.optimizer_space for layer in backward)
 

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from .errors import require, require_fit
+from .optimizer import OPERATIONS
 from .rules import EDITIONS, Rules
 from .run import BYTES_PER_ELEMENT, Execution, Model, Run
 from .system import System
@@ -26,6 +27,10 @@ CHOICES = {
     "ce_impl": ("eager", "fused"),
     "grad_buffer": ("sharded", "full"),
     "grad_comm_dtype": ("same", *BYTES_PER_ELEMENT),
+    "optimizer": tuple(OPERATIONS),  # what the twin knows
+    "optimizer_impl": ("fused", "foreach", "loop"),
+    "optimizer_state_dtype": ("float32", "bfloat16"),
+    "grad_dtype": ("auto", "float32", "bfloat16", "float16"),
 }
 
 
@@ -81,6 +86,10 @@ def _check_request(ex: Execution, num_networks: int) -> None:
     gradients = ex.training and ex.data_par > 1
     require(10, not ex.data_par_overlap or gradients, "there are no gradients to overlap")
     require(11, not ex.optimizer_offload or ex.training, "there is no optimizer to offload")
+    short = ex.optimizer_state_dtype != "float32"
+    require(4, not short or ex.optimizer in ("adam", "lion", "sgd_momentum"), "no such moments")
+    small = ex.grad_dtype in ("bfloat16", "float16")
+    require(4, small or not ex.main_grad, "there are no smaller gradients to copy")
     for network in (ex.tensor_par_net, ex.pipeline_par_net, ex.data_par_net):
         require(12, 0 <= network < num_networks, f"there is no network {network}")
 

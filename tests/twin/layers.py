@@ -42,16 +42,18 @@ class Layer:
         self.output_space = size * counts.outputs
         self.activation_space: float = size * counts.saved
         self.activation_grad_space: float = size * counts.grads
+        step = run.step
         self.weight_grad_space: float = self.weight_space / run.shards
-        if run.rules.waiting_gradients and run.whole_gradients:
-            self.weight_grad_space = 4 * counts.weights
-        # Two moments and, unless the weights have 4 bytes themselves, a master copy.
-        self.optimizer_space = (12 if size < 4 else 8) * counts.weights / run.shards
+        if run.rules.waiting_gradients and (run.whole_gradients or step.stated):
+            parts = 1 if run.whole_gradients else run.shards
+            self.weight_grad_space = step.gradient * counts.weights / parts
+        # Moments and, unless the weights have 4 bytes themselves, a master copy.
+        self.optimizer_space = step.state * counts.weights / run.shards
         self.flops: dict[Stage, float] = {
             "fw": counts.fw,
             "agrad": counts.agrad,
             "wgrad": counts.wgrad,
-            "optim": counts.weights / run.shards * 11,
+            "optim": counts.weights / run.shards * step.flops,
         }
         gradient = size * (counts.weights + counts.saved + counts.grads)
         unwritten = size * counts.unwritten if run.rules.backward_traffic else 0
@@ -64,9 +66,7 @@ class Layer:
         if run.rules.optimizer_traffic:
             # Reads and writes the state, reads the gradient; weights of 4 bytes are their own
             # master copy, which is read and written, others are written only.
-            state, weight = (12, size) if size < 4 else (8, 8)
-            traffic = 2 * state + (4 if run.whole_gradients else size) + weight
-            self.mem_accessed["optim"] = traffic * counts.weights / run.shards
+            self.mem_accessed["optim"] = step.moved * counts.weights / run.shards
 
     @property
     def stored_space(self) -> float:

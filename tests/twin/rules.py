@@ -58,6 +58,10 @@ class Rules:
     optimizer_traffic: bool = False
     """The optimizer reads and writes its state, reads gradients and writes weights [O23, A12]."""
 
+    optimizer_fields: bool = False
+    """Optimizer, form of its step, types of moments and gradients, copied and clipped gradients
+    are honoured; added-up gradients of a stated type are read again. Adam, else."""
+
     optimizer_offload: bool = False
     """An offloaded optimizer moves once per batch, with the gradients [O25, A13]."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from .optimizer import Step, adam
 from .rules import Rules
 from .system import System
 
@@ -59,6 +60,12 @@ class Execution:
     ce_impl: str = "eager"  # of models with a vocabulary, which ours have not
     grad_buffer: str = "sharded"
     grad_comm_dtype: str = "same"
+    optimizer: str = "adam"
+    optimizer_impl: str = "fused"
+    optimizer_state_dtype: str = "float32"
+    grad_dtype: str = "auto"
+    main_grad: bool = False
+    grad_clip: bool = False
     latency_per_step: bool = False
 
 
@@ -85,6 +92,8 @@ class Run:
         self.regathers_attention = split and (self.recomputes_attention or ex.seq_par_ag_redo)
         self.regathers_mlp = split and (self.full_recompute or ex.seq_par_ag_redo)
         self.whole_gradients = self.shards == 1 or ex.grad_buffer == "full"
+        asked = ex if rules.optimizer_fields else adam(ex)
+        self.step = Step(asked, self.element_bytes, self.whole_gradients)
 
         self.blocks = -(-model.num_blocks // ex.pipeline_par)  # of the most loaded stage
         self.missing_blocks = self.blocks * ex.pipeline_par - model.num_blocks  # of later stages
