@@ -10,6 +10,7 @@ import numpy as np
 
 from calculon.calibrate.networks import LEAST_SIZES
 from calculon.calibrate.parts import (
+    Options,
     fit_part,
     peak_of,
     quietly_decoded,
@@ -41,6 +42,7 @@ def calibrate(
     ramp: bool = True,
     name: str = "system",
     training: Training | None = None,
+    multiprocessors: int | None = None,
 ) -> Calibration:
     """Fit what the measurements tell of a system, leaving everything else as it is.
 
@@ -64,6 +66,8 @@ def calibrate(
         Name of the base system.
     training : Training, optional
         Steps, fitted last: to the system as the other measurements make it.
+    multiprocessors : int, optional
+        Of the device, for rates of products by shape; by default what the system says.
 
     Raises
     ------
@@ -73,11 +77,11 @@ def calibrate(
     old = decode(System, base, file, name=name)
     document = copied(base)
     used, notes = _used(measurements, above)
-    chosen, told = _fit_parts(old, document, used, Options(hold_out, ramp))
-    notes += told
+    options = Options(ramp, multiprocessors)
+    chosen = _fit_parts(old, document, used, hold_out, options, notes)
     new = quietly_decoded(document, file, name)
     parts = [_fitted(new, one) for one in chosen]
-    spread = partial(_spreads, old, document, ramp=ramp)
+    spread = partial(_spreads, new, document, options=options)
     fits = [
         provenance(one, which.values, measurements, above, spread(one))
         for one, which in zip(parts, chosen, strict=True)
@@ -87,14 +91,6 @@ def calibrate(
         parts, fits, notes = [*parts, whole], [*fits, record], [*notes, *told]
     document["calibration"], told = merged_fits(base, name, date, hold_out, fits)
     return Calibration(document, parts, [*notes, *told])
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How rows are chosen and parts are fitted."""
-
-    hold_out: float
-    ramp: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,23 +105,29 @@ class _Chosen:
 
 
 def _fit_parts(
-    old: System, document: dict[str, Any], rows: Sequence[Row], options: Options
-) -> tuple[list[_Chosen], list[str]]:
-    """Fit every part that rows tell about, and write it into the document."""
-    chosen, notes = [], []
+    old: System,
+    document: dict[str, Any],
+    rows: Sequence[Row],
+    hold_out: float,
+    options: Options,
+    notes: list[str],
+) -> list[_Chosen]:
+    """Fit every part that rows tell about, and write it into the document; products by shape after memories."""
+    chosen = []
     for part, group in groupby(sorted(rows, key=_order), key=lambda row: row.part):
         some = list(group)
         check_units(some, peak_of(old, part), unit_of(part))
-        held = held_out(some, options.hold_out)
-        if options.hold_out > 0 and not held.any():
+        held = held_out(some, hold_out)
+        if hold_out > 0 and not held.any():
             notes.append(f"{part}: its rows are one group, so none is held out")
         used = [row for row, out in zip(some, held, strict=True) if not out]
         left = np.zeros_like(held)
-        values, left[~held], told = fit_part(old, part, used, ramp=options.ramp)
+        system = quietly_decoded(document, "", old.name) if part.startswith("ext") else old
+        values, left[~held], told = fit_part(system, part, used, options)
         write_part(document, part, values)
         notes += told
         chosen.append(_Chosen(part, some, held, left, values))
-    return chosen, notes
+    return chosen
 
 
 def _fitted(new: System, one: _Chosen) -> Fitted:
@@ -147,19 +149,19 @@ def _used(measurements: Sequence[Measurements], above: float) -> tuple[list[Row]
     return rows, notes
 
 
-def _order(row: Row) -> tuple[str, float, str]:
-    return row.part, row.size, row.name
+def _order(row: Row) -> tuple[bool, str, float, str]:
+    return row.part.startswith("ext"), row.part, row.size, row.name
 
 
 def _spreads(
-    old: System, document: Mapping[str, Any], one: Fitted, *, ramp: bool
+    new: System, document: Mapping[str, Any], one: Fitted, *, options: Options
 ) -> list[Mapping[str, Any]]:
     """Return how far measured times of a part are from those of fits that did not see them."""
 
     def fit(rows: Sequence[Row]) -> Callable[[Sequence[Row]], Array]:
         trial = copied(document)
-        write_part(trial, one.part, fit_part(old, one.part, rows, ramp=ramp)[0])
-        return times_of(quietly_decoded(trial, "", old.name), one.part)
+        write_part(trial, one.part, fit_part(new, one.part, rows, options)[0])
+        return times_of(quietly_decoded(trial, "", new.name), one.part)
 
     predicted, groups = unseen(one.rows, one.held, fit)
     return spreads(one.rows, predicted, groups, large_size(one.rows))

@@ -54,13 +54,14 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "Fit parts of a system file to measured times: latency, efficiency and ramp of networks, efficiency curves of\n"
-        "the matrix engine and of memories; or factors of efficiencies to the times of whole training steps. Peaks,\n"
-        "sizes and everything else stay those of the base. Whole groups of rows (the column group; else an octave of\n"
-        "sizes, products of one n and k, or steps of one model) are held out and predicted; errors are in percent of\n"
-        "the measured time, and a bias below 0 is a file that is too fast. The new file says under calibration what\n"
-        "was fitted to what, and how far unseen rows are from it: estimates on it have an interval.\n\n"
+        "the matrix engine and of memories, rates of products by shape; or factors of efficiencies to the times of\n"
+        "whole training steps. Peaks, sizes and everything else stay those of the base. Whole groups of rows (the\n"
+        "column group; else an octave of sizes, products of one n and k, or steps of one model) are held out and\n"
+        "predicted; errors are in percent of the measured time, and a bias below 0 is a file that is too fast. The\n"
+        "new file says under calibration what was fitted to what, and how far unseen rows are from it: estimates on\n"
+        "it have an interval.\n\n"
         "scripts/measure makes files of kernels: calculon calibrate SYS --collectives collectives.csv --gemm gemm.csv\n"
-        "--memory memory.csv -o mine.json\n\n"
+        "--memory memory.csv -o mine.json; with --shapes --multiprocessors N products tell their rate by shape.\n\n"
         "Logs of training are a CSV that you write, with a line for each run: calculon calibrate SYS --training\n"
         "steps.csv --fit mem1,matrix -o mine.json. Fit few parameters, and have runs that they slow differently:\n"
         "small and large microbatches tell memory from arithmetic, small models tell launches. What the steps do not\n"
@@ -89,6 +90,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         ramp=arguments.ramp,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         name=name,
+        multiprocessors=arguments.multiprocessors,
         training=_training(arguments, base, file, name),
     )
     aside = arguments.output == STDOUT or arguments.format != "text"  # output that a program reads
@@ -121,6 +123,13 @@ def _check(arguments: argparse.Namespace) -> None:
         wanted = "--training FILE and --fit NAMES together, such as --fit mem1,matrix"
         given = "--training" if arguments.training else "--fit"
         raise SpecError("calibrate", Problem("", wanted, f"{given} alone"))
+    if arguments.shapes and not arguments.gemm:
+        raise SpecError("calibrate", Problem("", "--gemm FILE beside --shapes", "--shapes alone"))
+    if arguments.multiprocessors is not None and not (
+        arguments.shapes and arguments.multiprocessors
+    ):
+        wanted = "a number above 0, beside --shapes"
+        raise SpecError("--multiprocessors", Problem("", wanted, str(arguments.multiprocessors)))
     twice = next((one for one in inputs if inputs.count(one) > 1), None)
     if twice:
         raise SpecError(twice, Problem("", "each file once", "twice"))
@@ -152,7 +161,7 @@ def _read(
         (one, read_collectives(one, system, known, arguments.network))
         for one in arguments.collectives
     ]
-    read += [(one, read_gemm(one, system)) for one in arguments.gemm]
+    read += [(one, read_gemm(one, system, shapes=arguments.shapes)) for one in arguments.gemm]
     read += [(one, read_memory(one, system)) for one in arguments.memory]
     return [Measurements(Path(one).name, rows, told) for one, (rows, told) in read]
 
@@ -174,6 +183,6 @@ def _training(
 def _show_steps(found: "Calibration", log: Log) -> None:
     """Print every training step, where they are not too many."""
     for part in found.parts:
-        if part.time is None and len(part.rows) <= MOST_STEPS:
+        if not part.unit and len(part.rows) <= MOST_STEPS:
             log("")
             log.table(Table(STEPS, part.each()), "text")

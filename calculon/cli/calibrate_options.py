@@ -18,28 +18,7 @@ def declare(parser: Parser) -> None:
     parser.add_argument(
         "base", metavar="SYS", help="the system to start from: catalog name, file or -"
     )
-    parser.add_argument(
-        "--collectives",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="CSV operation,bytes,members,seconds[,network][,group], or a log of nccl-tests; instead of seconds the "
-        "column busbw may stand, in GB/s as nccl-tests prints it; may be repeated",
-    )
-    parser.add_argument(
-        "--gemm",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="CSV m,n,k,datatype,seconds[,group]; may be repeated",
-    )
-    parser.add_argument(
-        "--memory",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="CSV bytes,seconds[,tier][,group], bytes read and written together; may be repeated",
-    )
+    _add_kernels(parser)
     _add_training(parser)
     parser.add_argument(
         "-o",
@@ -63,6 +42,44 @@ def declare(parser: Parser) -> None:
         help="of the table of residuals (default: text)",
     )
     _add_collective_options(parser)
+
+
+def _add_kernels(parser: Parser) -> None:
+    """Declare files of collectives, matrix products and copies."""
+    parser.add_argument(
+        "--collectives",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="CSV operation,bytes,members,seconds[,network][,group], or a log of nccl-tests; instead of seconds the "
+        "column busbw may stand, in GB/s as nccl-tests prints it; may be repeated",
+    )
+    parser.add_argument(
+        "--gemm",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="CSV m,n,k,datatype,seconds[,group] of products m x k times k x n; may be repeated",
+    )
+    parser.add_argument(
+        "--shapes",
+        action="store_true",
+        help="fit ext.gemm to --gemm, which has the rate by shape (largest efficiency, half depth, alignment), not the "
+        "efficiency curve; edition sc23 ignores it",
+    )
+    parser.add_argument(
+        "--multiprocessors",
+        metavar="N",
+        type=_count,
+        help="of the device, for --shapes (default: those of ext.gemm in SYS)",
+    )
+    parser.add_argument(
+        "--memory",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="CSV bytes,seconds[,tier][,group], bytes read and written together; may be repeated",
+    )
 
 
 def _add_training(parser: Parser) -> None:

@@ -6,9 +6,11 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from calculon import inputs
+from calculon.hardware.gemm import Gemm
 from tests.helpers import ROOT
 
 EXAMPLE = str(ROOT / "examples" / "measurements" / "h100_sxm_all_reduce.csv")
@@ -178,6 +180,36 @@ def test_steps_that_cannot_be_fitted_write_nothing(run, steps, tmp_path, argumen
     code, out, err = run(*steps, *arguments, "-o", "x.json")
     assert (code, out, message in err, "Traceback" in err) == (2, "", True, False)
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_rates_by_shape_are_fitted_or_it_is_said_what_is_missing(run, tmp_path):
+    gemm = Gemm(max_efficiency=0.8, multiprocessors=132)
+    shapes = [(m, 4096, k) for m in (2048, 8192) for k in (512, 1024, 4096)]
+    sizes = np.array(shapes, dtype=float).T
+    share = gemm.efficiency(np.ones(6), *sizes, np.full(6, 1024.0))
+    times = 2 * sizes.prod(axis=0) / 989e12 / share
+    lines = [
+        f"{m},{n},{k},bfloat16,{time}"
+        for (m, n, k), time in zip(shapes, times.tolist(), strict=True)
+    ]
+    (tmp_path / "g.csv").write_text("\n".join(["m,n,k,datatype,seconds", *lines]))
+    call = ("calibrate", "h100_80g_sxm", "--gemm", "g.csv", "--hold-out", 0, "-o", "x.json")
+    for options, message in (
+        (("--shapes",), "expected --multiprocessors N, or ext.gemm in the system"),
+        (("--multiprocessors", "132"), "--multiprocessors: expected a number above 0, beside"),
+        (("--shapes", "--multiprocessors", "0"), "--multiprocessors: expected a number above 0"),
+    ):
+        code, out, err = run(*call, *options)
+        assert (code, out, message in err) == (2, "", True)
+        assert not (tmp_path / "x.json").exists()
+    code, out, err = run(*call, "--shapes", "--multiprocessors", "132")
+    assert (code, err, "predicted s" in out) == (0, "", False)
+    found = json.loads((tmp_path / "x.json").read_text())["ext"]["gemm"]["bfloat16"]
+    assert found == {
+        "max_efficiency": pytest.approx(0.8, rel=1e-3),
+        "multiprocessors": 132,
+        "half_depth": pytest.approx(gemm.half_depth, rel=0.02),
+    }
 
 
 def test_the_picture_of_steps_has_a_diagonal_and_a_band():
