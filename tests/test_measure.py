@@ -4,11 +4,16 @@ import csv
 import os
 import subprocess
 import sys
+from collections import Counter
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from calculon import inputs
 from calculon.calibrate.readers import read_collectives, read_gemm, read_memory
+from calculon.calibrate.shapes import Products, fit_shapes
+from calculon.hardware.gemm import Gemm, alignment
 from tests.helpers import ROOT
 
 TORCH = """
@@ -120,6 +125,28 @@ def test_what_is_measured_is_read(measure, tmp_path, what, read, environment):
     }
     for one in raw:
         assert float(one["seconds"]) == pytest.approx(rates[what](one), rel=1e-3, abs=1e-9)
+
+
+def test_the_products_tell_depth_and_every_class_of_alignment(measure, tmp_path):
+    assert measure("gemm", "-o", "x.csv").returncode == 0
+    system = inputs.system("h100_80g_sxm")
+    rows, _ = read_gemm(str(tmp_path / "x.csv"), system, shapes=True)
+    assert len({row.name for row in rows}) == len(rows) < 350
+    of_class = Counter(
+        int(alignment([np.array([float(v)]) for v in row.shape[1:]], 2)[0]) for row in rows
+    )
+    assert all(of_class[size] >= 9 for size in (2, 4, 8, 16, 32, 64))
+    assert len({row.shape[2] for row in rows if row.shape[:2] == (4096, 4096)}) >= 8
+    _, left, _ = fit_shapes(system, "ext.gemm.bfloat16", timed(rows, system), 132)
+    assert (~left).sum() > 80
+
+
+def timed(rows, system):
+    """Return rows with the times of a rate by shape."""
+    times = Products.of(system, "bfloat16", rows).times(
+        Gemm(max_efficiency=0.8, multiprocessors=132)
+    )
+    return [replace(row, seconds=time) for row, time in zip(rows, times.tolist(), strict=True)]
 
 
 @pytest.mark.parametrize(

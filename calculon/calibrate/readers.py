@@ -1,6 +1,7 @@
 """The three kinds of measurements: collectives, matrix products, copies."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -117,21 +118,25 @@ def _network(line: Line, system: System, network: int | None, members: int) -> i
     raise line.refuse("members", wanted, str(members))
 
 
-def read_gemm(file: str, system: System) -> Read:
-    """Read matrix products from a CSV; errors as in :func:`read_collectives`."""
+def read_gemm(file: str, system: System, *, shapes: bool = False) -> Read:
+    """Read matrix products from a CSV; errors as in :func:`read_collectives`.
+
+    With `shapes` they tell of ``ext.gemm``, the rate by shape; else of the efficiency curve of the matrix engine.
+    """
     lines, told = read_csv(file, read_text(file), GEMM)
-    return [_product(line, system) for line in lines], told
+    return [_product(line, system, shapes) for line in lines], told
 
 
-def _product(line: Line, system: System) -> Row:
-    datatype = line.cells["datatype"]
-    if datatype not in system.matrix:
-        wanted = f"a datatype of {system.name}: {', '.join(system.matrix)}"
-        hint = nearest(datatype, list(system.matrix))
+def _product(line: Line, system: System, shapes: bool) -> Row:
+    datatype, known = line.cells["datatype"], system.matmul_types if shapes else [*system.matrix]
+    if datatype not in known:
+        wanted = f"a datatype of {system.name}: {', '.join(known)}"
+        hint = nearest(datatype, known)
         raise line.refuse("datatype", wanted, f"'{datatype}'", hint)
     m, n, k = (line.whole(column) for column in ("m", "n", "k"))
     name = f"{m:,} x {n:,} x {k:,} in {datatype}"
-    return _row(line, f"matrix.{datatype}", name, 2.0 * m * n * k, f"n={n} k={k}")
+    part = f"{'ext.gemm' if shapes else 'matrix'}.{datatype}"
+    return replace(_row(line, part, name, 2.0 * m * n * k, f"n={n} k={k}"), shape=(m, n, k))
 
 
 def read_memory(file: str, _: System) -> Read:

@@ -46,17 +46,22 @@ class Residuals:
     def of(cls, rows: Sequence[Row], predicted: Array) -> "Residuals":
         """Compare predicted times with those of the rows."""
         measured = np.array([row.seconds for row in rows])
+        return cls.between([row.name for row in rows], measured, predicted)
+
+    @classmethod
+    def between(cls, names: Sequence[str], measured: Array, predicted: Array) -> "Residuals":
+        """Compare predicted with measured values."""
         error = 100 * (predicted / measured - 1)
         size = np.abs(error)
         worst = int(size.argmax())
         return cls(
-            len(rows),
+            len(names),
             float(size.mean()),
             float(np.median(size)),
             float(np.percentile(size, 90)),
             float(error.mean()),
             float(error[worst]),
-            rows[worst].name,
+            names[worst],
         )
 
     def record(self) -> dict[str, Any]:

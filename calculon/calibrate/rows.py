@@ -37,6 +37,8 @@ class Row:
         Where it stands.
     column : str
         The column that tells the time.
+    shape : tuple of int
+        m, n and k of a matrix product.
     """
 
     part: str
@@ -48,6 +50,7 @@ class Row:
     file: str
     place: str
     column: str = "seconds"
+    shape: tuple[int, int, int] = (0, 0, 0)
 
     def refuse(self, column: str, expected: str, found: str, hint: str = "") -> SpecError:
         """Return the error that points at this row."""

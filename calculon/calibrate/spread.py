@@ -21,7 +21,9 @@ _EXACT = 1e-9
 
 
 def unseen(
-    rows: Sequence[Row], held: Array, fit: Callable[[Sequence[Row]], Callable[[Array], Array]]
+    rows: Sequence[Row],
+    held: Array,
+    fit: Callable[[Sequence[Row]], Callable[[Sequence[Row]], Array]],
 ) -> tuple[Array, list[str]]:
     """Return the time of each row by a fit that did not see its group, and the groups.
 
@@ -35,7 +37,6 @@ def unseen(
     groups = [row.group for row in rows]
     if len(set(groups)) == 1:
         groups = [row.name for row in rows]
-    sizes = np.array([row.size for row in rows])
     times = np.full(len(rows), np.nan)
     out = [held, *(_of(groups, one) & ~held for one in dict.fromkeys(groups))]
     for inside in out:
@@ -43,7 +44,7 @@ def unseen(
             continue
         rest = [row for row, no in zip(rows, held | inside, strict=True) if not no]
         try:
-            times[inside] = fit(rest)(sizes[inside])
+            times[inside] = fit(rest)([row for row, yes in zip(rows, inside, strict=True) if yes])
         except SpecError:  # too few are left
             continue
     return times, groups

@@ -13,7 +13,7 @@ def slowed(system: System, spread: Spread, factor: float) -> System:
 
     A spread of all sizes or of the large ones slows all of a network and the fused attention of a matrix engine; one
     of the small ones only the latencies of a network. A part that the system does not have changes nothing.
-    Products with a curve by shape (``ext.gemm``) are slowed by the peak.
+    Products with a rate by shape (``ext.gemm``) are slowed by the peak, by a spread of all or of the large ones.
 
     Parameters
     ----------
@@ -31,6 +31,8 @@ def slowed(system: System, spread: Spread, factor: float) -> System:
         return replace(system, **{spread.part: replace(memory, efficiency=curve)})
     if kind in ("matrix", "vector") and datatype in getattr(system, kind):
         return _slowed_engine(system, spread, kind, datatype, factor)
+    if kind == "ext.gemm" and spread.operations == "small":
+        return system  # memory and launches bind those
     if kind == "ext.gemm" and system is not system.published and datatype in system.matrix:
         engine = system.matrix[datatype]
         engines = system.matrix | {datatype: replace(engine, peak=engine.peak / factor)}

@@ -8,8 +8,9 @@ import warnings
 import numpy as np
 import pytest
 
-from calculon.calibrate.fit import Measurements, calibrate
+from calculon.calibrate.fit import calibrate
 from calculon.calibrate.readers import read_collectives, read_gemm, read_memory
+from calculon.calibrate.result import Measurements
 from calculon.errors import SpecError
 from calculon.hardware.system import System
 from calculon.spec.decode import decode

@@ -5,9 +5,10 @@ import csv
 import numpy as np
 import pytest
 
-from calculon.calibrate.fit import Measurements, calibrate
+from calculon.calibrate.fit import calibrate
 from calculon.calibrate.readers import read_collectives
 from calculon.calibrate.residuals import LARGE
+from calculon.calibrate.result import Measurements
 from calculon.errors import SpecError
 from calculon.hardware.system import System
 from calculon.spec.decode import decode

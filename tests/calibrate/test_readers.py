@@ -3,9 +3,10 @@
 import pytest
 
 from calculon import inputs
-from calculon.calibrate.fit import Measurements, calibrate
+from calculon.calibrate.fit import calibrate
 from calculon.calibrate.nccl import Known, is_log
 from calculon.calibrate.readers import TOO_FAST, read_collectives, read_gemm, read_memory
+from calculon.calibrate.result import Measurements
 from calculon.errors import SpecError
 from tests.helpers import document
 

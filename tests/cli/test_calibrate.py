@@ -6,9 +6,11 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from calculon import inputs
+from calculon.hardware.gemm import Gemm
 from tests.helpers import ROOT
 
 EXAMPLE = str(ROOT / "examples" / "measurements" / "h100_sxm_all_reduce.csv")
@@ -123,6 +125,105 @@ def test_all_kinds_at_once_and_a_picture(run, tmp_path):
         for fit in json.loads((tmp_path / "mine.json").read_text())["calibration"]["fits"]
     ]
     assert parts == ["matrix.bfloat16", "mem1", "networks[0]"]
+
+
+@pytest.fixture
+def steps(tmp_path):
+    """Write a log of three runs."""
+    run = json.loads((ROOT / "examples" / "llama3-8B_h100x64.json").read_text())
+    lines = []
+    for size, seconds in ((1, 5.5), (2, 5.4), (4, 5.1)):
+        (tmp_path / f"mbs{size}.json").write_text(json.dumps(run | {"microbatch_size": size}))
+        lines.append(f"llama3-8B,mbs{size}.json,{seconds},7e10,{size}")
+    header = "model,execution,seconds,memory_bytes,group"
+    (tmp_path / "steps.csv").write_text("\n".join([header, *lines]))
+    return ("calibrate", "h100_80g_sxm", "--training", "steps.csv")
+
+
+def test_training_steps_are_fitted_and_told_one_by_one(run, steps, tmp_path):
+    pytest.importorskip("matplotlib")
+    code, out, err = run(*steps, "--fit", "matrix", "-o", "mine.json", "--plot", "fit.svg")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].startswith("calculon: note: training: matrix x ")
+    assert [line.split()[:2] for line in lines[2:5]] == [
+        ["training", "fitted"],
+        ["training", "held"],
+        ["training", "peak"],
+    ]
+    assert lines[6].split()[:4] == ["step", "rows", "measured", "s"]
+    assert [line.split()[:3] for line in lines[7:10]] == [
+        ["llama3-8B", "mbs1", "fitted"],
+        ["llama3-8B", "mbs2", "fitted"],
+        ["llama3-8B", "mbs4", "held"],
+    ]
+    assert lines[-2:] == ["Output: fit.svg", "Output: mine.json"]
+    assert (tmp_path / "fit.svg").read_text().startswith("<?xml")
+    fit = json.loads((tmp_path / "mine.json").read_text())["calibration"]["fits"][0]
+    assert (fit["part"], list(fit["parameters"])) == ("training", ["matrix"])
+    code, out, _ = run("llm", "llama3-8B", "llama3-8B_h100x64", "mine.json", "-")
+    assert (code, "residuals of whole iterations" in out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "expected --training FILE and --fit NAMES together"),
+        (("--fit", "mem3"), "--fit: expected parameters of h100_80g_sxm: mem1, matrix, "),
+        (("--fit", "mem1,matrix,vector"), "expected at least 3 fitted steps"),
+        (("--fit", "mem1", "--training", "steps.csv"), "expected each file once"),
+        (("--fit", "mem1", "--training", "none.csv"), "none.csv: expected a readable file"),
+    ],
+)
+def test_steps_that_cannot_be_fitted_write_nothing(run, steps, tmp_path, arguments, message):
+    before = sorted(tmp_path.iterdir())
+    code, out, err = run(*steps, *arguments, "-o", "x.json")
+    assert (code, out, message in err, "Traceback" in err) == (2, "", True, False)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_rates_by_shape_are_fitted_or_it_is_said_what_is_missing(run, tmp_path):
+    gemm = Gemm(max_efficiency=0.8, multiprocessors=132)
+    shapes = [(m, 4096, k) for m in (2048, 8192) for k in (512, 1024, 4096)]
+    sizes = np.array(shapes, dtype=float).T
+    share = gemm.efficiency(np.ones(6), *sizes, np.full(6, 1024.0))
+    times = 2 * sizes.prod(axis=0) / 989e12 / share
+    lines = [
+        f"{m},{n},{k},bfloat16,{time}"
+        for (m, n, k), time in zip(shapes, times.tolist(), strict=True)
+    ]
+    (tmp_path / "g.csv").write_text("\n".join(["m,n,k,datatype,seconds", *lines]))
+    call = ("calibrate", "h100_80g_sxm", "--gemm", "g.csv", "--hold-out", 0, "-o", "x.json")
+    for options, message in (
+        (("--shapes",), "expected --multiprocessors N, or ext.gemm in the system"),
+        (("--multiprocessors", "132"), "--multiprocessors: expected a number above 0, beside"),
+        (("--shapes", "--multiprocessors", "0"), "--multiprocessors: expected a number above 0"),
+    ):
+        code, out, err = run(*call, *options)
+        assert (code, out, message in err) == (2, "", True)
+        assert not (tmp_path / "x.json").exists()
+    code, out, err = run(*call, "--shapes", "--multiprocessors", "132")
+    assert (code, err, "predicted s" in out) == (0, "", False)
+    found = json.loads((tmp_path / "x.json").read_text())["ext"]["gemm"]["bfloat16"]
+    assert found == {
+        "max_efficiency": pytest.approx(0.8, rel=1e-3),
+        "multiprocessors": 132,
+        "half_depth": pytest.approx(gemm.half_depth, rel=0.02),
+    }
+
+
+def test_the_picture_of_steps_has_a_diagonal_and_a_band():
+    pytest.importorskip("matplotlib")
+    from calculon.report.pictures.calibration import Comparison, draw
+
+    (axes,) = draw([Comparison("training", ([1.0, 2.0], [1.1, 2.1]), ([5.0], [4.0]))]).axes
+    diagonal, fitted, held = axes.lines
+    assert list(diagonal.get_xdata()) == list(diagonal.get_ydata()) == list(axes.get_xlim())
+    assert (list(fitted.get_xdata()), list(fitted.get_ydata())) == ([1, 2], [1.1, 2.1])
+    assert (list(held.get_xdata()), list(held.get_ydata())) == ([5], [4])
+    (band,) = axes.collections
+    edge = {round(y / x, 6) for x, y in band.get_paths()[0].vertices}
+    assert edge == {0.9, 1.1}
 
 
 def test_the_picture_shows_rows_and_curve():

@@ -1,6 +1,6 @@
-"""Measured rates over sizes and the fitted curve, a panel for each part of the system."""
+"""Measured rates over sizes and the fitted curve, or measured over predicted times: a panel for each part."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,20 @@ class Panel:
     left: tuple[Sequence[float], Sequence[float]] = ((), ())
 
 
-def draw(panels: Sequence[Panel]) -> "Figure":
+BAND = 0.1
+"""Relative error of the band around the diagonal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Predicted and measured times in seconds, of rows that were fitted and of those held out."""
+
+    title: str
+    fitted: tuple[Sequence[float], Sequence[float]]
+    held: tuple[Sequence[float], Sequence[float]]
+
+
+def draw(panels: Sequence[Panel | Comparison]) -> "Figure":
     """Draw the panels, both axes logarithmic."""
     across = min(_WIDEST, len(panels))
     down = -(-len(panels) // across)
@@ -50,7 +63,10 @@ def draw(panels: Sequence[Panel]) -> "Figure":
         picture = figure(1.0 + 3.6 * across, 0.6 + 3.0 * down)
         grid = picture.subplots(down, across, squeeze=False)
         for axes, one in zip(grid.flat, panels, strict=False):
-            _panel(axes, one)
+            if isinstance(one, Panel):
+                _panel(axes, one)
+            else:
+                _comparison(axes, one)
         for axes in list(grid.flat)[len(panels) :]:
             axes.set_visible(False)
         lines = {line.get_label(): line for axes in grid.flat for line in axes.lines}
@@ -59,21 +75,48 @@ def draw(panels: Sequence[Panel]) -> "Figure":
     return picture
 
 
-def _ticks(axes: "Axes") -> None:
+_SIZES = (
+    lambda value, _: scaled(value, digits=0) if value >= 1 else f"{value:g}",
+    lambda value, _: f"{value:,g}",
+)
+
+
+def _ticks(axes: "Axes", forms: Sequence[Callable[[float, object], str]]) -> None:
     """Write few ticks, as people write numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    forms = (
-        lambda value, _: scaled(value, digits=0) if value >= 1 else f"{value:g}",
-        lambda value, _: f"{value:,g}",
-    )
     for axis, form in zip((axes.xaxis, axes.yaxis), forms, strict=True):
         low, high = axis.get_view_interval()
-        several = (1.0, 3.0) if high / low < 100 else (1.0,)
+        several = (1.0, 2.0, 5.0) if high / low < 20 else (1.0, 3.0) if high / low < 100 else (1.0,)
         axis.set_major_locator(LogLocator(base=10, subs=several, numticks=7))
         axis.set_major_formatter(FuncFormatter(form))
         axis.set_minor_formatter(NullFormatter())
         axis.set_tick_params(which="minor", length=0)
+
+
+def _comparison(axes: "Axes", one: Comparison) -> None:
+    """Draw measured over predicted times, with the diagonal and the band around it."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    times = [time for pair in (one.fitted, one.held) for some in pair for time in some]
+    ends = [min(times) / 1.3, max(times) * 1.3]
+    axes.plot(ends, ends, color=COLORS["vermilion"], label="calibrated file")
+    lower, upper = ([end * (1 + sign * BAND) for end in ends] for sign in (-1, 1))
+    color = COLORS["vermilion"]
+    axes.fill_between(ends, lower, upper, color=color, alpha=0.15, linewidth=0)
+    blue = COLORS["blue"]
+    axes.plot(*one.fitted, "o", color=blue, markersize=4, label="measured, fitted")
+    axes.plot(*one.held, "s", color=blue, markersize=4.5, mfc="white", label="measured, held out")
+    axes.set_xlim(*ends)
+    axes.set_ylim(*ends)
+    axes.set_title(one.title, fontsize=7.5)
+    axes.set_xlabel(f"predicted, s (band: {100 * BAND:g} %)", fontsize=8)
+    axes.set_ylabel("measured, s", fontsize=8)
+    _ticks(axes, (_seconds, _seconds))
+
+
+def _seconds(value: float, _: object) -> str:
+    return f"{value:g}"
 
 
 def _panel(axes: "Axes", one: Panel) -> None:
@@ -93,4 +136,4 @@ def _panel(axes: "Axes", one: Panel) -> None:
     axes.set_title(one.title, fontsize=7.5)
     axes.set_xlabel("size, FLOP" if one.unit == "FLOP" else "bytes moved", fontsize=8)
     axes.set_ylabel(f"rate, {prefix}{one.unit}/s", fontsize=8)
-    _ticks(axes)
+    _ticks(axes, _SIZES)

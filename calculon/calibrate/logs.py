@@ -1,0 +1,151 @@
+"""Training logs: the measured time of whole steps, and which model and execution ran."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from calculon import inputs
+from calculon.calibrate.result import Measurements
+from calculon.calibrate.rows import Line, Row, merged, read_csv, read_text
+from calculon.errors import Infeasible, SpecError
+from calculon.hardware.residuals import TRAINING
+from calculon.hardware.system import System
+from calculon.plan.check import check, raise_for
+from calculon.plan.plan import Plan
+from calculon.plan.rule import One, Question
+from calculon.spec import catalog
+from calculon.spec.execution import Execution
+from calculon.spec.model import Model
+
+T = TypeVar("T")
+
+COLUMNS = ("model", "execution", "seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One measured step: what ran, how long it took, and its peak memory in bytes, or not-a-number."""
+
+    row: Row
+    model: Model
+    execution: Execution
+    memory: float
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """The steps of all files, each measurement once and by the name of its row.
+
+    Attributes
+    ----------
+    files : sequence of Measurements
+        What each file had, for the provenance.
+    """
+
+    steps: Mapping[str, Step]
+    files: Sequence[Measurements]
+    notes: Sequence[str]
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows, in the order of their names."""
+        return [self.steps[name].row for name in sorted(self.steps)]
+
+
+def read_training(files: Mapping[str, str], system: System) -> Logs:
+    """Read logs of training steps.
+
+    Parameters
+    ----------
+    files : mapping
+        What to call each file, by its path.
+    system : System
+        The steps ran on it: one that it cannot run is an error. Memory is not compared: what ran had enough.
+
+    Raises
+    ------
+    SpecError
+        For anything that cannot be understood, or cannot run; it names file and line.
+    """
+    steps: list[Step] = []
+    read: list[Measurements] = []
+    for file, name in files.items():
+        lines, told = read_csv(file, read_text(file), COLUMNS)
+        some = [_step(line, system) for line in lines]
+        read.append(Measurements(name, [step.row for step in some], told))
+        steps += some
+    steps = _named(steps)
+    rows, notes = merged([step.row for step in steps])
+    by_name: dict[str, list[Step]] = {}
+    for step in steps:
+        by_name.setdefault(step.row.name, []).append(step)
+    found = {row.name: replace(_averaged(by_name[row.name]), row=row) for row in rows}
+    return Logs(found, read, notes)
+
+
+def _step(line: Line, system: System) -> Step:
+    model = _spec(line, "model", inputs.model)
+    execution = _spec(line, "execution", inputs.execution)
+    one = One(model, system, execution)
+    try:
+        raise_for(one, int(check(Question(model, system, Plan.of(execution)))[0]))
+    except Infeasible as error:
+        wanted = f"an execution that runs on {system.name}"
+        raise line.refuse("execution", wanted, str(error)) from None
+    except SpecError as error:
+        raise _placed(line, "execution", error) from None
+    memory = line.number_of("memory_bytes") if line.cells.get("memory_bytes") else math.nan
+    own = line.cells.get("name") or f"{model.name} {Path(line.cells['execution']).stem}"
+    group = line.cells.get("group") or model.name
+    seconds = line.number_of("seconds")
+    row = Row(TRAINING, own, 1.0, seconds, group, 0.0, line.file, line.place)
+    return Step(row, model, execution, memory)
+
+
+def _spec(line: Line, kind: str, read: Callable[[str], T]) -> T:
+    source = line.cells[kind]
+    if not source:
+        raise line.refuse(kind, f"the name or the file of {kind}", "nothing")
+    if source not in catalog.names(kind):
+        source = str(Path(line.file).parent / source)
+    try:
+        return read(source)
+    except SpecError as error:
+        raise _placed(line, kind, error) from None
+
+
+def _placed(line: Line, kind: str, error: SpecError) -> SpecError:
+    """Return an error of a spec as one of the line that names it."""
+    place = f"{line.place}, {kind} {line.cells[kind]}"
+    inside = [replace(p, field=f"{place}: {p.field}" if p.field else place) for p in error.problems]
+    return SpecError(line.file, inside)
+
+
+def _named(steps: Sequence[Step]) -> list[Step]:
+    """Return steps with one name for each model and execution.
+
+    Raises
+    ------
+    SpecError
+        Where two of them have one name.
+    """
+    names: dict[tuple[Model, str, Execution], str] = {}
+    owners: dict[str, tuple[Model, str, Execution]] = {}
+    result = []
+    for step in steps:
+        what = (step.model, step.model.name, step.execution)
+        name = names.setdefault(what, step.row.name)
+        if owners.setdefault(name, what) != what:
+            wanted = "a name for each model and execution"
+            hint = "the column name tells rows apart"
+            raise step.row.refuse("name", wanted, f"'{name}' for two", hint)
+        result.append(replace(step, row=replace(step.row, name=name)))
+    return result
+
+
+def _averaged(steps: Sequence[Step]) -> Step:
+    """Return the first of some steps that repeat, with the mean of the memory that they say."""
+    known = [step.memory for step in steps if not math.isnan(step.memory)]
+    return replace(steps[0], memory=math.fsum(known) / len(known) if known else math.nan)
