@@ -14,6 +14,9 @@ WIDEST = 20.0
 DIGITS = 6
 """Of a fitted value."""
 
+FULL_PRECISION = "float32"
+"""The type that products have on the ordinary cores."""
+
 _EXACT = 12  # of its product with what the base has
 
 
@@ -57,13 +60,24 @@ def _mem1(document: dict[str, Any], factor: float) -> None:
     _scale(document["mem1"], "MB_efficiency", factor)
 
 
-def _matrix(document: dict[str, Any], factor: float) -> None:
+def _products(document: dict[str, Any], factor: float, *, apart: str = "") -> None:
+    """Scale the rates of matrix products of all types, or of all but one."""
     extension = document.get("ext", {})
     for engines in (document["matrix"], extension.get("matrix", {})):
-        for engine in engines.values():
-            _scale(engine, "gflops_efficiency", factor)
-    for gemm in extension.get("gemm", {}).values():
-        gemm["max_efficiency"] = _capped(gemm["max_efficiency"] * factor)
+        for name, engine in engines.items():
+            if name != apart:
+                _scale(engine, "gflops_efficiency", factor)
+    for name, gemm in extension.get("gemm", {}).items():
+        if name != apart:
+            gemm["max_efficiency"] = _capped(gemm["max_efficiency"] * factor)
+
+
+def _matrix(document: dict[str, Any], factor: float) -> None:
+    _products(document, factor)
+
+
+def _tensor_cores(document: dict[str, Any], factor: float) -> None:
+    _products(document, factor, apart=FULL_PRECISION)
 
 
 def _vector(document: dict[str, Any], factor: float) -> None:
@@ -95,6 +109,7 @@ def _network(number: int) -> Callable[[dict[str, Any], float], None]:
 FACTORS = (
     Factor("mem1", "all efficiencies of mem1 times a factor", _mem1),
     Factor("matrix", "those of matrix, ext.matrix and ext.gemm (max_efficiency)", _matrix),
+    Factor("tensor_cores", "the same of all types but float32", _tensor_cores),
     Factor("vector", "those of vector", _vector),
     Factor("attention", "those of ext.attention", _attention, extension=True),
     Factor("launch.kernel", "ext.launch.kernel in seconds", _launch("kernel"), True, True),

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from calculon import inputs
 from calculon.calibrate.result import Measurements
@@ -17,6 +17,7 @@ from calculon.plan.plan import Plan
 from calculon.plan.rule import One, Question
 from calculon.spec import catalog
 from calculon.spec.execution import Execution
+from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
 
 T = TypeVar("T")
@@ -86,8 +87,8 @@ def read_training(files: Mapping[str, str], system: System) -> Logs:
 
 
 def _step(line: Line, system: System) -> Step:
-    model = _spec(line, "model", inputs.model)
-    execution = _spec(line, "execution", inputs.execution)
+    model, changes = _spec(line, "model", inputs.model)
+    execution, more = _spec(line, "execution", inputs.execution)
     one = One(model, system, execution)
     try:
         raise_for(one, int(check(Question(model, system, Plan.of(execution)))[0]))
@@ -97,23 +98,43 @@ def _step(line: Line, system: System) -> Step:
     except SpecError as error:
         raise _placed(line, "execution", error) from None
     memory = line.number_of("memory_bytes") if line.cells.get("memory_bytes") else math.nan
-    own = line.cells.get("name") or f"{model.name} {Path(line.cells['execution']).stem}"
+    changed = " ".join(f"{name}={value}" for name, value in {**changes, **more}.items())
+    usual = f"{model.name} {Path(line.cells['execution']).stem} {changed}".rstrip()
+    own = line.cells.get("name") or usual
     group = line.cells.get("group") or model.name
     seconds = line.number_of("seconds")
     row = Row(TRAINING, own, 1.0, seconds, group, 0.0, line.file, line.place)
     return Step(row, model, execution, memory)
 
 
-def _spec(line: Line, kind: str, read: Callable[[str], T]) -> T:
+def _spec(line: Line, kind: str, read: Callable[[str], T]) -> tuple[T, dict[str, Any]]:
+    """Return the spec that a line names, and the fields that other columns of the line put in their place."""
     source = line.cells[kind]
     if not source:
         raise line.refuse(kind, f"the name or the file of {kind}", "nothing")
     if source not in catalog.names(kind):
         source = str(Path(line.file).parent / source)
     try:
-        return read(source)
+        whole: Any = read(source)
+        cls: type = type(whole)
+        changes = {
+            field.name: _typed(field.annotation, line.cells[field.name])
+            for field in spec_fields(cls)
+            if line.cells.get(field.name)
+        }
+        return replace(whole, **changes), changes
     except SpecError as error:
         raise _placed(line, kind, error) from None
+
+
+def _typed(kind: Any, text: str) -> Any:
+    """Return a cell as the type of its field reads it; text where it cannot."""
+    if kind is bool and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return kind(text) if kind in (int, float) else text
+    except ValueError:
+        return text
 
 
 def _placed(line: Line, kind: str, error: SpecError) -> SpecError:

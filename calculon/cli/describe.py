@@ -148,7 +148,7 @@ def _takes(field: SpecField) -> str:
     return f"{values}; default {default if field.annotation is str else shown(default)}"
 
 
-def _values(kind: Any, declaration: Declaration) -> str:
+def _values(kind: Any, declaration: Declaration) -> str:  # noqa: PLR0911 (one return a kind)
     """Name the values of a field: its type and limits, or what is allowed."""
     if get_origin(kind) is dict:
         return "object with " + ", ".join(declaration.choices)
