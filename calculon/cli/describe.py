@@ -171,9 +171,7 @@ def _values(kind: Any, declaration: Declaration) -> str:
         own = kind.schema()
         if "type" not in own:
             return "anything"
-        return (
-            "list of pairs"
-            if own["type"] == "array"
-            else "object with " + ", ".join(own["required"])
-        )
+        if own["type"] == "array":
+            return "list of triples" if own["items"]["minItems"] == 3 else "list of pairs"
+        return "object with " + ", ".join(own["required"])
     return "list of objects" if get_origin(kind) is tuple else "object"

@@ -92,7 +92,7 @@ def sheet_of(result: "Estimate") -> "Sheet":
     tiers = (system.mem1, system.mem2)
     machine = Machine(
         name=system.name,
-        peak=system.matrix[execution.datatype].peak,
+        peak=system.product_engine(execution.matmul_type).peak,
         capacities=(tiers[0].capacity, tiers[1].capacity),
         bandwidths=(tiers[0].bandwidth, tiers[1].bandwidth),
         links=tuple(

@@ -111,6 +111,7 @@ def _validation(arguments: argparse.Namespace) -> "Figure":
             one.measured.tolist(),
             one.estimated.tolist(),
             score_record(one.score),
+            [row.label for row in one.rows],
         )
         for result in results
         for one in result.own.comparisons

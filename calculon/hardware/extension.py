@@ -58,8 +58,8 @@ class Extension:
     unknown_keys: ClassVar[str] = "warning"
 
     attention: dict[str, AttentionKernel] = declare(
-        "fused attention kernel by datatype; the matrix engine's own efficiency where there is none",
-        choices=tuple(DATATYPE_BYTES),
+        "fused attention kernel by type of arithmetic; the matrix engine's own efficiency where there is none",
+        choices=tuple(MATMUL_BYTES),
         default=None,
     )
     matrix: dict[str, Engine] = declare(

@@ -1,6 +1,7 @@
 """What runs where, in words: the top of the page of an estimate."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -68,6 +69,13 @@ def setup(sheet: Sheet) -> RenderableType:
     return Padding(grid, (0, 0, 0, 2))
 
 
+def _arithmetic(execution: Mapping[str, Any]) -> str:
+    """Return the type of matrix arithmetic."""
+    matmul: str = execution.get("matmul_dtype", "same")
+    datatype: str = execution["datatype"]
+    return datatype if matmul == "same" else f"{matmul}, {datatype} stored"
+
+
 def setup_texts(sheet: Sheet) -> dict[str, str]:
     """Say what runs where: model, processor, split, batch and options."""
     model, execution, machine = sheet.model, sheet.execution, sheet.machine
@@ -83,7 +91,7 @@ def setup_texts(sheet: Sheet) -> dict[str, str]:
         f"hidden {model['hidden']:,}, feedforward {model['feedforward']:,}, "
         f"{counted(model['attn_heads'], 'head')} of {model['attn_size']}, sequences of {model['seq_size']:,}",
         **({"details": stated} if stated else {}),
-        "processor": f"{machine.peak / 1e12:,g} TFLOP/s {execution['datatype']}, {tier1}"
+        "processor": f"{machine.peak / 1e12:,g} TFLOP/s {_arithmetic(execution)}, {tier1}"
         + (f" + {tier2}" if machine.capacities[1] else ""),
         "split": f"TP {execution['tensor_par']:,} x PP {execution['pipeline_par']:,} x "
         f"DP {execution['data_par']:,}, {stages}" + (f" in {chunks} chunks" if chunks > 1 else ""),

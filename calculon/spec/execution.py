@@ -145,6 +145,11 @@ class Execution:
         check_record(self)
 
     @property
+    def matmul_type(self) -> str:
+        """Type of the arithmetic of products with weights."""
+        return self.datatype if self.matmul_dtype == "same" else self.matmul_dtype
+
+    @property
     def extensions(self) -> dict[str, Any]:
         """The optional fields that do not have their default."""
         defaults = optional_defaults(Execution)

@@ -141,6 +141,18 @@ MALFORMED = {
         "4",
     ),
     "datatype_engine": ({"datatype": "float8"}, "datatype", "float16", "'float8'"),
+    "matmul_wider": (
+        CORRECTED | {"matmul_dtype": "tfloat32"},
+        "matmul_dtype",
+        "a type of at most 2 bytes, as datatype=float16",
+        "'tfloat32'",
+    ),
+    "matmul_engine": (
+        CORRECTED | {"matmul_dtype": "float8"},
+        "matmul_dtype",
+        "a type that a100_80g multiplies: float16",
+        "'float8'",
+    ),
 }
 SHAPES = {
     "feedforward_split": MODEL | {"hidden": 1024, "feedforward": 3073},

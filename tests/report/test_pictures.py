@@ -230,3 +230,23 @@ def test_a_panel_says_its_edition():
 def test_a_malformed_axis_is_named():
     with pytest.raises(SpecError, match="a statistic"):
         pareto(arguments("pareto", *SPACE, "--rate", "speed"))
+
+
+def test_few_named_rows_are_drawn_one_below_the_other():
+    score = {"n": 2, "mean": 15.0, "bias": 5.0}
+    panel = validation.Panel("study", "time", "s", [1.0, 2.0], [1.2, 1.8], score, ["one", "two"])
+    axes = validation.draw([panel], "corrected").axes[0]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["one", "two"]
+    assert [text.get_text() for text in axes.texts] == ["+20.0 %", "\N{MINUS SIGN}10.0 %"]
+    assert axes.get_xlabel() == "time (ms)"
+    measured = next(line for line in axes.lines if line.get_label() == "measured")
+    assert measured.get_xdata().tolist() == [1000.0, 2000.0]
+
+
+def test_many_rows_or_several_panels_are_points():
+    score = {"n": 40, "mean": 0.0, "bias": 0.0}
+    values = [float(value) for value in range(1, 41)]
+    many = validation.Panel("study", "time", "s", values, values, score, [str(v) for v in values])
+    few = validation.Panel("other", "time", "s", [1.0, 2.0], [1.0, 2.0], score, ["one", "two"])
+    assert not validation.draw([many]).axes[0].texts
+    assert len(validation.draw([few, few]).axes) == 2

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from calculon.report.bars import COLORS
-from calculon.report.pictures.canvas import GREY, drawing, figure
+from calculon.report.pictures.canvas import GREY, LIGHT, drawing, figure
 from calculon.report.sheet import PUBLISHED
 
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ BAND = 0.10
 
 _WIDEST = 4
 """Panels beside each other."""
+
+MOST_ROWS = 16
+"""Rows of a single panel that are drawn one below the other, each with its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class Panel:
         Pairs in this unit.
     score : mapping
         ``n``, ``mean`` absolute error and ``bias``, in percent.
+    labels : sequence of str
+        Names of the pairs; none where they are too many to be read.
     """
 
     title: str
@@ -39,10 +44,16 @@ class Panel:
     measured: Sequence[float]
     estimated: Sequence[float]
     score: Mapping[str, Any]
+    labels: Sequence[str] = ()
 
 
 def draw(panels: Sequence[Panel], edition: str = PUBLISHED) -> "Figure":
-    """Draw the panels; the line is perfect agreement, the band errors up to :data:`BAND`."""
+    """Draw the panels; the line is perfect agreement, the band errors up to :data:`BAND`.
+
+    A single panel of few named rows is drawn row by row.
+    """
+    if len(panels) == 1 and 1 < len(panels[0].labels) <= MOST_ROWS:
+        return _rows(panels[0], edition)
     across = min(_WIDEST, len(panels))
     down = -(-len(panels) // across)
     with drawing():
@@ -56,6 +67,36 @@ def draw(panels: Sequence[Panel], edition: str = PUBLISHED) -> "Figure":
         picture.legend(handles, labels, loc="outside upper center", ncols=3 if across > 1 else 1)
         picture.supylabel(f"Predicted (edition {edition})", fontsize=10)
         picture.supxlabel("Measured", fontsize=10)
+    return picture
+
+
+def _rows(one: Panel, edition: str) -> "Figure":
+    """Draw measured and predicted on one line for each row, and the error in percent."""
+    factor, unit = (1e3, "ms") if one.unit == "s" and max(one.measured) < 10 else (1.0, one.unit)
+    places = list(range(len(one.labels)))
+    measured, estimated = ([v * factor for v in values] for values in (one.measured, one.estimated))
+    with drawing():
+        picture = figure(7.2, 1.3 + 0.3 * len(places))
+        axes = picture.subplots()
+        axes.hlines(places, measured, estimated, color=LIGHT, lw=3)
+        axes.plot(measured, places, "o", color=GREY, mfc="white", ms=7, label="measured")
+        label = f"predicted (edition {edition})"
+        axes.plot(estimated, places, "o", color=COLORS["blue"], ms=5, label=label)
+        for place, true, found in zip(places, measured, estimated, strict=True):
+            error = f"{(found / true - 1) * 100:+.1f} %".replace("-", "\N{MINUS SIGN}")
+            where = (max(true, found), place)
+            axes.annotate(error, where, (8, 0), textcoords="offset points", va="center", fontsize=8)
+        if logarithmic := 0 < 5 * min(measured) < max(measured):
+            axes.set_xscale("log")
+            axes.set_xlim(min(measured) / 1.5, max(measured) * 2)
+        else:
+            axes.set_xlim(0, max(*measured, *estimated) * 1.15)
+        _ticks(axes, logarithmic=logarithmic, horizontal_only=True)
+        axes.set_yticks(places, list(one.labels), fontsize=8)
+        axes.invert_yaxis()
+        axes.set_xlabel(f"{one.quantity} ({unit})")
+        axes.set_title(f"{one.title}: mean error {one.score['mean']:.1f} %", fontsize=10)
+        picture.legend(loc="outside lower center", ncols=2)
     return picture
 
 
@@ -103,11 +144,11 @@ def _panel(axes: "Axes", one: Panel) -> None:
     )
 
 
-def _ticks(axes: "Axes", *, logarithmic: bool) -> None:
+def _ticks(axes: "Axes", *, logarithmic: bool, horizontal_only: bool = False) -> None:
     """Put the same few ticks on both axes, written as people write numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-    for axis in (axes.xaxis, axes.yaxis):
+    for axis in (axes.xaxis,) if horizontal_only else (axes.xaxis, axes.yaxis):
         low, high = axes.get_xlim()
         if logarithmic:
             several = (1.0, 3.0) if high / low < 300 else (1.0,)
