@@ -123,7 +123,7 @@ def _load(argument: str, source: Any) -> tuple[str, object, str]:
     """Return the short name of a spec, the raw document, and where it came from."""
     raw = as_mapping(source)
     if raw is not None:
-        return argument, raw, argument
+        return argument, catalog.whole(argument, raw, argument), argument
     if not isinstance(source, (str, os.PathLike)) or not str(source):
         raise SpecError(argument, _no_source(argument, source))
     path = os.fsdecode(source)

@@ -3,6 +3,7 @@
 import argparse
 import datetime
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,8 @@ from calculon.cli.streams import tell
 from calculon.errors import Problem, SpecError
 from calculon.report.tables import Column, Table
 from calculon.spec import catalog
-from calculon.spec.files import write_json
+from calculon.spec.files import SUFFIXES, document_suffix, write_json
+from calculon.spec.overlay import BASE, difference
 
 if TYPE_CHECKING:
     from calculon.calibrate.result import Calibration, Measurements
@@ -100,10 +102,11 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         from calculon.cli.calibrate_picture import save
 
         save(found, arguments.plot)
+    document = _overlay(arguments, base, found.document) if arguments.overlay else found.document
     if arguments.output == STDOUT:
-        log(json.dumps(found.document, indent=2))
+        log(json.dumps(document, indent=2))
         return 0  # residuals are in it, and what is printed can go into a file
-    write_json(arguments.output, found.document)
+    write_json(arguments.output, document)
     log.table(Table(RESIDUALS, found.residuals()), arguments.format)
     if arguments.format == "text":
         _show_steps(found, log)
@@ -130,6 +133,10 @@ def _check(arguments: argparse.Namespace) -> None:
     ):
         wanted = "a number above 0, beside --shapes"
         raise SpecError("--multiprocessors", Problem("", wanted, str(arguments.multiprocessors)))
+    named = document_suffix(arguments.base) in SUFFIXES or arguments.base in catalog.names("system")
+    if arguments.overlay and not named:
+        wanted = "a system of the catalog or a file, for --overlay to name"
+        raise SpecError(arguments.base, Problem("", wanted, "neither"))
     twice = next((one for one in inputs if inputs.count(one) > 1), None)
     if twice:
         raise SpecError(twice, Problem("", "each file once", "twice"))
@@ -141,6 +148,17 @@ def _check(arguments: argparse.Namespace) -> None:
 
         check_outputs([arguments.plot], [arguments.base, *inputs], PICTURES)
         check_library()
+
+
+def _overlay(
+    arguments: argparse.Namespace, base: Mapping[str, Any], document: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what is different from the base, and where the base is, seen from the output."""
+    name = arguments.base
+    if name not in catalog.names("system") and not Path(name).is_absolute():
+        folder = "." if arguments.output == STDOUT else Path(arguments.output).parent
+        name = os.path.relpath(name, folder)
+    return {BASE: name} | difference(base, document)
 
 
 def _read(

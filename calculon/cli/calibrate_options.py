@@ -28,6 +28,11 @@ def declare(parser: Parser) -> None:
         help="the new system file (.json); - prints it",
     )
     parser.add_argument(
+        "--overlay",
+        action="store_true",
+        help="write only what was fitted, over SYS as base: every command takes such a file as a system",
+    )
+    parser.add_argument(
         "--hold-out",
         metavar="SHARE",
         type=_share,

@@ -11,12 +11,16 @@ from calculon.records import columns
 from calculon.report.tables import FORMATS, Column, Table
 from calculon.spec.execution import CORRECTED
 from calculon.spec.fields import JSON_TYPES, Declaration, SpecField, shown, spec_fields
+from calculon.spec.overlay import BASE, HELP
 from calculon.spec.schema import schema
 
 SPECS = ("execution", "model", "system")
 RESULTS = ("stats", "layers")
 ALL = "all"
 """Stands for every edition."""
+
+_OVERLAY = ({"field": BASE, "takes": "text; optional", "unit": "", "description": HELP},)
+"""What only an overlay has."""
 
 _WORDS = {int: "integer", float: "number", bool: "true, false", str: "text"}
 
@@ -99,7 +103,7 @@ def _fields(subject: str) -> Table:
             Column("unit", "unit"),
             Column("description", "description", fold=True),
         ),
-        list(_rows(_spec(subject), "")),
+        [*_rows(_spec(subject), ""), *(_OVERLAY if subject == "system" else ())],
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from calculon.errors import Problem, SpecError, nearest
 from calculon.spec.files import STDIN, SUFFIXES, document_stem, document_suffix, read_document
+from calculon.spec.overlay import BASE, resolved
 
 KINDS = {"model": "models", "system": "systems", "execution": "examples"}
 """Folder of the catalog for each kind of spec."""
@@ -97,11 +98,19 @@ def load(kind: str, source: str) -> tuple[str, object]:
     SpecError
         When there is no such name or file, when it cannot be read, or when it is a spec of another kind.
     """
-    raw = read_document(find(kind, source))
+    path = find(kind, source)
+    raw = whole(kind, read_document(path), path)
     if isinstance(raw, Mapping) and (other := _other_kind(kind, raw)):
         file = "<stdin>" if source == STDIN else source
         raise SpecError(file, Problem("", _a(kind), _a(other), _swapped(kind, other)))
     return "stdin" if source == STDIN else document_stem(source), raw
+
+
+def whole(kind: str, raw: object, file: str) -> object:
+    """Return a document with what its base says, where it is a system that has one (:mod:`calculon.spec.overlay`)."""
+    if kind == "system" and isinstance(raw, Mapping) and BASE in raw:
+        return resolved(raw, "<stdin>" if file == STDIN else file, names(kind))
+    return raw
 
 
 def _other_kind(kind: str, raw: Mapping[object, object]) -> str | None:

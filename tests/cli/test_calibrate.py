@@ -11,6 +11,7 @@ import pytest
 
 from calculon import inputs
 from calculon.hardware.gemm import Gemm
+from calculon.spec.catalog import load
 from tests.helpers import ROOT
 
 EXAMPLE = str(ROOT / "examples" / "measurements" / "h100_sxm_all_reduce.csv")
@@ -180,6 +181,40 @@ def test_steps_that_cannot_be_fitted_write_nothing(run, steps, tmp_path, argumen
     code, out, err = run(*steps, *arguments, "-o", "x.json")
     assert (code, out, message in err, "Traceback" in err) == (2, "", True, False)
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("base", ["h100_80g_sxm", "own/base.json"])
+def test_an_overlay_says_only_what_was_fitted(run, tmp_path, base):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "new").mkdir()
+    raw = json.loads((ROOT / "systems" / "h100_80g_sxm.json").read_text())
+    (tmp_path / "own" / "base.json").write_text(json.dumps(raw))
+    call = ("calibrate", base, *CALL[2:])
+    assert run(*call, "-o", "whole.json").code == 0
+    assert run(*call, "-o", "new/overlay.json", "--overlay").code == 0
+    overlay = json.loads((tmp_path / "new" / "overlay.json").read_text())
+    assert list(overlay) == ["base", "networks", "ext", "calibration"]
+    assert overlay["base"] == (base if "/" not in base else "../own/base.json")
+    assert list(overlay["ext"]) == ["networks"]
+    whole = json.loads((tmp_path / "whole.json").read_text())
+    assert load("system", "new/overlay.json")[1] == whole
+    pages = [
+        run("llm", "llama3-8B", "llama3-8B_h100x64", one, "-").out.replace(name, "")
+        for one, name in (("whole.json", "whole"), ("new/overlay.json", "overlay"))
+    ]
+    assert "interval" in pages[0]
+    assert pages[0].split() == pages[1].split()
+    assert (
+        run("calibrate", "new/overlay.json", *CALL[2:], "-o", "again.json", "--overlay").code == 0
+    )
+    again = json.loads((tmp_path / "again.json").read_text())
+    assert (again["base"], set(again) <= {"base", "calibration"}) == ("new/overlay.json", True)
+
+
+def test_an_overlay_needs_a_base_with_a_name(run, tmp_path, monkeypatch):
+    code, out, err = run("calibrate", "-", *CALL[2:], "-o", "x.json", "--overlay")
+    assert (code, out, list(tmp_path.iterdir())) == (2, "", [])
+    assert "expected a system of the catalog or a file, for --overlay to name" in err
 
 
 def test_rates_by_shape_are_fitted_or_it_is_said_what_is_missing(run, tmp_path):

@@ -1,0 +1,96 @@
+"""Overlays: a system file that says only what is different from another one, its ``base``."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from calculon.errors import Problem, SpecError, nearest
+from calculon.spec.fields import shown
+from calculon.spec.files import SUFFIXES, document_stem, document_suffix, read_document
+
+BASE = "base"
+HELP = (
+    "another system that this file changes: a name of the catalog, or a path beside this file; the other members "
+    "are merged over it (RFC 7396)"
+)
+
+
+def merged(target: object, patch: object) -> Any:
+    """Return a document with another one merged over it: objects member by member, all else replaced; null removes.
+
+    Source: RFC 7396, *JSON Merge Patch*, section 2.
+
+    >>> merged({"a": 1, "b": {"c": 2, "d": [3]}}, {"a": None, "b": {"d": [4]}})
+    {'b': {'c': 2, 'd': [4]}}
+    """
+    if not isinstance(patch, Mapping):
+        return patch
+    result = dict(target) if isinstance(target, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the smallest document that, merged over the old one, gives the new one.
+
+    >>> difference({"a": 1, "b": {"c": 2, "d": [3]}}, {"b": {"c": 2, "d": [4]}})
+    {'a': None, 'b': {'d': [4]}}
+    """
+    patch: dict[str, Any] = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            if inside := difference(before, value):
+                patch[key] = inside
+        elif key not in old or before != value:
+            patch[key] = value
+    return patch
+
+
+def resolved(raw: object, file: str, known: Mapping[str, Path], chain: Sequence[Path] = ()) -> Any:
+    """Return a system document with its bases merged in; one without a base as it is.
+
+    Parameters
+    ----------
+    raw, file : object, str
+        The document, and where it came from: paths are relative to its folder.
+    known : mapping of str to Path
+        The systems of the catalog.
+    chain : sequence of Path
+        The files that led here.
+
+    Raises
+    ------
+    SpecError
+        For a base that is none, that cannot be found or read, or that leads back to its own file.
+    """
+    if not isinstance(raw, Mapping) or BASE not in raw:
+        return raw
+    path = _found(raw[BASE], file, known)
+    own = Path(file).resolve()
+    if path in (*chain, own):
+        wanted = "a base that does not lead back to this file"
+        names = " -> ".join(one.name for one in (*chain, own, path))
+        raise SpecError(file, Problem(BASE, wanted, names))
+    below = resolved(read_document(str(path)), str(path), known, (*chain, own))
+    if not isinstance(below, Mapping):
+        raise SpecError(str(path), Problem("", "a system: an object", shown(below)))
+    return merged(below, {key: value for key, value in raw.items() if key != BASE})
+
+
+def _found(base: object, file: str, known: Mapping[str, Path]) -> Path:
+    """Return the file of a base."""
+    wanted = "a system of the catalog, or the path of one from this file's folder"
+    if not isinstance(base, str) or not base:
+        raise SpecError(file, Problem(BASE, wanted, shown(base)))
+    if base in known:
+        return known[base].resolve()
+    path = Path(file).parent / base
+    if document_suffix(base) not in SUFFIXES or not path.is_file():
+        hint = nearest(document_stem(base), list(known)) or "the catalog has " + ", ".join(known)
+        raise SpecError(file, Problem(BASE, wanted, shown(base), hint))
+    return path.resolve()

@@ -1,0 +1,153 @@
+"""Overlays: the document that they stand for, and every way in which they do not stand for one."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import calculon
+from calculon import inputs
+from calculon.errors import SpecError
+from calculon.spec import catalog
+from calculon.spec.overlay import difference, merged
+from calculon.sweep.points import plan
+from calculon.sweep.study import Study
+from tests.helpers import document
+
+RUN = ("llama3-8B", "llama3-8B_h100x64")
+
+# RFC 7396, appendix A: target, patch, result
+EXAMPLES = [
+    ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+    ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+    ({"a": "b"}, {"a": None}, {}),
+    ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+    ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+    ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+    ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+    ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+    (["a", "b"], ["c", "d"], ["c", "d"]),
+    ({"a": "b"}, ["c"], ["c"]),
+    ({"a": "foo"}, None, None),
+    ({"a": "foo"}, "bar", "bar"),
+    ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+    ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
+    ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+]
+
+
+@pytest.mark.parametrize(("target", "patch", "result"), EXAMPLES, ids=str)
+def test_the_examples_of_the_standard(target, patch, result):
+    assert merged(target, patch) == result
+
+
+PLAIN = st.recursive(
+    st.one_of(st.integers(0, 2), st.lists(st.none() | st.integers(0, 1), max_size=2)),
+    lambda inside: st.dictionaries(st.sampled_from("abc"), inside, max_size=3),
+    max_leaves=8,
+)
+DOCUMENTS = st.dictionaries(st.sampled_from("abcd"), PLAIN, max_size=4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(DOCUMENTS, DOCUMENTS)
+def test_a_difference_merged_over_the_old_is_the_new(old, new):
+    patch = difference(old, new)
+    assert merged(old, patch) == new
+    assert bool(patch) == (old != new)
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def call(name, **members):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(members))
+        return str(path)
+
+    return call
+
+
+def test_an_overlay_is_the_base_with_its_members(write):
+    path = write("mine.json", base="h100_80g_sxm", mem1={"GiB": 94}, ext={"networks": None})
+    system, plain = inputs.system(path), inputs.system("h100_80g_sxm")
+    assert (system.name, system.mem1.capacity) == ("mine", 94 * 2**30)
+    assert (system.mem1.bandwidth, system.networks) == (plain.mem1.bandwidth, plain.networks)
+    assert (system.ext.networks, set(system.ext.attention)) == ((), set(plain.ext.attention))
+    mapping = {"base": "h100_80g_sxm", "mem1": {"GiB": 94}}
+    assert inputs.system(mapping).mem1.capacity == system.mem1.capacity
+    whole = document("systems", "h100_80g_sxm")
+    whole["mem1"]["GiB"] = 94
+    assert catalog.load("system", path)[1] == whole | {
+        "ext": {key: v for key, v in whole["ext"].items() if key != "networks"}
+    }
+
+
+def test_bases_are_beside_their_file_and_may_have_bases(write, tmp_path):
+    (tmp_path / "raw.json").write_text(json.dumps(document("systems", "a100_80g")))
+    write("deep/one.json", base="../raw.json", mem1={"GiB": 60})
+    path = write("two.json", base="deep/one.json", mem1={"GBps": 1000})
+    system = inputs.system(path)
+    assert (system.mem1.capacity, system.mem1.bandwidth) == (60 * 2**30, 1e12)
+
+
+def test_what_overrides_a_system_overrides_the_whole_of_an_overlay(write, tmp_path):
+    write("mine.json", base="h100_80g_sxm", mem1={"GiB": 94})
+    study = {
+        "models": ["gpt3-175B"],
+        "systems": [{"system": "mine.json", "mem1.GBps": 1000, "mem1.GiB": 70}],
+        "num_procs": 64,
+        "max_batch_size": 64,
+        "datatype": "bfloat16",
+    }
+    (only,) = plan(Study.decode(study, str(tmp_path / "study.json"))).searches
+    assert (only.search.system.mem1.bandwidth, only.search.system.mem1.capacity) == (
+        1e12,
+        70 * 2**30,
+    )
+
+
+def test_an_overlay_that_changes_nothing_changes_nothing(write):
+    path = write("mine.json", base="h100_80g_sxm")
+    found = calculon.estimate(*RUN, path).stats
+    assert found == calculon.estimate(*RUN, "h100_80g_sxm").stats
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        (
+            {"base": "h100_80g_smx"},
+            "mine.json: base: expected a system of the catalog, or the path",
+        ),
+        ({"base": "none.json"}, "base: expected a system of the catalog"),
+        ({"base": "h100_80g_smx"}, "did you mean 'h100_80g_sxm'?"),
+        (
+            {"base": 3},
+            "base: expected a system of the catalog, or the path of one from this file's",
+        ),
+        ({"base": ["a100_80g"]}, "base: expected a system"),
+        ({"base": ""}, "base: expected a system"),
+        ({"base": "-"}, "base: expected a system"),
+        ({"base": "."}, "base: expected a system"),
+        ({"base": "mine.json"}, "a base that does not lead back to this file, found mine.json -> "),
+        ({"base": "other.json"}, "found mine.json -> other.json -> mine.json"),
+        ({"base": "list.json"}, "list.json: expected a system: an object, found [1]"),
+        ({"base": "text.json"}, "text.json: expected a JSON document"),
+        ({"base": "a100_80g", "mem1": None}, "mine.json: mem1: expected this field, found nothing"),
+        ({"base": "a100_80g", "mem1": {"GiB": -1}}, "mine.json: mem1.GiB: expected a number"),
+        ({"base": "a100_80g", "networks": [{"size": 4}]}, "mine.json: networks[0].bandwidth"),
+    ],
+    ids=str,
+)
+def test_what_is_no_overlay_says_why(write, tmp_path, members, message):
+    write("other.json", base="mine.json")
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "text.json").write_text("{")
+    write("mine.json", **members)
+    with pytest.raises(SpecError) as caught:
+        inputs.system("mine.json")
+    assert message in str(caught.value)
