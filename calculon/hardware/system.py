@@ -22,6 +22,7 @@ class System:
 
     unknown_keys: ClassVar[str] = "warning"
     silent_keys: ClassVar[tuple[str, ...]] = ("about",)
+    overlays: ClassVar[bool] = True
 
     matrix: dict[str, Engine] = declare("matrix engine by datatype", choices=tuple(DATATYPE_BYTES))
     vector: dict[str, Engine] = declare("vector engine by datatype", choices=tuple(DATATYPE_BYTES))

@@ -7,6 +7,7 @@ fall) only the decoder checks.
 from typing import Any, get_args, get_origin
 
 from calculon.spec.fields import JSON_TYPES, SpecField, spec_fields
+from calculon.spec.overlay import BASE, HELP
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -14,13 +15,22 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 def schema(cls: type) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of the files that decode into a record class.
 
-    Undeclared keys are an error where the class says so, and open where they are worth a warning.
+    Undeclared keys are an error where the class says so, and open where they are worth a warning. Of a class that has
+    overlays (:mod:`calculon.spec.overlay`) a file with a base may leave out anything, and is not
+    checked further.
 
     >>> from calculon.spec.model import Model
     >>> schema(Model)["properties"]["hidden"]["minimum"]
     1
     """
-    return {"$schema": DIALECT, "title": cls.__name__, **_record(cls)}
+    head = {"$schema": DIALECT, "title": cls.__name__}
+    whole = _record(cls)
+    if not getattr(cls, "overlays", False):
+        return head | whole
+    described = {"description": whole.pop("description"), "type": whole.pop("type")}
+    base = {BASE: {"type": "string", "minLength": 1, "description": HELP}}
+    overlay = {"if": {"required": [BASE]}, "then": {"properties": base}, "else": whole}
+    return head | described | overlay
 
 
 def _record(cls: type) -> dict[str, Any]:

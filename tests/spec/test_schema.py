@@ -130,6 +130,13 @@ def test_unknown_keys_are_open_where_they_are_a_warning():
     assert not valid("system", raw)
 
 
+def test_an_overlay_may_leave_anything_out():
+    assert valid("system", {"base": "a100_80g", "mem1": {"GiB": 40}})
+    assert not valid("system", {"base": 1})
+    assert not valid("system", {"mem1": {"GiB": 40}})
+    assert schema(KINDS["system"])["then"]["properties"]["base"]["description"]
+
+
 def test_editors_are_told_what_a_field_is():
     described = schema(Model)["properties"]["seq_size"]["description"]
     assert described == "sequence length [tokens]"
