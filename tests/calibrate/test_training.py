@@ -215,7 +215,11 @@ def plain(**changes):
             ["matrix", "mem1"],
             "expected steps that tell matrix from mem1, found both change all times alike",
         ),
-        (RUNS[:4], ["mem"], "parameters of h100_80g_sxm: mem1, matrix, vector, attention, "),
+        (
+            RUNS[:4],
+            ["mem"],
+            "parameters of h100_80g_sxm: mem1, matrix, tensor_cores, vector, attention, ",
+        ),
         (RUNS[:4], ["mem1", "mem1"], "each parameter once, found mem1 twice"),
         (RUNS[:4], [""], "parameters of h100_80g_sxm"),
     ],
