@@ -77,12 +77,12 @@ def interval(
 ) -> Interval | None:
     """Return the interval of the iteration time of a valid execution; nothing for a system without residuals.
 
-    Residuals of whole iterations take precedence over those of parts.
+    Residuals of whole iterations take precedence over those of parts, in the edition that they are of.
 
     Source: quadrature of independent contributions: JCGM 100:2008 (GUM), section 5.1.2, here with the ends of each
     interval instead of standard deviations, as times are not linear in their parts.
     """
-    spreads = system.calibration.spreads
+    spreads = [s for s in system.calibration.spreads if s.edition in ("", edition.name)]
     if not spreads:
         return None
     plan, machine = Plan.of(execution), edition.machine(system)
@@ -109,7 +109,7 @@ def interval(
     known = {one.part for one in spreads}
     unknown = [
         part
-        for part in _parts(machine, execution.datatype)
+        for part in _parts(machine, execution)
         if not {part, f"ext.gemm.{part.removeprefix('matrix.')}"} & known
         and time(slowed(machine, _all_of(part), _TRIED)) > (1 + NAMED * (_TRIED - 1)) * total
     ]
@@ -133,9 +133,9 @@ def _joined(
     )
 
 
-def _parts(system: System, datatype: str) -> Iterator[str]:
-    """Name the parts of a system that an execution in this datatype can depend on."""
-    yield from (f"matrix.{datatype}", f"vector.{datatype}", "mem1", "mem2")
+def _parts(system: System, execution: Execution) -> Iterator[str]:
+    """Name the parts of a system that an execution can depend on."""
+    yield from (f"matrix.{execution.matmul_type}", f"vector.{execution.datatype}", "mem1", "mem2")
     yield from (f"networks[{number}]" for number in range(len(system.networks)))
 
 

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from calculon import inputs
 from calculon.calibrate.result import Measurements
@@ -19,8 +20,6 @@ from calculon.spec import catalog
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
-
-T = TypeVar("T")
 
 COLUMNS = ("model", "execution", "seconds")
 
@@ -74,7 +73,8 @@ def read_training(files: Mapping[str, str], system: System) -> Logs:
     read: list[Measurements] = []
     for file, name in files.items():
         lines, told = read_csv(file, read_text(file), COLUMNS)
-        some = [_step(line, system) for line in lines]
+        read_one = {kind: _reader(kind, Path(file).parent) for kind in ("model", "execution")}
+        some = [_step(line, system, read_one) for line in lines]
         read.append(Measurements(name, [step.row for step in some], told))
         steps += some
     steps = _named(steps)
@@ -86,9 +86,16 @@ def read_training(files: Mapping[str, str], system: System) -> Logs:
     return Logs(found, read, notes)
 
 
-def _step(line: Line, system: System) -> Step:
-    model, changes = _spec(line, "model", inputs.model)
-    execution, more = _spec(line, "execution", inputs.execution)
+def _reader(kind: str, folder: Path) -> Callable[[str], Any]:
+    """Return what reads each model, or execution, of the catalog or below a folder once."""
+    known = catalog.names(kind)
+    read: Callable[[str], Any] = inputs.model if kind == "model" else inputs.execution
+    return cache(lambda source: read(source if source in known else str(folder / source)))
+
+
+def _step(line: Line, system: System, read: Mapping[str, Callable[[str], Any]]) -> Step:
+    model, changes = _spec(line, "model", read["model"])
+    execution, more = _spec(line, "execution", read["execution"])
     one = One(model, system, execution)
     try:
         raise_for(one, int(check(Question(model, system, Plan.of(execution)))[0]))
@@ -107,13 +114,11 @@ def _step(line: Line, system: System) -> Step:
     return Step(row, model, execution, memory)
 
 
-def _spec(line: Line, kind: str, read: Callable[[str], T]) -> tuple[T, dict[str, Any]]:
+def _spec(line: Line, kind: str, read: Callable[[str], Any]) -> tuple[Any, dict[str, Any]]:
     """Return the spec that a line names, and the fields that other columns of the line put in their place."""
     source = line.cells[kind]
     if not source:
         raise line.refuse(kind, f"the name or the file of {kind}", "nothing")
-    if source not in catalog.names(kind):
-        source = str(Path(line.file).parent / source)
     try:
         whole: Any = read(source)
         cls: type = type(whole)

@@ -206,7 +206,9 @@ def _spreads(fit: _Fit, whole: Fitted, start: Sequence[float]) -> Sequence[Mappi
         return lambda some: fit.times(some, values)[0]
 
     times, groups = unseen(whole.rows, whole.held, again)
-    return spreads(whole.rows, times, groups, 0.0)
+    editions = {fit.logs.steps[row.name].execution.edition for row in whole.rows}
+    of = {"edition": editions.pop()} if len(editions) == 1 else {}
+    return [{**one, **of} for one in spreads(whole.rows, times, groups, 0.0)]
 
 
 def _check_units(rows: Sequence[Row], times: Array) -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import datetime
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from calculon.cli.streams import tell
 from calculon.errors import Problem, SpecError
 from calculon.report.tables import Column, Table
 from calculon.spec import catalog
-from calculon.spec.files import SUFFIXES, document_suffix, write_json
+from calculon.spec.files import SUFFIXES, document_suffix, indented, write_json
 from calculon.spec.overlay import BASE, difference
 
 if TYPE_CHECKING:
@@ -104,9 +103,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         save(found, arguments.plot)
     document = _overlay(arguments, base, found.document) if arguments.overlay else found.document
     if arguments.output == STDOUT:
-        log(json.dumps(document, indent=2))
+        log(indented(document))
         return 0  # residuals are in it, and what is printed can go into a file
-    write_json(arguments.output, document)
+    write_json(arguments.output, document, for_people=True)
     log.table(Table(RESIDUALS, found.residuals()), arguments.format)
     if arguments.format == "text":
         _show_steps(found, log)

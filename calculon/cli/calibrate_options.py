@@ -8,7 +8,8 @@ from calculon.report.tables import FORMATS
 HOLD_OUT = 0.3
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "p2p")
 _PARAMETERS = (
-    "mem1, matrix, vector, attention and networks[i] multiply efficiencies (matrix those of ext.gemm too)",
+    "mem1, matrix, vector, attention and networks[i] multiply efficiencies (matrix those of ext.gemm too; "
+    "tensor_cores is matrix without float32)",
     "launch.kernel and launch.step are times of ext.launch",
 )
 
@@ -95,7 +96,8 @@ def _add_training(parser: Parser) -> None:
         action="append",
         default=[],
         help="CSV model,execution,seconds[,memory_bytes][,name][,group] of whole steps: a model of the catalog or its "
-        "file, and the file of the execution, both beside the CSV; the default group is the model; may be repeated",
+        "file, and the file of the execution, both beside the CSV; columns named as their fields (microbatch_size, "
+        "num_blocks) change them row by row; the default group is the model; may be repeated",
     )
     parser.add_argument(
         "--fit",

@@ -31,6 +31,8 @@ class Spread:
         Share of the rows of new groups that is inside.
     start, end : float
         Sizes of operations that it holds for, in bytes or FLOP: from `start` to below `end`.
+    edition : str
+        Edition of the times that were predicted, where they are of whole iterations; else empty.
     """
 
     part: str
@@ -39,6 +41,7 @@ class Spread:
     level: float
     start: float = 0.0
     end: float = math.inf
+    edition: str = ""
 
     @property
     def operations(self) -> str:
@@ -67,11 +70,22 @@ class Residuals:
             start = _number(_SIZE, one.get("from", 0), f"{place}.from", problems)
             end = one.get("below")
             end = math.inf if end is None else _number(_SIZE, end, f"{place}.below", problems)
+            edition = one.get("edition", "")
+            if not isinstance(edition, str):
+                problems.append(Problem(f"{place}.edition", "the name of one", shown(edition)))
             if len(problems) == before and low > high:
                 problems.append(Problem(f"{place}.low", f"at most high ({high:g})", f"{low:g}"))
             if len(problems) == before:
                 found.append(
-                    Spread(part=part, low=low, high=high, level=level, start=start, end=end)
+                    Spread(
+                        part=part,
+                        low=low,
+                        high=high,
+                        level=level,
+                        start=start,
+                        end=end,
+                        edition=edition,
+                    )
                 )
         return cls(tuple(found))
 

@@ -29,11 +29,12 @@ def slowed(system: System, spread: Spread, factor: float) -> System:
         memory = getattr(system, spread.part)
         curve = memory.efficiency.scaled(1 / factor, spread.start, spread.end)
         return replace(system, **{spread.part: replace(memory, efficiency=curve)})
-    if kind in ("matrix", "vector") and datatype in getattr(system, kind):
-        return _slowed_engine(system, spread, kind, datatype, factor)
     if kind == "ext.gemm" and spread.operations == "small":
         return system  # memory and launches bind those
-    if kind == "ext.gemm" and system is not system.published and datatype in system.matrix:
+    by_shape = kind in ("ext.gemm", "matrix") and datatype in (system.ext.gemm or {})
+    if kind in ("matrix", "vector") and datatype in getattr(system, kind) and not by_shape:
+        return _slowed_engine(system, spread, kind, datatype, factor)
+    if by_shape and datatype in system.matrix:
         engine = system.matrix[datatype]
         engines = system.matrix | {datatype: replace(engine, peak=engine.peak / factor)}
         return replace(system, matrix=engines)

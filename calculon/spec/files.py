@@ -184,7 +184,27 @@ def _runs(process: int) -> bool:
     return True
 
 
-def write_json(path: str, document: object) -> None:
+def indented(document: object) -> str:
+    """Return a JSON document for people: indented, with lists of plain values on one line.
+
+    >>> print(indented({"curve": [[10, 0.9], [0, 0.5]]}))
+    {
+      "curve": [
+        [10, 0.9],
+        [0, 0.5]
+      ]
+    }
+    """
+    return _PLAIN_LIST.sub(
+        lambda found: f"[{re.sub(_BREAK, ', ', found[1])}]", json.dumps(document, indent=2)
+    )
+
+
+_BREAK = r",\n\s*"
+_PLAIN_LIST = re.compile(r'\[\s+((?:"(?:[^"\\]|\\.)*"|[^"\[\]{}])*?)\s+\]')
+
+
+def write_json(path: str, document: object, *, for_people: bool = False) -> None:
     """Write a JSON document as the published tool does: indented, or compact when compressed.
 
     Raises
@@ -195,6 +215,9 @@ def write_json(path: str, document: object) -> None:
     indent = None if path.endswith(".gz") else 2
     try:
         with replacing(path) as stream, io.TextIOWrapper(stream, encoding="utf-8") as text:
-            json.dump(document, text, indent=indent)
+            if for_people and indent:
+                text.write(indented(document) + "\n")
+            else:
+                json.dump(document, text, indent=indent)
     except OSError as error:
         raise SpecError(path, Problem("", "a writable file", reason(error))) from None

@@ -105,7 +105,7 @@ def test_factors_and_launches_come_back(tmp_path, hold_out):
 
 def test_the_time_without_kernels_and_the_vector_engine_come_back(tmp_path):
     truth = {"vector": 0.5, "launch.step": 0.02}
-    found = fit(logs(tmp_path, made=system(changed(truth))), *truth)
+    found = fit(logs(tmp_path, RUNS[:4], made=system(changed(truth))), *truth)
     assert found.document["calibration"]["fits"][0]["parameters"] == pytest.approx(truth, rel=1e-4)
 
 
@@ -215,7 +215,11 @@ def plain(**changes):
             ["matrix", "mem1"],
             "expected steps that tell matrix from mem1, found both change all times alike",
         ),
-        (RUNS[:4], ["mem"], "parameters of h100_80g_sxm: mem1, matrix, "),
+        (
+            RUNS[:4],
+            ["mem"],
+            "parameters of h100_80g_sxm: mem1, matrix, tensor_cores, vector, attention, ",
+        ),
         (RUNS[:4], ["mem1", "mem1"], "each parameter once, found mem1 twice"),
         (RUNS[:4], [""], "parameters of h100_80g_sxm"),
     ],
