@@ -8,8 +8,8 @@ from calculon.report.tables import FORMATS
 HOLD_OUT = 0.3
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "p2p")
 _PARAMETERS = (
-    "mem1, matrix, vector, attention and networks[i] multiply efficiencies (matrix those of ext.gemm too; tensor_cores is "
-    "matrix without float32)",
+    "mem1, matrix, vector, attention and networks[i] multiply efficiencies (matrix those of ext.gemm too; "
+    "tensor_cores is matrix without float32)",
     "launch.kernel and launch.step are times of ext.launch",
 )
 
