@@ -275,3 +275,31 @@ def test_steps_are_estimated_as_anywhere_else(tmp_path):
         time, memory = predicted([step], system())
         assert time[0] == stats["total_time"]
         assert memory[0] == stats["proc_mem_tier1_cap_req"]
+
+
+def test_columns_named_as_fields_change_the_specs_row_by_row(tmp_path):
+    model, run = RUNS[0]
+    found = logs(
+        tmp_path, [(model, run)] * 2, [0.1, 0.2], num_blocks=["", "3"], training=["", "true"]
+    )
+    plain_, changed = found.steps.values()
+    assert plain_.model.num_blocks != 3
+    assert changed.model == dataclasses.replace(plain_.model, num_blocks=3)
+    assert changed.execution == plain_.execution
+    assert changed.row.name.endswith(" run1 num_blocks=3 training=True")
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "message"),
+    [
+        ("num_blocks", "many", "num_blocks: expected a whole number of at least 1, found 'many'"),
+        ("microbatch_size", "0", "microbatch_size: expected a whole number of at least 1"),
+        ("training", "maybe", "training: expected true or false"),
+        ("fusion", "some", "fusion: expected one of published, none, compile, max"),
+    ],
+)
+def test_a_column_with_an_impossible_value_is_told_with_its_line(tmp_path, column, text, message):
+    with pytest.raises(SpecError) as caught:
+        logs(tmp_path, RUNS[:1], [0.1], **{column: [text]})
+    assert "line 2, " in str(caught.value)
+    assert message in str(caught.value)
