@@ -22,8 +22,8 @@ class Section:
 
 
 def _two(value: float | None) -> str:
-    """Write a number with two decimals."""
-    return "" if value is None else f"{value:.2f}"
+    """Write a number with two decimals, or one where it has three digits before them."""
+    return "" if value is None else f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}"
 
 
 def _four(value: float | None) -> str:

@@ -93,6 +93,10 @@ def test_never_slower_and_never_less_feasible_with(better):
 
     holds()
     if better is not BETTER["a larger network"]:  # seldom decides: see the test of its own below
+        for _ in range(3):  # what seldom decides anything is tried again
+            if any(faster):
+                break
+            holds()
         assert any(faster), "the change is to make a difference somewhere"
 
 

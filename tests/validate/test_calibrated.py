@@ -14,7 +14,7 @@ from tests.helpers import ROOT
 
 STUDIES = ROOT / "validation"
 LADDER = STUDIES / "gpt2_ladder"
-VTRAIN = STUDIES / "calibrated" / "vtrain_single"
+VTRAIN = STUDIES / "kernels" / "small"
 MADE = {
     "ladder": (
         LADDER / "seen.csv",
@@ -81,7 +81,7 @@ def test_the_calibration_saw_half_of_its_source_and_none_of_the_rows_judged():
 
 
 def test_its_interval_holds_nine_tenths_of_the_rows_that_nobody_saw():
-    (time,) = _result("calibrated/vtrain_single").own.comparisons
+    (time,) = _result("kernels/small").own.comparisons
     (spread,) = calculon.inputs.system("a100_80g_sxm_vtrain").calibration.spreads
     ratio = time.measured / time.estimated
     inside = ((spread.low <= ratio) & (ratio <= spread.high)).mean()
@@ -89,9 +89,9 @@ def test_its_interval_holds_nine_tenths_of_the_rows_that_nobody_saw():
     assert 0.87 <= inside <= 0.97
 
 
-@pytest.mark.parametrize("name", ["vtrain_single", "bigscience", "nemo_launcher"])
+@pytest.mark.parametrize("name", ["small", "bloom", "gpt3"])
 def test_it_is_better_than_before(name):
-    result = _result(f"calibrated/{name}")
+    result = _result(f"kernels/{name}")
     (after,) = result.own.comparisons
     before = next(one for one in result.alternatives if one.name == "before calibration")
     assert after.score.mean < before.comparisons[0].score.mean / 2
