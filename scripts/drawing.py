@@ -16,6 +16,7 @@ COMMANDS = (
     "plot scaling a100.json h100.json -o scaling.png",
     "plot pareto gpt3-175B 1024 1536 float16 a100_80g -o pareto.png",
     "plot validation -o validation.png",
+    "plot validation --study gpt2_ladder --edition corrected -o gpt2_ladder.png",
 )
 """The pictures; the searches that they are drawn from are thrown away."""
 

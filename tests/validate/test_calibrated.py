@@ -95,3 +95,21 @@ def test_it_is_better_than_before(name):
     (after,) = result.own.comparisons
     before = next(one for one in result.alternatives if one.name == "before calibration")
     assert after.score.mean < before.comparisons[0].score.mean / 2
+
+
+def test_the_ladder_in_the_readme_is_what_the_model_says():
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    table = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+    stated = {row[0]: row[2:] for row in table if len(row) == 5}
+    rows = list(csv.DictReader((LADDER / "measured.csv").read_text().splitlines()))
+    found = 0
+    for row in rows:
+        if row["rung"] not in stated or row["gpus"] != "1":
+            continue
+        execution = LADDER / f"{row['execution']}.json"
+        stats = calculon.estimate(LADDER / "gpt2.json", execution, LADDER / "a100.json").stats
+        measured, predicted = 1e3 * float(row["iter_time_s"]), 1e3 * stats["total_time"]
+        error = f"{(predicted / measured - 1) * 100:+.1f} %" if row["seen"] == "no" else "seen"
+        assert stated[row["rung"]] == [f"{measured:,.1f}", f"{predicted:,.1f}", error]
+        found += 1
+    assert found == 8
