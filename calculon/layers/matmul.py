@@ -21,14 +21,17 @@ def linear(
     inputs, outputs = m * n, m * k
     stored, operand, result = widths
     weights = n * k if bias is None else n * k + bias
+    into_inputs = into_weights = operand * weights + result * inputs + operand * outputs
+    if operand < result:
+        into_weights = result * weights + operand * inputs + operand * outputs
     return Layer(
         name=name,
         engine="matrix",
         flops=(flops, flops, flops),
         accessed=(
             operand * inputs + result * outputs + operand * weights,
-            operand * weights + result * inputs + operand * outputs,
-            result * weights + operand * inputs + operand * outputs,
+            into_inputs,
+            into_weights,
         ),
         inputs=inputs,
         outputs=outputs,

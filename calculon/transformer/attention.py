@@ -29,15 +29,16 @@ _ALL = Flags(recompute=When.RECOMPUTE_ALL)
 def attention_layers(shape: BlockShape) -> Iterator[Layer]:
     """Yield norm, projections, attention over the sequence, output product, dropout and residual sum."""
     yield from entry_layers("AttnBlock", shape)
-    width = shape.split(shape.attention_width) + 2 * shape.key_value_width
-    yield from converted(
-        "AttnBlock_QKV_Cast",
-        shape,
-        shape.activation,
-        width,
-        shape.model.hidden * width + width * shape.model.qkv_bias,
-        source=shape.dtype_bytes,
-    )
+    if shape.narrow:
+        width = shape.split(shape.attention_width) + 2 * shape.key_value_width
+        yield converted(
+            "AttnBlock_QKV_Cast",
+            shape,
+            shape.activation,
+            width,
+            shape.model.hidden * width + width * shape.model.qkv_bias,
+            source=shape.dtype_bytes,
+        )
     if shape.overlapped:
         yield from _overlapped_projections(shape)
     else:

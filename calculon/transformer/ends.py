@@ -90,9 +90,10 @@ def _head_layers(shape: BlockShape) -> Iterator[Layer]:
         flags=Flags(drops_activation=When.ALWAYS),
     )
     weights = model.hidden * columns + columns * model.head_bias
-    yield from converted(
-        "Head_Cast", shape, shape.activation, columns, weights, source=shape.dtype_bytes
-    )
+    if shape.narrow:
+        yield converted(
+            "Head_Cast", shape, shape.activation, columns, weights, source=shape.dtype_bytes
+        )
     logits = linear(
         LOGITS,
         shape.tokens,

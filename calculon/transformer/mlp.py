@@ -16,14 +16,15 @@ def mlp_layers(shape: BlockShape) -> Iterator[Layer]:
     yield from entry_layers("MlpBlock", shape)
     width = shape.mlp_products * shape.split(model.feedforward)
     bias = width if model.mlp_bias else None
-    yield from converted(
-        "MlpBlock_Mlp1_Cast",
-        shape,
-        shape.activation,
-        width,
-        model.hidden * width + width * model.mlp_bias,
-        source=shape.dtype_bytes,
-    )
+    if shape.narrow:
+        yield converted(
+            "MlpBlock_Mlp1_Cast",
+            shape,
+            shape.activation,
+            width,
+            model.hidden * width + width * model.mlp_bias,
+            source=shape.dtype_bytes,
+        )
     if shape.overlapped:
         flags = Flags(
             recompute=When.RECOMPUTE_ALL,

@@ -22,14 +22,15 @@ def parallel_layers(shape: BlockShape) -> Iterator[Layer]:
     inner = shape.mlp_products * shape.split(model.feedforward)
     width = attention + inner
     bias = attention * model.qkv_bias + inner * model.mlp_bias
-    yield from converted(
-        "Block_In_Cast",
-        shape,
-        shape.activation,
-        width,
-        model.hidden * width + bias,
-        source=shape.dtype_bytes,
-    )
+    if shape.narrow:
+        yield converted(
+            "Block_In_Cast",
+            shape,
+            shape.activation,
+            width,
+            model.hidden * width + bias,
+            source=shape.dtype_bytes,
+        )
     if shape.overlapped:
         flags = Flags(
             recompute=When.RECOMPUTE_ALL,

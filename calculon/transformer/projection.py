@@ -82,7 +82,7 @@ def converted(
     *,
     source: int,
     joined: bool = True,
-) -> Iterator[Layer]:
+) -> Layer:
     """Convert what a product with weights reads, where it is stored wider than it is multiplied.
 
     Parameters
@@ -96,18 +96,16 @@ def converted(
     joined : bool
         Whether the kernel that makes its input can convert it.
     """
-    stored, operand, _ = shape.widths
-    if operand < max(stored, source):
-        yield cast(
-            name,
-            weights,
-            inputs,
-            shape.tokens * columns,
-            widths=shape.widths,
-            source=source,
-            alone=not (joined and shape.choice.fuses),
-            flags=Flags(recompute=When.RECOMPUTE_ALL),
-        )
+    return cast(
+        name,
+        weights,
+        inputs,
+        shape.tokens * columns,
+        widths=shape.widths,
+        source=source,
+        alone=not (joined and shape.choice.fuses),
+        flags=Flags(recompute=When.RECOMPUTE_ALL),
+    )
 
 
 def output_layers(
@@ -120,15 +118,16 @@ def output_layers(
     outer: bool = False,
 ) -> Iterator[Layer]:
     """Row-split product of `width` and its reduction, in either form."""
-    yield from converted(
-        f"{prefix}_{product}_Cast",
-        shape,
-        shape.tokens * shape.split(width),
-        shape.model.hidden,
-        shape.split(width) * shape.model.hidden + (bias or 0),
-        source=shape.widths.result,
-        joined=product != "MLP",
-    )
+    if shape.narrow:
+        yield converted(
+            f"{prefix}_{product}_Cast",
+            shape,
+            shape.tokens * shape.split(width),
+            shape.model.hidden,
+            shape.split(width) * shape.model.hidden + (bias or 0),
+            source=shape.widths.result,
+            joined=product != "MLP",
+        )
     if shape.overlapped:
         flags = Flags(recompute=When.RECOMPUTE_ALL, recommunicate=When.RECOMPUTE_ALL)
         yield row_linear(f"{prefix}_{product}_RS", shape, width, flags, bias=bias, outer=outer)

@@ -66,6 +66,11 @@ class BlockShape:
         return self.edition.key_value_width(self.model, self.choice, self.tensor_par)
 
     @property
+    def narrow(self) -> bool:
+        """Whether products read less than what is stored, so that something has to be converted."""
+        return self.widths.operand < self.widths.stored
+
+    @property
     def mlp_products(self) -> int:
         """Column-split products of the MLP: two with a gate."""
         return 2 if self.model.gated else 1
