@@ -42,7 +42,9 @@ class Link:
 class Launch:
     """What it costs to launch kernels: small operators are bound by it."""
 
-    kernel: float = declare("least time of a kernel, or of its launch", unit="s", at_least=0)
+    kernel: float = declare(
+        "least time of a kernel or a collective, or of its launch", unit="s", at_least=0
+    )
     step: float = declare(
         "time of a step in which no kernel runs: reading data, logging, waiting for the host",
         unit="s",

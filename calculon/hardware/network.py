@@ -117,7 +117,8 @@ class Network:
 class Fabric:
     """All networks of a system as columns, so that an array of network numbers selects them.
 
-    Every attribute has shape ``(networks,)``; ``ramp`` is None where no network has one.
+    Every attribute has shape ``(networks,)``; ``ramp`` is None where no network has one. ``launch`` is the least time of
+    an operation, which is a kernel like others.
     """
 
     bandwidth: Array
@@ -129,9 +130,12 @@ class Fabric:
     must_be_filled: Array
     scalars: dict[str, Array]
     offsets: dict[str, Array]
+    launch: float = 0.0
 
     @classmethod
-    def of(cls, networks: tuple[Network, ...], links: tuple[Link, ...] = ()) -> "Fabric":
+    def of(
+        cls, networks: tuple[Network, ...], links: tuple[Link, ...] = (), launch: float = 0.0
+    ) -> "Fabric":
         """Lay networks out as columns; the bandwidth is the achieved one."""
         names = [field.name for field in fields(Operations)]
         pairs = list(zip(networks, chain(links, repeat(Link())), strict=False))
@@ -148,6 +152,7 @@ class Fabric:
             must_be_filled=np.array([n.must_be_filled for n in networks]),
             scalars={o: np.array([getattr(n.ops, o).scalar for n in networks]) for o in names},
             offsets={o: np.array([getattr(n.ops, o).offset for n in networks]) for o in names},
+            launch=launch,
         )
 
     def time(
@@ -164,7 +169,7 @@ class Fabric:
         .. math:: t = \alpha + \frac{s \, c \, (1 + o / n)}{\beta}
 
         with the operation's scalar `c` and offset `o`; the latency is paid once, also by an empty message. A network
-        with a ramp adds what :meth:`moving` says.
+        with a ramp adds what :meth:`moving` says; no operation takes less than its launch.
 
         Parameters
         ----------
@@ -189,7 +194,7 @@ class Fabric:
             steps = RING_STEPS[operation] * (participants - 1)
             latency = np.where(per_step, steps * self.step_latency[network], latency)
         time: Seconds = latency + self.moving(network, volume)
-        return time
+        return np.maximum(time, self.launch) if self.launch else time
 
     def moving(self, network: Count, volume: Bytes) -> Seconds:
         r"""Time to move so many bytes per endpoint, of every operation alike, without the latency.

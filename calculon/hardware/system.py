@@ -47,7 +47,8 @@ class System:
     def __post_init__(self) -> None:
         """Lay the networks out, and keep the system as the published tool sees it: without its additions."""
         plain = Extension()
-        object.__setattr__(self, "fabric", Fabric.of(self.networks, self.ext.networks))
+        fabric = Fabric.of(self.networks, self.ext.networks, self.ext.launch.kernel)
+        object.__setattr__(self, "fabric", fabric)
         same = self if self.ext == plain else replace(self, ext=plain)
         object.__setattr__(self, "published", same)
 

@@ -147,3 +147,14 @@ def test_only_the_corrected_edition_knows_a_ramp():
 
     assert time(steep, "sc23") == time(plain, "sc23")
     assert time(steep, "corrected") > time(plain, "corrected")
+
+
+def test_no_operation_takes_less_than_its_launch():
+    networks = calculon.inputs.system("a100_80g").networks
+    plain, launched = Fabric.of(networks), Fabric.of(networks, launch=1e-3)
+    sizes = np.array([1.0, 1e6, 1e10])
+    for operation in ("p2p", "all_reduce"):
+        times = plain.time(np.array(0), operation, sizes, np.array(8.0))
+        found = launched.time(np.array(0), operation, sizes, np.array(8.0))
+        np.testing.assert_array_equal(found, np.maximum(times, 1e-3))
+        assert found[-1] == times[-1] > 1e-3
