@@ -117,8 +117,8 @@ class Network:
 class Fabric:
     """All networks of a system as columns, so that an array of network numbers selects them.
 
-    Every attribute has shape ``(networks,)``; ``ramp`` is None where no network has one. ``launch`` is the least time of
-    an operation, which is a kernel like others.
+    Every attribute has shape ``(networks,)``; ``ramp`` is None where no network has one. ``launch`` is the least time
+    of an operation, which is a kernel like others.
     """
 
     bandwidth: Array
