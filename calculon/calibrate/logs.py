@@ -3,14 +3,15 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from calculon import inputs
 from calculon.calibrate.result import Measurements
-from calculon.calibrate.rows import Line, Row, merged, read_csv, read_text
-from calculon.errors import Infeasible, SpecError
+from calculon.calibrate.rows import ABOUT, Line, Row, merged, read_csv, read_text
+from calculon.errors import Infeasible, Problem, SpecError
 from calculon.hardware.residuals import TRAINING
 from calculon.hardware.system import System
 from calculon.plan.check import check, raise_for
@@ -22,6 +23,10 @@ from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
 
 COLUMNS = ("model", "execution", "seconds")
+MISSPELLED = 0.85
+"""Likeness from which the name of a column is taken for a misspelled one."""
+
+OPTIONAL = ("memory_bytes", "name", "group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +76,39 @@ def read_training(files: Mapping[str, str], system: System) -> Logs:
     """
     steps: list[Step] = []
     read: list[Measurements] = []
+    notes: list[str] = []
     for file, name in files.items():
         lines, told = read_csv(file, read_text(file), COLUMNS)
+        notes += _unused(lines[0])
         read_one = {kind: _reader(kind, Path(file).parent) for kind in ("model", "execution")}
         some = [_step(line, system, read_one) for line in lines]
         read.append(Measurements(name, [step.row for step in some], told))
         steps += some
     steps = _named(steps)
-    rows, notes = merged([step.row for step in steps])
+    rows, more = merged([step.row for step in steps])
     by_name: dict[str, list[Step]] = {}
     for step in steps:
         by_name.setdefault(step.row.name, []).append(step)
     found = {row.name: replace(_averaged(by_name[row.name]), row=row) for row in rows}
-    return Logs(found, read, notes)
+    return Logs(found, read, [*notes, *more])
+
+
+def _unused(line: Line) -> list[str]:
+    """Say which columns nobody reads.
+
+    Raises
+    ------
+    SpecError
+        For one that looks like a misspelled one: runs that differ in it would be taken for one.
+    """
+    specs = [field.name for cls in (Model, Execution) for field in spec_fields(cls)]
+    known = [*COLUMNS, *OPTIONAL, *ABOUT, *specs]
+    unused = [name for name in line.cells if name and name not in known]
+    for name in unused:
+        if near := get_close_matches(name.lower(), known, 1, MISSPELLED):
+            wanted, hint = "a column that is read", f"did you mean {near[0]}?"
+            raise SpecError(line.file, Problem(f"column {name}", wanted, "an unknown one", hint))
+    return [f"{TRAINING}: no column of these is read: {', '.join(unused)}"] if unused else []
 
 
 def _reader(kind: str, folder: Path) -> Callable[[str], Any]:

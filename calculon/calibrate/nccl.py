@@ -18,6 +18,7 @@ OPERATIONS = {
 """Operation of a network for each program of nccl-tests that measures one."""
 
 _HEADER = re.compile(r"^#\s+size\s+count\s+type\b.*\btime\b.*$", re.MULTILINE)
+_BEGINNING = re.compile(r"^#.*(nThread |nccl-tests|Using devices)", re.MULTILINE)
 _PROGRAM = re.compile(r"\b(\w+?)_perf\b")
 _RANK = re.compile(r"^#\s+Rank\s+(\d+)\b.*?(?:\[[^\]]*\]\s*(.*?))?\s*$", re.MULTILINE)
 _CLOSING = re.compile(r"^#\s*Avg bus bandwidth", re.MULTILINE)
@@ -25,8 +26,8 @@ _MICRO = 1e-6
 
 
 def is_log(text: str) -> bool:
-    """Return whether a text is a log of nccl-tests."""
-    return bool(_HEADER.search(text))
+    """Return whether a text is a log of nccl-tests, or the beginning of one."""
+    return bool(_HEADER.search(text) or _BEGINNING.search(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,9 @@ def read_log(file: str, text: str, known: Known) -> tuple[list[Line], dict[str, 
         what was measured.
     """
     headers = list(_HEADER.finditer(text))
+    if not headers:
+        wanted, hint = "the header '# size count type ... time ...'", "is the log cut short?"
+        raise SpecError(file, Problem("", wanted, "the end of the file", hint))
     if len(headers) > 1:
         number = text.count("\n", 0, headers[1].start()) + 1
         raise SpecError(
@@ -70,7 +74,7 @@ def read_log(file: str, text: str, known: Known) -> tuple[list[Line], dict[str, 
     if not rows:
         raise SpecError(file, Problem("", "rows below the header of nccl-tests", "none"))
     found = {
-        "operation": known.operation or _operation(file, text),
+        "operation": _stated(file, text, known),
         "members": str(known.members or _members(file, text)),
     }
     lines = []
@@ -92,6 +96,17 @@ def _check_row(columns: list[str], cells: list[str], file: str, number: int) -> 
         wrong = cells[columns.index("#wrong")]
         if wrong not in ("0", "N/A"):
             raise SpecError(file, Problem(f"line {number}, #wrong", "0 wrong results", wrong))
+
+
+def _stated(file: str, text: str, known: Known) -> str:
+    """Return the operation; what the caller says must not contradict the log."""
+    if not known.operation:
+        return _operation(file, text)
+    named = {OPERATIONS[name] for name in _PROGRAM.findall(text) if name in OPERATIONS}
+    if named and known.operation not in named:
+        wanted = f"the operation of the log, {', '.join(sorted(named))}"
+        raise SpecError(file, Problem("--operation", wanted, known.operation))
+    return known.operation
 
 
 def _operation(file: str, text: str) -> str:

@@ -150,6 +150,8 @@ def _copy(line: Line) -> Row:
     if tier > 2:
         raise line.refuse("tier", "1 or 2", str(tier))
     size = line.number_of("bytes")
+    if size != round(size):
+        raise line.refuse("bytes", "whole bytes, not KiB or MiB", line.cells["bytes"])
     return _row(line, f"mem{tier}", f"{size:,.0f} bytes in tier {tier}", size, octave(size))
 
 
@@ -195,6 +197,6 @@ def check_units(rows: Sequence[Row], peak: float, unit: str) -> None:
 
 def too_few(file: str, part: str, found: float, needed: float, why: str) -> SpecError:
     """Return the error of rows that do not determine the parameters."""
-    hint = "measure more sizes, or hold none out: --hold-out 0"
+    hint = "measure more sizes, further apart; --hold-out 0 fits all of them"
     wanted = f"at least {needed:g} {why}"
     return SpecError(file, Problem(part, wanted, f"{found:g}", hint))

@@ -1,5 +1,6 @@
 """Fit parameters of a system to the times of whole training steps."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -178,8 +179,8 @@ def fit_training(
     fit = _Fit(document, file, name, logs, chosen(training.names, system))
     rows = logs.rows
     _check_units(rows, predicted([logs.steps[row.name] for row in rows], system)[0])
+    notes = [*logs.notes, *_compared_memory(fit, rows, system)]
     held = held_out(rows, hold_out)
-    notes = list(logs.notes)
     if hold_out > 0 and not held.any():
         notes.append(f"{TRAINING}: its rows are one group, so none is held out")
     used = [row for row, out in zip(rows, held, strict=True) if not out]
@@ -190,6 +191,10 @@ def fit_training(
     named = parameters(fit.factors, found.values)
     values = list(named.values())
     notes += _told(fit.factors, values)
+    if len(used) == len(fit.factors):
+        notes.append(
+            f"{TRAINING}: as many parameters as fitted steps, so their residuals say nothing"
+        )
     seconds, memory = fit.times(rows, values)
     measured = np.array([logs.steps[row.name].memory for row in rows])
     whole = Fitted(TRAINING, "", rows, held, held & False, seconds, None, (measured, memory))
@@ -220,6 +225,30 @@ def _check_units(rows: Sequence[Row], times: Array) -> None:
             )
             hint = "seconds of one step are wanted, not milliseconds, nor those of many steps"
             raise row.refuse("seconds", wanted, f"{row.seconds:g} s", hint)
+
+
+def _compared_memory(fit: _Fit, rows: Sequence[Row], system: System) -> list[str]:
+    """Check the unit of peak memory, and say which steps should not fit; they ran, so the estimate is too high.
+
+    Raises
+    ------
+    SpecError
+        For a measured peak that is far from the estimate.
+    """
+    needed = predicted([fit.logs.steps[row.name] for row in rows], system)[1]
+    for row, need in zip(rows, needed.tolist(), strict=True):
+        peak = fit.logs.steps[row.name].memory
+        if not math.isnan(peak) and not 1 / FAR < need / peak < FAR:
+            wanted = f"bytes within {FAR:g} times the {need:.4g} that the model says"
+            raise row.refuse("memory_bytes", wanted, f"{peak:g}", "bytes are wanted, not GB")
+    large = needed > system.mem1.capacity
+    if not large.any():
+        return []
+    first = rows[int(large.argmax())]
+    return [
+        f"{TRAINING}: {int(large.sum())} of {len(rows)} steps need more memory than {system.name} has, by the model"
+        f" (first: {first.name}, {first.place})"
+    ]
 
 
 def _told(found: Sequence[Factor], values: Sequence[float]) -> list[str]:

@@ -103,8 +103,10 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         save(found, arguments.plot)
     document = _overlay(arguments, base, found.document) if arguments.overlay else found.document
     if arguments.output == STDOUT:
-        log(indented(document))
-        return 0  # residuals are in it, and what is printed can go into a file
+        log(indented(document))  # which can go into a file
+        if not log.quiet:
+            tell(Table(RESIDUALS, found.residuals()).written("markdown"))
+        return 0
     write_json(arguments.output, document, for_people=True)
     log.table(Table(RESIDUALS, found.residuals()), arguments.format)
     if arguments.format == "text":

@@ -70,8 +70,9 @@ def add_choice_options(parser: Parser) -> None:
         metavar="FIELD=VALUE[,VALUE...]",
         help="also try values that are left out: attention_type=multiquery, batch_size=..., "
         "pipeline_par=... (uneven stages), activations_offload=true (with full recomputation); in edition "
-        "corrected also attn_impl=flash, ce_impl=fused, grad_buffer=full, grad_comm_dtype=..., optimizer=..., "
-        "optimizer_impl=..., optimizer_state_dtype=bfloat16, grad_dtype=..., main_grad=true, grad_clip=true, "
+        "corrected also fusion=..., matmul_dtype=..., vocab_pad_multiple=..., attn_impl=flash, ce_impl=fused, "
+        "grad_buffer=full, grad_comm_dtype=..., optimizer=..., optimizer_impl=..., "
+        "optimizer_state_dtype=bfloat16, grad_dtype=..., main_grad=true, grad_clip=true, "
         "latency_per_step=true (which --fix may set as well)",
     )
     parser.add_argument(

@@ -175,21 +175,30 @@ def layer_times(table: LayerTable, system: System, choice: Choice) -> LayerTimes
     """
     arithmetic = system.vector[choice.datatype].time(table.flops)
     matrix = table.engine_rows("matrix")
-    if choice.core_type == choice.matmul_type:
+    core = _core_type(system, choice)
+    if core == choice.matmul_type:
         arithmetic[:, matrix] = _products(table, matrix, system, choice.matmul_type)
     else:
         for kind, rows in table.by_kind(matrix).items():
-            of_kind = choice.matmul_type if kind == "product" else choice.core_type
+            of_kind = choice.matmul_type if kind == "product" else core
             arithmetic[:, rows] = _products(table, rows, system, of_kind)
     for row in table.engine_rows("attention"):
         keys = table.layers[row].keys
-        arithmetic[:, row] = system.attention_time(table.flops[:, row], keys, choice.core_type)
+        arithmetic[:, row] = system.attention_time(table.flops[:, row], keys, core)
     memory = system.mem1.time(table.accessed)
     processing = system.combine(arithmetic, memory)
     if system.ext.launch.kernel:
         processing = np.maximum(processing, system.launch_floor(table.kernels()))
     processing[:, table.collective_rows()] = 0.0
     return LayerTimes(arithmetic=arithmetic, memory=memory, processing=processing)
+
+
+def _core_type(system: System, choice: Choice) -> str:
+    """Return the type in which attention is computed: 16 bits beside 8-bit products, unless everything has 8."""
+    if choice.matmul_dtype != "float8" or choice.dtype_bytes == choice.result_bytes:
+        return choice.datatype if choice.matmul_dtype == "float8" else choice.matmul_type
+    known = (name for name in ("bfloat16", "float16") if name in system.matrix)
+    return next(known, choice.datatype)
 
 
 def _products(table: LayerTable, rows: list[int], system: System, matmul_type: str) -> Seconds:

@@ -1,5 +1,6 @@
 """The cost of the optimizer step of a block, and what waits for it."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -79,7 +80,7 @@ def optimizer_layers(
     weights = parameters.weights
     flops = optimizer_flops(parameters, choice, shards)
     arithmetic = system.vector[choice.datatype].time(flops)
-    state = state_bytes(parameters, choice, shards)
+    first = state = state_bytes(parameters, choice, shards)
     width = edition.gradient_bytes(choice, shards)
     gradients = width * weights
     sharded = gradients / shards
@@ -91,6 +92,12 @@ def optimizer_layers(
         products = _newton_schulz(parameters.matrices, shards, system, choice)
         flops, arithmetic = flops + products.flops, arithmetic + products.time
     memory = system.mem1.time(accessed)
+    if choice.grad_clip or choice.main_grad:  # passes of their own, each at the rate of its size
+        alone = replace(choice, grad_clip=False, main_grad=False)
+        within = edition.optimizer_traffic(first, sharded, weights, choice, shards)
+        if not alone.plain_step:
+            within = step_bytes(within, parameters, width, alone, shards)
+        memory = system.mem1.time(within) + system.mem1.time(accessed - within)
     time = system.combine(arithmetic, memory)
     if choice.optimizer_impl == "loop":
         time = np.maximum(time, system.launch_floor(step_kernels(parameters, width, choice)))

@@ -52,11 +52,6 @@ class Choice:
         return self.datatype if self.matmul_dtype == "same" else self.matmul_dtype
 
     @property
-    def core_type(self) -> str:
-        """Type of the arithmetic of attention: not below 16 bits, unless everything is."""
-        return self.datatype if self.matmul_dtype == "float8" else self.matmul_type
-
-    @property
     def operand_bytes(self) -> int:
         """Bytes per element of what products with weights read."""
         return min(self.dtype_bytes, MATMUL_BYTES[self.matmul_type])

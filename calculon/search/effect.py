@@ -134,6 +134,7 @@ def _remedy(name: str, values: Values, space: Space) -> str:
         "attention_type": "--add attention_type=multiquery",
         "batch_size": added,
         "pipeline_par": added,
+        "main_grad": "with gradients of 2 bytes: --fix grad_dtype=bfloat16",
     }
     if not space.tensor_overlap:
         hints["tensor_par_overlap"] = "leave out --no-tp-overlap"

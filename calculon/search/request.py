@@ -48,9 +48,9 @@ add : mapping
     Values that the published enumeration leaves out, by field: ``attention_type`` (``"multiquery"``),
     ``batch_size`` (more sizes, multiples of the data-parallel degree), ``pipeline_par`` (degrees with uneven
     stages), ``activations_offload`` (``True``: also with full recomputation), and in edition ``corrected`` other
-    values of ``attn_impl``, ``ce_impl``, ``grad_buffer``, ``grad_comm_dtype``, ``optimizer``, ``optimizer_impl``,
-    ``optimizer_state_dtype``, ``grad_dtype``, ``main_grad``, ``grad_clip`` and ``latency_per_step`` (which `fix` may
-    set as well).
+    values of ``fusion``, ``matmul_dtype``, ``vocab_pad_multiple``, ``attn_impl``, ``ce_impl``, ``grad_buffer``,
+    ``grad_comm_dtype``, ``optimizer``, ``optimizer_impl``, ``optimizer_state_dtype``, ``grad_dtype``, ``main_grad``,
+    ``grad_clip`` and ``latency_per_step`` (which `fix` may set as well).
 edition : Edition or str
     Edition of the cost model, or its name."""
 

@@ -152,6 +152,13 @@ def test_what_a_log_does_not_say_is_said_beside_it(file):
     assert told == {}
 
 
+def test_what_is_said_beside_a_log_must_not_contradict_it(file):
+    with pytest.raises(
+        SpecError, match="--operation: expected the operation of the log, all_reduce"
+    ):
+        read_collectives(file(LOG, "x.log"), H100, Known("all_gather"))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -160,6 +167,7 @@ def test_what_a_log_does_not_say_is_said_beside_it(file):
             "",
             "line 13: expected 13 columns, as in the header, found 9",
         ),
+        (LOG[LOG.index("#       size") :], "", "is the log cut short?"),
         (LOG[LOG.index("# Out of") :], "", "closing line '# Avg bus bandwidth', found the end of"),
         (
             "27.37   38.31   38.31      0",
@@ -179,7 +187,16 @@ def test_what_a_log_does_not_say_is_said_beside_it(file):
             "expected one table, found another",
         ),
     ],
-    ids=["row cut", "log cut", "wrong results", "no number", "operation", "no rows", "two tables"],
+    ids=[
+        "row cut",
+        "header cut",
+        "log cut",
+        "wrong results",
+        "no number",
+        "operation",
+        "no rows",
+        "two tables",
+    ],
 )
 def test_a_bad_log_is_one_message(file, old, new, message):
     assert old in LOG
@@ -255,6 +272,7 @@ def test_a_network_that_is_not_there_is_refused(file):
         (read_gemm, "m,n,datatype,seconds\n", "found no column k"),
         (read_memory, "bytes,seconds,tier\n1,2,3\n", "line 2, tier: expected 1 or 2, found 3"),
         (read_memory, "bytes,us\n1,2\n", "found no column seconds"),
+        (read_memory, "bytes,seconds\n0.5,2\n", "line 2, bytes: expected whole bytes, not KiB"),
     ],
 )
 def test_bad_products_and_copies_are_one_message(file, read, text, message):

@@ -303,3 +303,30 @@ def test_a_column_with_an_impossible_value_is_told_with_its_line(tmp_path, colum
         logs(tmp_path, RUNS[:1], [0.1], **{column: [text]})
     assert "line 2, " in str(caught.value)
     assert message in str(caught.value)
+
+
+def test_a_misspelled_column_is_refused_and_a_foreign_one_is_told(tmp_path):
+    with pytest.raises(SpecError, match="did you mean microbatch_size"):
+        logs(tmp_path, RUNS[:2], [0.05, 0.06], microbatch_sizes=["1", "2"])
+    found = logs(tmp_path, RUNS[:2], [0.05, 0.06], weather=["sun", "rain"], device=["", ""])
+    assert found.notes == ["training: no column of these is read: weather"]
+
+
+def test_peak_memory_in_another_unit_is_refused(tmp_path):
+    found = logs(tmp_path, RUNS[:2], memory_bytes=["21", "22"])
+    with pytest.raises(SpecError, match="memory_bytes: expected bytes within 100 times"):
+        fit(found, "mem1")
+
+
+def test_as_many_parameters_as_steps_are_remarked_upon(tmp_path):
+    notes = fit(logs(tmp_path, RUNS[:1]), "mem1").notes
+    assert any("as many parameters as fitted steps" in note for note in notes)
+    notes = fit(logs(tmp_path, RUNS[:2]), "mem1").notes
+    assert not any("as many parameters" in note for note in notes)
+
+
+def test_steps_that_should_not_fit_are_told(tmp_path):
+    model, run = RUNS[0]
+    large = run | {"batch_size": 4096, "microbatch_size": 4096}
+    notes = fit(logs(tmp_path, [(model, run), (model, large)]), "mem1").notes
+    assert any("1 of 2 steps need more memory than" in note for note in notes)

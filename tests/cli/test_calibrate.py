@@ -92,7 +92,9 @@ def test_residuals_come_in_every_format(run, form):
 def test_a_dash_prints_the_file(run, tmp_path):
     code, out, err = run(*CALL, "-o", "-", "--above", 2**20)
     assert code == 0
-    first, second = err.splitlines()
+    first, second, header, _, *table = err.splitlines()
+    assert header.startswith("| part | rows |")
+    assert table[0].startswith("| networks[0] | fitted | ")
     assert first == "calculon: note: 18 rows of at most 1,048,576 bytes are left out: --above"
     assert second.startswith(
         "calculon: note: networks[0]: fitted by latency, efficiency and ramp; "
@@ -146,6 +148,7 @@ def test_training_steps_are_fitted_and_told_one_by_one(run, steps, tmp_path):
     code, out, err = run(*steps, "--fit", "matrix", "-o", "mine.json", "--plot", "fit.svg")
     assert (code, err) == (0, "")
     lines = out.splitlines()
+    assert "1 of 3 steps need more memory than h100_80g_sxm has, by the model" in lines.pop(0)
     assert lines[0].startswith("calculon: note: training: matrix x ")
     assert [line.split()[:2] for line in lines[2:5]] == [
         ["training", "fitted"],

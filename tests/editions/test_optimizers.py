@@ -255,6 +255,17 @@ def test_clipping_reads_gradients_and_scales_them_where_nothing_else_does(impl, 
     assert _resident(clipped) == _resident(plain)
 
 
+@pytest.mark.parametrize("impl", ["fused", "foreach", "loop"])
+@pytest.mark.parametrize("extra", [{"grad_clip": True}, {"main_grad": True}], ids=["clip", "main"])
+def test_another_pass_over_the_gradients_is_never_faster(impl, extra):
+    """Though one large access may be faster than two small ones: each pass has the rate of its own size."""
+    for count in (1, 2, 4, 8, 16, 32, 64, 128):
+        of = {"num_procs": count, "data_par": count, "batch_size": 8 * count}
+        of |= {"optimizer_sharding": count > 1, "grad_dtype": "bfloat16", "optimizer_impl": impl}
+        plain, more = (_stats(**SMALL | of, **one) for one in ({}, extra))
+        assert more["optim_step_time"] >= plain["optim_step_time"]
+
+
 # -- gradients of a stated type --------------------------------------------------------------------------------
 
 

@@ -169,6 +169,18 @@ def test_narrow_arithmetic_saves_time_and_activations():
     assert stats["float8"]["hfu"] < stats["same"]["hfu"]  # of a peak twice as high
 
 
+@pytest.mark.parametrize("datatype", ["float32", "bfloat16"])
+def test_attention_beside_8_bit_products_is_computed_in_16_bits(datatype):
+    model, name, system = LLAMA
+    execution = document("examples", name) | {"datatype": datatype}
+    times = {}
+    for matmul in ("bfloat16", "float8"):
+        found = calculon.estimate(model, execution | {"matmul_dtype": matmul}, system, layers=True)
+        times[matmul] = next(one for one in found.layers if one["name"] == "AttnBlock_Flash")
+    for member in ("fw_processing_time", "agrad_processing_time"):
+        assert times["float8"][member] == times["bfloat16"][member]
+
+
 def test_wider_or_unknown_arithmetic_is_refused():
     model, name, system = LLAMA
     execution = document("examples", name)
