@@ -56,6 +56,7 @@ class Layer:
             "optim": counts.weights / run.shards * step.flops,
         }
         gradient = size * (counts.weights + counts.saved + counts.grads)
+        self.beside_step: float = 0
         unwritten = size * counts.unwritten if run.rules.backward_traffic else 0
         self.mem_accessed: dict[Stage, float] = {
             "fw": size * (counts.inputs + counts.outputs + counts.weights),
@@ -67,6 +68,7 @@ class Layer:
             # Reads and writes the state, reads the gradient; weights of 4 bytes are their own
             # master copy, which is read and written, others are written only.
             self.mem_accessed["optim"] = step.moved * counts.weights / run.shards
+            self.beside_step = step.beside * counts.weights / run.shards
 
     @property
     def stored_space(self) -> float:
@@ -78,7 +80,10 @@ class Layer:
         return engine.time(self.flops[stage])
 
     def mem_time(self, stage: Stage) -> float:
-        return self.run.system.mem1.time(self.mem_accessed[stage])
+        time, moved = self.run.system.mem1.time, self.mem_accessed[stage]
+        if stage == "optim" and self.beside_step:
+            return time(moved - self.beside_step) + time(self.beside_step)
+        return time(moved)
 
     def processing_time(self, stage: Stage) -> float:
         return self.run.system.combine(self.flops_time(stage), self.mem_time(stage))

@@ -62,3 +62,8 @@ class Step:
         apart += self.gradient + 4 if self.gradient < 4 else 0
         apart += 3 * stepped if ex.grad_clip else 0
         self.moved = fused if ex.optimizer_impl == "fused" else max(fused, apart)
+
+        self.beside: float = 0  # of it, what passes of their own move
+        if ex.grad_clip or ex.main_grad:
+            without = replace(ex, grad_clip=False, main_grad=False)
+            self.beside = self.moved - Step(without, size, whole).moved
