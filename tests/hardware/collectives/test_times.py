@@ -171,7 +171,7 @@ MEASURED = (
     ("b200_sxm_all_reduce", "b200_sxm"),
     ("a100_sxm_all_reduce", "a100_80g_sxm"),
 )
-"""Measurements, and the system from datasheets: its latencies and efficiencies were not fitted to them."""
+"""Measurements, and the shipped system: nothing in it was fitted to them but the efficiency of the B200's NVLink."""
 
 BOUNDS = ((2**25, 0.6), (2**30, 0.25))
 """Errors, loosely, from 32 MiB and from 1 GiB on; below that the ramp decides, of which those systems have none."""
