@@ -8,7 +8,7 @@ import numpy as np
 from calculon.calibrate.nccl import Known, is_log, read_log
 from calculon.calibrate.rows import Line, Row, octave, read_csv, read_text
 from calculon.errors import Problem, SpecError, nearest
-from calculon.hardware.network import RING_STEPS
+from calculon.hardware.collectives.times import bus_factor
 from calculon.hardware.system import System
 from calculon.units import GIGA
 
@@ -75,14 +75,6 @@ def _collective(line: Line, system: System, network: int | None) -> Row:
     group = line.cells.get("group") or octave(size)
     part = f"networks[{number}]"
     return Row(part, name, float(moved), seconds, group, size, line.file, line.place, column)
-
-
-def bus_factor(operation: str, members: int) -> float:
-    """Bytes on the busiest link per byte of the full array.
-
-    Source: nccl-tests, doc/PERFORMANCE.md, section "Bus bandwidth".
-    """
-    return RING_STEPS[operation] * (members - 1) / members if operation in RING_STEPS else 1.0
 
 
 def _collective_seconds(line: Line, bus_bytes: float) -> tuple[float, str]:

@@ -58,6 +58,11 @@ COMMANDS = (
         "turn a Hugging Face configuration into a model file",
     ),
     Command("calibrate", "calculon.cli.calibrate", "fit a system file to measured times"),
+    Command(
+        "collective",
+        "calculon.cli.collective",
+        "estimate an all-reduce or another collective, by algorithm",
+    ),
     Command("catalog", "calculon.cli.catalog", "list the models, systems and executions shipped"),
     Command("describe", "calculon.cli.describe", "explain the fields of specs and results"),
     Command("completion", "calculon.cli.completion", "print a completion script for your shell"),

@@ -36,6 +36,10 @@ class Link:
         at_least=0,
         default=0.0,
     )
+    in_network_reduction: bool | None = declare(
+        "its switches reduce (NVLS, SHARP), for `calculon collective`; if absent, where all_reduce of ops is [1, 1]",
+        default=None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

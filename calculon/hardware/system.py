@@ -85,6 +85,13 @@ class System:
         """Return how the rate of products depends on their shape, if the system says so."""
         return (self.ext.gemm or {}).get(matmul_type)
 
+    def reduces_in_network(self, network: int) -> bool:
+        """Return whether the switches of a network reduce: as ``ext`` states, or as its all-reduce counts bytes."""
+        links = self.ext.networks
+        stated = links[network].in_network_reduction if network < len(links) else None
+        traffic = self.networks[network].ops.all_reduce
+        return (traffic.scalar, traffic.offset) == (1, 1) if stated is None else stated
+
     def launch_floor(self, kernels: Array | float) -> Seconds | float:
         """Return the least time that launching so many kernels takes."""
         return self.ext.launch.kernel * kernels
