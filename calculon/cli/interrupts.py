@@ -1,7 +1,9 @@
 """Ctrl-C, and the polite SIGTERM of batch systems: both undo what is unfinished."""
 
 import contextlib
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -23,6 +25,14 @@ def exit_code(error: KeyboardInterrupt) -> int:
 def word(error: KeyboardInterrupt) -> str:
     """Say how it was stopped."""
     return "terminated" if isinstance(error, Terminated) else "interrupted"
+
+
+def leave(code: int) -> NoReturn:
+    """End the process now that all is cleared up: threads of native libraries may be busy, and abort in their end."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 @contextlib.contextmanager

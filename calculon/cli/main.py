@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from calculon import __version__
-from calculon.cli.interrupts import exit_code, terminable, word
+from calculon.cli.interrupts import exit_code, leave, terminable, word
 from calculon.cli.options import LEVELS, Command, Log, Parser, check_log
 from calculon.cli.streams import flush_stdout, give_up, keep_standard_streams, tell
 from calculon.errors import Infeasible, SpecError, nearest
@@ -98,7 +98,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             warnings.showwarning = _show_warning
             code = _run(sys.argv[1:] if argv is None else list(argv))
             flush_stdout()
-    except (SpecError, Infeasible, OSError, ModuleNotFoundError, KeyboardInterrupt) as error:
+    except KeyboardInterrupt as error:
+        code = _report(error)
+        return leave(code) if argv is None else code
+    except (SpecError, Infeasible, OSError, ModuleNotFoundError) as error:
         return _report(error)
     return code
 

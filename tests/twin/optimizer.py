@@ -28,8 +28,15 @@ FLOPS = {"adam": 11, "adam_8bit": 20, "lion": 5, "sgd_momentum": 4, "sgd": 2}
 
 def adam(ex: Execution) -> Execution:
     """The same execution without a word about its optimizer."""
-    plain = {"optimizer": "adam", "optimizer_impl": "fused", "optimizer_state_dtype": "float32"}
-    return replace(ex, **plain, grad_dtype="auto", main_grad=False, grad_clip=False)
+    return replace(
+        ex,
+        optimizer="adam",
+        optimizer_impl="fused",
+        optimizer_state_dtype="float32",
+        grad_dtype="auto",
+        main_grad=False,
+        grad_clip=False,
+    )
 
 
 class Step:
