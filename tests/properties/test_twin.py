@@ -54,7 +54,7 @@ def _ours(model, execution, system):
 def test_outcome_and_statistics_of_any_execution():
     outcomes = Counter()
 
-    @settings(max_examples=350)
+    @settings(max_examples=250)
     @given(question=questions())
     def agree(question):
         model, execution, system = question

@@ -101,7 +101,7 @@ def _ours(question):
 def test_outcome_and_statistics_of_any_corrected_execution():
     outcomes = Counter()
 
-    @settings(max_examples=300)
+    @settings(max_examples=180)
     @given(question=corrected_questions())
     def agree(question):
         expected, kind = _twin(question)
