@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from itertools import islice
 
 from calculon.cli.options import Log, Parser, add_edition
 from calculon.cli.validation_page import page
@@ -112,9 +113,7 @@ def _print_text(results: Sequence[Result], *, detailed: bool, log: Log) -> None:
             log(heading(shown))
         for line in lines:
             log(line)
-    parts = sections(results)
-    if not detailed:
-        parts = parts[: 2 if len(editions) == 1 else 3]
-    for section in parts:
+    first = None if detailed else 2 if len(editions) == 1 else 3
+    for section in islice(sections(results), first):
         log(f"\n{section.title}")
         log.table(section.table, "text")

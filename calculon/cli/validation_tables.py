@@ -259,12 +259,13 @@ def _left_out(results: Sequence[Result]) -> Rows:
     ]
 
 
-def sections(results: Sequence[Result]) -> list[Section]:
-    """Return what some studies say, without the tables that have nothing to say."""
+def sections(results: Sequence[Result]) -> Iterator[Section]:
+    """Yield what some studies say, without the tables that have nothing to say; each is made when it is asked for."""
     editions = summary.editions(results)
     forms = TABLES if len(editions) == 1 else side_by_side(editions)
-    found = [Section(title, Table(columns, rows(results))) for title, columns, rows in forms]
-    return [section for section in found if section.table.rows]
+    for title, columns, rows in forms:
+        if found := rows(results):
+            yield Section(title, Table(columns, found))
 
 
 def heading(results: Sequence[Result]) -> str:

@@ -1,8 +1,9 @@
 """Run a study: measured beside estimated, row by row, and what that says about the model."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -85,7 +86,7 @@ class Reading:
     prediction: Prediction
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Result:
     """A study that was run.
 
@@ -103,8 +104,8 @@ class Result:
         Rows that the study leaves out, counted by reason.
     own : Reading
         Under the choices of the study.
-    alternatives : tuple of Reading
-        Under other choices, as far as the edition can tell them apart.
+    others : callable
+        Reads the study under its other choices.
     """
 
     study: Study
@@ -113,7 +114,12 @@ class Result:
     total: int
     excluded: dict[str, int]
     own: Reading
-    alternatives: tuple[Reading, ...]
+    others: Callable[[], tuple[Reading, ...]]
+
+    @cached_property
+    def alternatives(self) -> tuple[Reading, ...]:
+        """The study under other choices, as far as the edition can tell them apart; read when it is asked for."""
+        return self.others()
 
     @property
     def passes(self) -> bool:
@@ -144,7 +150,7 @@ def compare(study: Study, library: Library | None = None, edition: str = PUBLISH
         total=len(everything),
         excluded=excluded,
         own=_read(library, study, edition, own, rows),
-        alternatives=tuple(
+        others=lambda: tuple(
             _read(library, study, edition, recipe, rows, one.name, one.why)
             for one, recipe in others
         ),

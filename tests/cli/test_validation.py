@@ -168,7 +168,7 @@ def test_editions_side_by_side_fit_into_a_terminal_of_100_columns():
     library = Library.at()
     studies = library.studies()
     results = [compare(study, library, name) for study in studies for name in EDITION_NAMES]
-    for section in sections(results)[:2]:
+    for section in list(sections(results))[:2]:
         console = Console(width=100, force_terminal=True, color_system=None, file=io.StringIO())
         console.print(section.table)
         lines = console.file.getvalue().splitlines()
