@@ -21,25 +21,23 @@ def linear(
     inputs, outputs = m * n, m * k
     stored, operand, result = widths
     weights = n * k if bias is None else n * k + bias
-    into_inputs = into_weights = operand * weights + result * inputs + operand * outputs
+    held, read, written = operand * weights, operand * inputs, result * outputs
+    into_inputs = into_weights = held + read + written
     if operand < result:
-        into_weights = result * weights + operand * inputs + operand * outputs
+        into_inputs = held + result * inputs + operand * outputs
+        into_weights = result * weights + read + operand * outputs
     return Layer(
         name=name,
         engine="matrix",
         flops=(flops, flops, flops),
-        accessed=(
-            operand * inputs + result * outputs + operand * weights,
-            into_inputs,
-            into_weights,
-        ),
+        accessed=(read + written + held, into_inputs, into_weights),
         inputs=inputs,
         outputs=outputs,
         weights=weights,
-        weight_bytes=stored * weights,
-        output_bytes=result * outputs,
-        activation=operand * inputs,
-        activation_grad=result * outputs,
+        weight_bytes=held if stored == operand else stored * weights,
+        output_bytes=written,
+        activation=read,
+        activation_grad=written,
         flags=flags,
         product=Product(1, m, n, k),
         kind="product",

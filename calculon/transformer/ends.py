@@ -4,7 +4,7 @@ Source: Shoeybi et al., *Megatron-LM*, arXiv 1909.08053, section 3: the vocabula
 the loss sums over the ranks in place of gathering the logits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from calculon.layers import (
     Flags,
@@ -33,12 +33,12 @@ LOGITS = "Head_Logits"
 """The product whose weights a model may share with its embedding."""
 
 
-def embedding_layers(shape: BlockShape) -> Iterator[Layer]:
+def embedding_layers(shape: BlockShape) -> Iterable[Layer]:
     """Yield the layers of the embedding as the fusion policy runs them."""
     return fuse(_embedding_layers(shape), shape)
 
 
-def head_layers(shape: BlockShape) -> Iterator[Layer]:
+def head_layers(shape: BlockShape) -> Iterable[Layer]:
     """Yield the layers of output head and loss as the fusion policy runs them."""
     return fuse(_head_layers(shape), shape)
 

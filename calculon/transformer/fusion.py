@@ -30,11 +30,18 @@ class Moved(NamedTuple):
 Rule = Callable[[Layer, Widths], Moved]
 
 
-def fuse(layers: Iterable[Layer], shape: BlockShape) -> Iterator[Layer]:
-    """Yield layers as the fusion policy of a choice runs them."""
+def fuse(layers: Iterable[Layer], shape: BlockShape) -> Iterable[Layer]:
+    """Return layers as the fusion policy of a choice runs them."""
     policy = POLICIES.get(shape.choice.fusion)
+    return layers if policy is None else _fused(layers, policy, shape)
+
+
+def _fused(
+    layers: Iterable[Layer], policy: Mapping[str, Rule], shape: BlockShape
+) -> Iterator[Layer]:
+    """Yield layers under a policy."""
     for layer in layers:
-        rule = policy.get(layer.kind or "") if policy else None
+        rule = policy.get(layer.kind or "")
         yield _rewritten(layer, rule(layer, shape.widths)) if rule else layer
         if shape.choice.fusion == "none" and layer.product is not None:
             yield from _bias(layer, shape.widths)
