@@ -22,6 +22,10 @@ LONGER = 0.1
 """Share by which a message may take longer than larger ones: clocks and choices of protocol explain so much."""
 
 
+IMPLAUSIBLE = 0.2
+"""Efficiency below which units or the base are more likely wrong than the network is slow."""
+
+
 def fit_network(
     rows: Sequence[Row], peak: float, *, ramp: bool
 ) -> tuple[dict[str, float], Array, list[str]]:
@@ -58,6 +62,10 @@ def fit_network(
     values = {"efficiency": efficiency, "latency": rounded(line.latency, 6)}
     values |= {"ramp": rounded(line.ramp, 6)} if line.root else {}
     notes = []
+    if efficiency < IMPLAUSIBLE:
+        notes.append(
+            f"{part}: only {efficiency:.0%} of the bandwidth; is the base that of this machine, and are times right?"
+        )
     if slow.any():
         first = rows[int(slow.argmax())]
         count = "1 row took" if slow.sum() == 1 else f"{slow.sum()} rows took"

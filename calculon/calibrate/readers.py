@@ -56,6 +56,7 @@ def read_collectives(
         lines, told = read_log(file, text, known or Known())
     else:
         lines, told = read_csv(file, text, COLLECTIVES)
+        _check_said(lines, known or Known())
     return [_collective(line, system, network) for line in lines], told
 
 
@@ -91,6 +92,16 @@ def _collective_seconds(line: Line, bus_bytes: float) -> tuple[float, str]:
             hint = "busbw is in GB/s as nccl-tests prints it, seconds in s, bytes those of the full array"
             raise line.refuse("busbw", wanted, f"'{busbw}'", hint)
     return value, "seconds"
+
+
+def _check_said(lines: Sequence[Line], known: Known) -> None:
+    """Refuse what is said beside a CSV and contradicts a row."""
+    said = {"operation": known.operation, "members": known.members}
+    for name, value in said.items():
+        for line in lines if value else ():
+            if line.cells[name] != str(value):
+                wanted = f"{value}, as --{name} says"
+                raise line.refuse(name, wanted, f"'{line.cells[name]}'", "the rows of a CSV say it")
 
 
 def _network(line: Line, system: System, network: int | None, members: int) -> int:

@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calculon.calibrate.link import HUBER, RAMP_SIZES, RAMP_SPAN, Line, fit_line, fit_link, loss
+from calculon.calibrate.networks import fit_network
+from calculon.calibrate.rows import Row
 
 SIZES = 2.0 ** np.arange(3, 34)
 PEAK = 450e9
@@ -122,3 +124,15 @@ def test_the_loss_is_hubers(error):
     seconds = made.at(SIZES[:1]) * np.exp(error)
     expected = error**2 / 2 if error <= HUBER else HUBER * (error - HUBER / 2)
     assert loss(made, SIZES[:1], seconds) == pytest.approx(expected)
+
+
+def test_an_implausible_efficiency_is_remarked_upon():
+    """Bits taken for bytes: an eighth of the bandwidth."""
+    sizes = 2.0 ** np.arange(10, 31)
+    for rate, remarked in ((100e9, False), (100e9 / 8, True)):
+        rows = [
+            Row("networks[0]", f"{size}", size, 1e-5 + size / rate, f"{size}", size, "x.csv", "")
+            for size in sizes.tolist()
+        ]
+        _, _, notes = fit_network(rows, 110e9, ramp=False)
+        assert any("11% of the bandwidth" in note for note in notes) == remarked

@@ -152,6 +152,21 @@ def test_what_a_log_does_not_say_is_said_beside_it(file):
     assert told == {}
 
 
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        (Known("all_gather"), "line 2, operation: expected all_gather, as --operation says"),
+        (Known(members=4), "line 2, members: expected 4, as --members says, found '8'"),
+    ],
+)
+def test_what_is_said_beside_a_csv_must_not_contradict_it(file, known, message):
+    path = file("operation,bytes,members,seconds\nall_reduce,1048576,8,0.001\n")
+    assert read_collectives(path, H100, Known("all_reduce", 8)) == read_collectives(path, H100)
+    with pytest.raises(SpecError) as caught:
+        read_collectives(path, H100, known)
+    assert message in str(caught.value)
+
+
 def test_what_is_said_beside_a_log_must_not_contradict_it(file):
     with pytest.raises(
         SpecError, match="--operation: expected the operation of the log, all_reduce"
