@@ -178,8 +178,9 @@ def fit_training(
     logs, system = training.logs, quietly_decoded(document, file, name)
     fit = _Fit(document, file, name, logs, chosen(training.names, system))
     rows = logs.rows
-    _check_units(rows, predicted([logs.steps[row.name] for row in rows], system)[0])
-    notes = [*logs.notes, *_compared_memory(fit, rows, system)]
+    times, needed = predicted([logs.steps[row.name] for row in rows], system)
+    _check_units(rows, times)
+    notes = [*logs.notes, *_compared_memory(fit, rows, needed, system)]
     held = held_out(rows, hold_out)
     if hold_out > 0 and not held.any():
         notes.append(f"{TRAINING}: its rows are one group, so none is held out")
@@ -227,7 +228,7 @@ def _check_units(rows: Sequence[Row], times: Array) -> None:
             raise row.refuse("seconds", wanted, f"{row.seconds:g} s", hint)
 
 
-def _compared_memory(fit: _Fit, rows: Sequence[Row], system: System) -> list[str]:
+def _compared_memory(fit: _Fit, rows: Sequence[Row], needed: Array, system: System) -> list[str]:
     """Check the unit of peak memory, and say which steps should not fit; they ran, so the estimate is too high.
 
     Raises
@@ -235,7 +236,6 @@ def _compared_memory(fit: _Fit, rows: Sequence[Row], system: System) -> list[str
     SpecError
         For a measured peak that is far from the estimate.
     """
-    needed = predicted([fit.logs.steps[row.name] for row in rows], system)[1]
     for row, need in zip(rows, needed.tolist(), strict=True):
         peak = fit.logs.steps[row.name].memory
         if not math.isnan(peak) and not 1 / FAR < need / peak < FAR:

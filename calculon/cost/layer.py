@@ -186,17 +186,29 @@ def layer_times(table: LayerTable, system: System, choice: Choice) -> LayerTimes
         keys = table.layers[row].keys
         arithmetic[:, row] = system.attention_time(table.flops[:, row], keys, core)
     memory = system.mem1.time(table.accessed)
-    processing = system.combine(arithmetic, memory)
-    if system.ext.launch.kernel:
-        processing = np.maximum(processing, system.launch_floor(table.kernels()))
+    processing = _launched(system.combine(arithmetic, memory), table, system)
     processing[:, table.collective_rows()] = 0.0
     return LayerTimes(arithmetic=arithmetic, memory=memory, processing=processing)
 
 
+def _launched(
+    processing: Seconds, table: LayerTable, system: System, rows: list[int] | None = None
+) -> Seconds:
+    """Return the times of all layers, or of some rows, with the least time that their launches take."""
+    if not system.ext.launch.kernel:
+        return processing
+    kernels = table.kernels()
+    return np.maximum(
+        processing, system.launch_floor(kernels if rows is None else kernels[:, rows])
+    )
+
+
 def _core_type(system: System, choice: Choice) -> str:
-    """Return the type in which attention is computed: 16 bits beside 8-bit products, unless everything has 8."""
-    if choice.matmul_dtype != "float8" or choice.dtype_bytes == choice.result_bytes:
-        return choice.datatype if choice.matmul_dtype == "float8" else choice.matmul_type
+    """Return the type in which attention is computed: that of its operands, which products in 8 bits make in 16."""
+    if choice.matmul_dtype != "float8":
+        return choice.matmul_type
+    if choice.result_bytes == choice.dtype_bytes:
+        return choice.datatype
     known = (name for name in ("bfloat16", "float16") if name in system.matrix)
     return next(known, choice.datatype)
 
@@ -239,9 +251,7 @@ def layer_cost(
     )
     if overlapped:
         processing = times.processing.copy()
-        processing[:, rows] = np.maximum(
-            traffic.processing, system.launch_floor(table.kernels()[:, rows])
-        )
+        processing[:, rows] = _launched(traffic.processing, table, system, rows)
         times = LayerTimes(arithmetic=times.arithmetic, memory=times.memory, processing=processing)
     return LayerCost(times=times, traffic=traffic)
 

@@ -44,9 +44,7 @@ def parameters_of(table: LayerTable, shape: BlockShape) -> Parameters:
     for i, layer in enumerate(table.layers):
         if sides := _weight_sides(layer):
             rows[i], columns[i] = sides
-    ranks = (
-        shape.tensor_par
-    )  # which split one side; every matrix has the residual stream at the other
+    ranks = shape.tensor_par  # split one side; every matrix has the residual stream at the other
     by_rows = columns == shape.model.hidden
     whole = np.where(by_rows, rows * ranks, rows), np.where(by_rows, columns, columns * ranks)
     share = np.zeros_like(table.weights) + 1 / ranks
@@ -80,13 +78,13 @@ def optimizer_layers(
     weights = parameters.weights
     flops = optimizer_flops(parameters, choice, shards)
     arithmetic = system.vector[choice.datatype].time(flops)
-    first = state = state_bytes(parameters, choice, shards)
+    state = state_bytes(parameters, choice, shards)
     width = edition.gradient_bytes(choice, shards)
     gradients = width * weights
     sharded = gradients / shards
-    accessed = edition.optimizer_traffic(state, sharded, weights, choice, shards)
+    accessed = fused = edition.optimizer_traffic(state, sharded, weights, choice, shards)
     if not choice.plain_step:
-        accessed = step_bytes(accessed, parameters, width, choice, shards)
+        accessed = step_bytes(fused, parameters, width, choice, shards)
         state = state + main_gradient_bytes(weights, choice, shards)
     if choice.optimizer == "muon" and parameters.matrices is not None:
         products = _newton_schulz(parameters.matrices, shards, system, choice)
@@ -94,9 +92,7 @@ def optimizer_layers(
     memory = system.mem1.time(accessed)
     if choice.grad_clip or choice.main_grad:  # passes of their own, each at the rate of its size
         alone = replace(choice, grad_clip=False, main_grad=False)
-        within = edition.optimizer_traffic(first, sharded, weights, choice, shards)
-        if not alone.plain_step:
-            within = step_bytes(within, parameters, width, alone, shards)
+        within = step_bytes(fused, parameters, width, alone, shards)
         memory = system.mem1.time(within) + system.mem1.time(accessed - within)
     time = system.combine(arithmetic, memory)
     if choice.optimizer_impl == "loop":

@@ -6,7 +6,7 @@ Choices are scalars, sizes are arrays: a table of executions is split by :class:
 
 from dataclasses import dataclass
 
-from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
+from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES, arithmetic_type
 from calculon.units import Array, Count
 
 _LEAST_RESULT_BYTES = 2
@@ -49,7 +49,7 @@ class Choice:
     @property
     def matmul_type(self) -> str:
         """Type of the arithmetic of products with weights."""
-        return self.datatype if self.matmul_dtype == "same" else self.matmul_dtype
+        return arithmetic_type(self.datatype, self.matmul_dtype)
 
     @property
     def operand_bytes(self) -> int:

@@ -14,6 +14,12 @@ MATMUL_BYTES = DATATYPE_BYTES | {"tfloat32": 4}
 OPTIMIZERS = ("adam", "adam_8bit", "lion", "sgd_momentum", "sgd", "adafactor", "muon")
 """Optimizers whose step is known."""
 
+
+def arithmetic_type(datatype: str, matmul_dtype: str) -> str:
+    """Return the type in which products with weights are computed."""
+    return datatype if matmul_dtype == "same" else matmul_dtype
+
+
 PUBLISHED, CORRECTED = "sc23", "corrected"
 EDITION_NAMES = (PUBLISHED, CORRECTED)
 """Editions of the cost model; the first is that of an execution that names none."""
@@ -147,7 +153,7 @@ class Execution:
     @property
     def matmul_type(self) -> str:
         """Type of the arithmetic of products with weights."""
-        return self.datatype if self.matmul_dtype == "same" else self.matmul_dtype
+        return arithmetic_type(self.datatype, self.matmul_dtype)
 
     @property
     def extensions(self) -> dict[str, Any]:
