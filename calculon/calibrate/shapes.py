@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from calculon.calibrate.rows import Row
-from calculon.calibrate.solve import Solution, Unknown, solve
+from calculon.calibrate.solve import Solution, Unknown, alike, solve
 from calculon.calibrate.steps import rounded
 from calculon.errors import Problem, SpecError
 from calculon.hardware.curve import Curve
@@ -233,5 +233,4 @@ def _check(file: str, part: str, found: Solution, unknowns: Sequence[Unknown]) -
         condition, *pair = confused
         first, second = (unknowns[i].name for i in pair)
         wanted = f"products that tell {first} from {second}"
-        why = f"both change all times alike (condition number {condition:,.3g}, more than 30)"
-        raise SpecError(file, Problem(part, wanted, why, hint))
+        raise SpecError(file, Problem(part, wanted, alike(condition), hint))

@@ -27,6 +27,11 @@ _NEAR = 1e-7
 _TINY = 1e-14
 
 
+def alike(condition: float) -> str:
+    """Say that two parameters are not told apart, by the condition number of :meth:`Solution.confused`."""
+    return f"both change all times alike (condition number {condition:,.3g}, more than {WORST_CONDITION:g})"
+
+
 @dataclass(frozen=True, slots=True)
 class Unknown:
     """A parameter that is sought.

@@ -14,7 +14,7 @@ from calculon.calibrate.provenance import provenance
 from calculon.calibrate.residuals import held_out
 from calculon.calibrate.result import Fitted, copied
 from calculon.calibrate.rows import Row
-from calculon.calibrate.solve import Solution, Unknown, solve
+from calculon.calibrate.solve import Solution, Unknown, alike, solve
 from calculon.calibrate.spread import spreads, unseen
 from calculon.editions import EDITIONS
 from calculon.errors import Problem, SpecError
@@ -127,9 +127,8 @@ class _Fit:
             condition, *pair = confused
             first, second = (self.factors[i].name for i in pair)
             wanted = f"steps that tell {first} from {second}"
-            why = f"both change all times alike (condition number {condition:,.3g}, more than 30)"
             hint = "fit one of them, or add steps that they slow differently"
-            raise self.refused(wanted, why, hint)
+            raise self.refused(wanted, alike(condition), hint)
 
     def refused(self, wanted: str, found: str, hint: str = "") -> SpecError:
         """Return an error about the parameters."""
