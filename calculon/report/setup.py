@@ -45,6 +45,17 @@ _CHOICES = {
     "fusion": "fusion {}",
     "matmul_dtype": "products in {}",
     "vocab_pad_multiple": "vocabulary in multiples of {}",
+    "zero_stage": "replicas share: zero_stage {}",
+    "dp_shard": "over groups of {} replicas",
+    "fsdp_unit": "units of {} blocks",
+    "fsdp_prefetch": "{} units gathered ahead",
+    "reshard_after_forward": "gathered weights kept until the backward pass",
+    "ddp_bucket_mib": "gradient buckets of {} MiB",
+    "no_sync": "gradients reduced after every microbatch",
+    "overlap_param_gather": "new weights gathered beside the forward pass",
+    "mem_reserved_mib": "{} MiB reserved",
+    "coll_algo": "collectives {}",
+    "mesh_order": "ranks numbered {}",
 }
 """Words for the optional fields of an execution, which are there only where they differ from their default."""
 
