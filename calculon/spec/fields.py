@@ -72,14 +72,9 @@ class Declaration:
 
     def plain(self, value: Any) -> Any:
         """Return a value as it is held: a named value that is a number may be written as one."""
-        if (
-            not self.choices
-            or isinstance(value, (bool, str))
-            or not isinstance(value, numbers.Real)
-        ):
+        if isinstance(value, (bool, str)) or not isinstance(value, numbers.Real):
             return value
-        numbered = {float(c): c for c in self.choices if c.isdigit()}
-        return numbered.get(value, value)
+        return next((c for c in self.choices if c.isdigit() and value == int(c)), value)
 
     def problem(self, kind: type, value: object, path: str) -> Problem | None:
         """Return what is wrong with a value in file units, or nothing.
