@@ -7,7 +7,7 @@ moved in tier-1 memory, space). Sizes are arrays with *execution* as the only ax
 from calculon.layers.activation import activation
 from calculon.layers.attention import flash_attention
 from calculon.layers.cast import cast
-from calculon.layers.collective import gather, reduce, total
+from calculon.layers.collective import collect, gather, reduce, total
 from calculon.layers.dropout import dropout
 from calculon.layers.elementwise import elementwise
 from calculon.layers.fork import fork
@@ -27,6 +27,7 @@ __all__ = [
     "activation",
     "batched_matmul",
     "cast",
+    "collect",
     "cross_entropy",
     "dropout",
     "elementwise",

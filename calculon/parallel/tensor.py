@@ -30,8 +30,15 @@ OPERATIONS: Mapping[tuple[str, str, bool], str | None] = {
     ("total", "fw", False): "all_reduce",
     ("total", "agrad", True): None,
     ("total", "agrad", False): None,
+    ("collect", "fw", False): "all_gather",
+    ("collect", "agrad", False): "reduce_scatter",
+    ("join", "fw", False): "all_gather",
+    ("join", "agrad", False): None,
 }
-"""Collective of a side in a pass, split or not. Source: Korthikanti 2022, section 4.2.2."""
+"""Collective of a side in a pass, split or not. Source: Korthikanti 2022, section 4.2.2.
+
+Outputs of column-split products are gathered where nothing is split along the sequence.
+"""
 
 _REDUCING = ("reduce_scatter", "all_reduce")
 

@@ -140,6 +140,12 @@ MALFORMED = {
         "a divisor or a multiple of the model's kv_heads=6",
         "4",
     ),
+    "linear_comm": (
+        CORRECTED | {"tensor_par_comm_type": "rs_ag"},
+        "tensor_par_comm_type",
+        "ar, since a linear layer alone has no row-split product",
+        "rs_ag",
+    ),
     "datatype_engine": ({"datatype": "float8"}, "datatype", "float16", "'float8'"),
     "matmul_wider": (
         CORRECTED | {"matmul_dtype": "tfloat32"},
@@ -156,6 +162,7 @@ MALFORMED = {
 }
 SHAPES = {
     "feedforward_split": MODEL | {"hidden": 1024, "feedforward": 3073},
+    "linear_comm": MODEL | {"part": "linear", "feedforward": MODEL["hidden"]},
     "multiquery_heads": MODEL | {"kv_heads": 4},
     "kv_heads_split": MODEL | {"kv_heads": 6, "attn_heads": 12},
 }

@@ -141,9 +141,10 @@ def loops(case: Case) -> Iterator[Row]:
     more = add.get("attention_type", ()) if model.kv_heads in (0, 1, model.attn_heads) else ()
     attention = ["multihead", *(a for a in more if a != "multihead")]
     for t in pick("tensor_par", divisors(case.num_procs)):
-        heads = (model.hidden, model.attn_heads)
+        attends = model.part in ("block", "attention")
+        heads = (model.hidden, model.attn_heads if attends else model.hidden)
         if any(width % t for width in heads) or (
-            model.key_value_heads % t and t % model.key_value_heads
+            attends and model.key_value_heads % t and t % model.key_value_heads
         ):
             continue
         pairs = case.num_procs // t
@@ -203,7 +204,7 @@ def loops(case: Case) -> Iterator[Row]:
                             ("pipeline_par_net", networks if p > 1 else (0,)),
                             ("data_par_net", networks if d > 1 else (0,)),
                         ):
-                            if not steps(choices):
+                            if not steps(choices) or not forms(model, choices):
                                 continue
                             redo_possible = choices["tensor_par_comm_type"] == "rs_ag" and not full
                             if choices["seq_par_ag_redo"] and not redo_possible:
@@ -221,6 +222,12 @@ def steps(choices: Row) -> bool:
     plain = choices["optimizer_state_dtype"] == "float32"
     shortened = plain or choices["optimizer"] in ("adam", "lion", "sgd_momentum", "muon")
     return shortened and not (choices["main_grad"] and choices["grad_dtype"] in ("auto", "float32"))
+
+
+def forms(model: calculon.Model, choices: Row) -> bool:
+    """Whether a form of tensor parallelism can be had: a linear layer alone is not split along the sequence."""
+    plain = choices["tensor_par_comm_type"] == "ar" and choices["tensor_par_overlap"] == "none"
+    return plain or model.part != "linear"
 
 
 def extension(case: Case, name: str) -> tuple[Any, ...]:

@@ -1,0 +1,46 @@
+"""A chain of linear layers, each with its activation."""
+
+from collections.abc import Iterator
+
+from calculon.layers import Flags, Layer, When, collect, linear
+from calculon.transformer.mlp import activation_layer
+from calculon.transformer.projection import converted, gather_inputs
+from calculon.transformer.shape import BlockShape
+
+
+def linear_layers(shape: BlockShape) -> Iterator[Layer]:
+    """Yield one square product, split by columns, its activation, and what hands the output to the next one.
+
+    Alone, a product has no partner that is split by rows. Its input is copied to all ranks, whose gradients are
+    all-reduced, and its output gathered (Megatron-LM, ``ColumnParallelLinear`` with ``gather_output``).
+    """
+    hidden, columns = shape.model.hidden, shape.split(shape.model.hidden)
+    bias = columns if shape.model.mlp_bias else None
+    if shape.narrow:
+        yield converted(
+            "Linear_Cast",
+            shape,
+            shape.activation,
+            columns,
+            hidden * columns + (bias or 0),
+            source=shape.dtype_bytes,
+        )
+    yield gather_inputs("Linear_F", shape, regather=When.NEVER, gathered=When.ALWAYS)
+    yield linear(
+        "Linear_Product",
+        shape.tokens,
+        hidden,
+        columns,
+        bias=bias,
+        widths=shape.widths,
+        flags=Flags(recompute=When.RECOMPUTE_ALL),
+    )
+    yield activation_layer(shape, "Linear")
+    yield collect(
+        "Linear_Join",
+        shape.activation,
+        shape.tensor_par,
+        summed=False,
+        dtype_bytes=shape.widths.result,
+        flags=Flags(recommunicate=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS),
+    )
