@@ -36,7 +36,7 @@ class _Name:
 
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
-    algorithms = "\n".join(f"  {name:12}  {words}" for name, (_, words) in ALGORITHMS.items())
+    algorithms = "\n".join(f"  {name:12}  {one.words}" for name, one in ALGORITHMS.items())
     parser.explain(
         "Estimate a collective as nccl-tests measures it: time, algorithm bandwidth (size / time), and bus bandwidth.\n"
         "The bus bandwidth can be compared with the rate of the links: it is 2 (n - 1) / n of the algorithm bandwidth\n"
@@ -113,9 +113,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     sizes = _sizes(arguments)
     _check_output(arguments, len(sizes) > 1)
     machine = system(arguments.system)
-    placement = place(machine, arguments.ranks, arguments.per_node)
-    asked = Asked(machine, arguments.operation, placement, _algorithm(arguments), arguments.size)
-    if asked.name and (reason := obstacle(machine, placement, asked.name)):
+    group = place(machine, arguments.ranks, arguments.per_node)
+    asked = Asked(machine, arguments.operation, group, _algorithm(arguments), arguments.size)
+    if asked.name and (reason := obstacle(machine, group, asked.name)):
         raise Infeasible("collective", reason)
     output = arguments.output
     if output and document_suffix(output) in PICTURES:

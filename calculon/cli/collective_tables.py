@@ -8,14 +8,16 @@ import numpy as np
 
 from calculon.cli.options import Log
 from calculon.cli.sizes import size_text
-from calculon.hardware.collectives.algorithms import ALGORITHMS, Schedule
-from calculon.hardware.collectives.placement import Placement
+from calculon.hardware.collectives.algorithms import ALGORITHMS
+from calculon.hardware.collectives.placement import Group
+from calculon.hardware.collectives.protocols import Pace
 from calculon.hardware.collectives.times import (
     algorithm_bandwidth,
     bus_bandwidth,
     bus_factor,
     candidates,
     fastest,
+    paced,
     schedule_of,
     time_of,
 )
@@ -35,32 +37,49 @@ class Asked:
 
     system: System
     operation: str
-    placement: Placement
+    group: Group
     name: str
     size: int
 
     @property
+    def ranks(self) -> int:
+        """Members of the group."""
+        return int(self.group.ranks)
+
+    @property
     def title(self) -> str:
         """The operation and who takes part."""
-        ranks = counted(self.placement.ranks, "rank")
-        return f"{self.operation} among {ranks} of {self.system.name}"
+        return f"{self.operation} among {counted(self.ranks, 'rank')} of {self.system.name}"
 
-    def schedules(self) -> dict[str, Schedule]:
+    @property
+    def names(self) -> list[str]:
         """Every algorithm that can do it, also one that is asked for and the same as another here."""
-        found = candidates(self.system, self.operation, self.placement)
-        if self.name and self.name not in found:
-            found[self.name] = schedule_of(self.system, self.operation, self.placement, self.name)
-        return found
+        found = candidates(self.system, self.operation, self.group)
+        return found if self.name in ("", *found) else [*found, self.name]
 
     def answer(self, sizes: Bytes) -> tuple[dict[str, Seconds], Array, Seconds]:
         """Return the time of each algorithm, the algorithm that is taken for each size, and its time."""
         found = {
-            name: time_of(self.system, self.placement, schedule, sizes)
-            for name, schedule in self.schedules().items()
+            name: time_of(self.system, self.operation, self.group, name, sizes)
+            for name in self.names
         }
         if self.name:
             return found, np.full(sizes.shape, self.name), found[self.name]
-        return found, *fastest(found)
+        return found, *fastest(self.operation, found)
+
+    def pace(self, name: str) -> Pace:
+        """Return the fastest protocol of an algorithm at the size of interest."""
+        found = paced(self.system, self.operation, self.group, name, np.array(float(self.size)))
+        return min(found, key=lambda one: float(one[1]))[0]
+
+    def shares(self, name: str) -> list[tuple[int, float, float]]:
+        """Return number, bytes per byte of the message, and steps of each network that the group uses."""
+        schedule = schedule_of(self.system, self.operation, self.group, name)
+        return [
+            (i, float(schedule.shares[i]), float(schedule.steps[i]))
+            for i, used in enumerate(self.group.used)
+            if used
+        ]
 
 
 def _gigabytes(rate: float) -> float | None:
@@ -81,12 +100,12 @@ def sizes_table(asked: Asked, sizes: Sequence[int]) -> Table:
     array = np.array(sizes, dtype=float)
     found, names, best = asked.answer(array)
     rates = algorithm_bandwidth(array, best)
-    buses = bus_bandwidth(asked.operation, array, best, asked.placement.ranks)
+    buses = bus_bandwidth(asked.operation, array, best, asked.ranks)
     rows: list[dict[str, Any]] = [
         {
             "operation": asked.operation,
             "bytes": size,
-            "members": asked.placement.ranks,
+            "members": asked.ranks,
             "algorithm": str(names[i]),
             "seconds": float(best[i]),
             "algbw": _gigabytes(rates[i]),
@@ -112,11 +131,10 @@ def sizes_table(asked: Asked, sizes: Sequence[int]) -> Table:
 
 def _moved(asked: Asked, name: str, size: int) -> dict[str, float]:
     """Return for each network its members in the group, and the bytes through each port by an algorithm."""
-    schedule = asked.schedules()[name]
     cells: dict[str, float] = {}
-    for tier, share in zip(asked.placement.tiers, schedule.shares, strict=True):
-        cells[f"network_{tier.network}_members"] = tier.members
-        cells[f"network_{tier.network}_bytes"] = size * share
+    for number, share, _ in asked.shares(name):
+        cells[f"network_{number}_members"] = int(asked.group.members[number])
+        cells[f"network_{number}_bytes"] = size * share
     return cells
 
 
@@ -125,44 +143,42 @@ def page(asked: Asked, log: Log) -> None:
     array = np.array([asked.size], dtype=float)
     found, names, best = asked.answer(array)
     name, seconds = str(names[0]), float(best[0])
-    ranks = asked.placement.ranks
+    ranks = asked.ranks
     log(f"{asked.title}, {size_text(asked.size)}\n")
     if ranks == 1:
         log("  time  0 s: one rank has nobody to talk to")
         return
     rate, bus = asked.size / seconds, bus_factor(asked.operation, ranks) * asked.size / seconds
     log(f"  time                 {duration(seconds)}")
-    log(f"  algorithm            {name}: {ALGORITHMS[name][1]}")
+    log(f"  algorithm            {name}: {ALGORITHMS[name].words}")
     log(f"  algorithm bandwidth  {bandwidth(rate)}   size / time")
     factor = significant(bus_factor(asked.operation, ranks))
     log(f"  bus bandwidth        {bandwidth(bus)}   {factor} x that, as nccl-tests counts\n")
-    log.table(_tiers(asked, asked.schedules()[name]), "text")
+    log.table(_tiers(asked, name), "text")
     log("")
     log.table(_algorithms(asked, found, name), "text")
 
 
-def _tiers(asked: Asked, schedule: Schedule) -> Table:
+def _tiers(asked: Asked, name: str) -> Table:
     """Return where the group sits, and what passes there."""
     binary = "i" in size_text(asked.size)  # as people wrote the size
 
     def _bytes(value: float) -> str:
         return scaled(value, "B", binary=binary)
 
-    rows = []
-    fabric, ranks = asked.system.fabric, asked.placement.ranks
-    for tier, share, steps in zip(
-        asked.placement.tiers, schedule.shares, schedule.steps, strict=True
-    ):
-        instances = ranks // (tier.below * tier.members)
-        members = f"{tier.members:,} {'ranks' if tier.below == 1 else f'x {tier.below:,} ranks'}"
+    rows, pace = [], asked.pace(name)
+    for number, share, steps in asked.shares(name):
+        joined, below = int(asked.group.members[number]), int(asked.group.below[number])
+        instances = asked.ranks // (below * joined)
+        members = f"{joined:,} {'ranks' if below == 1 else f'x {below:,} ranks'}"
         rows.append(
             {
-                "network": tier.network,
+                "network": number,
                 "group": members + (f" in each of {instances:,}" if instances > 1 else ""),
-                "rate": float(fabric.bandwidth[tier.network]),
+                "rate": float(asked.system.fabric.bandwidth[number]),
                 "bytes": asked.size * share,
                 "steps": steps,
-                "step": float(fabric.step_latency[tier.network]),
+                "step": pace.step[number],
             }
         )
     columns = (
@@ -178,20 +194,22 @@ def _tiers(asked: Asked, schedule: Schedule) -> Table:
 
 def _algorithms(asked: Asked, found: dict[str, Seconds], taken: str) -> Table:
     """Return the time and bandwidths of each algorithm, the fastest first."""
-    ranks, size = asked.placement.ranks, np.array([asked.size], dtype=float)
+    ranks, size = asked.ranks, np.array([asked.size], dtype=float)
     rows = [
         {
             "algorithm": name,
+            "protocol": asked.pace(name).protocol,
             "time": float(times[0]),
             "more": float(times[0]) / float(found[taken][0]),
             "algbw": _gigabytes(algorithm_bandwidth(size, times)[0]),
             "busbw": _gigabytes(bus_bandwidth(asked.operation, size, times, ranks)[0]),
-            "what": ALGORITHMS[name][1],
+            "what": ALGORITHMS[name].words,
         }
         for name, times in sorted(found.items(), key=lambda one: float(one[1][0]))
     ]
     columns = (
         Column("algorithm", "algorithm"),
+        *((Column("protocol", "protocol"),) if any(row["protocol"] for row in rows) else ()),
         _times("time", "time"),
         Column("more", "of that taken", right=True, text=lambda x: f"{x:.2f} x"),
         Column("algbw", "algorithm GB/s", right=True, text=_rate),
@@ -206,7 +224,7 @@ def curves(asked: Asked, first: float, last: float) -> Curves:
     sizes = np.geomspace(first, last, _FINE)
     found, names, _ = asked.answer(sizes)
     buses = {
-        name: bus_bandwidth(asked.operation, sizes, times, asked.placement.ranks)
+        name: bus_bandwidth(asked.operation, sizes, times, asked.ranks)
         for name, times in found.items()
     }
     title = asked.title + (f", {asked.name}" if asked.name else "")

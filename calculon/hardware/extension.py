@@ -20,12 +20,21 @@ class AttentionKernel:
     )
 
 
+STEP_LATENCY = {"nvlink": 3.4e-6, "pcie": 5.7e-6, "net": 14e-6}
+"""Seconds of one step of a ring by kind of link. Source: NCCL, src/graph/tuning.cc, protocol Simple."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """What a network is known for beyond its published fields."""
 
+    kind: str | None = declare(
+        "kind of its links: latencies of collectives by algorithm are those of NCCL's tuner, unless one is stated here",
+        choices=tuple(STEP_LATENCY),
+        default=None,
+    )
     step_latency: float | None = declare(
-        "latency of one step of a ring, where executions ask for latency per step; that of the network if absent",
+        "latency of a step of a ring, where executions ask for latency per step; if absent by kind, or of the network",
         unit="s",
         at_least=0,
         default=None,
@@ -40,6 +49,12 @@ class Link:
         "its switches reduce (NVLS, SHARP), for `calculon collective`; if absent, where all_reduce of ops is [1, 1]",
         default=None,
     )
+
+    def step(self, latency: float) -> float:
+        """Return the latency of a step of a ring on a network with this latency: as stated, by kind, or the same."""
+        if self.step_latency is not None:
+            return self.step_latency
+        return latency if self.kind is None else STEP_LATENCY[self.kind]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

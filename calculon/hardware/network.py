@@ -143,9 +143,7 @@ class Fabric:
         return cls(
             bandwidth=np.array([n.bandwidth * n.efficiency for n in networks]),
             latency=np.array([n.latency for n in networks]),
-            step_latency=np.array(
-                [n.latency if k.step_latency is None else k.step_latency for n, k in pairs]
-            ),
+            step_latency=np.array([link.step(network.latency) for network, link in pairs]),
             ramp=ramp if ramp.any() else None,
             processor_usage=np.array([n.processor_usage for n in networks]),
             size=np.array([n.size for n in networks], dtype=np.int64),

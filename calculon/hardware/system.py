@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from calculon.hardware.engine import Engine
-from calculon.hardware.extension import Extension
+from calculon.hardware.extension import Extension, Link
 from calculon.hardware.gemm import Gemm
 from calculon.hardware.memory import Memory
 from calculon.hardware.network import Fabric, Network
@@ -85,10 +85,14 @@ class System:
         """Return how the rate of products depends on their shape, if the system says so."""
         return (self.ext.gemm or {}).get(matmul_type)
 
+    def link(self, network: int) -> Link:
+        """Return what ``ext`` adds to a network."""
+        links = self.ext.networks
+        return links[network] if network < len(links) else Link()
+
     def reduces_in_network(self, network: int) -> bool:
         """Return whether the switches of a network reduce: as ``ext`` states, or as its all-reduce counts bytes."""
-        links = self.ext.networks
-        stated = links[network].in_network_reduction if network < len(links) else None
+        stated = self.link(network).in_network_reduction
         traffic = self.networks[network].ops.all_reduce
         return (traffic.scalar, traffic.offset) == (1, 1) if stated is None else stated
 

@@ -6,21 +6,25 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from calculon import inputs
 from calculon.spec.execution import EDITION_NAMES
+from calculon.spec.fields import spec_fields
+from calculon.spec.model import Model
+from calculon.transformer.parameters import parameter_count
 from calculon.validate import summary
 from calculon.validate.compare import compare, pooled
 from calculon.validate.library import Library
-from calculon.validate.rows import read_rows
+from calculon.validate.rows import field_values, read_rows
 from calculon.validate.score import Score
 from tests.helpers import ROOT
 
 NAMES = Library.at().names()
 MEASURED = {
     "bigscience": 30, "megatron_2020": 8, "mt_nlg": 3, "sc21/table1": 10, "seqsel/layer": 5,
-    "seqsel/tab5": 8, "vtrain/multi": 62, "vtrain/single": 720, "megatron_2024": 9,
+    "seqsel/tab5": 8, "vtrain/multi": 62, "vtrain/single": 720, "megatron_2024": 9, "mosaic": 79,
 }  # fmt: skip
 """Rows that the sources have."""
 
@@ -85,6 +89,28 @@ def test_a_model_of_the_catalog_has_the_shape_of_the_source(name):
         assert (model.seq_size, model.vocab) == (cells["seq"], cells["vocab"])
 
 
+@pytest.mark.parametrize("name", ["mosaic", "torchtitan"])
+def test_a_model_has_the_parameters_that_the_source_states(name):
+    """To the last one, in every row."""
+    (study,) = Library.at().studies(name)
+    rows = read_rows(study)
+    stated = {
+        field.name: field_values(study, field, study.model.values[field.key], rows, field.key)
+        for field in spec_fields(Model)
+        if field.key in study.model.values
+    }
+    for i, row in enumerate(rows):
+        model = Model(**{name: values[i] for name, values in stated.items()})
+        assert parameter_count(model) == row.cells["params"]
+
+
+def test_compares_time_and_memory_of_torchtitan_where_a_sequence_is_not_split(both):
+    for results in both.values():
+        found = results["torchtitan"]
+        assert (found.total, sum(found.excluded.values())) == (26, 3)
+        assert [len(one.rows) for one in found.own.comparisons] == [23, 9]
+
+
 def test_the_rows_of_a_study_need_not_be_those_of_one_edition(both):
     """Memory of BigScience: embedding and head count under the corrected edition only."""
     old, new = (both[name]["bigscience"].own.comparisons[1] for name in EDITION_NAMES)
@@ -132,7 +158,8 @@ def test_totals_pool_the_rows_of_measured_times_and_of_memory(results):
     ]
     assert found["time"].n == len(times)
     assert found["time"].mean == pytest.approx(sum(map(abs, times)) / len(times))
-    assert found["memory"] == Score.of(results["bigscience"].own.comparisons[1].errors)
+    memory = [results[name].own.comparisons[1].errors for name in ("bigscience", "torchtitan")]
+    assert found["memory"] == Score.of(np.concatenate(memory))
 
 
 def test_heads_that_tensor_parallelism_does_not_divide_are_not_represented(results):

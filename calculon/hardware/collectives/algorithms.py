@@ -2,15 +2,17 @@
 
 Sizes are those of nccl-tests, of the full array: the input of an all-reduce or reduce-scatter, the output of an
 all-gather, all that a rank sends in an all-to-all. Where several ranks of a node reach a network, each has a port and
-a share of the traffic, as in libraries with one channel per port.
+a share of the traffic, as in libraries with one channel per port. All is counted for columns of groups at once.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import log2
 
-from calculon.hardware.collectives.placement import Placement
+import numpy as np
+
+from calculon.hardware.collectives.placement import Group
 from calculon.hardware.system import System
+from calculon.units import Array, Count
 
 OPERATIONS = (
     "all_reduce",
@@ -22,33 +24,27 @@ OPERATIONS = (
     "p2p",
 )
 
-TREE_BANDWIDTH = 0.92
-"""Share of a network's rate that a double tree reaches. Source: NCCL's own tuning constant for its trees."""
-
 IN_FLIGHT = 8
 """Messages of an all-to-all that pay their latency one after the other; further ones are hidden behind transfers."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """One collective by one algorithm, on the tiers of a placement in their order.
+    """A collective by one algorithm, on the networks of the system in their order; zeros where one is not used.
 
     Attributes
     ----------
-    steps : tuple of float
-        Steps on the critical path that pay the step latency of the tier.
-    shares : tuple of float
-        Bytes through each port of the tier per byte of the message.
+    steps : tuple of arrays
+        Steps on the critical path that pay the step latency of the network.
+    shares : tuple of arrays
+        Bytes through each port of the network per byte of the message.
     together : bool
         The networks are busy at the same time, and the slowest decides; else one after the other.
-    rate : float
-        Share of the achieved bandwidth that the algorithm can use.
     """
 
-    steps: tuple[float, ...]
-    shares: tuple[float, ...]
+    steps: tuple[Count, ...]
+    shares: tuple[Array, ...]
     together: bool = True
-    rate: float = 1.0
 
 
 def _passes(operation: str) -> int:
@@ -56,7 +52,7 @@ def _passes(operation: str) -> int:
     return 2 if operation == "all_reduce" else 1
 
 
-def ring(system: System, placement: Placement, operation: str) -> Schedule:
+def ring(system: System, group: Group, operation: str) -> Schedule:
     r"""One ring through all ranks, node after node.
 
     Each of the `n` edges carries :math:`(n - 1) / n` of the array in a pass, all of it in a broadcast or reduce. A
@@ -66,17 +62,19 @@ def ring(system: System, placement: Placement, operation: str) -> Schedule:
     Source: Patarasuk and Yuan, JPDC 69(2), 2009, doi:10.1016/j.jpdc.2008.09.002, section 3; broadcast and reduce as
     pipelined chains.
     """
-    ranks, tiers, passes = placement.ranks, placement.tiers, _passes(operation)
-    steps = []
-    for tier in tiers:
-        edges = ranks // tier.below - ranks // (tier.below * tier.members)
-        steps.append(passes * (edges + (tier is tiers[-1]) - (tier is tiers[0])))
-    whole = operation in ("broadcast", "reduce")
-    share = 1.0 if whole else passes * (ranks - 1) / ranks
-    return Schedule(tuple(steps), tuple(share / tier.below for tier in tiers))
+    ranks, passes, inner = group.ranks, _passes(operation), group.innermost
+    steps: list[Count] = []
+    shares: list[Array] = []
+    share = 1.0 if operation in ("broadcast", "reduce") else passes * (ranks - 1) / ranks
+    for i, (members, below, used) in enumerate(_tiers(group)):
+        edges = ranks // below - ranks // (below * members)
+        ends = (group.network == i) * 1 - (inner == i)
+        steps.append(passes * np.where(used, edges + ends, 0))
+        shares.append(np.where(used, share / below, 0))
+    return Schedule(tuple(steps), tuple(shares))
 
 
-def tree(system: System, placement: Placement, operation: str) -> Schedule:
+def tree(system: System, group: Group, operation: str) -> Schedule:
     r"""Two complementary binary trees over the nodes, a chain inside each, half of the data on each tree.
 
     A pass takes :math:`(g - 1) \alpha_{intra} + \log_2 N \alpha_{inter}`; an all-reduce makes two.
@@ -85,55 +83,82 @@ def tree(system: System, placement: Placement, operation: str) -> Schedule:
     Computing 35(12), 2009, doi:10.1016/j.parco.2009.09.001; NCCL's tuning of its double trees.
     """
     passes = _passes(operation)
-    return Schedule(
-        tuple(passes * (t.members - 1 if t.node else log2(t.members)) for t in placement.tiers),
-        tuple(passes / tier.below for tier in placement.tiers),
-        rate=TREE_BANDWIDTH,
-    )
+    steps: list[Count] = []
+    shares: list[Array] = []
+    for i, (members, below, used) in enumerate(_tiers(group)):
+        chain = i == group.node and system.link(i).kind != "net"
+        steps.append(passes * (members - 1 if chain else np.log2(members)))
+        shares.append(np.where(used, passes / below, 0))
+    return Schedule(tuple(steps), tuple(shares))
 
 
-def nvls(system: System, placement: Placement, operation: str) -> Schedule:
+def nvls(system: System, group: Group, operation: str) -> Schedule:
     r"""Reduction in the switches of the one network that the group uses: :math:`S (1 + 1 / n)` through each port.
 
     A rank gives the switch all of its array and gets its share of the sum; then it gives that share, and gets the
-    array. In each direction that is the array and one share.
+    array. In each direction that is the array and one share. A reduce-scatter or all-gather is one half of that, and
+    moves the array in one direction.
 
     Source: Klenk et al., *An in-network architecture for accelerating shared-memory multiprocessor collectives*, ISCA
     2020, doi:10.1109/ISCA45697.2020.00085.
     """
-    tiers = placement.tiers
-    return Schedule((0.0,) * len(tiers), tuple(1 + 1 / tier.members for tier in tiers))
+    share = 1 / group.ranks if operation == "all_reduce" else 0.0
+    shares = tuple(np.where(used, 1 + share, 0) for used in group.used)
+    return Schedule((np.array(0),) * len(shares), shares)
 
 
-def hierarchical(system: System, placement: Placement, operation: str) -> Schedule:
+def nvls_tree(system: System, group: Group, operation: str) -> Schedule:
+    """Run :func:`nvls` in the switches of each node, and a double :func:`tree` across.
+
+    Source: NCCL's algorithm NVLSTree.
+    """
+    inside, across, inner = (
+        nvls(system, group, operation),
+        tree(system, group, operation),
+        group.innermost,
+    )
+    steps: list[Count] = []
+    shares: list[Array] = []
+    for i, (members, _, used) in enumerate(_tiers(group)):
+        here = inner == i
+        steps.append(np.where(here, 0, 2 * np.log2(members)))
+        shares.append(np.where(used & here, 1 + 1 / members, across.shares[i]))
+    return Schedule(tuple(steps), tuple(shares), inside.together)
+
+
+def hierarchical(system: System, group: Group, operation: str) -> Schedule:
     r"""Network after network: reduce-scatter inside, all-reduce of what is left across, all-gather inside.
 
     Of `g` ranks in each of `N` nodes, each does :math:`RS_g(S) + AR_N(S / g) + AG_g(S)` with rings, a reduce-scatter or
     all-gather half of it. An all-to-all first exchanges inside the node what goes to the same place in other nodes,
-    then across. The networks fill once, not once a phase.
+    then across. The networks fill once, not once a phase. NCCL does not do it by itself; frameworks call one phase
+    after the other.
 
     Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, doi:10.1177/1094342005051521, sections 4.1 to 4.5, for
     the phases; an all-reduce of parts: Rabenseifner, ICCS 2004, doi:10.1007/978-3-540-24685-5_1.
     """
-    tiers = placement.tiers
+    tiers = list(_tiers(group))
     if operation == "all_to_all":
-        steps = tuple(float(min(tier.members - 1, IN_FLIGHT)) for tier in tiers)
-        return Schedule(steps, tuple((t.members - 1) / t.members for t in tiers), together=False)
+        steps = tuple(np.minimum(members - 1, IN_FLIGHT) for members, _, _ in tiers)
+        return Schedule(steps, tuple((m - 1) / m for m, _, _ in tiers), together=False)
     passes = _passes(operation)
     return Schedule(
-        tuple(float(passes * (tier.members - 1)) for tier in tiers),
-        tuple(passes * (tier.members - 1) / tier.members / tier.below for tier in tiers),
+        tuple(passes * (members - 1) for members, _, _ in tiers),
+        tuple(passes * (members - 1) / members / below for members, below, _ in tiers),
         together=False,
     )
 
 
-def pipelined(system: System, placement: Placement, operation: str) -> Schedule:
-    """Run :func:`hierarchical` in chunks, so that all networks are busy at the same time: the slowest decides."""
-    phases = hierarchical(system, placement, operation)
+def pipelined(system: System, group: Group, operation: str) -> Schedule:
+    """Run :func:`hierarchical` in chunks, so that all networks are busy at the same time: the slowest decides.
+
+    That is the best a framework can do that cuts a message into chunks and overlaps their phases perfectly.
+    """
+    phases = hierarchical(system, group, operation)
     return Schedule(phases.steps, phases.shares)
 
 
-def collnet(system: System, placement: Placement, operation: str) -> Schedule:
+def collnet(system: System, group: Group, operation: str) -> Schedule:
     r"""Run :func:`pipelined` with the part across in the switches of the outermost network.
 
     Its ports see :math:`S / g (1 + 1 / N)` instead of :math:`2 S / g (N - 1) / N`.
@@ -141,12 +166,17 @@ def collnet(system: System, placement: Placement, operation: str) -> Schedule:
     Source: Graham et al., *Scalable hierarchical aggregation protocol (SHArP)*, COMHPC 2016,
     doi:10.1109/COMHPC.2016.006.
     """
-    phases, outer = pipelined(system, placement, operation), placement.tiers[-1]
-    share = (1 + 1 / outer.members) / outer.below
-    return Schedule((*phases.steps[:-1], 0.0), (*phases.shares[:-1], share))
+    phases = pipelined(system, group, operation)
+    steps: list[Count] = []
+    shares: list[Array] = []
+    for i, (members, below, used) in enumerate(_tiers(group)):
+        outer = used & (group.network == i)
+        steps.append(np.where(outer, 0, phases.steps[i]))
+        shares.append(np.where(outer, (1 + 1 / members) / below, phases.shares[i]))
+    return Schedule(tuple(steps), tuple(shares))
 
 
-def pairwise(system: System, placement: Placement, operation: str) -> Schedule:
+def pairwise(system: System, group: Group, operation: str) -> Schedule:
     r"""Every rank sends each other rank its part; what stays in a node does not meet what leaves it.
 
     Of `n` ranks with `g` in each node, :math:`(g - 1) / n` of the array stays, :math:`(n - g) / n` leaves; the slower
@@ -154,62 +184,113 @@ def pairwise(system: System, placement: Placement, operation: str) -> Schedule:
 
     Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, section 4.3, pairwise exchange.
     """
-    ranks, tiers = placement.ranks, placement.tiers
-    steps = tuple(min(ranks - 1, IN_FLIGHT) * float(tier is tiers[-1]) for tier in tiers)
-    return Schedule(steps, tuple(t.below * (t.members - 1) / ranks for t in tiers))
+    ranks, waiting = group.ranks, np.minimum(group.ranks - 1, IN_FLIGHT)
+    steps = tuple(np.where(group.network == i, waiting, 0) for i in range(len(group.members)))
+    shares = tuple(below * (members - 1) / ranks for members, below, _ in _tiers(group))
+    return Schedule(steps, shares)
 
 
-def direct(system: System, placement: Placement, operation: str) -> Schedule:
-    """Every rank sends its neighbour the message; the network says under ``ops`` how often that crosses its links."""
+def direct(system: System, group: Group, operation: str) -> Schedule:
+    """Every rank sends its neighbour the message; those on the outermost network decide.
+
+    The network says under ``ops`` how often that crosses its links.
+    """
     scalars = system.fabric.scalars["p2p"]
-    tiers = placement.tiers
-    return Schedule((0.0,) * len(tiers), tuple(float(scalars[tier.network]) for tier in tiers))
+    shares = tuple(
+        np.where(used & (group.network == i), scalars[i], 0) for i, used in enumerate(group.used)
+    )
+    return Schedule((np.array(0),) * len(shares), shares)
 
 
-Algorithm = Callable[[System, Placement, str], Schedule]
+def _tiers(group: Group) -> "zip[tuple[Count, Count, Array]]":
+    """Return members, ranks below and use of each network."""
+    return zip(group.members, group.below, group.used, strict=True)
 
-ALGORITHMS: dict[str, tuple[Algorithm, str]] = {
-    "ring": (ring, "one ring through all ranks"),
-    "tree": (tree, "two binary trees over the nodes, chains inside"),
-    "nvls": (nvls, "the switches reduce, in one network"),
-    "hierarchical": (hierarchical, "phases inside the nodes and across them, one after the other"),
-    "pipelined": (pipelined, "phases inside and across in chunks, all networks busy together"),
-    "collnet": (collnet, "pipelined, and the switches across reduce"),
-    "pairwise": (pairwise, "each rank to each other rank"),
-    "direct": (direct, "one transfer"),
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """What an algorithm does, in a function and in words, and the form whose latencies and rate it has."""
+
+    schedule: Callable[[System, Group, str], Schedule]
+    words: str
+    form: str
+
+
+ALGORITHMS = {
+    "ring": Algorithm(ring, "one ring through all ranks", "ring"),
+    "tree": Algorithm(tree, "two binary trees over the nodes, chains inside", "tree"),
+    "nvls": Algorithm(nvls, "the switches reduce, in one network", "nvls"),
+    "nvls_tree": Algorithm(
+        nvls_tree, "the switches reduce in the nodes, two binary trees across", "nvls_tree"
+    ),
+    "hierarchical": Algorithm(
+        hierarchical, "phases inside the nodes and across them, one after the other", "ring"
+    ),
+    "pipelined": Algorithm(
+        pipelined, "phases inside and across in chunks, all networks busy together", "ring"
+    ),
+    "collnet": Algorithm(collnet, "pipelined, and the switches across reduce", "own"),
+    "pairwise": Algorithm(pairwise, "each rank to each other rank", "own"),
+    "direct": Algorithm(direct, "one transfer", "own"),
 }
-"""Each algorithm, and what it does in a few words. Of two that are equally fast the first is taken."""
+"""Each algorithm. Of two that are equally fast the first is taken."""
 
-_SCATTERED = ("ring", "hierarchical", "pipelined")
+BY_LIBRARY = {
+    "all_reduce": ("ring", "tree", "nvls", "nvls_tree", "collnet"),
+    "reduce_scatter": ("ring", "nvls"),
+    "all_gather": ("ring", "nvls"),
+    "all_to_all": ("pairwise",),
+    "broadcast": ("ring",),
+    "reduce": ("ring",),
+    "p2p": ("direct",),
+}
+"""Algorithms that NCCL chooses from for each operation. Source: its documentation of NCCL_ALGO, and its release notes.
+"""
+
+SPANNING = ("hierarchical", "pipelined")
+"""Algorithms that differ from the flat form only in a group that spans several networks; frameworks build them."""
 
 CAN = {
-    "all_reduce": ("ring", "tree", "nvls", "hierarchical", "pipelined", "collnet"),
-    "reduce_scatter": _SCATTERED,
-    "all_gather": _SCATTERED,
-    "all_to_all": ("pairwise", "hierarchical", "pipelined"),
+    "all_reduce": (*BY_LIBRARY["all_reduce"], *SPANNING),
+    "reduce_scatter": (*BY_LIBRARY["reduce_scatter"], *SPANNING),
+    "all_gather": (*BY_LIBRARY["all_gather"], *SPANNING),
+    "all_to_all": (*BY_LIBRARY["all_to_all"], *SPANNING),
     "broadcast": ("ring", "tree"),
     "reduce": ("ring", "tree"),
     "p2p": ("direct",),
 }
 """Algorithms that can do each operation."""
 
-SPANNING = ("hierarchical", "pipelined")
-"""Algorithms that differ from the flat form only in a group that spans several networks."""
+_ONE = {"nvls"}
+_SEVERAL = {"nvls_tree", "collnet"}
 
 
-def obstacle(system: System, placement: Placement, name: str) -> str:
-    """Say why a group cannot use an algorithm, or nothing where it can."""
-    tiers = placement.tiers
-    if name not in ("nvls", "collnet") or not tiers:
+def able(system: System, group: Group, name: str) -> Array:
+    """Return where groups can use an algorithm that can do the operation: on their networks, with their switches."""
+    alone = np.asarray(group.ranks) == 1
+    if name not in _ONE | _SEVERAL:
+        return np.ones_like(alone)
+    networks = range(len(system.networks))
+    reduces = np.array([system.reduces_in_network(i) for i in networks], dtype=bool)
+    fits: Array = (group.several == (name in _SEVERAL)) & reduces[_switches(group, name)]
+    possible: Array = alone | fits
+    return possible
+
+
+def _switches(group: Group, name: str) -> Count:
+    """Return the number of the network whose switches have to reduce."""
+    return group.network if name == "collnet" else group.innermost
+
+
+def obstacle(system: System, group: Group, name: str) -> str:
+    """Say why one group cannot use an algorithm, or nothing where it can."""
+    if able(system, group, name):
         return ""
-    if name == "nvls" and len(tiers) > 1:
-        return (
-            f"nvls needs a group in one network; these {placement.ranks:,} ranks use {len(tiers)}"
-        )
-    if name == "collnet" and len(tiers) == 1:
-        return f"collnet needs a group in several networks; these {placement.ranks:,} ranks use one"
-    outer = tiers[-1].network
-    if not system.reduces_in_network(outer):
-        field = f"ext.networks[{outer}].in_network_reduction"
-        return f"{name} needs switches that reduce, and those of networks[{outer}] of {system.name} do not ({field})"
-    return ""
+    several = int(sum(group.used))
+    if (name in _SEVERAL) != (several > 1):
+        where = "several networks" if name in _SEVERAL else "one network"
+        use = "one" if several == 1 else f"{several}"
+        return f"{name} needs a group in {where}; these {group.ranks:,} ranks use {use}"
+    number = int(_switches(group, name))
+    field = f"ext.networks[{number}].in_network_reduction"
+    return f"{name} needs switches that reduce, and those of networks[{number}] of {system.name} do not ({field})"

@@ -1,44 +1,133 @@
-"""Where the ranks of a group sit: so many in each node, so many nodes, tier by tier."""
+"""Where the ranks of groups sit: so many in each node, so many nodes, network by network."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
+import numpy as np
+
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.hardware.system import System
+from calculon.units import Array, Count
 
 
-@dataclass(frozen=True, slots=True)
-class Tier:
-    """One network that a group uses.
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """One group of ranks, or a column of groups: whole numbers, or arrays of them that broadcast.
 
     Attributes
     ----------
-    network : int
-        Its number.
-    members : int
-        What one instance of it connects: ranks in a node, nodes, or groups of nodes; 2 or more.
-    below : int
-        Ranks in each member, each with its own port to this network.
-    node : bool
-        It is the innermost network of the system.
+    ranks : int array
+        Members of the group.
+    members : tuple of int arrays
+        What one instance of each network of the system joins: ranks in a node, nodes, or groups of nodes; 1 where the
+        group does not use the network.
+    below : tuple of int arrays
+        Ranks of the group inside each of these members; each has its own port to the network.
+    network : int array
+        Number of the outermost network that is used; 0 for a group of one that was placed.
+    node : int
+        Number of the innermost network of the system.
     """
 
-    network: int
-    members: int
-    below: int
-    node: bool
+    ranks: Count
+    members: tuple[Count, ...]
+    below: tuple[Count, ...]
+    network: Count
+    node: int
+
+    @classmethod
+    def of(cls, system: System, ranks: Count, members: Sequence[Count]) -> "Group":
+        """Return the group that joins so many members on each network."""
+        below: list[Count] = [np.array(1)]
+        network: Count = np.array(0)
+        for number, joined in enumerate(members):
+            network = np.where(np.asarray(joined) > 1, number, network)
+            below.append(below[-1] * joined)
+        return cls(ranks, tuple(members), tuple(below[:-1]), network, _node(system))
+
+    @classmethod
+    def on_network(cls, system: System, network: Count, ranks: Count) -> "Group":
+        """Return groups whose ranks are single endpoints of the network of this number."""
+        network, ranks = np.asarray(network), np.asarray(ranks)
+        members = tuple(np.where(network == i, ranks, 1) for i in range(len(system.networks)))
+        alone = (np.array(1),) * len(members)
+        return cls(ranks, members, alone, network, _node(system))
+
+    @classmethod
+    def in_mesh(cls, system: System, ranks: Count, stride: Count) -> "Group":
+        """Return the groups of processors 0, `stride`, 2 `stride`, ...; what :func:`fits_mesh` denies is wrong.
+
+        Processors are numbered so that they fill an instance of the innermost network first, then of the next.
+
+        Parameters
+        ----------
+        system : System
+            Its networks nest in their order; one that is no larger than those before it is not used.
+        ranks : int array
+            Members of the group.
+        stride : int array
+            Distance of their numbers; 1 or more.
+        """
+        ranks = np.asarray(ranks)
+        members: list[Count] = [np.array(1)] * len(system.networks)
+        for number, joined, _, _ in _levels(system, ranks, np.asarray(stride)):
+            members[number] = joined
+        return cls.of(system, ranks, members)
+
+    @property
+    def used(self) -> tuple[Array, ...]:
+        """Whether the group uses each network: a bool array for each."""
+        return tuple(np.asarray(joined) > 1 for joined in self.members)
+
+    @property
+    def several(self) -> Array:
+        """Whether it uses more than one network."""
+        several: Array = np.sum(np.broadcast_arrays(*self.used), axis=0) > 1
+        return several
+
+    @property
+    def innermost(self) -> Count:
+        """Number of the innermost network that it uses; 0 for a group of one."""
+        first: Count = np.array(0)
+        for number, used in reversed(list(enumerate(self.used))):
+            first = np.where(used, number, first)
+        return first
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """A group of ranks and the networks between them, innermost first; a group of one uses none."""
+def fits_mesh(system: System, ranks: Count, stride: Count) -> Array:
+    """Return where the group of :meth:`Group.in_mesh` that starts at processor 0 fits, in equal parts on each network.
 
-    ranks: int
-    tiers: tuple[Tier, ...]
+    On each network but the outermost its stride divides the room or the room divides the stride, and what one instance
+    joins divides the ranks.
+    """
+    ranks, stride = np.asarray(ranks), np.asarray(stride)
+    fits: Array = np.ones(np.broadcast_shapes(ranks.shape, stride.shape), dtype=bool)
+    left: Count = ranks
+    for _, joined, even, before in _levels(system, ranks, stride):
+        fits = fits & even & (before % joined == 0)
+        left = before // joined
+    complete: Array = fits & (left == 1)
+    return complete
 
 
-def place(system: System, ranks: int, per_node: int | None = None) -> Placement:
+def _levels(
+    system: System, ranks: Count, stride: Count
+) -> Iterator[tuple[int, Count, Array, Count]]:
+    """Yield for each nested network: number, members it joins, whether strides and rooms divide, ranks to place."""
+    left, inside, rooms = ranks, 1, _rooms(system)
+    for number, room in rooms:
+        apart = np.maximum(stride // inside, 1)  # in instances of the networks inside
+        even = (stride % inside == 0) | (inside % stride == 0)
+        last = number == rooms[-1][0]
+        joined = np.minimum(left, np.maximum(-(-room // apart), 1))
+        even = even & (last | (room % apart == 0) | (apart % room == 0))
+        yield number, joined, even | (left == 1), left
+        left, inside = left // joined, inside * room
+
+
+def place(system: System, ranks: int, per_node: int | None = None) -> Group:
     """Place a group: consecutive ranks fill the first network up to its size, then the next.
 
     Parameters
@@ -60,15 +149,14 @@ def place(system: System, ranks: int, per_node: int | None = None) -> Placement:
     rooms = _rooms(system)
     if ranks > 1:
         _check_room(system, rooms, ranks, per_node)
-    tiers, left, below = [], ranks, 1
+    members, left = [1] * len(system.networks), ranks
     for level, (number, room) in enumerate(rooms):
-        members = min(left, room) if level or per_node is None else per_node
-        if left % members:
-            raise _uneven(ranks, number, ranks // left * members, stated=per_node is not None)
-        if members > 1:
-            tiers.append(Tier(number, members, below, node=not level))
-        left, below = left // members, below * members
-    return Placement(ranks, tuple(tiers))
+        joined = min(left, room) if level or per_node is None else per_node
+        if left % joined:
+            raise _uneven(ranks, number, ranks // left * joined, stated=per_node is not None)
+        members[number] = joined
+        left //= joined
+    return Group.of(system, np.array(ranks), [np.array(joined) for joined in members])
 
 
 def _rooms(system: System) -> list[tuple[int, int]]:
@@ -78,6 +166,12 @@ def _rooms(system: System) -> list[tuple[int, int]]:
         if network.size // nested[-1][1] > 1:
             nested.append((number, network.size))
     return [(number, size // inner) for (_, inner), (number, size) in pairwise(nested)]
+
+
+def _node(system: System) -> int:
+    """Return the number of the innermost network."""
+    rooms = _rooms(system)
+    return rooms[0][0] if rooms else 0
 
 
 def _check_room(

@@ -6,12 +6,14 @@ import numpy as np
 
 from calculon.hardware.collectives.algorithms import (
     ALGORITHMS,
+    BY_LIBRARY,
     CAN,
     SPANNING,
     Schedule,
     obstacle,
 )
-from calculon.hardware.collectives.placement import Placement
+from calculon.hardware.collectives.placement import Group
+from calculon.hardware.collectives.protocols import Pace, paces
 from calculon.hardware.system import System
 from calculon.units import Array, Bytes, BytesPerSecond, Seconds
 
@@ -44,66 +46,77 @@ def bus_bandwidth(operation: str, size: Bytes, seconds: Seconds, ranks: int) -> 
     return rate
 
 
-def schedule_of(system: System, operation: str, placement: Placement, name: str) -> Schedule:
-    """Return what an algorithm does, nothing for a group of one; the caller has asked for an :func:`obstacle`."""
-    if not placement.tiers:
-        return Schedule((), ())
-    return ALGORITHMS[name][0](system, placement, operation)
-
-
-def candidates(system: System, operation: str, placement: Placement) -> dict[str, Schedule]:
-    """Return every algorithm that can do the operation here; of forms that are the same, the flat one."""
-    several = len(placement.tiers) > 1
-    return {
-        name: schedule_of(system, operation, placement, name)
+def candidates(system: System, operation: str, group: Group) -> list[str]:
+    """Return every algorithm that can do the operation in one group; of forms that are the same, the flat one."""
+    several = bool(group.several)
+    return [
+        name
         for name in CAN[operation]
-        if (several or name not in SPANNING) and not obstacle(system, placement, name)
-    }
+        if (several or name not in SPANNING) and not obstacle(system, group, name)
+    ]
 
 
-def time_of(system: System, placement: Placement, schedule: Schedule, size: Bytes) -> Seconds:
-    r"""Time of a collective by one schedule.
+def schedule_of(system: System, operation: str, group: Group, name: str) -> Schedule:
+    """Return what an algorithm does in groups; the caller has asked whether they are :func:`able`."""
+    return ALGORITHMS[name].schedule(system, group, operation)
+
+
+def paced(
+    system: System, operation: str, group: Group, name: str, size: Bytes
+) -> list[tuple[Pace, Seconds]]:
+    r"""Return the time of a collective by one algorithm with each protocol that it has.
 
     .. math:: t = \alpha_b + \sum_i k_i \alpha_i + \max_i \, m_i(s \, c_i / r)
 
-    with the largest latency of the networks used :math:`\alpha_b`, steps :math:`k_i` of step latency
+    with the largest base latency of the networks used :math:`\alpha_b`, steps :math:`k_i` of step latency
     :math:`\alpha_i`, the time :math:`m_i` to move so many bytes on network `i` (:meth:`Fabric.moving`), the schedule's
     shares :math:`c_i` and the part `r` of the rate that it can use. Phases that do not overlap are added up instead.
+    No collective takes less than its launch; a group of one takes no time.
 
     Parameters
     ----------
     size : array
         Bytes of the full array, as nccl-tests counts them.
 
-    Source: Hockney's model, as in Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, section 3.
+    Source: Hockney's model, as in Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, section 3; NCCL,
+    src/graph/tuning.cc, for latencies and shares by protocol.
     """
-    size = np.asarray(size, dtype=float)
-    if not placement.tiers:
-        return np.zeros_like(size)
-    fabric, networks = system.fabric, [tier.network for tier in placement.tiers]
-    fixed = max(fabric.latency[n] for n in networks)
-    fixed += sum(k * fabric.step_latency[n] for k, n in zip(schedule.steps, networks, strict=True))
-    moving = [
-        fabric.moving(np.array(n), size * (share / schedule.rate))
-        for share, n in zip(schedule.shares, networks, strict=True)
-    ]
-    moved = np.maximum.reduce(moving) if schedule.together else np.add.reduce(moving)
-    time: Seconds = fixed + moved
+    fabric, size = system.fabric, np.asarray(size, dtype=float)
+    schedule, used = schedule_of(system, operation, group, name), group.used
+    join = np.add if not schedule.together else np.maximum
+    found = []
+    for pace in paces(system, ALGORITHMS[name].form):
+        fixed: Seconds = np.array(0.0)
+        steps: Seconds = np.array(0.0)
+        moved: Seconds = np.array(0.0)
+        for i, one in enumerate(used):
+            fixed = np.maximum(fixed, np.where(one, pace.base[i], 0.0))
+            steps = steps + schedule.steps[i] * pace.step[i]
+            passed = size * (schedule.shares[i] / pace.rate)
+            moved = join(moved, fabric.moving(np.array(i), passed))
+        time = np.maximum(fixed + steps + moved, fabric.launch)
+        found.append((pace, np.where(np.asarray(group.ranks) == 1, 0.0, time)))
+    return found
+
+
+def time_of(system: System, operation: str, group: Group, name: str, size: Bytes) -> Seconds:
+    """Return the time of a collective by one algorithm, with the fastest of its protocols; as :func:`paced`."""
+    found = [time for _, time in paced(system, operation, group, name, size)]
+    time: Seconds = np.minimum.reduce(found)
     return time
 
 
-def times(system: System, operation: str, placement: Placement, size: Bytes) -> dict[str, Seconds]:
-    """Return the time of each algorithm that can do the operation here; arguments as in :func:`time_of`."""
-    return {
-        name: time_of(system, placement, schedule, size)
-        for name, schedule in candidates(system, operation, placement).items()
-    }
+def times(system: System, operation: str, group: Group, size: Bytes) -> dict[str, Seconds]:
+    """Return the time of each algorithm that can do the operation in one group; arguments as in :func:`paced`."""
+    names = candidates(system, operation, group)
+    return {name: time_of(system, operation, group, name, size) for name in names}
 
 
-def fastest(found: Mapping[str, Seconds]) -> tuple[Array, Seconds]:
-    """Return the name and the time of the fastest algorithm, size by size; the first of equals.
+def fastest(operation: str, found: Mapping[str, Seconds]) -> tuple[Array, Seconds]:
+    """Return name and time of the fastest algorithm that NCCL can choose, size by size; the first of equals.
 
     Source: NCCL's tuner, which takes the least of its estimates.
     """
-    names, table = np.array(list(found)), np.stack(list(found.values()))
+    chosen = {name: found[name] for name in BY_LIBRARY[operation] if name in found}
+    names, table = np.array(list(chosen)), np.stack(list(chosen.values()))
     return names[table.argmin(axis=0)], table.min(axis=0)

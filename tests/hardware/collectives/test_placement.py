@@ -1,10 +1,15 @@
 """Where ranks sit."""
 
+import itertools
+
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from calculon import inputs
 from calculon.errors import Infeasible, SpecError
-from calculon.hardware.collectives.placement import Tier, place
+from calculon.hardware.collectives.placement import Group, fits_mesh, place
 from tests.helpers import document
 
 
@@ -21,31 +26,40 @@ def nested(*sizes):
     return inputs.system(raw)
 
 
+def tiers(group):
+    """Return number, members and ranks below of each network that one group uses."""
+    members, below = (list(map(int, column)) for column in (group.members, group.below))
+    return [(i, n, below[i]) for i, n in enumerate(members) if n > 1]
+
+
 def test_consecutive_ranks_fill_a_node_first(nodes):
-    assert place(nodes, 4).tiers == (Tier(0, 4, 1, node=True),)
-    assert place(nodes, 32).tiers == (Tier(0, 8, 1, node=True), Tier(1, 4, 8, node=False))
+    assert tiers(place(nodes, 4)) == [(0, 4, 1)]
+    assert tiers(place(nodes, 32)) == [(0, 8, 1), (1, 4, 8)]
+    assert (place(nodes, 32).network, place(nodes, 32).innermost, place(nodes, 32).node) == (
+        1,
+        0,
+        0,
+    )
 
 
 def test_ranks_per_node_may_be_stated(nodes):
-    assert place(nodes, 32, 2).tiers == (Tier(0, 2, 1, node=True), Tier(1, 16, 2, node=False))
-    assert place(nodes, 32, 1).tiers == (Tier(1, 32, 1, node=False),)
+    assert tiers(place(nodes, 32, 2)) == [(0, 2, 1), (1, 16, 2)]
+    assert tiers(place(nodes, 32, 1)) == [(1, 32, 1)]
+    assert (place(nodes, 32, 1).network, place(nodes, 32, 1).innermost) == (1, 1)
 
 
 def test_one_rank_uses_no_network(nodes):
-    assert place(nodes, 1).tiers == ()
-    assert place(nested(0), 1).tiers == ()
+    assert tiers(place(nodes, 1)) == tiers(place(nested(0), 1)) == []
+    assert place(nodes, 1).network == 0
 
 
 def test_three_networks_nest():
-    tiers = place(nested(8, 32, 1024), 128).tiers
-    assert [(t.network, t.members, t.below) for t in tiers] == [(0, 8, 1), (1, 4, 8), (2, 4, 32)]
-    tiers = place(nested(8, 32, 1024), 32, 2).tiers
-    assert [(t.network, t.members, t.below) for t in tiers] == [(0, 2, 1), (1, 4, 2), (2, 4, 8)]
+    assert tiers(place(nested(8, 32, 1024), 128)) == [(0, 8, 1), (1, 4, 8), (2, 4, 32)]
+    assert tiers(place(nested(8, 32, 1024), 32, 2)) == [(0, 2, 1), (1, 4, 2), (2, 4, 8)]
 
 
 def test_a_network_no_larger_than_those_before_is_not_used():
-    tiers = place(nested(8, 8, 64), 64).tiers
-    assert [tier.network for tier in tiers] == [0, 2]
+    assert [number for number, _, _ in tiers(place(nested(8, 8, 64), 64))] == [0, 2]
 
 
 @pytest.mark.parametrize("per_node", [None, 4])
@@ -71,3 +85,74 @@ def test_says_which_network_is_too_small(nodes, ranks, per_node, limit):
 def test_a_system_without_a_network_connects_nobody():
     with pytest.raises(Infeasible, match="no network"):
         place(nested(1), 2)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "stride", "joined"),
+    [
+        (16, 1, (8, 2)),
+        (16, 8, (1, 16)),
+        (8, 2, (4, 2)),
+        (4, 16, (1, 4)),
+        (4, 1, (4, 1)),
+        (2, 4, (2, 1)),
+        (5, 24, (1, 5)),
+        (1, 3, (1, 1)),
+    ],
+)
+def test_ranks_of_a_mesh(nodes, ranks, stride, joined):
+    group = Group.in_mesh(nodes, ranks, stride)
+    assert tuple(map(int, group.members)) == joined
+    assert int(group.below[1]) == joined[0]
+    assert int(group.network) == (joined[1] > 1)
+    assert fits_mesh(nodes, ranks, stride)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "stride"), [(12, 1), (2, 3), (3, 4), (2, 12), (65536, 2), (8193, 8), (65537, 1)]
+)
+def test_says_which_groups_of_a_mesh_do_not_fit(nodes, ranks, stride):
+    assert not fits_mesh(nodes, ranks, stride)
+
+
+SMALL = nested(4, 8, 64)
+
+
+@given(ranks=st.integers(1, 20), stride=st.integers(1, 20))
+@settings(max_examples=60, deadline=None)
+def test_a_mesh_joins_as_many_as_numbers_differ(ranks, stride):
+    """Count members from the numbers of the processors: distinct instances of each network in one of the next."""
+    numbers = [rank * stride for rank in range(ranks)]
+    fits = bool(fits_mesh(SMALL, ranks, stride))
+    if numbers[-1] >= 64:
+        assert not fits
+    if not fits:
+        return
+    expected = []
+    for inner, outer in itertools.pairwise((1, 4, 8, 64)):
+        instances = {(number // outer, number // inner) for number in numbers}
+        per = [sum(one == where for one, _ in instances) for where in {one for one, _ in instances}]
+        assert len(set(per)) == 1
+        expected.append(per[0])
+    assert tuple(map(int, Group.in_mesh(SMALL, ranks, stride).members)) == tuple(expected)
+
+
+def test_columns_of_groups_are_groups(nodes):
+    ranks, stride = np.array([16, 16, 8, 4, 1, 2]), np.array([1, 8, 2, 16, 5, 1])
+    column = Group.in_mesh(nodes, ranks, stride)
+    for i, (n, apart) in enumerate(zip(ranks, stride, strict=True)):
+        one = Group.in_mesh(nodes, int(n), int(apart))
+        for name in ("members", "below"):
+            for many, single in zip(getattr(column, name), getattr(one, name), strict=True):
+                assert np.broadcast_to(many, ranks.shape)[i] == single
+        for name in ("network", "innermost", "several"):
+            assert np.broadcast_to(getattr(column, name), ranks.shape)[i] == getattr(one, name)
+        assert fits_mesh(nodes, ranks, stride)[i] == fits_mesh(nodes, int(n), int(apart))
+
+
+def test_ranks_may_be_single_endpoints_of_a_network(nodes):
+    group = Group.on_network(nodes, np.array([0, 1, 1]), np.array([8, 64, 1]))
+    assert [joined.tolist() for joined in group.members] == [[8, 1, 1], [1, 64, 1]]
+    assert all((below == 1).all() for below in group.below)
+    assert group.network.tolist() == [0, 1, 1]
+    assert not group.several.any()

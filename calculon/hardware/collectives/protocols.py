@@ -1,0 +1,104 @@
+"""Latencies and shares of the rate by protocol, as NCCL's tuner counts them.
+
+NCCL runs rings and trees by three protocols: Simple, which fills the links; LL, whose data carries flags and half of
+the rate; LL128, with flags for 128 bytes, on NVLink systems. Each has a base latency and one for every hop, by the kind
+of the link. A network of no known kind, or with a latency of its own (``step_latency`` or ``ramp``, such as a fitted
+one), has one protocol and its own latencies.
+
+Source: NCCL, src/graph/tuning.cc.
+"""
+
+from dataclasses import dataclass
+
+from calculon.hardware.extension import STEP_LATENCY
+from calculon.hardware.system import System
+
+SIMPLE, LL, LL128 = "Simple", "LL", "LL128"
+
+TREE_BANDWIDTH = 0.92
+"""Share of a network's rate that a double tree reaches. Source: NCCL, src/graph/tuning.cc."""
+
+BASE = {SIMPLE: 8.4e-6, LL: 6.6e-6, LL128: 14e-6}
+"""Seconds to start a ring or a tree. Source: NCCL, src/graph/tuning.cc."""
+
+HOPS = {
+    "ring": {
+        "nvlink": {SIMPLE: STEP_LATENCY["nvlink"], LL: 0.6e-6, LL128: 1.9e-6},
+        "pcie": {SIMPLE: STEP_LATENCY["pcie"], LL: 1.0e-6, LL128: 2.5e-6},
+        "net": {SIMPLE: STEP_LATENCY["net"], LL: 2.7e-6, LL128: 4.0e-6},
+    },
+    "tree": {
+        "nvlink": {SIMPLE: 4.0e-6, LL: 0.6e-6, LL128: 1.25e-6},
+        "pcie": {SIMPLE: STEP_LATENCY["pcie"], LL: 1.0e-6, LL128: 2.5e-6},
+        "net": {SIMPLE: 14e-6, LL: 5.0e-6, LL128: 8.5e-6},
+    },
+}
+"""Seconds of a step, by form, kind of link and protocol. Source: NCCL, src/graph/tuning.cc; a tree over PCIe as a ring.
+"""
+
+IN_SWITCH = {"nvlink": 25e-6, "pcie": 25e-6, "net": 18e-6}
+"""Seconds to start a reduction in the switches, and of a step of the tree across. Source: as :data:`HOPS`."""
+
+RATES = {
+    "ring": {SIMPLE: 1.0, LL: 0.5, LL128: 0.92},
+    "tree": {SIMPLE: TREE_BANDWIDTH, LL: 0.5, LL128: TREE_BANDWIDTH},
+    "nvls": {SIMPLE: 1.0},
+    "nvls_tree": {SIMPLE: TREE_BANDWIDTH},
+    "own": {SIMPLE: 1.0},
+}
+"""Share of a network's rate by form and protocol. Source: as :data:`HOPS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """One protocol on the networks of a system, in their order.
+
+    Attributes
+    ----------
+    protocol : str
+        Its name; empty where no network is of a known kind.
+    base, step : tuple of float
+        Seconds to start, the largest of the networks used, and of each step; infinite bases where it cannot run.
+    rate : float
+        Share of the achieved bandwidth that it can use.
+    """
+
+    protocol: str
+    base: tuple[float, ...]
+    step: tuple[float, ...]
+    rate: float
+
+
+def paces(system: System, form: str) -> list[Pace]:
+    """Return the protocols of a form of collective on a system: one of :data:`RATES`."""
+    kinds = [link_kind(system, i) for i in range(len(system.networks))]
+    known = form != "own" and any(kinds)
+    found = []
+    for protocol, rate in RATES[form].items():
+        if protocol != SIMPLE and not known:
+            continue
+        if protocol == LL128 and "nvlink" not in kinds:
+            continue
+        pairs = [_latencies(system, i, form, kind, protocol) for i, kind in enumerate(kinds)]
+        base, step = zip(*pairs, strict=True) if pairs else ((), ())
+        found.append(Pace(protocol if known else "", base, step, rate))
+    return found
+
+
+def link_kind(system: System, network: int) -> str | None:
+    """Return the kind of a network whose latencies are those of its kind; None where it has its own."""
+    link = system.link(network)
+    return None if link.step_latency is not None or link.ramp else link.kind
+
+
+def _latencies(
+    system: System, network: int, form: str, kind: str | None, protocol: str
+) -> tuple[float, float]:
+    """Return what it takes to start, and a step, on one network."""
+    if kind is None or form == "own":
+        fabric = system.fabric
+        base = float(fabric.latency[network]) if protocol == SIMPLE else float("inf")
+        return base, float(fabric.step_latency[network])
+    if form in ("nvls", "nvls_tree"):
+        return IN_SWITCH[kind], IN_SWITCH[kind]
+    return BASE[protocol], HOPS[form][kind][protocol]

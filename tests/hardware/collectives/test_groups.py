@@ -1,0 +1,115 @@
+"""Columns of groups: each row is that group alone, and no choice is better than the best."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calculon import inputs
+from calculon.hardware.collectives.algorithms import ALGORITHMS, BY_LIBRARY, CAN, OPERATIONS, able
+from calculon.hardware.collectives.groups import AUTO, PUBLISHED, group_time, group_volume
+from calculon.hardware.collectives.placement import Group, place
+from calculon.hardware.collectives.times import bus_factor, schedule_of, time_of
+from tests.helpers import document
+
+SYSTEM = inputs.system("h100_80g_sxm")
+PUBLISHED_OPERATIONS = ("p2p", "reduce_scatter", "all_gather", "all_reduce")
+CHOICES = (AUTO, *ALGORITHMS)
+
+RANKS = np.array([1, 2, 8, 8, 4, 16, 64, 128])
+STRIDE = np.array([1, 1, 1, 8, 2, 1, 8, 4])
+SIZES = np.array([1e3, 1.0, 1e6, 3e7, 1e9, 1e5, 0.0, 2e8])
+COLUMN = Group.in_mesh(SYSTEM, RANKS, STRIDE)
+
+
+def launching(seconds):
+    """Return the system with a least time of any kernel."""
+    raw = document("systems", "h100_80g_sxm")
+    raw["ext"]["launch"] = {"kernel": seconds}
+    return inputs.system(raw)
+
+
+@pytest.mark.parametrize("algorithm", CHOICES)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_row_is_that_group_alone(operation, algorithm):
+    found = group_time(SYSTEM, operation, SIZES, COLUMN, algorithm)
+    moved = group_volume(SYSTEM, operation, SIZES, COLUMN, algorithm)
+    assert found.shape == RANKS.shape
+    assert moved.shape == (2, *RANKS.shape)
+    for i in range(len(RANKS)):
+        one = Group.in_mesh(SYSTEM, int(RANKS[i]), int(STRIDE[i]))
+        assert found[i] == group_time(SYSTEM, operation, SIZES[i], one, algorithm)
+        np.testing.assert_array_equal(
+            moved[:, i], group_volume(SYSTEM, operation, SIZES[i], one, algorithm)
+        )
+    assert (found[0], moved[:, 0].tolist()) == (0, [0, 0])  # one rank
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_fastest_is_the_least_of_those_that_can(operation):
+    best = group_time(SYSTEM, operation, SIZES, COLUMN, AUTO)
+    each = [
+        np.where(
+            able(SYSTEM, COLUMN, name), group_time(SYSTEM, operation, SIZES, COLUMN, name), np.inf
+        )
+        for name in BY_LIBRARY[operation]
+    ]
+    np.testing.assert_array_equal(best, np.min(each, axis=0))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_what_cannot_be_done_is_done_by_the_fastest(operation, name):
+    found = group_time(SYSTEM, operation, SIZES, COLUMN, name)
+    best = group_time(SYSTEM, operation, SIZES, COLUMN, AUTO)
+    can = np.broadcast_to(able(SYSTEM, COLUMN, name) & (name in CAN[operation]), best.shape)
+    np.testing.assert_array_equal(found[~can], best[~can])
+    if can.any():
+        named = time_of(SYSTEM, operation, COLUMN, name, SIZES)
+        np.testing.assert_array_equal(found[can], named[can])
+        shares = schedule_of(SYSTEM, operation, COLUMN, name).shares
+        moved = group_volume(SYSTEM, operation, SIZES, COLUMN, name)
+        np.testing.assert_array_equal(moved[:, can], (np.array(shares) * SIZES)[:, can])
+
+
+@pytest.mark.parametrize("per_step", [False, np.arange(8) % 2 == 0])
+@pytest.mark.parametrize("operation", PUBLISHED_OPERATIONS)
+def test_published_is_what_the_network_says(operation, per_step):
+    network, ranks = np.arange(8) % 2, RANKS
+    group = Group.on_network(SYSTEM, network, ranks)
+    expected = SYSTEM.fabric.time(network, operation, SIZES, ranks, per_step=per_step)
+    found = group_time(SYSTEM, operation, SIZES, group, PUBLISHED, per_step=per_step)
+    np.testing.assert_array_equal(found, expected)
+    moved = group_volume(SYSTEM, operation, SIZES, group, PUBLISHED)
+    np.testing.assert_array_equal(
+        moved.sum(axis=0), SYSTEM.fabric.volume(network, operation, SIZES, ranks)
+    )
+    assert not moved[1 - network, np.arange(8)].any()
+
+
+def test_as_published_a_broadcast_is_a_transfer_and_there_is_no_all_to_all():
+    expected = group_time(SYSTEM, "p2p", SIZES, COLUMN, PUBLISHED)
+    for operation in ("broadcast", "reduce"):
+        found = group_time(SYSTEM, operation, SIZES, COLUMN, PUBLISHED)
+        np.testing.assert_array_equal(found, expected)
+    for ask in (group_time, group_volume):
+        with pytest.raises(ValueError, match="all_to_all"):
+            ask(SYSTEM, "all_to_all", SIZES, COLUMN, PUBLISHED)
+
+
+@pytest.mark.parametrize("algorithm", CHOICES)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_no_operation_takes_less_than_its_launch(operation, algorithm):
+    floor = 1e-3
+    plain = group_time(SYSTEM, operation, SIZES, COLUMN, algorithm)
+    found = group_time(launching(floor), operation, SIZES, COLUMN, algorithm)
+    np.testing.assert_array_equal(found[1:], np.maximum(plain, floor)[1:])
+
+
+@given(per_node=st.sampled_from([1, 2, 4, 8]), nodes=st.integers(2, 64))
+@settings(max_examples=20, deadline=None)
+@pytest.mark.parametrize("operation", ["all_reduce", "reduce_scatter", "all_gather"])
+def test_phases_move_the_bus_factor_in_all(operation, per_node, nodes):
+    group = place(SYSTEM, per_node * nodes, per_node)
+    moved = group_volume(SYSTEM, operation, 1e6, group, "hierarchical")
+    assert moved.sum() == pytest.approx(1e6 * bus_factor(operation, per_node * nodes))
