@@ -73,7 +73,8 @@ def add_choice_options(parser: Parser) -> None:
         "corrected also fusion=..., matmul_dtype=..., vocab_pad_multiple=..., attn_impl=flash, ce_impl=fused, "
         "grad_buffer=full, grad_comm_dtype=..., optimizer=..., optimizer_impl=..., "
         "optimizer_state_dtype=bfloat16, grad_dtype=..., main_grad=true, grad_clip=true, "
-        "latency_per_step=true (which --fix may set as well)",
+        "latency_per_step=true, tp_impl=allgather, tp_async=true, bias_after_reduce=true, "
+        "matmul_impl=... (which --fix may set as well)",
     )
     parser.add_argument(
         "--where",

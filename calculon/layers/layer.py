@@ -101,6 +101,7 @@ Kind = Literal[
     "dropout",
     "fork",
     "sum",
+    "bias",
     "rotary",
     "loss",
 ]

@@ -1,6 +1,7 @@
 """Tensor parallelism: which collective runs where, how long it holds the link, what of it is exposed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -115,6 +116,17 @@ def tensor_traffic(
         bandwidth_needed=needed,
         processing=processing,
     )
+
+
+def hidden_behind(traffic: Traffic, window: Seconds) -> Traffic:
+    """Return traffic whose backward collectives run behind arithmetic of so many seconds: shape (layers, blocks).
+
+    Source: Megatron-LM, ``--async-tensor-model-parallel-allreduce``: the gradient of an input is reduced while that of
+    the weights is computed.
+    """
+    exposed = traffic.exposed.copy()
+    exposed[1] = np.maximum(0.0, exposed[1] - window)
+    return replace(traffic, exposed=exposed)
 
 
 def _messages(

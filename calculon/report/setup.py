@@ -45,6 +45,10 @@ _CHOICES = {
     "fusion": "fusion {}",
     "matmul_dtype": "products in {}",
     "vocab_pad_multiple": "vocabulary in multiples of {}",
+    "tp_impl": "TP form {}",
+    "tp_async": "gradients reduced behind weight gradients",
+    "bias_after_reduce": "biases after the reduction",
+    "matmul_impl": "products as {}",
 }
 """Words for the optional fields of an execution, which are there only where they differ from their default."""
 

@@ -196,6 +196,7 @@ class Candidates:
             if possible(
                 self.model,
                 extension | {"tensor_par_comm_type": comm, "tensor_par_overlap": overlap},
+                parallel=parallel,
             )
         )
 

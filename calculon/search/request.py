@@ -50,7 +50,8 @@ add : mapping
     stages), ``activations_offload`` (``True``: also with full recomputation), and in edition ``corrected`` other
     values of ``fusion``, ``matmul_dtype``, ``vocab_pad_multiple``, ``attn_impl``, ``ce_impl``, ``grad_buffer``,
     ``grad_comm_dtype``, ``optimizer``, ``optimizer_impl``, ``optimizer_state_dtype``, ``grad_dtype``, ``main_grad``,
-    ``grad_clip`` and ``latency_per_step`` (which `fix` may set as well).
+    ``grad_clip``, ``latency_per_step``, ``tp_impl``, ``tp_async``, ``bias_after_reduce`` and ``matmul_impl`` (which
+    `fix` may set as well).
 edition : Edition or str
     Edition of the cost model, or its name."""
 

@@ -29,6 +29,10 @@ ADDABLE = {
     "fusion": "none, compile or max beside the published kernels",
     "matmul_dtype": "types of matrix arithmetic",
     "vocab_pad_multiple": "multiples that the vocabulary is filled up to",
+    "tp_impl": "allgather beside megatron",
+    "tp_async": "true: gradients of inputs reduced behind those of weights",
+    "bias_after_reduce": "true: biases in a pass after the reduction",
+    "matmul_impl": "mul_sum or mul_sum_fused beside gemm",
 }
 """Fields that a search can be widened in, and how."""
 

@@ -56,9 +56,10 @@ def attention_layers(shape: BlockShape) -> Iterator[Layer]:
 
 def _projections(shape: BlockShape) -> Iterator[Layer]:
     """Gathered input, forked to query, key and value."""
-    yield gather_inputs(
-        "AttnBlock_F", shape, regather=When.REGATHER_ATTENTION, gathered=When.GATHERED_ATTENTION
-    )
+    if not shape.choice.gathers_outputs:
+        yield gather_inputs(
+            "AttnBlock_F", shape, regather=When.REGATHER_ATTENTION, gathered=When.GATHERED_ATTENTION
+        )
     if shape.choice.fusion != "published":
         yield _whole_projection(shape)
         return

@@ -2,17 +2,18 @@
 
 from collections.abc import Iterator
 
-from calculon.layers import Flags, Layer, When, collect, linear
+from calculon.layers import Flags, Layer, When, linear
 from calculon.transformer.mlp import activation_layer
-from calculon.transformer.projection import converted, gather_inputs
+from calculon.transformer.projection import converted, gather_inputs, gathered
 from calculon.transformer.shape import BlockShape
 
 
 def linear_layers(shape: BlockShape) -> Iterator[Layer]:
     """Yield one square product, split by columns, its activation, and what hands the output to the next one.
 
-    Alone, a product has no partner that is split by rows. Its input is copied to all ranks, whose gradients are
-    all-reduced, and its output gathered (Megatron-LM, ``ColumnParallelLinear`` with ``gather_output``).
+    Alone, a product has no partner that is split by rows. Megatron copies its input to all ranks, all-reduces their
+    gradients, and gathers its output (``ColumnParallelLinear`` with ``gather_output``); the all-gather form reduces and
+    scatters the gradient where the output of the layer before was gathered.
     """
     hidden, columns = shape.model.hidden, shape.split(shape.model.hidden)
     bias = columns if shape.model.mlp_bias else None
@@ -25,7 +26,8 @@ def linear_layers(shape: BlockShape) -> Iterator[Layer]:
             hidden * columns + (bias or 0),
             source=shape.dtype_bytes,
         )
-    yield gather_inputs("Linear_F", shape, regather=When.NEVER, gathered=When.ALWAYS)
+    if not shape.choice.gathers_outputs:
+        yield gather_inputs("Linear_F", shape, regather=When.NEVER, gathered=When.ALWAYS)
     yield linear(
         "Linear_Product",
         shape.tokens,
@@ -36,11 +38,5 @@ def linear_layers(shape: BlockShape) -> Iterator[Layer]:
         flags=Flags(recompute=When.RECOMPUTE_ALL),
     )
     yield activation_layer(shape, "Linear")
-    yield collect(
-        "Linear_Join",
-        shape.activation,
-        shape.tensor_par,
-        summed=False,
-        dtype_bytes=shape.widths.result,
-        flags=Flags(recommunicate=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS),
-    )
+    summed = shape.choice.gathers_outputs
+    yield gathered("Linear_Gather", shape, shape.activation, summed=summed)

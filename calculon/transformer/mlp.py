@@ -37,9 +37,10 @@ def mlp_layers(shape: BlockShape) -> Iterator[Layer]:
         )
         yield column_linear("MlpBlock_Mlp1_AG", shape, width, flags, bias=bias)
     else:
-        yield gather_inputs(
-            "MlpBlock_F", shape, regather=When.REGATHER_MLP, gathered=When.GATHERED_MLP
-        )
+        if not shape.choice.gathers_outputs:
+            yield gather_inputs(
+                "MlpBlock_F", shape, regather=When.REGATHER_MLP, gathered=When.GATHERED_MLP
+            )
         yield linear(
             "MlpBlock_Mlp1",
             shape.tokens,

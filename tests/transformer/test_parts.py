@@ -85,10 +85,10 @@ def test_model_flops_of_a_block_are_those_of_its_parts(training):
 
 def test_a_linear_layer_gathers_its_output_and_reduces_the_gradient_of_its_input():
     layers = _layers(LINEAR)
-    assert list(layers) == ["Linear_F", "Linear_Product", "Linear_GeLU", "Linear_Join"]
+    assert list(layers) == ["Linear_F", "Linear_Product", "Linear_GeLU", "Linear_Gather"]
     tokens = B * 20
     np.testing.assert_array_equal(layers["Linear_Product"].flops[0], 2 * tokens * 48 * (48 / T))
-    for name in ("Linear_F", "Linear_Join"):
+    for name in ("Linear_F", "Linear_Gather"):
         message = np.where(T > 1, 2 * tokens * 48, 0.0)
         np.testing.assert_array_equal(layers[name].collective.message, message)
     result = calculon.estimate(replace(LINEAR, num_blocks=4), EXECUTION, "a100_80g_sxm")
