@@ -348,8 +348,11 @@ def _other(field):
     return not field.default if field.annotation is bool else 2 if field.default == 1 else 1
 
 
-NEEDED = {"main_grad": {"grad_dtype": "bfloat16"}}
+NEEDED = {"main_grad": {"grad_dtype": "bfloat16"}, "tp_impl": {"tensor_par_comm_type": "ar"}}
 """What a field makes no sense without."""
+
+SHAPES = {"bias_after_reduce": {"mlp_bias": True}}
+"""What of a model a field of an execution makes no sense without."""
 
 
 def _optional(record):
@@ -365,7 +368,8 @@ def test_a_new_field_of_an_execution_needs_the_corrected_edition(field):
             calculon.estimate("megatron-1T", execution, "a100_80g")
         assert _evaluate("megatron-1T", "a100_80g", [execution]).reason[0] == "edition_fields"
     beside = CORRECTED | NEEDED.get(field.name, {})
-    assert calculon.estimate("megatron-1T", changed | beside, "a100_80e").edition == "corrected"
+    model = document("models", "megatron-1T") | SHAPES.get(field.name, {})
+    assert calculon.estimate(model, changed | beside, "a100_80e").edition == "corrected"
     assert calculon.inputs.execution(changed).to_dict() == changed
 
 
