@@ -109,6 +109,9 @@ class BlockLayout:
             choice.fusion,
             choice.matmul_dtype,
             choice.vocab_pad_multiple,
+            choice.tp_impl,
+            choice.bias_after_reduce,
+            choice.matmul_impl,
         )
 
     @cached_property

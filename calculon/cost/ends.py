@@ -56,7 +56,10 @@ class EndsStep:
 
 
 def plain_choice(choice: Choice) -> Choice:
-    """Return the choice as it is for embedding and head: nothing is recomputed, overlapped or gathered again."""
+    """Return the choice as it is for embedding and head: nothing is recomputed, overlapped or gathered again.
+
+    They are split by the vocabulary, whatever form the blocks have.
+    """
     return replace(
         choice,
         activation_recompute="none",
@@ -65,6 +68,9 @@ def plain_choice(choice: Choice) -> Choice:
         fused_activation=False,
         attention_type="multihead",
         attn_impl="eager",
+        tp_impl="megatron",
+        tp_async=False,
+        bias_after_reduce=False,
     )
 
 

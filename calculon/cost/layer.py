@@ -9,7 +9,7 @@ from calculon.hardware.gemm import product_efficiency
 from calculon.hardware.system import System
 from calculon.layers import Layer
 from calculon.layers.layer import PHASES, Product
-from calculon.parallel.tensor import Traffic, tensor_traffic
+from calculon.parallel.tensor import Traffic, hidden_behind, tensor_traffic
 from calculon.plan.choice import Choice, Sizes
 from calculon.records import record
 from calculon.spec.execution import MATMUL_BYTES
@@ -253,7 +253,28 @@ def layer_cost(
         processing = times.processing.copy()
         processing[:, rows] = _launched(traffic.processing, table, system, rows)
         times = LayerTimes(arithmetic=times.arithmetic, memory=times.memory, processing=processing)
+    if choice.tp_async:
+        usage = system.fabric.processor_usage[sizes.tensor_par_net]
+        behind = np.stack([_gradients_after(table, row, times) for row in rows])
+        traffic = hidden_behind(traffic, behind * (1.0 - usage))
     return LayerCost(times=times, traffic=traffic)
+
+
+def _gradients_after(table: LayerTable, row: int, times: LayerTimes) -> Seconds:
+    """Time of the weight gradients of the products that read what a layer gathers: shape (blocks,).
+
+    The gradient of their input is there before those of their weights. They come right after the gather, or the fork
+    of its output; other collectives have no such products.
+    """
+    total = np.zeros(table.weights.shape[1])
+    collective = table.layers[row].collective
+    if collective is None or collective.side != "gather":
+        return total
+    for i in range(row + 1, len(table.layers)):
+        if table.layers[i].kind not in ("product", "fork"):
+            break
+        total = total + times.processing[2, i]
+    return total
 
 
 def ordered_sum(values: Array) -> Array:

@@ -7,9 +7,9 @@ moved in tier-1 memory, space). Sizes are arrays with *execution* as the only ax
 from calculon.layers.activation import activation
 from calculon.layers.attention import flash_attention
 from calculon.layers.cast import cast
-from calculon.layers.collective import gather, reduce, total
+from calculon.layers.collective import collect, gather, reduce, total
 from calculon.layers.dropout import dropout
-from calculon.layers.elementwise import elementwise
+from calculon.layers.elementwise import added_bias, elementwise
 from calculon.layers.fork import fork
 from calculon.layers.layer import Collective, Flags, Layer, When
 from calculon.layers.matmul import batched_matmul, linear
@@ -25,8 +25,10 @@ __all__ = [
     "Layer",
     "When",
     "activation",
+    "added_bias",
     "batched_matmul",
     "cast",
+    "collect",
     "cross_entropy",
     "dropout",
     "elementwise",

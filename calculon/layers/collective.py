@@ -64,6 +64,41 @@ def total(name: str, elements: Elements, tensor_par: Count, *, value_bytes: int)
     )
 
 
+def collect(
+    name: str,
+    elements: Elements,
+    tensor_par: Count,
+    *,
+    summed: bool,
+    dtype_bytes: float,
+    flags: Flags,
+) -> Layer:
+    """Gather the columns of a product, so that every rank has all `elements`.
+
+    Where the gradient that comes back is `summed`, each rank has only its part of it (its readers are split):
+    it is reduced and scattered. Otherwise every rank has the whole of it, and takes its slice.
+    """
+    elements = np.where(tensor_par > 1, elements, 0.0)
+    size: Bytes = dtype_bytes * elements
+    additions = elements * (tensor_par - 1) / tensor_par
+    moved = 2 * size
+    return Layer(
+        name=name,
+        engine="vector",
+        flops=(0.0, additions if summed else 0.0, 0.0),
+        accessed=(moved, moved if summed else 0.0, 0.0),
+        inputs=elements / tensor_par,
+        outputs=elements,
+        weights=0.0,
+        weight_bytes=0.0,
+        output_bytes=size,
+        activation=size / tensor_par,
+        activation_grad=size,
+        flags=flags,
+        collective=Collective(side="collect" if summed else "join", message=size),
+    )
+
+
 def _layer(
     name: str,
     side: Literal["gather", "reduce"],

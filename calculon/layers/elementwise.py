@@ -1,4 +1,4 @@
-"""Sums of two tensors: the residual connection."""
+"""Sums: the residual connection, and a bias in a pass of its own."""
 
 from calculon.layers.layer import Flags, Layer, Number, operator
 
@@ -16,4 +16,25 @@ def elementwise(name: str, elements: Number, *, dtype_bytes: float, flags: Flags
         dtype_bytes=dtype_bytes,
         flags=flags,
         kind="sum",
+    )
+
+
+def added_bias(
+    name: str, elements: Number, *, followed: bool, dtype_bytes: float, flags: Flags
+) -> Layer:
+    """Add one vector to every token, in place; `followed` by an elementwise operator, it can be joined to that."""
+    return Layer(
+        name=name,
+        engine="vector",
+        flops=(elements, 0.0, 0.0),
+        accessed=(2 * dtype_bytes * elements, 0.0, 0.0),
+        inputs=elements,
+        outputs=elements,
+        weights=0.0,
+        weight_bytes=0.0,
+        output_bytes=dtype_bytes * elements,
+        activation=0.0,
+        activation_grad=0.0,
+        flags=flags,
+        kind="bias" if followed else None,
     )

@@ -57,9 +57,10 @@ class Collective(NamedTuple):
 
     Attributes
     ----------
-    side : {"gather", "reduce", "total"}
+    side : {"gather", "reduce", "total", "collect", "join"}
         The operator *f* before a column-split product, or *g* after a row-split one (Shoeybi 2019, figure 3), or a sum
-        that every rank needs in the forward pass only.
+        that every rank needs in the forward pass only. The output of a column-split product for readers that are split
+        (*collect*: their gradients are summed and split again) or not (*join*: of its gradient a slice is taken).
     message : array
         Bytes of the full, gathered or reduced, tensor; 0 without tensor parallelism.
     overlapped : bool
@@ -68,7 +69,7 @@ class Collective(NamedTuple):
         The first gather or the last reduction of a block: next to a pipeline transfer.
     """
 
-    side: Literal["gather", "reduce", "total"]
+    side: Literal["gather", "reduce", "total", "collect", "join"]
     message: Bytes
     overlapped: bool = False
     outer: bool = False
@@ -100,6 +101,7 @@ Kind = Literal[
     "dropout",
     "fork",
     "sum",
+    "bias",
     "rotary",
     "loss",
 ]

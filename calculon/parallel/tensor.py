@@ -1,6 +1,7 @@
 """Tensor parallelism: which collective runs where, how long it holds the link, what of it is exposed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,8 +32,15 @@ OPERATIONS: Mapping[tuple[str, str, bool], str | None] = {
     ("total", "fw", False): "all_reduce",
     ("total", "agrad", True): None,
     ("total", "agrad", False): None,
+    ("collect", "fw", False): "all_gather",
+    ("collect", "agrad", False): "reduce_scatter",
+    ("join", "fw", False): "all_gather",
+    ("join", "agrad", False): None,
 }
-"""Collective of a side in a pass, split or not. Source: Korthikanti 2022, section 4.2.2."""
+"""Collective of a side in a pass, split or not. Source: Korthikanti 2022, section 4.2.2.
+
+Outputs of column-split products are gathered where nothing is split along the sequence.
+"""
 
 _REDUCING = ("reduce_scatter", "all_reduce")
 
@@ -109,6 +117,17 @@ def tensor_traffic(
         bandwidth_needed=needed,
         processing=processing,
     )
+
+
+def hidden_behind(traffic: Traffic, window: Seconds) -> Traffic:
+    """Return traffic whose backward collectives run behind arithmetic of so many seconds: shape (layers, blocks).
+
+    Source: Megatron-LM, ``--async-tensor-model-parallel-allreduce``: the gradient of an input is reduced while that of
+    the weights is computed.
+    """
+    exposed = traffic.exposed.copy()
+    exposed[1] = np.maximum(0.0, exposed[1] - window)
+    return replace(traffic, exposed=exposed)
 
 
 def _messages(

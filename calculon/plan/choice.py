@@ -51,6 +51,10 @@ class Choice:
     mem_reserved_mib: int
     coll_algo: str
     mesh_order: str
+    tp_impl: str
+    tp_async: bool
+    bias_after_reduce: bool
+    matmul_impl: str
 
     @property
     def dtype_bytes(self) -> int:
@@ -86,6 +90,11 @@ class Choice:
     def sequence_parallel(self) -> bool:
         """Whether the residual region is split along the sequence (Korthikanti 2022, section 4.2.2)."""
         return self.tensor_par_comm_type == "rs_ag"
+
+    @property
+    def gathers_outputs(self) -> bool:
+        """Whether every product is split by columns, and its output gathered."""
+        return self.tp_impl == "allgather"
 
     @property
     def recompute_all(self) -> bool:

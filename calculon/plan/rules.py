@@ -16,6 +16,7 @@ from calculon.plan.plan import DEFAULTS, Plan, code
 from calculon.plan.precision_rules import PRECISION_RULES
 from calculon.plan.replica_rules import REPLICA_RULES, UNIT_RULES
 from calculon.plan.rule import DEGREES, One, Question, Rule
+from calculon.plan.tensor_rules import TENSOR_RULES
 from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.units import Array
 
@@ -59,10 +60,16 @@ def _blocks(q: Question) -> Array:
     return blocks
 
 
+_OF_PART = {"attn_heads": "attends", "feedforward": "feeds_forward"}
+"""What of a model has a width, where a part of a block may lack it."""
+
+
 def _divides_model(field: str) -> Rule:
     """Make the rule that a width of the model divides over tensor parallelism."""
 
     def holds(q: Question) -> Array:
+        if not getattr(q.model, _OF_PART.get(field, "hidden")):
+            return np.array(True)
         mask: Array = getattr(q.model, field) % q.plan.tensor_par == 0
         return mask
 
@@ -146,7 +153,7 @@ def _explain_edition(one: One) -> Problem:
 
 def _kv_heads_split(q: Question) -> Array:
     heads, degree = q.model.key_value_heads, q.plan.tensor_par
-    if heads == q.model.attn_heads:
+    if heads == q.model.attn_heads or not q.model.attends:
         return np.array(True)  # which the rule before has seen to
     mask: Array = (heads % degree == 0) | (degree % heads == 0)
     return mask | q.plan.is_choice("edition", PUBLISHED)
@@ -223,6 +230,7 @@ RULES: tuple[Rule, ...] = (
         lambda q: q.plan.training | ~q.plan.optimizer_offload,
         _conflict("optimizer_offload", "false, since inference has no optimizer"),
     ),
+    *TENSOR_RULES,
     *OPTIMIZER_RULES,
     *REPLICA_RULES,
     *NETWORK_RULES,

@@ -27,7 +27,14 @@ _BIASES = {
     "head_bias": "head",
 }
 
+_PARTS = {
+    "attention": "attention alone",
+    "mlp": "MLP alone",
+    "linear": "one linear layer with its activation per block",
+}
+
 _WORDS: dict[str, Callable[[Any], str]] = {
+    "part": _PARTS.__getitem__,
     "kv_heads": lambda heads: counted(heads, "key/value head"),
     "activation": _ACTIVATIONS.__getitem__,
     "norm": _NORMS.__getitem__,

@@ -56,6 +56,10 @@ _CHOICES = {
     "mem_reserved_mib": "{} MiB reserved",
     "coll_algo": "collectives {}",
     "mesh_order": "ranks numbered {}",
+    "tp_impl": "TP form {}",
+    "tp_async": "gradients reduced behind weight gradients",
+    "bias_after_reduce": "biases after the reduction",
+    "matmul_impl": "products as {}",
 }
 """Words for the optional fields of an execution, which are there only where they differ from their default."""
 
@@ -99,8 +103,7 @@ def setup_texts(sheet: Sheet) -> dict[str, str]:
     stated = ", ".join(details(model))
     return {
         "model": f"{scaled(sheet.parameters)} parameters: {counted(model['num_blocks'], 'block')}, "
-        f"hidden {model['hidden']:,}, feedforward {model['feedforward']:,}, "
-        f"{counted(model['attn_heads'], 'head')} of {model['attn_size']}, sequences of {model['seq_size']:,}",
+        f"hidden {model['hidden']:,}, {_widths(model)}sequences of {model['seq_size']:,}",
         **({"details": stated} if stated else {}),
         "processor": f"{machine.peak / 1e12:,g} TFLOP/s {_arithmetic(execution)}, {tier1}"
         + (f" + {tier2}" if machine.capacities[1] else ""),
@@ -111,6 +114,14 @@ def setup_texts(sheet: Sheet) -> dict[str, str]:
         f"{counted(sheet.microbatches, 'microbatch')} of {execution['microbatch_size']:,}",
         "options": ", ".join(_options(sheet)) or "none",
     }
+
+
+def _widths(model: Mapping[str, Any]) -> str:
+    """Say how wide what there is of a block is: MLP, attention."""
+    part = model.get("part", "block")
+    mlp = f"feedforward {model['feedforward']:,}, " if part in ("block", "mlp") else ""
+    heads = f"{counted(model['attn_heads'], 'head')} of {model['attn_size']}, "
+    return mlp + (heads if part in ("block", "attention") else "")
 
 
 def _options(sheet: Sheet) -> Iterator[str]:

@@ -32,6 +32,10 @@ _OWN_FIELDS: dict[str, dict[Any, str]] = {
     "reshard_after_forward": {False: "kept weights"},
     "no_sync": {False: "reduced each microbatch"},
     "overlap_param_gather": {True: "late gather"},
+    "tp_impl": {"allgather": "all-gather TP"},
+    "tp_async": {True: "async TP"},
+    "bias_after_reduce": {True: "late bias"},
+    "matmul_impl": {"mul_sum": "mul + sum", "mul_sum_fused": "mul + sum, fused"},
     "matmul_dtype": {name: name for name in ("float8", "float16", "bfloat16", "tfloat32")},
 }
 """Words for choices of the corrected edition; they have a column where winners differ in them."""

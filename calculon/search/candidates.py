@@ -11,6 +11,7 @@ from calculon.plan import optimizer_rules, replica_rules
 from calculon.plan.choice import Choice
 from calculon.plan.divisors import divisors
 from calculon.plan.plan import DEFAULTS
+from calculon.plan.tensor_rules import possible, splits
 from calculon.spec.execution import PUBLISHED
 from calculon.spec.model import Model
 
@@ -197,6 +198,11 @@ class Candidates:
             for attention in s["attention_type"]
             for fused in s["fused_activation"]
             for extension in self._extensions
+            if possible(
+                self.model,
+                extension | {"tensor_par_comm_type": comm, "tensor_par_overlap": overlap},
+                parallel=parallel,
+            )
         )
 
     @cached_property
@@ -218,9 +224,7 @@ class Candidates:
     def _units(self) -> Iterator[Unit]:
         model = self.model
         for tensor_par in self._fixed("tensor_par", divisors(self.num_procs)):
-            if model.hidden % tensor_par or model.attn_heads % tensor_par:
-                continue
-            if model.key_value_heads % tensor_par and tensor_par % model.key_value_heads:
+            if not splits(model, tensor_par):
                 continue
             rest = self.num_procs // tensor_par
             for pipeline_par in self._fixed("pipeline_par", self._pipelines(rest)):

@@ -167,7 +167,8 @@ class Grid:
         if self.unit.blocks < 3:
             axes = [self.axis(switches[name], 2 + i) for i, name in enumerate(OFFLOADS)]
             verdicts.append(("offload_blocks", axes[0] | axes[1] | axes[2]))
-        if self.space.model.feedforward % self.unit.tensor_par:
+        model = self.space.model
+        if model.feeds_forward and model.feedforward % self.unit.tensor_par:
             verdicts.append(("feedforward_split", np.ones([1] * 6, bool)))
             return verdicts
         system = self.space.system

@@ -39,6 +39,10 @@ ADDABLE = {
     "overlap_param_gather": "true: new weights gathered beside the next forward pass",
     "mem_reserved_mib": "memory that is not the model's",
     "coll_algo": "algorithms of collectives",
+    "tp_impl": "allgather beside megatron",
+    "tp_async": "true: gradients of inputs reduced behind those of weights",
+    "bias_after_reduce": "true: biases in a pass after the reduction",
+    "matmul_impl": "mul_sum or mul_sum_fused beside gemm",
 }
 """Fields that a search can be widened in, and how."""
 

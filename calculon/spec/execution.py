@@ -165,6 +165,26 @@ class Execution:
         at_least=1,
         default=1,
     )
+    tp_impl: str = declare(
+        "tensor parallelism: column- then row-split products (megatron); or every product split by columns and its "
+        "output gathered, so that all ranks hold whole inputs (allgather)",
+        choices=("megatron", "allgather"),
+        default="megatron",
+    )
+    tp_async: bool = declare(
+        "the collective of an input's gradient runs behind the weight gradients of the same products",
+        default=False,
+    )
+    bias_after_reduce: bool = declare(
+        "biases of row-split products are added in a pass of their own after the reduction; false: in the product",
+        default=False,
+    )
+    matmul_impl: str = declare(
+        "products with weights: matrix products; or multiplied and summed on the vector engine, "
+        "with all single products in memory between the two (mul_sum) or in one kernel (mul_sum_fused)",
+        choices=("gemm", "mul_sum", "mul_sum_fused"),
+        default="gemm",
+    )
 
     zero_stage: str = declare(
         "what replicas share: auto as optimizer_sharding says, by the published laws; 0 nothing (DDP), 1 optimizer "

@@ -1,7 +1,7 @@
 """The model: the shape of a transformer of equal blocks."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from calculon.errors import Problem, SpecError
@@ -13,12 +13,19 @@ PUBLISHED_FIELDS = ("hidden", "feedforward", "seq_size", "attn_heads", "attn_siz
 GATED = ("swiglu", "geglu")
 """Activations of one product that scale another (Shazeer, *GLU variants*, arXiv 2002.05202)."""
 
+PARTS = ("block", "attention", "mlp", "linear")
+"""What each of the ``num_blocks`` equal blocks is: all of a transformer block, or a part of one."""
+
+_OF_ENDS = ("vocab", "tied", "positions", "embedding_norm", "head_bias")
+"""Fields of embedding and head, which a chain of parts does not have."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """Shape of a transformer (the *application* of the published tool).
 
     The optional fields need the corrected edition. Embedding, head and loss count when ``vocab`` is stated.
+    With another ``part`` than a whole block, fields of what is left out do not count.
     """
 
     unknown_keys: ClassVar[str] = "warning"
@@ -95,6 +102,12 @@ class Model:
         "rows of a table of learned positions; 0: none", unit="tokens", at_least=0, default=0
     )
     embedding_norm: bool = declare("a norm follows the embedding", default=False)
+    part: str = declare(
+        "what each block is: all of it; attention or MLP alone, with neither norm nor residual sum; or one linear "
+        "layer of the MLP's activation, hidden wide",
+        choices=PARTS,
+        default="block",
+    )
     name: str = field(default="model", compare=False)
 
     def __post_init__(self) -> None:
@@ -114,6 +127,17 @@ class Model:
             yield Problem(
                 "kv_heads", f"a divisor of attn_heads={self.attn_heads}", str(self.kv_heads)
             )
+        if self.part != "block" and self.vocab:
+            wanted = f"0, since part={self.part} has neither embedding nor head"
+            yield Problem("vocab", wanted, str(self.vocab))
+        if self.part == "linear" and self.feedforward != self.hidden:
+            wanted = f"hidden={self.hidden}, since part=linear is one square product"
+            yield Problem(
+                "feedforward", wanted, str(self.feedforward), "part: mlp has two products"
+            )
+        if self.part == "linear" and self.gated:
+            wanted = "one without a gate, since part=linear is one product"
+            yield Problem("activation", wanted, self.activation, "part: mlp may have a gate")
 
     @property
     def extensions(self) -> dict[str, Any]:
@@ -135,6 +159,36 @@ class Model:
     def gated(self) -> bool:
         """Whether the MLP has a gate: two column-split products in place of one."""
         return self.activation in GATED
+
+    @property
+    def attends(self) -> bool:
+        """Whether a block has attention."""
+        return self.part in ("block", "attention")
+
+    @property
+    def feeds_forward(self) -> bool:
+        """Whether a block has products of the MLP."""
+        return self.part != "attention"
+
+    @property
+    def biased_output(self) -> bool:
+        """Whether any product that tensor parallelism splits by rows has a bias."""
+        if self.part == "linear":
+            return False
+        return (self.attends and self.out_bias) or (self.feeds_forward and self.mlp_bias)
+
+    def only(self, part: str) -> "Model":
+        """Return a chain of one part of this model's blocks, without embedding and head.
+
+        Raises
+        ------
+        SpecError
+            Where the part does not exist: a linear layer needs ``feedforward`` equal to ``hidden``, and no gate.
+        """
+        if part == "block":
+            return replace(self, part=part)
+        defaults = optional_defaults(Model)
+        return replace(self, part=part, **{name: defaults[name] for name in _OF_ENDS})
 
     def published(self) -> "Model":
         """Return the shape that the six published fields describe."""

@@ -27,8 +27,12 @@ _ALL = Flags(recompute=When.RECOMPUTE_ALL)
 
 
 def attention_layers(shape: BlockShape) -> Iterator[Layer]:
-    """Yield norm, projections, attention over the sequence, output product, dropout and residual sum."""
-    yield from entry_layers("AttnBlock", shape)
+    """Yield norm, projections, attention over the sequence, output product, dropout and residual sum.
+
+    Attention alone has neither norm, nor dropout after it, nor residual connection.
+    """
+    if shape.whole:
+        yield from entry_layers("AttnBlock", shape)
     if shape.narrow:
         width = shape.split(shape.attention_width) + 2 * shape.key_value_width
         yield converted(
@@ -46,14 +50,16 @@ def attention_layers(shape: BlockShape) -> Iterator[Layer]:
     yield from core_layers(shape)
     bias = shape.model.hidden if shape.model.out_bias else None
     yield from output_layers("AttnBlock", "MLP", shape, shape.attention_width, bias=bias)
-    yield from exit_layers("AttnBlock", shape)
+    if shape.whole:
+        yield from exit_layers("AttnBlock", shape)
 
 
 def _projections(shape: BlockShape) -> Iterator[Layer]:
     """Gathered input, forked to query, key and value."""
-    yield gather_inputs(
-        "AttnBlock_F", shape, regather=When.REGATHER_ATTENTION, gathered=When.GATHERED_ATTENTION
-    )
+    if not shape.choice.gathers_outputs:
+        yield gather_inputs(
+            "AttnBlock_F", shape, regather=When.REGATHER_ATTENTION, gathered=When.GATHERED_ATTENTION
+        )
     if shape.choice.fusion != "published":
         yield _whole_projection(shape)
         return

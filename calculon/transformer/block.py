@@ -5,13 +5,20 @@ from collections.abc import Iterator
 from calculon.layers import Layer
 from calculon.transformer.attention import attention_layers
 from calculon.transformer.fusion import fuse
+from calculon.transformer.linear import linear_layers
 from calculon.transformer.mlp import mlp_layers
 from calculon.transformer.parallel_block import parallel_layers
 from calculon.transformer.shape import BlockShape
 
+PARTS = {"attention": attention_layers, "mlp": mlp_layers, "linear": linear_layers}
+"""Layers of the parts that a block can be reduced to."""
+
 
 def block_layers(shape: BlockShape) -> Iterator[Layer]:
-    """Yield the layers of one block in order of execution; their sizes are columns."""
+    """Yield the layers of one block, or of the part of it that the model has, in order of execution."""
+    if (part := shape.model.part) in PARTS:
+        yield from fuse(PARTS[part](shape), shape)
+        return
     if shape.model.parallel_attention:
         yield from fuse(parallel_layers(shape), shape)
         return

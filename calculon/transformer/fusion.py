@@ -16,6 +16,7 @@ import numpy as np
 from calculon.layers import Flags, Layer, When
 from calculon.layers.layer import Number, Widths
 from calculon.layers.vocabulary import FLOAT_BYTES
+from calculon.transformer.multiply import multiplied
 from calculon.transformer.shape import BlockShape
 
 
@@ -33,7 +34,8 @@ Rule = Callable[[Layer, Widths], Moved]
 def fuse(layers: Iterable[Layer], shape: BlockShape) -> Iterable[Layer]:
     """Return layers as the fusion policy of a choice runs them."""
     policy = POLICIES.get(shape.choice.fusion)
-    return layers if policy is None else _fused(layers, policy, shape)
+    fused = layers if policy is None else _fused(layers, policy, shape)
+    return multiplied(fused, shape.choice.matmul_impl)
 
 
 def _fused(
@@ -143,8 +145,8 @@ def _norm_joined(layer: Layer, widths: Widths) -> Moved:
     return Moved(2 * width, 3 * width, (1, 1, 0))
 
 
-def _fork_joined(layer: Layer, widths: Widths) -> Moved:
-    """Its sum of gradients is part of the backward kernel of the norm."""
+def _joined(layer: Layer, widths: Widths) -> Moved:
+    """Nothing of its own: a bias is added by what follows, a sum of gradients by the backward kernel of the norm."""
     return Moved(0.0, 0.0, (0, 0, 0))
 
 
@@ -199,7 +201,8 @@ NONE: Mapping[str, Rule] = {
 }
 COMPILE: Mapping[str, Rule] = {
     "norm": _norm_joined,
-    "fork": _fork_joined,
+    "fork": _joined,
+    "bias": _joined,
     "softmax": _softmax_joined,
     "dropout": _dropout_joined,
     "activation": _activation_joined,
@@ -210,7 +213,7 @@ COMPILE: Mapping[str, Rule] = {
 MAX: Mapping[str, Rule] = {
     **COMPILE,
     "activation": _activation_in_product,
-    "rotary": _fork_joined,
+    "rotary": _joined,
 }
 POLICIES: Mapping[str, Mapping[str, Rule]] = {"none": NONE, "compile": COMPILE, "max": MAX}
 """Policies by value of the execution field ``fusion``; ``published`` leaves layers as they are."""

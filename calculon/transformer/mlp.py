@@ -11,9 +11,13 @@ from calculon.transformer.shape import BlockShape
 
 
 def mlp_layers(shape: BlockShape) -> Iterator[Layer]:
-    """Yield norm, first product (with the gate's, if there is one), activation, second product and residual sum."""
+    """Yield norm, first product (with the gate's, if there is one), activation, second product and residual sum.
+
+    An MLP alone has neither norm, nor dropout, nor residual connection.
+    """
     model = shape.model
-    yield from entry_layers("MlpBlock", shape)
+    if shape.whole:
+        yield from entry_layers("MlpBlock", shape)
     width = shape.mlp_products * shape.split(model.feedforward)
     bias = width if model.mlp_bias else None
     if shape.narrow:
@@ -33,9 +37,10 @@ def mlp_layers(shape: BlockShape) -> Iterator[Layer]:
         )
         yield column_linear("MlpBlock_Mlp1_AG", shape, width, flags, bias=bias)
     else:
-        yield gather_inputs(
-            "MlpBlock_F", shape, regather=When.REGATHER_MLP, gathered=When.GATHERED_MLP
-        )
+        if not shape.choice.gathers_outputs:
+            yield gather_inputs(
+                "MlpBlock_F", shape, regather=When.REGATHER_MLP, gathered=When.GATHERED_MLP
+            )
         yield linear(
             "MlpBlock_Mlp1",
             shape.tokens,
@@ -50,18 +55,19 @@ def mlp_layers(shape: BlockShape) -> Iterator[Layer]:
     yield from output_layers(
         "MlpBlock", "Mlp2", shape, model.feedforward, bias=out_bias, outer=True
     )
-    yield from exit_layers("MlpBlock", shape)
+    if shape.whole:
+        yield from exit_layers("MlpBlock", shape)
 
 
 ACTIVATIONS = {"gelu": "GeLU", "relu": "ReLU", "squared_relu": "ReLU2", "swiglu": "SwiGLU"}
 ACTIVATIONS["geglu"] = "GeGLU"
 
 
-def activation_layer(shape: BlockShape) -> Layer:
+def activation_layer(shape: BlockShape, prefix: str = "MlpBlock") -> Layer:
     """Return the activation between the products of the MLP."""
     model = shape.model
     return activation(
-        f"MlpBlock_{ACTIVATIONS[model.activation]}",
+        f"{prefix}_{ACTIVATIONS[model.activation]}",
         model.activation,
         np.floor(model.feedforward * shape.tokens / shape.tensor_par),
         fused=shape.choice.fused_activation,

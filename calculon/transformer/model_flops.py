@@ -6,6 +6,9 @@ from calculon.transformer.attention import mean_keys
 TRAINING_PASSES = 3
 """The backward pass does each product twice: for the gradients of inputs and of weights."""
 
+_MLP_PRODUCTS = {"attention": 0, "linear": 1}
+"""Products of hidden x feedforward in parts that do not have all of the MLP's."""
+
 
 def model_flops_per_token(model: Model, *, training: bool, causal: bool = False) -> float:
     """Matrix FLOP per token: products and attention, no recomputation; the lookup of the embedding is none.
@@ -25,10 +28,10 @@ def model_flops_per_token(model: Model, *, training: bool, causal: bool = False)
     """
     keys = mean_keys(model) if causal else float(model.seq_size)
     width = model.attn_heads * model.attn_size
-    attention = 2 * 2 * keys * width
+    attention = 2 * 2 * keys * width if model.attends else 0
     products = 2 * (
-        model.hidden * (2 * width + 2 * model.key_value_heads * model.attn_size)
-        + (3 if model.gated else 2) * model.hidden * model.feedforward
+        model.attends * model.hidden * (2 * width + 2 * model.key_value_heads * model.attn_size)
+        + _MLP_PRODUCTS.get(model.part, 3 if model.gated else 2) * model.hidden * model.feedforward
     )
     forward = model.num_blocks * (products + attention) + 2 * model.hidden * model.vocab
     return float((TRAINING_PASSES if training else 1) * forward)

@@ -39,9 +39,10 @@ def parallel_layers(shape: BlockShape) -> Iterator[Layer]:
         )
         yield column_linear("Block_In_AG", shape, width, flags, bias=bias, outer=True)
     else:
-        yield gather_inputs(
-            "Block_F", shape, regather=When.REGATHER_ATTENTION, gathered=When.GATHERED_ATTENTION
-        )
+        if not shape.choice.gathers_outputs:
+            yield gather_inputs(
+                "Block_F", shape, regather=When.REGATHER_ATTENTION, gathered=When.GATHERED_ATTENTION
+            )
         yield linear(
             "Block_In",
             shape.tokens,

@@ -44,7 +44,14 @@ def published_count(model: Model) -> int:
 
 
 def block_parameters(model: Model) -> int:
-    """Count the parameters of one block: attention, MLP and norms."""
+    """Count the parameters of one block: attention, MLP and norms; or of the part of it that there is."""
+    match model.part:
+        case "attention":
+            return attention_parameters(model)
+        case "mlp":
+            return mlp_parameters(model)
+        case "linear":
+            return model.hidden**2 + model.hidden * model.mlp_bias
     return (
         attention_parameters(model) + mlp_parameters(model) + model.norms * norm_parameters(model)
     )

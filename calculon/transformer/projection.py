@@ -4,7 +4,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from calculon.layers import Flags, Layer, When, cast, gather, linear, overlapped_linear, reduce
+from calculon.layers import (
+    Flags,
+    Layer,
+    When,
+    added_bias,
+    cast,
+    collect,
+    gather,
+    linear,
+    overlapped_linear,
+    reduce,
+)
 from calculon.layers.layer import Number
 from calculon.transformer.shape import BlockShape
 from calculon.units import Elements
@@ -114,10 +125,13 @@ def output_layers(
     shape: BlockShape,
     width: int,
     *,
-    bias: Number | None,
+    bias: int | None,
     outer: bool = False,
 ) -> Iterator[Layer]:
-    """Row-split product of `width` and its reduction, in either form."""
+    """Row-split product of `width` and its reduction, in either form; or split by columns, both sides gathered."""
+    if shape.choice.gathers_outputs:
+        yield from _gathered_output(prefix, product, shape, width, bias=bias)
+        return
     if shape.narrow:
         yield converted(
             f"{prefix}_{product}_Cast",
@@ -131,6 +145,7 @@ def output_layers(
     if shape.overlapped:
         flags = Flags(recompute=When.RECOMPUTE_ALL, recommunicate=When.RECOMPUTE_ALL)
         yield row_linear(f"{prefix}_{product}_RS", shape, width, flags, bias=bias, outer=outer)
+        yield from _late_bias(prefix, shape, bias)
         return
     yield linear(
         f"{prefix}_{product}",
@@ -150,3 +165,68 @@ def output_layers(
         dtype_bytes=shape.widths.result,
         flags=Flags(recommunicate=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS),
     )
+    yield from _late_bias(prefix, shape, bias)
+
+
+def _late_bias(prefix: str, shape: BlockShape, bias: int | None) -> Iterator[Layer]:
+    """Add the bias of a row-split product to the sum over the ranks, in a pass over it.
+
+    Weights and their gradient stay with the product. Where an elementwise operator of the residual region follows,
+    fusion may join the two.
+    """
+    if not bias or not shape.choice.bias_after_reduce:
+        return
+    elements = np.where(shape.tensor_par > 1, shape.residual, 0.0)
+    yield added_bias(
+        f"{prefix}_BiasAdd",
+        elements,
+        followed=shape.whole,
+        dtype_bytes=shape.widths.result,
+        flags=Flags(recompute=When.RECOMPUTE_ALL),
+    )
+
+
+def gathered(name: str, shape: BlockShape, elements: Elements, *, summed: bool = True) -> Layer:
+    """Gather the columns of a product for readers that are split as well, or whose gradients are whole."""
+    return collect(
+        name,
+        elements,
+        shape.tensor_par,
+        summed=summed,
+        dtype_bytes=shape.widths.result,
+        flags=Flags(recommunicate=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS),
+    )
+
+
+def _gathered_output(
+    prefix: str, product: str, shape: BlockShape, width: int, *, bias: int | None
+) -> Iterator[Layer]:
+    """Column-split product of a gathered input of `width`, and its gathered output.
+
+    Each gather has the reduce-scatter of the same tensor as its backward pass: readers are split, and each has only a
+    part of the gradient (Shoeybi 2019, section 3, splits every other product by rows to save them).
+    """
+    columns = shape.split(shape.model.hidden)
+    own = None if bias is None else shape.split(bias)
+    inputs = shape.tokens * width
+    yield gathered(f"{prefix}_{product}_Gather", shape, inputs)
+    if shape.narrow:
+        yield converted(
+            f"{prefix}_{product}_Cast",
+            shape,
+            inputs,
+            columns,
+            width * columns + (0.0 if own is None else own),
+            source=shape.widths.result,
+            joined=False,
+        )
+    yield linear(
+        f"{prefix}_{product}",
+        shape.tokens,
+        width,
+        columns,
+        bias=own,
+        widths=shape.widths,
+        flags=Flags(recompute=When.RECOMPUTE_ALL),
+    )
+    yield gathered(f"{prefix}_Gather", shape, shape.activation)

@@ -56,6 +56,11 @@ class BlockShape:
         )
 
     @property
+    def whole(self) -> bool:
+        """Whether this is a whole block, with norms, dropout and residual connections, and not a part of one."""
+        return self.model.part == "block"
+
+    @property
     def attention_width(self) -> int:
         """Width of all query heads."""
         return self.model.attn_heads * self.model.attn_size

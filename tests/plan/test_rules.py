@@ -141,6 +141,36 @@ MALFORMED = {
         "a divisor or a multiple of the model's kv_heads=6",
         "4",
     ),
+    "linear_comm": (
+        CORRECTED | {"tensor_par_comm_type": "rs_ag"},
+        "tensor_par_comm_type",
+        "ar, since a linear layer alone has no row-split product",
+        "rs_ag",
+    ),
+    "tp_impl_comm": (
+        CORRECTED | {"tp_impl": "allgather", "tensor_par_overlap": "ring"},
+        "tp_impl",
+        "megatron, unless tensor_par_comm_type is ar and tensor_par_overlap none",
+        "allgather",
+    ),
+    "tp_async_needs_backward": (
+        CORRECTED | {"tp_async": True, "tensor_par_overlap": "pipe"},
+        "tp_async",
+        "false, since tensor_par_overlap: pipe hides collectives in its own way",
+        "true",
+    ),
+    "bias_needs_reduction": (
+        CORRECTED | {"bias_after_reduce": True},
+        "bias_after_reduce",
+        "false, since no row-split product of model has a bias",
+        "true",
+    ),
+    "mul_sum_needs_vector": (
+        CORRECTED | {"matmul_impl": "mul_sum", "tensor_par_overlap": "ring"},
+        "matmul_impl",
+        "gemm, unless tensor_par_overlap is none and matmul_dtype same",
+        "mul_sum",
+    ),
     "datatype_engine": ({"datatype": "float8"}, "datatype", "float16", "'float8'"),
     "matmul_wider": (
         CORRECTED | {"matmul_dtype": "tfloat32"},
@@ -157,6 +187,7 @@ MALFORMED = {
 } | replica_cases.MALFORMED
 SHAPES = {
     "feedforward_split": MODEL | {"hidden": 1024, "feedforward": 3073},
+    "linear_comm": MODEL | {"part": "linear", "feedforward": MODEL["hidden"]},
     "multiquery_heads": MODEL | {"kv_heads": 4},
     "kv_heads_split": MODEL | {"kv_heads": 6, "attn_heads": 12},
 }
@@ -220,6 +251,26 @@ def test_a_malformed_request_names_field_requirement_and_value(reason):
 def test_an_optimizer_step_that_contradicts_itself_says_why(changes, reason):
     with pytest.raises(calculon.SpecError, match=reason):
         calculon.estimate(MODEL, BASE | CORRECTED | changes, "a100_80g")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"tp_async": True} | INFERENCE, "no backward pass"),
+        ({"tp_async": True} | ALONE, "tensor_par is 1"),
+        ({"tp_async": True, "tp_impl": "allgather"}, "no gradient that only weights wait for"),
+        ({"bias_after_reduce": True, "tp_impl": "allgather"}, "reduces no outputs"),
+        (
+            {"matmul_impl": "mul_sum_fused", "datatype": "float32", "matmul_dtype": "bfloat16"},
+            "in the datatype",
+        ),
+    ],
+)
+def test_a_form_that_cannot_be_had_says_why(changes, reason):
+    with pytest.raises(calculon.SpecError, match=reason):
+        calculon.estimate(
+            MODEL | {"mlp_bias": True}, BASE | CORRECTED | changes, "a100_80g_sxm_kernels"
+        )
 
 
 @pytest.mark.parametrize(

@@ -353,6 +353,7 @@ def _other(field):
 
 NEEDED = {
     "main_grad": {"grad_dtype": "bfloat16"},
+    "tp_impl": {"tensor_par_comm_type": "ar"},
     "zero_stage": {"optimizer_sharding": False},
     **dict.fromkeys(("dp_shard", "fsdp_unit", "fsdp_prefetch", "reshard_after_forward"), FSDP),
     **dict.fromkeys(
@@ -360,6 +361,9 @@ NEEDED = {
     ),
 }
 """What a field makes no sense without."""
+
+SHAPES = {"bias_after_reduce": {"mlp_bias": True}}
+"""What of a model a field of an execution makes no sense without."""
 
 
 def _optional(record):
@@ -375,7 +379,8 @@ def test_a_new_field_of_an_execution_needs_the_corrected_edition(field):
             calculon.estimate("megatron-1T", execution, "a100_80g")
         assert _evaluate("megatron-1T", "a100_80g", [execution]).reason[0] == "edition_fields"
     beside = CORRECTED | NEEDED.get(field.name, {})
-    assert calculon.estimate("megatron-1T", changed | beside, "a100_80e").edition == "corrected"
+    model = document("models", "megatron-1T") | SHAPES.get(field.name, {})
+    assert calculon.estimate(model, changed | beside, "a100_80e").edition == "corrected"
     assert calculon.inputs.execution(changed).to_dict() == changed
 
 

@@ -141,9 +141,10 @@ def loops(case: Case) -> Iterator[Row]:
     more = add.get("attention_type", ()) if model.kv_heads in (0, 1, model.attn_heads) else ()
     attention = ["multihead", *(a for a in more if a != "multihead")]
     for t in pick("tensor_par", divisors(case.num_procs)):
-        heads = (model.hidden, model.attn_heads)
+        attends = model.part in ("block", "attention")
+        heads = (model.hidden, model.attn_heads if attends else model.hidden)
         if any(width % t for width in heads) or (
-            model.key_value_heads % t and t % model.key_value_heads
+            attends and model.key_value_heads % t and t % model.key_value_heads
         ):
             continue
         pairs = case.num_procs // t
@@ -203,7 +204,7 @@ def loops(case: Case) -> Iterator[Row]:
                             ("pipeline_par_net", networks if p > 1 else (0,)),
                             ("data_par_net", networks if d > 1 else (0,)),
                         ):
-                            if not steps(choices):
+                            if not steps(choices) or not forms(model, t, choices):
                                 continue
                             redo_possible = choices["tensor_par_comm_type"] == "rs_ag" and not full
                             if choices["seq_par_ag_redo"] and not redo_possible:
@@ -221,6 +222,22 @@ def steps(choices: Row) -> bool:
     plain = choices["optimizer_state_dtype"] == "float32"
     shortened = plain or choices["optimizer"] in ("adam", "lion", "sgd_momentum", "muon")
     return shortened and not (choices["main_grad"] and choices["grad_dtype"] in ("auto", "float32"))
+
+
+def forms(model: calculon.Model, t: int, choices: Row) -> bool:
+    """Whether a form of tensor parallelism and of products can be had."""
+    tiled = choices["tensor_par_overlap"] != "none"
+    split = tiled or choices["tensor_par_comm_type"] != "ar"
+    gathers = choices["tp_impl"] == "allgather"
+    if split and (gathers or model.part == "linear"):
+        return False
+    if choices["tp_async"] and (t == 1 or tiled or gathers):
+        return False
+    halves = [("attention", model.out_bias), ("mlp", model.mlp_bias)]
+    bias = any(has for part, has in halves if model.part in ("block", part))
+    if choices["bias_after_reduce"] and (gathers or not bias):
+        return False
+    return choices["matmul_impl"] == "gemm" or not (tiled or choices["matmul_dtype"] != "same")
 
 
 def extension(case: Case, name: str) -> tuple[Any, ...]:
@@ -286,6 +303,10 @@ MORE: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "main_grad": st.just((True,)),
     "grad_clip": st.just((True,)),
     "latency_per_step": st.just((True,)),
+    "tp_impl": st.just(("allgather",)),
+    "tp_async": st.just((True,)),
+    "bias_after_reduce": st.just((True,)),
+    "matmul_impl": st.sampled_from((("mul_sum",), ("mul_sum_fused",))),
 }
 """Values that only the corrected edition has."""
 
@@ -295,6 +316,7 @@ SHAPES: dict[str, st.SearchStrategy[Any]] = {
     "norms": st.sampled_from((2, 4)),
     "qk_norm": st.sampled_from(("head", "full")),
     "qkv_bias": st.just(True),
+    "mlp_bias": st.just(True),
     "parallel_attention": st.just(True),
     "dropout": st.just(False),
     "rotary": st.just(0.5),

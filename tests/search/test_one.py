@@ -185,6 +185,21 @@ def test_tiles_of_a_unit_share_its_structures_out(monkeypatch):
         assert len(parts) > 1
 
 
+@pytest.mark.parametrize("part", ["attention", "mlp", "linear"])
+def test_a_part_of_a_block_is_searched_by_what_it_has(part):
+    lacking = {"feedforward": 3073} if part == "attention" else {"attn_heads": 1}
+    square = {"feedforward": 768} if part == "linear" else {}
+    shape = {"part": part, "num_blocks": 2, "seq_size": 8, **lacking, **square}
+    model = dataclasses.replace(SMALL, **shape)
+    fix = {"weight_offload": (False,), "microbatch_size": (1,), "tensor_par_net": (0,)}
+    case = Case(model, _inputs()[1], 4, 4, "float16", fix=fix, edition="corrected")
+    objective = Objective.parse("total_time")
+    counts, _, plan = _found(case, Best(objective, 5))
+    _same_counts(counts, case)
+    assert counts.good
+    assert _are_rows(plan, case, case.best(objective, 5))
+
+
 def test_a_search_that_nothing_survives_still_counts():
     model, system = _inputs()
     small = Case(model, system, 8, 8, "float16", fix={"tensor_par": (5,)})

@@ -80,6 +80,8 @@ COUNTS = {
     "olmo2-7B": 7_298_617_344,
     "olmo2-13B": 13_716_198_400,
     "olmo2-32B": 32_234_279_936,
+    "mlp-4x1024": 4_194_304,
+    "nanogpt-mlp": 526_848,
 }
 """Published facts: the totals that the weights on Hugging Face, or the papers, state (rounded ones in full)."""
 

@@ -1,0 +1,272 @@
+"""Forms of tensor parallelism and of products that only the corrected edition has."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import calculon
+from calculon import inputs
+from calculon.breakdown import breakdown
+from calculon.editions import CORRECTED
+from tests.helpers import document
+
+SYSTEM = inputs.system("a100_80g_sxm")
+KERNELS = inputs.system("a100_80g_sxm_kernels")
+H, SEQ, MICRO, RANKS = 1024, 256, 2, 4
+MODEL = calculon.Model(
+    hidden=H,
+    feedforward=4 * H,
+    seq_size=SEQ,
+    attn_heads=16,
+    attn_size=64,
+    num_blocks=4,
+    mlp_bias=True,
+    out_bias=True,
+    norm="rmsnorm",
+)
+MLP = MODEL.only("mlp")
+TOKENS, BETA = MICRO * SEQ, 2
+EXECUTION = document("examples", "llama3-8B_h100x64") | {
+    "num_procs": RANKS,
+    "tensor_par": RANKS,
+    "data_par": 1,
+    "batch_size": MICRO,
+    "optimizer_sharding": False,
+    "data_par_overlap": False,
+    "tensor_par_overlap": "none",
+    "tensor_par_comm_type": "ar",
+    "grad_buffer": "sharded",
+}
+FORMS = {
+    "allgather": {"tp_impl": "allgather"},
+    "async": {"tp_async": True},
+    "late bias": {"bias_after_reduce": True},
+    "mul + sum": {"matmul_impl": "mul_sum"},
+    "mul + sum, fused": {"matmul_impl": "mul_sum_fused"},
+}
+
+
+def _stats(model=MLP, system=SYSTEM, **changes):
+    return calculon.estimate(model, EXECUTION | changes, system).stats
+
+
+def _layers(model=MLP, system=SYSTEM, **changes):
+    execution = inputs.execution(EXECUTION | changes)
+    found = breakdown(model, system, execution, CORRECTED)
+    return {layer["name"]: layer for layer in found}
+
+
+def _moved(operation, size):
+    """Bytes of a message of one operation through each port of the tensor-parallel network."""
+    arguments = np.array(0), operation, np.array(float(size)), np.array(float(RANKS))
+    return float(SYSTEM.fabric.volume(*arguments))
+
+
+def test_gathering_every_output_moves_two_and_a_half_times_the_bytes_of_megatron():
+    """Of an MLP with f = 4 h: 5 T h (t - 1) / t in each pass, against 2 T h (t - 1) / t."""
+    share, unit = (RANKS - 1) / RANKS, TOKENS * H * BETA
+    naive, split, reduced = (
+        _stats(tp_impl="allgather"),
+        _stats(tensor_par_comm_type="rs_ag"),
+        _stats(),
+    )
+    for pass_, operation in (("fw", "all_gather"), ("bw", "reduce_scatter")):
+        name = f"baseblock_{pass_}_tp_size"
+        assert naive[name] == 5 * unit
+        assert split[name] == 2 * unit
+        assert reduced[name] == unit
+        assert _moved(operation, naive[name]) == pytest.approx(5 * unit * share)
+        megatron = _moved("all_reduce", reduced[name])
+        assert _moved(operation, naive[name]) == pytest.approx(2.5 * megatron)
+
+
+@pytest.mark.parametrize("model", [MODEL, MLP, MODEL.only("attention")], ids=lambda m: m.part)
+def test_sequence_parallelism_moves_the_bytes_of_the_all_reduce(model):
+    reduced, split = _stats(model), _stats(model, tensor_par_comm_type="rs_ag")
+    for pass_ in ("fw", "bw"):
+        name = f"baseblock_{pass_}_tp_size"
+        in_two = _moved("all_gather", split[name] / 2)
+        in_two += _moved("reduce_scatter", split[name] / 2)
+        assert in_two == pytest.approx(_moved("all_reduce", reduced[name]))
+
+
+def test_gathered_inputs_are_saved_whole_and_the_arithmetic_stays():
+    naive, megatron = _layers(tp_impl="allgather"), _layers()
+    assert [name.partition("_")[2] for name in naive] == [
+        "Mlp1",
+        "GeLU",
+        "Mlp2_Gather",
+        "Mlp2",
+        "Gather",
+    ]
+    assert naive["MlpBlock_Mlp2"]["activation"] == TOKENS * 4 * H * BETA
+    assert megatron["MlpBlock_Mlp2"]["activation"] == TOKENS * H * BETA
+    for name in ("Mlp1", "GeLU", "Mlp2"):
+        for pass_ in ("fw", "agrad", "wgrad"):
+            key = f"{pass_}_flops"
+            assert naive[f"MlpBlock_{name}"][key] == megatron[f"MlpBlock_{name}"][key]
+    weights = H * 4 * H / RANKS
+    assert naive["MlpBlock_Mlp2"]["weight"] == BETA * (weights + H / RANKS)
+    assert megatron["MlpBlock_Mlp2"]["weight"] == BETA * (weights + H)
+
+
+def test_heads_stay_split_where_outputs_are_gathered():
+    naive = _layers(MODEL.only("attention"), tp_impl="allgather")
+    width = MODEL.attn_heads * MODEL.attn_size
+    assert naive["AttnBlock_MLP_Gather"]["baseblock_fw_tp_comm_size"] == TOKENS * width * BETA
+    assert naive["AttnBlock_Gather"]["baseblock_bw_tp_comm_size"] == TOKENS * H * BETA
+    plain = _layers(MODEL.only("attention"))
+    assert naive["AttnBlock_Flash"] == plain["AttnBlock_Flash"]
+
+
+@pytest.mark.parametrize("comm", ["ar", "rs_ag"])
+@pytest.mark.parametrize("fusion", ["published", "compile"])
+def test_a_collective_hides_behind_the_weight_gradients_of_its_products(comm, fusion):
+    changes = {"tensor_par_comm_type": comm, "fusion": fusion}
+    plain, behind = (_layers(MODEL, tp_async=one, **changes) for one in (False, True))
+    usage = SYSTEM.networks[0].processor_usage
+    names = ("Query", "Key", "Value") if fusion == "published" else ("QKV",)
+    windows = {
+        "AttnBlock_F": sum(plain[f"AttnBlock_{n}"]["wgrad_processing_time"] for n in names),
+        "MlpBlock_F": plain["MlpBlock_Mlp1"]["wgrad_processing_time"],
+    }
+    key = "baseblock_bw_tp_comm_time"
+    for name, layer in behind.items():
+        hidden = windows.get(name, 0.0) * (1 - usage)
+        assert layer[f"{key}_exposed"] == pytest.approx(max(0.0, plain[name][key] - hidden))
+        forward = "baseblock_fw_tp_comm_time_exposed"
+        assert layer[forward] == plain[name][forward]
+
+
+@pytest.mark.parametrize(("comm", "residual"), [("ar", TOKENS * H), ("rs_ag", TOKENS * H / RANKS)])
+def test_a_late_bias_is_a_pass_over_the_reduced_output(comm, residual):
+    late, folded = (
+        _layers(bias_after_reduce=one, tensor_par_comm_type=comm) for one in (True, False)
+    )
+    added = late.pop("MlpBlock_BiasAdd")
+    assert late == folded
+    assert added["fw_mem_accessed"] == 2 * residual * BETA
+    assert added["weight"] == added["agrad_mem_accessed"] == added["wgrad_mem_accessed"] == 0
+    per_block = _stats(bias_after_reduce=True)["block_fw_mem_accessed"]
+    assert per_block - _stats()["block_fw_mem_accessed"] == 2 * TOKENS * H * BETA
+
+
+def test_fusion_joins_a_late_bias_to_the_residual_sum_where_there_is_one():
+    changes = {"bias_after_reduce": True, "fusion": "compile"}
+    for model, moved in ((MODEL, 0), (MLP, 2 * TOKENS * H * BETA)):
+        assert _layers(model, **changes)["MlpBlock_BiasAdd"]["fw_mem_accessed"] == moved
+
+
+def test_multiplying_and_summing_has_the_flops_of_the_product_and_its_single_products_in_memory():
+    gemm, fused, stored = (_layers(matmul_impl=one) for one in ("gemm", "mul_sum_fused", "mul_sum"))
+    for name, (n, k) in {"Mlp1": (H, H), "Mlp2": (H, H)}.items():
+        product, whole = gemm[f"MlpBlock_{name}"], fused[f"MlpBlock_{name}"]
+        parts = stored[f"MlpBlock_{name}"], stored[f"MlpBlock_{name}_Sum"]
+        single = TOKENS * n * k * BETA
+        for pass_ in ("fw", "agrad", "wgrad"):
+            flops, moved = f"{pass_}_flops", f"{pass_}_mem_accessed"
+            assert product[flops] == whole[flops] == sum(part[flops] for part in parts)
+            assert product[moved] == whole[moved]
+            assert sum(part[moved] for part in parts) == product[moved] + 2 * single
+        arithmetic = float(SYSTEM.vector["bfloat16"].time(np.array(whole["fw_flops"])))
+        assert whole["fw_processing_time"] > arithmetic
+        assert parts[1]["activation"] == single
+    without, within = _stats(), _stats(matmul_impl="mul_sum")
+    assert within["block_act_storage_space"] == without["block_act_storage_space"]
+    assert within["hfu"] == 0
+    more = within["block_act_working_space"] - without["block_act_working_space"]
+    assert more == 2 * TOKENS * H * H * BETA
+
+
+executions = st.fixed_dictionaries(
+    {
+        "tensor_par": st.sampled_from((2, 4, 8)),
+        "microbatch_size": st.sampled_from((1, 4)),
+        "activation_recompute": st.sampled_from(("none", "attn_only", "full")),
+        "fusion": st.sampled_from(("published", "none", "compile", "max")),
+        "attn_impl": st.sampled_from(("eager", "flash")),
+    }
+).map(
+    lambda changes: (
+        EXECUTION
+        | changes
+        | {"num_procs": changes["tensor_par"], "batch_size": 2 * changes["microbatch_size"]}
+    )
+)
+models = st.sampled_from(
+    (
+        MODEL,
+        MLP,
+        MODEL.only("attention"),
+        dataclasses.replace(MODEL, feedforward=H).only("linear"),
+        dataclasses.replace(MODEL, parallel_attention=True, norms=1, kv_heads=4),
+        dataclasses.replace(MODEL, activation="swiglu", vocab=1000),
+    )
+)
+
+
+@settings(max_examples=12)
+@given(execution=executions, model=models, system=st.sampled_from((SYSTEM, KERNELS)))
+def test_one_rank_has_the_plain_model_whatever_the_form(execution, model, system):
+    alone = execution | {"num_procs": 1, "tensor_par": 1}
+    plain = calculon.estimate(model, alone, system).stats
+    for changes in ({"tp_impl": "allgather"}, {"bias_after_reduce": True}):
+        if "bias_after_reduce" in changes and not model.biased_output:
+            continue
+        assert calculon.estimate(model, alone | changes, system).stats == plain
+
+
+@settings(max_examples=12)
+@given(
+    execution=executions,
+    model=models,
+    system=st.sampled_from((SYSTEM, KERNELS)),
+    comm=st.sampled_from(("ar", "rs_ag")),
+)
+def test_hiding_is_never_slower_and_hides_no_more_than_there_is(execution, model, system, comm):
+    execution = execution | {"tensor_par_comm_type": "ar" if model.part == "linear" else comm}
+    plain, behind = (
+        calculon.estimate(model, execution | {"tp_async": one}, system).stats
+        for one in (False, True)
+    )
+    assert behind["total_time"] < plain["total_time"]
+    saved = plain["tp_comm_exposed_time"] - behind["tp_comm_exposed_time"]
+    assert 0 < saved <= plain["bw_time"] + plain["recompute_time"]
+    assert behind["tp_comm_link_time"] == plain["tp_comm_link_time"]
+
+
+@settings(max_examples=12)
+@given(execution=executions, model=models)
+def test_the_vector_engine_is_never_faster_and_memory_between_makes_it_slower(execution, model):
+    gemm, fused, stored = (
+        calculon.estimate(model, execution | {"matmul_impl": one}, KERNELS).stats["total_time"]
+        for one in ("gemm", "mul_sum_fused", "mul_sum")
+    )
+    assert gemm <= fused <= stored
+
+
+@settings(max_examples=8)
+@given(model=models, execution=executions)
+def test_a_table_of_forms_is_its_rows(model, execution):
+    rows = [execution, *(execution | changes for changes in FORMS.values())]
+    if not model.biased_output:
+        rows = [row for row in rows if "bias_after_reduce" not in row]
+    table = calculon.evaluate(model, KERNELS, calculon.Plan.from_records(rows))
+    found = table["total_time"]
+    for row, time in zip(rows, found, strict=True):
+        assert calculon.estimate(model, row, KERNELS).stats["total_time"] == time
+
+
+@settings(max_examples=8)
+@given(model=models, execution=executions, form=st.sampled_from(sorted(FORMS)))
+def test_recomputation_repeats_what_the_forward_pass_did(model, execution, form):
+    if form == "late bias" and not model.biased_output:
+        return
+    stats = calculon.estimate(
+        model, execution | FORMS[form] | {"activation_recompute": "full"}, KERNELS
+    ).stats
+    assert stats["block_re_flops"] == pytest.approx(stats["block_fw_flops"], rel=0.02)
+    assert stats["baseblock_recomm_size"] == stats["baseblock_fw_tp_size"]
