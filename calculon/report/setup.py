@@ -101,7 +101,7 @@ def setup_texts(sheet: Sheet) -> dict[str, str]:
         "batch": f"{counted(execution['batch_size'], 'sequence')} = "
         f"{counted(execution['data_par'], 'replica')} x "
         f"{counted(sheet.microbatches, 'microbatch')} of {execution['microbatch_size']:,}",
-        "options": ", ".join(_options(sheet)) or "none",
+        "options": ", ".join(options(execution)) or "none",
     }
 
 
@@ -113,9 +113,8 @@ def _widths(model: Mapping[str, Any]) -> str:
     return mlp + (heads if part in ("block", "attention") else "")
 
 
-def _options(sheet: Sheet) -> Iterator[str]:
-    """Name what is switched on, in words."""
-    execution = sheet.execution
+def options(execution: Mapping[str, Any]) -> Iterator[str]:
+    """Name what an execution switches on, in words."""
     if execution["activation_recompute"] in _RECOMPUTE:
         yield _RECOMPUTE[execution["activation_recompute"]]
     if execution["tensor_par"] > 1:
