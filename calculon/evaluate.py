@@ -209,7 +209,7 @@ def evaluate_rows(
             model,
             gather(tables.block, tables.block_row[part]),
             gather(tables.optimizer, tables.optimizer_row[part]),
-            Schedule.of(plan if len(plan) <= CHUNK_ROWS else plan.take(part), model),
+            Schedule.of(plan if len(plan) <= CHUNK_ROWS else plan.take(part), model, system),
             system,
             edition,
             tables.ends_of(part),

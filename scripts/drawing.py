@@ -17,6 +17,7 @@ COMMANDS = (
     "plot pareto gpt3-175B 1024 1536 float16 a100_80g -o pareto.png",
     "plot validation -o validation.png",
     "plot validation --study gpt2_ladder --edition corrected -o gpt2_ladder.png",
+    "plot schedule llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm -o schedule.png",
 )
 """The pictures; the searches that they are drawn from are thrown away."""
 

@@ -9,6 +9,7 @@ from calculon.calibrate.link import RAMP_SIZES, RAMP_SPAN, fit_line, fit_link
 from calculon.calibrate.readers import too_few
 from calculon.calibrate.rows import Row
 from calculon.calibrate.steps import rounded
+from calculon.hardware.extension import STEP_LATENCY
 from calculon.units import Array
 
 LEAST_SIZES = 3
@@ -100,7 +101,11 @@ def _chosen_form(distinct: int, span: float, ramp: bool) -> str:
 
 
 def write_network(document: dict[str, Any], number: int, values: Mapping[str, float]) -> None:
-    """Put the fitted values of a network into a system document; a ramp stands under ``ext``."""
+    """Put the fitted values of a network into a system document; a ramp stands under ``ext``.
+
+    The latency of a step by kind is then stated: with one of its own a network has its fitted latency, not that of its
+    kind.
+    """
     document["networks"][number].update({k: v for k, v in values.items() if k != "ramp"})
     links: list[dict[str, Any]] = document.get("ext", {}).get("networks", [])
     if "ramp" in values:
@@ -109,3 +114,5 @@ def write_network(document: dict[str, Any], number: int, values: Mapping[str, fl
         links[number]["ramp"] = values["ramp"]
     elif number < len(links):
         links[number].pop("ramp", None)
+    if number < len(links) and (kind := links[number].get("kind")) in STEP_LATENCY:
+        links[number].setdefault("step_latency", STEP_LATENCY[kind])

@@ -44,9 +44,15 @@ def configure(parser: Parser) -> None:
         "is that of the full array: what all_reduce and reduce_scatter start from, what all_gather ends with, all\n"
         "that a rank sends in all_to_all.\n\n"
         "Ranks fill the first network of the system up to its size, a node, then the next; --per-node says otherwise.\n"
-        "Efficiency, latency and ramp are those of the networks; ext.networks[].step_latency is that of one step,\n"
-        "and ext.networks[].in_network_reduction says that switches reduce. Algorithms (auto takes the fastest):\n\n"
+        "Efficiency, latency and ramp are those of the networks; ext.networks[].step_latency is that of one step, and\n"
+        "ext.networks[].in_network_reduction says that switches reduce. Where ext.networks[].kind (nvlink, pcie, net)\n"
+        "is known, and no step_latency or ramp stated, rings, trees and switches have the latencies of NCCL's tuner,\n"
+        "each with the fastest of its protocols: Simple, LL and, on systems with NVLink, LL128. Algorithms:\n\n"
         f"{algorithms}\n\n"
+        "auto takes the fastest that NCCL chooses from: ring, tree, nvls, nvls_tree and collnet for all_reduce, ring\n"
+        "and nvls for reduce_scatter and all_gather, ring for broadcast and reduce, pairwise for all_to_all.\n"
+        "Frameworks build the others, such as HSDP the hierarchical one; they are listed, and can be asked for.\n"
+        "pipelined overlaps its phases perfectly, which nothing quite does.\n\n"
         "With --from or --to sizes double, and a row or a picture shows them all; a CSV of rows is one that\n"
         "calculon calibrate reads. Estimates of executions (llm, loe) do not use these algorithms.",
         "calculon collective all_reduce 1GiB 8 h100_80g_sxm\n"
@@ -79,7 +85,7 @@ def _add_options(parser: Parser) -> None:
         type=_Name((AUTO, *ALGORITHMS)),
         choices=(AUTO, *ALGORITHMS),
         default=AUTO,
-        help="auto (default), the fastest, or one of those above",
+        help="auto (default), the fastest of NCCL, or one of those above",
     )
     parser.add_argument(
         "-g",

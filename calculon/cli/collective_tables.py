@@ -178,7 +178,7 @@ def _tiers(asked: Asked, name: str) -> Table:
                 "rate": float(asked.system.fabric.bandwidth[number]),
                 "bytes": asked.size * share,
                 "steps": steps,
-                "step": pace.step[number],
+                "step": pace.step[number] if steps else None,
             }
         )
     columns = (
@@ -187,7 +187,7 @@ def _tiers(asked: Asked, name: str) -> Table:
         Column("rate", "rate of a port", right=True, text=bandwidth),
         Column("bytes", "bytes per port", right=True, text=_bytes),
         Column("steps", "steps", right=True, text=lambda n: f"{n:,.4g}"),
-        Column("step", "latency of each", right=True, text=duration),
+        Column("step", "latency of each", right=True, text=lambda t: duration(t) if t else ""),
     )
     return Table(columns, rows)
 

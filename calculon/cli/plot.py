@@ -65,6 +65,26 @@ def _validation_options(parser: Parser) -> None:
     add_edition(parser, absent=PUBLISHED)
 
 
+def _schedule_options(parser: Parser) -> None:
+    parser.add_argument("application", metavar="APP", help="the model: its shape")
+    parser.add_argument("execution", metavar="EXE", help="how it is run")
+    parser.add_argument("system", metavar="SYS", help="the machine")
+    parser.add_argument(
+        "--microbatches",
+        metavar="N",
+        type=_positive,
+        help="how many are drawn (default: twice as many as stages)",
+    )
+    add_edition(parser)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        problem = Problem("", "a whole number above 0", repr(text))
+        raise argparse.ArgumentTypeError(problem)
+    return int(text)
+
+
 def _breakdown(arguments: argparse.Namespace) -> "Figure":
     from calculon.report.pictures.breakdown import draw
 
@@ -92,6 +112,13 @@ def _pareto(arguments: argparse.Namespace) -> "Figure":
     from calculon.report.pictures.pareto import draw
 
     return draw(pareto(arguments))
+
+
+def _schedule(arguments: argparse.Namespace) -> "Figure":
+    from calculon.cli.plot_schedule import gantt
+    from calculon.report.pictures.schedule import draw
+
+    return draw(gantt(arguments))
 
 
 def _validation(arguments: argparse.Namespace) -> "Figure":
@@ -179,6 +206,14 @@ KINDS = (
         "calculon plot pareto all.csv --against proc_mem_tier2_cap_req -o tiers.svg\n"
         "calculon plot pareto gpt3-175B 64:1024:64 1536 float16 a100_80g --against num_procs -o procs.pdf",
     ),
+    Kind(
+        "schedule",
+        "when each pipeline stage does what, microbatch by microbatch, and when it is idle",
+        _schedule_options,
+        _schedule,
+        "calculon plot schedule llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm -o schedule.png\n"
+        "calculon plot schedule megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g --microbatches 16 -o deep.png",
+    ),
 )
 """Every kind of picture, in the order of the help."""
 
@@ -207,9 +242,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if output == "-" or Path(output).suffix.lower() not in SUFFIXES:
         wanted = "a picture: a name that ends in " + ", ".join(SUFFIXES)
         raise SpecError(output, Problem("", wanted, "another name"))
-    check_outputs(
-        [output], getattr(arguments, "results", getattr(arguments, "source", [])), SUFFIXES
-    )
+    single = [getattr(arguments, name, None) for name in ("application", "execution", "system")]
+    several = getattr(arguments, "results", getattr(arguments, "source", []))
+    check_outputs([output], [*several, *filter(None, single)], SUFFIXES)
     check_library()
     from calculon.report.pictures.canvas import save
 

@@ -73,8 +73,10 @@ def add_choice_options(parser: Parser) -> None:
         "corrected also fusion=..., matmul_dtype=..., vocab_pad_multiple=..., attn_impl=flash, ce_impl=fused, "
         "grad_buffer=full, grad_comm_dtype=..., optimizer=..., optimizer_impl=..., "
         "optimizer_state_dtype=bfloat16, grad_dtype=..., main_grad=true, grad_clip=true, "
-        "latency_per_step=true, tp_impl=allgather, tp_async=true, bias_after_reduce=true, "
-        "matmul_impl=... (which --fix may set as well)",
+        "latency_per_step=true, zero_stage=0,1,2,3,fsdp,owner, dp_shard=..., fsdp_unit=..., fsdp_prefetch=..., "
+        "reshard_after_forward=false, ddp_bucket_mib=..., no_sync=false, overlap_param_gather=true, "
+        "mem_reserved_mib=..., coll_algo=auto, tp_impl=allgather, tp_async=true, bias_after_reduce=true, "
+        "matmul_impl=... (which --fix may set as well; --fix alone sets mesh_order, which stands for all networks)",
     )
     parser.add_argument(
         "--where",

@@ -17,6 +17,7 @@ from calculon.plan.schedule import Schedule
 from calculon.spec.model import Model
 from calculon.statistics import (
     BlockSpace,
+    Buffers,
     Capacity,
     Efficiency,
     Messages,
@@ -148,6 +149,11 @@ class Batch(Stage):
     def offloaded_space(self) -> OffloadedSpace:
         """Memory that stays in tier 1 of what is offloaded."""
         return self._memory.offloaded
+
+    @property
+    def buffers(self) -> Buffers:
+        """Memory of communication, and what is reserved."""
+        return self._memory.buffers
 
     @property
     def capacity(self) -> Capacity:

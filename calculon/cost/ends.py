@@ -16,7 +16,7 @@ from calculon.edition import Edition
 from calculon.hardware.system import System
 from calculon.layers import Layer
 from calculon.layers.optimizer import Parameters, joined
-from calculon.parallel.data import Synced, SyncedEnds
+from calculon.parallel.synced import Synced, SyncedEnds
 from calculon.plan.choice import Choice, Sizes
 from calculon.plan.schedule import Schedule
 from calculon.records import gather, record
@@ -177,6 +177,13 @@ class EndTimes:
     def head(self) -> Seconds:
         """Time of head and loss for one microbatch."""
         return self._whole(self._ends.cost.head)
+
+    @property
+    def head_backward(self) -> Seconds:
+        """Backward time of head and loss for one microbatch."""
+        head = self._ends.cost.head
+        time: Seconds = head.agrad.time + head.wgrad.time
+        return time
 
     def of_slower(self, embedding: Array, head: Array) -> Array:
         """Return a quantity of the slower end; of both where they are on one stage."""

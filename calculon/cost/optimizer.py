@@ -16,6 +16,7 @@ from calculon.layers.optimizer import (
     main_gradient_bytes,
     newton_schulz,
     optimizer_flops,
+    resident_weight_bytes,
     state_bytes,
     step_bytes,
     step_kernels,
@@ -32,6 +33,7 @@ class OptimizerCost:
     """The optimizer step of one block, and what waits for it; last axis (tensor degree, shards)."""
 
     step: Work
+    weight: Bytes
     weight_grad: Bytes
     state: Bytes
 
@@ -104,8 +106,12 @@ def optimizer_layers(
         mem_time=memory,
         time=time,
     )
-    waiting = gradients if choice.grad_buffer == "full" else sharded
-    return OptimizerCost(step=step, weight_grad=waiting, state=state)
+    return OptimizerCost(
+        step=step,
+        weight=resident_weight_bytes(weights, choice, shards),
+        weight_grad=gradients if choice.whole_gradients else sharded,
+        state=state,
+    )
 
 
 class _Products(NamedTuple):

@@ -6,12 +6,13 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from calculon.cost.block import BlockCost
-from calculon.cost.ends import Ends
+from calculon.cost.ends import Ends, Held
 from calculon.cost.optimizer import OptimizerCost
 from calculon.edition import Edition
+from calculon.parallel.replication import units_held
 from calculon.plan.schedule import Schedule
 from calculon.records import apply, record
-from calculon.statistics import Capacity, OffloadedSpace, Space
+from calculon.statistics import Buffers, Capacity, OffloadedSpace, Space
 from calculon.units import Bytes, Count
 
 R = TypeVar("R", Space, OffloadedSpace)
@@ -23,6 +24,7 @@ class Memory:
 
     space: Space
     offloaded: OffloadedSpace
+    buffers: Buffers
     capacity: Capacity
 
 
@@ -30,9 +32,12 @@ class End(NamedTuple):
     """Bytes that an end of the model adds to its stage; it stays in tier 1.
 
     ``stored`` waits for the backward pass of a microbatch; ``working`` and ``grad`` are there while the end is
-    computed, when no block is.
+    computed, when no block is. ``weight`` stays; the end computes with ``whole``, the largest table of which is
+    ``table``.
     """
 
+    whole: Bytes
+    table: Bytes
     weight: Bytes
     weight_grad: Bytes
     optimizer: Bytes
@@ -99,8 +104,17 @@ def _ends(ends: Ends, schedule: Schedule) -> tuple[End, End]:
         return np.where(piped, alone, together)
 
     stored = np.where(schedule.training, embedding.act_storage, 0.0)
+    form = schedule.replicas
+
+    def kept(held: Held) -> Bytes:
+        if form is None:
+            return held.weight
+        return np.where(form.splits_weights, held.optimizer.weight, held.weight)
+
     both = End(
-        weight=step.both.weight,
+        whole=step.both.weight,
+        table=np.maximum(step.first.weight, step.last.weight),
+        weight=kept(step.both),
         weight_grad=step.both.optimizer.weight_grad,
         optimizer=step.both.optimizer.state,
         stored=stored,
@@ -108,7 +122,9 @@ def _ends(ends: Ends, schedule: Schedule) -> tuple[End, End]:
         grad=np.maximum(embedding.act_grad, head.act_grad),
     )
     first = End(
-        weight=step.first.weight,
+        whole=step.first.weight,
+        table=step.first.weight,
+        weight=kept(step.first),
         weight_grad=step.first.optimizer.weight_grad,
         optimizer=step.first.optimizer.state,
         stored=stored,
@@ -116,7 +132,9 @@ def _ends(ends: Ends, schedule: Schedule) -> tuple[End, End]:
         grad=embedding.act_grad,
     )
     last = End(
-        weight=step.last.weight,
+        whole=step.last.weight,
+        table=step.last.weight,
+        weight=kept(step.last),
         weight_grad=step.last.optimizer.weight_grad,
         optimizer=step.last.optimizer.state,
         stored=0.0 * stored,
@@ -142,10 +160,42 @@ def _memory(
         every = np.where(schedule.recompute_all, 0.0, one * (schedule.blocks * held))
         whole = _with_end(whole, every, held, end)
         resident = _with_end(resident, one, held, end)
+    buffers = _buffers(block, optimizer, schedule, end)
     return Memory(
         space=whole,
         offloaded=resident,
-        capacity=_capacity(whole, resident, blocks, optimizer, schedule),
+        buffers=buffers,
+        capacity=_capacity(whole, resident, blocks, optimizer, schedule, buffers),
+    )
+
+
+def _buffers(
+    block: BlockCost, optimizer: OptimizerCost, schedule: Schedule, end: End | None
+) -> Buffers:
+    """Memory of communication: gathered weights, gradients to be reduced; and what is reserved.
+
+    Weights are whole unit by unit (:func:`units_held`), those of the ends all the time. Split gradients are whole until
+    they are reduced, a unit at a time; whole ones need a bucket where they are reduced in another type. Source: Zhao et
+    al., arXiv 2304.11277, section 3.2.1; Rajbhandari et al., arXiv 1910.02054, section 5.2.
+    """
+    none = np.zeros_like(schedule.blocks)
+    form, message = schedule.replicas, block.gradient_message
+    reserved = none + schedule.reserved
+    if form is None:
+        return Buffers(gathered_space=none, comm_buffer_space=none, reserved_space=reserved)
+    gathered = units_held(form, schedule.blocks) * block.weight
+    unit = np.where(form.splits_weights, form.unit * message, message)
+    if end is not None:
+        gathered = gathered + end.whole
+        unit = np.maximum(unit, end.table * (message / block.weight))
+    bucket = np.where(form.bucket > 0, np.minimum(form.bucket, schedule.blocks * message), message)
+    copied = np.where(optimizer.weight_grad == message, 0.0, bucket)
+    passing = np.where(form.splits_gradients, unit, copied)
+    used = schedule.training & (schedule.data_par > 1)
+    return Buffers(
+        gathered_space=none + np.where(form.splits_weights, gathered, 0.0),
+        comm_buffer_space=none + np.where(form.stated & used, passing, 0.0),
+        reserved_space=reserved,
     )
 
 
@@ -153,12 +203,17 @@ def _space(block: BlockCost, optimizer: OptimizerCost, schedule: Schedule, held:
     """Memory of each kind of tensor with everything in tier 1 (section 5.7)."""
     blocks, training, full = schedule.blocks, schedule.training, schedule.recompute_all
     stored = block.act_storage * (blocks * held - 1)
+    weight = block.weight * blocks
+    weight_grad = block.weight_grad_no_sharding + optimizer.weight_grad * (blocks - 1)
+    if (form := schedule.replicas) is not None:
+        weight = np.where(form.splits_weights, optimizer.weight * blocks, weight)
+        weight_grad = np.where(form.stated, optimizer.weight_grad * blocks, weight_grad)
     return Space(
-        weight=block.weight * blocks,
+        weight=weight,
         act=block.act_working + np.where(training & ~full, stored, 0.0),
         act_checkpoint=np.where(full, blocks * block.act_checkpoint * held, 0.0),
         act_grad=block.act_grad + np.zeros_like(blocks),
-        weight_grad=block.weight_grad_no_sharding + optimizer.weight_grad * (blocks - 1),
+        weight_grad=weight_grad,
         optimizer=optimizer.state * blocks,
     )
 
@@ -185,12 +240,15 @@ def _offloaded_space(
 ) -> OffloadedSpace:
     """Memory that stays in tier 1 for tensors that are offloaded: two blocks' worth (section 5.7)."""
     training = schedule.training
+    weight_grad = block.weight_grad_no_sharding + optimizer.weight_grad
+    if (form := schedule.replicas) is not None:
+        weight_grad = np.where(form.stated, 2 * optimizer.weight_grad, weight_grad)
     return OffloadedSpace(
         weight=2 * block.weight,
         act=edition.offloaded_activations(block.act_working, block.act_storage, training),
         act_checkpoint=edition.offloaded_checkpoint(2 * block.act_checkpoint, training),
         act_grad=block.act_grad,
-        weight_grad=block.weight_grad_no_sharding + optimizer.weight_grad,
+        weight_grad=weight_grad,
         optimizer=2 * optimizer.state,
     )
 
@@ -201,6 +259,7 @@ def _capacity(
     blocks: Space,
     optimizer: OptimizerCost,
     schedule: Schedule,
+    buffers: Buffers,
 ) -> Capacity:
     """Memory that the two tiers must hold (section 5.8); only `blocks` are offloaded."""
     full = schedule.recompute_all
@@ -224,7 +283,12 @@ def _capacity(
         0.0,
     )
     act_grad = np.where(schedule.activations_offload, resident.act_grad, whole.act_grad)
+    tier1 = weights + activations + optimizer_tier1 + act_grad
+    if schedule.replicas is not None or schedule.reserved.any():
+        tier1 = tier1 + (
+            buffers.gathered_space + buffers.comm_buffer_space + buffers.reserved_space
+        )
     return Capacity(
-        proc_mem_tier1_cap_req=weights + activations + optimizer_tier1 + act_grad,
+        proc_mem_tier1_cap_req=tier1,
         proc_mem_tier2_cap_req=weights_tier2 + activations_tier2 + optimizer_tier2,
     )

@@ -11,8 +11,9 @@ from calculon.cost.offload import Offload, offload
 from calculon.cost.optimizer import OptimizerCost
 from calculon.edition import Edition
 from calculon.hardware.system import System
-from calculon.parallel.data import BackwardPass, GradientSync, Synced, gradient_sync
+from calculon.parallel.data import BackwardPass, GradientSync, gradient_sync
 from calculon.parallel.pipeline import Transfers, shared_gradient_time, transfers
+from calculon.parallel.synced import Synced
 from calculon.plan.schedule import Schedule
 from calculon.units import Array, Bytes, Seconds
 
@@ -148,6 +149,9 @@ class Stage:
         block, step, whole = self.block, self.optimizer.step, self.block_whole
         tensor = self.collectives.recomm.time + self.collectives.agrad_tp.time
         backward = BackwardPass(
+            forward=whole.forward_base,
+            tensor_forward=self.collectives.fw_tp.time[0],
+            head=np.zeros(1) if self.end_times is None else self.end_times.head_backward,
             base=whole.backward_base,
             edge=whole.backward_edge,
             p2p=self.transfers.backward,

@@ -14,6 +14,7 @@ from calculon.hardware.system import System
 from calculon.layers.optimizer import Parameters, joined
 from calculon.plan.choice import Choice, Sizes
 from calculon.plan.plan import FIELDS, Plan
+from calculon.plan.replicas import shard_count
 from calculon.records import concatenate
 from calculon.spec.model import Model
 from calculon.units import Array
@@ -52,7 +53,7 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
     A block depends on the choices, the tensor-parallel degree and network, and the microbatch; its optimizer step on
     the shards in place of the last two.
     """
-    shards = np.where(plan.optimizer_sharding, plan.data_par, 1)
+    shards = shard_count(plan.optimizer_sharding, plan.dp_shard, plan.data_par)
     blocks: list[BlockCost] = []
     steps: list[OptimizerCost] = []
     ends = EndTables(model, system, edition) if model.vocab else None

@@ -77,6 +77,7 @@ class IterationTimes:
             self._stage.schedule,
             whole.forward_base + whole.backward_base,
             whole.forward_edge + whole.backward_edge,
+            None if self._stage.schedule.replicas is None else self._stage.gradient_sync.stalled,
         )
         ends = self._stage.end_times
         return time + ends.fill if ends else time

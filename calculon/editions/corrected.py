@@ -163,7 +163,7 @@ class Corrected(Edition):
         """[A10, A11] Four while they are whole; sharded with the optimizer, those of the weights; or as stated."""
         if stated := choice.stated_gradient_bytes:
             return stated
-        if choice.grad_buffer == "full":
+        if choice.whole_gradients or choice.sharded_masters:
             return MAIN_GRADIENT_BYTES
         return np.where(shards > 1, choice.dtype_bytes, MAIN_GRADIENT_BYTES)
 
@@ -171,8 +171,11 @@ class Corrected(Edition):
         self, state: Bytes, gradients: Bytes, weights: Elements, choice: Choice, shards: Count
     ) -> Bytes:
         """[A12] The state is read and written, a gradient read, a weight written (in 4 bytes also read)."""
-        once = choice.dtype_bytes < MASTER_BYTES  # its master copy is part of the state
-        weight = (1 if once else 2) * choice.dtype_bytes * weights / shards
+        alone = choice.sharded_masters or choice.dtype_bytes == MASTER_BYTES
+        each = (
+            2 * MASTER_BYTES if alone else choice.dtype_bytes
+        )  # a master copy is part of the state
+        weight = each * weights / shards
         traffic: Bytes = 2 * state + gradients + weight
         return traffic
 

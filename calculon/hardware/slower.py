@@ -68,6 +68,10 @@ def _slowed_network(system: System, spread: Spread, number: int, factor: float) 
         link = links[number]
         names = [field.name for field in spec_fields(Link) if field.declaration.unit == "s"]
         times = {name: getattr(link, name) for name in names}
+        if (
+            link.kind is not None
+        ):  # its constant, which cannot be slowed, becomes a latency of its own
+            times["step_latency"] = link.step(one.latency)
         slower = {name: time * factor for name, time in times.items() if time is not None}
         links[number] = replace(link, **slower)
     ext = replace(system.ext, networks=tuple(links))

@@ -190,13 +190,26 @@ def state_bytes(parameters: Parameters, choice: Choice, shards: Count) -> Bytes:
     """
     own, other = of_matrices_and_others(choice)
     each = _moment_bytes(choice)
-    master = MASTER_BYTES if choice.dtype_bytes < MASTER_BYTES else 0
+    copies = choice.dtype_bytes < MASTER_BYTES and not choice.sharded_masters
+    master = MASTER_BYTES if copies else 0
     weights, matrices = parameters.weights, parameters.matrices
     moments = parameters.mix(each * own.moments, each * other.moments)
     if choice.optimizer == "adafactor" and matrices is not None:
         moments = moments + each * matrices.sides
     state: Bytes = (moments + master * weights) / shards
     return state
+
+
+def resident_weight_bytes(weights: Elements, choice: Choice, shards: Count) -> Bytes:
+    """Bytes of the weights that stay on a rank: all, its share, or of 4-byte masters its share.
+
+    Source: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 5.3; FSDP keeps shards in full precision only: Zhao et
+    al., arXiv 2304.11277, section 4.4.
+    """
+    if choice.sharded_masters:
+        return MASTER_BYTES * weights / shards
+    whole: Bytes = choice.dtype_bytes * weights
+    return whole / shards if choice.splits_weights else whole
 
 
 def main_gradient_bytes(weights: Elements, choice: Choice, shards: Count) -> Bytes | float:

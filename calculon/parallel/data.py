@@ -1,37 +1,46 @@
 """Data parallelism: reducing gradients, gathering updated weights, and what can hide it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from calculon.edition import DataParallelWindow, Edition
 from calculon.hardware.system import System
+from calculon.parallel.groups import collective, data_team
+from calculon.parallel.replication import Replication, Synchronisation, Windows
+from calculon.parallel.synced import NOTHING, Synced, SyncedEnds
 from calculon.plan.schedule import Schedule
-from calculon.records import record
+from calculon.records import apply, record
 from calculon.units import Array, Bytes, BytesPerSecond, Seconds
 
 
 @record
 class GradientSync:
-    """Data-parallel traffic of one batch."""
+    """Data-parallel traffic of one batch; ``stalled`` is the part of what is exposed that each microbatch waits for."""
 
     message: Bytes
     link: Seconds
     exposed: Seconds
     chunk_bandwidth: BytesPerSecond
     tail_bandwidth: BytesPerSecond
+    stalled: Seconds | None = None
 
 
 @record
 class BackwardPass:
     """What the backward pass of a block offers to data-parallel traffic.
 
-    ``base`` and ``edge`` are the whole backward times, ``p2p`` the transfer in an edge block. ``memory`` is time on
-    tier-1 memory, ``tensor_base`` and ``tensor_edge`` time on the tensor-parallel link, ``arithmetic`` that of the
-    gradient passes and of recomputation; ``step_memory``, ``step_arithmetic`` and ``step`` belong to the optimizer.
+    ``forward`` is the forward time of a base block, ``tensor_forward`` what of it is on the tensor-parallel link,
+    ``head`` the backward time of the output head. ``base`` and ``edge`` are the whole backward times, ``p2p`` the
+    transfer in an edge block. ``memory`` is time on tier-1 memory, ``tensor_base`` and ``tensor_edge`` time on the
+    tensor-parallel link, ``arithmetic`` that of the gradient passes and of recomputation; ``step_memory``,
+    ``step_arithmetic`` and ``step`` belong to the optimizer.
     """
 
+    forward: Seconds
+    tensor_forward: Seconds
+    head: Seconds
     base: Seconds
     edge: Seconds
     p2p: Seconds
@@ -44,35 +53,15 @@ class BackwardPass:
     step_arithmetic: Seconds
 
 
-@record
-class Synced:
-    """Bytes of weights, and of the gradients that are reduced for them."""
-
-    weight: Bytes
-    gradient: Bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncedEnds:
-    """What the embedding (first stage), the head (last stage), and both on one stage have to synchronise."""
-
-    first: Synced
-    last: Synced
-    both: Synced
-    tied: bool
-
-
 def collective_time(synced: Synced, schedule: Schedule, system: System) -> Seconds:
     """Time to reduce gradients, and with a sharded optimizer to gather weights.
 
     Source: all-reduce, or reduce-scatter and all-gather: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 7.
     """
-    per_step = schedule.latency_per_step if schedule.latency_per_step.any() else False
+    team = data_team(schedule, system, schedule.data_par)
 
     def time(operation: str, message: Bytes) -> Seconds:
-        return system.fabric.time(
-            schedule.data_par_net, operation, message, schedule.data_par, per_step=per_step
-        )
+        return collective(system, operation, message, team, schedule)
 
     split = time("reduce_scatter", synced.gradient) + time("all_gather", synced.weight)
     return np.where(schedule.shards > 1, split, time("all_reduce", synced.gradient))
@@ -87,6 +76,51 @@ def gradient_sync(
     ends: SyncedEnds | None = None,
 ) -> GradientSync:
     """Time the synchronisation of replicas (section 5.6); `synced` is one block."""
+    published = _published_sync(synced, backward, schedule, system, edition, ends)
+    form = schedule.replicas
+    if form is None:
+        return published
+    active = (schedule.data_par > 1) & schedule.training
+    natural = _natural_sync(synced, backward, schedule, system, ends)
+    here, none = active & form.stated, np.zeros_like(published.link)
+    return GradientSync(
+        message=published.message,
+        link=np.where(here, natural.link, published.link),
+        exposed=np.where(here, natural.exposed, published.exposed),
+        chunk_bandwidth=np.where(form.stated, none, published.chunk_bandwidth),
+        tail_bandwidth=np.where(form.stated, none, published.tail_bandwidth),
+        stalled=np.where(here, natural.stalled, none),
+    )
+
+
+def _natural_sync(
+    synced: Synced,
+    backward: BackwardPass,
+    schedule: Schedule,
+    system: System,
+    ends: SyncedEnds | None,
+) -> Synchronisation:
+    """Time data parallelism in the forms that executions state."""
+    same_link = schedule.data_par_net == schedule.tensor_par_net
+    windows = Windows(
+        forward=backward.forward - np.where(same_link, backward.tensor_forward, 0.0),
+        backward=backward.base - np.where(same_link, backward.tensor_base, 0.0),
+        head=backward.head,
+    )
+    windows = apply(lambda window: np.maximum(window, 0.0), [windows])
+    both = (NOTHING, NOTHING) if ends is None else ends.apart(schedule.pipeline_par > 1)
+    return Replication(synced, both, windows, schedule, system).synchronisation()
+
+
+def _published_sync(
+    synced: Synced,
+    backward: BackwardPass,
+    schedule: Schedule,
+    system: System,
+    edition: Edition,
+    ends: SyncedEnds | None,
+) -> GradientSync:
+    """Time data parallelism as the published model has it: gradients once per batch, in a window of the last chunk."""
     active = (schedule.data_par > 1) & schedule.training
     collective = collective_time(synced, schedule, system)
     link = np.where(active, schedule.blocks * collective, 0.0)

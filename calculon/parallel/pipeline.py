@@ -54,7 +54,9 @@ def shared_gradient_time(message: Bytes, schedule: Schedule, system: System) -> 
     return np.where(between, time, 0.0)
 
 
-def bubble_time(schedule: Schedule, base: Seconds, edge: Seconds) -> Seconds:
+def bubble_time(
+    schedule: Schedule, base: Seconds, edge: Seconds, stalled: Seconds | None = None
+) -> Seconds:
     r"""Idle time of a stage while the pipeline fills and drains (section 5.5).
 
     .. math:: (p - 1) \Phi + (v - 1)(p - n \bmod p)\,[n \bmod p \ne 0]\,\Phi - \text{missing blocks}
@@ -65,10 +67,14 @@ def bubble_time(schedule: Schedule, base: Seconds, edge: Seconds) -> Seconds:
     ----------
     base, edge : array
         Forward plus backward time of a block of each kind.
+    stalled : array, optional
+        Time that a stage waits for data-parallel traffic of each microbatch.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2 (1F1B and interleaved schedules).
     """
     chunk = schedule.chunk_sum(base, edge)
+    if stalled is not None:
+        chunk = chunk + stalled / schedule.interleaving
     stages = schedule.pipeline_par
     rest = np.mod(schedule.microbatches, stages)
     extra = np.where(rest != 0, (schedule.interleaving - 1) * (stages - rest), 0.0)

@@ -10,6 +10,7 @@ from calculon.hardware.engine import Engine
 from calculon.hardware.system import System
 from calculon.layers import Layer
 from calculon.layers.layer import PHASES
+from calculon.parallel.groups import tensor_team
 from calculon.plan.choice import Choice, Sizes
 from calculon.records import record
 from calculon.statistics import KINDS
@@ -92,7 +93,7 @@ def tensor_traffic(
             bandwidth_needed=none,
             processing=none[:, 0],
         )
-    usage = system.fabric.processor_usage[sizes.tensor_par_net]
+    usage = system.fabric.processor_usage[tensor_team(sizes, choice, system).network]
     beside = np.stack([link[0], link[1], edition.gradient_link(link[2], recomputed)])
     pipelined = choice.tensor_par_overlap == "pipe"
     tiles = sizes.tensor_par
@@ -142,7 +143,7 @@ def _messages(
     shape = (len(PASSES), len(KINDS), len(layers), sizes.tensor_par.size)
     size, link = np.zeros(shape), np.zeros(shape)
     parallel = sizes.tensor_par > 1
-    engine = system.vector[choice.datatype]
+    engine, team = system.vector[choice.datatype], tensor_team(sizes, choice, system)
     for j, layer in enumerate(layers):
         collective = layer.collective
         assert collective is not None
@@ -154,11 +155,11 @@ def _messages(
                 if operation is None:
                     continue
                 if operation not in done:
-                    network = system.fabric.time(
-                        sizes.tensor_par_net,
+                    network = team.time(
+                        system,
                         operation,
                         collective.message,
-                        sizes.tensor_par,
+                        choice.coll_algo,
                         per_step=choice.latency_per_step,
                     )
                     overlapped = collective.overlapped

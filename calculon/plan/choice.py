@@ -40,6 +40,17 @@ class Choice:
     fusion: str
     matmul_dtype: str
     vocab_pad_multiple: int
+    zero_stage: str
+    dp_shard: int
+    fsdp_unit: int
+    fsdp_prefetch: int
+    reshard_after_forward: bool
+    ddp_bucket_mib: int
+    no_sync: bool
+    overlap_param_gather: bool
+    mem_reserved_mib: int
+    coll_algo: str
+    mesh_order: str
     tp_impl: str
     tp_async: bool
     bias_after_reduce: bool
@@ -146,7 +157,23 @@ class Choice:
             self.grad_dtype,
             self.main_grad,
             self.grad_clip,
+            self.zero_stage,
         )
+
+    @property
+    def whole_gradients(self) -> bool:
+        """Whether a rank keeps all of its gradients until the step, whatever its share of the optimizer state is."""
+        return self.zero_stage in ("0", "1") or self.grad_buffer == "full"
+
+    @property
+    def sharded_masters(self) -> bool:
+        """Whether the weights that a rank keeps are 4-byte masters (FSDP: Zhao et al., arXiv 2304.11277, 4.4)."""
+        return self.zero_stage == "fsdp"
+
+    @property
+    def splits_weights(self) -> bool:
+        """Whether a rank keeps its share of the weights only."""
+        return self.zero_stage in ("3", "fsdp", "owner")
 
     @property
     def plain_step(self) -> bool:

@@ -3,6 +3,8 @@
 import numpy as np
 
 from calculon.errors import Problem
+from calculon.hardware.collectives.placement import fits_mesh
+from calculon.plan.mesh import data_stride
 from calculon.plan.rule import DEGREES, One, Question, Rule
 from calculon.units import Array
 
@@ -11,7 +13,51 @@ def _networks_exist(q: Question) -> Array:
     count = len(q.system.networks)
     masks = [getattr(q.plan, f"{name}_net") < count for name in DEGREES]
     mask: Array = masks[0] & masks[1] & masks[2]
+    if meshed(q):
+        mask = mask | (q.plan.mesh_order > 0)
     return mask
+
+
+def _mesh_holds(q: Question) -> Array:
+    if not meshed(q):
+        return np.array(True)
+    degrees = [getattr(q.plan, name).astype(float) for name in DEGREES]
+    fits = degrees[0] * degrees[1] * degrees[2] <= q.system.fabric.size.max()
+    mask: Array = fits | (q.plan.mesh_order == 0)
+    return mask
+
+
+def _explain_mesh_size(one: One) -> str:
+    sizes = [network.size for network in one.system.networks]
+    e = one.execution
+    procs = e.tensor_par * e.pipeline_par * e.data_par
+    return (
+        f"network {int(np.argmax(sizes))} of {one.system.name}, the largest, is not big enough: it joins {max(sizes)} "
+        f"processors, and there are {procs} ({procs - max(sizes)} too many)"
+    )
+
+
+def _mesh_is_even(q: Question) -> Array:
+    if not meshed(q):
+        return np.array(True)
+    p, stride = q.plan, np.maximum(data_stride(q.plan), 1)
+    shards = np.where(p.dp_shard > 0, p.dp_shard, p.data_par)
+    copies = np.maximum(p.data_par // np.maximum(shards, 1), 1)
+    even = fits_mesh(q.system, p.tensor_par, np.array(1))
+    for ranks, apart in ((p.data_par, stride), (shards, stride), (copies, stride * shards)):
+        even = even & fits_mesh(q.system, ranks, apart)
+    mask: Array = even | (p.mesh_order == 0)
+    return mask
+
+
+def _explain_uneven(one: One) -> str:
+    e = one.execution
+    sizes = ", ".join(str(network.size) for network in one.system.networks)
+    return (
+        f"mesh_order {e.mesh_order} with tensor_par={e.tensor_par}, pipeline_par={e.pipeline_par}, "
+        f"data_par={e.data_par} cuts groups unevenly over the networks of {one.system.name} (of {sizes} "
+        "processors): degrees must divide them, or they the degrees"
+    )
 
 
 def _explain_networks(one: One) -> Problem:
@@ -23,7 +69,20 @@ def _explain_networks(one: One) -> Problem:
 
 
 def _group_size(q: Question, network: int) -> Array:
-    """Product of the degrees above 1 that a network carries; 1 where it carries none."""
+    """Product of the degrees above 1 that a stated network carries; 1 where it carries none."""
+    product = np.ones(len(q.plan))
+    if meshed(q):
+        stated = q.plan.is_choice("mesh_order", "stated")
+        return np.where(stated, _stated_size(q, network), product)
+    return _stated_size(q, network)
+
+
+def meshed(q: Question) -> bool:
+    """Whether any row numbers its ranks."""
+    return bool(np.count_nonzero(q.plan.mesh_order))
+
+
+def _stated_size(q: Question, network: int) -> Array:
     product = np.ones(len(q.plan))
     for name in DEGREES:
         on_network = getattr(q.plan, f"{name}_net") == network
@@ -82,4 +141,9 @@ NETWORK_RULES: tuple[Rule, ...] = (
     Rule("network_number", _networks_exist, _explain_networks),
     Rule("network_size", _networks_large_enough, _explain_too_small),
     Rule("network_filled", _networks_filled, _explain_not_filled),
+)
+
+MESH_RULES: tuple[Rule, ...] = (
+    Rule("mesh_size", _mesh_holds, _explain_mesh_size),
+    Rule("mesh_even", _mesh_is_even, _explain_uneven),
 )

@@ -205,8 +205,7 @@ class Plan:
 
     def take(self, rows: Any) -> "Plan":
         """Select rows by number, slice or mask."""
-        columns = {name: column[rows] for name, column in self._columns.items()}
-        return Plan(columns, self.malformed[rows])
+        return Plan({n: column[rows] for n, column in self._columns.items()}, self.malformed[rows])
 
     def is_choice(self, field: str, value: str) -> Array:
         """Return which rows have this named value in a field."""
@@ -277,7 +276,8 @@ def _parse(field: SpecField, raw: Array) -> tuple[Array, Array]:
     if choices := field.declaration.choices:
         codes = np.full(raw.shape, -1, np.int8)
         for number, choice in enumerate(choices):
-            codes[raw == choice] = number
+            numbered = choice.isdigit() and raw.dtype.kind in "iufO"
+            codes[(raw == choice) | (raw == int(choice)) if numbered else raw == choice] = number
         return codes, codes < 0
     if field.annotation is bool:
         if raw.dtype == bool:

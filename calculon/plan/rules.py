@@ -10,10 +10,11 @@ import numpy as np
 
 from calculon.errors import Problem
 from calculon.plan.divisors import divisors
-from calculon.plan.network_rules import NETWORK_RULES
+from calculon.plan.network_rules import MESH_RULES, NETWORK_RULES
 from calculon.plan.optimizer_rules import OPTIMIZER_RULES
 from calculon.plan.plan import DEFAULTS, Plan, code
 from calculon.plan.precision_rules import PRECISION_RULES
+from calculon.plan.replica_rules import REPLICA_RULES, UNIT_RULES
 from calculon.plan.rule import DEGREES, One, Question, Rule
 from calculon.plan.tensor_rules import TENSOR_RULES
 from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
@@ -231,7 +232,10 @@ RULES: tuple[Rule, ...] = (
     ),
     *TENSOR_RULES,
     *OPTIMIZER_RULES,
+    *REPLICA_RULES,
     *NETWORK_RULES,
+    *UNIT_RULES,
+    *MESH_RULES,
     Rule(
         "interleaving_size",
         lambda q: q.plan.pipeline_interleaving <= _blocks(q),

@@ -2,10 +2,13 @@
 
 import numpy as np
 
+from calculon.hardware.system import System
+from calculon.plan.mesh import data_stride, networks_of
 from calculon.plan.plan import Plan, code
+from calculon.plan.replicas import Replicas, shard_count
 from calculon.records import record
 from calculon.spec.model import Model
-from calculon.units import Array, Count
+from calculon.units import MIB, Array, Bytes, Count
 
 _AUTO = code("grad_dtype", "auto")
 
@@ -31,6 +34,16 @@ class Schedule:
         Parts of the optimizer state.
     recompute_all : array of bool
         Only block inputs are kept for the backward pass.
+    tensor_par_net, pipeline_par_net, data_par_net : array
+        Network of the groups; the outermost one of those that span several.
+    data_stride : array
+        Distance of the ranks of a data-parallel group in a mesh; 0 where its network is stated.
+    algorithm : array
+        How collectives run: a code of the field ``coll_algo``.
+    replicas : Replicas or None
+        Data parallelism in a natural form; None where no execution states one.
+    reserved : array
+        Tier-1 memory that is not the model's.
     accumulates : array of bool
         Every microbatch after the first reads the gradients that it is added to.
     """
@@ -49,6 +62,10 @@ class Schedule:
     tensor_par_net: Array
     pipeline_par_net: Array
     data_par_net: Array
+    data_stride: Count
+    algorithm: Array
+    replicas: Replicas | None
+    reserved: Bytes
     training: Array
     recompute_all: Array
     data_par_overlap: Array
@@ -60,8 +77,9 @@ class Schedule:
     optimizer_offload: Array
 
     @classmethod
-    def of(cls, plan: Plan, model: Model) -> "Schedule":
+    def of(cls, plan: Plan, model: Model, system: System) -> "Schedule":
         """Derive the schedule of every row of a plan."""
+        tensor_net, pipeline_net, data_net = networks_of(plan, system)
         pipeline_par = plan.pipeline_par.astype(float)
         data_par = plan.data_par.astype(float)
         interleaving = plan.pipeline_interleaving.astype(float)
@@ -77,10 +95,14 @@ class Schedule:
             blocks=blocks,
             missing_blocks=blocks * pipeline_par - model.num_blocks,
             chunk_blocks=np.floor(blocks / interleaving),
-            shards=np.where(plan.optimizer_sharding, data_par, 1.0),
-            tensor_par_net=plan.tensor_par_net,
-            pipeline_par_net=plan.pipeline_par_net,
-            data_par_net=plan.data_par_net,
+            shards=shard_count(plan.optimizer_sharding, plan.dp_shard, data_par),
+            tensor_par_net=tensor_net,
+            pipeline_par_net=pipeline_net,
+            data_par_net=data_net,
+            data_stride=data_stride(plan),
+            algorithm=plan.coll_algo,
+            replicas=Replicas.of(plan, data_par),
+            reserved=plan.mem_reserved_mib * MIB,
             training=plan.training,
             recompute_all=plan.is_choice("activation_recompute", "full"),
             data_par_overlap=plan.data_par_overlap,

@@ -29,6 +29,9 @@ _OWN_FIELDS: dict[str, dict[Any, str]] = {
     "grad_clip": {True: "clipping"},
     "latency_per_step": {True: "latency per step"},
     "fusion": {"none": "unfused", "compile": "compiled", "max": "max fusion"},
+    "reshard_after_forward": {False: "kept weights"},
+    "no_sync": {False: "reduced each microbatch"},
+    "overlap_param_gather": {True: "late gather"},
     "tp_impl": {"allgather": "all-gather TP"},
     "tp_async": {True: "async TP"},
     "bias_after_reduce": {True: "late bias"},
@@ -43,6 +46,13 @@ _OWN_VALUES = {
     "optimizer": ("adam", "{}"),
     "optimizer_impl": ("fused", "{}"),
     "optimizer_state_dtype": ("float32", "{} moments"),
+    "zero_stage": ("auto", "ZeRO {}"),
+    "dp_shard": (0, "shards of {}"),
+    "fsdp_unit": (1, "units of {}"),
+    "fsdp_prefetch": (1, "{} ahead"),
+    "ddp_bucket_mib": (0, "buckets {} MiB"),
+    "mem_reserved_mib": (0, "{} MiB reserved"),
+    "coll_algo": ("published", "{} collectives"),
 }
 """Default of other such choices, and words for any other value."""
 

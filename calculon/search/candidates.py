@@ -7,9 +7,9 @@ from itertools import product
 from typing import Any
 
 from calculon.hardware.system import System
+from calculon.plan import optimizer_rules, replica_rules
 from calculon.plan.choice import Choice
 from calculon.plan.divisors import divisors
-from calculon.plan.optimizer_rules import consistent
 from calculon.plan.plan import DEFAULTS
 from calculon.plan.tensor_rules import possible, splits
 from calculon.spec.execution import PUBLISHED
@@ -163,9 +163,14 @@ class Candidates:
         allowed = self.switches[name]
         return allowed if data_par > 1 else tuple(value for value in allowed if not value)
 
+    @cached_property
+    def meshed(self) -> bool:
+        """Whether networks follow from how ranks are numbered."""
+        return "stated" not in self.switches["mesh_order"]
+
     def networks(self, name: str, degree: int) -> tuple[int, ...]:
         """Candidates for the network of a degree of parallelism; the first one where there is nothing to choose."""
-        count = len(self.system.networks) if degree > 1 else 1
+        count = len(self.system.networks) if degree > 1 and not self.meshed else 1
         return self._fixed(name, tuple(range(count)))
 
     def structures(self, *, parallel: bool) -> tuple[Choice, ...]:
@@ -205,7 +210,11 @@ class Candidates:
         """Combinations of the fields that the published search does not have, but for contradictions."""
         every = product(*(self.switches[name] for name in EXTENSIONS))
         named = (dict(zip(EXTENSIONS, values, strict=True)) for values in every)
-        return tuple(values for values in named if consistent(values))
+        return tuple(
+            values
+            for values in named
+            if optimizer_rules.consistent(values) and replica_rules.consistent(values)
+        )
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:

@@ -10,14 +10,16 @@ import numpy as np
 
 from calculon.cost.batch import Batch
 from calculon.plan.check import MEMORY_REASONS
-from calculon.plan.network_rules import NETWORK_RULES
+from calculon.plan.network_rules import MESH_RULES, NETWORK_RULES
 from calculon.plan.plan import Plan
-from calculon.plan.rule import Question
-from calculon.plan.schedule import Schedule
+from calculon.plan.replica_rules import UNIT_RULES, shares_state
+from calculon.plan.replicas import shard_count
+from calculon.plan.rule import DEGREES, Question
 from calculon.records import gather
+from calculon.search.nodes import node_columns, unit_schedule
 from calculon.search.select import Counts
 from calculon.search.space import Space, Unit
-from calculon.search.tables import SearchTables
+from calculon.search.tables import BATCH_FIELDS, SearchTables
 from calculon.units import Array
 
 OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
@@ -59,23 +61,16 @@ class Grid:
 
     @cached_property
     def shards(self) -> Array:
-        """Shards of the optimizer state for each candidate of sharding."""
-        return np.array([self.unit.data_par if on else 1 for on in self.sharding])
+        """Shards of the optimizer state for each candidate of sharding: shape (sharding, nodes or 1)."""
+        on = np.array(self.sharding)[:, None]
+        return shard_count(
+            on, self.nodes.get("dp_shard", np.array([0])), np.array(self.unit.data_par)
+        )
 
     @cached_property
     def nodes(self) -> dict[str, Array]:
-        """What a node fixes: microbatches per pipeline and their size, and choices of the batch level."""
-        micro = np.array(self.unit.microbatches, float)
-        local = self.unit.batch_size // self.unit.data_par
-        choices = [self.tables.structures[s] for s in self.structures]
-        return {
-            "microbatches": np.tile(np.floor(local / micro), len(choices)),
-            "microbatch_size": np.tile(micro, len(choices)),
-            "recompute_all": np.repeat([c.recompute_all for c in choices], len(micro)),
-            "latency_per_step": np.repeat([c.latency_per_step for c in choices], len(micro)),
-            "accumulates": np.repeat([c.grad_dtype != "auto" for c in choices], len(micro)),
-            "multiquery": np.repeat([c.multiquery for c in choices], len(micro)),
-        }
+        """What a node fixes."""
+        return node_columns(self.tables, self.unit, self.structures)
 
     def axis(self, values: tuple[bool, ...] | tuple[int, ...], place: int) -> Array:
         """Lay candidates along one of six axes."""
@@ -83,54 +78,16 @@ class Grid:
         shape[place] = len(values)
         return np.array(values).reshape(shape)
 
-    def schedule(
-        self,
-        chunks: Array,
-        shards: Array,
-        offloads: tuple[Array, Array, Array],
-        nodes: dict[str, Array],
-        overlap: Array | bool = False,
-        networks: tuple[Array, ...] | None = None,
-    ) -> Schedule:
-        """Make the schedule of executions on any axes."""
-        unit = self.unit
-        data, pipeline, tensor = networks or (np.array(0),) * 3
-        return Schedule(
-            batch_size=np.array(float(unit.batch_size)),
-            tensor_par=np.array(float(unit.tensor_par)),
-            microbatch_size=nodes["microbatch_size"],
-            microbatches=nodes["microbatches"],
-            pipeline_par=np.array(float(unit.pipeline_par)),
-            data_par=np.array(float(unit.data_par)),
-            interleaving=chunks,
-            blocks=np.array(float(unit.blocks)),
-            missing_blocks=np.array(
-                float(unit.blocks * unit.pipeline_par - self.space.model.num_blocks)
-            ),
-            chunk_blocks=np.floor(unit.blocks / chunks),
-            shards=shards,
-            tensor_par_net=tensor,
-            pipeline_par_net=pipeline,
-            data_par_net=data,
-            training=np.array(True),
-            recompute_all=nodes["recompute_all"],
-            data_par_overlap=np.asarray(overlap),
-            latency_per_step=nodes["latency_per_step"],
-            accumulates=nodes["accumulates"],
-            multiquery=nodes["multiquery"],
-            weight_offload=offloads[0],
-            activations_offload=offloads[1],
-            optimizer_offload=offloads[2],
-        )
-
     @cached_property
     def memory(self) -> Batch:
         """The memory grid; its times are those of the first tensor network."""
         switches = self.space.switches
-        schedule = self.schedule(
+        schedule = unit_schedule(
+            self.tables,
+            self.unit,
             self.axis(self.unit.interleavings, 0).astype(float),
-            self.axis(tuple(self.shards), 1).astype(float),
-            tuple(self.axis(switches[name], 2 + i) for i, name in enumerate(OFFLOADS)),  # type: ignore[arg-type]
+            self.shards[:, None, None, None, :].astype(float),
+            tuple(self.axis(switches[name], 2 + i) for i, name in enumerate(OFFLOADS)),
             self.nodes,
         )
         steps = self.step_rows[:, None, None, None, :]
@@ -172,6 +129,7 @@ class Grid:
                 "tensor_par_net": tensor,
                 "pipeline_par_net": pipeline,
                 "data_par_net": data,
+                "mesh_order": rows * int(self.space.meshed),
             }
         )
         question = Question(self.space.model, self.space.system, plan)
@@ -187,17 +145,25 @@ class Grid:
 
     @cached_property
     def enumerated(self) -> Array:
-        """Which combinations of activation offload and node the space holds: axes (offload, 1, node)."""
+        """Which combinations the space holds: axes (sharding or 1, 1, activation offload, 1, node)."""
         offload = np.array(self.space.switches["activations_offload"])[:, None, None]
         if True in self.space.add.get("activations_offload", ()):
-            return np.ones((len(offload), 1, self.shape[-1]), bool)
-        return np.asarray(~(offload & self.nodes["recompute_all"]))
+            held = np.ones((len(offload), 1, self.shape[-1]), bool)
+        else:
+            held = np.asarray(~(offload & self.nodes["recompute_all"]))
+        held = held[None, None]
+        if not self.tables.plain:
+            stages = [self.tables.structures[s].zero_stage for s in self.structures]
+            fitting = [[on in shares_state(stage) for stage in stages] for on in self.sharding]
+            fits = np.repeat(fitting, len(self.unit.microbatches), axis=1)
+            held = held & fits[:, None, None, None, :]
+        return np.asarray(held)
 
     @cached_property
     def verdicts(self) -> list[tuple[str, Array]]:
         """Rules besides networks in the order of checking: the reason, and which cells of the grid fail."""
         switches = self.space.switches
-        verdicts: list[tuple[str, Array]] = []
+        verdicts = [] if self.tables.plain else self._unit_verdicts()
         if self.unit.blocks < 3:
             axes = [self.axis(switches[name], 2 + i) for i, name in enumerate(OFFLOADS)]
             verdicts.append(("offload_blocks", axes[0] | axes[1] | axes[2]))
@@ -212,6 +178,26 @@ class Grid:
             MEMORY_REASONS, tiers, (system.mem1, system.mem2), strict=True
         ):
             verdicts.append((reason, tier > memory.capacity))
+        return verdicts
+
+    def _unit_verdicts(self) -> list[tuple[str, Array]]:
+        """Rules on forms of data parallelism that depend on the unit, where they fail."""
+        nodes, unit = self.nodes, self.unit
+        free = {
+            "pipeline_interleaving": self.axis(unit.interleavings, 0),
+            "weight_offload": self.axis(self.space.switches["weight_offload"], 2),
+            **{name: nodes[name] for name in BATCH_FIELDS},
+        }
+        shape = np.broadcast_shapes(*(values.shape for values in free.values()))
+        columns = {name: np.broadcast_to(v, shape).ravel() for name, v in free.items()}
+        rows = np.ones(len(columns["zero_stage"]), np.int64)
+        columns |= {name: rows * getattr(unit, name) for name in DEGREES}
+        question = Question(self.space.model, self.space.system, Plan(columns))
+        verdicts = []
+        for rule in (*UNIT_RULES, *MESH_RULES):
+            failed = ~np.broadcast_to(rule.holds(question), rows.shape)
+            if failed.any():
+                verdicts.append((rule.reason, failed.reshape(shape)))
         return verdicts
 
     @cached_property

@@ -1,9 +1,11 @@
 """One search: count a space exactly and find its best executions."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from calculon.plan.replica_rules import shares_state
 from calculon.search.ranking import Ranking
 from calculon.search.select import Counts
 from calculon.search.space import Space, Unit
@@ -30,8 +32,7 @@ def count_space(space: Space, *, mbs_break: bool = False) -> int:
     With `mbs_break` every loop over microbatch sizes stops after the first, since nothing is found to be good.
     """
     total = 0
-    parallel, serial = (len(space.structures(parallel=p)) for p in (True, False))
-    full_share = _full_recompute(space)
+    ways = _ways(space)
     for unit in space.units:
         sizes = 1 if mbs_break else len(unit.microbatches)
         networks = (
@@ -39,26 +40,30 @@ def count_space(space: Space, *, mbs_break: bool = False) -> int:
             * len(space.networks("pipeline_par_net", unit.pipeline_par))
             * len(space.networks("data_par_net", unit.data_par))
         )
-        structures = parallel if unit.tensor_par > 1 else serial
-        with_offload = full_share[unit.tensor_par > 1]
         offloads = len(space.switches["weight_offload"]) * len(space.switches["optimizer_offload"])
-        activations = structures * len(space.switches["activations_offload"]) - with_offload
-        replicas = len(space.replicated("optimizer_sharding", unit.data_par)) * len(
-            space.replicated("data_par_overlap", unit.data_par)
+        shared = sum(
+            ways[unit.tensor_par > 1, on]
+            for on in space.replicated("optimizer_sharding", unit.data_par)
         )
-        total += len(unit.interleavings) * sizes * networks * activations * offloads * replicas
+        overlaps = len(space.replicated("data_par_overlap", unit.data_par))
+        total += len(unit.interleavings) * sizes * networks * offloads * shared * overlaps
     return total
 
 
-def _full_recompute(space: Space) -> dict[bool, int]:
-    """Count structures, with tensor parallelism and without, whose activation offload is not enumerated."""
-    if True in space.add.get("activations_offload", ()):
-        return {True: 0, False: 0}
-    barred = sum(1 for value in space.switches["activations_offload"] if value)
-    return {
-        parallel: barred * sum(c.recompute_all for c in space.structures(parallel=parallel))
-        for parallel in (True, False)
-    }
+def _ways(space: Space) -> dict[tuple[bool, bool], int]:
+    """Count structures with activation offload: with tensor parallelism or without, optimizer sharding or not.
+
+    Activation offload is not enumerated with full recomputation, and optimizer sharding where a form contradicts it.
+    """
+    ways: Counter[tuple[bool, bool]] = Counter()
+    offload = space.switches["activations_offload"]
+    everywhere = True in space.add.get("activations_offload", ())
+    for parallel in (True, False):
+        for choice in space.structures(parallel=parallel):
+            several = sum(1 for on in offload if everywhere or not (on and choice.recompute_all))
+            for sharding in shares_state(choice.zero_stage):
+                ways[parallel, sharding] += several
+    return ways
 
 
 def search_space(space: Space, ranking: Ranking, *, mbs_break: bool = False) -> Counts:

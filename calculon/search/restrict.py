@@ -29,6 +29,16 @@ ADDABLE = {
     "fusion": "none, compile or max beside the published kernels",
     "matmul_dtype": "types of matrix arithmetic",
     "vocab_pad_multiple": "multiples that the vocabulary is filled up to",
+    "zero_stage": "natural forms of data parallelism: 0, 1, 2, 3, fsdp, owner",
+    "dp_shard": "ranks that share what zero_stage splits",
+    "fsdp_unit": "blocks that are gathered together",
+    "fsdp_prefetch": "units that are gathered ahead",
+    "reshard_after_forward": "false: gathered weights stay until the backward pass",
+    "ddp_bucket_mib": "sizes of gradient buckets",
+    "no_sync": "false: gradients reduced after every microbatch",
+    "overlap_param_gather": "true: new weights gathered beside the next forward pass",
+    "mem_reserved_mib": "memory that is not the model's",
+    "coll_algo": "algorithms of collectives",
     "tp_impl": "allgather beside megatron",
     "tp_async": "true: gradients of inputs reduced behind those of weights",
     "bias_after_reduce": "true: biases in a pass after the reduction",
@@ -72,8 +82,9 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
             problems.append(Problem(name, f"a field that {option} knows", repr(name), hint))
             continue
         several = isinstance(given, Sequence) and not isinstance(given, str)
-        result[name] = tuple(given) if several else (given,)
         field = _DECLARED[name]
+        values_given = given if several else (given,)
+        result[name] = tuple(field.declaration.plain(value) for value in values_given)
         found = (field.declaration.problem(field.annotation, v, name) for v in result[name])
         problems += [problem for problem in found if problem is not None]
     if problems:

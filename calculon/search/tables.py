@@ -10,9 +10,17 @@ from calculon.cost.ends import Ends
 from calculon.cost.optimizer import OptimizerCost, optimizer_cost
 from calculon.cost.tables import EndTables, block_costs
 from calculon.editions import EDITIONS
+from calculon.plan.plan import code
+from calculon.plan.replica_rules import NEEDS
 from calculon.records import concatenate
 from calculon.search.space import Space, Unit
 from calculon.units import Array
+
+ANY_REPLICAS = ("coll_algo", "mesh_order", "mem_reserved_mib")
+"""Fields of collectives and memory that any form of data parallelism has."""
+
+BATCH_FIELDS = ("zero_stage", *NEEDS, *ANY_REPLICAS, "latency_per_step")
+"""Fields of a block structure that only the batch level knows of."""
 
 
 class SearchTables:
@@ -37,8 +45,9 @@ class SearchTables:
             for t in degrees
         }
         self._networks = {t: space.networks("tensor_par_net", t) for t in degrees}
+        parts = {1, *(c.dp_shard for c in self.structures if c.dp_shard)}
         self._shards = {
-            t: np.array(sorted({1, *(u.data_par for u in units if u.tensor_par == t)}))
+            t: np.array(sorted({*parts, *(u.data_par for u in units if u.tensor_par == t)}))
             for t in degrees
         }
         self._block_start = self._starts({t: len(self._block_sizes(t)) for t in degrees})
@@ -89,6 +98,26 @@ class SearchTables:
         self.block, self.optimizer = concatenate(blocks), concatenate(steps)
         self._ends = ends.ends() if ends is not None else None
 
+    @cached_property
+    def columns(self) -> dict[str, Array]:
+        """Fields of the structures that matter beyond a block, as columns of a plan hold them."""
+        return {
+            name: np.array(
+                [
+                    code(name, value) if isinstance(value, str) else value
+                    for value in (getattr(choice, name) for choice in self.structures)
+                ]
+            )
+            for name in BATCH_FIELDS
+        }
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether data parallelism and collectives are as published in all structures."""
+        return not any(
+            np.count_nonzero(self.columns[name]) for name in ("zero_stage", *ANY_REPLICAS)
+        )
+
     def ends(self, blocks: Array, steps: Array) -> Ends | None:
         """Return embedding and head for rows of blocks and of optimizer steps; nothing without a vocabulary."""
         return self._ends.take(blocks, steps) if self._ends is not None else None
@@ -102,12 +131,15 @@ class SearchTables:
         return np.asarray(rows.reshape(1, -1) + np.arange(networks)[:, None])
 
     def step_rows(self, unit: Unit, structures: Array, shards: Array) -> Array:
-        """Rows of the optimizer steps of a unit: shape (shards, structures x microbatch sizes)."""
+        """Rows of the optimizer steps of a unit: shape (candidates, structures x microbatch sizes).
+
+        `shards` has that shape, or one column for all.
+        """
         degree = unit.tensor_par
         number = np.searchsorted(self._shards[degree], shards)
         rows = self._step_base[structures] + self._step_start[degree]
         spread = np.repeat(rows, len(unit.microbatches))
-        return np.asarray(number[:, None] + spread)
+        return np.asarray(number + spread)
 
     @cached_property
     def serial(self) -> Array:

@@ -11,6 +11,7 @@ from calculon.cost.ends import EndTimes
 from calculon.parallel.pipeline import bubble_time
 from calculon.records import gather
 from calculon.search.grid import OFFLOADS, Grid
+from calculon.search.nodes import unit_schedule
 from calculon.search.space import STRUCTURE
 from calculon.units import Array, Seconds
 
@@ -83,10 +84,12 @@ class Tile(Grid):
             np.array(switches[name])[index]
             for name, index in zip(OFFLOADS, (weight, activation, optimizer), strict=True)
         )
-        schedule = self.schedule(
+        schedule = unit_schedule(
+            self.tables,
+            unit,
             np.array(unit.interleavings, float)[chunk],
-            self.shards.astype(float)[shard],
-            offloads,  # type: ignore[arg-type]
+            np.broadcast_to(self.shards, self.step_rows.shape)[shard, node].astype(float),
+            offloads,
             {name: values[node] for name, values in self.nodes.items()},
             overlap,
             (data, pipeline, tensor),

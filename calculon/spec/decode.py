@@ -128,7 +128,8 @@ def _value(
             problems.append(problem)
             return None
         scaled = field.declaration.scale != 1.0
-        return cast("float", raw) * field.declaration.scale if scaled else kind(raw)
+        plain = field.declaration.plain(raw)
+        return cast("float", raw) * field.declaration.scale if scaled else kind(plain)
     if get_origin(kind) is dict:
         return _mapping(field, raw, path, problems, file)
     if get_origin(kind) is tuple:

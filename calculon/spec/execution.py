@@ -20,6 +20,25 @@ def arithmetic_type(datatype: str, matmul_dtype: str) -> str:
     return datatype if matmul_dtype == "same" else matmul_dtype
 
 
+ZERO_STAGES = ("auto", "0", "1", "2", "3", "fsdp", "owner")
+"""How replicas share weights, gradients and optimizer state."""
+
+COLLECTIVES = (
+    "published",
+    "auto",
+    "ring",
+    "tree",
+    "nvls",
+    "nvls_tree",
+    "hierarchical",
+    "pipelined",
+    "collnet",
+)
+"""Algorithms of collectives."""
+
+MESH_ORDERS = ("stated", "tp-dp-pp", "tp-pp-dp")
+"""How ranks are laid out over the processors: groups are on stated networks, or dimensions fastest first."""
+
 PUBLISHED, CORRECTED = "sc23", "corrected"
 EDITION_NAMES = (PUBLISHED, CORRECTED)
 """Editions of the cost model; the first is that of an execution that names none."""
@@ -167,7 +186,66 @@ class Execution:
         default="gemm",
     )
 
+    zero_stage: str = declare(
+        "what replicas share: auto as optimizer_sharding says, by the published laws; 0 nothing (DDP), 1 optimizer "
+        "state, 2 also gradients, 3 also weights (ZeRO); fsdp: 3 with 4-byte weights and no other copy; owner: each "
+        "layer is whole on one rank",
+        choices=ZERO_STAGES,
+        default="auto",
+    )
+    dp_shard: int = declare(
+        "ranks that share what zero_stage splits, replicated over the others (hybrid sharding); 0: all replicas",
+        at_least=0,
+        default=0,
+    )
+    fsdp_unit: int = declare(
+        "blocks whose weights are gathered together (zero_stage 3, fsdp)", at_least=1, default=1
+    )
+    fsdp_prefetch: int = declare(
+        "units gathered ahead of their computation (zero_stage 3, fsdp); 0: nothing overlaps",
+        at_least=0,
+        default=1,
+    )
+    reshard_after_forward: bool = declare(
+        "weights are dropped after the forward pass and gathered again (zero_stage 3, fsdp)",
+        default=True,
+    )
+    ddp_bucket_mib: int = declare(
+        "gradients reduced together (zero_stage 0 to 2); 0: those of a block",
+        unit="MiB",
+        at_least=0,
+        default=0,
+    )
+    no_sync: bool = declare(
+        "gradients are reduced once per batch, not after every microbatch (zero_stage 0 and 1)",
+        default=True,
+    )
+    overlap_param_gather: bool = declare(
+        "new weights are gathered beside the next forward pass (zero_stage 1 and 2)", default=False
+    )
+    mem_reserved_mib: int = declare(
+        "tier-1 memory of each processor that is not the model's: context, libraries, fragments",
+        unit="MiB",
+        at_least=0,
+        default=0,
+    )
+    coll_algo: str = declare(
+        "algorithm of collectives: published is the formula of the network's ops, auto the fastest of those that "
+        "libraries choose from",
+        choices=COLLECTIVES,
+        default="published",
+    )
+    mesh_order: str = declare(
+        "how ranks are numbered, fastest dimension first: groups then use the networks that they span, whatever "
+        "the three *_net say; stated: each group is on its *_net",
+        choices=MESH_ORDERS,
+        default="stated",
+    )
+
     def __post_init__(self) -> None:
+        stage: Any = self.zero_stage
+        if type(stage) is int:  # as people write it
+            object.__setattr__(self, "zero_stage", str(stage))
         check_record(self)
 
     @property

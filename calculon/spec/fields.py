@@ -70,6 +70,12 @@ class Declaration:
         text = " ".join([noun, " and ".join(limits)]) if limits else noun
         return f"{text} ({self.unit})" if self.unit else text
 
+    def plain(self, value: Any) -> Any:
+        """Return a value as it is held: a named value that is a number may be written as one."""
+        if isinstance(value, (bool, str)) or not isinstance(value, numbers.Real):
+            return value
+        return next((c for c in self.choices if c.isdigit() and value == int(c)), value)
+
     def problem(self, kind: type, value: object, path: str) -> Problem | None:
         """Return what is wrong with a value in file units, or nothing.
 
@@ -82,6 +88,7 @@ class Declaration:
         path : str
             Path of the field, for the message.
         """
+        value = self.plain(value)
         hint = _type_hint(kind, value)
         if hint is None:
             hint = self._value_hint(kind, value)
@@ -90,7 +97,7 @@ class Declaration:
     def schema(self, kind: type) -> dict[str, Any]:
         """Return the JSON Schema of a value in file units; the range next to 0 is left to the decoder."""
         if self.choices:
-            return {"enum": list(self.choices)}
+            return {"enum": [*self.choices, *(int(c) for c in self.choices if c.isdigit())]}
         result: dict[str, Any] = {"type": JSON_TYPES[kind]}
         if kind in (int, float):
             largest = LARGEST_INTEGER if kind is int else LARGEST_NUMBER

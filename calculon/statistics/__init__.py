@@ -1,6 +1,6 @@
 """The statistics of an execution, each declared once: the published 96, and figures that people quote."""
 
-from calculon.statistics.figures import ALL_PARTS_OF_TIME, CorrectedStats, Figures
+from calculon.statistics.figures import ALL_PARTS_OF_TIME, Buffers, CorrectedStats, Figures
 from calculon.statistics.published import (
     KINDS,
     PARTS_OF_TIME,
@@ -24,6 +24,7 @@ __all__ = [
     "KINDS",
     "PARTS_OF_TIME",
     "BlockSpace",
+    "Buffers",
     "Capacity",
     "Communication",
     "CorrectedStats",

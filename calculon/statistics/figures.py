@@ -44,12 +44,22 @@ class Figures:
     host_time: Seconds = stat("work of the host in a step, while no kernel runs")
 
 
+@record
+class Buffers:
+    """Memory beside that of model, activations and optimizer; new in the corrected edition."""
+
+    gathered_space: Bytes = stat("weights of other ranks, gathered for the blocks at work")
+    comm_buffer_space: Bytes = stat("gradients on their way to be reduced")
+    reserved_space: Bytes = stat("memory that is not the model's")
+
+
 ALL_PARTS_OF_TIME = (*PARTS_OF_TIME, "host_time")
 """The statistics that add up to ``total_time`` in any edition; the published one has no host time."""
 
 
 @record
 class CorrectedStats(Stats):
-    """The statistics of the corrected edition: the published 96, then figures that people quote."""
+    """The statistics of the corrected edition: the published 96, then figures that people quote, and buffers."""
 
     figures: Figures = part()
+    buffers: Buffers = part()

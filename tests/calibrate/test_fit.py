@@ -12,6 +12,7 @@ from calculon.calibrate.fit import calibrate
 from calculon.calibrate.readers import read_collectives, read_gemm, read_memory
 from calculon.calibrate.result import Measurements
 from calculon.errors import SpecError
+from calculon.hardware.extension import STEP_LATENCY
 from calculon.hardware.system import System
 from calculon.spec.decode import decode
 from tests.helpers import document
@@ -85,7 +86,9 @@ def test_a_network_with_a_ramp_comes_back(tmp_path, ramp, hold_out):
     assert new["networks"][0]["latency"] == pytest.approx(4e-5, rel=1e-4)
     assert new["networks"][0]["efficiency"] == pytest.approx(0.7, rel=1e-4)
     assert new["ext"]["networks"][0]["ramp"] == pytest.approx(ramp, rel=1e-3)
-    assert new["ext"]["networks"][0]["step_latency"] == base()["ext"]["networks"][0]["step_latency"]
+    link = new["ext"]["networks"][0]  # its own latency counts, not that of its kind
+    assert (link["kind"], link["step_latency"]) == ("nvlink", STEP_LATENCY["nvlink"])
+    assert new["ext"]["networks"][1] == base()["ext"]["networks"][1]
     assert new["calibration"]["fits"][0]["parameters"]["ramp"] == new["ext"]["networks"][0]["ramp"]
     assert all(record["mape"] < 1e-3 for record in found.residuals())
     (note,) = found.notes
@@ -217,6 +220,7 @@ def test_the_document_is_the_base_with_changed_numbers_and_where_they_come_from(
     del new["calibration"]
     for key in ("latency", "efficiency"):
         new["networks"][0][key] = base()["networks"][0][key]
+    assert new["ext"]["networks"][0].pop("step_latency") == STEP_LATENCY["nvlink"]
     assert new == base()
 
 

@@ -12,6 +12,7 @@ from calculon.cli.collective_tables import Asked, curves
 from calculon.cli.sizes import size
 from calculon.hardware.collectives.placement import place
 from calculon.hardware.collectives.times import bus_factor, fastest, times
+from tests.helpers import document
 
 SYSTEM = "h100_80g_sxm"
 
@@ -40,7 +41,8 @@ def test_a_page_says_time_bandwidths_and_where_the_bytes_go(run):
     assert "8 ranks in each of 16" in out
     assert f"{1 + 1 / 8:.3f} GB" in out
     assert f"{2 / 8 * 1000:.3f} MB" in out
-    listed = out[out.index("algorithm      ", out.index("network")) :].splitlines()[1:]
+    listed = out[out.index("algorithm     protocol") :].splitlines()[1:]
+    assert listed[0].split()[1] == listed[-1].split()[1] == "Simple"
     assert [line.split()[0] for line in listed] == [
         "nvls_tree",
         "pipelined",
@@ -74,7 +76,10 @@ def test_sizes_double_and_the_one_asked_for_is_among_them(run):
 
 
 def test_what_is_written_can_be_calibrated_with(run, tmp_path):
-    code, out, _ = run("collective", "all_reduce", "1KiB", 8, SYSTEM, "--to", "1GiB", "-o", "x.csv")
+    plain = tmp_path / "plain.json"  # of unknown kinds there is one protocol, and so a line
+    plain.write_text(json.dumps(document("systems", SYSTEM) | {"ext": {}}))
+    sizes = ("1KiB", 8, "plain.json", "--to", "1GiB")
+    code, out, _ = run("collective", "all_reduce", *sizes, "-o", "x.csv")
     assert (code, out) == (0, "Output: x.csv\n")
     code, _, _ = run("calibrate", SYSTEM, "--collectives", "x.csv", "-o", "mine.json")
     fitted = json.loads((tmp_path / "mine.json").read_text())["networks"][0]
@@ -126,7 +131,7 @@ def test_a_picture_has_a_line_for_each_algorithm_and_the_one_taken_is_bold():
     system = inputs.system(SYSTEM)
     asked = Asked(system, "all_reduce", place(system, 64), "", 2**20)
     one = curves(asked, 2**10, 2**33)
-    assert set(one.taken) == {"nvls_tree"}
+    assert set(one.taken) == {"tree", "nvls_tree"}
     time, bus = draw(one).axes
     for axes, values in ((time, one.seconds), (bus, one.bus)):
         thin = {x.get_label(): x for x in axes.lines if x.get_linewidth() == THIN}

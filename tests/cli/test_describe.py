@@ -10,10 +10,10 @@ from calculon.plan.plan import NAMES as FIELDS
 from calculon.records import columns
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
-from calculon.statistics import Figures
+from calculon.statistics import Buffers, Figures
 from tests.helpers import NAMES, document
 
-FIGURES = tuple(column.name for column in columns(Figures))
+FIGURES = tuple(column.name for part in (Figures, Buffers) for column in columns(part))
 """The statistics of the corrected edition alone."""
 
 

@@ -25,6 +25,7 @@ CALLS = {
     "scaling": ("megatron-22B", "1,8,16", 16, "float16", "a100_80g", *NARROW),
     "validation": ("--study", "tab5"),
     "pareto": (*SPACE, *NARROW),
+    "schedule": (*ARGUMENTS, "--microbatches", 4),
 }
 
 
@@ -137,6 +138,10 @@ def test_processors_are_an_axis(run):
         (("pareto", *SPACE, "--against", "num_procs:up", "-o", "x.png"), 2, "max or min"),
         (("validation", "--study", "none", "-o", "x.png"), 2, "expected a study"),
         (("heatmap", *SPACE, "--edition", "new", "-o", "x.png"), 2, "one of sc23, corrected"),
+        (("schedule", *ARGUMENTS, "--microbatches", 65, "-o", "x.png"), 2,
+         "--microbatches: expected at most the 64 of a pipeline's batch, found 65"),
+        (("schedule", *ARGUMENTS, "--microbatches", 0, "-o", "x.png"), 2, "a whole number above 0"),
+        (("schedule", "megatron-1T", "no.json", "a100_80g", "-o", "x.png"), 2, "no.json"),
         (("heatmap", "a.csv", "--edition", "corrected", "-o", "x.png"), 2, "--edition: expected a space"),
         (("scaling", "megatron-1T", 1, 1, "float16", "a100_80g", "--fix=optimizer_offload=false",
           "-o", "x.png"), 1, "no execution can run"),

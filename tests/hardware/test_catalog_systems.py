@@ -232,7 +232,7 @@ def test_a_pair_of_the_cube_mesh_has_two_of_six_links():
 
 def test_latency_of_a_step_is_that_of_nccl(name):
     system = inputs.system(name)
-    assert [link.step_latency for link in system.ext.networks] == [3.4e-6, 14e-6]
+    assert [link.kind for link in system.ext.networks] == ["nvlink", "net"]
     np.testing.assert_array_equal(system.fabric.step_latency, [3.4e-6, 14e-6])
 
 
@@ -281,7 +281,7 @@ def test_additions_are_described(capsys):
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
     assert "object; optional" in rows["ext"]
     assert "float32; optional" in rows["ext.attention"]
-    assert {"ext.attention.*.efficiency", "ext.networks[].step_latency"} <= set(rows)
+    assert {"ext.attention.*.efficiency", "ext.networks[].kind"} <= set(rows)
 
 
 def test_defaults_are_described(capsys):

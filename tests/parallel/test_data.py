@@ -3,7 +3,8 @@ import pytest
 
 from calculon import inputs
 from calculon.editions import SC23
-from calculon.parallel.data import BackwardPass, Synced, gradient_sync
+from calculon.parallel.data import BackwardPass, gradient_sync
+from calculon.parallel.synced import Synced
 from calculon.plan.plan import Plan
 from calculon.plan.schedule import Schedule
 from tests.helpers import document
@@ -29,10 +30,13 @@ ONE = LATENCY + WEIGHT / RATE
 
 def _sync(seconds=1.0, **changes):
     """Reduce gradients beside a backward pass of so many seconds per block, half of it arithmetic."""
-    schedule = Schedule.of(Plan.from_records([RAW | changes]), MODEL)
+    schedule = Schedule.of(Plan.from_records([RAW | changes]), MODEL, SYSTEM)
     none = np.zeros(1)
     time = np.array([seconds])
     backward = BackwardPass(
+        forward=time,
+        tensor_forward=none,
+        head=none,
         base=time,
         edge=time,
         p2p=none,

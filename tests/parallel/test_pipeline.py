@@ -17,7 +17,7 @@ MESSAGE = np.array([3e6])
 def _schedule(num_blocks=24, microbatches=6, **changes):
     model = inputs.model(document("models", "megatron-126M") | {"num_blocks": num_blocks})
     row = RAW | {"batch_size": 2 * microbatches} | changes
-    return Schedule.of(Plan.from_records([row]), model)
+    return Schedule.of(Plan.from_records([row]), model, SYSTEM)
 
 
 @pytest.mark.parametrize("training", [True, False])

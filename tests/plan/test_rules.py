@@ -8,6 +8,7 @@ from calculon.plan.check import MEMORY_REASONS, REASONS
 from calculon.plan.plan import NAMES
 from calculon.plan.rules import RULES
 from tests.helpers import document
+from tests.plan import replica_cases
 
 MODEL = document("models", "megatron-126M") | {"num_blocks": 12, "seq_size": 2048}
 BASE = document("examples", "3072_t4_p64_d12_mbs4_full") | {
@@ -183,7 +184,7 @@ MALFORMED = {
         "a type that a100_80g multiplies: float16",
         "'float8'",
     ),
-}
+} | replica_cases.MALFORMED
 SHAPES = {
     "feedforward_split": MODEL | {"hidden": 1024, "feedforward": 3073},
     "linear_comm": MODEL | {"part": "linear", "feedforward": MODEL["hidden"]},
@@ -212,7 +213,7 @@ INFEASIBLE = {
         {"num_procs": 48, "pipeline_par": 6, "weight_offload": True},
         "at least 3 blocks per pipeline stage; here there are 2",
     ),
-}
+} | replica_cases.INFEASIBLE
 
 
 def _table_reason(execution, model=MODEL, system="a100_80g"):

@@ -8,10 +8,12 @@ from tests.helpers import document
 
 RAW = document("examples", "3072_t4_p64_d12_mbs4_full")
 
+SYSTEM = inputs.system("a100_80g")
+
 
 def _schedule(num_blocks, **changes):
     model = inputs.model(document("models", "megatron-1T") | {"num_blocks": num_blocks})
-    return Schedule.of(Plan.from_records([RAW | changes]), model)
+    return Schedule.of(Plan.from_records([RAW | changes]), model, SYSTEM)
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_statistics_of_an_iteration(question, other):
         return
     model, system, plan = decoded
     tables = block_tables(model, system, plan, SC23)
-    schedule = Schedule.of(plan, model)
+    schedule = Schedule.of(plan, model, system)
     with np.errstate(invalid="ignore"):  # null is not-a-number
         ours = Batch(model, tables.block, tables.optimizer, schedule, system, SC23)
         theirs = Batch(

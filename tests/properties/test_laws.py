@@ -337,6 +337,9 @@ def test_the_published_keys_round_trip_and_mean_the_published_edition():
     assert tuple(absent) == NAMES
 
 
+FSDP = {"zero_stage": "fsdp", "optimizer_sharding": True}
+
+
 def _other(field):
     """Return a value of an optional field that is not its default."""
     if field.name == "matmul_dtype":  # which the system has
@@ -348,7 +351,15 @@ def _other(field):
     return not field.default if field.annotation is bool else 2 if field.default == 1 else 1
 
 
-NEEDED = {"main_grad": {"grad_dtype": "bfloat16"}, "tp_impl": {"tensor_par_comm_type": "ar"}}
+NEEDED = {
+    "main_grad": {"grad_dtype": "bfloat16"},
+    "tp_impl": {"tensor_par_comm_type": "ar"},
+    "zero_stage": {"optimizer_sharding": False},
+    **dict.fromkeys(("dp_shard", "fsdp_unit", "fsdp_prefetch", "reshard_after_forward"), FSDP),
+    **dict.fromkeys(
+        ("ddp_bucket_mib", "overlap_param_gather", "no_sync"), FSDP | {"zero_stage": 1}
+    ),
+}
 """What a field makes no sense without."""
 
 SHAPES = {"bias_after_reduce": {"mlp_bias": True}}

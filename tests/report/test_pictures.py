@@ -1,10 +1,13 @@
 """Pictures: what stands on the axes is what the statistics say."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from calculon.cli.plot_curves import pareto, scaling
 from calculon.cli.plot_heatmap import heatmap, why_not
+from calculon.cli.plot_schedule import gantt
 from calculon.cli.results import read_results
 from calculon.errors import SpecError
 from calculon.report.page import PARTS
@@ -20,6 +23,7 @@ from calculon.report.pictures import breakdown, canvas, validation
 from calculon.report.pictures import heatmap as heatmap_picture
 from calculon.report.pictures import pareto as pareto_picture
 from calculon.report.pictures import scaling as scaling_picture
+from calculon.report.pictures import schedule as schedule_picture
 
 EXAMPLE = "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g"
 SPACE = ("megatron-22B", "8", "8", "float16", "a100_80g")
@@ -98,6 +102,32 @@ def test_cells_are_the_best_of_their_degrees():
     texts = {text.get_text() for text in axes.texts}
     assert f"×\n{note}" in texts
     assert heatmap_picture.short(degrees[8, 1]) in texts
+
+
+def test_passes_are_where_the_schedule_has_them():
+    texts = ("schedule", "llama3-8B", "llama3-8B_h100x64_p4", "h100_80g_sxm", "--microbatches", "3")
+    found = gantt(arguments(*texts))
+    assert len(found.pieces) == 4 * 3 * 2
+    first = min(found.pieces, key=lambda piece: (piece.start, piece.stage))
+    assert (first.stage, first.kind, first.microbatch, first.start) == (0, "forward", 0, 0.0)
+    for stage in range(4):
+        own = sorted((p for p in found.pieces if p.stage == stage), key=lambda p: p.start)
+        assert all(a.end <= b.start for a, b in pairwise(own))
+        busy = sum(p.end - p.start for p in own)
+        assert found.idle(stage) == pytest.approx(1 - busy / found.end)
+    picture = schedule_picture.draw(found)
+    (axes,) = picture.axes
+    assert axes.get_title(loc="left").endswith(
+        "1F1B, 4 stages, 3 of 32 microbatches, bubble 7.1 % of the iteration"
+    )
+    drawn = [path.get_extents() for one in axes.collections for path in one.get_paths()]
+    assert len(drawn) == len(found.pieces)
+    unit = 1e3 if axes.get_xlabel() == "Time (ms)" else 1.0
+    assert max(box.x1 for box in drawn) == pytest.approx(found.end * unit)
+    assert sum(box.width for box in drawn) == pytest.approx(
+        sum(p.end - p.start for p in found.pieces) * unit
+    )
+    assert legend(picture)[:2] == ["forward", "backward"]
 
 
 def test_a_map_of_nothing_says_so():

@@ -28,7 +28,7 @@ def test_blocks_and_steps_are_found_where_they_are_laid(case):
             assert choices == list(space.structures(parallel=parallel))
             shards = np.array([1, unit.data_par])
             block = gather(tables.block, tables.block_rows(unit, numbers))
-            step = gather(tables.optimizer, tables.step_rows(unit, numbers, shards))
+            step = gather(tables.optimizer, tables.step_rows(unit, numbers, shards[:, None]))
             for sharded in (False, True) if unit.data_par > 1 else (False,):
                 plan, networks = _plan(space, unit, choices, sharded)
                 _, batch = next(

@@ -36,6 +36,10 @@ def _memory(file: Mapping[str, Any]) -> Resource:
     return Resource(file["GBps"] * 1e9, curve, file["GiB"] * 2**30)
 
 
+HOPS = {"nvlink": 3.4e-6, "pcie": 5.7e-6, "net": 14e-6}
+"""Seconds of a step by kind of link."""
+
+
 @dataclass(frozen=True)
 class Network:
     """One network; `ops` maps an operation to its scalar and offset (null for p2p)."""
@@ -70,9 +74,9 @@ def _networks(file: Mapping[str, Any]) -> list[Network]:
     links = file.get("ext", {}).get("networks", [])
     networks = []
     for i, network in enumerate(file["networks"]):
-        added = {"step_latency": network["latency"], "ramp": 0} | (
-            links[i] if i < len(links) else {}
-        )
+        link = links[i] if i < len(links) else {}
+        step = HOPS.get(link.get("kind"), network["latency"])
+        added = {"step_latency": link.get("step_latency", step), "ramp": link.get("ramp", 0)}
         networks.append(Network(**network, **added))
     return networks
 

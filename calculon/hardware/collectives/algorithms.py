@@ -108,22 +108,18 @@ def nvls(system: System, group: Group, operation: str) -> Schedule:
 
 
 def nvls_tree(system: System, group: Group, operation: str) -> Schedule:
-    """Run :func:`nvls` in the switches of each node, and a double :func:`tree` across.
+    r"""Run :func:`nvls` in the switches of each node, and a double :func:`tree` across: :math:`2 \log_2 N` steps.
 
-    Source: NCCL's algorithm NVLSTree.
+    Source: NCCL's algorithm NVLSTree, and its tuning.
     """
-    inside, across, inner = (
-        nvls(system, group, operation),
-        tree(system, group, operation),
-        group.innermost,
-    )
+    across, inner = tree(system, group, operation), group.innermost
     steps: list[Count] = []
     shares: list[Array] = []
     for i, (members, _, used) in enumerate(_tiers(group)):
         here = inner == i
         steps.append(np.where(here, 0, 2 * np.log2(members)))
         shares.append(np.where(used & here, 1 + 1 / members, across.shares[i]))
-    return Schedule(tuple(steps), tuple(shares), inside.together)
+    return Schedule(tuple(steps), tuple(shares))
 
 
 def hierarchical(system: System, group: Group, operation: str) -> Schedule:

@@ -93,8 +93,8 @@ def _choices(
         others = [name for name in BY_LIBRARY[operation] if name != algorithm]
         names += tuple(others)
         rows += [rest & able(system, group, name) for name in others]
+    some = [(name, row) for name, row in zip(names, rows, strict=True) if row.any()]
     table = [
-        np.where(row, time_of(system, operation, group, name, size), np.inf)
-        for name, row in zip(names, rows, strict=True)
+        np.where(row, time_of(system, operation, group, name, size), np.inf) for name, row in some
     ]
-    return names, list(np.broadcast_arrays(*table))
+    return [name for name, _ in some], list(np.broadcast_arrays(*table))

@@ -1,6 +1,6 @@
 """Times of collectives over sizes, the fastest algorithm, and bandwidths as nccl-tests counts them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -81,22 +81,36 @@ def paced(
     Source: Hockney's model, as in Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, section 3; NCCL,
     src/graph/tuning.cc, for latencies and shares by protocol.
     """
-    fabric, size = system.fabric, np.asarray(size, dtype=float)
-    schedule, used = schedule_of(system, operation, group, name), group.used
-    join = np.add if not schedule.together else np.maximum
+    size = np.asarray(size, dtype=float)
+    schedule = schedule_of(system, operation, group, name)
+    networks = [(i, used) for i, used in enumerate(group.used) if used.any()]
+    alone = np.asarray(group.ranks) == 1
+    straight = system.fabric.ramp is None  # then a share of the rate takes that much longer
+    moved = _moved(system, schedule, networks, size) if straight else np.array(0.0)
     found = []
     for pace in paces(system, ALGORITHMS[name].form):
         fixed: Seconds = np.array(0.0)
         steps: Seconds = np.array(0.0)
-        moved: Seconds = np.array(0.0)
-        for i, one in enumerate(used):
-            fixed = np.maximum(fixed, np.where(one, pace.base[i], 0.0))
+        for i, used in networks:
+            fixed = np.maximum(fixed, np.where(used, pace.base[i], 0.0))
             steps = steps + schedule.steps[i] * pace.step[i]
-            passed = size * (schedule.shares[i] / pace.rate)
-            moved = join(moved, fabric.moving(np.array(i), passed))
-        time = np.maximum(fixed + steps + moved, fabric.launch)
-        found.append((pace, np.where(np.asarray(group.ranks) == 1, 0.0, time)))
+        if straight:
+            time = fixed + steps + moved / pace.rate
+        else:
+            time = fixed + steps + _moved(system, schedule, networks, size / pace.rate)
+        found.append((pace, np.where(alone, 0.0, np.maximum(time, system.fabric.launch))))
     return found
+
+
+def _moved(
+    system: System, schedule: Schedule, networks: Sequence[tuple[int, Array]], size: Bytes
+) -> Seconds:
+    """Return the time that the bytes of messages take, all networks together or one after the other."""
+    moved: Seconds = np.zeros_like(size)
+    for i, _ in networks:
+        here = system.fabric.moving(np.array(i), size * schedule.shares[i])
+        moved = np.maximum(moved, here) if schedule.together else moved + here
+    return moved
 
 
 def time_of(system: System, operation: str, group: Group, name: str, size: Bytes) -> Seconds:

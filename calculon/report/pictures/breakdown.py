@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 from calculon.report.bars import COLORS
 from calculon.report.page import PARTS
-from calculon.report.pictures.canvas import BLACK, LIGHT, drawing, figure, note_edition, wrapped
+from calculon.report.pictures.canvas import (
+    BLACK,
+    LIGHT,
+    drawing,
+    figure,
+    note_edition,
+    time_unit,
+    wrapped,
+)
 from calculon.report.result import EVERYTHING, Result
 from calculon.report.sheet import KINDS_OF_MEMORY
 from calculon.report.texts import capacity
@@ -82,7 +90,7 @@ class Panel:
 
 def panels(results: Sequence[Result]) -> list[Panel]:
     """Return what there is to draw: time, tier 1, and tier 2 where it is used; nothing that is zero."""
-    unit, factor = _time_unit(max(result.value("total_time") for result in results))
+    unit, factor = time_unit(max(result.value("total_time") for result in results))
     times = [_scaled(result.times(), factor) for result in results]
     ends = [
         f"{significant(r.value('total_time') * factor)} {unit}, "
@@ -101,12 +109,6 @@ def panels(results: Sequence[Result]) -> list[Panel]:
         title, label = f"Memory of a processor, tier {tier + 1}", "Memory (GiB)"
         found.append(Panel(title, label, stacks, ends, limits))
     return found
-
-
-def _time_unit(largest: float) -> tuple[str, float]:
-    """Return the unit that suits a time, and how many of it are a second."""
-    units = ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (float("inf"), "s", 1.0))
-    return next((unit, factor) for limit, unit, factor in units if largest < limit)
 
 
 def _scaled(values: Mapping[str, float], factor: float) -> dict[str, float]:

@@ -107,6 +107,12 @@ class Quantity:
         return f"{words} ({self.unit})" if self.unit else words
 
 
+def time_unit(largest: float) -> tuple[str, float]:
+    """Return the unit that suits a time, and how many of it are a second."""
+    units = ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (float("inf"), "s", 1.0))
+    return next((unit, factor) for limit, unit, factor in units if largest < limit)
+
+
 def note_edition(axes: "Axes", editions: Sequence[str]) -> None:
     """Say beside the words of the horizontal axis which editions of the model a picture is from."""
     names = list(dict.fromkeys(editions))

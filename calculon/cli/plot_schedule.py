@@ -1,0 +1,68 @@
+"""``calculon plot schedule``: when each pipeline stage does what, for the first microbatches of a batch."""
+
+import argparse
+
+from calculon.cli.options import check_inputs
+from calculon.cli.result_files import short_name
+from calculon.cost.stages import stage_passes
+from calculon.editions import EDITIONS
+from calculon.errors import Problem, SpecError
+from calculon.estimate import Estimate, estimate
+from calculon.evaluate import evaluate_rows
+from calculon.parallel.orders import Kind, order
+from calculon.parallel.timeline import timeline
+from calculon.plan.plan import Plan
+from calculon.report.pictures.schedule import Gantt, Piece
+from calculon.spec.files import STDIN
+
+TITLES = {"forward": "forward only", "1f1b": "1F1B", "gpipe": "GPipe", "zb_h1": "ZB-H1"}
+
+
+def gantt(arguments: argparse.Namespace) -> Gantt:
+    """Return what each stage does when, as the estimate of an execution has it."""
+    specs = [arguments.application, arguments.execution, arguments.system]
+    check_inputs(specs)
+    try:
+        found = estimate(specs[0], specs[1], specs[2], edition=arguments.edition)
+    except SpecError as error:  # fields that contradict each other are known by their kind only
+        file = "<stdin>" if specs[1] == STDIN else specs[1]
+        raise SpecError(file if error.file == "execution" else error.file, error.problems) from None
+    execution = found.execution
+    stages, chunks = execution.pipeline_par, execution.pipeline_interleaving
+    batch = execution.batch_size // execution.data_par // execution.microbatch_size
+    shown = min(batch, 2 * stages) if arguments.microbatches is None else arguments.microbatches
+    if shown > batch:
+        wanted = f"at most the {batch:,} of a pipeline's batch"
+        raise SpecError("--microbatches", Problem("", wanted, f"{shown:,}"))
+    schedule = "1f1b" if execution.training else "forward"
+    words = [f"{TITLES[schedule]}{f' interleaved, {chunks} chunks' if chunks > 1 else ''}"]
+    words.append(f"{stages:,} stages" if stages > 1 else "1 stage")
+    words.append(f"{shown:,} of {batch:,} microbatches")
+    time, bubble = found.stats["total_time"], found.stats["bubble_time"]
+    assert time is not None
+    assert bubble is not None
+    words.append(f"bubble {100 * bubble / time:.1f} % of the iteration")
+    names = [short_name(source) for source in specs]
+    return Gantt(
+        title=f"{names[0]}, {names[1]}, {names[2]}\n{', '.join(words)}",
+        stages=stages,
+        pieces=_pieces(found, schedule, shown),
+        edition=found.edition,
+    )
+
+
+def _pieces(found: Estimate, schedule: str, microbatches: int) -> list[Piece]:
+    """Execute the schedule with the times of the estimate."""
+    edition, execution = EDITIONS[found.edition], found.execution
+    _, batch = next(evaluate_rows(found.model, found.system, Plan.of(execution), edition))
+    passes = stage_passes(batch)
+
+    def duration(kind: Kind, stage: int, chunk: int) -> float:
+        return float(getattr(passes, kind)[stage, chunk])
+
+    stages, chunks = passes.forward.shape
+    orders = [order(schedule, stage, stages, microbatches, chunks) for stage in range(stages)]
+    return [
+        Piece(one.stage, one.work.kind, one.work.microbatch, one.work.chunk, one.start, one.end)
+        for one in timeline(orders, duration)
+    ]

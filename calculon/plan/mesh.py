@@ -1,0 +1,62 @@
+"""How ranks are numbered, and which networks their groups then use."""
+
+from typing import Any
+
+import numpy as np
+
+from calculon.hardware.system import System
+from calculon.plan.plan import code
+from calculon.units import Array, Count
+
+_STATED = code("mesh_order", "stated")
+_REPLICAS_FIRST = code("mesh_order", "tp-dp-pp")
+_STAGES_FIRST = code("mesh_order", "tp-pp-dp")
+
+
+def data_stride(columns: Any) -> Count:
+    """Return the distance of neighbours in a data-parallel group; 0 where its network is stated."""
+    order = columns.mesh_order
+    stride = columns.tensor_par * np.where(order == _STAGES_FIRST, columns.pipeline_par, 1)
+    return np.where(order == _STATED, 0, stride).astype(np.int64)
+
+
+def pipeline_stride(columns: Any) -> Count:
+    """Return the distance of neighbouring stages; 0 where their network is stated."""
+    order = columns.mesh_order
+    stride = columns.tensor_par * np.where(order == _REPLICAS_FIRST, columns.data_par, 1)
+    return np.where(order == _STATED, 0, stride).astype(np.int64)
+
+
+def networks_of(columns: Any, system: System) -> tuple[Array, Array, Array]:
+    """Return the networks of tensor, pipeline and data parallelism: those stated, or the outermost in a mesh."""
+    stated = (columns.tensor_par_net, columns.pipeline_par_net, columns.data_par_net)
+    if not np.count_nonzero(columns.mesh_order):
+        return stated
+    spans = (
+        columns.tensor_par,
+        columns.pipeline_par * pipeline_stride(columns),
+        columns.data_par * data_stride(columns),
+    )
+    free = columns.mesh_order == _STATED
+    tensor, pipeline, data = (
+        np.where(free, net, outermost(system, span))
+        for net, span in zip(stated, spans, strict=True)
+    )
+    return tensor, pipeline, data
+
+
+def outermost(system: System, span: Count) -> Array:
+    """Return the outermost network of aligned groups that span so many consecutive processors.
+
+    It is the first whose instances hold them without cutting one in two; the largest holds all.
+    """
+    sizes = system.fabric.size
+    largest = int(np.argmax(sizes))
+    found = np.full(np.shape(span), largest)
+    for number in reversed(range(largest)):
+        held = np.mod(sizes[number], np.maximum(span, 1)) == 0
+        found = np.where(held & (sizes[number] > 0), number, found)
+    return found
+
+
+assert _STATED == 0

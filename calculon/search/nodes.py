@@ -1,0 +1,90 @@
+"""The nodes of a grid, a block structure with a microbatch size each, and the schedule of a unit with some of them."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from calculon.plan.mesh import data_stride, networks_of
+from calculon.plan.replicas import Replicas
+from calculon.plan.rule import DEGREES
+from calculon.plan.schedule import Schedule
+from calculon.search.space import Unit
+from calculon.search.tables import BATCH_FIELDS, SearchTables
+from calculon.units import MIB, Array
+
+
+def node_columns(tables: SearchTables, unit: Unit, structures: Array) -> dict[str, Array]:
+    """Return what nodes fix: microbatches per pipeline and their size, and choices of the batch level."""
+    micro = np.array(unit.microbatches, float)
+    local = unit.batch_size // unit.data_par
+    choices = [tables.structures[s] for s in structures]
+    fields = BATCH_FIELDS if not tables.plain else ("latency_per_step",)
+    fixed = {name: tables.columns[name][structures] for name in fields}
+    fixed |= {
+        "recompute_all": np.array([c.recompute_all for c in choices]),
+        "accumulates": np.array([c.grad_dtype != "auto" for c in choices]),
+        "multiquery": np.array([c.multiquery for c in choices]),
+    }
+    return {
+        "microbatches": np.tile(np.floor(local / micro), len(choices)),
+        "microbatch_size": np.tile(micro, len(choices)),
+        **{name: np.repeat(values, len(micro)) for name, values in fixed.items()},
+    }
+
+
+def unit_schedule(
+    tables: SearchTables,
+    unit: Unit,
+    chunks: Array,
+    shards: Array,
+    offloads: tuple[Array, ...],
+    nodes: dict[str, Array],
+    overlap: Array | bool = False,
+    networks: tuple[Array, ...] | None = None,
+) -> Schedule:
+    """Make the schedule of executions of a unit on any axes.
+
+    `offloads` are those of weights, activations and optimizer, `networks` those of data, pipeline and tensor
+    parallelism; `nodes` is what :func:`node_columns` returns, for some nodes.
+    """
+    data, pipeline, tensor = networks or (np.array(0),) * 3
+    stride, algorithm, reserved, replicas = np.array(0.0), np.array(0), np.array(0.0), None
+    if not tables.plain:
+        degrees = {name: np.array(float(getattr(unit, name))) for name in DEGREES}
+        stated = {f"{name}_net": np.array(0) for name in DEGREES}
+        columns = SimpleNamespace(**degrees, **stated, **nodes)
+        replicas = Replicas.of(columns, columns.data_par)
+        stride, algorithm = data_stride(columns), columns.coll_algo
+        reserved = columns.mem_reserved_mib * MIB
+        if tables.space.meshed:
+            tensor, pipeline, data = networks_of(columns, tables.space.system)
+    num_blocks = tables.space.model.num_blocks
+    return Schedule(
+        batch_size=np.array(float(unit.batch_size)),
+        tensor_par=np.array(float(unit.tensor_par)),
+        microbatch_size=nodes["microbatch_size"],
+        microbatches=nodes["microbatches"],
+        pipeline_par=np.array(float(unit.pipeline_par)),
+        data_par=np.array(float(unit.data_par)),
+        interleaving=chunks,
+        blocks=np.array(float(unit.blocks)),
+        missing_blocks=np.array(float(unit.blocks * unit.pipeline_par - num_blocks)),
+        chunk_blocks=np.floor(unit.blocks / chunks),
+        shards=shards,
+        tensor_par_net=tensor,
+        pipeline_par_net=pipeline,
+        data_par_net=data,
+        data_stride=stride,
+        algorithm=algorithm,
+        replicas=replicas,
+        reserved=reserved,
+        training=np.array(True),
+        recompute_all=nodes["recompute_all"],
+        data_par_overlap=np.asarray(overlap),
+        latency_per_step=nodes["latency_per_step"],
+        accumulates=nodes["accumulates"],
+        multiquery=nodes["multiquery"],
+        weight_offload=offloads[0],
+        activations_offload=offloads[1],
+        optimizer_offload=offloads[2],
+    )

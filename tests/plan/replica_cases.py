@@ -1,0 +1,94 @@
+"""Executions that break each rule on forms of data parallelism and on meshes; changes to a valid one."""
+
+_SPLIT = {"edition": "corrected", "optimizer_sharding": True}
+
+
+def _of(stage, **changes):
+    return _SPLIT | {"zero_stage": stage} | changes
+
+
+MALFORMED = {
+    "zero_stage_sharding": (
+        {"edition": "corrected", "zero_stage": 3},
+        "optimizer_sharding",
+        "true, since its state is split with zero_stage: 3",
+        "false",
+    ),
+    "zero_stage_training": (
+        {"edition": "corrected", "zero_stage": "0", "training": False},
+        "zero_stage",
+        "auto, since nothing is trained",
+        "0",
+    ),
+    "dp_shard_needs_form": (
+        _of("auto", dp_shard=2),
+        "dp_shard",
+        "0 with zero_stage: auto",
+        "2",
+    ),
+    "fsdp_unit_needs_form": (_of("2", fsdp_unit=3), "fsdp_unit", "1 with zero_stage: 2", "3"),
+    "fsdp_prefetch_needs_form": (
+        _of("1", fsdp_prefetch=0),
+        "fsdp_prefetch",
+        "1 with zero_stage: 1",
+        "0",
+    ),
+    "reshard_after_forward_needs_form": (
+        _of("owner", reshard_after_forward=False),
+        "reshard_after_forward",
+        "true with zero_stage: owner",
+        "false",
+    ),
+    "ddp_bucket_mib_needs_form": (
+        _of("fsdp", ddp_bucket_mib=25),
+        "ddp_bucket_mib",
+        "0 with zero_stage: fsdp",
+        "25",
+    ),
+    "no_sync_needs_form": (_of("2", no_sync=False), "no_sync", "true with zero_stage: 2", "false"),
+    "overlap_param_gather_needs_form": (
+        _of("3", overlap_param_gather=True),
+        "overlap_param_gather",
+        "false with zero_stage: 3",
+        "true",
+    ),
+    "grad_buffer_auto": (_of("2", grad_buffer="full"), "grad_buffer", "sharded, since", "full"),
+    "latency_once": (
+        {"edition": "corrected", "coll_algo": "auto", "latency_per_step": True},
+        "latency_per_step",
+        "false with coll_algo: auto",
+        "true",
+    ),
+    "dp_shard_split": (_of("3", dp_shard=3), "dp_shard", "a divisor of data_par=2", "3"),
+    "fsdp_unit_split": (
+        _of("3", fsdp_unit=4),
+        "fsdp_unit",
+        "a divisor of the 6 blocks of a chunk",
+        "4",
+    ),
+    "owner_split": (
+        _of("owner", num_procs=32, data_par=4),
+        "data_par",
+        "a divisor of the 6 blocks of a stage",
+        "4",
+    ),
+    "whole_weights_offload": (
+        _of("fsdp", weight_offload=True),
+        "weight_offload",
+        "false with zero_stage: fsdp",
+        "true",
+    ),
+}
+
+INFEASIBLE = {
+    "mesh_size": (
+        {"edition": "corrected", "mesh_order": "tp-dp-pp", "num_procs": 131072, "data_par": 16384}
+        | {"batch_size": 65536},
+        "it joins 65536 processors, and there are 131072 (65536 too many)",
+    ),
+    "mesh_even": (
+        {"edition": "corrected", "mesh_order": "tp-dp-pp", "num_procs": 24, "data_par": 3}
+        | {"batch_size": 48},
+        "mesh_order tp-dp-pp with tensor_par=4, pipeline_par=2, data_par=3 cuts groups unevenly",
+    ),
+}
