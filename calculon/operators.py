@@ -14,8 +14,11 @@ from calculon.cost.tables import choice_of, sizes_of
 from calculon.edition import Edition
 from calculon.editions import EDITIONS, find_edition
 from calculon.evaluate import evaluate_rows
+from calculon.hardware.collectives.groups import PUBLISHED
+from calculon.hardware.collectives.times import bus_factor
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.parallel.groups import tensor_team
 from calculon.parallel.tensor import PASSES, operation_of
 from calculon.plan.check import check, raise_for
 from calculon.plan.choice import Choice, Sizes
@@ -46,7 +49,8 @@ class Block:
     operators : list of dict
         In order of execution: ``name``, ``engine``, then ``flops``, ``bytes`` (moved in tier-1 memory) and ``time`` (s)
         by pass of :data:`WORK_PASSES`, ``weights`` and ``saved`` (bytes), and ``collectives``: for each its ``pass``,
-        ``operation``, ``message`` and ``moved`` (bytes of the full array, and through each port), ``time`` and
+        ``operation``, ``message`` and ``moved`` (bytes of the full array, and through each port: those of the network's
+        ``ops``, or with another ``coll_algo`` of a ring, as nccl-tests counts), ``time`` and
         ``exposed`` (s). Where blocks next to pipeline transfers have others, they are in ``edge_collectives``.
     stats : dict
         The statistics of a block that :func:`calculon.estimate` reports, by name.
@@ -196,7 +200,7 @@ class _Sent:
         return [] if number is None else list(self._by(layer, number, kind))
 
     def _by(self, layer: int, number: int, kind: int) -> Iterator[dict[str, Any]]:
-        traffic, sizes = self.cost.traffic, self.sizes
+        traffic = self.cost.traffic
         for i, name in enumerate(PASSES if self.choice.training else PASSES[:1]):
             operation = operation_of(
                 self.table.layers[layer], name, KINDS[kind], self.choice, self.edition
@@ -204,14 +208,19 @@ class _Sent:
             message = traffic.size[i, kind, number]
             if operation is None or not message.any():
                 continue
-            moved = self.system.fabric.volume(
-                sizes.tensor_par_net, operation, message, sizes.tensor_par
-            )
             yield {
                 "pass": _OF_TRAFFIC[name],
                 "operation": operation,
                 "message": message.item(),
-                "moved": moved.item(),
+                "moved": self._moved(operation, message).item(),
                 "time": traffic.link[i, kind, number].item(),
                 "exposed": self.exposed[i, kind, number].item(),
             }
+
+    def _moved(self, operation: str, message: Array) -> Array:
+        """Bytes through each port."""
+        team = tensor_team(self.sizes, self.choice, self.system)
+        if self.choice.coll_algo == PUBLISHED:
+            return self.system.fabric.volume(team.network, operation, message, team.ranks)
+        moved: Array = bus_factor(operation, int(team.ranks[0])) * message
+        return moved

@@ -138,10 +138,13 @@ def test_a_ring_moves_what_passes_through_each_port():
     """An all-reduce among t ranks moves 2 (t - 1) / t of its message, both of its halves half of that."""
     changes = {"tensor_par_overlap": "none", "tensor_par_comm_type": "ar"}
     share = (4 - 1) / 4
-    for comm, factor in (("ar", 2), ("rs_ag", 1)):
-        found = block(
-            LLAMA, EXECUTION, "a100_80g_sxm", changes=changes | {"tensor_par_comm_type": comm}
-        )
+    for comm, factor, algorithm in (
+        ("ar", 2, "published"),
+        ("rs_ag", 1, "published"),
+        ("ar", 2, "auto"),
+    ):
+        asked = changes | {"tensor_par_comm_type": comm, "coll_algo": algorithm}
+        found = block(LLAMA, EXECUTION, "a100_80g_sxm", changes=asked)
         sent = [one for operator in found.operators for one in operator["collectives"]]
         assert sent
         for one in sent:
