@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 
 from calculon.errors import Problem
+from calculon.plan.plan import code
 from calculon.plan.rule import One, Question, Rule
 from calculon.spec.model import Model
 from calculon.units import Array
 
 _ALL = np.array(True)
+_MEGATRON, _GEMM = code("tp_impl", "megatron"), code("matmul_impl", "gemm")
 
 
 def splits(model: Model, tensor_par: int) -> bool:
@@ -47,7 +49,8 @@ def _in_one(q: Question) -> Array:
 
 
 def _megatron(q: Question) -> Array:
-    return q.plan.is_choice("tp_impl", "megatron")
+    mask: Array = q.plan.tp_impl == _MEGATRON
+    return mask
 
 
 def _where(asked: Array, needed: Callable[[], Array]) -> Array:
@@ -71,7 +74,7 @@ def _explain_linear(one: One) -> Problem:
 
 
 def _gathers(q: Question) -> Array:
-    return _where(~_megatron(q), lambda: _unsplit(q))
+    return _where(q.plan.tp_impl != _MEGATRON, lambda: _unsplit(q))
 
 
 def _explain_gathers(one: One) -> Problem:
@@ -117,8 +120,9 @@ def _explain_late_bias(one: One) -> Problem:
 
 
 def _multiplies(q: Question) -> Array:
-    asked: Array = ~q.plan.is_choice("matmul_impl", "gemm")
-    return _where(asked, lambda: _in_one(q) & q.plan.is_choice("matmul_dtype", "same"))
+    return _where(
+        q.plan.matmul_impl != _GEMM, lambda: _in_one(q) & q.plan.is_choice("matmul_dtype", "same")
+    )
 
 
 def _explain_multiplies(one: One) -> Problem:
