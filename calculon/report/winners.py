@@ -13,6 +13,12 @@ REASONS = {
     "network_filled": "groups do not divide a network that must be filled",
     "offload_blocks": "offloading with fewer than 3 blocks per stage",
     "feedforward_split": "tensor_par does not divide feedforward",
+    "dp_shard_split": "dp_shard does not divide data_par",
+    "fsdp_unit_split": "fsdp_unit does not divide the blocks of a chunk",
+    "owner_split": "data_par does not divide the blocks of a stage, which have owners",
+    "whole_weights_offload": "split weights (zero_stage 3, fsdp, owner) are not offloaded",
+    "mesh_size": "the networks join too few processors for all groups",
+    "mesh_even": "groups do not divide the networks that they span evenly",
     "mem1_capacity": "tier-1 memory is too small",
     "mem2_capacity": "tier-2 memory is too small",
 }

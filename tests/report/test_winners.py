@@ -5,7 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from calculon.report.winners import LEGEND, reasons_table, winners_table
+from calculon.plan.network_rules import MESH_RULES, NETWORK_RULES
+from calculon.plan.replica_rules import UNIT_RULES
+from calculon.report.winners import LEGEND, REASONS, reasons_table, winners_table
 from calculon.search.driver import search
 from calculon.units import GIB
 
@@ -72,3 +74,9 @@ def test_the_nearest_miss_is_in_one_unit():
     tiny = reasons_table(2, 1, {"mem1_capacity": 1}, {"mem1_capacity": 1.0})
     assert tiny.rows[1]["miss"] == "<0.01"
     assert max(map(len, _drawn(table, 80))) <= 80
+
+
+def test_every_reason_that_depends_on_degrees_has_words():
+    malformed = {"network_number"}  # refused before anything is counted
+    names = {rule.reason for rule in (*NETWORK_RULES, *MESH_RULES, *UNIT_RULES)}
+    assert names - malformed <= set(REASONS)

@@ -37,6 +37,9 @@ LOOKS = {
     "activations": "green",
     "checkpoints": "green2",
     "activation gradients": "orange",
+    "gathered weights": "sky",
+    "gradients being reduced": "vermilion3",
+    "reserved": "grey",
     EVERYTHING: "grey",
 }
 """Style class of every piece of a bar."""
