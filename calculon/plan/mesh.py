@@ -16,6 +16,8 @@ _STAGES_FIRST = code("mesh_order", "tp-pp-dp")
 def data_stride(columns: Any) -> Count:
     """Return the distance of neighbours in a data-parallel group; 0 where its network is stated."""
     order = columns.mesh_order
+    if not np.count_nonzero(order):
+        return np.zeros(1, np.int64)
     stride = columns.tensor_par * np.where(order == _STAGES_FIRST, columns.pipeline_par, 1)
     return np.where(order == _STATED, 0, stride).astype(np.int64)
 
