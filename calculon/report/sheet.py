@@ -59,6 +59,8 @@ class Sheet:
         Their fields, as in files: optional ones only where they differ from their default.
     machine : Machine
         The system.
+    networks : mapping
+        Number of the network of each degree of parallelism; the outermost, where groups span several.
     edition : str
         Edition of the cost model.
     stats : mapping
@@ -74,6 +76,7 @@ class Sheet:
     model: Mapping[str, Any]
     execution: Mapping[str, Any]
     machine: Machine
+    networks: Mapping[str, int]
     edition: str
     stats: Stats
     layers: Sequence[Mapping[str, Any]] | None = None

@@ -10,7 +10,7 @@ from calculon.cli.llm import sheet_of
 from calculon.report.architecture import details
 from calculon.report.console import show
 from calculon.report.figures import NO_VOCABULARY
-from calculon.report.page import GROUP_COLORS, PARTS, Page
+from calculon.report.page import GROUP_COLORS, PARTS, Page, network_text
 from calculon.report.result import Result
 from calculon.report.setup import setup_texts
 from calculon.spec.execution import Execution
@@ -332,6 +332,16 @@ def test_memory_of_communication_and_what_is_reserved_have_their_lines():
     text = " ".join(plain(CASES["fully sharded"]).split())
     for words in ("gathered weights 1.67 GiB", "gradients being reduced", "reserved 1.00 GiB"):
         assert words in text
+
+
+@pytest.mark.parametrize(("order", "network"), [("stated", 1), ("tp-dp-pp", 0), ("tp-pp-dp", 1)])
+def test_traffic_is_on_the_network_that_its_groups_span(order, network):
+    model, execution, system = LLAMA
+    split = {"pipeline_par": 16, "data_par": 2, "batch_size": 64, "mesh_order": order}
+    split |= {"num_procs": 64, "optimizer_sharding": False, "grad_buffer": "sharded"}
+    sheet = sheet_of(calculon.estimate(model, execution | split, system))
+    assert sheet.networks["data_par"] == network
+    assert f"network {network}, " in network_text(sheet, "data_par")
 
 
 def test_no_columns_are_no_width(monkeypatch):

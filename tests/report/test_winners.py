@@ -9,6 +9,7 @@ from calculon.plan.network_rules import MESH_RULES, NETWORK_RULES
 from calculon.plan.replica_rules import UNIT_RULES
 from calculon.report.winners import LEGEND, REASONS, reasons_table, winners_table
 from calculon.search.driver import search
+from calculon.spec.execution import ZERO_STAGES
 from calculon.units import GIB
 
 
@@ -80,3 +81,12 @@ def test_every_reason_that_depends_on_degrees_has_words():
     malformed = {"network_number"}  # refused before anything is counted
     names = {rule.reason for rule in (*NETWORK_RULES, *MESH_RULES, *UNIT_RULES)}
     assert names - malformed <= set(REASONS)
+
+
+def test_forms_of_data_parallelism_have_names():
+    executions, stats = _rows(1024, top=1)
+    named = [
+        winners_table([executions[0] | {"zero_stage": stage}], stats).rows[0].get("own", "-")
+        for stage in ZERO_STAGES
+    ]
+    assert named == ["-", "DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3", "FSDP", "owned layers"]
