@@ -16,7 +16,19 @@ KINDS_OF_MEMORY = (
     "activation gradients",
     "weight gradients",
     "optimizer state",
+    "gathered weights",
+    "communication buffers",
+    "reserved",
 )
+
+_BUFFERS = ("gathered_space", "comm_buffer_space", "reserved_space")
+"""Statistics of the last kinds, which the published edition does not have."""
+
+_KINDS_OF_GROUPS = {
+    "tensor_par": ("tensor",),
+    "pipeline_par": ("pipeline",),
+    "data_par": ("data", "shards", "copies"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +73,8 @@ class Sheet:
         The layers of a block.
     interval : mapping, or None
         Where the iteration time is expected, when the system was calibrated.
+    groups : sequence of mapping
+        The groups of ranks that work together, as in the results of an estimate.
     """
 
     name: str
@@ -72,6 +86,7 @@ class Sheet:
     stats: Stats
     layers: Sequence[Mapping[str, Any]] | None = None
     interval: Mapping[str, Any] | None = None
+    groups: Sequence[Mapping[str, Any]] = ()
 
     def value(self, name: str) -> float:
         """Return a statistic; one without a value, or of another edition, counts as 0."""
@@ -91,6 +106,13 @@ class Sheet:
     def microbatches(self) -> int:
         """Microbatches of a batch in one pipeline."""
         return self.replica_batch // int(self.execution["microbatch_size"])
+
+    def network(self, degree: str) -> int:
+        """Return the number of the outermost network that a kind of parallelism uses."""
+        kinds = _KINDS_OF_GROUPS[degree]
+        used = (place for one in self.groups if one["kind"] in kinds for place in one["networks"])
+        stated = int(self.execution[f"{degree}_net"])
+        return max((int(place["network"]) for place in used), default=stated)
 
     def memory(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return bytes in tier 1 and in tier 2 by kind: see :func:`memory_by_kind`."""
@@ -125,7 +147,8 @@ def memory_by_kind(
     here = {n: stats[f"{n}_with_offload" if gone else n] or 0.0 for n, gone in moved.items()}
     if not full:
         here["act_checkpoint_size"] = 0.0
-    away = dict.fromkeys(moved, 0.0)
+    here |= {name: stats.get(name) or 0.0 for name in _BUFFERS}
+    away = dict.fromkeys(here, 0.0)
     for name in ("weight", "weight_grad", "optimizer"):
         if moved[f"{name}_space"]:
             away[f"{name}_space"] = (stats[f"block_{name}_space"] or 0.0) * blocks
