@@ -27,7 +27,7 @@ ROOMS = (
     ("cost",),
     ("editions",),
     ("evaluate",),
-    ("breakdown", "communication"),
+    ("breakdown", "operators", "communication"),
     ("uncertainty",),
     ("estimate",),
     ("output",),

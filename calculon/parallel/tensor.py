@@ -170,18 +170,10 @@ def _operations(
 ) -> Iterator[tuple[int, int, str, list[int]]]:
     """Yield the collectives of layers that have one: pass, layer, operation, and the kinds of block that do it."""
     for j, layer in enumerate(layers):
-        collective = layer.collective
-        assert collective is not None
         for i, name in enumerate(PASSES):
-            again = name == "recomm"
-            if again and not edition.happens(layer.flags.recommunicate, choice):
-                continue
             found: dict[str, list[int]] = {}
             for k, kind in enumerate(KINDS):
-                split = edition.splits_collectives(
-                    choice, edge=kind == "edge", outer=collective.outer
-                )
-                operation = OPERATIONS[collective.side, "fw" if again else name, split]
+                operation = operation_of(layer, name, kind, choice, edition)
                 if operation is not None:
                     found.setdefault(operation, []).append(k)
             for operation, kinds in found.items():
@@ -207,6 +199,18 @@ def tensor_volumes(
         volume = team.volume(system, operation, collective.message, choice.coll_algo)
         moved[i, kinds] += np.where(sizes.tensor_par > 1, volume, 0.0)
     return moved
+
+
+def operation_of(
+    layer: Layer, pass_: str, kind: str, choice: Choice, edition: Edition
+) -> str | None:
+    """Return the collective of a layer in a pass of :data:`PASSES`, if any, in a block of one of :data:`KINDS`."""
+    collective = layer.collective
+    again = pass_ == "recomm"
+    if collective is None or (again and not edition.happens(layer.flags.recommunicate, choice)):
+        return None
+    split = edition.splits_collectives(choice, edge=kind == "edge", outer=collective.outer)
+    return OPERATIONS[collective.side, "fw" if again else pass_, split]
 
 
 def _reduction_time(

@@ -34,15 +34,12 @@ class Question:
     @cached_property
     def asked(self) -> frozenset[str]:
         """The optional fields that have another value than their default in some row."""
-        columns = ((name, getattr(self.plan, name, None), plain) for name, plain in PLAIN.items())
-        return frozenset(
-            name
-            for name, column, plain in columns
-            if column is not None
-            and np.count_nonzero(
-                column != plain if plain else column
-            )  # faster than any() for one row
-        )
+        found = set()
+        for name, plain in PLAIN.items():
+            column = getattr(self.plan, name, None)
+            if column is not None and np.count_nonzero(column != plain if plain else column):
+                found.add(name)
+        return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,6 +162,13 @@ def _memory(sheet: Sheet) -> Sequence[RenderableType]:
     return shown
 
 
+def network_text(sheet: Sheet, degree: str) -> str:
+    """Name the network of a degree of parallelism, and what it achieves."""
+    number = sheet.networks[degree]
+    network = sheet.machine.links[number]
+    return f"network {number}, {bandwidth(network.bandwidth * network.efficiency)}"
+
+
 def _communication(sheet: Sheet, legend: str) -> Sequence[RenderableType]:
     """Set time on the link against exposed time for each kind of parallelism."""
     total = sheet.value("total_time")
@@ -183,10 +190,7 @@ def _communication(sheet: Sheet, legend: str) -> Sequence[RenderableType]:
             continue
         hidden = max(0.0, link - out)
         pieces = Share(out / longest, "vermilion"), Share(hidden / longest, "grey", solid=False)
-        number = sheet.network(field)
-        network = sheet.machine.links[number]
-        achieved = bandwidth(network.bandwidth * network.efficiency)
-        where = Text(f"network {number}, {achieved}", "dim")
+        where = Text(network_text(sheet, field), "dim")
         table.add_row(words, where, *seconds([link, out], total), Bar(pieces))
     share = percent(sum(exposed.values()) / total)
     on_link, not_hidden = duration(sum(links.values())), duration(sum(exposed.values()))

@@ -17,18 +17,12 @@ KINDS_OF_MEMORY = (
     "weight gradients",
     "optimizer state",
     "gathered weights",
-    "communication buffers",
+    "gradients being reduced",
     "reserved",
 )
 
 _BUFFERS = ("gathered_space", "comm_buffer_space", "reserved_space")
-"""Statistics of the last kinds, which the published edition does not have."""
-
-_KINDS_OF_GROUPS = {
-    "tensor_par": ("tensor",),
-    "pipeline_par": ("pipeline",),
-    "data_par": ("data", "shards", "copies"),
-}
+"""Statistics of the last three, which only the corrected edition has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +59,8 @@ class Sheet:
         Their fields, as in files: optional ones only where they differ from their default.
     machine : Machine
         The system.
+    networks : mapping
+        Number of the network of each degree of parallelism; the outermost, where groups span several.
     edition : str
         Edition of the cost model.
     stats : mapping
@@ -82,6 +78,7 @@ class Sheet:
     model: Mapping[str, Any]
     execution: Mapping[str, Any]
     machine: Machine
+    networks: Mapping[str, int]
     edition: str
     stats: Stats
     layers: Sequence[Mapping[str, Any]] | None = None
@@ -106,13 +103,6 @@ class Sheet:
     def microbatches(self) -> int:
         """Microbatches of a batch in one pipeline."""
         return self.replica_batch // int(self.execution["microbatch_size"])
-
-    def network(self, degree: str) -> int:
-        """Return the number of the outermost network that a kind of parallelism uses."""
-        kinds = _KINDS_OF_GROUPS[degree]
-        used = (place for one in self.groups if one["kind"] in kinds for place in one["networks"])
-        stated = int(self.execution[f"{degree}_net"])
-        return max((int(place["network"]) for place in used), default=stated)
 
     def memory(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return bytes in tier 1 and in tier 2 by kind: see :func:`memory_by_kind`."""
@@ -148,7 +138,7 @@ def memory_by_kind(
     if not full:
         here["act_checkpoint_size"] = 0.0
     here |= {name: stats.get(name) or 0.0 for name in _BUFFERS}
-    away = dict.fromkeys(here, 0.0)
+    away = dict.fromkeys((*moved, *_BUFFERS), 0.0)
     for name in ("weight", "weight_grad", "optimizer"):
         if moved[f"{name}_space"]:
             away[f"{name}_space"] = (stats[f"block_{name}_space"] or 0.0) * blocks

@@ -10,11 +10,11 @@ from calculon.report.html.bars import Piece, bar, legend
 from calculon.report.html.tags import Cell, Html, element, joined, plain_table, table
 from calculon.report.interval import ends, interval_texts
 from calculon.report.layers import QUANTITIES, chosen_units, timed_quantities
-from calculon.report.page import LINKS, PARTS
+from calculon.report.page import LINKS, PARTS, network_text
 from calculon.report.result import EVERYTHING, Result
 from calculon.report.setup import setup_texts
 from calculon.report.sheet import PUBLISHED
-from calculon.report.texts import bandwidth, capacity, figure, gib, percent, seconds
+from calculon.report.texts import capacity, figure, gib, percent, seconds
 from calculon.report.winners import LEGEND, winners_table
 from calculon.statistics import CorrectedStats
 from calculon.units import duration
@@ -39,8 +39,8 @@ LOOKS = {
     "checkpoints": "green2",
     "activation gradients": "orange",
     "gathered weights": "sky",
-    "communication buffers": "vermilion3",
-    "reserved": "purple2",
+    "gradients being reduced": "vermilion3",
+    "reserved": "grey",
     EVERYTHING: "grey",
 }
 """Style class of every piece of a bar."""
@@ -160,11 +160,7 @@ def _communication(result: Result) -> Iterator[Html]:
         link, out = (result.value(f"{key}_{kind}_time") for kind in ("link", "exposed"))
         if not link and not out:
             continue
-        where = ""
-        if result.sheet is not None:
-            number = result.sheet.network(field)
-            network = result.sheet.machine.links[number]
-            where = f"network {number}, {bandwidth(network.bandwidth * network.efficiency)}"
+        where = "" if result.sheet is None else network_text(result.sheet, field)
         texts = seconds([link, out], total)
         values = (words.strip(), where, *texts, percent(out / total))
         rows.append([Cell(text) for text in values])

@@ -53,8 +53,8 @@ LOOKS = {
     "checkpoints": Look("#8fd0bb", "\\\\\\\\"),
     "activation gradients": Look(COLORS["orange"], "...."),
     "gathered weights": Look(COLORS["sky"], "////"),
-    "communication buffers": Look("#f4c6a5"),
-    "reserved": Look("#e6bfd5", "...."),
+    "gradients being reduced": Look("#f4c6a5"),
+    "reserved": Look(LIGHT, "...."),
     EVERYTHING: Look(LIGHT),
 }
 """Colours by family (computing blue, communicating vermilion, ...), shades and hatches within."""
@@ -70,7 +70,7 @@ _ORDER_OF_MEMORY = (
     "checkpoints",
     "activation gradients",
     "gathered weights",
-    "communication buffers",
+    "gradients being reduced",
     "reserved",
     EVERYTHING,
 )
