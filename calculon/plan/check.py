@@ -26,6 +26,8 @@ def check(question: Question) -> Array:
     """Return a code of :data:`REASONS` for every row: the first rule that fails, or 0."""
     reason = question.plan.malformed.astype(np.int16) + 1
     for code, rule in enumerate(RULES, start=_FIRST_RULE):
+        if not rule.concerns(question):
+            continue
         holds = rule.holds(question)
         if not holds.all():
             reason[~holds & (reason == 0)] = code

@@ -16,6 +16,8 @@ _STAGES_FIRST = code("mesh_order", "tp-pp-dp")
 def data_stride(columns: Any) -> Count:
     """Return the distance of neighbours in a data-parallel group; 0 where its network is stated."""
     order = columns.mesh_order
+    if not np.count_nonzero(order):
+        return np.zeros(1, np.int64)
     stride = columns.tensor_par * np.where(order == _STAGES_FIRST, columns.pipeline_par, 1)
     return np.where(order == _STATED, 0, stride).astype(np.int64)
 
@@ -25,6 +27,17 @@ def pipeline_stride(columns: Any) -> Count:
     order = columns.mesh_order
     stride = columns.tensor_par * np.where(order == _REPLICAS_FIRST, columns.data_par, 1)
     return np.where(order == _STATED, 0, stride).astype(np.int64)
+
+
+def numbering(columns: Any) -> tuple[Count, Count]:
+    """Return the distance of neighbouring stages and of neighbouring replicas in the numbers of ranks.
+
+    Where networks are stated, tensor-parallel ranks are numbered first, then stages, then replicas.
+    """
+    stage, replica = pipeline_stride(columns), data_stride(columns)
+    stated = columns.mesh_order == _STATED
+    stage = np.where(stated, columns.tensor_par, stage)
+    return stage, np.where(stated, columns.tensor_par * columns.pipeline_par, replica)
 
 
 def networks_of(columns: Any, system: System) -> tuple[Array, Array, Array]:

@@ -13,14 +13,12 @@ def _networks_exist(q: Question) -> Array:
     count = len(q.system.networks)
     masks = [getattr(q.plan, f"{name}_net") < count for name in DEGREES]
     mask: Array = masks[0] & masks[1] & masks[2]
-    if meshed(q):
+    if _meshed(q):
         mask = mask | (q.plan.mesh_order > 0)
     return mask
 
 
 def _mesh_holds(q: Question) -> Array:
-    if not meshed(q):
-        return np.array(True)
     degrees = [getattr(q.plan, name).astype(float) for name in DEGREES]
     fits = degrees[0] * degrees[1] * degrees[2] <= q.system.fabric.size.max()
     mask: Array = fits | (q.plan.mesh_order == 0)
@@ -38,8 +36,6 @@ def _explain_mesh_size(one: One) -> str:
 
 
 def _mesh_is_even(q: Question) -> Array:
-    if not meshed(q):
-        return np.array(True)
     p, stride = q.plan, np.maximum(data_stride(q.plan), 1)
     shards = np.where(p.dp_shard > 0, p.dp_shard, p.data_par)
     copies = np.maximum(p.data_par // np.maximum(shards, 1), 1)
@@ -71,15 +67,15 @@ def _explain_networks(one: One) -> Problem:
 def _group_size(q: Question, network: int) -> Array:
     """Product of the degrees above 1 that a stated network carries; 1 where it carries none."""
     product = np.ones(len(q.plan))
-    if meshed(q):
+    if _meshed(q):
         stated = q.plan.is_choice("mesh_order", "stated")
         return np.where(stated, _stated_size(q, network), product)
     return _stated_size(q, network)
 
 
-def meshed(q: Question) -> bool:
+def _meshed(q: Question) -> bool:
     """Whether any row numbers its ranks."""
-    return bool(np.count_nonzero(q.plan.mesh_order))
+    return "mesh_order" in q.asked
 
 
 def _stated_size(q: Question, network: int) -> Array:
@@ -144,6 +140,6 @@ NETWORK_RULES: tuple[Rule, ...] = (
 )
 
 MESH_RULES: tuple[Rule, ...] = (
-    Rule("mesh_size", _mesh_holds, _explain_mesh_size),
-    Rule("mesh_even", _mesh_is_even, _explain_uneven),
+    Rule("mesh_size", _mesh_holds, _explain_mesh_size, ("mesh_order",)),
+    Rule("mesh_even", _mesh_is_even, _explain_uneven, ("mesh_order",)),
 )

@@ -16,8 +16,6 @@ _MOMENTS = ("adam", "lion", "sgd_momentum", "muon")
 _SMALL = ("bfloat16", "float16")
 """Types of gradients of which a 4-byte copy makes sense."""
 
-_ALL = np.array(True)
-_FLOAT32 = code("optimizer_state_dtype", "float32")
 _MOMENT_CODES = [code("optimizer", name) for name in _MOMENTS]
 _SMALL_CODES = [code("grad_dtype", name) for name in _SMALL]
 
@@ -29,10 +27,8 @@ def consistent(values: Mapping[str, Any]) -> bool:
 
 
 def _state_has_type(q: Question) -> Array:
-    asked: Array = q.plan.optimizer_state_dtype != _FLOAT32
-    if not np.count_nonzero(asked):
-        return _ALL
-    mask: Array = ~asked | np.isin(q.plan.optimizer, _MOMENT_CODES)
+    plain = q.plan.is_choice("optimizer_state_dtype", "float32")
+    mask: Array = plain | np.isin(q.plan.optimizer, _MOMENT_CODES)
     return mask
 
 
@@ -48,10 +44,7 @@ def _explain_state(one: One) -> Problem:
 
 
 def _copy_is_larger(q: Question) -> Array:
-    asked: Array = q.plan.main_grad
-    if not np.count_nonzero(asked):
-        return _ALL
-    mask: Array = ~asked | np.isin(q.plan.grad_dtype, _SMALL_CODES)
+    mask: Array = ~q.plan.main_grad | np.isin(q.plan.grad_dtype, _SMALL_CODES)
     return mask
 
 
@@ -64,7 +57,7 @@ def _explain_copy(one: One) -> Problem:
 
 
 OPTIMIZER_RULES = (
-    Rule("state_dtype_needs_moments", _state_has_type, _explain_state),
-    Rule("main_grad_needs_small_gradients", _copy_is_larger, _explain_copy),
+    Rule("state_dtype_needs_moments", _state_has_type, _explain_state, ("optimizer_state_dtype",)),
+    Rule("main_grad_needs_small_gradients", _copy_is_larger, _explain_copy, ("main_grad",)),
 )
 """Requirements on the optimizer step, in the order of checking."""

@@ -40,6 +40,6 @@ def _explain_known(one: One) -> Problem:
 
 
 PRECISION_RULES: tuple[Rule, ...] = (
-    Rule("matmul_wider", _not_wider, _explain_wider),
-    Rule("matmul_engine", _known, _explain_known),
+    Rule("matmul_wider", _not_wider, _explain_wider, ("matmul_dtype",)),
+    Rule("matmul_engine", _known, _explain_known, ("matmul_dtype",)),
 )

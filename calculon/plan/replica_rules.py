@@ -11,7 +11,6 @@ from calculon.plan.rule import One, Question, Rule
 from calculon.spec.execution import ZERO_STAGES
 from calculon.units import Array
 
-_ALL = np.array(True)
 _CODES = {name: code("zero_stage", name) for name in ZERO_STAGES}
 _REPLICATED = ("auto", "0")
 _SPLIT = tuple(name for name in ZERO_STAGES if name not in _REPLICATED)
@@ -52,19 +51,12 @@ def consistent(values: Mapping[str, Any]) -> bool:
     return all(values[name] == DEFAULTS[name] or stage in NEEDS[name].stages for name in NEEDS)
 
 
-def _stated(q: Question) -> bool:
-    """Whether any row states a form."""
-    return bool(np.count_nonzero(q.plan.zero_stage))
-
-
 def _is_one_of(q: Question, stages: tuple[str, ...]) -> Array:
     mask: Array = np.isin(q.plan.zero_stage, [_CODES[name] for name in stages])
     return mask
 
 
 def _state_matches(q: Question) -> Array:
-    if not _stated(q):
-        return _ALL
     split, sharding = _is_one_of(q, _SPLIT), q.plan.optimizer_sharding
     mask: Array = _is_one_of(q, ("auto",)) | (split == sharding)
     return mask
@@ -78,12 +70,11 @@ def _explain_state(one: One) -> Problem:
 
 
 def _in_training(q: Question) -> Array:
-    return q.plan.training | _is_one_of(q, ("auto",)) if _stated(q) else _ALL
+    mask: Array = q.plan.training | _is_one_of(q, ("auto",))
+    return mask
 
 
 def _whole_weights_move(q: Question) -> Array:
-    if not _stated(q):
-        return _ALL
     mask: Array = ~(q.plan.weight_offload & _is_one_of(q, _SPLIT_WEIGHTS))
     return mask
 
@@ -93,10 +84,8 @@ def _needs(name: str) -> Rule:
     needs = NEEDS[name]
 
     def holds(q: Question) -> Array:
-        other: Array = getattr(q.plan, name) != DEFAULTS[name]
-        if not np.count_nonzero(other):
-            return _ALL
-        mask: Array = ~other | _is_one_of(q, needs.stages)
+        plain: Array = getattr(q.plan, name) == DEFAULTS[name]
+        mask: Array = plain | _is_one_of(q, needs.stages)
         return mask
 
     def explain(one: One) -> Problem:
@@ -106,27 +95,21 @@ def _needs(name: str) -> Rule:
         stages = ", ".join(needs.stages)
         return Problem(name, wanted, found, f"{needs.why}: zero_stage {stages}")
 
-    return Rule(f"{name}_needs_form", holds, explain)
+    return Rule(f"{name}_needs_form", holds, explain, (name,))
 
 
 def _buffer_follows(q: Question) -> Array:
-    if not _stated(q):
-        return _ALL
     mask: Array = q.plan.is_choice("grad_buffer", "sharded") | _is_one_of(q, ("auto",))
     return mask
 
 
 def _latency_once(q: Question) -> Array:
-    if not np.count_nonzero(q.plan.latency_per_step):
-        return _ALL
     mask: Array = ~q.plan.latency_per_step | q.plan.is_choice("coll_algo", "published")
     return mask
 
 
 def _shards_divide(q: Question) -> Array:
     shards = q.plan.dp_shard
-    if not np.count_nonzero(shards):
-        return _ALL
     mask: Array = (shards == 0) | (q.plan.data_par % np.maximum(shards, 1) == 0)
     return mask
 
@@ -137,17 +120,13 @@ def _blocks(q: Question) -> Array:
 
 
 def _units_divide(q: Question) -> Array:
-    if not np.count_nonzero(q.plan.fsdp_unit != 1):
-        return _ALL
     chunk = np.floor(_blocks(q) / q.plan.pipeline_interleaving)
     mask: Array = np.mod(chunk, q.plan.fsdp_unit) == 0
     return mask
 
 
 def _owners_divide(q: Question) -> Array:
-    owned = q.plan.zero_stage == _CODES["owner"]
-    if not np.count_nonzero(owned):
-        return _ALL
+    owned = q.plan.is_choice("zero_stage", "owner")
     mask: Array = ~owned | (np.mod(_blocks(q), q.plan.data_par) == 0)
     return mask
 
@@ -166,6 +145,8 @@ def _problem(field: str, wanted: str) -> Callable[[One], Problem]:
     return explain
 
 
+_FORM = ("zero_stage",)
+
 UNIT_RULES: tuple[Rule, ...] = (
     Rule(
         "dp_shard_split", _shards_divide, _problem("dp_shard", "a divisor of data_par={data_par}")
@@ -174,37 +155,43 @@ UNIT_RULES: tuple[Rule, ...] = (
         "fsdp_unit_split",
         _units_divide,
         _problem("fsdp_unit", "a divisor of the {chunk} blocks of a chunk of a pipeline stage"),
+        ("fsdp_unit",),
     ),
     Rule(
         "owner_split",
         _owners_divide,
         _problem("data_par", "a divisor of the {blocks} blocks of a stage, which ranks own whole"),
+        _FORM,
     ),
     Rule(
         "whole_weights_offload",
         _whole_weights_move,
         _problem("weight_offload", "false with zero_stage: {zero_stage}, which splits weights"),
+        _FORM,
     ),
 )
 """Requirements that depend on degrees and sizes."""
 
 REPLICA_RULES: tuple[Rule, ...] = (
-    Rule("zero_stage_sharding", _state_matches, _explain_state),
+    Rule("zero_stage_sharding", _state_matches, _explain_state, _FORM),
     Rule(
         "zero_stage_training",
         _in_training,
         _problem("zero_stage", "auto, since nothing is trained in inference"),
+        _FORM,
     ),
     *(_needs(name) for name in NEEDS),
     Rule(
         "grad_buffer_auto",
         _buffer_follows,
         _problem("grad_buffer", "sharded, since zero_stage: {zero_stage} says what is whole"),
+        _FORM,
     ),
     Rule(
         "latency_once",
         _latency_once,
         _problem("latency_per_step", "false with coll_algo: {coll_algo}, which pays it anyway"),
+        ("latency_per_step",),
     ),
 )
 """Requirements on data parallelism, in the order of checking."""

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from calculon.errors import Problem
 from calculon.hardware.system import System
-from calculon.plan.plan import Plan
+from calculon.plan.plan import DEFAULTS, Plan, code
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 from calculon.units import Array
@@ -13,13 +16,30 @@ from calculon.units import Array
 DEGREES = ("tensor_par", "pipeline_par", "data_par")
 
 
-@dataclass(frozen=True, slots=True)
+PLAIN = {
+    name: code(name, default) if isinstance(default, str) else default
+    for name, default in DEFAULTS.items()
+}
+"""The optional fields as columns of a plan hold them where nothing is asked of them."""
+
+
+@dataclass(frozen=True)
 class Question:
     """A table of executions of a model on a system: what a rule answers with a mask."""
 
     model: Model
     system: System
     plan: Plan
+
+    @cached_property
+    def asked(self) -> frozenset[str]:
+        """The optional fields that have another value than their default in some row."""
+        found = set()
+        for name, plain in PLAIN.items():
+            column = getattr(self.plan, name, None)
+            if column is not None and np.count_nonzero(column != plain if plain else column):
+                found.add(name)
+        return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +68,15 @@ class Rule:
         Mask of the rows of a question that meet it.
     explain : callable
         Message for one execution that does not: a :class:`Problem` for a malformed request, else text.
+    about : tuple of str
+        Optional fields: where all of them have their default, the rule holds.
     """
 
     reason: str
     holds: Callable[[Question], Array]
     explain: Callable[[One], Problem | str]
+    about: tuple[str, ...] = ()
+
+    def concerns(self, question: Question) -> bool:
+        """Whether any row can break the rule."""
+        return not self.about or not question.asked.isdisjoint(self.about)

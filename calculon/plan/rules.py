@@ -12,10 +12,10 @@ from calculon.errors import Problem
 from calculon.plan.divisors import divisors
 from calculon.plan.network_rules import MESH_RULES, NETWORK_RULES
 from calculon.plan.optimizer_rules import OPTIMIZER_RULES
-from calculon.plan.plan import DEFAULTS, Plan, code
+from calculon.plan.plan import Plan
 from calculon.plan.precision_rules import PRECISION_RULES
 from calculon.plan.replica_rules import REPLICA_RULES, UNIT_RULES
-from calculon.plan.rule import DEGREES, One, Question, Rule
+from calculon.plan.rule import DEGREES, PLAIN, One, Question, Rule
 from calculon.plan.tensor_rules import TENSOR_RULES
 from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.units import Array
@@ -123,19 +123,9 @@ def _known_to_edition(q: Question) -> Array:
     published = q.plan.is_choice("edition", PUBLISHED)
     if q.model.extensions:
         return ~published
-    asked = [getattr(q.plan, name) != plain for name, plain in _PLAIN.items()]
-    asked = [
-        column for column in asked if np.count_nonzero(column)
-    ]  # faster than any() for one row
-    return ~(published & np.logical_or.reduce(asked)) if asked else np.array(True)
-
-
-_PLAIN = {
-    name: code(name, default) if isinstance(default, str) else default
-    for name, default in DEFAULTS.items()
-    if name != "edition"
-}
-"""Columns of what the published edition does not know, where nothing is asked of it."""
+    asked = [getattr(q.plan, name) != PLAIN[name] for name in q.asked - {"edition"}]
+    mask: Array = ~(published & np.logical_or.reduce(asked)) if asked else np.array(True)
+    return mask
 
 
 def _explain_edition(one: One) -> Problem:

@@ -1,6 +1,6 @@
 """Which forms of tensor parallelism and of products contradict others: as rules, and as a filter for a search."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -50,14 +50,6 @@ def _megatron(q: Question) -> Array:
     return q.plan.is_choice("tp_impl", "megatron")
 
 
-def _where(asked: Array, needed: Callable[[], Array]) -> Array:
-    """Hold what is needed where something is asked for; few executions do."""
-    if not np.count_nonzero(asked):
-        return _ALL
-    mask: Array = ~asked | needed()
-    return mask
-
-
 def _linear(q: Question) -> Array:
     return _unsplit(q) if q.model.part == "linear" else _ALL
 
@@ -71,7 +63,8 @@ def _explain_linear(one: One) -> Problem:
 
 
 def _gathers(q: Question) -> Array:
-    return _where(~_megatron(q), lambda: _unsplit(q))
+    mask: Array = _megatron(q) | _unsplit(q)
+    return mask
 
 
 def _explain_gathers(one: One) -> Problem:
@@ -80,11 +73,9 @@ def _explain_gathers(one: One) -> Problem:
 
 
 def _behind(q: Question) -> Array:
-    def needed() -> Array:
-        mask: Array = q.plan.training & (q.plan.tensor_par > 1) & _megatron(q) & _in_one(q)
-        return mask
-
-    return _where(q.plan.tp_async, needed)
+    behind = q.plan.training & (q.plan.tensor_par > 1) & _megatron(q) & _in_one(q)
+    mask: Array = ~q.plan.tp_async | behind
+    return mask
 
 
 def _explain_behind(one: One) -> Problem:
@@ -102,7 +93,8 @@ def _explain_behind(one: One) -> Problem:
 
 
 def _late_bias(q: Question) -> Array:
-    return _where(q.plan.bias_after_reduce, lambda: _megatron(q) & q.model.biased_output)
+    mask: Array = ~q.plan.bias_after_reduce | (_megatron(q) & q.model.biased_output)
+    return mask
 
 
 def _explain_late_bias(one: One) -> Problem:
@@ -117,8 +109,9 @@ def _explain_late_bias(one: One) -> Problem:
 
 
 def _multiplies(q: Question) -> Array:
-    asked: Array = ~q.plan.is_choice("matmul_impl", "gemm")
-    return _where(asked, lambda: _in_one(q) & q.plan.is_choice("matmul_dtype", "same"))
+    vector = _in_one(q) & q.plan.is_choice("matmul_dtype", "same")
+    mask: Array = q.plan.is_choice("matmul_impl", "gemm") | vector
+    return mask
 
 
 def _explain_multiplies(one: One) -> Problem:
@@ -129,9 +122,9 @@ def _explain_multiplies(one: One) -> Problem:
 
 TENSOR_RULES = (
     Rule("linear_comm", _linear, _explain_linear),
-    Rule("tp_impl_comm", _gathers, _explain_gathers),
-    Rule("tp_async_needs_backward", _behind, _explain_behind),
-    Rule("bias_needs_reduction", _late_bias, _explain_late_bias),
-    Rule("mul_sum_needs_vector", _multiplies, _explain_multiplies),
+    Rule("tp_impl_comm", _gathers, _explain_gathers, ("tp_impl",)),
+    Rule("tp_async_needs_backward", _behind, _explain_behind, ("tp_async",)),
+    Rule("bias_needs_reduction", _late_bias, _explain_late_bias, ("bias_after_reduce",)),
+    Rule("mul_sum_needs_vector", _multiplies, _explain_multiplies, ("matmul_impl",)),
 )
 """Requirements on the form of tensor parallelism and of products, in the order of checking."""

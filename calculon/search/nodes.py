@@ -9,7 +9,7 @@ from calculon.plan.replicas import Replicas
 from calculon.plan.rule import DEGREES
 from calculon.plan.schedule import Schedule
 from calculon.search.space import Unit
-from calculon.search.tables import BATCH_FIELDS, SearchTables
+from calculon.search.tables import SearchTables
 from calculon.units import MIB, Array
 
 
@@ -18,8 +18,7 @@ def node_columns(tables: SearchTables, unit: Unit, structures: Array) -> dict[st
     micro = np.array(unit.microbatches, float)
     local = unit.batch_size // unit.data_par
     choices = [tables.structures[s] for s in structures]
-    fields = BATCH_FIELDS if not tables.plain else ("latency_per_step",)
-    fixed = {name: tables.columns[name][structures] for name in fields}
+    fixed = {name: values[structures] for name, values in tables.columns.items()}
     fixed |= {
         "recompute_all": np.array([c.recompute_all for c in choices]),
         "accumulates": np.array([c.grad_dtype != "auto" for c in choices]),

@@ -17,6 +17,8 @@ from calculon.units import Array
 
 __all__ = ["LOOPS", "STRUCTURE", "Space", "Unit", "Values"]
 
+_FIELDS = {field.name: field for field in FIELDS}
+
 
 @dataclass(frozen=True)
 class Space(Candidates):
@@ -38,7 +40,7 @@ class Space(Candidates):
         for name in ("tensor_par_net", "pipeline_par_net", "data_par_net"):
             values[name] = np.arange(len(self.system.networks))
         for name, candidates in self.switches.items():
-            field = next(f for f in FIELDS if f.name == name)
+            field = _FIELDS[name]
             choices = field.declaration.choices
             values[name] = np.array(
                 [code(name, value) if choices else value for value in candidates],

@@ -10,7 +10,7 @@ from calculon.cost.ends import Ends
 from calculon.cost.optimizer import OptimizerCost, optimizer_cost
 from calculon.cost.tables import EndTables, block_costs
 from calculon.editions import EDITIONS
-from calculon.plan.plan import code
+from calculon.plan.plan import DEFAULTS, code
 from calculon.plan.replica_rules import NEEDS
 from calculon.records import concatenate
 from calculon.search.space import Space, Unit
@@ -108,15 +108,14 @@ class SearchTables:
                     for value in (getattr(choice, name) for choice in self.structures)
                 ]
             )
-            for name in BATCH_FIELDS
+            for name in (("latency_per_step",) if self.plain else BATCH_FIELDS)
         }
 
     @cached_property
     def plain(self) -> bool:
         """Whether data parallelism and collectives are as published in all structures."""
-        return not any(
-            np.count_nonzero(self.columns[name]) for name in ("zero_stage", *ANY_REPLICAS)
-        )
+        fields = ("zero_stage", *ANY_REPLICAS)
+        return all(self.space.switches[name] == (DEFAULTS[name],) for name in fields)
 
     def ends(self, blocks: Array, steps: Array) -> Ends | None:
         """Return embedding and head for rows of blocks and of optimizer steps; nothing without a vocabulary."""
@@ -145,5 +144,9 @@ class SearchTables:
     def serial(self) -> Array:
         """Numbers of the structures that need no tensor parallelism."""
         return np.array(
-            [i for i, c in enumerate(self.structures) if c.tensor_par_overlap == "none"]
+            [
+                i
+                for i, c in enumerate(self.structures)
+                if c.tensor_par_overlap == "none" and not c.tp_async
+            ]
         )

@@ -129,6 +129,8 @@ class Tile(Grid):
         of_structure = np.zeros(len(self.structures), np.int64)
         choices = [self.tables.structures[s] for s in self.structures]
         for name in STRUCTURE:
+            if len(space.switches[name]) == 1:  # at position 0
+                continue
             of_structure += space.number(name, tuple(getattr(c, name) for c in choices))
         sizes = space.number("microbatch_size", unit.microbatches)
         return np.asarray(fixed + (of_structure[:, None] + sizes).ravel())
