@@ -44,8 +44,7 @@ UNDER = {"nemo/bridge": (4, 6), "sc21/table2": (6, 12)}
 """Rows that each edition can represent, where they differ."""
 
 LINKED = ("bigscience", "vtrain/multi", "sc21/table1", "sc21/table2")
-NATURAL = (*LINKED, "mosaic", "nemo/bridge", "torchtitan")
-"""Studies with natural forms; those on the published A100 with the kinds of its links."""
+"""Studies on the published A100, with the kinds of its links beside it."""
 
 
 @pytest.fixture(scope="module")
@@ -89,15 +88,11 @@ def test_rows_with_split_weights_are_compared_where_the_edition_knows_them(both,
         assert len(one.rows) == count
 
 
-@pytest.mark.parametrize("name", NATURAL)
-def test_before_natural_forms_stands_beside_them(both, name):
-    found = both["corrected"][name]
+def test_before_natural_forms_stands_beside_them(both):
+    found = both["corrected"]["sc21/table2"]
     (before,) = [one for one in found.alternatives if one.name == "before natural forms"]
-    assert [len(one.rows) for one in before.comparisons] == [
-        len(one.rows) for one in found.own.comparisons
-    ]
-    old, new = (one.prediction.values["total_time"] for one in (before, found.own))
-    assert (old != new).any()
+    old, new = (one.comparisons[0].estimated for one in (before, found.own))
+    assert (old != new).all()
 
 
 def test_a_system_with_kinds_of_links_is_the_published_one_otherwise():
