@@ -183,12 +183,12 @@ def _largest(results: Sequence[Result]) -> Rows:
 def side_by_side(editions: Sequence[str]) -> tuple[Form, ...]:
     """Return titles, columns and rows of what studies say under several editions, the most important first."""
     figures = ("mean", "bias")
-    choice = (*KEYS, "alternative")
+    choice = (*KEYS, "alternative", "n")
     return (
         (
             "Editions side by side: mean absolute error and bias in percent",
             (*WHICH, N, *_pairs(editions, figures)),
-            _beside(summary.studies, KEYS, figures),
+            _beside(summary.studies, (*KEYS, "n"), figures),
         ),
         (
             TITLES[0],

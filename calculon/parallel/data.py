@@ -87,11 +87,14 @@ def gradient_sync(
     ends: SyncedEnds | None = None,
 ) -> GradientSync:
     """Time the synchronisation of replicas (section 5.6); `synced` is one block."""
-    published = _published_sync(synced, backward, schedule, system, edition, ends)
     form = schedule.replicas
+    active = (schedule.data_par > 1) & schedule.training
+    if form is not None and np.all(form.stated):
+        published = _nothing(np.where(active, synced.gradient, 0.0))
+    else:
+        published = _published_sync(synced, backward, schedule, system, edition, ends)
     if form is None:
         return published
-    active = (schedule.data_par > 1) & schedule.training
     natural = _natural_sync(synced, backward, schedule, system, ends)
     here, none = active & form.stated, np.zeros_like(published.link)
     return GradientSync(
@@ -101,6 +104,14 @@ def gradient_sync(
         chunk_bandwidth=np.where(form.stated, none, published.chunk_bandwidth),
         tail_bandwidth=np.where(form.stated, none, published.tail_bandwidth),
         stalled=np.where(here, natural.stalled, none),
+    )
+
+
+def _nothing(message: Bytes) -> GradientSync:
+    """Return traffic of these messages that takes no time yet."""
+    none = np.zeros_like(message)
+    return GradientSync(
+        message=message, link=none, exposed=none, chunk_bandwidth=none, tail_bandwidth=none
     )
 
 

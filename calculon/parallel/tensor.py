@@ -143,6 +143,8 @@ def _messages(
     shape = (len(PASSES), len(KINDS), len(layers), sizes.tensor_par.size)
     size, link = np.zeros(shape), np.zeros(shape)
     parallel = sizes.tensor_par > 1
+    if not parallel.any():
+        return size, link
     engine, team = system.vector[choice.datatype], tensor_team(sizes, choice, system)
     for i, j, operation, kinds in _operations(layers, choice, edition):
         collective = layers[j].collective

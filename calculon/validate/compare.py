@@ -142,7 +142,7 @@ def compare(study: Study, library: Library | None = None, edition: str = PUBLISH
     if edition == PUBLISHED:
         others = [(one, recipe) for one, recipe in others if recipe.published() != own.published()]
     everything = read_rows(study)
-    rows, excluded = _chosen(study, everything)
+    rows, excluded = _chosen(study, everything, edition)
     return Result(
         study=study,
         edition=edition,
@@ -157,10 +157,12 @@ def compare(study: Study, library: Library | None = None, edition: str = PUBLISH
     )
 
 
-def _chosen(study: Study, rows: list[Row]) -> tuple[list[Row], dict[str, int]]:
-    """Return the rows to compare, and how many are left out for which reason."""
+def _chosen(study: Study, rows: list[Row], edition: str) -> tuple[list[Row], dict[str, int]]:
+    """Return the rows to compare under an edition, and how many are left out for which reason."""
     counts: Counter[str] = Counter()
     for one in study.exclude:
+        if not one.concerns(edition):
+            continue
         hit = values(study, one.when, rows, "exclude.when")
         counts[one.reason] += sum(map(bool, hit))
         rows = [row for row, out in zip(rows, hit, strict=True) if not out]

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from calculon.errors import Problem, nearest
 from calculon.records import columns
+from calculon.spec.execution import EDITION_NAMES
 from calculon.spec.fields import declare
 from calculon.spec.files import read_document
 from calculon.statistics import Stats
@@ -35,6 +36,9 @@ UNITS = {
     "%": ("fraction", 0.01),
 }
 """Units of measured values: the unit of the statistics they are compared with, and how many of it they are."""
+
+ALL_EDITIONS = "all"
+"""In place of the name of an edition: every one."""
 
 STATISTICS = {column.name: column.unit.symbol for column in columns(Stats)}
 """Unit of every statistic."""
@@ -118,10 +122,19 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
-    """Rows that are not compared, and why."""
+    """Rows that are not compared, and why; under one edition of the cost model, or under all."""
+
+    defaults: ClassVar[dict[str, object]] = {"edition": ALL_EDITIONS}
 
     when: Expression = declare("condition that picks the rows")
     reason: str = declare("why they are not compared")
+    edition: str = declare(
+        "edition under which they are not compared", choices=(ALL_EDITIONS, *EDITION_NAMES)
+    )
+
+    def concerns(self, edition: str) -> bool:
+        """Whether the rows are left out under an edition."""
+        return self.edition in (ALL_EDITIONS, edition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,6 +75,11 @@ STUDY_PROBLEMS = {
     "an empty choice": (_set(choices={"x": ""}), "choices.x", "text"),
     "an alternative without reason": (
         _set(alternatives=[{"name": "x"}]), "alternatives[0].why", "missing"),
+    "rows excluded under an unknown edition": (
+        _set(exclude=[{"when": "tp == 8", "reason": "x", "edition": "sc24"}]),
+        "exclude[0].edition",
+        "'sc23'",
+    ),
     "evidence of an unknown kind": (_set(evidence="hearsay"), "evidence", "one of measured"),
 }  # fmt: skip
 
