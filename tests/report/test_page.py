@@ -374,7 +374,7 @@ def test_groups_are_listed_by_network(monkeypatch):
 def test_replicas_of_inference_send_nothing():
     execution = ALONE | {"num_procs": 2, "data_par": 2, "batch_size": 2, "training": False}
     rows = _rows_of_groups(("megatron-126M", execution | {"data_par_net": 1}, "a100_80g"))
-    assert rows == [["data-parallel", "1", "0,", "1", "1", "2", "-"]]
+    assert rows == [["data-parallel", "1", "0-1", "1", "2", "-"]]
 
 
 def test_one_processor_has_no_groups():
