@@ -86,7 +86,7 @@ def test_arithmetic_intensity_is_flops_per_byte(result):
     assert {(True, True), (False, False)} <= kinds
 
 
-def _small(tensor_par, pipeline_par, data_par):
+def _small(tensor_par, pipeline_par, data_par, **more):
     changes = {
         "num_procs": tensor_par * pipeline_par * data_par,
         "tensor_par": tensor_par,
@@ -101,7 +101,7 @@ def _small(tensor_par, pipeline_par, data_par):
         "data_par_overlap": False,
         "tensor_par_net": 1,
     }
-    return calculon.estimate("megatron-126M", RAW[1] | changes, "a100_80e").peers()
+    return calculon.estimate("megatron-126M", RAW[1] | changes | more, "a100_80e").peers()
 
 
 @pytest.mark.parametrize(("t", "p", "d"), [(1, 1, 1), (2, 1, 1), (1, 3, 1), (1, 1, 3), (2, 3, 4)])
@@ -119,6 +119,21 @@ def test_peers_of_every_rank(t, p, d):
                 if d > 1:
                     expected["data"] = [other * t * p + j * t + i for other in range(d)]
                 assert peers[str(k * t * p + j * t + i)] == expected
+
+
+def test_peers_are_numbered_as_the_mesh_says():
+    t, p, d = 2, 4, 8
+    mesh = {"edition": "corrected"}
+    stages_first = _small(t, p, d, **mesh, mesh_order="tp-pp-dp")
+    assert stages_first == _small(t, p, d, **mesh) == _small(t, p, d)
+    peers = _small(t, p, d, **mesh, mesh_order="tp-dp-pp")
+    for rank in range(t * p * d):
+        stage, replica, member = rank // (t * d), rank // t % d, rank % t
+        assert peers[str(rank)] == {
+            "tensor": [rank - member, rank - member + 1],
+            "pipeline": ((stage + 1) % p * d + replica) * t + member,
+            "data": [(stage * d + other) * t + member for other in range(d)],
+        }
 
 
 @pytest.mark.parametrize(

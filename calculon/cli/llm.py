@@ -31,7 +31,8 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "stats",
         metavar="STATS",
-        help="- prints a page; NAME.json or NAME.json.gz gets all statistics",
+        help="- prints a page; NAME.json or NAME.json.gz gets all statistics, and in edition corrected "
+        "the groups of ranks with their bytes by network",
     )
     parser.add_argument(
         "-f",

@@ -80,7 +80,8 @@ class Page:
         coloured = bool(console.color_system) and not console.no_color
         time = Group(*_time(sheet, has_blocks(console, options) and coloured))
         legend = "{} exposed {} hidden".format(*marks(console, options))
-        rest = Group(*_memory(sheet), Text(), *_communication(sheet, legend))
+        traffic = (*_communication(sheet, legend), *groups_section(sheet.groups))
+        rest = Group(*_memory(sheet), Text(), *traffic)
         if options.max_width >= SIDE_BY_SIDE:
             beside = Table.grid(padding=(0, 4), expand=True)
             beside.add_column(ratio=1)
@@ -198,7 +199,6 @@ def _communication(sheet: Sheet, legend: str) -> Sequence[RenderableType]:
     return [
         heading("Communication", remark),
         Padding(table, (0, 0, 0, 2)),
-        *groups_section(sheet.groups),
     ]
 
 

@@ -98,6 +98,8 @@ def test_the_corrected_edition_shows_its_figures_and_says_what_they_count(folder
     text = (folder / "today.html").read_text(encoding="utf-8")
     assert all(f'data-value="{c.name}"' in text for c in columns(CorrectedStats))
     assert "<dt>edition</dt><dd>corrected</dd>" in text
+    assert "ranks that work together" in text
+    assert ">0, 2, ..., 62<" in text
     for words in ("MFU, full attention", "MFU, causal", "HFU", "head and loss", "SwiGLU"):
         assert words in text
     assert NO_VOCABULARY not in text

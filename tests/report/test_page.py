@@ -348,6 +348,43 @@ def test_traffic_is_on_the_network_that_its_groups_span(order, network):
     assert f"network {network}, " in network_text(sheet, "data_par")
 
 
+def _rows_of_groups(case):
+    lines = plain(case).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("Groups: "))
+    section = lines[start + 2 :]
+    end = section.index("") if "" in section else len(section)
+    return [line.split() for line in section[:end]]
+
+
+def test_groups_are_listed_by_network(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    model, execution, system = LLAMA
+    form = {"zero_stage": "fsdp", "dp_shard": 16, "mesh_order": "tp-dp-pp", "coll_algo": "auto"}
+    case = model, execution | form | {"grad_buffer": "sharded"}, system
+    rows = _rows_of_groups(case)
+    moved = iter(
+        f"{one:.2f}"
+        for group in calculon.estimate(*case).groups
+        for one in (size / 1e9 for size in group.bytes if size)
+    )
+    assert rows == [
+        ["tensor-parallel", "32", "0-1", "0", "2", next(moved), "GB"],
+        ["data,", "shards", "4", "0,", "2,", "...,", "30", "0", "4", next(moved), "GB"],
+        ["1", "4", next(moved), "GB"],
+        ["data,", "copies", "32", "0,", "32", "1", "2", next(moved), "GB"],
+    ]
+
+
+def test_replicas_of_inference_send_nothing():
+    execution = ALONE | {"num_procs": 2, "data_par": 2, "batch_size": 2, "training": False}
+    rows = _rows_of_groups(("megatron-126M", execution | {"data_par_net": 1}, "a100_80g"))
+    assert rows == [["data-parallel", "1", "0-1", "1", "2", "-"]]
+
+
+def test_one_processor_has_no_groups():
+    assert "Groups" not in plain(CASES["one processor"])
+
+
 def test_no_columns_are_no_width(monkeypatch):
     monkeypatch.setenv("COLUMNS", "0")
     stream = io.StringIO()
