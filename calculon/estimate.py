@@ -55,23 +55,27 @@ class Estimate:
         """Return for each rank the ranks it works with: its tensor and data group, and its next stage.
 
         A member is present only where the degree is above 1. Tensor-parallel ranks are neighbours, then come pipeline
-        stages, then replicas: ``rank = (d * pipeline_par + p) * tensor_par + t``.
+        stages, then replicas, ``rank = (d * pipeline_par + p) * tensor_par + t``; the last two change places where
+        ``mesh_order`` says so.
         """
         e = self.execution
         peers: dict[str, dict[str, int | list[int]]] = {}
-        stride = e.pipeline_par * e.tensor_par
+        replicas_first = e.mesh_order == "tp-dp-pp"
+        next_stage = e.tensor_par * (e.data_par if replicas_first else 1)
+        next_replica = e.tensor_par * (1 if replicas_first else e.pipeline_par)
         for rank in range(e.num_procs):
-            replica, within = divmod(rank, stride)
-            stage, member = divmod(within, e.tensor_par)
-            first = rank - member
+            stage = rank // next_stage % e.pipeline_par
+            replica = rank // next_replica % e.data_par
             groups: dict[str, int | list[int]] = {}
             if e.tensor_par > 1:
+                first = rank - rank % e.tensor_par
                 groups["tensor"] = list(range(first, first + e.tensor_par))
             if e.pipeline_par > 1:
                 following = (stage + 1) % e.pipeline_par
-                groups["pipeline"] = replica * stride + following * e.tensor_par + member
+                groups["pipeline"] = rank + (following - stage) * next_stage
             if e.data_par > 1:
-                groups["data"] = list(range(within, e.num_procs, stride))
+                first = rank - replica * next_replica
+                groups["data"] = [first + d * next_replica for d in range(e.data_par)]
             peers[str(rank)] = groups
         return peers
 

@@ -86,7 +86,7 @@ def test_arithmetic_intensity_is_flops_per_byte(result):
     assert {(True, True), (False, False)} <= kinds
 
 
-def _small(tensor_par, pipeline_par, data_par):
+def _small(tensor_par, pipeline_par, data_par, **more):
     changes = {
         "num_procs": tensor_par * pipeline_par * data_par,
         "tensor_par": tensor_par,
@@ -101,7 +101,7 @@ def _small(tensor_par, pipeline_par, data_par):
         "data_par_overlap": False,
         "tensor_par_net": 1,
     }
-    return calculon.estimate("megatron-126M", RAW[1] | changes, "a100_80e").peers()
+    return calculon.estimate("megatron-126M", RAW[1] | changes | more, "a100_80e").peers()
 
 
 @pytest.mark.parametrize(("t", "p", "d"), [(1, 1, 1), (2, 1, 1), (1, 3, 1), (1, 1, 3), (2, 3, 4)])
@@ -119,6 +119,19 @@ def test_peers_of_every_rank(t, p, d):
                 if d > 1:
                     expected["data"] = [other * t * p + j * t + i for other in range(d)]
                 assert peers[str(k * t * p + j * t + i)] == expected
+
+
+def test_peers_are_numbered_as_the_mesh_is():
+    changes = {"edition": "corrected", "mesh_order": "tp-dp-pp", "tensor_par_net": 0}
+    peers = _small(2, 2, 4, **changes)
+    for rank in range(16):
+        i, k, j = rank % 2, rank // 2 % 4, rank // 8  # tensor rank, replica, stage
+        assert peers[str(rank)] == {
+            "tensor": [rank - i, rank - i + 1],
+            "pipeline": (j + 1) % 2 * 8 + k * 2 + i,
+            "data": [j * 8 + other * 2 + i for other in range(4)],
+        }
+    assert _small(2, 2, 4, **changes | {"mesh_order": "tp-pp-dp"}) == _small(2, 2, 4)
 
 
 @pytest.mark.parametrize(
