@@ -27,7 +27,7 @@ ROOMS = (
     ("cost",),
     ("editions",),
     ("evaluate",),
-    ("breakdown",),
+    ("breakdown", "operators"),
     ("uncertainty",),
     ("estimate",),
     ("output",),

@@ -21,6 +21,9 @@ from calculon.spec.files import reason
 COMMANDS = (
     Command("llm", "calculon.cli.llm", "estimate one execution of a model on a system"),
     Command(
+        "block", "calculon.cli.block", "list what one block, MLP or attention does, by operator"
+    ),
+    Command(
         "llm-optimal-execution",
         "calculon.cli.optimal_execution",
         "find the best executions of a model on a system",

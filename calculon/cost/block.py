@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from calculon.cost.layer import LayerCost, LayerTable, layer_cost, layer_times, ordered_sum
+from calculon.cost.shares import exposed_times, storage
 from calculon.edition import Edition
 from calculon.hardware.system import System
 from calculon.layers import Layer
@@ -211,7 +212,7 @@ def block_cost(layout: BlockLayout, choice: Choice) -> BlockCost:
         tp_bandwidth_needed=_bandwidth_needed(cost, choice, none),
         weight=layout.weight,
         act_working=layout.act_working,
-        act_storage=_storage(table, choice, none, edition),
+        act_storage=storage(table, choice, none, edition),
         act_checkpoint=(
             edition.checkpoint_bytes(activation, choice, sizes.tensor_par) if checkpoint else none
         ),
@@ -256,12 +257,7 @@ def _collectives(
 ) -> Collectives:
     """Sum tensor-parallel messages and times over layers, per pass and kind of block (section 4.1)."""
     traffic = cost.traffic
-    rows = table.collective_rows()
-    repeated = table.flagged("recommunicate", choice, edition)[rows]
-    exposed = traffic.exposed
-    if choice.tensor_par_overlap != "none":
-        again = edition.recommunication_exposed(exposed[0], exposed[2])
-        exposed = np.concatenate([exposed[:2], (again * repeated)[None]])
+    exposed = exposed_times(table, cost, choice, edition)
     totals = ordered_sum(np.stack([traffic.size, traffic.link, exposed]))
     if not choice.training:
         totals[:, 1:] = 0.0
@@ -281,17 +277,3 @@ def _bandwidth_needed(cost: LayerCost, choice: Choice, none: Array) -> BytesPerS
     needed = cost.traffic.bandwidth_needed[:passes]
     largest: BytesPerSecond = np.maximum(none, needed.max(axis=(0, 1, 2)))
     return largest
-
-
-def _storage(table: LayerTable, choice: Choice, none: Array, edition: Edition) -> Bytes:
-    """Bytes of activations that stay from the forward to the backward pass (section 4.3)."""
-    if not choice.training:
-        return ordered_sum(table.activation)
-    if choice.recompute_all:
-        return none
-    drops = table.flagged("drops_activation", choice, edition)
-    kept = table.activation * ~drops
-    if table.shard is not None:
-        kept = kept + table.shard * drops
-    dropped = table.output_bytes * table.flagged("drops_output", choice, edition)
-    return ordered_sum(kept - dropped)

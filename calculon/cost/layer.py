@@ -9,6 +9,7 @@ from calculon.hardware.gemm import product_efficiency
 from calculon.hardware.system import System
 from calculon.layers import Layer
 from calculon.layers.layer import PHASES, Product
+from calculon.parallel.groups import tensor_team
 from calculon.parallel.tensor import Traffic, hidden_behind, tensor_traffic
 from calculon.plan.choice import Choice, Sizes
 from calculon.records import record
@@ -254,7 +255,7 @@ def layer_cost(
         processing[:, rows] = _launched(traffic.processing, table, system, rows)
         times = LayerTimes(arithmetic=times.arithmetic, memory=times.memory, processing=processing)
     if choice.tp_async:
-        usage = system.fabric.processor_usage[sizes.tensor_par_net]
+        usage = system.fabric.processor_usage[tensor_team(sizes, choice, system).network]
         behind = np.stack([_gradients_after(table, row, times) for row in rows])
         traffic = hidden_behind(traffic, behind * (1.0 - usage))
     return LayerCost(times=times, traffic=traffic)

@@ -149,14 +149,9 @@ def _messages(
         assert collective is not None
         for i, name in enumerate(PASSES):
             again = name == "recomm"
-            if again and not edition.happens(layer.flags.recommunicate, choice):
-                continue
             done: dict[str, tuple[Array, Array]] = {}
             for k, kind in enumerate(KINDS):
-                split = edition.splits_collectives(
-                    choice, edge=kind == "edge", outer=collective.outer
-                )
-                operation = OPERATIONS[collective.side, "fw" if again else name, split]
+                operation = operation_of(layer, name, kind, choice, edition)
                 if operation is None:
                     continue
                 if operation not in done:
@@ -184,6 +179,18 @@ def _messages(
                     )
                 size[i, k, j], link[i, k, j] = done[operation]
     return size, link
+
+
+def operation_of(
+    layer: Layer, pass_: str, kind: str, choice: Choice, edition: Edition
+) -> str | None:
+    """Return the collective of a layer in a pass of :data:`PASSES`, if any, in a block of one of :data:`KINDS`."""
+    collective = layer.collective
+    again = pass_ == "recomm"
+    if collective is None or (again and not edition.happens(layer.flags.recommunicate, choice)):
+        return None
+    split = edition.splits_collectives(choice, edge=kind == "edge", outer=collective.outer)
+    return OPERATIONS[collective.side, "fw" if again else pass_, split]
 
 
 def _reduction_time(

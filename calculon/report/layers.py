@@ -17,9 +17,9 @@ Layer = Mapping[str, Any]
 WIDE = 120
 """Width from which a table also shows arithmetic, traffic and a bar."""
 
-_TIMES = ((1e-3, 1e6, "us"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s"))
-_SIZES = ((2.0**20, 2.0**-10, "KiB"), (2.0**30, 2.0**-20, "MiB"), (float("inf"), 2.0**-30, "GiB"))
-_COUNTS = (
+TIMES = ((1e-3, 1e6, "us"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s"))
+SIZES = ((2.0**20, 2.0**-10, "KiB"), (2.0**30, 2.0**-20, "MiB"), (float("inf"), 2.0**-30, "GiB"))
+COUNTS = (
     (1e9, 1e-6, "MFLOP"),
     (1e12, 1e-9, "GFLOP"),
     (float("inf"), 1e-12, "TFLOP"),
@@ -45,13 +45,13 @@ def _total(*names: str) -> Callable[[Layer], float]:
     return lambda layer: float(sum(layer[name] for name in names))
 
 
-FORWARD = Quantity("forward", _total("fw_processing_time"), _TIMES)
-BACKWARD = Quantity("backward", _total("agrad_processing_time", "wgrad_processing_time"), _TIMES)
+FORWARD = Quantity("forward", _total("fw_processing_time"), TIMES)
+BACKWARD = Quantity("backward", _total("agrad_processing_time", "wgrad_processing_time"), TIMES)
 QUANTITIES = (
-    Quantity("arithmetic", _total("fw_flops"), _COUNTS, wide=True),
-    Quantity("traffic", _total("fw_mem_accessed"), _SIZES, wide=True),
-    Quantity("weights", _total("weight"), _SIZES),
-    Quantity("stored", _total("activation"), _SIZES),
+    Quantity("arithmetic", _total("fw_flops"), COUNTS, wide=True),
+    Quantity("traffic", _total("fw_mem_accessed"), SIZES, wide=True),
+    Quantity("weights", _total("weight"), SIZES),
+    Quantity("stored", _total("activation"), SIZES),
 )
 
 
@@ -81,15 +81,15 @@ def layer_table(layers: Sequence[Layer], width: int, *, training: bool) -> list[
     rows = zip(layers, busy, strict=True)
     for group, members in groupby(rows, key=lambda row: row[0]["name"].partition("_")[0]):
         inside = list(members)
-        cells = _cells(shown, units, [layer for layer, _ in inside])
+        inner = cells(shown, units, [layer for layer, _ in inside])
         time = sum(time for _, time in inside)
-        table.add_row(*(Text(text, "bold") for text in (group, *cells, percent(time / sum(busy)))))
+        table.add_row(*(Text(text, "bold") for text in (group, *inner, percent(time / sum(busy)))))
         for layer, time in inside:
             bar = Bar((Share(time / max(busy), "blue"),)) if width >= WIDE else ""
             share = percent(time / sum(busy)) if time else "-"
             name = layer["name"].partition("_")[2]
-            table.add_row(f"  {name}", *_cells(shown, units, [layer]), share, bar)
-    whole = ["total", *_cells(shown, units, layers), "100.0 %"]
+            table.add_row(f"  {name}", *cells(shown, units, [layer]), share, bar)
+    whole = ["total", *cells(shown, units, layers), "100.0 %"]
     table.add_row(*(Text(cell, "bold") for cell in whole))
     return [heading("Layers", "one block, one microbatch"), Padding(table, (0, 0, 0, 2))]
 
@@ -105,7 +105,7 @@ def _network(training: bool) -> Quantity:
     """Return the column of exposed tensor-parallel time, inside a chunk."""
     passes = ("fw", "bw") if training else ("fw",)
     names = [f"baseblock_{one}_tp_comm_time_exposed" for one in passes]
-    return Quantity("network", _total(*names), _TIMES)
+    return Quantity("network", _total(*names), TIMES)
 
 
 def chosen_units(
@@ -116,7 +116,7 @@ def chosen_units(
     return [coarsest if quantity in timed else quantity.scale(layers) for quantity in shown]
 
 
-def _cells(
+def cells(
     shown: Sequence[Quantity], units: Sequence[tuple[float, str]], layers: Sequence[Layer]
 ) -> list[str]:
     """Write the sum over some layers of every column; a dash is exactly nothing."""

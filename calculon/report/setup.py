@@ -56,7 +56,7 @@ _CHOICES = {
     "mem_reserved_mib": "{} MiB reserved",
     "coll_algo": "collectives {}",
     "mesh_order": "ranks numbered {}",
-    "tp_impl": "TP form {}",
+    "tp_impl": "all outputs gathered",
     "tp_async": "gradients reduced behind weight gradients",
     "bias_after_reduce": "biases after the reduction",
     "matmul_impl": "products as {}",
@@ -112,7 +112,7 @@ def setup_texts(sheet: Sheet) -> dict[str, str]:
         "batch": f"{counted(execution['batch_size'], 'sequence')} = "
         f"{counted(execution['data_par'], 'replica')} x "
         f"{counted(sheet.microbatches, 'microbatch')} of {execution['microbatch_size']:,}",
-        "options": ", ".join(_options(sheet)) or "none",
+        "options": ", ".join(options(execution)) or "none",
     }
 
 
@@ -124,13 +124,13 @@ def _widths(model: Mapping[str, Any]) -> str:
     return mlp + (heads if part in ("block", "attention") else "")
 
 
-def _options(sheet: Sheet) -> Iterator[str]:
-    """Name what is switched on, in words."""
-    execution = sheet.execution
+def options(execution: Mapping[str, Any]) -> Iterator[str]:
+    """Name what an execution switches on, in words."""
     if execution["activation_recompute"] in _RECOMPUTE:
         yield _RECOMPUTE[execution["activation_recompute"]]
     if execution["tensor_par"] > 1:
-        yield _COLLECTIVES[execution["tensor_par_comm_type"]]
+        if execution.get("tp_impl", "megatron") == "megatron":
+            yield _COLLECTIVES[execution["tensor_par_comm_type"]]
         if execution["tensor_par_overlap"] != "none":
             yield f"TP overlap ({execution['tensor_par_overlap']})"
     if execution["attention_type"] != "multihead":

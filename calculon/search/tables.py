@@ -144,5 +144,9 @@ class SearchTables:
     def serial(self) -> Array:
         """Numbers of the structures that need no tensor parallelism."""
         return np.array(
-            [i for i, c in enumerate(self.structures) if c.tensor_par_overlap == "none"]
+            [
+                i
+                for i, c in enumerate(self.structures)
+                if c.tensor_par_overlap == "none" and not c.tp_async
+            ]
         )

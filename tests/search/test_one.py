@@ -185,6 +185,31 @@ def test_tiles_of_a_unit_share_its_structures_out(monkeypatch):
         assert len(parts) > 1
 
 
+@pytest.mark.parametrize(
+    "add",
+    [
+        {"tp_impl": ("allgather",)},
+        {"tp_async": (True,)},
+        {"bias_after_reduce": (True,)},
+        {"matmul_impl": ("mul_sum", "mul_sum_fused")},
+        {"tp_async": (True,), "tp_impl": ("allgather",), "matmul_impl": ("mul_sum",)},
+    ],
+    ids=" ".join,
+)
+def test_forms_are_searched_where_they_can_be_had(add):
+    model = dataclasses.replace(SMALL, mlp_bias=True, num_blocks=2, seq_size=8)
+    fix = {"weight_offload": (False,), "optimizer_offload": (False,), "microbatch_size": (1,)}
+    fix |= {"activations_offload": (False,), "tensor_par_net": (0,), "data_par_net": (0,)}
+    fix |= {"activation_recompute": ("attn_only",), "optimizer_sharding": (False,)}
+    case = Case(model, _inputs()[1], 4, 4, "float16", fix=fix, add=add, edition="corrected")
+    objective = Objective.parse("total_time")
+    counts, scores, plan = _found(case, Best(objective, 40))
+    _same_counts(counts, case)
+    rows = case.best(objective, 40)
+    assert _are_rows(plan, case, rows)
+    assert (scores[0] == score(objective, case.table)[rows]).all()
+
+
 @pytest.mark.parametrize("part", ["attention", "mlp", "linear"])
 def test_a_part_of_a_block_is_searched_by_what_it_has(part):
     lacking = {"feedforward": 3073} if part == "attention" else {"attn_heads": 1}

@@ -1,0 +1,40 @@
+"""What each layer of a block adds to what stays of its activations, and to what is exposed of its collectives."""
+
+import numpy as np
+
+from calculon.cost.layer import LayerCost, LayerTable, ordered_sum
+from calculon.edition import Edition
+from calculon.plan.choice import Choice
+from calculon.units import Array, Bytes, Seconds
+
+
+def exposed_times(table: LayerTable, cost: LayerCost, choice: Choice, edition: Edition) -> Seconds:
+    """Return what is exposed of tensor-parallel collectives: shape (passes, kinds, collective layers, blocks)."""
+    exposed = cost.traffic.exposed
+    if choice.tensor_par_overlap == "none":
+        return exposed
+    repeated = table.flagged("recommunicate", choice, edition)[table.collective_rows()]
+    again = edition.recommunication_exposed(exposed[0], exposed[2])
+    return np.concatenate([exposed[:2], (again * repeated)[None]])
+
+
+def storage(table: LayerTable, choice: Choice, none: Array, edition: Edition) -> Bytes:
+    """Bytes of activations that stay from the forward to the backward pass (section 4.3)."""
+    if choice.training and choice.recompute_all:
+        return none
+    return ordered_sum(stored_activations(table, choice, edition))
+
+
+def stored_activations(table: LayerTable, choice: Choice, edition: Edition) -> Bytes:
+    """Return what each layer adds to what stays from the forward to the backward pass: shape (layers, blocks)."""
+    if not choice.training:
+        return table.activation
+    if choice.recompute_all:
+        return np.zeros_like(table.activation)
+    drops = table.flagged("drops_activation", choice, edition)
+    kept = table.activation * ~drops
+    if table.shard is not None:
+        kept = kept + table.shard * drops
+    dropped = table.output_bytes * table.flagged("drops_output", choice, edition)
+    stays: Bytes = kept - dropped
+    return stays
