@@ -115,4 +115,5 @@ def sheet_of(result: "Estimate") -> "Sheet":
         stats=result.stats,
         layers=result.layers,
         interval=None if result.interval is None else result.interval.to_dict(),
+        groups=[group.to_dict() for group in result.groups],
     )

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from calculon.report.bars import COLORS, Bar, Share, has_blocks, marks
 from calculon.report.figures import figures_group, has_figures
+from calculon.report.groups import groups_section
 from calculon.report.interval import interval_group
 from calculon.report.layers import layer_table
 from calculon.report.setup import key_figures, setup, title
@@ -194,7 +195,11 @@ def _communication(sheet: Sheet, legend: str) -> Sequence[RenderableType]:
     share = percent(sum(exposed.values()) / total)
     on_link, not_hidden = duration(sum(links.values())), duration(sum(exposed.values()))
     remark = f"{on_link} on the link, {not_hidden} exposed ({share} of the time)"
-    return [heading("Communication", remark), Padding(table, (0, 0, 0, 2))]
+    return [
+        heading("Communication", remark),
+        Padding(table, (0, 0, 0, 2)),
+        *groups_section(sheet.groups),
+    ]
 
 
 def _bars() -> Table:

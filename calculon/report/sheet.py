@@ -69,6 +69,8 @@ class Sheet:
         The layers of a block.
     interval : mapping, or None
         Where the iteration time is expected, when the system was calibrated.
+    groups : sequence of mapping
+        The groups of ranks that work together, as in the results of an estimate.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Sheet:
     stats: Stats
     layers: Sequence[Mapping[str, Any]] | None = None
     interval: Mapping[str, Any] | None = None
+    groups: Sequence[Mapping[str, Any]] = ()
 
     def value(self, name: str) -> float:
         """Return a statistic; one without a value, or of another edition, counts as 0."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from calculon.records import columns
 from calculon.report.figures import NO_VOCABULARY, figures, has_figures, has_vocabulary
+from calculon.report.groups import NUMBERS, REMARK, TITLES, group_rows
 from calculon.report.html.bars import Piece, bar, legend
 from calculon.report.html.tags import Cell, Html, element, joined, plain_table, table
 from calculon.report.interval import ends, interval_texts
@@ -167,6 +168,10 @@ def _communication(result: Result) -> Iterator[Html]:
         yield _heading("Communication", "on the link, and exposed: not hidden behind computation")
         titles = ("traffic", "", "on link", "exposed", "of the time")
         yield table(titles, rows, numbers=(False, False, True, True, True))
+    if result.sheet is not None and result.sheet.groups:
+        yield _heading("Groups", REMARK)
+        rows = [[Cell(text) for text in row] for row in group_rows(result.sheet.groups)]
+        yield table(TITLES, rows, numbers=NUMBERS)
 
 
 def _layers(result: Result) -> Iterator[Html]:
