@@ -13,7 +13,7 @@ from calculon.units import scaled
 
 REMARK = "ranks that work together, and bytes through the port of one"
 
-TITLES = ("", "groups", "the first", "network", "members", "per step")
+TITLES = ("", "groups", "first ranks", "network", "members", "per step")
 
 NUMBERS = (False, True, False, True, True, True)
 """Which columns are numbers."""
