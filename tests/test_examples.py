@@ -114,6 +114,16 @@ def test_ddp_reduces_the_gradient_of_each_layer_over_all(ranks):
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("form", ["ddp", "owner"])
+def test_each_link_carries_what_the_lecture_counts(form, ranks):
+    execution = document("examples", f"mlp-4x1024_x{ranks}_{form}")
+    (group,) = calculon.estimate("mlp-4x1024", execution, "a100_80g_sxm").groups
+    each = {"ddp": 2 * (ranks - 1) / ranks, "owner": 3.0}[form]
+    assert (group.kind, group.ranks, group.groups) == ("data", ranks, 1)
+    assert group.bytes[0] == pytest.approx(LAYERS * each * LAYER, rel=1e-12)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
 def test_owners_broadcast_each_layer_twice_and_are_sent_its_gradient(ranks):
     stats = _stats("mlp-4x1024", f"mlp-4x1024_x{ranks}_owner", "a100_80g_sxm")
     one = 3 * (LATENCY + LAYER / RATE)

@@ -19,10 +19,8 @@ _BLOCKS = (
     "Counted are transformer blocks: their matrix products, attention, norms, activations, dropout, residuals, "
     "optimizer step, and the traffic of tensor, pipeline and data parallelism and of offloading."
 )
-_MEMORY = (
-    "Memory is the sum of tensors: weights, gradients, optimizer state, activations. The framework, communication "
-    "buffers and fragmentation of the allocator come on top."
-)
+_TENSORS = "Memory is the sum of tensors: weights, gradients, optimizer state, activations."
+_MEMORY = f"{_TENSORS} The framework, communication buffers and fragmentation of the allocator come on top."
 _FAILURES = "Nothing fails and nobody waits for a slow processor: stragglers, restarts and jitter are not modelled."
 _CURVES = (
     "How fast operations run is what the efficiency curves of the system file say for their size; whether those are "
@@ -52,7 +50,9 @@ ASSUMPTIONS = {
         "included, attention counted in full (arXiv 2204.02311, appendix B). The causal figure counts only what a "
         "token attends to. HFU counts what is executed: recomputation too, masked attention only where the kernel "
         "computes it.",
-        _MEMORY,
+        f"{_TENSORS} Where zero_stage states a form of data parallelism, weights that are gathered and gradients on "
+        "their way count too. For the framework and fragmentation of the allocator there is mem_reserved_mib, 0 unless "
+        "it is stated.",
         _FAILURES,
         "A collective takes latency, once or in every step of its ring as the execution says, plus its bytes over the "
         "achieved bandwidth; data parallelism hides only behind what leaves its network and the memory free.",
