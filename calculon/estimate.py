@@ -8,12 +8,14 @@ import numpy as np
 
 from calculon import inputs
 from calculon.breakdown import breakdown
+from calculon.communication import RankGroup, rank_groups
 from calculon.edition import Edition
 from calculon.editions import EDITIONS, find_edition
 from calculon.evaluate import evaluate_rows
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.check import check, check_memory, raise_for
+from calculon.plan.mesh import numbering
 from calculon.plan.plan import Plan
 from calculon.plan.rule import One, Question
 from calculon.spec.execution import PUBLISHED, Execution
@@ -51,39 +53,48 @@ class Estimate:
         """Where the measured time is expected, from the residuals of a calibrated system; else nothing."""
         return interval(self.model, self.system, self.execution, EDITIONS[self.edition])
 
+    @cached_property
+    def groups(self) -> list[RankGroup]:
+        """The groups of ranks that work together: where they sit, the bytes that they move, and the time it takes."""
+        edition = EDITIONS[self.edition]
+        return rank_groups(self.model, self.system, self.execution, edition, self.stats)
+
     def peers(self) -> dict[str, dict[str, int | list[int]]]:
         """Return for each rank the ranks it works with: its tensor and data group, and its next stage.
 
         A member is present only where the degree is above 1. Tensor-parallel ranks are neighbours, then come pipeline
-        stages, then replicas: ``rank = (d * pipeline_par + p) * tensor_par + t``.
+        stages, then replicas: ``rank = (d * pipeline_par + p) * tensor_par + t``; with ``mesh_order: tp-dp-pp``
+        replicas come before stages.
         """
         e = self.execution
         peers: dict[str, dict[str, int | list[int]]] = {}
-        stride = e.pipeline_par * e.tensor_par
+        between_stages, apart = (int(stride[0]) for stride in numbering(Plan.of(e)))
         for rank in range(e.num_procs):
-            replica, within = divmod(rank, stride)
-            stage, member = divmod(within, e.tensor_par)
-            first = rank - member
+            stage = rank // between_stages % e.pipeline_par
+            replica = rank // apart % e.data_par
+            first = rank - rank % e.tensor_par
             groups: dict[str, int | list[int]] = {}
             if e.tensor_par > 1:
                 groups["tensor"] = list(range(first, first + e.tensor_par))
             if e.pipeline_par > 1:
                 following = (stage + 1) % e.pipeline_par
-                groups["pipeline"] = replica * stride + following * e.tensor_par + member
+                groups["pipeline"] = rank + (following - stage) * between_stages
             if e.data_par > 1:
-                groups["data"] = list(range(within, e.num_procs, stride))
+                start = rank - replica * apart
+                groups["data"] = list(range(start, start + e.data_par * apart, apart))
             peers[str(rank)] = groups
         return peers
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that the published tool writes: the statistics, then ``layers`` if asked for.
 
-        Other editions than the published one say their name between the two, and where the system was calibrated there
-        is the interval of the iteration time.
+        Other editions than the published one say their name between the two, and what each group of ranks moves where;
+        where the system was calibrated there is the interval of the iteration time.
         """
         document: dict[str, Any] = dict(self.stats)
         if self.edition != PUBLISHED:
             document["edition"] = self.edition
+            document["groups"] = [group.to_dict() for group in self.groups]
         if self.interval is not None:
             document["total_time_interval"] = self.interval.to_dict()
         if self.layers is not None:

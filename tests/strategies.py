@@ -171,6 +171,9 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     "main_grad": (False, True),
     "grad_clip": (False, True),
     "latency_per_step": (False, True),
+    "mem_reserved_mib": (0, 0, 512),
+    "coll_algo": ("published", "published", "auto", "ring", "hierarchical", "pipelined"),
+    "mesh_order": ("stated", "stated", "stated", "tp-dp-pp", "tp-pp-dp"),
 }
 """Fields of an execution that only the corrected edition knows; the first value is their default."""
 
@@ -219,7 +222,7 @@ def _corrected_row(random: Random, model: Document, system: Document) -> Documen
     comm_type = random.choice(("ar", "p2p_rs_ag", "rs_ag")) if even else "ar"
     recompute = random.choice(("full", "attn_only", "none")) if training else "none"
     networks = range(len(system["networks"]))
-    return {
+    row = {
         "num_procs": tensor_par * pipeline_par * data_par,
         "tensor_par": tensor_par,
         "pipeline_par": pipeline_par,
@@ -248,10 +251,38 @@ def _corrected_row(random: Random, model: Document, system: Document) -> Documen
         **CORRECTED,
         **_sound({name: random.choice(values) for name, values in OPTIONS.items()}),
     }
+    return row | _form(random, row, blocks) if training and either() else row
+
+
+def _form(random: Random, row: Document, blocks: int) -> Document:
+    """Choose how replicas share what they hold."""
+    data_par = row["data_par"]
+    owners = ("owner",) if blocks % data_par == 0 else ()
+    split = ("1", "2", "3", "3", "fsdp", *owners) if data_par > 1 else ()
+    stage = random.choice(("0", *split))
+    form: Document = {"zero_stage": stage, "optimizer_sharding": stage != "0"}
+    form["grad_buffer"] = "sharded"
+    if stage in ("3", "fsdp", "owner"):
+        form["weight_offload"] = False
+    if stage in ("3", "fsdp"):
+        form["fsdp_unit"] = random.choice(divisors(blocks // row["pipeline_interleaving"]))
+        form["fsdp_prefetch"] = random.choice((0, 1, 1, 2))
+        form["reshard_after_forward"] = random.random() < 0.7
+    if stage in ("1", "2", "3", "fsdp"):
+        form["dp_shard"] = random.choice((0, *divisors(data_par)))
+    if stage in ("0", "1", "2"):
+        form["ddp_bucket_mib"] = random.choice((0, 1, 25))
+    if stage in ("0", "1"):
+        form["no_sync"] = random.random() < 0.7
+    if stage in ("1", "2"):
+        form["overlap_param_gather"] = random.random() < 0.5
+    return form
 
 
 def _sound(options: dict[str, Any]) -> dict[str, Any]:
-    """Drop what an optimizer step cannot have."""
+    """Drop what an optimizer step cannot have, and a latency that is paid twice."""
+    if options["coll_algo"] != "published":
+        options["latency_per_step"] = False
     if options["optimizer"] not in ("adam", "lion", "sgd_momentum", "muon"):
         options["optimizer_state_dtype"] = "float32"
     options["main_grad"] = options["main_grad"] and options["grad_dtype"] in (

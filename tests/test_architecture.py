@@ -27,7 +27,7 @@ ROOMS = (
     ("cost",),
     ("editions",),
     ("evaluate",),
-    ("breakdown", "operators"),
+    ("breakdown", "operators", "communication"),
     ("uncertainty",),
     ("estimate",),
     ("output",),

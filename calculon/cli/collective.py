@@ -54,7 +54,8 @@ def configure(parser: Parser) -> None:
         "Frameworks build the others, such as HSDP the hierarchical one; they are listed, and can be asked for.\n"
         "pipelined overlaps its phases perfectly, which nothing quite does.\n\n"
         "With --from or --to sizes double, and a row or a picture shows them all; a CSV of rows is one that\n"
-        "calculon calibrate reads. Estimates of executions (llm, loe) do not use these algorithms.",
+        "calculon calibrate reads. Executions use these algorithms where they state coll_algo, and their groups span\n"
+        "networks where they state mesh_order.",
         "calculon collective all_reduce 1GiB 8 h100_80g_sxm\n"
         "calculon collective all_reduce 1GB 128 h100_80g_sxm --algorithm hierarchical\n"
         "calculon collective all_to_all 64MB 64 h100_80g_sxm --per-node 4\n"

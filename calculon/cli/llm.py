@@ -85,6 +85,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 def sheet_of(result: "Estimate") -> "Sheet":
     """Return an estimate as the plain data that its page is made of."""
+    from calculon.plan.mesh import networks_of
+    from calculon.plan.plan import Plan
+    from calculon.plan.rule import DEGREES
     from calculon.report.sheet import Link, Machine, Sheet
     from calculon.transformer.parameters import parameter_count
 
@@ -100,14 +103,17 @@ def sheet_of(result: "Estimate") -> "Sheet":
             for network in system.networks
         ),
     )
+    networks = networks_of(Plan.from_records([execution.to_dict()]), system)
     return Sheet(
         name=result.model.name,
         parameters=parameter_count(result.model),
         model=result.model.to_dict(),
         execution=execution.to_dict(),
         machine=machine,
+        networks={name: int(number[0]) for name, number in zip(DEGREES, networks, strict=True)},
         edition=result.edition,
         stats=result.stats,
         layers=result.layers,
         interval=None if result.interval is None else result.interval.to_dict(),
+        groups=[group.to_dict() for group in result.groups],
     )

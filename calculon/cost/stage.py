@@ -13,7 +13,7 @@ from calculon.edition import Edition
 from calculon.hardware.system import System
 from calculon.parallel.data import BackwardPass, GradientSync, gradient_sync
 from calculon.parallel.pipeline import Transfers, shared_gradient_time, transfers
-from calculon.parallel.synced import Synced
+from calculon.parallel.synced import Synced, SyncedEnds
 from calculon.plan.schedule import Schedule
 from calculon.units import Array, Bytes, Seconds
 
@@ -163,11 +163,12 @@ class Stage:
             step_memory=step.mem_time,
             step_arithmetic=step.flops_time,
         )
-        return gradient_sync(
-            Synced(weight=block.weight, gradient=block.gradient_message),
-            backward,
-            self.schedule,
-            self.system,
-            self.edition,
-            None if self.ends is None else self.ends.synced(block.gradient_message / block.weight),
-        )
+        synced, ends = self.synced
+        return gradient_sync(synced, backward, self.schedule, self.system, self.edition, ends)
+
+    @cached_property
+    def synced(self) -> tuple[Synced, SyncedEnds | None]:
+        """What data parallelism synchronises: of a block, and of the ends."""
+        weight, gradient = self.block.weight, self.block.gradient_message
+        ends = None if self.ends is None else self.ends.synced(gradient / weight)
+        return Synced(weight=weight, gradient=gradient), ends

@@ -7,7 +7,8 @@ import numpy as np
 
 from calculon.edition import DataParallelWindow, Edition
 from calculon.hardware.system import System
-from calculon.parallel.groups import collective, data_team
+from calculon.parallel.exchanges import Exchanges
+from calculon.parallel.groups import Meter, data_team
 from calculon.parallel.replication import Replication, Synchronisation, Windows
 from calculon.parallel.synced import NOTHING, Synced, SyncedEnds
 from calculon.plan.schedule import Schedule
@@ -53,18 +54,28 @@ class BackwardPass:
     step_arithmetic: Seconds
 
 
-def collective_time(synced: Synced, schedule: Schedule, system: System) -> Seconds:
-    """Time to reduce gradients, and with a sharded optimizer to gather weights.
+def synchronised(synced: Synced, meter: Meter) -> Array:
+    """Reduce gradients, and with a sharded optimizer gather weights.
 
     Source: all-reduce, or reduce-scatter and all-gather: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 7.
     """
-    team = data_team(schedule, system, schedule.data_par)
+    schedule = meter.schedule
+    team = data_team(schedule, meter.system, schedule.data_par)
+    split = meter("reduce_scatter", synced.gradient, team)
+    split = split + meter("all_gather", synced.weight, team)
+    return np.where(schedule.shards > 1, split, meter("all_reduce", synced.gradient, team))
 
-    def time(operation: str, message: Bytes) -> Seconds:
-        return collective(system, operation, message, team, schedule)
 
-    split = time("reduce_scatter", synced.gradient) + time("all_gather", synced.weight)
-    return np.where(schedule.shards > 1, split, time("all_reduce", synced.gradient))
+def data_traffic(synced: Synced, ends: SyncedEnds | None, meter: Meter) -> Array:
+    """Return what all collectives of a batch take, as a meter counts it; `synced` is one block."""
+    schedule = meter.schedule
+    found = schedule.blocks * synchronised(synced, meter)
+    if ends is not None:
+        found = found + _ends(ends, meter).of_longer
+    if (form := schedule.replicas) is not None:
+        both = _apart(ends, schedule)
+        found = np.where(form.stated, Exchanges(synced, both, meter).batch, found)
+    return np.where((schedule.data_par > 1) & schedule.training, found, 0.0)
 
 
 def gradient_sync(
@@ -108,8 +119,13 @@ def _natural_sync(
         head=backward.head,
     )
     windows = apply(lambda window: np.maximum(window, 0.0), [windows])
-    both = (NOTHING, NOTHING) if ends is None else ends.apart(schedule.pipeline_par > 1)
-    return Replication(synced, both, windows, schedule, system).synchronisation()
+    exchanges = Exchanges(synced, _apart(ends, schedule), Meter(system, schedule))
+    return Replication(exchanges, windows).synchronisation()
+
+
+def _apart(ends: SyncedEnds | None, schedule: Schedule) -> tuple[Synced, Synced]:
+    """Return embedding and head, each on its stage."""
+    return (NOTHING, NOTHING) if ends is None else ends.apart(schedule.pipeline_par > 1)
 
 
 def _published_sync(
@@ -122,7 +138,8 @@ def _published_sync(
 ) -> GradientSync:
     """Time data parallelism as the published model has it: gradients once per batch, in a window of the last chunk."""
     active = (schedule.data_par > 1) & schedule.training
-    collective = collective_time(synced, schedule, system)
+    meter = Meter(system, schedule)
+    collective = synchronised(synced, meter)
     link = np.where(active, schedule.blocks * collective, 0.0)
     overlapped = active & schedule.data_par_overlap
     none = np.zeros_like(link)
@@ -135,8 +152,8 @@ def _published_sync(
         chunk_bandwidth = np.where(overlapped, chunk, 0.0)
         tail_bandwidth = np.where(overlapped, tail, 0.0)
     if ends is not None:
-        more = _end_times(ends, schedule, system)
-        after = np.where(active, more.link, 0.0)
+        more = _ends(ends, meter)
+        after = np.where(active, more.of_longer, 0.0)
         hidden = exposed if window is None else _hidden_head(exposed, window, more, edition)
         exposed = np.where(overlapped, hidden, exposed + after)
         link = link + after
@@ -149,29 +166,33 @@ def _published_sync(
     )
 
 
-class _EndTimes(NamedTuple):
-    """Time of the collectives of embedding and head, and of those of the stage that has most of it."""
+class _Ends(NamedTuple):
+    """What the collectives of embedding and head take, and those of the stage where they take longest."""
 
-    embedding: Seconds
-    head: Seconds
-    link: Seconds
+    embedding: Array
+    head: Array
+    of_longer: Array
     piped: Array
 
 
-def _end_times(ends: SyncedEnds, schedule: Schedule, system: System) -> _EndTimes:
-    """Time the collectives of the ends; a shared table on one stage is reduced once, after both have used it."""
-    piped = schedule.pipeline_par > 1
-    first, last = (collective_time(end, schedule, system) for end in (ends.first, ends.last))
-    embedding, head = first, last
-    if ends.tied:
-        both = collective_time(ends.both, schedule, system)
-        embedding, head = np.where(piped, first, both), np.where(piped, last, 0.0)
-    link = np.where(piped, np.maximum(embedding, head), embedding + head)
-    return _EndTimes(embedding, head, link, piped)
+def _ends(ends: SyncedEnds, meter: Meter) -> _Ends:
+    """Count the collectives of the ends; a shared table on one stage is reduced once, after both have used it."""
+    piped = meter.schedule.pipeline_par > 1
+
+    def apart(meter: Meter) -> tuple[Array, Array]:
+        first, last = (synchronised(end, meter) for end in (ends.first, ends.last))
+        if not ends.tied:
+            return first, last
+        both = synchronised(ends.both, meter)
+        return np.where(piped, first, both), np.where(piped, last, 0.0)
+
+    embedding, head = apart(meter)
+    of_longer = np.where(piped, meter.of_longer(apart), embedding + head)
+    return _Ends(embedding, head, of_longer, piped)
 
 
 def _hidden_head(
-    exposed: Seconds, window: DataParallelWindow, ends: _EndTimes, edition: Edition
+    exposed: Seconds, window: DataParallelWindow, ends: _Ends, edition: Edition
 ) -> Seconds:
     """Exposed time with overlap: the head's gradients come first and may hide, the embedding's come last."""
     with_head = edition.data_par_exposed(replace(window, head=ends.head))

@@ -33,8 +33,7 @@ def transfers(message: Bytes, schedule: Schedule, system: System, edition: Editi
     network = schedule.pipeline_par_net
     forward = system.fabric.time(network, "p2p", forward_size, np.array(2.0))
     backward = system.fabric.time(network, "p2p", backward_size, np.array(2.0))
-    per_chunk = forward + np.where(schedule.training, backward, 0.0)
-    link = np.where(piped, schedule.microbatches * schedule.interleaving * per_chunk, 0.0)
+    link = _of_batch(forward, backward, schedule)
     return Transfers(
         forward_size=forward_size,
         backward_size=backward_size,
@@ -42,6 +41,27 @@ def transfers(message: Bytes, schedule: Schedule, system: System, edition: Editi
         backward=edition.transfer_time(backward, both),
         link=link,
     )
+
+
+def _of_batch(forward: Array, backward: Array, schedule: Schedule) -> Array:
+    """Add what the transfers of a microbatch take up over the batch, on one processor."""
+    per_chunk = forward + np.where(schedule.training, backward, 0.0)
+    batch = schedule.microbatches * schedule.interleaving * per_chunk
+    return np.where(schedule.pipeline_par > 1, batch, 0.0)
+
+
+def pipeline_volume(
+    sent: Transfers, shared: Bytes | None, schedule: Schedule, system: System
+) -> Bytes:
+    """Bytes per batch that one processor sends to other stages: transfers, and the `shared` gradient of a table."""
+    network, volume, two = schedule.pipeline_par_net, system.fabric.volume, np.array(2.0)
+    forward = volume(network, "p2p", sent.forward_size, two)
+    backward = volume(network, "p2p", sent.backward_size, two)
+    moved = _of_batch(forward, backward, schedule)
+    if shared is None:
+        return moved
+    between = schedule.training & (schedule.pipeline_par > 1)
+    return moved + np.where(between, volume(network, "all_reduce", shared, two), 0.0)
 
 
 def shared_gradient_time(message: Bytes, schedule: Schedule, system: System) -> Seconds:

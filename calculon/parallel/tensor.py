@@ -1,6 +1,6 @@
 """Tensor parallelism: which collective runs where, how long it holds the link, what of it is exposed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -144,41 +144,61 @@ def _messages(
     size, link = np.zeros(shape), np.zeros(shape)
     parallel = sizes.tensor_par > 1
     engine, team = system.vector[choice.datatype], tensor_team(sizes, choice, system)
-    for j, layer in enumerate(layers):
-        collective = layer.collective
+    for i, j, operation, kinds in _operations(layers, choice, edition):
+        collective = layers[j].collective
         assert collective is not None
+        message, overlapped = collective.message, collective.overlapped
+        again = PASSES[i] == "recomm"
+        network = team.time(
+            system, operation, message, choice.coll_algo, per_step=choice.latency_per_step
+        )
+        if not overlapped:
+            phase = 0 if again else i
+            work = system.combine(arithmetic[phase, j], memory[phase, j])
+        elif operation in _REDUCING:
+            work = _reduction_time(engine, message, choice, sizes)
+        else:
+            work = np.zeros_like(network)
+        network = edition.link_time(network, work, recommunication=again, overlapped=overlapped)
+        size[i, kinds, j] = np.where(parallel, message, 0.0)
+        link[i, kinds, j] = np.where(parallel, network, 0.0)
+    return size, link
+
+
+def _operations(
+    layers: Sequence[Layer], choice: Choice, edition: Edition
+) -> Iterator[tuple[int, int, str, list[int]]]:
+    """Yield the collectives of layers that have one: pass, layer, operation, and the kinds of block that do it."""
+    for j, layer in enumerate(layers):
         for i, name in enumerate(PASSES):
-            again = name == "recomm"
-            done: dict[str, tuple[Array, Array]] = {}
+            found: dict[str, list[int]] = {}
             for k, kind in enumerate(KINDS):
                 operation = operation_of(layer, name, kind, choice, edition)
-                if operation is None:
-                    continue
-                if operation not in done:
-                    network = team.time(
-                        system,
-                        operation,
-                        collective.message,
-                        choice.coll_algo,
-                        per_step=choice.latency_per_step,
-                    )
-                    overlapped = collective.overlapped
-                    if not overlapped:
-                        phase = 0 if again else i
-                        work = system.combine(arithmetic[phase, j], memory[phase, j])
-                    elif operation in _REDUCING:
-                        work = _reduction_time(engine, collective.message, choice, sizes)
-                    else:
-                        work = np.zeros_like(network)
-                    network = edition.link_time(
-                        network, work, recommunication=again, overlapped=overlapped
-                    )
-                    done[operation] = (
-                        np.where(parallel, collective.message, 0.0),
-                        np.where(parallel, network, 0.0),
-                    )
-                size[i, k, j], link[i, k, j] = done[operation]
-    return size, link
+                if operation is not None:
+                    found.setdefault(operation, []).append(k)
+            for operation, kinds in found.items():
+                yield i, j, operation, kinds
+
+
+def tensor_volumes(
+    layers: Sequence[Layer], system: System, choice: Choice, sizes: Sizes, edition: Edition
+) -> Bytes:
+    """Bytes that the collectives of a block pass through a port of each network.
+
+    Returns
+    -------
+    array, shape (passes, kinds, networks, blocks)
+        With :data:`PASSES` and :data:`KINDS`.
+    """
+    networks = len(system.networks)
+    moved = np.zeros((len(PASSES), len(KINDS), networks, sizes.tensor_par.size))
+    team = tensor_team(sizes, choice, system)
+    for i, j, operation, kinds in _operations(layers, choice, edition):
+        collective = layers[j].collective
+        assert collective is not None
+        volume = team.volume(system, operation, collective.message, choice.coll_algo)
+        moved[i, kinds] += np.where(sizes.tensor_par > 1, volume, 0.0)
+    return moved
 
 
 def operation_of(

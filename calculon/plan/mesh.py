@@ -29,6 +29,17 @@ def pipeline_stride(columns: Any) -> Count:
     return np.where(order == _STATED, 0, stride).astype(np.int64)
 
 
+def numbering(columns: Any) -> tuple[Count, Count]:
+    """Return the distance of neighbouring stages and of neighbouring replicas in the numbers of ranks.
+
+    Where networks are stated, tensor-parallel ranks are numbered first, then stages, then replicas.
+    """
+    stage, replica = pipeline_stride(columns), data_stride(columns)
+    stated = columns.mesh_order == _STATED
+    stage = np.where(stated, columns.tensor_par, stage)
+    return stage, np.where(stated, columns.tensor_par * columns.pipeline_par, replica)
+
+
 def networks_of(columns: Any, system: System) -> tuple[Array, Array, Array]:
     """Return the networks of tensor, pipeline and data parallelism: those stated, or the outermost in a mesh."""
     stated = (columns.tensor_par_net, columns.pipeline_par_net, columns.data_par_net)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from calculon.report.bars import COLORS, Bar, Share, has_blocks, marks
 from calculon.report.figures import figures_group, has_figures
+from calculon.report.groups import groups_section
 from calculon.report.interval import interval_group
 from calculon.report.layers import layer_table
 from calculon.report.setup import key_figures, setup, title
@@ -161,6 +162,13 @@ def _memory(sheet: Sheet) -> Sequence[RenderableType]:
     return shown
 
 
+def network_text(sheet: Sheet, degree: str) -> str:
+    """Name the network of a degree of parallelism, and what it achieves."""
+    number = sheet.networks[degree]
+    network = sheet.machine.links[number]
+    return f"network {number}, {bandwidth(network.bandwidth * network.efficiency)}"
+
+
 def _communication(sheet: Sheet, legend: str) -> Sequence[RenderableType]:
     """Set time on the link against exposed time for each kind of parallelism."""
     total = sheet.value("total_time")
@@ -182,15 +190,16 @@ def _communication(sheet: Sheet, legend: str) -> Sequence[RenderableType]:
             continue
         hidden = max(0.0, link - out)
         pieces = Share(out / longest, "vermilion"), Share(hidden / longest, "grey", solid=False)
-        number = sheet.execution[f"{field}_net"]
-        network = sheet.machine.links[number]
-        achieved = bandwidth(network.bandwidth * network.efficiency)
-        where = Text(f"network {number}, {achieved}", "dim")
+        where = Text(network_text(sheet, field), "dim")
         table.add_row(words, where, *seconds([link, out], total), Bar(pieces))
     share = percent(sum(exposed.values()) / total)
     on_link, not_hidden = duration(sum(links.values())), duration(sum(exposed.values()))
     remark = f"{on_link} on the link, {not_hidden} exposed ({share} of the time)"
-    return [heading("Communication", remark), Padding(table, (0, 0, 0, 2))]
+    return [
+        heading("Communication", remark),
+        Padding(table, (0, 0, 0, 2)),
+        *groups_section(sheet.groups),
+    ]
 
 
 def _bars() -> Table:

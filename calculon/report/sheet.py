@@ -16,7 +16,13 @@ KINDS_OF_MEMORY = (
     "activation gradients",
     "weight gradients",
     "optimizer state",
+    "gathered weights",
+    "gradients being reduced",
+    "reserved",
 )
+
+_BUFFERS = ("gathered_space", "comm_buffer_space", "reserved_space")
+"""Statistics of the last three, which only the corrected edition has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +59,8 @@ class Sheet:
         Their fields, as in files: optional ones only where they differ from their default.
     machine : Machine
         The system.
+    networks : mapping
+        Number of the network of each degree of parallelism; the outermost, where groups span several.
     edition : str
         Edition of the cost model.
     stats : mapping
@@ -61,6 +69,8 @@ class Sheet:
         The layers of a block.
     interval : mapping, or None
         Where the iteration time is expected, when the system was calibrated.
+    groups : sequence of mapping
+        The groups of ranks that work together, as in the results of an estimate.
     """
 
     name: str
@@ -68,10 +78,12 @@ class Sheet:
     model: Mapping[str, Any]
     execution: Mapping[str, Any]
     machine: Machine
+    networks: Mapping[str, int]
     edition: str
     stats: Stats
     layers: Sequence[Mapping[str, Any]] | None = None
     interval: Mapping[str, Any] | None = None
+    groups: Sequence[Mapping[str, Any]] = ()
 
     def value(self, name: str) -> float:
         """Return a statistic; one without a value, or of another edition, counts as 0."""
@@ -125,7 +137,8 @@ def memory_by_kind(
     here = {n: stats[f"{n}_with_offload" if gone else n] or 0.0 for n, gone in moved.items()}
     if not full:
         here["act_checkpoint_size"] = 0.0
-    away = dict.fromkeys(moved, 0.0)
+    here |= {name: stats.get(name) or 0.0 for name in _BUFFERS}
+    away = dict.fromkeys((*moved, *_BUFFERS), 0.0)
     for name in ("weight", "weight_grad", "optimizer"):
         if moved[f"{name}_space"]:
             away[f"{name}_space"] = (stats[f"block_{name}_space"] or 0.0) * blocks

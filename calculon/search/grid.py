@@ -195,6 +195,8 @@ class Grid:
         question = Question(self.space.model, self.space.system, Plan(columns))
         verdicts = []
         for rule in (*UNIT_RULES, *MESH_RULES):
+            if not rule.concerns(question):
+                continue
             failed = ~np.broadcast_to(rule.holds(question), rows.shape)
             if failed.any():
                 verdicts.append((rule.reason, failed.reshape(shape)))

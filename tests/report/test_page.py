@@ -10,7 +10,7 @@ from calculon.cli.llm import sheet_of
 from calculon.report.architecture import details
 from calculon.report.console import show
 from calculon.report.figures import NO_VOCABULARY
-from calculon.report.page import GROUP_COLORS, PARTS, Page
+from calculon.report.page import GROUP_COLORS, PARTS, Page, network_text
 from calculon.report.result import Result
 from calculon.report.setup import setup_texts
 from calculon.spec.execution import Execution
@@ -46,6 +46,11 @@ CASES = {
     "inference of a tiny model": (TINY, ALONE | {"training": False}, "h100_80g_nvl8"),
     "today": LLAMA,
     "corrected": ("megatron-1T", EXAMPLE | {"edition": "corrected"}, "a100_80g"),
+    "fully sharded": (
+        "gpt3-13B-hf",
+        document("examples", "gpt3-13B_a100x2_fsdp") | {"mem_reserved_mib": 1024},
+        "a100_80g_sxm",
+    ),
     "unlimited memory": ("megatron-1T", EXAMPLE, "a100_80e"),
     "calibrated": (
         "megatron-1T",
@@ -253,6 +258,10 @@ def test_every_optional_field_is_said_where_it_is_no_default(cls, name, value):
         setup_texts(calculon.report.sheet.Sheet(**_members(sheet, execution)))["options"]
         for execution in (bare, bare | {name: value})
     )
+    if name == "tp_impl":  # stands in place of the collectives of the other form
+        assert without.startswith("sequence parallelism, ")
+        assert stated.endswith(", all outputs gathered")
+        return
     assert stated.startswith(f"{without}, ")
     assert isinstance(value, bool) or str(value) in stated
 
@@ -313,6 +322,30 @@ def test_memory_by_kind_adds_up_to_what_the_tiers_need():
         for tier, kinds in enumerate(sheet_of(result).memory(), start=1):
             needed = result.stats[f"proc_mem_tier{tier}_cap_req"]
             assert sum(kinds.values()) == pytest.approx(needed, rel=1e-12)
+
+
+def test_memory_of_communication_and_what_is_reserved_have_their_lines():
+    result = calculon.estimate(*CASES["fully sharded"])
+    kinds, away = sheet_of(result).memory()
+    names = ("gathered_space", "comm_buffer_space", "reserved_space")
+    assert list(kinds.values())[-3:] == [result.stats[name] for name in names]
+    assert sum(kinds.values()) == pytest.approx(result.stats["proc_mem_tier1_cap_req"], rel=1e-12)
+    assert not any(away.values())
+    alone = Result(label="", stats=result.stats, edition="corrected")
+    assert alone.memory() == (kinds, away)
+    text = " ".join(plain(CASES["fully sharded"]).split())
+    for words in ("gathered weights 1.67 GiB", "gradients being reduced", "reserved 1.00 GiB"):
+        assert words in text
+
+
+@pytest.mark.parametrize(("order", "network"), [("stated", 1), ("tp-dp-pp", 0), ("tp-pp-dp", 1)])
+def test_traffic_is_on_the_network_that_its_groups_span(order, network):
+    model, execution, system = LLAMA
+    split = {"pipeline_par": 16, "data_par": 2, "batch_size": 64, "mesh_order": order}
+    split |= {"num_procs": 64, "optimizer_sharding": False, "grad_buffer": "sharded"}
+    sheet = sheet_of(calculon.estimate(model, execution | split, system))
+    assert sheet.networks["data_par"] == network
+    assert f"network {network}, " in network_text(sheet, "data_par")
 
 
 def test_no_columns_are_no_width(monkeypatch):

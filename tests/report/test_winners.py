@@ -5,8 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
-from calculon.report.winners import LEGEND, reasons_table, winners_table
+from calculon.plan.network_rules import MESH_RULES, NETWORK_RULES
+from calculon.plan.replica_rules import UNIT_RULES
+from calculon.report.winners import LEGEND, REASONS, reasons_table, winners_table
 from calculon.search.driver import search
+from calculon.spec.execution import ZERO_STAGES
 from calculon.units import GIB
 
 
@@ -72,3 +75,18 @@ def test_the_nearest_miss_is_in_one_unit():
     tiny = reasons_table(2, 1, {"mem1_capacity": 1}, {"mem1_capacity": 1.0})
     assert tiny.rows[1]["miss"] == "<0.01"
     assert max(map(len, _drawn(table, 80))) <= 80
+
+
+def test_every_reason_that_depends_on_degrees_has_words():
+    malformed = {"network_number"}  # refused before anything is counted
+    names = {rule.reason for rule in (*NETWORK_RULES, *MESH_RULES, *UNIT_RULES)}
+    assert names - malformed <= set(REASONS)
+
+
+def test_forms_of_data_parallelism_have_names():
+    executions, stats = _rows(1024, top=1)
+    named = [
+        winners_table([executions[0] | {"zero_stage": stage}], stats).rows[0].get("own", "-")
+        for stage in ZERO_STAGES
+    ]
+    assert named == ["-", "DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3", "FSDP", "owned layers"]

@@ -137,7 +137,8 @@ def loops(case: Case) -> Iterator[Row]:
 
     offload = (True, False) if case.system.mem2.capacity > 0 else (False,)
     everywhere = True in add.get("activations_offload", ())
-    networks = range(len(case.system.networks))
+    meshed = "stated" not in case.fix.get("mesh_order", ("stated",))
+    networks = range(1 if meshed else len(case.system.networks))
     more = add.get("attention_type", ()) if model.kv_heads in (0, 1, model.attn_heads) else ()
     attention = ["multihead", *(a for a in more if a != "multihead")]
     for t in pick("tensor_par", divisors(case.num_procs)):
@@ -206,6 +207,8 @@ def loops(case: Case) -> Iterator[Row]:
                         ):
                             if not steps(choices) or not forms(model, t, choices):
                                 continue
+                            if not shared(choices):
+                                continue
                             redo_possible = choices["tensor_par_comm_type"] == "rs_ag" and not full
                             if choices["seq_par_ag_redo"] and not redo_possible:
                                 continue
@@ -222,6 +225,33 @@ def steps(choices: Row) -> bool:
     plain = choices["optimizer_state_dtype"] == "float32"
     shortened = plain or choices["optimizer"] in ("adam", "lion", "sgd_momentum", "muon")
     return shortened and not (choices["main_grad"] and choices["grad_dtype"] in ("auto", "float32"))
+
+
+MESHES = {"mesh_order": ("tp-pp-dp", "tp-dp-pp")}
+
+MEANS = {
+    "dp_shard": ("1", "2", "3", "fsdp"),
+    "fsdp_unit": ("3", "fsdp"),
+    "fsdp_prefetch": ("3", "fsdp"),
+    "reshard_after_forward": ("3", "fsdp"),
+    "ddp_bucket_mib": ("0", "1", "2"),
+    "no_sync": ("0", "1"),
+    "overlap_param_gather": ("1", "2"),
+}
+"""Forms of data parallelism in which a field means something."""
+
+
+def shared(choices: Row) -> bool:
+    """Whether a form of data parallelism can be had."""
+    stage = choices["zero_stage"]
+    if choices["latency_per_step"] and choices["coll_algo"] != "published":
+        return False
+    if any(choices[n] != DEFAULTS[n] and stage not in stages for n, stages in MEANS.items()):
+        return False
+    if stage == "auto":
+        return True
+    whole = choices["grad_buffer"] == "sharded"
+    return whole and choices["optimizer_sharding"] == (stage != "0")
 
 
 def forms(model: calculon.Model, t: int, choices: Row) -> bool:
@@ -303,6 +333,16 @@ MORE: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "main_grad": st.just((True,)),
     "grad_clip": st.just((True,)),
     "latency_per_step": st.just((True,)),
+    "zero_stage": st.sampled_from((("2",), ("0", "3"), ("fsdp", "owner"), ("1", "2", "3"))),
+    "dp_shard": st.sampled_from(((2,), (3,))),
+    "fsdp_unit": st.just((2,)),
+    "fsdp_prefetch": st.just((0,)),
+    "reshard_after_forward": st.just((False,)),
+    "ddp_bucket_mib": st.just((1,)),
+    "no_sync": st.just((False,)),
+    "overlap_param_gather": st.just((True,)),
+    "mem_reserved_mib": st.just((64,)),
+    "coll_algo": st.sampled_from((("auto",), ("ring", "hierarchical"))),
     "tp_impl": st.just(("allgather",)),
     "tp_async": st.just((True,)),
     "bias_after_reduce": st.just((True,)),
@@ -365,8 +405,14 @@ def cases(draw: st.DrawFn, limit: int = LIMIT) -> Case:
     batch = st.one_of(st.integers(1, 24), st.integers(1, 3).map(lambda n: n * num_procs + 1))
     edition = draw(st.sampled_from(("sc23", "sc23", "corrected")))
     more: dict[str, Any] = {}
+    fix: dict[str, Any] = {}
     if edition == "corrected":
         add |= {n: draw(s) for n, s in MORE.items() if draw(st.integers(0, 5)) == 3}
+        if draw(st.booleans()):
+            add["zero_stage"] = draw(MORE["zero_stage"])
+            beside = draw(st.lists(st.sampled_from(sorted(MEANS)), max_size=2, unique=True))
+            add |= {name: draw(MORE[name]) for name in beside}
+            fix = draw(st.sampled_from(({}, {}, {"mesh_order": ("tp-dp-pp",)}, MESHES)))
         more = {n: draw(s) for n, s in SHAPES.items() if draw(st.integers(0, 2)) == 1}
         if more.get("parallel_attention"):
             more["norms"] = draw(st.sampled_from((1, 2)))
@@ -379,6 +425,7 @@ def cases(draw: st.DrawFn, limit: int = LIMIT) -> Case:
         fused=draw(st.sampled_from(((True,), (False,), (False, True)))),
         tensor_overlap=draw(st.sampled_from((True, True, False))),
         data_overlap=draw(st.sampled_from((True, True, False))),
+        fix=fix,
         add=add,
         edition=edition,
     )

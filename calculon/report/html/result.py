@@ -5,15 +5,16 @@ from typing import Any
 
 from calculon.records import columns
 from calculon.report.figures import NO_VOCABULARY, figures, has_figures, has_vocabulary
+from calculon.report.groups import NUMBERS, REMARK, TITLES, group_rows
 from calculon.report.html.bars import Piece, bar, legend
 from calculon.report.html.tags import Cell, Html, element, joined, plain_table, table
 from calculon.report.interval import ends, interval_texts
 from calculon.report.layers import QUANTITIES, chosen_units, timed_quantities
-from calculon.report.page import LINKS, PARTS
+from calculon.report.page import LINKS, PARTS, network_text
 from calculon.report.result import EVERYTHING, Result
 from calculon.report.setup import setup_texts
 from calculon.report.sheet import PUBLISHED
-from calculon.report.texts import bandwidth, capacity, figure, gib, percent, seconds
+from calculon.report.texts import capacity, figure, gib, percent, seconds
 from calculon.report.winners import LEGEND, winners_table
 from calculon.statistics import CorrectedStats
 from calculon.units import duration
@@ -37,6 +38,9 @@ LOOKS = {
     "activations": "green",
     "checkpoints": "green2",
     "activation gradients": "orange",
+    "gathered weights": "sky",
+    "gradients being reduced": "vermilion3",
+    "reserved": "grey",
     EVERYTHING: "grey",
 }
 """Style class of every piece of a bar."""
@@ -156,11 +160,7 @@ def _communication(result: Result) -> Iterator[Html]:
         link, out = (result.value(f"{key}_{kind}_time") for kind in ("link", "exposed"))
         if not link and not out:
             continue
-        where = ""
-        if result.sheet is not None:
-            number = result.sheet.execution[f"{field}_net"]
-            network = result.sheet.machine.links[number]
-            where = f"network {number}, {bandwidth(network.bandwidth * network.efficiency)}"
+        where = "" if result.sheet is None else network_text(result.sheet, field)
         texts = seconds([link, out], total)
         values = (words.strip(), where, *texts, percent(out / total))
         rows.append([Cell(text) for text in values])
@@ -168,6 +168,10 @@ def _communication(result: Result) -> Iterator[Html]:
         yield _heading("Communication", "on the link, and exposed: not hidden behind computation")
         titles = ("traffic", "", "on link", "exposed", "of the time")
         yield table(titles, rows, numbers=(False, False, True, True, True))
+    if result.sheet is not None and result.sheet.groups:
+        yield _heading("Groups", REMARK)
+        rows = [[Cell(text) for text in row] for row in group_rows(result.sheet.groups)]
+        yield table(TITLES, rows, numbers=NUMBERS)
 
 
 def _layers(result: Result) -> Iterator[Html]:

@@ -52,6 +52,9 @@ LOOKS = {
     "activations": Look(COLORS["green"], "xxxx"),
     "checkpoints": Look("#8fd0bb", "\\\\\\\\"),
     "activation gradients": Look(COLORS["orange"], "...."),
+    "gathered weights": Look(COLORS["sky"], "////"),
+    "gradients being reduced": Look("#f4c6a5"),
+    "reserved": Look(LIGHT, "...."),
     EVERYTHING: Look(LIGHT),
 }
 """Colours by family (computing blue, communicating vermilion, ...), shades and hatches within."""
@@ -66,6 +69,9 @@ _ORDER_OF_MEMORY = (
     "activations",
     "checkpoints",
     "activation gradients",
+    "gathered weights",
+    "gradients being reduced",
+    "reserved",
     EVERYTHING,
 )
 assert set(_ORDER_OF_MEMORY) == {*KINDS_OF_MEMORY, EVERYTHING}
