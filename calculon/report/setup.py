@@ -56,7 +56,7 @@ _CHOICES = {
     "mem_reserved_mib": "{} MiB reserved",
     "coll_algo": "collectives {}",
     "mesh_order": "ranks numbered {}",
-    "tp_impl": "all outputs gathered",
+    "tp_impl": "TP form {}",
     "tp_async": "gradients reduced behind weight gradients",
     "bias_after_reduce": "biases after the reduction",
     "matmul_impl": "products as {}",
@@ -129,7 +129,8 @@ def options(execution: Mapping[str, Any]) -> Iterator[str]:
     if execution["activation_recompute"] in _RECOMPUTE:
         yield _RECOMPUTE[execution["activation_recompute"]]
     if execution["tensor_par"] > 1:
-        if execution.get("tp_impl", "megatron") == "megatron":
+        reduced = execution["tensor_par_comm_type"] == "ar"
+        if not reduced or execution.get("tp_impl", "megatron") == "megatron":
             yield _COLLECTIVES[execution["tensor_par_comm_type"]]
         if execution["tensor_par_overlap"] != "none":
             yield f"TP overlap ({execution['tensor_par_overlap']})"

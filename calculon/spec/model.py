@@ -104,7 +104,7 @@ class Model:
     embedding_norm: bool = declare("a norm follows the embedding", default=False)
     part: str = declare(
         "what each block is: all of it; attention or MLP alone, with neither norm nor residual sum; or one linear "
-        "layer of the MLP's activation, hidden wide",
+        "layer, hidden wide, and its activation",
         choices=PARTS,
         default="block",
     )
