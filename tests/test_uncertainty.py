@@ -148,7 +148,7 @@ def test_it_is_written_beside_the_statistics_and_not_among_them():
     found = estimate(TODAY, mem1=MEMORY)
     written = found.to_dict()
     keys = list(written)
-    assert keys[-2:] == ["edition", "total_time_interval"]
+    assert keys[-3:] == ["edition", "groups", "total_time_interval"]
     assert "total_time_interval" not in found.stats
     assert list(estimate(EXAMPLE, mem1=MEMORY).to_dict())[: len(NAMES)] == list(NAMES)
     again = json.loads(json.dumps(written))["total_time_interval"]
