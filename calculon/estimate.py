@@ -9,6 +9,7 @@ import numpy as np
 from calculon import inputs
 from calculon.breakdown import breakdown
 from calculon.communication import RankGroup, rank_groups
+from calculon.cost.stages import stage_rows
 from calculon.edition import Edition
 from calculon.editions import EDITIONS, find_edition
 from calculon.evaluate import evaluate_rows
@@ -58,6 +59,17 @@ class Estimate:
         """The groups of ranks that work together: where they sit, the bytes that they move, and the time it takes."""
         edition = EDITIONS[self.edition]
         return rank_groups(self.model, self.system, self.execution, edition, self.stats)
+
+    @cached_property
+    def stages(self) -> list[dict[str, Any]]:
+        """Every pipeline stage: its blocks, the time of its passes of a microbatch, and the memory that it needs.
+
+        Times are in seconds, the backward pass with what it spends on gradients of weights; memory is in bytes, by
+        the names of the statistics.
+        """
+        edition, plan = EDITIONS[self.edition], Plan.of(self.execution)
+        _, batch = next(evaluate_rows(self.model, self.system, plan, edition))
+        return stage_rows(batch)
 
     def peers(self) -> dict[str, dict[str, int | list[int]]]:
         """Return for each rank the ranks it works with: its tensor and data group, and its next stage.

@@ -115,6 +115,7 @@ def sheet_of(result: "Estimate") -> "Sheet":
         edition=result.edition,
         stats=result.stats,
         layers=result.layers,
+        stages=result.stages if execution.pipeline_par > 1 else None,
         interval=None if result.interval is None else result.interval.to_dict(),
         groups=[group.to_dict() for group in result.groups],
     )

@@ -4,13 +4,12 @@ import argparse
 
 from calculon.cli.options import check_inputs
 from calculon.cli.result_files import short_name
-from calculon.cost.stages import stage_passes
+from calculon.cost.batch import Batch
+from calculon.cost.stages import execute, schedule_of
 from calculon.editions import EDITIONS
 from calculon.errors import Problem, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.evaluate import evaluate_rows
-from calculon.parallel.orders import Kind, order
-from calculon.parallel.timeline import timeline
 from calculon.plan.plan import Plan
 from calculon.report.pictures.schedule import Gantt, Piece
 from calculon.spec.files import STDIN
@@ -34,8 +33,8 @@ def gantt(arguments: argparse.Namespace) -> Gantt:
     if shown > batch:
         wanted = f"at most the {batch:,} of a pipeline's batch"
         raise SpecError("--microbatches", Problem("", wanted, f"{shown:,}"))
-    schedule = "1f1b" if execution.training else "forward"
-    words = [f"{TITLES[schedule]}{f' interleaved, {chunks} chunks' if chunks > 1 else ''}"]
+    one = _batch(found)
+    words = [f"{TITLES[schedule_of(one)]}{f' interleaved, {chunks} chunks' if chunks > 1 else ''}"]
     words.append(f"{stages:,} stages" if stages > 1 else "1 stage")
     words.append(f"{shown:,} of {batch:,} microbatches")
     time, bubble = found.stats["total_time"], found.stats["bubble_time"]
@@ -46,23 +45,16 @@ def gantt(arguments: argparse.Namespace) -> Gantt:
     return Gantt(
         title=f"{names[0]}, {names[1]}, {names[2]}\n{', '.join(words)}",
         stages=stages,
-        pieces=_pieces(found, schedule, shown),
+        pieces=[
+            Piece(p.stage, p.work.kind, p.work.microbatch, p.work.chunk, p.start, p.end)
+            for p in execute(one, shown)
+        ],
         edition=found.edition,
     )
 
 
-def _pieces(found: Estimate, schedule: str, microbatches: int) -> list[Piece]:
-    """Execute the schedule with the times of the estimate."""
-    edition, execution = EDITIONS[found.edition], found.execution
-    _, batch = next(evaluate_rows(found.model, found.system, Plan.of(execution), edition))
-    passes = stage_passes(batch)
-
-    def duration(kind: Kind, stage: int, chunk: int) -> float:
-        return float(getattr(passes, kind)[stage, chunk])
-
-    stages, chunks = passes.forward.shape
-    orders = [order(schedule, stage, stages, microbatches, chunks) for stage in range(stages)]
-    return [
-        Piece(one.stage, one.work.kind, one.work.microbatch, one.work.chunk, one.start, one.end)
-        for one in timeline(orders, duration)
-    ]
+def _batch(found: Estimate) -> Batch:
+    """Return the estimated execution with its parts."""
+    edition = EDITIONS[found.edition]
+    _, batch = next(evaluate_rows(found.model, found.system, Plan.of(found.execution), edition))
+    return batch

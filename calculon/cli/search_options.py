@@ -75,7 +75,9 @@ def add_choice_options(parser: Parser) -> None:
         "optimizer_state_dtype=bfloat16, grad_dtype=..., main_grad=true, grad_clip=true, "
         "latency_per_step=true, zero_stage=0,1,2,3,fsdp,owner, dp_shard=..., fsdp_unit=..., fsdp_prefetch=..., "
         "reshard_after_forward=false, ddp_bucket_mib=..., no_sync=false, overlap_param_gather=true, "
-        "mem_reserved_mib=..., coll_algo=auto, tp_impl=allgather, tp_async=true, bias_after_reduce=true, "
+        "mem_reserved_mib=..., coll_algo=auto, pp_schedule=gpipe,zb_h1, pp_layout=balanced, "
+        "first_stage_blocks=..., last_stage_blocks=..., p2p_overlap=true, tp_impl=allgather, tp_async=true, "
+        "bias_after_reduce=true, "
         "matmul_impl=... (which --fix may set as well; --fix alone sets mesh_order, which stands for all networks)",
     )
     parser.add_argument(

@@ -34,7 +34,7 @@ def efficiency(
         optimizer.step.flops,
         schedule.microbatches,
     )
-    perfect = (schedule.blocks * schedule.microbatches * useful + ends) / block.matrix_peak
+    perfect = (schedule.mean_blocks * schedule.microbatches * useful + ends) / block.matrix_peak
     return Efficiency(
         useful_flops=useful,
         compute_efficiency=perfect / busy,

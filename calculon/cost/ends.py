@@ -152,8 +152,9 @@ class Ends:
 class EndTimes:
     """Times per batch that the ends add, each computed when it is asked for."""
 
-    def __init__(self, ends: Ends, schedule: Schedule):
-        self._ends, self._schedule = ends, schedule
+    def __init__(self, ends: Ends, schedule: Schedule, slowest: tuple[Array, Array] | None = None):
+        """`slowest` tells of stages that differ whether the slowest is the first, and whether it is the last."""
+        self._ends, self._schedule, self._slowest = ends, schedule, slowest
 
     @cached_property
     def piped(self) -> Array:
@@ -186,8 +187,15 @@ class EndTimes:
         return time
 
     def of_slower(self, embedding: Array, head: Array) -> Array:
-        """Return a quantity of the slower end; of both where they are on one stage."""
+        """Return a quantity of the slower end; of both where they are on one stage.
+
+        Of stages that differ it is the end of the slowest one, if it has one.
+        """
         slower = np.where(self.embedding > self.head, embedding, head)
+        if self._slowest is not None and self._schedule.stages is not None:
+            first, last = self._slowest
+            at = np.where(first, embedding, np.where(last, head, 0.0))
+            slower = np.where(self._schedule.stages.stated, at, slower)
         return np.where(self.piped, slower, embedding + head)
 
     def _slower(self, embedding: Array, head: Array) -> Array:

@@ -5,6 +5,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from calculon.cost import in_flight
 from calculon.cost.block import BlockCost
 from calculon.cost.ends import Ends, Held
 from calculon.cost.optimizer import OptimizerCost
@@ -54,13 +55,22 @@ def memory(
     ends: Ends | None,
 ) -> Memory:
     """Memory of the fullest stage: the first, which holds most microbatches, or the last with the head."""
-    held = microbatches_in_flight(schedule, edition)
-    if ends is None:
-        return _memory(block, optimizer, schedule, edition, held)
-    first, last = _ends(ends, schedule)
-    one = _memory(block, optimizer, schedule, edition, held, first)
-    other_held = np.where(schedule.pipeline_par > 1, last_in_flight(schedule), held)
-    other = _memory(block, optimizer, schedule, edition, other_held, last)
+    held = in_flight.on_first(schedule, edition)
+    stated = schedule.stages is not None and bool(schedule.stages.stated.any())
+    if ends is None and not stated:
+        return memory_of_stage(block, optimizer, schedule, edition, held)
+    first, last = (None, None) if ends is None else ends_held(ends, schedule)
+    of_first, of_second, of_last = _outer(schedule) if stated else (schedule,) * 3
+    found = memory_of_stage(block, optimizer, of_first, edition, held, first)
+    if stated:
+        second = in_flight.on_second(schedule, held)
+        found = _fuller(found, memory_of_stage(block, optimizer, of_second, edition, second))
+    other_held = np.where(schedule.pipeline_par > 1, in_flight.on_last(schedule), held)
+    return _fuller(found, memory_of_stage(block, optimizer, of_last, edition, other_held, last))
+
+
+def _fuller(one: Memory, other: Memory) -> Memory:
+    """Return the memory of the stage that needs more of tier 1; of tier 2 what either needs."""
     fuller = one.capacity.proc_mem_tier1_cap_req >= other.capacity.proc_mem_tier1_cap_req
 
     def of_fuller(one: Bytes, other: Bytes) -> Bytes:
@@ -71,31 +81,22 @@ def memory(
     return replace(found, capacity=replace(found.capacity, proc_mem_tier2_cap_req=tier2))
 
 
-def microbatches_in_flight(schedule: Schedule, edition: Edition) -> Count:
-    """Microbatches whose activations the first stage holds at once.
-
-    Source: Narayanan et al., arXiv 2104.04473, section 2.2 (1F1B holds p); interleaving: Korthikanti et al.,
-    arXiv 2205.05198, equation 5.
-    """
-    alive = np.minimum(schedule.microbatches, schedule.pipeline_par)
-    stages = schedule.interleaving * schedule.pipeline_par
-    held = np.where(
-        schedule.interleaving > 1, alive * (1 + (schedule.pipeline_par - 1) / stages), alive
+def _outer(schedule: Schedule) -> tuple[Schedule, Schedule, Schedule]:
+    """Return the schedule with the blocks of the first, the second and the last stage."""
+    stages = schedule.stages
+    assert stages is not None
+    first, second, last = (
+        schedule.with_blocks(np.where(stages.stated, blocks, schedule.blocks))
+        for blocks in (
+            stages.first,
+            np.where(schedule.pipeline_par > 2, stages.high, 0.0),
+            stages.last,
+        )
     )
-    return edition.in_flight(held, schedule.microbatches)
+    return first, second, last
 
 
-def last_in_flight(schedule: Schedule) -> Count:
-    """Microbatches whose activations the last stage holds: one, or with chunks ``((v - 1) p + 1) / v``.
-
-    Source: Narayanan et al., arXiv 2104.04473, figure 4: the last stage begins a backward pass as soon as all its
-    chunks have seen a microbatch.
-    """
-    chunks = (schedule.interleaving - 1) * schedule.pipeline_par + 1
-    return np.minimum(chunks / schedule.interleaving, schedule.microbatches)
-
-
-def _ends(ends: Ends, schedule: Schedule) -> tuple[End, End]:
+def ends_held(ends: Ends, schedule: Schedule) -> tuple[End, End]:
     """Return what the first and the last stage hold; a single stage holds both ends."""
     embedding, head, step = ends.cost.embedding, ends.cost.head, ends.step
     piped = schedule.pipeline_par > 1
@@ -144,7 +145,7 @@ def _ends(ends: Ends, schedule: Schedule) -> tuple[End, End]:
     return End(*map(end, first, both)), End(*map(end, last, both))
 
 
-def _memory(
+def memory_of_stage(
     block: BlockCost,
     optimizer: OptimizerCost,
     schedule: Schedule,

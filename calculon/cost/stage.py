@@ -9,6 +9,7 @@ from calculon.cost.block_times import BlockTimes, block_times, offload_times
 from calculon.cost.ends import Ends, EndTimes
 from calculon.cost.offload import Offload, offload
 from calculon.cost.optimizer import OptimizerCost
+from calculon.cost.uneven import FIRST, LAST, UnevenStages
 from calculon.edition import Edition
 from calculon.hardware.system import System
 from calculon.parallel.data import BackwardPass, GradientSync, gradient_sync
@@ -50,7 +51,29 @@ class Stage:
     @cached_property
     def end_times(self) -> EndTimes | None:
         """Times that embedding and head add."""
-        return None if self.ends is None else EndTimes(self.ends, self.schedule)
+        if self.ends is None:
+            return None
+        if (uneven := self.uneven) is None:
+            return EndTimes(self.ends, self.schedule)
+        at = uneven.slowest == FIRST, uneven.slowest == LAST
+        return EndTimes(self.ends, self.schedule, at)
+
+    @cached_property
+    def uneven(self) -> UnevenStages | None:
+        """Stages of executions that state a schedule or a layout; None where none does."""
+        stages = self.schedule.stages
+        if stages is None or not stages.stated.any():
+            return None
+        return UnevenStages(self.block, self.block_whole, self.schedule, self.ends)
+
+    @cached_property
+    def slowest(self) -> Schedule:
+        """The schedule with the blocks of the slowest stage."""
+        schedule, stages = self.schedule, self.schedule.stages
+        if self.uneven is None or stages is None:
+            return schedule
+        of_slowest = self.uneven.blocks_of_slowest
+        return schedule.with_blocks(np.where(stages.stated, of_slowest, schedule.blocks))
 
     @cached_property
     def collectives(self) -> Collectives:
@@ -75,6 +98,24 @@ class Stage:
         if shared is None:
             return self.transfers.link
         return self.transfers.link + shared_gradient_time(shared, self.schedule, self.system)
+
+    @cached_property
+    def pipeline_exposed(self) -> Seconds:
+        """The same, as far as stages wait for it: passes of a chunk hide a transfer that is no longer than each."""
+        stages = self.schedule.stages
+        if stages is None or not stages.overlap.any():
+            return self.pipeline_link
+        schedule, whole, sent = self.schedule, self.block_whole, self.transfers
+        count = schedule.microbatches * schedule.interleaving
+        shortest = np.minimum(
+            schedule.chunk_sum(whole.forward_base, whole.forward_edge),
+            schedule.chunk_sum(whole.backward_base, whole.backward_edge),
+        )
+        longer = 2 * np.maximum(0.0, sent.link / (2 * count) - shortest)
+        longer = np.where(stages.overlap & (schedule.interleaving > 1), count * longer, 0.0)
+        hidden = np.maximum(0.0, sent.link - sent.exposed - longer)
+        exposed: Seconds = self.pipeline_link - hidden
+        return exposed
 
     @cached_property
     def offload(self) -> Offload:
@@ -125,7 +166,7 @@ class Stage:
         schedule, time = self.schedule, self.system.mem1.time
         if not schedule.accumulates.any():
             return None
-        once: Seconds = schedule.blocks * time(self.optimizer.weight_grad)
+        once: Seconds = self.slowest.blocks * time(self.optimizer.weight_grad)
         if self.ends is not None and self.end_times is not None:
             step = self.ends.step
             first, last = (time(end.optimizer.weight_grad) for end in (step.first, step.last))

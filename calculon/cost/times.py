@@ -22,12 +22,12 @@ class IterationTimes:
     @cached_property
     def _passes(self) -> Count:
         """How often a block is passed: once for every block of a stage and microbatch."""
-        schedule = self._stage.schedule
+        schedule = self._stage.slowest
         return schedule.blocks * schedule.microbatches
 
     def _batch_sum(self, time: Seconds) -> Seconds:
         """Add a time of base and edge blocks up over the batch."""
-        total: Seconds = self._stage.schedule.batch_sum(time[0], time[1])
+        total: Seconds = self._stage.slowest.batch_sum(time[0], time[1])
         return total
 
     @cached_property
@@ -72,15 +72,19 @@ class IterationTimes:
     @cached_property
     def bubble_time(self) -> Seconds:
         """The pipeline bubble."""
-        whole = self._stage.block_whole
+        whole, schedule = self._stage.block_whole, self._stage.schedule
+        stalled = None if schedule.replicas is None else self._stage.gradient_sync.stalled
         time = bubble_time(
-            self._stage.schedule,
+            schedule,
             whole.forward_base + whole.backward_base,
             whole.forward_edge + whole.backward_edge,
-            None if self._stage.schedule.replicas is None else self._stage.gradient_sync.stalled,
+            stalled,
         )
         ends = self._stage.end_times
-        return time + ends.fill if ends else time
+        time = time + ends.fill if ends else time
+        if (uneven := self._stage.uneven) is None or schedule.stages is None:
+            return time
+        return np.where(schedule.stages.stated, uneven.bubble(stalled), time)
 
     @cached_property
     def tp_comm_link_time(self) -> Seconds:
@@ -111,8 +115,8 @@ class IterationTimes:
 
     @cached_property
     def pp_comm_exposed_time(self) -> Seconds:
-        """Pipeline transfers: never hidden."""
-        return self._stage.pipeline_link
+        """Pipeline transfers, not hidden."""
+        return self._stage.pipeline_exposed
 
     @cached_property
     def dp_comm_exposed_time(self) -> Seconds:
@@ -123,13 +127,13 @@ class IterationTimes:
     def fw_offload_exposed_time(self) -> Seconds:
         """Offload traffic of the forward pass, not hidden."""
         waits = self._stage.block_waits
-        return self._stage.schedule.batch_sum(waits.forward_base, waits.forward_edge)
+        return self._stage.slowest.batch_sum(waits.forward_base, waits.forward_edge)
 
     @cached_property
     def bw_offload_exposed_time(self) -> Seconds:
         """Offload traffic of the backward pass, not hidden."""
         waits, schedule = self._stage.block_waits, self._stage.schedule
-        time = schedule.batch_sum(waits.backward_base, waits.backward_edge)
+        time = self._stage.slowest.batch_sum(waits.backward_base, waits.backward_edge)
         if (step := self._stage.step_offload) is not None:
             time = time + schedule.blocks * step
         return np.where(schedule.training, time, 0.0)

@@ -14,7 +14,7 @@ class Transfers:
     """Point-to-point transfers of one microbatch between two stages.
 
     ``forward`` and ``backward`` are the times in the critical path of an edge block, ``link`` the time of all
-    transfers of a batch; none of it is ever hidden.
+    transfers of a batch, ``exposed`` what of it stages wait for: all, unless they overlap.
     """
 
     forward_size: Bytes
@@ -22,6 +22,7 @@ class Transfers:
     forward: Seconds
     backward: Seconds
     link: Seconds
+    exposed: Seconds
 
 
 def transfers(message: Bytes, schedule: Schedule, system: System, edition: Edition) -> Transfers:
@@ -33,13 +34,23 @@ def transfers(message: Bytes, schedule: Schedule, system: System, edition: Editi
     network = schedule.pipeline_par_net
     forward = system.fabric.time(network, "p2p", forward_size, np.array(2.0))
     backward = system.fabric.time(network, "p2p", backward_size, np.array(2.0))
-    link = _of_batch(forward, backward, schedule)
+    link = exposed = _of_batch(forward, backward, schedule)
+    in_path = edition.transfer_time(forward, piped), edition.transfer_time(backward, both)
+    if (stages := schedule.stages) is not None and stages.overlap.any():
+        per_chunk = forward + np.where(schedule.training, backward, 0.0)
+        trip = (schedule.pipeline_par * schedule.interleaving - 1) * per_chunk
+        exposed = np.where(stages.overlap, trip, link)
+        in_path = (
+            np.where(stages.overlap, 0.0, in_path[0]),
+            np.where(stages.overlap, 0.0, in_path[1]),
+        )
     return Transfers(
         forward_size=forward_size,
         backward_size=backward_size,
-        forward=edition.transfer_time(forward, piped),
-        backward=edition.transfer_time(backward, both),
+        forward=in_path[0],
+        backward=in_path[1],
         link=link,
+        exposed=exposed,
     )
 
 

@@ -55,6 +55,11 @@ class Choice:
     tp_async: bool
     bias_after_reduce: bool
     matmul_impl: str
+    pp_schedule: str
+    pp_layout: str
+    first_stage_blocks: int
+    last_stage_blocks: int
+    p2p_overlap: bool
 
     @property
     def dtype_bytes(self) -> int:

@@ -16,6 +16,7 @@ from calculon.plan.plan import Plan
 from calculon.plan.precision_rules import PRECISION_RULES
 from calculon.plan.replica_rules import REPLICA_RULES, UNIT_RULES
 from calculon.plan.rule import DEGREES, PLAIN, One, Question, Rule
+from calculon.plan.stage_rules import STAGE_RULES
 from calculon.plan.tensor_rules import TENSOR_RULES
 from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.units import Array
@@ -223,6 +224,7 @@ RULES: tuple[Rule, ...] = (
     *TENSOR_RULES,
     *OPTIMIZER_RULES,
     *REPLICA_RULES,
+    *STAGE_RULES,
     *NETWORK_RULES,
     *UNIT_RULES,
     *MESH_RULES,

@@ -1,11 +1,14 @@
 """The counts that follow from a plan: microbatches, blocks per stage, chunks."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from calculon.hardware.system import System
 from calculon.plan.mesh import data_stride, networks_of
 from calculon.plan.plan import Plan, code
 from calculon.plan.replicas import Replicas, shard_count
+from calculon.plan.stages import Stages
 from calculon.records import record
 from calculon.spec.model import Model
 from calculon.units import MIB, Array, Bytes, Count
@@ -44,6 +47,8 @@ class Schedule:
         Data parallelism in a natural form; None where no execution states one.
     reserved : array
         Tier-1 memory that is not the model's.
+    stages : Stages or None
+        Schedule, layout and overlap of the pipeline; None where no execution states any.
     accumulates : array of bool
         Every microbatch after the first reads the gradients that it is added to.
     """
@@ -70,6 +75,7 @@ class Schedule:
     recompute_all: Array
     data_par_overlap: Array
     latency_per_step: Array
+    stages: Stages | None
     accumulates: Array
     multiquery: Array
     weight_offload: Array
@@ -83,7 +89,9 @@ class Schedule:
         pipeline_par = plan.pipeline_par.astype(float)
         data_par = plan.data_par.astype(float)
         interleaving = plan.pipeline_interleaving.astype(float)
-        blocks = np.ceil(model.num_blocks / pipeline_par)
+        recompute_all = plan.is_choice("activation_recompute", "full")
+        stages = Stages.of(plan, pipeline_par, recompute_all, model)
+        blocks = blocks_of(stages, np.ceil(model.num_blocks / pipeline_par))
         return cls(
             batch_size=plan.batch_size.astype(float),
             tensor_par=plan.tensor_par.astype(float),
@@ -94,7 +102,7 @@ class Schedule:
             interleaving=interleaving,
             blocks=blocks,
             missing_blocks=blocks * pipeline_par - model.num_blocks,
-            chunk_blocks=np.floor(blocks / interleaving),
+            chunk_blocks=chunk_blocks_of(stages, blocks, interleaving),
             shards=shard_count(plan.optimizer_sharding, plan.dp_shard, data_par),
             tensor_par_net=tensor_net,
             pipeline_par_net=pipeline_net,
@@ -104,15 +112,29 @@ class Schedule:
             replicas=Replicas.of(plan, data_par),
             reserved=plan.mem_reserved_mib * MIB,
             training=plan.training,
-            recompute_all=plan.is_choice("activation_recompute", "full"),
+            recompute_all=recompute_all,
             data_par_overlap=plan.data_par_overlap,
             latency_per_step=plan.latency_per_step,
+            stages=stages,
             accumulates=plan.grad_dtype != _AUTO,
             multiquery=plan.is_choice("attention_type", "multiquery"),
             weight_offload=plan.weight_offload,
             activations_offload=plan.activations_offload,
             optimizer_offload=plan.optimizer_offload,
         )
+
+    def with_blocks(self, blocks: Count) -> "Schedule":
+        """Return the schedule of stages of so many blocks, of one chunk where that is not what they have."""
+        chunks = np.where(blocks == self.blocks, self.chunk_blocks, blocks)
+        return replace(self, blocks=blocks, chunk_blocks=chunks)
+
+    @property
+    def mean_blocks(self) -> Count:
+        """Blocks of a stage that useful work is counted of: the mean of a stated layout, else the most."""
+        if self.stages is None:
+            return self.blocks
+        mean = (self.blocks * self.pipeline_par - self.missing_blocks) / self.pipeline_par
+        return np.where(self.stages.stated, mean, self.blocks)
 
     @property
     def processors(self) -> Count:
@@ -131,3 +153,14 @@ class Schedule:
     def batch_sum(self, base: Array, edge: Array) -> Array:
         """Add a quantity of the two kinds of block up over the batch on one processor."""
         return self.microbatches * self.interleaving * self.chunk_sum(base, edge)
+
+
+def blocks_of(stages: Stages | None, uniform: Count) -> Count:
+    """Return the blocks of the stage that has most, from those of the published layout."""
+    return uniform if stages is None else np.where(stages.stated, stages.largest, uniform)
+
+
+def chunk_blocks_of(stages: Stages | None, blocks: Count, interleaving: Count) -> Count:
+    """Return the blocks of a chunk; stages of a stated layout have one."""
+    blocks_of_chunk = np.floor(blocks / interleaving)
+    return blocks_of_chunk if stages is None else np.where(stages.stated, blocks, blocks_of_chunk)

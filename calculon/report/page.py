@@ -18,6 +18,7 @@ from calculon.report.interval import interval_group
 from calculon.report.layers import layer_table
 from calculon.report.setup import key_figures, setup, title
 from calculon.report.sheet import Sheet
+from calculon.report.stages import stages_group
 from calculon.report.texts import bandwidth, capacity, gib, heading, percent, seconds
 from calculon.statistics import ALL_PARTS_OF_TIME
 from calculon.units import duration
@@ -78,7 +79,10 @@ class Page:
         if has_figures(sheet.stats):
             yield from (*figures_group(sheet.stats, options.max_width), Text())
         coloured = bool(console.color_system) and not console.no_color
-        time = Group(*_time(sheet, has_blocks(console, options) and coloured))
+        time = Group(
+            *_time(sheet, has_blocks(console, options) and coloured),
+            *((Text(), *stages_group(sheet.stages)) if sheet.stages else ()),
+        )
         legend = "{} exposed {} hidden".format(*marks(console, options))
         traffic = (*_communication(sheet, legend), *groups_section(sheet.groups))
         rest = Group(*_memory(sheet), Text(), *traffic)

@@ -1,6 +1,7 @@
 """What runs where, in words: the top of the page of an estimate."""
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -56,6 +57,11 @@ _CHOICES = {
     "mem_reserved_mib": "{} MiB reserved",
     "coll_algo": "collectives {}",
     "mesh_order": "ranks numbered {}",
+    "pp_schedule": "pipeline schedule {}",
+    "pp_layout": "{} pipeline stages",
+    "first_stage_blocks": "first stage of {} blocks",
+    "last_stage_blocks": "last stage of {} blocks",
+    "p2p_overlap": "pipeline transfers overlapped",
     "tp_impl": "TP form {}",
     "tp_async": "gradients reduced behind weight gradients",
     "bias_after_reduce": "biases after the reduction",
@@ -99,6 +105,11 @@ def setup_texts(sheet: Sheet) -> dict[str, str]:
         for size, rate in zip(machine.capacities, machine.bandwidths, strict=True)
     )
     stages = f"{counted(sheet.blocks, 'block')} per stage"
+    counts = [int(stage["blocks"]) for stage in sheet.stages or ()]
+    if len(set(counts)) > 1:
+        alike = ((blocks, len(list(several))) for blocks, several in groupby(counts))
+        parts = [f"{n} x {blocks}" if n > 1 else str(blocks) for blocks, n in alike]
+        stages = f"{' + '.join(parts)} blocks in stages"
     chunks = execution["pipeline_interleaving"]
     stated = ", ".join(details(model))
     return {

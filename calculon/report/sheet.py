@@ -67,6 +67,8 @@ class Sheet:
         The statistics: the published ones, and those that only the edition has.
     layers : sequence of mapping, or None
         The layers of a block.
+    stages : sequence of mapping, or None
+        Time and memory of each of several pipeline stages.
     interval : mapping, or None
         Where the iteration time is expected, when the system was calibrated.
     groups : sequence of mapping
@@ -82,6 +84,7 @@ class Sheet:
     edition: str
     stats: Stats
     layers: Sequence[Mapping[str, Any]] | None = None
+    stages: Sequence[Mapping[str, Any]] | None = None
     interval: Mapping[str, Any] | None = None
     groups: Sequence[Mapping[str, Any]] = ()
 
@@ -92,6 +95,8 @@ class Sheet:
     @property
     def blocks(self) -> int:
         """Blocks of the most loaded pipeline stage."""
+        if self.stages is not None:
+            return max(int(stage["blocks"]) for stage in self.stages)
         return -(-int(self.model["num_blocks"]) // int(self.execution["pipeline_par"]))
 
     @property

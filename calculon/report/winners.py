@@ -19,6 +19,10 @@ REASONS = {
     "whole_weights_offload": "split weights (zero_stage 3, fsdp, owner) are not offloaded",
     "mesh_size": "the networks join too few processors for all groups",
     "mesh_even": "groups do not divide the networks that they span evenly",
+    "stages_need_pipeline": "schedules and layouts need several stages",
+    "stages_need_one_chunk": "GPipe, ZB-H1 and layouts have one chunk per stage",
+    "stage_blocks": "too few blocks are left for the other stages",
+    "overlap_needs_work": "nothing is due beside transfers of a single chunk",
     "mem1_capacity": "tier-1 memory is too small",
     "mem2_capacity": "tier-2 memory is too small",
 }
@@ -46,6 +50,9 @@ _OWN_FIELDS: dict[str, dict[Any, str]] = {
     "reshard_after_forward": {False: "kept weights"},
     "no_sync": {False: "reduced each microbatch"},
     "overlap_param_gather": {True: "late gather"},
+    "pp_schedule": {"gpipe": "GPipe", "zb_h1": "ZB-H1"},
+    "pp_layout": {"balanced": "balanced"},
+    "p2p_overlap": {True: "p2p overlap"},
     "tp_impl": {"allgather": "all-gather TP"},
     "tp_async": {True: "async TP"},
     "bias_after_reduce": {True: "late bias"},
@@ -66,6 +73,8 @@ _OWN_VALUES = {
     "ddp_bucket_mib": (0, "buckets {} MiB"),
     "mem_reserved_mib": (0, "{} MiB reserved"),
     "coll_algo": ("published", "{} collectives"),
+    "first_stage_blocks": (0, "first {}"),
+    "last_stage_blocks": (0, "last {}"),
 }
 """Default of other such choices, and words for any other value."""
 

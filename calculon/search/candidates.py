@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from calculon.hardware.system import System
-from calculon.plan import optimizer_rules, replica_rules
+from calculon.plan import optimizer_rules, replica_rules, stage_rules
 from calculon.plan.choice import Choice
 from calculon.plan.divisors import divisors
 from calculon.plan.plan import DEFAULTS
@@ -213,7 +213,9 @@ class Candidates:
         return tuple(
             values
             for values in named
-            if optimizer_rules.consistent(values) and replica_rules.consistent(values)
+            if all(
+                rules.consistent(values) for rules in (optimizer_rules, replica_rules, stage_rules)
+            )
         )
 
     @cached_property

@@ -15,6 +15,7 @@ from calculon.plan.plan import Plan
 from calculon.plan.replica_rules import UNIT_RULES, shares_state
 from calculon.plan.replicas import shard_count
 from calculon.plan.rule import DEGREES, Question
+from calculon.plan.stage_rules import STAGE_RULES
 from calculon.records import gather
 from calculon.search.nodes import node_columns, unit_schedule
 from calculon.search.select import Counts
@@ -181,7 +182,7 @@ class Grid:
         return verdicts
 
     def _unit_verdicts(self) -> list[tuple[str, Array]]:
-        """Rules on forms of data parallelism that depend on the unit, where they fail."""
+        """Rules on forms of pipeline and data parallelism that depend on the unit, where they fail."""
         nodes, unit = self.nodes, self.unit
         free = {
             "pipeline_interleaving": self.axis(unit.interleavings, 0),
@@ -191,10 +192,10 @@ class Grid:
         shape = np.broadcast_shapes(*(values.shape for values in free.values()))
         columns = {name: np.broadcast_to(v, shape).ravel() for name, v in free.items()}
         rows = np.ones(len(columns["zero_stage"]), np.int64)
-        columns |= {name: rows * getattr(unit, name) for name in DEGREES}
+        columns |= {name: rows * getattr(unit, name) for name in DEGREES} | {"training": rows > 0}
         question = Question(self.space.model, self.space.system, Plan(columns))
         verdicts = []
-        for rule in (*UNIT_RULES, *MESH_RULES):
+        for rule in (*STAGE_RULES, *UNIT_RULES, *MESH_RULES):
             if not rule.concerns(question):
                 continue
             failed = ~np.broadcast_to(rule.holds(question), rows.shape)

@@ -7,7 +7,8 @@ import numpy as np
 from calculon.plan.mesh import data_stride, networks_of
 from calculon.plan.replicas import Replicas
 from calculon.plan.rule import DEGREES
-from calculon.plan.schedule import Schedule
+from calculon.plan.schedule import Schedule, blocks_of, chunk_blocks_of
+from calculon.plan.stages import Stages
 from calculon.search.space import Unit
 from calculon.search.tables import SearchTables
 from calculon.units import MIB, Array
@@ -47,28 +48,31 @@ def unit_schedule(
     parallelism; `nodes` is what :func:`node_columns` returns, for some nodes.
     """
     data, pipeline, tensor = networks or (np.array(0),) * 3
-    stride, algorithm, reserved, replicas = np.array(0.0), np.array(0), np.array(0.0), None
+    stride, algorithm, reserved = np.array(0.0), np.array(0), np.array(0.0)
+    replicas = stages = None
+    model, pipeline_par = tables.space.model, np.array(float(unit.pipeline_par))
     if not tables.plain:
         degrees = {name: np.array(float(getattr(unit, name))) for name in DEGREES}
         stated = {f"{name}_net": np.array(0) for name in DEGREES}
         columns = SimpleNamespace(**degrees, **stated, **nodes)
         replicas = Replicas.of(columns, columns.data_par)
+        stages = Stages.of(columns, pipeline_par, nodes["recompute_all"], model)
         stride, algorithm = data_stride(columns), columns.coll_algo
         reserved = columns.mem_reserved_mib * MIB
         if tables.space.meshed:
             tensor, pipeline, data = networks_of(columns, tables.space.system)
-    num_blocks = tables.space.model.num_blocks
+    blocks = blocks_of(stages, np.array(float(unit.blocks)))
     return Schedule(
         batch_size=np.array(float(unit.batch_size)),
         tensor_par=np.array(float(unit.tensor_par)),
         microbatch_size=nodes["microbatch_size"],
         microbatches=nodes["microbatches"],
-        pipeline_par=np.array(float(unit.pipeline_par)),
+        pipeline_par=pipeline_par,
         data_par=np.array(float(unit.data_par)),
         interleaving=chunks,
-        blocks=np.array(float(unit.blocks)),
-        missing_blocks=np.array(float(unit.blocks * unit.pipeline_par - num_blocks)),
-        chunk_blocks=np.floor(unit.blocks / chunks),
+        blocks=blocks,
+        missing_blocks=blocks * pipeline_par - model.num_blocks,
+        chunk_blocks=chunk_blocks_of(stages, blocks, chunks),
         shards=shards,
         tensor_par_net=tensor,
         pipeline_par_net=pipeline,
@@ -81,6 +85,7 @@ def unit_schedule(
         recompute_all=nodes["recompute_all"],
         data_par_overlap=np.asarray(overlap),
         latency_per_step=nodes["latency_per_step"],
+        stages=stages,
         accumulates=nodes["accumulates"],
         multiquery=nodes["multiquery"],
         weight_offload=offloads[0],

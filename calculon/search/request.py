@@ -52,7 +52,8 @@ add : mapping
     ``grad_comm_dtype``, ``optimizer``, ``optimizer_impl``, ``optimizer_state_dtype``, ``grad_dtype``, ``main_grad``,
     ``grad_clip``, ``latency_per_step``, ``zero_stage``, ``dp_shard``, ``fsdp_unit``, ``fsdp_prefetch``,
     ``reshard_after_forward``, ``ddp_bucket_mib``, ``no_sync``, ``overlap_param_gather``, ``mem_reserved_mib``,
-    ``coll_algo``, ``tp_impl``, ``tp_async``, ``bias_after_reduce`` and ``matmul_impl`` (which `fix` may set as well;
+    ``coll_algo``, ``pp_schedule``, ``pp_layout``, ``first_stage_blocks``, ``last_stage_blocks``, ``p2p_overlap``,
+    ``tp_impl``, ``tp_async``, ``bias_after_reduce`` and ``matmul_impl`` (which `fix` may set as well;
     `fix` alone sets ``mesh_order``, which stands for all networks).
 edition : Edition or str
     Edition of the cost model, or its name."""

@@ -43,6 +43,11 @@ ADDABLE = {
     "tp_async": "true: gradients of inputs reduced behind those of weights",
     "bias_after_reduce": "true: biases in a pass after the reduction",
     "matmul_impl": "mul_sum or mul_sum_fused beside gemm",
+    "pp_schedule": "gpipe or zb_h1 beside 1f1b",
+    "pp_layout": "balanced beside uniform pipeline stages",
+    "first_stage_blocks": "blocks of the first pipeline stage",
+    "last_stage_blocks": "blocks of the last pipeline stage",
+    "p2p_overlap": "true: pipeline transfers beside other passes",
 }
 """Fields that a search can be widened in, and how."""
 

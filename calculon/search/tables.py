@@ -12,6 +12,7 @@ from calculon.cost.tables import EndTables, block_costs
 from calculon.editions import EDITIONS
 from calculon.plan.plan import DEFAULTS, code
 from calculon.plan.replica_rules import NEEDS
+from calculon.plan.stages import STAGE_FIELDS
 from calculon.records import concatenate
 from calculon.search.space import Space, Unit
 from calculon.units import Array
@@ -19,7 +20,7 @@ from calculon.units import Array
 ANY_REPLICAS = ("coll_algo", "mesh_order", "mem_reserved_mib")
 """Fields of collectives and memory that any form of data parallelism has."""
 
-BATCH_FIELDS = ("zero_stage", *NEEDS, *ANY_REPLICAS, "latency_per_step")
+BATCH_FIELDS = ("zero_stage", *NEEDS, *ANY_REPLICAS, *STAGE_FIELDS, "latency_per_step")
 """Fields of a block structure that only the batch level knows of."""
 
 
@@ -113,8 +114,8 @@ class SearchTables:
 
     @cached_property
     def plain(self) -> bool:
-        """Whether data parallelism and collectives are as published in all structures."""
-        fields = ("zero_stage", *ANY_REPLICAS)
+        """Whether data parallelism, collectives and pipeline are as published in all structures."""
+        fields = ("zero_stage", *ANY_REPLICAS, *STAGE_FIELDS)
         return all(self.space.switches[name] == (DEFAULTS[name],) for name in fields)
 
     def ends(self, blocks: Array, steps: Array) -> Ends | None:

@@ -9,6 +9,7 @@ import numpy as np
 from calculon.cost.batch import Batch
 from calculon.cost.ends import EndTimes
 from calculon.parallel.pipeline import bubble_time
+from calculon.plan.schedule import Schedule
 from calculon.records import gather
 from calculon.search.grid import OFFLOADS, Grid
 from calculon.search.nodes import unit_schedule
@@ -59,9 +60,26 @@ class Tile(Grid):
         schedule = grid.schedule
         time = schedule.batch_sum(base, edge) + bubble_time(schedule, base, edge)
         time = time + schedule.blocks * grid.optimizer.step.time
-        if ends := self.tables.ends(self.block_rows, self.step_rows):
-            time = time + EndTimes(ends, schedule).least()
+        ends = self.tables.ends(self.block_rows, self.step_rows)
+        end_times = EndTimes(ends, schedule) if ends else None
+        if end_times is not None:
+            time = time + end_times.least()
+        if (stages := schedule.stages) is not None and stages.stated.any():
+            least = self._least_of_stages(schedule, np.minimum(base, edge), end_times)
+            least = least + schedule.blocks * grid.optimizer.step.time
+            time = np.where(stages.stated, least, time)
         return np.asarray(time[:, :, 0, 0, 0, :])
+
+    def _least_of_stages(
+        self, schedule: Schedule, block: Seconds, ends: EndTimes | None
+    ) -> Seconds:
+        """Return a time of the passes that no schedule and layout beats: that of the mean and of the fullest stage."""
+        assert schedule.stages is not None
+        mean = schedule.stages.mean(schedule.pipeline_par) * block
+        if ends is not None:
+            mean = mean + (ends.embedding + ends.head).min(axis=0) / schedule.pipeline_par
+        fullest: Seconds = np.maximum(mean, schedule.blocks * block)
+        return schedule.microbatches * fullest
 
     def forget_grid(self) -> None:
         """Give the memory of the grid free: what fits is known, and so is the least time."""

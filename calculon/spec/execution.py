@@ -39,6 +39,9 @@ COLLECTIVES = (
 MESH_ORDERS = ("stated", "tp-dp-pp", "tp-pp-dp")
 """How ranks are laid out over the processors: groups are on stated networks, or dimensions fastest first."""
 
+PP_SCHEDULES = ("1f1b", "gpipe", "zb_h1")
+"""Orders of passes of a pipeline that trains."""
+
 PUBLISHED, CORRECTED = "sc23", "corrected"
 EDITION_NAMES = (PUBLISHED, CORRECTED)
 """Editions of the cost model; the first is that of an execution that names none."""
@@ -240,6 +243,27 @@ class Execution:
         "the three *_net say; stated: each group is on its *_net",
         choices=MESH_ORDERS,
         default="stated",
+    )
+    pp_schedule: str = declare(
+        "order of passes in a training pipeline: 1f1b (interleaved with several chunks), gpipe (all forward passes "
+        "first), zb_h1 (gradients of weights fill the drain)",
+        choices=PP_SCHEDULES,
+        default="1f1b",
+    )
+    pp_layout: str = declare(
+        "blocks of pipeline stages: uniform, or balanced, where the output head counts as the blocks that it is worth",
+        choices=("uniform", "balanced"),
+        default="uniform",
+    )
+    first_stage_blocks: int = declare(
+        "blocks of the first pipeline stage; 0: as pp_layout says", at_least=0, default=0
+    )
+    last_stage_blocks: int = declare(
+        "blocks of the last pipeline stage; 0: as pp_layout says", at_least=0, default=0
+    )
+    p2p_overlap: bool = declare(
+        "transfers between pipeline stages run beside other passes, but for one trip of a microbatch",
+        default=False,
     )
 
     def __post_init__(self) -> None:

@@ -1,4 +1,5 @@
 import dataclasses
+import re
 
 import pytest
 
@@ -8,7 +9,7 @@ from calculon.plan.check import MEMORY_REASONS, REASONS
 from calculon.plan.plan import NAMES
 from calculon.plan.rules import RULES
 from tests.helpers import document
-from tests.plan import replica_cases
+from tests.plan import replica_cases, stage_cases
 
 MODEL = document("models", "megatron-126M") | {"num_blocks": 12, "seq_size": 2048}
 BASE = document("examples", "3072_t4_p64_d12_mbs4_full") | {
@@ -185,6 +186,7 @@ MALFORMED = {
         "'float8'",
     ),
 } | replica_cases.MALFORMED
+MALFORMED |= stage_cases.MALFORMED
 SHAPES = {
     "feedforward_split": MODEL | {"hidden": 1024, "feedforward": 3073},
     "linear_comm": MODEL | {"part": "linear", "feedforward": MODEL["hidden"]},
@@ -348,3 +350,14 @@ def test_degrees_on_the_same_network_multiply():
 def test_a_product_of_degrees_beyond_a_double_is_not_mistaken():
     huge = {"tensor_par": 2**31 - 1, "pipeline_par": 2**31 - 1, "data_par": 2**31 - 1}
     assert _table_reason(BASE | huge) == "degrees_product"
+
+
+@pytest.mark.parametrize(("changes", "expected"), stage_cases.MORE)
+def test_what_pipelines_are_refused(changes, expected):
+    with pytest.raises(calculon.SpecError, match=re.escape(expected)):
+        calculon.estimate(MODEL, BASE | changes, "a100_80g")
+
+
+@pytest.mark.parametrize("changes", stage_cases.VALID)
+def test_what_pipelines_can_be_had(changes):
+    assert _table_reason(BASE | changes) == ""

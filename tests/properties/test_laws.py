@@ -359,6 +359,7 @@ def _other(field):
 NEEDED = {
     "main_grad": {"grad_dtype": "bfloat16"},
     "tp_impl": {"tensor_par_comm_type": "ar"},
+    "p2p_overlap": {"pp_schedule": "gpipe"},
     "zero_stage": {"optimizer_sharding": False},
     **dict.fromkeys(("dp_shard", "fsdp_unit", "fsdp_prefetch", "reshard_after_forward"), FSDP),
     **dict.fromkeys(

@@ -224,7 +224,10 @@ def steps(choices: Row) -> bool:
     """Whether an optimizer step can be had: moments to shorten, and gradients to copy into 4 bytes."""
     plain = choices["optimizer_state_dtype"] == "float32"
     shortened = plain or choices["optimizer"] in ("adam", "lion", "sgd_momentum", "muon")
-    return shortened and not (choices["main_grad"] and choices["grad_dtype"] in ("auto", "float32"))
+    if choices["main_grad"] and choices["grad_dtype"] in ("auto", "float32"):
+        return False
+    stated = choices["first_stage_blocks"] or choices["last_stage_blocks"]
+    return shortened and not (stated and choices["pp_layout"] == "balanced")
 
 
 MESHES = {"mesh_order": ("tp-pp-dp", "tp-dp-pp")}
@@ -347,6 +350,11 @@ MORE: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "tp_async": st.just((True,)),
     "bias_after_reduce": st.just((True,)),
     "matmul_impl": st.sampled_from((("mul_sum",), ("mul_sum_fused",))),
+    "pp_schedule": st.sampled_from((("gpipe",), ("zb_h1",), ("gpipe", "zb_h1"))),
+    "pp_layout": st.just(("balanced",)),
+    "first_stage_blocks": st.sampled_from(((1,), (2, 3))),
+    "last_stage_blocks": st.sampled_from(((1,), (2, 3))),
+    "p2p_overlap": st.just((True,)),
 }
 """Values that only the corrected edition has."""
 
@@ -407,7 +415,8 @@ def cases(draw: st.DrawFn, limit: int = LIMIT) -> Case:
     more: dict[str, Any] = {}
     fix: dict[str, Any] = {}
     if edition == "corrected":
-        add |= {n: draw(s) for n, s in MORE.items() if draw(st.integers(0, 5)) == 3}
+        names = draw(st.lists(st.sampled_from(sorted(MORE)), max_size=4, unique=True))
+        add |= {n: draw(MORE[n]) for n in names}  # few, as their combinations multiply
         if draw(st.booleans()):
             add["zero_stage"] = draw(MORE["zero_stage"])
             beside = draw(st.lists(st.sampled_from(sorted(MEANS)), max_size=2, unique=True))

@@ -1,0 +1,49 @@
+"""How many microbatches the outer stages of a pipeline hold at once."""
+
+import numpy as np
+
+from calculon.edition import Edition
+from calculon.parallel.schedules import held_microbatches
+from calculon.plan.schedule import Schedule
+from calculon.units import Count
+
+
+def on_first(schedule: Schedule, edition: Edition) -> Count:
+    """Microbatches whose activations the first stage holds at once.
+
+    Source: Narayanan et al., arXiv 2104.04473, section 2.2 (1F1B holds p); interleaving: Korthikanti et al.,
+    arXiv 2205.05198, equation 5.
+    """
+    alive = np.minimum(schedule.microbatches, schedule.pipeline_par)
+    stages = schedule.interleaving * schedule.pipeline_par
+    held = np.where(
+        schedule.interleaving > 1, alive * (1 + (schedule.pipeline_par - 1) / stages), alive
+    )
+    return edition.in_flight(_of_schedule(schedule, held), schedule.microbatches)
+
+
+def _of_schedule(schedule: Schedule, held: Count) -> Count:
+    """Replace what a stage holds with 1F1B where another schedule is stated (:func:`held_microbatches`)."""
+    if (stages := schedule.stages) is None:
+        return held
+    for name, mask in (("gpipe", stages.gpipe), ("zb_h1", stages.zero_bubble)):
+        if mask.any():
+            other = held_microbatches(name, 0, schedule.pipeline_par, schedule.microbatches)
+            held = np.where(mask, other, held)
+    return held
+
+
+def on_last(schedule: Schedule) -> Count:
+    """Microbatches whose activations the last stage holds: one, or with chunks ``((v - 1) p + 1) / v``.
+
+    Source: Narayanan et al., arXiv 2104.04473, figure 4: the last stage begins a backward pass as soon as all its
+    chunks have seen a microbatch.
+    """
+    chunks = (schedule.interleaving - 1) * schedule.pipeline_par + 1
+    held = np.minimum(chunks / schedule.interleaving, schedule.microbatches)
+    return _of_schedule(schedule, held)
+
+
+def on_second(schedule: Schedule, first: Count) -> Count:
+    """Microbatches whose activations the second stage holds, one chunk each: with 1F1B one less than the first."""
+    return np.minimum(first, _of_schedule(schedule, schedule.pipeline_par - 1))
