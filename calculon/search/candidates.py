@@ -175,6 +175,17 @@ class Candidates:
 
     def structures(self, *, parallel: bool) -> tuple[Choice, ...]:
         """List the block structures to try, with tensor parallelism or without."""
+        return self._parallel if parallel else self._serial
+
+    @cached_property
+    def _parallel(self) -> tuple[Choice, ...]:
+        return self._structures(parallel=True)
+
+    @cached_property
+    def _serial(self) -> tuple[Choice, ...]:
+        return self._structures(parallel=False)
+
+    def _structures(self, *, parallel: bool) -> tuple[Choice, ...]:
         s = self.switches
         return tuple(
             Choice(
@@ -265,15 +276,10 @@ class Candidates:
                 self.networks("data_par_net", data_par),
                 self.replicated("optimizer_sharding", data_par),
                 self.replicated("data_par_overlap", data_par),
-                self._structured[tensor_par > 1],
+                self.structures(parallel=tensor_par > 1),
                 *self.switches.values(),
             )
         )
-
-    @cached_property
-    def _structured(self) -> dict[bool, bool]:
-        """Whether there is a block structure with tensor parallelism, and without."""
-        return {p: bool(self.structures(parallel=p)) for p in (True, False)}
 
     def _pipelines(self, rest: int) -> tuple[int, ...]:
         """Pipeline degrees for so many processors per tensor rank, ascending."""

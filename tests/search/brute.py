@@ -5,6 +5,7 @@ cost and why they fail.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -281,13 +282,9 @@ def extension(case: Case, name: str) -> tuple[Any, ...]:
 
 def product(pick: Any, *named: tuple[str, Any]) -> Iterator[Row]:
     """Nest loops over named candidates, the first one outermost."""
-    if not named:
-        yield {}
-        return
-    (name, candidates), *inner = named
-    for value in pick(name, candidates):
-        for rest in product(pick, *inner):
-            yield {name: value, **rest}
+    names = [name for name, _ in named]
+    for values in itertools.product(*(pick(name, candidates) for name, candidates in named)):
+        yield dict(zip(names, values, strict=True))
 
 
 # -- small spaces -----------------------------------------------------------------------------------
