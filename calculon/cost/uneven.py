@@ -1,7 +1,6 @@
 """Pipelines whose stages differ: which stage is the slowest, and how long it waits for the others."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -54,9 +53,14 @@ class UnevenStages:
     @cached_property
     def passes(self) -> Passes:
         """Time of a stage of each kind for a microbatch."""
+        return self._passes(np.zeros(1))
+
+    def _passes(self, stalled: Seconds) -> Passes:
+        """Return the passes of each kind of stage, of which each is stalled for so long."""
         times, block = self._times, self._block
         forward = self._whole(times.forward_base, times.forward_edge, forward_time)
         backward = self._whole(times.backward_base, times.backward_edge, backward_time)
+        backward = [time + stalled for time in backward]
         weight = self._whole(block.wgrad.time, block.wgrad.time, lambda end: end.wgrad.time)
         same = np.broadcast_arrays(*self.count, *forward, *backward, *weight)
         count, forward_of, backward_of, weight_of = (
@@ -95,9 +99,8 @@ class UnevenStages:
 
         Every stage is `stalled` for so long by data-parallel traffic of each microbatch.
         """
-        microbatches, passes = self._schedule.microbatches, self.passes
-        if stalled is not None:
-            passes = replace(passes, backward=passes.backward + stalled)
+        microbatches = self._schedule.microbatches
+        passes = self.passes if stalled is None else self._passes(stalled)
         time = batch_time("1f1b", passes, microbatches)
         for name, mask in (
             ("gpipe", self._stages.gpipe),
