@@ -185,3 +185,22 @@ def test_stages_of_an_estimate():
     assert [stage["blocks"] for stage in found.stages] == [8, 9, 9, 6]
     most = max(stage["proc_mem_tier1_cap_req"] for stage in found.stages)
     assert most == pytest.approx(found.stats["proc_mem_tier1_cap_req"], rel=TINY)
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+def test_a_chain_of_layers_forward_over_ranks(stages):
+    """4 layers of width 1024 and a batch of 128 in 4 microbatches: m + p - 1 passes, transfers waited for."""
+    chain = {"hidden": 1024, "feedforward": 1024, "seq_size": 1, "attn_heads": 1, "attn_size": 1024,
+             "num_blocks": 4, "part": "linear", "activation": "relu", "dropout": False}  # fmt: skip
+    alone = {"num_procs": stages, "tensor_par": 1, "pipeline_par": stages, "data_par": 1,
+             "microbatch_size": 32, "training": False, "optimizer_sharding": False,
+             "data_par_overlap": False, "tensor_par_comm_type": "ar", "tensor_par_overlap": "none"}  # fmt: skip
+    batch = batch_of(chain, **alone)
+    one = float(
+        (batch.block_alone.forward_edge + (4 / stages - 1) * batch.block_alone.forward_base)[0]
+    )
+    sent = float(batch.transfers.forward[0])
+    assert sent > 0
+    assert estimated(batch) == pytest.approx((4 + stages - 1) * one, rel=TINY)
+    assert float(batch.times.pp_comm_exposed_time[0]) == pytest.approx(4 * sent, rel=TINY)
+    assert executed(batch) == pytest.approx(estimated(batch), rel=TINY)
