@@ -169,17 +169,15 @@ def _messages(
 
 def _operations(
     layers: Sequence[Layer], choice: Choice, edition: Edition
-) -> Iterator[tuple[int, int, str, list[int]]]:
+) -> Iterator[tuple[int, int, str, slice]]:
     """Yield the collectives of layers that have one: pass, layer, operation, and the kinds of block that do it."""
     for j, layer in enumerate(layers):
         for i, name in enumerate(PASSES):
-            found: dict[str, list[int]] = {}
-            for k, kind in enumerate(KINDS):
-                operation = operation_of(layer, name, kind, choice, edition)
-                if operation is not None:
-                    found.setdefault(operation, []).append(k)
-            for operation, kinds in found.items():
-                yield i, j, operation, kinds
+            base, edge = (operation_of(layer, name, kind, choice, edition) for kind in KINDS)
+            if base is not None:
+                yield i, j, base, slice(0, 2 if edge == base else 1)
+            if edge is not None and edge != base:
+                yield i, j, edge, slice(1, 2)
 
 
 def tensor_volumes(

@@ -7,9 +7,10 @@ import numpy as np
 
 from calculon import inputs
 from calculon.errors import Problem, SpecError, nearest
+from calculon.plan.columns import column, parse
 from calculon.spec.decode import decode
 from calculon.spec.execution import PUBLISHED, Execution
-from calculon.spec.fields import LARGEST_INTEGER, SpecField, optional_defaults, spec_fields
+from calculon.spec.fields import SpecField, optional_defaults, spec_fields
 from calculon.units import Array
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Plan:
         ]
         if problems:
             raise SpecError("plan", problems)
-        raw = {name: _column(columns[name]) for name in NAMES}
+        raw = {name: column(columns[name]) for name in NAMES}
         lengths = {array.shape[0] for array in raw.values() if array.ndim == 1}
         if len(lengths) > 1 or any(array.ndim > 1 for array in raw.values()):
             found = "lengths " + ", ".join(str(length) for length in sorted(lengths))
@@ -118,7 +119,7 @@ class Plan:
         malformed = np.full(rows, -1, np.int8)
         parsed = {}
         for number, field in reversed(list(enumerate(FIELDS))):
-            values, bad = _parse(field, raw[field.name])
+            values, bad = parse(field, raw[field.name])
             parsed[field.name] = np.broadcast_to(values, rows)
             malformed[np.broadcast_to(bad, rows)] = number
         return cls({name: np.ascontiguousarray(parsed[name]) for name in NAMES}, malformed)
@@ -174,6 +175,11 @@ class Plan:
             return cls.from_records([])
         columns = {n: np.concatenate([plan._columns[n] for plan in parts]) for n in NAMES}
         return cls(columns, np.concatenate([plan.malformed for plan in parts]))
+
+    @property
+    def columns(self) -> Mapping[str, Array]:
+        """The columns by name."""
+        return self._columns
 
     def __getattr__(self, name: str) -> Array:
         try:
@@ -260,41 +266,3 @@ def _fields_of(row: Any) -> dict[str, Any]:
 def code(field: str, value: str) -> int:
     """Return the code that stands for a named value of a field."""
     return next(f.declaration.choices.index(value) for f in FIELDS if f.name == field)
-
-
-def _column(values: Any) -> Array:
-    """Lay out a column; a list of mixed types keeps them, so that an odd value does not change its neighbours."""
-    if isinstance(values, (list, tuple)):
-        types = set(map(type, values))
-        if len(types) > 1 or types & {list, tuple}:
-            return np.fromiter(values, object, len(values))
-    return np.asarray(values)
-
-
-def _parse(field: SpecField, raw: Array) -> tuple[Array, Array]:
-    """Return a column in its stored form, and a mask of impossible values (stored as a harmless one)."""
-    if choices := field.declaration.choices:
-        codes = np.full(raw.shape, -1, np.int8)
-        for number, choice in enumerate(choices):
-            numbered = choice.isdigit() and raw.dtype.kind in "iufO"
-            codes[(raw == choice) | (raw == int(choice)) if numbered else raw == choice] = number
-        return codes, codes < 0
-    if field.annotation is bool:
-        if raw.dtype == bool:
-            return raw, np.zeros(raw.shape, bool)
-        good = np.vectorize(lambda value: isinstance(value, (bool, np.bool_)), otypes=[bool])(raw)
-        return _where(good, raw, np.zeros(raw.shape, bool)), ~good
-    if raw.dtype.kind in "iuf":
-        least = field.declaration.at_least
-        good = (raw >= least) & (raw <= LARGEST_INTEGER) & (np.floor(raw) == raw)
-    else:
-        good = np.vectorize(
-            lambda value: field.declaration.problem(int, value, "") is None, otypes=[bool]
-        )(raw)
-    return _where(good, raw, np.ones(raw.shape, np.int64)), ~good
-
-
-def _where(good: Array, raw: Array, values: Array) -> Array:
-    """Fill the good entries in; the others keep their value, and may be of any type."""
-    values[good] = raw[good]
-    return values

@@ -34,12 +34,13 @@ class Question:
     @cached_property
     def asked(self) -> frozenset[str]:
         """The optional fields that have another value than their default in some row."""
-        found = set()
-        for name, plain in PLAIN.items():
-            column = getattr(self.plan, name, None)
-            if column is not None and np.count_nonzero(column != plain if plain else column):
-                found.add(name)
-        return frozenset(found)
+        columns = self.plan.columns
+        return frozenset(
+            name
+            for name, plain in PLAIN.items()
+            if name in columns
+            and np.count_nonzero(columns[name] != plain if plain else columns[name])
+        )
 
 
 @dataclass(frozen=True, slots=True)
