@@ -269,7 +269,7 @@ def _form(random: Random, row: Document, blocks: int) -> Document:
         form["fsdp_prefetch"] = random.choice((0, 1, 1, 2))
         form["reshard_after_forward"] = random.random() < 0.7
     if stage in ("1", "2", "3", "fsdp"):
-        form["dp_shard"] = random.choice((0, *divisors(data_par)))
+        form["dp_shard"] = random.choice((0, *divisors(data_par)[1:]))
     if stage in ("0", "1", "2"):
         form["ddp_bucket_mib"] = random.choice((0, 1, 25))
     if stage in ("0", "1"):

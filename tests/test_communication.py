@@ -209,3 +209,29 @@ def test_an_example_is_short(ranks, stride, text):
         "link_time": 2.0,
         "exposed_time": 1.0,
     }
+
+
+@pytest.mark.parametrize("algorithm", ["published", "auto", "hierarchical"])
+@pytest.mark.parametrize("order", ["tp-dp-pp", "tp-pp-dp"])
+@pytest.mark.parametrize(
+    "degrees", [(1, 1, 6), (1, 1, 7), (3, 1, 2), (1, 3, 2), (2, 1, 3), (6, 1, 1), (1, 5, 1)]
+)
+def test_what_fits_into_a_node_stays_there(degrees, order, algorithm):
+    tensor, stages, replicas = degrees
+    mesh = {"num_procs": tensor * stages * replicas, "coll_algo": algorithm, "mesh_order": order}
+    changes = _split(tensor, stages, replicas) | mesh | {"tensor_par_comm_type": "ar"}
+    changes |= {"batch_size": 4 * replicas}
+    model = PLAIN | {"hidden": 768, "feedforward": 3072, "attn_heads": 12, "num_blocks": 15}
+    stats, groups = _groups(model, ALONE | changes, "a100_80g_sxm")
+    assert len(groups) == sum(degree > 1 for degree in degrees)
+    for group in groups.values():
+        assert group.members == (group.ranks, 1)
+        assert group.bytes[0] > 0
+        assert group.bytes[1] == 0
+        assert group.link_time > 0
+
+
+def test_groups_that_a_node_would_cut_are_no_mesh():
+    changes = _split(1, 4, 3) | {"num_procs": 12, "batch_size": 48, "mesh_order": "tp-dp-pp"}
+    with pytest.raises(calculon.Infeasible, match="cuts groups unevenly"):
+        calculon.estimate(PLAIN, ALONE | changes, "a100_80g_sxm")

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from calculon.hardware.collectives.placement import fits_mesh
 from calculon.hardware.system import System
 from calculon.plan.plan import code
 from calculon.units import Array, Count
@@ -59,17 +60,27 @@ def networks_of(columns: Any, system: System) -> tuple[Array, Array, Array]:
 
 
 def outermost(system: System, span: Count) -> Array:
-    """Return the outermost network of aligned groups that span so many consecutive processors.
+    """Return the outermost network of groups that span so many consecutive processors: the first that holds them.
 
-    It is the first whose instances hold them without cutting one in two; the largest holds all.
+    Groups that would be cut in two by an instance of a network are no mesh (:func:`even`).
     """
     sizes = system.fabric.size
     largest = int(np.argmax(sizes))
     found = np.full(np.shape(span), largest)
     for number in reversed(range(largest)):
-        held = np.mod(sizes[number], np.maximum(span, 1)) == 0
-        found = np.where(held & (sizes[number] > 0), number, found)
+        found = np.where(sizes[number] >= span, number, found)
     return found
+
+
+def even(system: System, ranks: Count, stride: Count, processors: Count) -> Array:
+    """Whether groups of so many ranks sit alike in all instances of each network, or everything is in one instance."""
+    sizes, span = system.fabric.size, ranks * stride
+    alike = fits_mesh(system, ranks, stride)
+    for size in sizes[sizes < sizes.max()]:
+        whole = (np.mod(size, span) == 0) | (np.mod(span, np.maximum(size, 1)) == 0)
+        alike = alike & (whole | (ranks == 1) | (processors <= size))
+    mask: Array = alike | (processors <= sizes.min())
+    return mask
 
 
 assert _STATED == 0

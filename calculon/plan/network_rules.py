@@ -3,8 +3,7 @@
 import numpy as np
 
 from calculon.errors import Problem
-from calculon.hardware.collectives.placement import fits_mesh
-from calculon.plan.mesh import data_stride
+from calculon.plan.mesh import data_stride, even, pipeline_stride
 from calculon.plan.rule import DEGREES, One, Question, Rule
 from calculon.units import Array
 
@@ -39,10 +38,16 @@ def _mesh_is_even(q: Question) -> Array:
     p, stride = q.plan, np.maximum(data_stride(q.plan), 1)
     shards = np.where(p.dp_shard > 0, p.dp_shard, p.data_par)
     copies = np.maximum(p.data_par // np.maximum(shards, 1), 1)
-    even = fits_mesh(q.system, p.tensor_par, np.array(1))
-    for ranks, apart in ((p.data_par, stride), (shards, stride), (copies, stride * shards)):
-        even = even & fits_mesh(q.system, ranks, apart)
-    mask: Array = even | (p.mesh_order == 0)
+    processors = p.tensor_par * p.pipeline_par * p.data_par
+    groups = (
+        (p.tensor_par, np.array(1)),
+        (p.pipeline_par, np.maximum(pipeline_stride(p), 1)),
+        (p.data_par, stride),
+        (shards, stride),
+        (copies, stride * shards),
+    )
+    alike = [even(q.system, ranks, apart, processors) for ranks, apart in groups]
+    mask: Array = (p.mesh_order == 0) | np.logical_and.reduce(np.broadcast_arrays(*alike))
     return mask
 
 

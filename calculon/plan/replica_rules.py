@@ -69,6 +69,11 @@ def _explain_state(one: One) -> Problem:
     return Problem("optimizer_sharding", f"{wanted} with zero_stage: {stage}", found)
 
 
+def _several(q: Question) -> Array:
+    mask: Array = (q.plan.data_par > 1) | ~_is_one_of(q, _SPLIT)
+    return mask
+
+
 def _in_training(q: Question) -> Array:
     mask: Array = q.plan.training | _is_one_of(q, ("auto",))
     return mask
@@ -110,7 +115,8 @@ def _latency_once(q: Question) -> Array:
 
 def _shards_divide(q: Question) -> Array:
     shards = q.plan.dp_shard
-    mask: Array = (shards == 0) | (q.plan.data_par % np.maximum(shards, 1) == 0)
+    divides = (shards > 1) & (q.plan.data_par % np.maximum(shards, 1) == 0)
+    mask: Array = (shards == 0) | divides
     return mask
 
 
@@ -131,7 +137,7 @@ def _owners_divide(q: Question) -> Array:
     return mask
 
 
-def _problem(field: str, wanted: str) -> Callable[[One], Problem]:
+def _problem(field: str, wanted: str, hint: str = "") -> Callable[[One], Problem]:
     """Make the explanation of a field whose value does not fit; `wanted` may name fields of the execution."""
 
     def explain(one: One) -> Problem:
@@ -140,7 +146,7 @@ def _problem(field: str, wanted: str) -> Callable[[One], Problem]:
         found = getattr(e, field)
         text = str(found).lower() if isinstance(found, bool) else str(found)
         chunk = one.blocks // e.pipeline_interleaving
-        return Problem(field, wanted.format(blocks=one.blocks, chunk=chunk, **values), text)
+        return Problem(field, wanted.format(blocks=one.blocks, chunk=chunk, **values), text, hint)
 
     return explain
 
@@ -149,7 +155,9 @@ _FORM = ("zero_stage",)
 
 UNIT_RULES: tuple[Rule, ...] = (
     Rule(
-        "dp_shard_split", _shards_divide, _problem("dp_shard", "a divisor of data_par={data_par}")
+        "dp_shard_split",
+        _shards_divide,
+        _problem("dp_shard", "0, or a divisor of data_par={data_par} above 1"),
     ),
     Rule(
         "fsdp_unit_split",
@@ -173,18 +181,28 @@ UNIT_RULES: tuple[Rule, ...] = (
 """Requirements that depend on degrees and sizes."""
 
 REPLICA_RULES: tuple[Rule, ...] = (
-    Rule("zero_stage_sharding", _state_matches, _explain_state, _FORM),
+    Rule(
+        "zero_stage_data_par",
+        _several,
+        _problem("zero_stage", "auto or 0, since data_par is {data_par}"),
+        _FORM,
+    ),
     Rule(
         "zero_stage_training",
         _in_training,
         _problem("zero_stage", "auto, since nothing is trained in inference"),
         _FORM,
     ),
+    Rule("zero_stage_sharding", _state_matches, _explain_state, _FORM),
     *(_needs(name) for name in NEEDS),
     Rule(
         "grad_buffer_auto",
         _buffer_follows,
-        _problem("grad_buffer", "sharded, since zero_stage: {zero_stage} says what is whole"),
+        _problem(
+            "grad_buffer",
+            "sharded, since zero_stage: {zero_stage} says what is whole",
+            "leave it out",
+        ),
         _FORM,
     ),
     Rule(

@@ -73,6 +73,7 @@ _OWN_VALUES = {
     "ddp_bucket_mib": (0, "buckets {} MiB"),
     "mem_reserved_mib": (0, "{} MiB reserved"),
     "coll_algo": ("published", "{} collectives"),
+    "mesh_order": ("stated", "{}"),
     "first_stage_blocks": (0, "first {}"),
     "last_stage_blocks": (0, "last {}"),
 }

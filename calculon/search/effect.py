@@ -7,6 +7,7 @@ from typing import Any
 from calculon.errors import Problem, SpecError
 from calculon.plan.divisors import divisors
 from calculon.plan.plan import DEFAULTS
+from calculon.plan.replica_rules import NEEDS
 from calculon.search.one import count_space
 from calculon.search.space import Space, Values
 
@@ -114,6 +115,11 @@ def _addable(name: str, spaces: Sequence[Space]) -> str:
         degrees = {p for s in spaces for p in divisors(s.num_procs) if p <= model.num_blocks}
         uneven = sorted(p for p in degrees if model.num_blocks % p)
         return "a degree that is not tried already: " + (_words(uneven) if uneven else "none here")
+    if name in NEEDS:
+        stages = ", ".join(NEEDS[name].stages)
+        return (
+            f"a value that is not tried already, beside zero_stage {stages} (--add zero_stage=...)"
+        )
     if name in DEFAULTS:
         return f"a value of {name} that is not tried already"
     return {
@@ -136,6 +142,8 @@ def _remedy(name: str, values: Values, space: Space) -> str:
         "pipeline_par": added,
         "main_grad": "with gradients of 2 bytes: --fix grad_dtype=bfloat16",
     }
+    for field, needs in NEEDS.items():
+        hints[field] = f"{needs.why}: --fix zero_stage={','.join(needs.stages)}"
     if not space.tensor_overlap:
         hints["tensor_par_overlap"] = "leave out --no-tp-overlap"
     if not space.data_overlap:

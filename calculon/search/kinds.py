@@ -86,7 +86,8 @@ class _Kinds:
         """Refuse a text beside a number."""
         if (self.of(one) == "text") != (self.of(other) == "text"):
             found = f"{ast.unparse(one)} and {ast.unparse(other)}"
-            self._refuse("two texts or two numbers to compare", found, _unquoted(one, other))
+            hint = _unquoted(one, other) or _quoted(one, other) or _quoted(other, one)
+            self._refuse("two texts or two numbers to compare", found, hint)
 
     def _takes(self, name: ast.expr, value: ast.expr) -> None:
         """Refuse a text that a field never holds."""
@@ -116,6 +117,15 @@ def _kind_of_name(name: str) -> Kind:
     if name in ("true", "false"):
         return "switch"
     return _kind(_FIELDS[name].annotation) if name in _FIELDS else "number"
+
+
+def _quoted(name: ast.expr, value: ast.expr) -> str:
+    """Return the hint to quote a number that is a named value of a field."""
+    match name, value:
+        case ast.Name(id=field), ast.Constant(value=number):
+            if field in _FIELDS and str(number) in _FIELDS[field].declaration.choices:
+                return f"write {str(number)!r}"
+    return ""
 
 
 def _unquoted(*nodes: ast.expr) -> str:

@@ -55,6 +55,7 @@ _ARGUMENTS = {
     "datatype": "the datatype is an argument of its own",
     "num_procs": "the processor count is an argument of its own",
     "training": "a search is of training only",
+    "mesh_order": "ranks are numbered in one way, or in none: --fix mesh_order=tp-dp-pp",
     "edition": "the edition is an option of its own: --edition, or edition=... in Python",
 }
 """Why other fields are no matter of restriction."""

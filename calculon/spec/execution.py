@@ -192,7 +192,7 @@ class Execution:
     zero_stage: str = declare(
         "what replicas share: auto as optimizer_sharding says, by the published laws; 0 nothing (DDP), 1 optimizer "
         "state, 2 also gradients, 3 also weights (ZeRO); fsdp: 3 with 4-byte weights and no other copy; owner: each "
-        "layer is whole on one rank",
+        "layer is whole on one rank, nothing overlaps",
         choices=ZERO_STAGES,
         default="auto",
     )
@@ -234,7 +234,7 @@ class Execution:
     )
     coll_algo: str = declare(
         "algorithm of collectives: published is the formula of the network's ops, auto the fastest of those that "
-        "libraries choose from",
+        "libraries choose from; any other one where it can run, and auto elsewhere",
         choices=COLLECTIVES,
         default="published",
     )

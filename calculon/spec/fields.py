@@ -153,7 +153,7 @@ def _type_hint(kind: type, value: object) -> str | None:
     if kind is str or kind is bool:
         if isinstance(value, kind) or (kind is bool and type(value).__name__ == "bool"):
             return None
-        return "no quotes" if str(value).lower() in ("true", "false") else ""
+        return "no quotes" if kind is bool and str(value).lower() in ("true", "false") else ""
     if isinstance(value, str):
         return "no quotes" if _is_number(value) else ""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):

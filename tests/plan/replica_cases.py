@@ -59,6 +59,12 @@ MALFORMED = {
         "false with coll_algo: auto",
         "true",
     ),
+    "zero_stage_data_par": (
+        {"edition": "corrected", "zero_stage": 2, "num_procs": 8, "data_par": 1},
+        "zero_stage",
+        "auto or 0, since data_par is 1",
+        "2",
+    ),
     "dp_shard_split": (_of("3", dp_shard=3), "dp_shard", "a divisor of data_par=2", "3"),
     "fsdp_unit_split": (
         _of("3", fsdp_unit=4),
