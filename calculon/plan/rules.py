@@ -224,8 +224,8 @@ RULES: tuple[Rule, ...] = (
     *TENSOR_RULES,
     *OPTIMIZER_RULES,
     *REPLICA_RULES,
-    *STAGE_RULES,
     *NETWORK_RULES,
+    *STAGE_RULES,
     *UNIT_RULES,
     *MESH_RULES,
     Rule(

@@ -349,6 +349,8 @@ def _other(field):
     """Return a value of an optional field that is not its default."""
     if field.name == "matmul_dtype":  # which the system has
         return "float16"
+    if field.name == "dp_shard":
+        return 2
     if field.declaration.choices:
         return next(choice for choice in field.declaration.choices if choice != field.default)
     if field.name == "norms":  # as many as two halves in turn can have
