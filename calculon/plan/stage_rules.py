@@ -95,8 +95,14 @@ def _explain_blocks(one: One) -> Problem:
 def _can_overlap(plan: Plan) -> Array:
     """Whether other chunks or microbatches are due while a transfer is under way."""
     several = plan.pipeline_interleaving > 1
-    mask: Array = np.where(plan.training, several | (plan.pp_schedule == _GPIPE), ~several)
+    due = np.where(plan.training, several | (plan.pp_schedule == _GPIPE), ~several)
+    mask: Array = due & (_microbatches(plan) >= plan.pipeline_par)
     return mask
+
+
+def _microbatches(plan: Plan) -> Array:
+    local: Array = plan.batch_size // (plan.data_par * plan.microbatch_size)
+    return local
 
 
 def _explain_overlap(one: One) -> Problem:
@@ -104,6 +110,9 @@ def _explain_overlap(one: One) -> Problem:
     if not e.training:
         wanted = f"false with pipeline_interleaving={e.pipeline_interleaving} in inference"
         return Problem("p2p_overlap", f"{wanted}, whose chunks wait for each other", "true")
+    if e.batch_size // (e.data_par * e.microbatch_size) < e.pipeline_par:
+        wanted = f"false with fewer microbatches than the {e.pipeline_par} stages that they fill"
+        return Problem("p2p_overlap", wanted, "true")
     wanted = f"false with pp_schedule: {e.pp_schedule} and one chunk, as nothing else is due"
     return Problem("p2p_overlap", wanted, "true", "use pipeline_interleaving, or gpipe")
 

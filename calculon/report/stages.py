@@ -34,7 +34,7 @@ def stages_group(stages: Sequence[Stage]) -> list[RenderableType]:
     for _ in range(4):
         table.add_column(justify="right", no_wrap=True)
     table.add_column(ratio=1)
-    names = ("", "", "forward", "backward", "tier 1")
+    names = ("", "", "forward", "backward", "tier 1", "time of a microbatch")
     table.add_row(*(Text(name, "dim") for name in names))
     for alike in _alike(stages):
         first, last = alike[0], alike[-1]

@@ -192,7 +192,9 @@ class Grid:
         shape = np.broadcast_shapes(*(values.shape for values in free.values()))
         columns = {name: np.broadcast_to(v, shape).ravel() for name, v in free.items()}
         rows = np.ones(len(columns["zero_stage"]), np.int64)
-        columns |= {name: rows * getattr(unit, name) for name in DEGREES} | {"training": rows > 0}
+        sizes = np.broadcast_to(nodes["microbatch_size"], shape).ravel().astype(np.int64)
+        columns |= {name: rows * getattr(unit, name) for name in (*DEGREES, "batch_size")}
+        columns |= {"training": rows > 0, "microbatch_size": sizes}
         question = Question(self.space.model, self.space.system, Plan(columns))
         verdicts = []
         for rule in (*STAGE_RULES, *UNIT_RULES, *MESH_RULES):

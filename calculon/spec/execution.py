@@ -251,7 +251,8 @@ class Execution:
         default="1f1b",
     )
     pp_layout: str = declare(
-        "blocks of pipeline stages: uniform, or balanced, where the output head counts as the blocks that it is worth",
+        "blocks of pipeline stages: uniform, or balanced, where the output head counts as the blocks that its weights "
+        "are worth",
         choices=("uniform", "balanced"),
         default="uniform",
     )

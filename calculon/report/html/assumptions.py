@@ -15,6 +15,10 @@ _ITERATION = (
     "The iteration time is that of the most loaded processor: the pipeline stage with the most blocks, in a steady "
     "one-forward-one-backward schedule whose bubble is charged to it."
 )
+_SCHEDULED = (
+    "The iteration time is that of the most loaded processor, in the pipeline schedule and layout that the execution "
+    "states (one-forward-one-backward of equal stages by default), whose bubble is charged to it."
+)
 _BLOCKS = (
     "Counted are transformer blocks: their matrix products, attention, norms, activations, dropout, residuals, "
     "optimizer step, and the traffic of tensor, pipeline and data parallelism and of offloading."
@@ -40,7 +44,7 @@ ASSUMPTIONS = {
         _CURVES,
     ),
     "corrected": (
-        _ITERATION,
+        _SCHEDULED,
         _BLOCKS,
         "Embedding, output head and loss count when the model states a vocabulary, in the first and the last stage: "
         "the slower of the two sets the time, the fuller one the memory. Without a vocabulary they are left out.",
