@@ -44,7 +44,7 @@ def _never_faster(worse, better):
     assert (worse[there] * SLACK >= better[there]).all()
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(table=corrected_tables(6), fusion=st.sampled_from(("published", "none", "compile", "max")))
 def test_worse_kernels_are_never_faster(table, fusion):
     model, system, rows = table
@@ -63,7 +63,7 @@ def test_worse_kernels_are_never_faster(table, fusion):
         base = slower - 1e-3
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(table=corrected_tables(6))
 def test_fusion_is_never_slower(table):
     """On a memory whose rate does not depend on the size: two small kernels may each be faster than their sum."""
