@@ -204,7 +204,7 @@ KINDS = (
         "calculon plot pareto gpt3-175B 1024 1536 float16 a100_80g -o pareto.png\n"
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
         "calculon plot pareto all.csv --against proc_mem_tier2_cap_req -o tiers.svg\n"
-        "calculon plot pareto gpt3-175B 64:1024:64 1536 float16 a100_80g --against num_procs -o procs.pdf",
+        "calculon plot pareto gpt3-175B 128:1024:128 1536 float16 a100_80g --against num_procs -o procs.pdf",
     ),
     Kind(
         "schedule",

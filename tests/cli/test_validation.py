@@ -182,7 +182,9 @@ def test_editions_side_by_side_fit_into_a_terminal_of_100_columns():
 
 
 def test_every_format_says_the_edition(run):
-    rows = list(csv.DictReader(io.StringIO(run("lv", *BOTH, "--study", "tab5", "--format", "csv").out)))
+    rows = list(
+        csv.DictReader(io.StringIO(run("lv", *BOTH, "--study", "tab5", "--format", "csv").out))
+    )
     assert {row["edition"] for row in rows} == {"sc23", "corrected"}
     found = json.loads(run("lv", *BOTH, "--study", "tab5", "--format", "json").out)
     assert found["editions"] == ["sc23", "corrected"]

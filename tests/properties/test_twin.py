@@ -54,7 +54,7 @@ def _ours(model, execution, system):
 def test_outcome_and_statistics_of_any_execution():
     outcomes = Counter()
 
-    @settings(max_examples=250)
+    @settings(max_examples=180)
     @given(question=questions())
     def agree(question):
         model, execution, system = question
@@ -71,8 +71,8 @@ def test_outcome_and_statistics_of_any_execution():
             assert differences(found, expected) == []
 
     agree()
-    assert min(outcomes.values()) > 10, "the strategies are to reach every outcome often"
-    assert outcomes["feasible"] > 120
+    assert min(outcomes.values()) > 7, "the strategies are to reach every outcome often"
+    assert outcomes["feasible"] > 90
 
 
 @given(question=questions())

@@ -101,7 +101,7 @@ def _ours(question):
 def test_outcome_and_statistics_of_any_corrected_execution():
     outcomes = Counter()
 
-    @settings(max_examples=180)
+    @settings(max_examples=140)
     @given(question=corrected_questions())
     def agree(question):
         expected, kind = _twin(question)
@@ -119,7 +119,7 @@ def test_outcome_and_statistics_of_any_corrected_execution():
 
     agree()
     assert min(outcomes.values()) > 2, "the strategies are to reach every outcome often"
-    assert outcomes["feasible"] > 80
+    assert outcomes["feasible"] > 60
 
 
 @given(question=corrected_questions())
