@@ -57,7 +57,7 @@ def _assert_below(low, high, what):
 # -- every execution --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=14)
+@settings(max_examples=10)
 @given(table=corrected_tables())
 def test_times_and_memory_are_sound(table):
     found = _rows(table)
@@ -70,7 +70,7 @@ def test_times_and_memory_are_sound(table):
     np.testing.assert_allclose(total, found["total_time"], rtol=1e-12)
 
 
-@settings(max_examples=14)
+@settings(max_examples=10)
 @given(table=corrected_tables(6), overlap=st.sampled_from(("none", "ring", "pipe")))
 def test_no_repeated_collective_is_exposed_for_longer_than_it_takes(table, overlap):
     full = {"training": True, "activation_recompute": "full", "seq_par_ag_redo": False}
@@ -80,7 +80,7 @@ def test_no_repeated_collective_is_exposed_for_longer_than_it_takes(table, overl
         _assert_below(found["recomm_exposed_time"], link, "repeated collectives")
 
 
-@settings(max_examples=12)
+@settings(max_examples=9)
 @given(table=corrected_tables(6))
 def test_without_offloading_the_kinds_of_tensors_fill_the_first_tier(table):
     found = _rows(table, **dict.fromkeys(SWITCHES, False))
@@ -90,7 +90,7 @@ def test_without_offloading_the_kinds_of_tensors_fill_the_first_tier(table):
     assert not found["proc_mem_tier2_cap_req"].any()
 
 
-@settings(max_examples=14)
+@settings(max_examples=10)
 @given(table=corrected_tables(4))
 def test_offloading_never_needs_more_of_the_first_tier(table):
     for name in SWITCHES:
@@ -98,7 +98,7 @@ def test_offloading_never_needs_more_of_the_first_tier(table):
         _assert_below(moved["proc_mem_tier1_cap_req"], kept["proc_mem_tier1_cap_req"], name)
 
 
-@settings(max_examples=14)
+@settings(max_examples=10)
 @given(table=corrected_tables(4))
 def test_a_vocabulary_never_needs_less_time_or_memory(table):
     model, system, rows = table
@@ -107,7 +107,7 @@ def test_a_vocabulary_never_needs_less_time_or_memory(table):
         _assert_below(without[name], found[name], name)
 
 
-@settings(max_examples=12)
+@settings(max_examples=9)
 @given(table=corrected_tables(6))
 def test_the_machine_executes_what_the_model_needs(table):
     """A multiquery execution has fewer projections than its model: see the test of its own."""
@@ -115,7 +115,7 @@ def test_the_machine_executes_what_the_model_needs(table):
     _assert_below(found["mfu_causal"], found["hfu"], "utilisation")
 
 
-@settings(max_examples=12)
+@settings(max_examples=9)
 @given(table=corrected_tables(6))
 def test_flash_attention_has_no_more_arithmetic_than_eager_attention(table):
     flash, eager = (_rows(table, attn_impl=name) for name in ("flash", "eager"))
@@ -143,7 +143,7 @@ IMPROVEMENTS = BETTER | {
 }
 
 
-@settings(max_examples=12)
+@settings(max_examples=9)
 @given(table=corrected_tables(9), factor=st.sampled_from((1.001, 2, 16)))
 def test_a_better_machine_is_never_slower_overlap_or_not(table, factor):
     model, system, rows = table
@@ -193,7 +193,7 @@ def plain_tables(draw):
     return model, system, table[2]
 
 
-@settings(max_examples=12)
+@settings(max_examples=9)
 @given(table=plain_tables())
 def test_model_fields_that_mean_the_plain_model(table):
     model, system, rows = table
@@ -211,7 +211,7 @@ def test_model_fields_that_mean_the_plain_model(table):
     _assert_same(_rows((model | full, system, rows)), plain, rtol=1e-12)
 
 
-@settings(max_examples=12)
+@settings(max_examples=9)
 @given(table=corrected_tables(6))
 def test_execution_fields_that_mean_the_plain_execution(table):
     model, system, rows = table

@@ -30,7 +30,7 @@ def _same_rows(found, case, rows):
     return all((found.values(n) == wanted.values(n)).all() for n in case.space.values)
 
 
-@settings(max_examples=20)
+@settings(max_examples=14)
 @given(
     case=cases(),
     texts=st.lists(

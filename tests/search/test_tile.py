@@ -18,7 +18,7 @@ def _tiles(space):
         yield from tiles(space, SearchTables(space, group), group)
 
 
-@settings(max_examples=16)
+@settings(max_examples=12)
 @given(case=cases())
 def test_rows_have_the_statistics_of_their_executions_to_the_bit(case):
     space = case.space
@@ -36,7 +36,7 @@ def test_rows_have_the_statistics_of_their_executions_to_the_bit(case):
     assert offered == case.table.feasible.sum()
 
 
-@settings(max_examples=16)
+@settings(max_examples=12)
 @given(case=cases())
 def test_no_execution_beats_what_its_cell_can_hope_for(case):
     objectives = [Objective.parse(text) for text in ("sample_rate", "total_time")]
@@ -56,7 +56,7 @@ def test_no_execution_beats_what_its_cell_can_hope_for(case):
         assert done == len(of_cell)
 
 
-@settings(max_examples=20)
+@settings(max_examples=14)
 @given(case=cases())
 def test_counts_of_tiles_add_up_to_those_of_the_space(case):
     counts = Counts()

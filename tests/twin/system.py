@@ -75,7 +75,7 @@ def _networks(file: Mapping[str, Any]) -> list[Network]:
     networks = []
     for i, network in enumerate(file["networks"]):
         link = links[i] if i < len(links) else {}
-        step = HOPS.get(link.get("kind"), network["latency"])
+        step = HOPS.get(link.get("kind", ""), network["latency"])
         added = {"step_latency": link.get("step_latency", step), "ramp": link.get("ramp", 0)}
         networks.append(Network(**network, **added))
     return networks
