@@ -4,8 +4,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from calculon import inputs
 from calculon.breakdown import breakdown
 from calculon.communication import RankGroup, rank_groups
@@ -181,10 +179,7 @@ def estimate(
     tier1, tier2 = needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req
     code = check_memory(code, tier1, tier2, one.system)
     raise_for(one, int(code[0]), float(tier1[0]), float(tier2[0]))
-    values: dict[str, float | None] = {}
-    for column in edition.columns:
-        value = column.of(stats).item()
-        values[column.name] = None if column.nullable and np.isnan(value) else value
+    values = {column.name: column.only(stats) for column in edition.columns}
     return Estimate(
         model=one.model,
         execution=one.execution,

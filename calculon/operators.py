@@ -114,11 +114,8 @@ def block(
     raise_for(one, int(check(Question(one.model, one.system, plan))[0]))
     known = EDITIONS[one.execution.edition]
     _, batch = next(evaluate_rows(one.model, one.system, plan, known))
-    stats: dict[str, float | None] = {}
-    for column in known.columns:
-        if "block_" in column.name:
-            value = column.of(batch).item()
-            stats[column.name] = None if column.nullable and np.isnan(value) else value
+    columns = (column for column in known.columns if "block_" in column.name)
+    stats = {column.name: column.only(batch) for column in columns}
     return Block(
         model=one.model,
         execution=one.execution,

@@ -7,6 +7,7 @@ prints, writes, documents or ranks statistics sees only :func:`columns`.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -93,6 +94,11 @@ class Column:
         """Return the array of this column."""
         value = self._read(record)
         return cast("Array", value if self.index is None else value[self.index])
+
+    def only(self, record: object) -> float | None:
+        """Return the only entry of this column; None where it is *null*."""
+        value: float = self.of(record).item()
+        return None if self.nullable and math.isnan(value) else value
 
 
 @cache

@@ -5,11 +5,20 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from calculon.cli.options import STDOUT, Log, Parser, add_edition, check_inputs, check_outputs
+from calculon.cli.options import (
+    STDOUT,
+    Log,
+    Parser,
+    add_edition,
+    add_specs,
+    check_inputs,
+    check_outputs,
+    naming,
+)
 from calculon.errors import Problem, SpecError, nearest
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
-from calculon.spec.files import STDIN, write_json
+from calculon.spec.files import write_json
 from calculon.spec.model import PARTS
 
 
@@ -34,11 +43,7 @@ def configure(parser: Parser) -> None:
         "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm_kernels --set matmul_impl=mul_sum\n"
         "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm_kernels -o block.json",
     )
-    parser.add_argument("model", metavar="MODEL", help="the model: its shape")
-    parser.add_argument(
-        "execution", metavar="EXE", help="how it is run: parallelism, batch, options"
-    )
-    parser.add_argument("system", metavar="SYS", help="the machine: processors, memory, networks")
+    add_specs(parser, "model", "MODEL")
     parser.add_argument(
         "--part",
         choices=PARTS,
@@ -67,17 +72,10 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     changes = _changes(arguments.changes)
     from calculon.operators import block
 
-    try:
+    with naming(specs[1], Execution="--set", Model="--part"):
         found = block(
             *specs, part=arguments.part, edition=arguments.edition, changes=changes
         ).to_dict()
-    except SpecError as error:  # fields that contradict each other are known by their kind only
-        names = {
-            "execution": "<stdin>" if specs[1] == STDIN else specs[1],
-            "Execution": "--set",
-            "Model": "--part",
-        }
-        raise SpecError(names.get(error.file, error.file), error.problems) from None
     if output == STDOUT:
         log(json.dumps(found, indent=2))
     elif output:

@@ -4,9 +4,18 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from calculon.cli.options import STDOUT, Log, Parser, add_edition, check_inputs, check_outputs
+from calculon.cli.options import (
+    STDOUT,
+    Log,
+    Parser,
+    add_edition,
+    add_specs,
+    check_inputs,
+    check_outputs,
+    naming,
+)
 from calculon.errors import Problem, SpecError
-from calculon.spec.files import STDIN, write_json
+from calculon.spec.files import write_json
 
 if TYPE_CHECKING:
     from calculon.estimate import Estimate
@@ -23,11 +32,7 @@ def configure(parser: Parser) -> None:
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g - --edition corrected\n"
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g stats.json --layers --peers peers.json",
     )
-    parser.add_argument("application", metavar="APP", help="the model: its shape")
-    parser.add_argument(
-        "execution", metavar="EXE", help="how it is run: parallelism, batch, options"
-    )
-    parser.add_argument("system", metavar="SYS", help="the machine: processors, memory, networks")
+    add_specs(parser, "application", "APP")
     parser.add_argument(
         "stats",
         metavar="STATS",
@@ -64,13 +69,10 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     check_outputs([name for name in files if name != STDOUT], specs)
     from calculon.estimate import estimate
 
-    try:
+    with naming(specs[1]):
         result = estimate(
             specs[0], specs[1], specs[2], layers=arguments.layers, edition=arguments.edition
         )
-    except SpecError as error:  # fields that contradict each other are known by their kind only
-        file = "<stdin>" if specs[1] == STDIN else specs[1]
-        raise SpecError(file if error.file == "execution" else error.file, error.problems) from None
     if arguments.stats == STDOUT and arguments.format == "json":
         log(json.dumps(result.to_dict(), indent=2))
     elif arguments.stats == STDOUT:

@@ -192,6 +192,25 @@ def check_log(target: str, arguments: argparse.Namespace) -> None:
                 raise SpecError(target, Problem("", "a log file of its own", found))
 
 
+def add_specs(parser: Parser, model: str, metavar: str) -> None:
+    """Add what is estimated: a model, under the name that the command has for it, an execution and a system."""
+    parser.add_argument(model, metavar=metavar, help="the model: its shape")
+    parser.add_argument(
+        "execution", metavar="EXE", help="how it is run: parallelism, batch, options"
+    )
+    parser.add_argument("system", metavar="SYS", help="the machine: processors, memory, networks")
+
+
+@contextlib.contextmanager
+def naming(execution: str, **others: str) -> Iterator[None]:
+    """Say in which file, or argument, an error is that is known by its kind only: fields that contradict each other."""
+    names = {"execution": "<stdin>" if execution == STDIN else execution, **others}
+    try:
+        yield
+    except SpecError as error:
+        raise SpecError(names.get(error.file, error.file), error.problems) from None
+
+
 def check_inputs(sources: Sequence[str]) -> None:
     """Check that standard input is asked for at most once.
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from calculon.cli.options import check_inputs
+from calculon.cli.options import check_inputs, naming
 from calculon.cli.result_files import short_name
 from calculon.cost.batch import Batch
 from calculon.cost.stages import execute, schedule_of
@@ -12,7 +12,6 @@ from calculon.estimate import Estimate, estimate
 from calculon.evaluate import evaluate_rows
 from calculon.plan.plan import Plan
 from calculon.report.pictures.schedule import Gantt, Piece
-from calculon.spec.files import STDIN
 
 TITLES = {"forward": "forward only", "1f1b": "1F1B", "gpipe": "GPipe", "zb_h1": "ZB-H1"}
 
@@ -21,11 +20,8 @@ def gantt(arguments: argparse.Namespace) -> Gantt:
     """Return what each stage does when, as the estimate of an execution has it."""
     specs = [arguments.application, arguments.execution, arguments.system]
     check_inputs(specs)
-    try:
+    with naming(specs[1]):
         found = estimate(specs[0], specs[1], specs[2], edition=arguments.edition)
-    except SpecError as error:  # fields that contradict each other are known by their kind only
-        file = "<stdin>" if specs[1] == STDIN else specs[1]
-        raise SpecError(file if error.file == "execution" else error.file, error.problems) from None
     execution = found.execution
     stages, chunks = execution.pipeline_par, execution.pipeline_interleaving
     batch = execution.batch_size // execution.data_par // execution.microbatch_size

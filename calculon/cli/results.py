@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from calculon.cli.llm import sheet_of
-from calculon.cli.options import Parser, add_edition
+from calculon.cli.options import Parser, add_edition, naming
 from calculon.cli.result_files import (
     DOCUMENTS,
     TABLES,
@@ -131,10 +131,8 @@ def _estimated(text: str, editions: Sequence[str]) -> Iterator[Found]:
     names = tuple(one.name for one in documents)
     for edition in editions or (None,):
         try:
-            made = estimate(sources[0], sources[1], sources[2], layers=True, edition=edition)
-        except SpecError as error:  # fields that contradict each other are known by their kind only
-            file = sources[1] if error.file == "execution" else error.file
-            raise SpecError(file, error.problems) from None
+            with naming(sources[1]):
+                made = estimate(sources[0], sources[1], sources[2], layers=True, edition=edition)
         except Infeasible as error:
             asked = f"{text} in edition {edition}" if edition else text
             raise Infeasible(error.reason, f"{asked}: {error}") from None

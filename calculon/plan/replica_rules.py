@@ -120,20 +120,15 @@ def _shards_divide(q: Question) -> Array:
     return mask
 
 
-def _blocks(q: Question) -> Array:
-    blocks: Array = np.ceil(q.model.num_blocks / q.plan.pipeline_par)
-    return blocks
-
-
 def _units_divide(q: Question) -> Array:
-    chunk = np.floor(_blocks(q) / q.plan.pipeline_interleaving)
+    chunk = np.floor(q.blocks / q.plan.pipeline_interleaving)
     mask: Array = np.mod(chunk, q.plan.fsdp_unit) == 0
     return mask
 
 
 def _owners_divide(q: Question) -> Array:
     owned = q.plan.is_choice("zero_stage", "owner")
-    mask: Array = ~owned | (np.mod(_blocks(q), q.plan.data_par) == 0)
+    mask: Array = ~owned | (np.mod(q.blocks, q.plan.data_par) == 0)
     return mask
 
 

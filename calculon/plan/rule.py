@@ -31,6 +31,12 @@ class Question:
     system: System
     plan: Plan
 
+    @property
+    def blocks(self) -> Array:
+        """Blocks of the most loaded pipeline stage."""
+        blocks: Array = np.ceil(self.model.num_blocks / self.plan.pipeline_par)
+        return blocks
+
     @cached_property
     def asked(self) -> frozenset[str]:
         """The optional fields that have another value than their default in some row."""

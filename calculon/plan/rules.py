@@ -56,11 +56,6 @@ def _explain_microbatch(one: One) -> Problem:
     return Problem("microbatch_size", wanted, str(e.microbatch_size), f"{nearby} is one")
 
 
-def _blocks(q: Question) -> Array:
-    blocks: Array = np.ceil(q.model.num_blocks / q.plan.pipeline_par)
-    return blocks
-
-
 _OF_PART = {"attn_heads": "attends", "feedforward": "feeds_forward"}
 """What of a model has a width, where a part of a block may lack it."""
 
@@ -230,7 +225,7 @@ RULES: tuple[Rule, ...] = (
     *MESH_RULES,
     Rule(
         "interleaving_size",
-        lambda q: q.plan.pipeline_interleaving <= _blocks(q),
+        lambda q: q.plan.pipeline_interleaving <= q.blocks,
         lambda one: (
             f"pipeline_interleaving={one.execution.pipeline_interleaving} is more than the "
             f"{one.blocks} blocks of a pipeline stage"
@@ -238,7 +233,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "interleaving_split",
-        lambda q: np.mod(_blocks(q), q.plan.pipeline_interleaving) == 0,
+        lambda q: np.mod(q.blocks, q.plan.pipeline_interleaving) == 0,
         lambda one: (
             f"the {one.blocks} blocks of a pipeline stage do not divide into "
             f"pipeline_interleaving={one.execution.pipeline_interleaving} equal chunks"
@@ -246,7 +241,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "offload_blocks",
-        lambda q: ~_offloads(q.plan) | (_blocks(q) >= 3),
+        lambda q: ~_offloads(q.plan) | (q.blocks >= 3),
         lambda one: (
             f"offloading needs at least 3 blocks per pipeline stage; here there "
             f"{'is 1' if one.blocks == 1 else f'are {one.blocks}'}"
