@@ -5,21 +5,21 @@ from functools import cached_property
 from typing import Any
 
 from calculon import inputs
-from calculon.breakdown import breakdown
-from calculon.communication import RankGroup, rank_groups
-from calculon.cost.stages import stage_rows
-from calculon.edition import Edition
 from calculon.editions import EDITIONS, find_edition
+from calculon.editions.edition import Edition
 from calculon.evaluate import evaluate_rows
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.plan.check import check, check_memory, raise_for
+from calculon.inspect.interval import Interval, interval
+from calculon.inspect.layer_list import breakdown
+from calculon.inspect.rank_groups import RankGroup, rank_groups
+from calculon.inspect.stages import stage_rows
 from calculon.plan.mesh import numbering
 from calculon.plan.plan import Plan
-from calculon.plan.rule import One, Question
+from calculon.plan.rules.check import check, check_memory, raise_for
+from calculon.plan.rules.rule import One, Question
 from calculon.spec.execution import PUBLISHED, Execution
 from calculon.spec.model import Model
-from calculon.uncertainty import Interval, interval
 from calculon.units import GIB, duration, significant
 
 

@@ -13,15 +13,15 @@ import numpy as np
 
 from calculon import inputs
 from calculon.cost.batch import Batch
-from calculon.cost.tables import block_tables
-from calculon.edition import Edition
+from calculon.cost.block_tables import block_tables
 from calculon.editions import EDITIONS, SC23, find_edition
+from calculon.editions.edition import Edition
 from calculon.errors import nearest
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.plan.check import REASONS, check, check_memory
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Plan
-from calculon.plan.rule import Question
+from calculon.plan.rules.check import REASONS, check, check_memory
+from calculon.plan.rules.rule import Question
 from calculon.plan.schedule import Schedule
 from calculon.plan.sources import Executions, as_plan
 from calculon.records import columns, gather
@@ -46,7 +46,7 @@ class Evaluation:
     plan : Plan
         The executions.
     codes : array of int16, shape (rows,)
-        Why a row is infeasible, as a code of :data:`~calculon.plan.check.REASONS`; 0 is feasible.
+        Why a row is infeasible, as a code of :data:`~calculon.plan.rules.check.REASONS`; 0 is feasible.
     """
 
     plan: Plan

@@ -239,7 +239,7 @@ def search_process() -> Figure:
         out = str(Path(folder) / "out.json")
         arguments = ["loe", "gpt3-175B", "1024", "1536", "float16", "a100_80g", out, "-t", "10"]
         seconds, ratio = against_numpy([sys.executable, "-m", "calculon", *arguments])
-        memory = peak_memory(f"from calculon.cli.main import main; main({arguments!r})")
+        memory = peak_memory(f"from calculon.apps.cli.main import main; main({arguments!r})")
     return Figure(
         "loe, whole process",
         "11,698,528 executions, top 10, JSON",
@@ -270,7 +270,7 @@ def dump(suffix: str, promise: float) -> Figure:
     with tempfile.TemporaryDirectory() as folder:
         out = str(Path(folder) / f"all{suffix}")
         arguments = ["lae", "gpt3-175B", "1024", "1536", "float16", "a100_80g", out]
-        code = f"from calculon.cli.main import main; main({arguments!r})"
+        code = f"from calculon.apps.cli.main import main; main({arguments!r})"
         memory: list[float] = []
         seconds = statistics.median(timed(lambda: memory.append(peak_memory(code)), 3))
     rate = rows / seconds

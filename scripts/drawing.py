@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from calculon.cli.main import main
+from calculon.apps.cli.main import main
 
 FOLDER = Path(__file__).resolve().parent.parent / "examples" / "pictures"
 

@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 from calculon import inputs
-from calculon.cli.validation_tables import markdown
+from calculon.apps.cli.validation_tables import markdown
+from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.validate.library import Library
+from calculon.apps.validate.measured_and_predicted import compare
+from calculon.apps.validate.predict import UNLIMITED
 from calculon.evaluate import evaluate
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
-from calculon.report.tables import Column, Table
 from calculon.spec.execution import CORRECTED, EDITION_NAMES, PUBLISHED
 from calculon.units import Array
-from calculon.validate.compare import compare
-from calculon.validate.library import Library
-from calculon.validate.predict import UNLIMITED
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "tests" / "reference"

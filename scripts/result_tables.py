@@ -9,8 +9,8 @@ import csv
 import sys
 from pathlib import Path
 
-from calculon.cli.result_files import all_results
-from calculon.cli.result_records import EVERY_STATISTIC, STATISTICS
+from calculon.apps.cli.result_files import all_results
+from calculon.apps.cli.result_records import EVERY_STATISTIC, STATISTICS
 from calculon.errors import SpecError
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES
 from calculon.spec.execution import PUBLISHED

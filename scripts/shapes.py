@@ -9,10 +9,10 @@ import argparse
 import json
 import sys
 
-from calculon.report.console import show
-from calculon.report.tables import FORMATS, Column, Table
+from calculon.apps.report.console import show
+from calculon.apps.report.text_tables import FORMATS, Column, Table
+from calculon.architecture.parameters import parameter_count
 from calculon.spec.model import Model
-from calculon.transformer.parameters import parameter_count
 from calculon.units import scaled
 
 

@@ -5,9 +5,9 @@ import pytest
 
 import calculon
 from calculon import inputs
+from calculon.architecture.parameters import parameter_count
+from calculon.hardware.collectives.algorithm_times import bus_bandwidth, times
 from calculon.hardware.collectives.placement import place
-from calculon.hardware.collectives.times import bus_bandwidth, times
-from calculon.transformer.parameters import parameter_count
 from calculon.units import GIB, MIB
 from tests.helpers import ROOT, document
 

@@ -93,7 +93,7 @@ def test_an_execution_has_an_edition_of_its_own():
 
 
 def test_help_names_the_edition_without_its_address():
-    assert "edition: calculon.edition.Edition | str = <edition sc23>" in str(
+    assert "edition: calculon.editions.edition.Edition | str = <edition sc23>" in str(
         inspect.signature(calculon.search)
     )
 

@@ -61,7 +61,7 @@ def test_python_block(block):
 
 
 def test_every_command_is_listed():
-    from calculon.cli.main import COMMANDS
+    from calculon.apps.cli.main import COMMANDS
 
     for command in COMMANDS:
         assert f"`{command.name}`" in README

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from calculon.cli.main import main
+from calculon.apps.cli.main import main
+from calculon.architecture.parameters import parameter_count
 from calculon.inputs import model
-from calculon.transformer.parameters import parameter_count
 from tests.helpers import NAMES, ROOT
 
 

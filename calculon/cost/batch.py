@@ -2,16 +2,16 @@
 
 from functools import cached_property
 
-from calculon.cost.block import BlockCost
+from calculon.cost.block_cost import BlockCost
 from calculon.cost.efficiency import efficiency
 from calculon.cost.ends import Ends
-from calculon.cost.figures import QuotedFigures
+from calculon.cost.iteration_times import IterationTimes
 from calculon.cost.offload import offload_bandwidth
-from calculon.cost.optimizer import OptimizerCost
-from calculon.cost.space import Memory, memory
+from calculon.cost.optimizer_step import OptimizerCost
+from calculon.cost.quoted_figures import QuotedFigures
 from calculon.cost.stage import Stage
-from calculon.cost.times import IterationTimes
-from calculon.edition import Edition
+from calculon.cost.stage_memory import Memory, memory
+from calculon.editions.edition import Edition
 from calculon.hardware.system import System
 from calculon.plan.schedule import Schedule
 from calculon.spec.model import Model

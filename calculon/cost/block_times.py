@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calculon.cost.block import BlockCost, Collectives
+from calculon.cost.block_cost import BlockCost, Collectives
 from calculon.cost.offload import Offload, exposed
-from calculon.parallel.pipeline import Transfers
+from calculon.parallel.pipeline.transfers import Transfers
 from calculon.units import Seconds
 
 

@@ -1,8 +1,8 @@
 """How well the machine is used."""
 
-from calculon.cost.block import BlockCost
-from calculon.cost.optimizer import OptimizerCost
-from calculon.edition import Edition
+from calculon.cost.block_cost import BlockCost
+from calculon.cost.optimizer_step import OptimizerCost
+from calculon.editions.edition import Edition
 from calculon.plan.schedule import Schedule
 from calculon.statistics import Efficiency
 from calculon.units import Flops, Seconds

@@ -9,20 +9,21 @@ from functools import cached_property
 
 import numpy as np
 
-from calculon.cost.block import BlockCost, BlockLayout, block_cost
-from calculon.cost.layer import LayerTable, ordered_sum
-from calculon.cost.optimizer import OptimizerCost, optimizer_cost, parameters_of
-from calculon.edition import Edition
+from calculon.architecture.embedding_and_head import LOGITS, embedding_layers, head_layers
+from calculon.architecture.layers import Layer
+from calculon.architecture.optimizer import Parameters, joined
+from calculon.architecture.shape import BlockShape
+from calculon.arrays import ordered_sum
+from calculon.cost.block_cost import BlockCost, BlockLayout, block_cost
+from calculon.cost.layer_cost import LayerTable
+from calculon.cost.optimizer_step import OptimizerCost, optimizer_cost, parameters_of
+from calculon.editions.edition import Edition
 from calculon.hardware.system import System
-from calculon.layers import Layer
-from calculon.layers.optimizer import Parameters, joined
-from calculon.parallel.synced import Synced, SyncedEnds
+from calculon.parallel.data.synced import Synced, SyncedEnds
 from calculon.plan.choice import Choice, Sizes
 from calculon.plan.schedule import Schedule
 from calculon.records import gather, record
 from calculon.spec.model import Model
-from calculon.transformer.ends import LOGITS, embedding_layers, head_layers
-from calculon.transformer.shape import BlockShape
 from calculon.units import Array, Bytes, Count, Flops, Seconds
 
 

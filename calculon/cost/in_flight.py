@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from calculon.edition import Edition
-from calculon.parallel.schedules import held_microbatches
+from calculon.editions.edition import Edition
+from calculon.parallel.pipeline.schedules import held_microbatches
 from calculon.plan.schedule import Schedule
 from calculon.units import Count
 

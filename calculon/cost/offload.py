@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from calculon.edition import Edition
+from calculon.editions.edition import Edition
 from calculon.hardware.system import System
 from calculon.plan.schedule import Schedule
 from calculon.records import record

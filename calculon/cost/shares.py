@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from calculon.cost.layer import LayerCost, LayerTable, ordered_sum
-from calculon.edition import Edition
+from calculon.arrays import ordered_sum
+from calculon.cost.layer_cost import LayerCost, LayerTable
+from calculon.editions.edition import Edition
 from calculon.plan.choice import Choice
 from calculon.units import Array, Bytes, Seconds
 

@@ -4,17 +4,17 @@ from functools import cached_property
 
 import numpy as np
 
-from calculon.cost.block import BlockCost, Collectives
+from calculon.cost.block_cost import BlockCost, Collectives
 from calculon.cost.block_times import BlockTimes, block_times, offload_times
 from calculon.cost.ends import Ends, EndTimes
 from calculon.cost.offload import Offload, offload
-from calculon.cost.optimizer import OptimizerCost
+from calculon.cost.optimizer_step import OptimizerCost
 from calculon.cost.uneven import FIRST, LAST, UnevenStages
-from calculon.edition import Edition
+from calculon.editions.edition import Edition
 from calculon.hardware.system import System
-from calculon.parallel.data import BackwardPass, GradientSync, gradient_sync
-from calculon.parallel.pipeline import Transfers, shared_gradient_time, transfers
-from calculon.parallel.synced import Synced, SyncedEnds
+from calculon.parallel.data.sync import BackwardPass, GradientSync, gradient_sync
+from calculon.parallel.data.synced import Synced, SyncedEnds
+from calculon.parallel.pipeline.transfers import Transfers, shared_gradient_time, transfers
 from calculon.plan.schedule import Schedule
 from calculon.units import Array, Bytes, Seconds
 

@@ -5,10 +5,10 @@ from functools import cached_property
 
 import numpy as np
 
-from calculon.cost.block import BlockCost
+from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_times import BlockTimes
 from calculon.cost.ends import Ends
-from calculon.parallel.schedules import Passes, batch_time
+from calculon.parallel.pipeline.schedules import Passes, batch_time
 from calculon.plan.schedule import Schedule
 from calculon.units import Array, Count, Seconds
 

@@ -1,7 +1,7 @@
-"""The editions of the cost model; each implements :class:`calculon.edition.Edition`."""
+"""The editions of the cost model; each implements :class:`calculon.editions.edition.Edition`."""
 
-from calculon.edition import Edition
 from calculon.editions.corrected import Corrected
+from calculon.editions.edition import Edition
 from calculon.editions.sc23 import Sc23
 from calculon.errors import Problem, SpecError, nearest
 

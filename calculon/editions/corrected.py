@@ -6,8 +6,8 @@ says what was wrong and what difference it makes. What this edition does not men
 
 import numpy as np
 
-from calculon.cost.layer import ordered_sum
-from calculon.edition import (
+from calculon.arrays import ordered_sum
+from calculon.editions.edition import (
     DataParallelWindow,
     Edition,
     OverlappedSpace,
@@ -16,9 +16,7 @@ from calculon.edition import (
     Side,
 )
 from calculon.hardware.system import System
-from calculon.layers.layer import When
-from calculon.layers.optimizer import MASTER_BYTES
-from calculon.plan.choice import Choice
+from calculon.plan.choice import MASTER_BYTES, Choice, When
 from calculon.records import view
 from calculon.spec.execution import CORRECTED
 from calculon.spec.model import Model

@@ -6,8 +6,8 @@ Each method is one choice of the published model. Tags such as [O1] name its row
 
 import numpy as np
 
-from calculon.cost.layer import ordered_sum
-from calculon.edition import (
+from calculon.arrays import ordered_sum
+from calculon.editions.edition import (
     DataParallelWindow,
     Edition,
     OverlappedSpace,
@@ -16,8 +16,7 @@ from calculon.edition import (
     Side,
 )
 from calculon.hardware.system import System
-from calculon.layers.layer import When
-from calculon.plan.choice import Choice
+from calculon.plan.choice import Choice, When
 from calculon.spec.execution import PUBLISHED
 from calculon.spec.model import Model
 from calculon.statistics import Stats

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from calculon.edition import Edition
+from calculon.architecture.layer import PHASES
+from calculon.architecture.layers import Layer
+from calculon.editions.edition import Edition
 from calculon.hardware.engine import Engine
 from calculon.hardware.system import System
-from calculon.layers import Layer
-from calculon.layers.layer import PHASES
-from calculon.parallel.groups import tensor_team
+from calculon.parallel.process_groups import tensor_team
 from calculon.plan.choice import Choice, Sizes
 from calculon.records import record
 from calculon.statistics import KINDS
@@ -78,7 +78,7 @@ def tensor_traffic(
     layers : sequence of Layer
         Those with a collective; either all of them are overlapped or none.
     arithmetic, memory : array, shape (phases, layers, blocks)
-        Arithmetic and tier-1 memory time of these layers, by phase of :data:`~calculon.layers.layer.PHASES`.
+        Arithmetic and tier-1 memory time of these layers, by phase of :data:`~calculon.architecture.layer.PHASES`.
     recomputed : array of bool, shape (layers, 1), or None
         Which of them are computed again in the backward pass; None where none is overlapped.
     """

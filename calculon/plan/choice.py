@@ -5,12 +5,34 @@ Choices are scalars, sizes are arrays: a table of executions is split by :class:
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES, arithmetic_type
 from calculon.units import Array, Count
 
 _LEAST_RESULT_BYTES = 2
 """8-bit products have 16-bit results (Micikevicius et al., arXiv 2209.05433, section 3)."""
+
+
+MASTER_BYTES = 4
+"""Bytes of a master copy of a weight, and of a gradient in the arithmetic of a step."""
+
+
+class When:
+    """When something happens to a layer, as :meth:`calculon.editions.edition.Edition.happens` tells of a choice.
+
+    Where an edition does not say otherwise, names of properties of :class:`~calculon.plan.choice.Choice`.
+    """
+
+    NEVER: Final = "never"
+    ALWAYS: Final = "always"
+    RECOMPUTE_ALL: Final = "recompute_all"
+    RECOMPUTE_ATTENTION: Final = "recompute_attention"
+    RECOMPUTE_VALUES: Final = "recompute_values"
+    REGATHER_ATTENTION: Final = "regather_attention"
+    REGATHER_MLP: Final = "regather_mlp"
+    GATHERED_ATTENTION: Final = "gathered_attention"
+    GATHERED_MLP: Final = "gathered_mlp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from calculon.hardware.system import System
 from calculon.plan.mesh import data_stride, networks_of
 from calculon.plan.plan import Plan, code
 from calculon.plan.replicas import Replicas, shard_count
-from calculon.plan.stages import Stages
+from calculon.plan.stage_layout import Stages
 from calculon.records import record
 from calculon.spec.model import Model
 from calculon.units import MIB, Array, Bytes, Count

@@ -7,11 +7,11 @@ from itertools import product
 from typing import Any
 
 from calculon.hardware.system import System
-from calculon.plan import optimizer_rules, replica_rules, stage_rules
 from calculon.plan.choice import Choice
 from calculon.plan.divisors import divisors
 from calculon.plan.plan import DEFAULTS
-from calculon.plan.tensor_rules import possible, splits
+from calculon.plan.rules import data_rules, optimizer_rules, pipeline_rules
+from calculon.plan.rules.tensor_rules import possible, splits
 from calculon.spec.execution import PUBLISHED
 from calculon.spec.model import Model
 
@@ -225,7 +225,7 @@ class Candidates:
             values
             for values in named
             if all(
-                rules.consistent(values) for rules in (optimizer_rules, replica_rules, stage_rules)
+                rules.consistent(values) for rules in (optimizer_rules, data_rules, pipeline_rules)
             )
         )
 

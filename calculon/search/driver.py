@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 
 from calculon import inputs
-from calculon.edition import Edition
 from calculon.editions import SC23
+from calculon.editions.edition import Edition
 from calculon.evaluate import Evaluation, evaluate
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.search.one import feasible_numbers, search_space
 from calculon.search.ranking import Ranking
 from calculon.search.request import make_condition, make_ranking, make_space, takes_space
-from calculon.search.result import SearchResult
+from calculon.search.search_result import SearchResult
 from calculon.search.space import Space
 from calculon.search.where import Condition
 from calculon.spec.model import Model

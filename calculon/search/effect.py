@@ -7,7 +7,7 @@ from typing import Any
 from calculon.errors import Problem, SpecError
 from calculon.plan.divisors import divisors
 from calculon.plan.plan import DEFAULTS
-from calculon.plan.replica_rules import NEEDS
+from calculon.plan.rules.data_rules import NEEDS
 from calculon.search.one import count_space
 from calculon.search.space import Space, Values
 

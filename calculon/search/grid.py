@@ -9,18 +9,18 @@ from functools import cached_property
 import numpy as np
 
 from calculon.cost.batch import Batch
-from calculon.plan.check import MEMORY_REASONS
-from calculon.plan.network_rules import MESH_RULES, NETWORK_RULES
 from calculon.plan.plan import Plan
-from calculon.plan.replica_rules import UNIT_RULES, shares_state
 from calculon.plan.replicas import shard_count
-from calculon.plan.rule import DEGREES, Question
-from calculon.plan.stage_rules import STAGE_RULES
+from calculon.plan.rules.check import MEMORY_REASONS
+from calculon.plan.rules.data_rules import UNIT_RULES, shares_state
+from calculon.plan.rules.network_rules import MESH_RULES, NETWORK_RULES
+from calculon.plan.rules.pipeline_rules import STAGE_RULES
+from calculon.plan.rules.rule import DEGREES, Question
 from calculon.records import gather
+from calculon.search.cost_tables import BATCH_FIELDS, SearchTables
 from calculon.search.nodes import node_columns, unit_schedule
 from calculon.search.select import Counts
 from calculon.search.space import Space, Unit
-from calculon.search.tables import BATCH_FIELDS, SearchTables
 from calculon.units import Array
 
 OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")

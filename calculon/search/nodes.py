@@ -6,11 +6,11 @@ import numpy as np
 
 from calculon.plan.mesh import data_stride, networks_of
 from calculon.plan.replicas import Replicas
-from calculon.plan.rule import DEGREES
+from calculon.plan.rules.rule import DEGREES
 from calculon.plan.schedule import Schedule, blocks_of, chunk_blocks_of
-from calculon.plan.stages import Stages
+from calculon.plan.stage_layout import Stages
+from calculon.search.cost_tables import SearchTables
 from calculon.search.space import Unit
-from calculon.search.tables import SearchTables
 from calculon.units import MIB, Array
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calculon.cost.batch import Batch
-from calculon.edition import Edition
+from calculon.editions.edition import Edition
 from calculon.errors import Problem, SpecError, nearest
 from calculon.records import Column, column, columns
 from calculon.spec.execution import CORRECTED

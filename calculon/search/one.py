@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from calculon.plan.replica_rules import shares_state
+from calculon.plan.rules.data_rules import shares_state
+from calculon.search.cost_tables import SearchTables
 from calculon.search.ranking import Ranking
 from calculon.search.select import Counts
 from calculon.search.space import Space, Unit
-from calculon.search.tables import SearchTables
 from calculon.search.tile import Tile
 from calculon.units import Array
 

@@ -9,8 +9,8 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from calculon import inputs
-from calculon.edition import Edition
 from calculon.editions import SC23, find_edition
+from calculon.editions.edition import Edition
 from calculon.errors import Problem, SpecError, nearest
 from calculon.hardware.system import System
 from calculon.inputs import Source

@@ -8,7 +8,7 @@ import numpy as np
 
 from calculon.cost.batch import Batch
 from calculon.cost.ends import EndTimes
-from calculon.parallel.pipeline import bubble_time
+from calculon.parallel.pipeline.transfers import bubble_time
 from calculon.plan.schedule import Schedule
 from calculon.records import gather
 from calculon.search.grid import OFFLOADS, Grid

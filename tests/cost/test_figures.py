@@ -4,8 +4,8 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.transformer.model_flops import model_flops_per_token
-from calculon.transformer.parameters import parameter_count
+from calculon.architecture.model_flops import model_flops_per_token
+from calculon.architecture.parameters import parameter_count
 from tests.helpers import document
 
 LLAMA = inputs.model("llama3-8B")

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from calculon.cost.layer import ordered_sum
+from calculon.arrays import ordered_sum
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 7])

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.cost.optimizer import optimizer_cost, optimizer_layers
+from calculon.architecture.optimizer import Matrices, Parameters
+from calculon.cost.optimizer_step import optimizer_cost, optimizer_layers
 from calculon.editions import CORRECTED, SC23
 from calculon.hardware.extension import Launch
-from calculon.layers.optimizer import Matrices, Parameters
 from calculon.plan.choice import Choice
 from calculon.plan.plan import DEFAULTS
 from tests.helpers import document

@@ -8,8 +8,8 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.edition import DataParallelWindow
 from calculon.editions import CORRECTED, SC23
+from calculon.editions.edition import DataParallelWindow
 from tests.helpers import ROOT, document
 
 MODEL = document("models", "megatron-22B")  # 48 blocks

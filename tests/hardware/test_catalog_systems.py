@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.cli.main import main
+from calculon.apps.cli.main import main
 from calculon.units import GIB, GIGA, TERA
 from tests.helpers import document
 

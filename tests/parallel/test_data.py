@@ -3,8 +3,8 @@ import pytest
 
 from calculon import inputs
 from calculon.editions import SC23
-from calculon.parallel.data import BackwardPass, gradient_sync
-from calculon.parallel.synced import Synced
+from calculon.parallel.data.sync import BackwardPass, gradient_sync
+from calculon.parallel.data.synced import Synced
 from calculon.plan.plan import Plan
 from calculon.plan.schedule import Schedule
 from tests.helpers import document

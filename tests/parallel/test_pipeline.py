@@ -3,7 +3,7 @@ import pytest
 
 from calculon import inputs
 from calculon.editions import SC23
-from calculon.parallel.pipeline import bubble_time, transfers
+from calculon.parallel.pipeline.transfers import bubble_time, transfers
 from calculon.plan.plan import Plan
 from calculon.plan.schedule import Schedule
 from tests.helpers import document

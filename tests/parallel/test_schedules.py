@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calculon.parallel.orders import SCHEDULES, Pass, order
-from calculon.parallel.schedules import Passes, batch_time, held_microbatches
-from calculon.parallel.timeline import timeline
+from calculon.parallel.pipeline.orders import SCHEDULES, Pass, order
+from calculon.parallel.pipeline.schedules import Passes, batch_time, held_microbatches
+from calculon.parallel.pipeline.timeline import timeline
 
 FEW = settings(max_examples=60, deadline=None)
 TIMES = st.integers(1, 9)

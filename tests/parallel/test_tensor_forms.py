@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import calculon
 from calculon import inputs
-from calculon.breakdown import breakdown
 from calculon.editions import CORRECTED
+from calculon.inspect.layer_list import breakdown
 from tests.helpers import document
 
 SYSTEM = inputs.system("a100_80g_sxm")

@@ -5,9 +5,9 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.plan.check import MEMORY_REASONS, REASONS
 from calculon.plan.plan import NAMES
-from calculon.plan.rules import RULES
+from calculon.plan.rules.all_rules import RULES
+from calculon.plan.rules.check import MEMORY_REASONS, REASONS
 from tests.helpers import document
 from tests.plan import replica_cases, stage_cases
 

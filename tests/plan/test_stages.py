@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from calculon import inputs
 from calculon.plan.plan import code
-from calculon.plan.stages import Stages, head_blocks
+from calculon.plan.stage_layout import Stages, head_blocks
 from tests.helpers import document
 
 MODEL = document("models", "llama3-8B")

@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import calculon
+from calculon.architecture.block import block_layers
+from calculon.architecture.shape import BlockShape
 from calculon.cost.batch import Batch
-from calculon.cost.layer import LayerTable, LayerTimes, layer_cost, layer_times
-from calculon.cost.tables import block_tables, choice_of, sizes_of
+from calculon.cost.block_tables import block_tables, choice_of, sizes_of
+from calculon.cost.layer_cost import LayerTable, LayerTimes, layer_cost, layer_times
 from calculon.editions import SC23
 from calculon.hardware.curve import Curve
 from calculon.parallel.tensor import Traffic
@@ -23,8 +25,6 @@ from calculon.plan.plan import Plan
 from calculon.plan.schedule import Schedule
 from calculon.records import columns
 from calculon.statistics import Stats
-from calculon.transformer.block import block_layers
-from calculon.transformer.shape import BlockShape
 from calculon.units import unit_of
 from tests.strategies import questions
 

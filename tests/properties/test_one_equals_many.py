@@ -27,7 +27,7 @@ def test_rows_of_a_mixed_table_equal_the_rows_alone(table):
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [("calculon.evaluate", "CHUNK_ROWS"), ("calculon.cost.tables", "BLOCK_ROWS")],
+    [("calculon.evaluate", "CHUNK_ROWS"), ("calculon.cost.block_tables", "BLOCK_ROWS")],
     ids=["rows of the batch formulas", "blocks of a layer table"],
 )
 def test_the_size_of_chunks_does_not_show(module, name, monkeypatch):

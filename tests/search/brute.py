@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 import calculon
 from calculon.editions import EDITIONS
 from calculon.evaluate import evaluate_rows
-from calculon.plan.check import check
 from calculon.plan.plan import DEFAULTS
 from calculon.plan.plan import NAMES as FIELDS
-from calculon.plan.rule import Question
+from calculon.plan.rules.check import check
+from calculon.plan.rules.rule import Question
 from calculon.search.candidates import EXTENSIONS
 from calculon.search.driver import make_space
 from calculon.search.objective import Objective

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import calculon
 from calculon.search import one
+from calculon.search.cost_tables import SearchTables
 from calculon.search.objective import Objective
 from calculon.search.one import count_space, feasible_numbers, groups, search_space, tiles
 from calculon.search.ranking import Best, Front
-from calculon.search.tables import SearchTables
 from calculon.search.where import Condition
 from tests.search.brute import CONDITIONS, OBJECTIVES, Case, cases, score
 

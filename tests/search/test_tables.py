@@ -7,8 +7,8 @@ import calculon
 from calculon.editions import EDITIONS
 from calculon.evaluate import evaluate_rows
 from calculon.records import columns, gather
+from calculon.search.cost_tables import SearchTables
 from calculon.search.one import groups
-from calculon.search.tables import SearchTables
 from calculon.statistics import Stats
 from tests.search.brute import cases
 

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 
 import calculon
 from calculon.records import columns
+from calculon.search.cost_tables import SearchTables
 from calculon.search.objective import Objective
 from calculon.search.one import groups, tiles
 from calculon.search.select import Counts
-from calculon.search.tables import SearchTables
 from calculon.statistics import Stats
 from tests.search.brute import Case, cases
 

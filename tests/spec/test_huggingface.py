@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calculon import inputs
+from calculon.architecture.parameters import parameter_count
 from calculon.errors import SpecError
 from calculon.spec.families import FAMILIES, INEXPRESSIBLE, OTHERS
 from calculon.spec.families.configuration import Key
 from calculon.spec.fields import spec_fields
 from calculon.spec.huggingface import from_huggingface, source_of
 from calculon.spec.model import Model
-from calculon.transformer.parameters import parameter_count
 from tests.spec.configurations import (
     BLOOM,
     CASES,

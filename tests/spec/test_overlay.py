@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 import calculon
 from calculon import inputs
+from calculon.apps.sweep.points import plan
+from calculon.apps.sweep.study_file import Study
 from calculon.errors import SpecError
 from calculon.spec import catalog
 from calculon.spec.overlay import difference, merged
-from calculon.sweep.points import plan
-from calculon.sweep.study import Study
 from tests.helpers import document
 
 RUN = ("llama3-8B", "llama3-8B_h100x64")

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calculon import inputs
+from calculon.hardware.collectives.algorithm_times import bus_factor, candidates, schedule_of
 from calculon.hardware.collectives.algorithms import ALGORITHMS, CAN, OPERATIONS, obstacle
 from calculon.hardware.collectives.placement import place
-from calculon.hardware.collectives.times import bus_factor, candidates, schedule_of
 from tests.helpers import document
 
 SYSTEM = inputs.system("h100_80g_sxm")

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calculon import inputs
+from calculon.hardware.collectives.algorithm_times import bus_factor, schedule_of, time_of
 from calculon.hardware.collectives.algorithms import ALGORITHMS, BY_LIBRARY, CAN, OPERATIONS, able
-from calculon.hardware.collectives.groups import AUTO, PUBLISHED, group_time, group_volume
+from calculon.hardware.collectives.group_times import AUTO, PUBLISHED, group_time, group_volume
 from calculon.hardware.collectives.placement import Group, place
-from calculon.hardware.collectives.times import bus_factor, schedule_of, time_of
 from tests.helpers import document
 
 SYSTEM = inputs.system("h100_80g_sxm")

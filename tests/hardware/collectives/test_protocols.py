@@ -7,6 +7,7 @@ import pytest
 
 from calculon import inputs
 from calculon.errors import SpecError
+from calculon.hardware.collectives.algorithm_times import paced, time_of
 from calculon.hardware.collectives.placement import place
 from calculon.hardware.collectives.protocols import (
     BASE,
@@ -20,7 +21,6 @@ from calculon.hardware.collectives.protocols import (
     link_kind,
     paces,
 )
-from calculon.hardware.collectives.times import paced, time_of
 from calculon.hardware.extension import STEP_LATENCY
 from tests.helpers import document
 

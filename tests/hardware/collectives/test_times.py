@@ -8,10 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calculon import inputs
-from calculon.hardware.collectives.algorithms import BY_LIBRARY, CAN, OPERATIONS
-from calculon.hardware.collectives.groups import group_time
-from calculon.hardware.collectives.placement import place
-from calculon.hardware.collectives.times import (
+from calculon.hardware.collectives.algorithm_times import (
     algorithm_bandwidth,
     bus_bandwidth,
     bus_factor,
@@ -20,6 +17,9 @@ from calculon.hardware.collectives.times import (
     time_of,
     times,
 )
+from calculon.hardware.collectives.algorithms import BY_LIBRARY, CAN, OPERATIONS
+from calculon.hardware.collectives.group_times import group_time
+from calculon.hardware.collectives.placement import place
 from tests.helpers import ROOT, document
 
 SIZES = 2.0 ** np.arange(0, 36, 3)

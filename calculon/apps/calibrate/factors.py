@@ -1,0 +1,155 @@
+"""What training logs can tell of a system: parameters by name, and what each changes in its document."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calculon.apps.calibrate.steps import rounded
+from calculon.errors import Problem, SpecError, nearest
+from calculon.hardware.system import System
+
+WIDEST = 20.0
+"""Factor by which an efficiency may change either way."""
+
+DIGITS = 6
+"""Of a fitted value."""
+
+FULL_PRECISION = "float32"
+"""The type that products have on the ordinary cores."""
+
+_EXACT = 12  # of its product with what the base has
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A parameter of a system that whole steps tell about.
+
+    Attributes
+    ----------
+    meaning : str
+        What it multiplies, or what it is.
+    change : callable
+        Puts a value into a document that nothing shares.
+    seconds : bool
+        It is a time; else it multiplies efficiencies, of which none gets above 1.
+    extension : bool
+        It stands under ``ext``, which edition ``sc23`` ignores.
+    """
+
+    name: str
+    meaning: str
+    change: Callable[[dict[str, Any], float], None]
+    seconds: bool = False
+    extension: bool = False
+
+
+def _curve(pairs: list[Any], factor: float) -> list[list[float]]:
+    """Return the pairs of an efficiency curve with efficiencies times a factor, still falling."""
+    return [[size, _capped(value * factor)] for size, value in pairs]
+
+
+def _capped(efficiency: float) -> float:
+    return min(1.0, rounded(efficiency, _EXACT))
+
+
+def _scale(one: dict[str, Any], key: str, factor: float) -> None:
+    one[key] = _curve(one[key], factor)
+
+
+def _mem1(document: dict[str, Any], factor: float) -> None:
+    _scale(document["mem1"], "MB_efficiency", factor)
+
+
+def _products(document: dict[str, Any], factor: float, *, apart: str = "") -> None:
+    """Scale the rates of matrix products of all types, or of all but one."""
+    extension = document.get("ext", {})
+    for engines in (document["matrix"], extension.get("matrix", {})):
+        for name, engine in engines.items():
+            if name != apart:
+                _scale(engine, "gflops_efficiency", factor)
+    for name, gemm in extension.get("gemm", {}).items():
+        if name != apart:
+            gemm["max_efficiency"] = _capped(gemm["max_efficiency"] * factor)
+
+
+def _matrix(document: dict[str, Any], factor: float) -> None:
+    _products(document, factor)
+
+
+def _tensor_cores(document: dict[str, Any], factor: float) -> None:
+    _products(document, factor, apart=FULL_PRECISION)
+
+
+def _vector(document: dict[str, Any], factor: float) -> None:
+    for engine in document["vector"].values():
+        _scale(engine, "gflops_efficiency", factor)
+
+
+def _attention(document: dict[str, Any], factor: float) -> None:
+    for kernel in document["ext"]["attention"].values():
+        _scale(kernel, "efficiency", factor)
+
+
+def _launch(key: str) -> Callable[[dict[str, Any], float], None]:
+    def change(document: dict[str, Any], seconds: float) -> None:
+        launch = document.setdefault("ext", {}).setdefault("launch", {"kernel": 0.0})
+        launch[key] = seconds
+
+    return change
+
+
+def _network(number: int) -> Callable[[dict[str, Any], float], None]:
+    def change(document: dict[str, Any], factor: float) -> None:
+        network = document["networks"][number]
+        network["efficiency"] = _capped(network["efficiency"] * factor)
+
+    return change
+
+
+FACTORS = (
+    Factor("mem1", "all efficiencies of mem1 times a factor", _mem1),
+    Factor("matrix", "those of matrix, ext.matrix and ext.gemm (max_efficiency)", _matrix),
+    Factor("tensor_cores", "the same of all types but float32", _tensor_cores),
+    Factor("vector", "those of vector", _vector),
+    Factor("attention", "those of ext.attention", _attention, extension=True),
+    Factor("launch.kernel", "ext.launch.kernel in seconds", _launch("kernel"), True, True),
+    Factor("launch.step", "ext.launch.step in seconds", _launch("step"), True, True),
+)
+"""Everything but the networks, which are as many as a system has."""
+
+NETWORKS = "networks[i]"
+
+
+def factors(system: System) -> Iterator[Factor]:
+    """Yield what can be fitted of a system."""
+    for one in FACTORS:
+        if one.name != "attention" or system.ext.attention:
+            yield one
+    for i in range(len(system.networks)):
+        yield Factor(f"networks[{i}]", "efficiency of a network times a factor", _network(i))
+
+
+def chosen(names: Sequence[str], system: System) -> list[Factor]:
+    """Return the parameters of some names.
+
+    Raises
+    ------
+    SpecError
+        For one that there is not, with a list, and for one that is there twice.
+    """
+    known = {one.name: one for one in factors(system)}
+    for name in names:
+        if name not in known:
+            wanted = f"parameters of {system.name}: {', '.join(known)}"
+            raise SpecError("--fit", Problem("", wanted, f"'{name}'", nearest(name, list(known))))
+        if names.count(name) > 1:
+            raise SpecError("--fit", Problem("", "each parameter once", f"{name} twice"))
+    if not names:
+        wanted = f"names of parameters, with commas: {', '.join(known)}"
+        raise SpecError("--fit", Problem("", wanted, "none"))
+    return [known[name] for name in names]
+
+
+def parameters(found: Sequence[Factor], values: Sequence[float]) -> Mapping[str, float]:
+    """Return values by name, as short as the file has them."""
+    return {one.name: rounded(v, DIGITS) for one, v in zip(found, values, strict=True)}

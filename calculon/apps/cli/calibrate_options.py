@@ -1,0 +1,156 @@
+"""The arguments of ``calculon calibrate``."""
+
+import argparse
+
+from calculon.apps.cli.options import Parser
+from calculon.apps.report.text_tables import FORMATS
+
+HOLD_OUT = 0.3
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "p2p")
+_PARAMETERS = (
+    "mem1, matrix, vector, attention and networks[i] multiply efficiencies (matrix those of ext.gemm too; "
+    "tensor_cores is matrix without float32)",
+    "launch.kernel and launch.step are times of ext.launch",
+)
+
+
+def declare(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "base", metavar="SYS", help="the system to start from: catalog name, file or -"
+    )
+    _add_kernels(parser)
+    _add_training(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        required=True,
+        help="the new system file (.json); - prints it",
+    )
+    parser.add_argument(
+        "--overlay",
+        action="store_true",
+        help="write only what was fitted, over SYS as base: every command takes such a file as a system",
+    )
+    parser.add_argument(
+        "--hold-out",
+        metavar="SHARE",
+        type=_share,
+        default=HOLD_OUT,
+        help=f"share of the groups that is predicted, not fitted (default: {HOLD_OUT})",
+    )
+    parser.add_argument("--plot", metavar="FILE", help="picture of the fit: NAME.png, .svg or .pdf")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="of the table of residuals (default: text)",
+    )
+    _add_collective_options(parser)
+
+
+def _add_kernels(parser: Parser) -> None:
+    """Declare files of collectives, matrix products and copies."""
+    parser.add_argument(
+        "--collectives",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="CSV operation,bytes,members,seconds[,network][,group], or a log of nccl-tests; instead of seconds the "
+        "column busbw may stand, in GB/s as nccl-tests prints it; may be repeated",
+    )
+    parser.add_argument(
+        "--gemm",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="CSV m,n,k,datatype,seconds[,group] of products m x k times k x n; may be repeated",
+    )
+    parser.add_argument(
+        "--shapes",
+        action="store_true",
+        help="fit ext.gemm to --gemm, which has the rate by shape (largest efficiency, half depth, alignment), not the "
+        "efficiency curve; edition sc23 ignores it",
+    )
+    parser.add_argument(
+        "--multiprocessors",
+        metavar="N",
+        type=_count,
+        help="of the device, for --shapes (default: those of ext.gemm in SYS)",
+    )
+    parser.add_argument(
+        "--memory",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="CSV bytes,seconds[,tier][,group], bytes read and written together; may be repeated",
+    )
+
+
+def _add_training(parser: Parser) -> None:
+    """Declare what whole steps are fitted by."""
+    parser.add_argument(
+        "--training",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="CSV model,execution,seconds[,memory_bytes][,name][,group] of whole steps: a model of the catalog or its "
+        "file, and the file of the execution, both beside the CSV; columns named as their fields (microbatch_size, "
+        "num_blocks) change them row by row; the default group is the model; may be repeated",
+    )
+    parser.add_argument(
+        "--fit",
+        metavar="NAME[,NAME]",
+        type=_names,
+        help="what --training fits, after everything else: " + "; ".join(_PARAMETERS),
+    )
+
+
+def _add_collective_options(parser: Parser) -> None:
+    """Declare what files of collectives may not say themselves."""
+    parser.add_argument(
+        "--network",
+        metavar="N",
+        type=_count,
+        help="network of collectives that name none (default: the first that holds the group)",
+    )
+    parser.add_argument(
+        "--above",
+        metavar="BYTES",
+        type=_count,
+        default=0,
+        help="use only collectives of larger messages",
+    )
+    parser.add_argument(
+        "--no-ramp",
+        dest="ramp",
+        action="store_false",
+        help="fit networks by one latency and one efficiency, which is all that edition sc23 knows",
+    )
+    parser.add_argument(
+        "--operation", choices=OPERATIONS, help="what logs measured that do not say"
+    )
+    parser.add_argument(
+        "--members", metavar="N", type=_count, help="members in logs that do not say"
+    )
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to below 1, found '{text}'")
+    return value
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number, found '{text}'")
+    return int(text)

@@ -1,0 +1,112 @@
+"""``calculon block``: one block of a model, or a part of it, operator by operator."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from calculon.apps.cli.options import (
+    STDOUT,
+    Log,
+    Parser,
+    add_edition,
+    add_specs,
+    check_inputs,
+    check_outputs,
+    naming,
+)
+from calculon.errors import Problem, SpecError, nearest
+from calculon.spec.execution import Execution
+from calculon.spec.fields import spec_fields
+from calculon.spec.files import write_json
+from calculon.spec.model import PARTS
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "List the operators of one block for one microbatch, on one rank: what the forward pass, the gradients of\n"
+        "inputs and of weights, and recomputation compute, move in tier-1 memory and take, and which tensor-parallel\n"
+        "collectives run: message, bytes through each port, time, and what of it is exposed. Sums are those that\n"
+        "calculon llm reports for the same settings (block_*, baseblock_*).\n\n"
+        "--part looks at attention or the MLP alone, without norm, dropout after it and residual sum, in edition\n"
+        "corrected; a model may say so itself (field part). --set changes a field of the execution for this call,\n"
+        "to compare forms:\n"
+        "  tensor_par_comm_type=rs_ag    sequence parallelism\n"
+        "  tp_impl=allgather             every product split by columns, its output gathered\n"
+        "  tp_async=true                 gradients of inputs reduced behind those of weights\n"
+        "  bias_after_reduce=true        biases in a pass of their own; false: in the product\n"
+        "  matmul_impl=mul_sum           products as multiplication, then sum\n"
+        "Whether the whole model fits into memory is not asked.",
+        "calculon block gpt3-175B 3072_t4_p64_d12_mbs4_full a100_80g\n"
+        "calculon block llama3-8B llama3-8B_h100x64 h100_80g_sxm --part mlp\n"
+        "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm_kernels --set matmul_impl=mul_sum\n"
+        "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm_kernels -o block.json",
+    )
+    add_specs(parser, "model", "MODEL")
+    parser.add_argument(
+        "--part",
+        choices=PARTS,
+        help="block, or one part alone (default: what the model says, mostly block)",
+    )
+    parser.add_argument(
+        "--set",
+        dest="changes",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="change a field of the execution; may be repeated",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="NAME.json, or - : everything as JSON"
+    )
+    add_edition(parser)
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Cost the block, and print the page or write the file."""
+    specs = [arguments.model, arguments.execution, arguments.system]
+    check_inputs(specs)
+    output = arguments.output
+    check_outputs([output] if output and output != STDOUT else [], specs)
+    changes = _changes(arguments.changes)
+    from calculon.inspect.operators import block
+
+    with naming(specs[1], Execution="--set", Model="--part"):
+        found = block(
+            *specs, part=arguments.part, edition=arguments.edition, changes=changes
+        ).to_dict()
+    if output == STDOUT:
+        log(json.dumps(found, indent=2))
+    elif output:
+        write_json(output, found)
+        log(f"Output: {output}")
+    else:
+        from calculon.apps.report.operator_page import BlockPage
+
+        log.show(BlockPage(found))
+    return 0
+
+
+def _changes(texts: Sequence[str]) -> dict[str, Any]:
+    """Read ``FIELD=VALUE`` texts as the fields of an execution."""
+    fields = {f.name: f for f in spec_fields(Execution)}
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not value:
+            raise SpecError("--set", Problem(text, "FIELD=VALUE", repr(text)))
+        if name not in fields:
+            hint = nearest(name, list(fields)) or "see: calculon describe execution"
+            raise SpecError("--set", Problem(name, "a field of an execution", repr(name), hint))
+        values[name] = _typed(fields[name].annotation, value)
+    return values
+
+
+def _typed(kind: object, text: str) -> Any:
+    """Return a value as its field reads it; text, which the field refuses, where it is none."""
+    if kind is bool and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if kind is int and text.isdecimal():
+        return int(text)
+    return text

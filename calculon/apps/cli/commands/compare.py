@@ -1,0 +1,63 @@
+"""``calculon compare``: results side by side."""
+
+import argparse
+import json
+
+from calculon.apps.cli.options import Log, Parser
+from calculon.apps.cli.results import add_result_arguments, read_results
+from calculon.apps.report.text_tables import FORMATS
+from calculon.errors import Problem, SpecError
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Set two or more executions or results side by side: what was asked differently, which parts of the\n"
+        "iteration time and of the memory make the difference (the largest first), and every statistic with\n"
+        "its difference and ratio. The first result is the one that the others are compared with.",
+        "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g before.json\n"
+        "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80e after.json\n"
+        "calculon compare before.json after.json\n"
+        "calculon compare before.json after.json --format csv --all\n"
+        "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
+        "calculon compare best.json#0 best.json#9 --model megatron-22B --system a100_80g\n"
+        "calculon compare megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g "
+        "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e\n"
+        "calculon compare megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e --edition sc23,corrected",
+    )
+    add_result_arguments(parser)
+    parser.add_argument(
+        "-f",
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="text (default), markdown, csv (a line per value), json (everything)",
+    )
+    parser.add_argument(
+        "-a", "--all", action="store_true", help="also list the statistics that are equal"
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Read the results and print what differs."""
+    results = read_results(arguments.results, arguments.model, arguments.system, arguments.edition)
+    from calculon.apps.report.comparison import MOST, Comparison
+    from calculon.apps.report.comparison_tables import sections
+
+    if not 2 <= len(results) <= MOST:
+        wanted = f"2 to {MOST} results to compare"
+        raise SpecError("compare", Problem("", wanted, str(len(results))))
+    comparison, form = Comparison(results), arguments.format
+    if form == "json":
+        log(json.dumps(comparison.document(), indent=2))
+        return 0
+    if form == "csv":
+        log(comparison.values().csv())
+        return 0
+    named = zip(comparison.letters, comparison.names, strict=True)
+    listing = [f"{letter}  {name}" for letter, name in named]
+    log("\n".join(f"- {line}" for line in listing) if form == "markdown" else "\n".join(listing))
+    for section in sections(comparison, everything=arguments.all):
+        log(f"\n**{section.title}**\n" if form == "markdown" else f"\n{section.title}")
+        log.table(section.table, form)
+    return 0

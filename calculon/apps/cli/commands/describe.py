@@ -1,0 +1,177 @@
+"""``calculon describe``: reference tables of every field, from their declarations."""
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import Any, get_args, get_origin
+
+from calculon.apps.cli.options import Log, Parser
+from calculon.apps.report.text_tables import FORMATS, Column, Table
+from calculon.errors import Problem, SpecError
+from calculon.records import columns
+from calculon.spec.execution import CORRECTED
+from calculon.spec.fields import JSON_TYPES, Declaration, SpecField, shown, spec_fields
+from calculon.spec.overlay import BASE, HELP
+from calculon.spec.schema import schema
+
+SPECS = ("execution", "model", "system")
+RESULTS = ("stats", "layers")
+ALL = "all"
+"""Stands for every edition."""
+
+_OVERLAY = ({"field": BASE, "takes": "text; optional", "unit": "", "description": HELP},)
+"""What only an overlay has."""
+
+_WORDS = {int: "integer", float: "number", bool: "true, false", str: "text"}
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Explain every statistic of an estimate, or every field of a spec file.\n"
+        "--format schema prints the JSON Schema of a spec, with which editors complete and check files.",
+        "calculon describe stats\n"
+        "calculon describe execution --format markdown\n"
+        "calculon describe system --format schema > system.schema.json",
+    )
+    parser.add_argument(
+        "subject",
+        metavar="SUBJECT",
+        choices=(*RESULTS, *SPECS),
+        help="stats (statistics), layers (members of a layer), or a spec: " + ", ".join(SPECS),
+    )
+    parser.add_argument(
+        "-f", "--format", choices=(*FORMATS, "schema"), default="text", help="default: text"
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Print the reference of one subject."""
+    subject, form = arguments.subject, arguments.format
+    if form == "schema":
+        if subject not in SPECS:
+            wanted = "one of " + ", ".join(SPECS)
+            raise SpecError("describe --format schema", Problem("", wanted, repr(subject)))
+        log(json.dumps(schema(_spec(subject)), indent=2))
+        return 0
+    log.table(_results(subject) if subject in RESULTS else _fields(subject), form)
+    return 0
+
+
+def _results(subject: str) -> Table:
+    """List statistics, or the members of a layer."""
+    if subject == "stats":
+        from calculon.statistics import CorrectedStats, Stats
+
+        published = {column.name for column in columns(Stats)}
+        rows = [
+            row | {"edition": ALL if row["name"] in published else CORRECTED}
+            for row in _columns(CorrectedStats)
+        ]
+    else:
+        from calculon.inspect.layer_list import LayerStats
+
+        own = {"name": "name", "unit": "", "description": "the layer", "source": "2.1"}
+        rows = [own, *_columns(LayerStats)]
+    edition = Column("edition", "edition", text=lambda name: "" if name == ALL else str(name))
+    return Table(
+        (
+            Column("name", "name"),
+            Column("unit", "unit"),
+            Column("description", "description", fold=True),
+            *((edition,) if subject == "stats" else ()),
+            Column("source", for_people=False),
+        ),
+        rows,
+    )
+
+
+def _columns(record: type) -> list[dict[str, str]]:
+    """List the columns of a record."""
+    return [
+        {"name": c.name, "unit": c.unit.symbol, "description": c.help, "source": c.source}
+        for c in columns(record)
+    ]
+
+
+def _fields(subject: str) -> Table:
+    """List the fields of a spec."""
+    return Table(
+        (
+            Column("field", "field"),
+            Column("takes", "takes", fold=True),
+            Column("unit", "unit"),
+            Column("description", "description", fold=True),
+        ),
+        [*_rows(_spec(subject), ""), *(_OVERLAY if subject == "system" else ())],
+    )
+
+
+def _spec(subject: str) -> type:
+    """Return the record class of a kind of spec."""
+    from calculon.hardware.system import System
+    from calculon.spec.execution import Execution
+    from calculon.spec.model import Model
+
+    return {"execution": Execution, "model": Model, "system": System}[subject]
+
+
+def _rows(cls: type, path: str) -> Iterator[dict[str, str]]:
+    """List the fields of a record class and of the records inside it."""
+    for field in spec_fields(cls):
+        inner, suffix = _inside(field.annotation)
+        yield {
+            "field": path + field.key,
+            "takes": _takes(field),
+            "unit": field.declaration.unit,
+            "description": field.declaration.help,
+        }
+        if inner is not None:
+            yield from _rows(inner, f"{path}{field.key}{suffix}.")
+
+
+def _inside(kind: Any) -> tuple[type | None, str]:
+    """Return the record class inside a field, and what stands behind the field's key there."""
+    if kind in _WORDS or hasattr(kind, "schema"):
+        return None, ""
+    if get_origin(kind) is dict:
+        return get_args(kind)[1], ".*"
+    return (get_args(kind)[0], "[]") if get_origin(kind) is tuple else (kind, "")
+
+
+def _takes(field: SpecField) -> str:
+    """Say what a field takes, and what stands for it where it is left out."""
+    values = _values(field.annotation, field.declaration)
+    if not field.declaration.optional:
+        return values
+    default = field.default
+    if field.annotation not in JSON_TYPES or default is None:
+        return f"{values}; optional"
+    if field.annotation is float:
+        return f"{values}; default {default / field.declaration.scale:g}"
+    return f"{values}; default {default if field.annotation is str else shown(default)}"
+
+
+def _values(kind: Any, declaration: Declaration) -> str:  # noqa: PLR0911 (one return a kind)
+    """Name the values of a field: its type and limits, or what is allowed."""
+    if get_origin(kind) is dict:
+        return "object with " + ", ".join(declaration.choices)
+    if declaration.choices:
+        return ", ".join(declaration.choices)
+    if kind in _WORDS:
+        limits = (
+            (">", declaration.above),
+            (">=", declaration.at_least),
+            ("<", declaration.below),
+            ("<=", declaration.at_most),
+        )
+        words = (f"{sign} {limit:g}" for sign, limit in limits if limit is not None)
+        return " ".join((_WORDS[kind], ", ".join(words))).strip()
+    if hasattr(kind, "schema"):
+        own = kind.schema()
+        if "type" not in own:
+            return "anything"
+        if own["type"] == "array":
+            return "list of triples" if own["items"]["minItems"] == 3 else "list of pairs"
+        return "object with " + ", ".join(own["required"])
+    return "list of objects" if get_origin(kind) is tuple else "object"

@@ -1,0 +1,71 @@
+"""``calculon import-model``: a Hugging Face configuration as a model file."""
+
+import argparse
+import json
+from pathlib import Path
+
+from calculon.apps.cli.options import STDOUT, Log, Parser, check_outputs
+from calculon.apps.cli.streams import tell
+from calculon.spec.files import STDIN, document_stem, read_document, write_json
+from calculon.units import scaled
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Turn the config.json of a model on Hugging Face into a model file. Nothing is fetched and nothing is\n"
+        "guessed: a family or feature that a model cannot express is an error that names it.",
+        "calculon import-model config.json -o mine.json\n"
+        "calculon import-model config.json -o long.json --seq-size 8192 --name 'mine, longer'",
+    )
+    parser.add_argument("config", metavar="CONFIG", help="the config.json, or -")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        default=STDOUT,
+        help="the model file (.json); - prints it (default)",
+    )
+    parser.add_argument(
+        "-s",
+        "--seq-size",
+        metavar="N",
+        type=_length,
+        help="sequence length (default: the longest that the configuration states)",
+    )
+    parser.add_argument(
+        "-n", "--name", metavar="NAME", help="what the model is; stands in its file under about"
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Write or print the model, and tell its parameters."""
+    from calculon.architecture.parameters import parameter_count
+    from calculon.spec.huggingface import from_huggingface, source_of
+
+    source, output = arguments.config, arguments.output
+    if output != STDOUT:
+        check_outputs([output], [source])
+    raw = read_document(source)
+    model = from_huggingface(
+        raw, "<stdin>" if source == STDIN else source, seq_size=arguments.seq_size
+    )
+    about = {"name": arguments.name} if arguments.name else {}
+    document = model.to_dict() | {"about": about | {"source": source_of(raw)}}
+    count = parameter_count(model)
+    told = f"{count:,} parameters ({scaled(count)})"
+    if output == STDOUT:
+        log(json.dumps(document, indent=2))
+        if not log.quiet:
+            tell(told)  # what is printed can go into a file
+        return 0
+    write_json(output, document)
+    log(f"{arguments.name or document_stem(Path(output).name)}: {told}")
+    log(f"Output: {output}")
+    return 0
+
+
+def _length(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0, found '{text}'")
+    return int(text)

@@ -1,0 +1,123 @@
+"""``calculon llm``: estimate one execution."""
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from calculon.apps.cli.options import (
+    STDOUT,
+    Log,
+    Parser,
+    add_edition,
+    add_specs,
+    check_inputs,
+    check_outputs,
+    naming,
+)
+from calculon.errors import Problem, SpecError
+from calculon.spec.files import write_json
+
+if TYPE_CHECKING:
+    from calculon.apps.report.sheet import Sheet
+    from calculon.estimate import Estimate
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Estimate one execution of a model on a system: time, memory, communication and efficiency.\n"
+        "Each spec is a name of the catalog (calculon catalog), a JSON or YAML file (also .gz), or - for\n"
+        "standard input.",
+        "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g -\n"
+        "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g - --edition corrected\n"
+        "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g stats.json --layers --peers peers.json",
+    )
+    add_specs(parser, "application", "APP")
+    parser.add_argument(
+        "stats",
+        metavar="STATS",
+        help="- prints a page; NAME.json or NAME.json.gz gets all statistics, and in edition corrected "
+        "the groups of ranks with their bytes by network",
+    )
+    parser.add_argument(
+        "-f",
+        "--format",
+        choices=("text", "json"),
+        default="text",
+        help="what STATS - prints: a page (text, default) or all statistics (json)",
+    )
+    parser.add_argument(
+        "-p",
+        "--peers",
+        metavar="FILE",
+        help="also write which ranks work together (.json, .json.gz)",
+    )
+    parser.add_argument(
+        "-l", "--layers", action="store_true", help="also list every layer of a block"
+    )
+    add_edition(parser)
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Estimate, then print the page or write the files."""
+    specs = [arguments.application, arguments.execution, arguments.system]
+    files = [name for name in (arguments.stats, arguments.peers) if name is not None]
+    check_inputs(specs)
+    if arguments.peers == STDOUT:
+        hint = "only STATS can be -; /dev/stdout takes the peers"
+        raise SpecError("--peers", Problem("", "a file name", "'-'", hint))
+    check_outputs([name for name in files if name != STDOUT], specs)
+    from calculon.estimate import estimate
+
+    with naming(specs[1]):
+        result = estimate(
+            specs[0], specs[1], specs[2], layers=arguments.layers, edition=arguments.edition
+        )
+    if arguments.stats == STDOUT and arguments.format == "json":
+        log(json.dumps(result.to_dict(), indent=2))
+    elif arguments.stats == STDOUT:
+        from calculon.apps.report.page import Page
+
+        log.show(Page(sheet_of(result)))
+    else:
+        write_json(arguments.stats, result.to_dict())
+    if arguments.peers is not None:
+        write_json(arguments.peers, result.peers())
+    return 0
+
+
+def sheet_of(result: "Estimate") -> "Sheet":
+    """Return an estimate as the plain data that its page is made of."""
+    from calculon.apps.report.sheet import Link, Machine, Sheet
+    from calculon.architecture.parameters import parameter_count
+    from calculon.plan.mesh import networks_of
+    from calculon.plan.plan import Plan
+    from calculon.plan.rules.rule import DEGREES
+
+    system, execution = result.system, result.execution
+    tiers = (system.mem1, system.mem2)
+    machine = Machine(
+        name=system.name,
+        peak=system.product_engine(execution.matmul_type).peak,
+        capacities=(tiers[0].capacity, tiers[1].capacity),
+        bandwidths=(tiers[0].bandwidth, tiers[1].bandwidth),
+        links=tuple(
+            Link(bandwidth=network.bandwidth, efficiency=network.efficiency, size=network.size)
+            for network in system.networks
+        ),
+    )
+    networks = networks_of(Plan.from_records([execution.to_dict()]), system)
+    return Sheet(
+        name=result.model.name,
+        parameters=parameter_count(result.model),
+        model=result.model.to_dict(),
+        execution=execution.to_dict(),
+        machine=machine,
+        networks={name: int(number[0]) for name, number in zip(DEGREES, networks, strict=True)},
+        edition=result.edition,
+        stats=result.stats,
+        layers=result.layers,
+        stages=result.stages if execution.pipeline_par > 1 else None,
+        interval=None if result.interval is None else result.interval.to_dict(),
+        groups=[group.to_dict() for group in result.groups],
+    )

@@ -1,0 +1,297 @@
+"""``calculon llm-optimal-execution``: the best executions of a model on a system."""
+
+import argparse
+import csv
+import io
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from calculon.apps.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
+from calculon.apps.cli.search_options import (
+    add_space_arguments,
+    log_edition,
+    log_interrupted,
+    log_outcome,
+    searches,
+)
+from calculon.errors import Problem, SpecError
+from calculon.spec.files import document_suffix
+
+if TYPE_CHECKING:
+    from calculon.apps.report.text_tables import Table
+    from calculon.apps.sweep.task import Search
+    from calculon.search.driver import SearchResult
+    from calculon.units import Array, Unit
+
+SUFFIXES = (".json", ".csv", ".parquet")
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Find the best executions of a model on so many processors of a system: every split, schedule and\n"
+        "switch is counted, and the best are exact. Several processor counts give one result each.",
+        "calculon llm-optimal-execution turing-530B 5128 2520 float16 a100_80g output.json -m\n"
+        "calculon loe gpt3-175B 1024 1536 float16 a100_80g best.csv -t 10\n"
+        "calculon loe gpt3-175B 256:4096:256 4096 float16 h100_80g_nvl8 scaling.csv\n"
+        "calculon loe gpt3-175B 1024 1536 float16 a100_80g - --objective total_efficiency --fix tensor_par=4,8\n"
+        "calculon loe llama3-8B 64 512 bfloat16 h100_80g_sxm - --edition corrected --fix attn_impl=flash",
+    )
+    add_space_arguments(
+        parser,
+        "processors: a count, a list (512,1024) or inclusive ranges (512:4096:256, 8:4096:x2)",
+        "- prints the summary only; NAME.json, .csv (both also .gz) or .parquet gets the winners",
+    )
+    parser.add_argument(
+        "-c",
+        "--cpus",
+        type=int,
+        metavar="N",
+        help="processes for several counts (default: the physical cores when there is much to do)",
+    )
+    parser.add_argument(
+        "-m",
+        "--mbs-break",
+        "--mbs_break",
+        action="store_true",
+        help="give up on larger microbatches after the first that does not fit",
+    )
+    parser.add_argument(
+        "-t",
+        "--top-n",
+        "--top_n",
+        type=int,
+        metavar="N",
+        help="how many of the best to keep (default 1)",
+    )
+    parser.add_argument("-l", "--layers", action="store_true", help="with the cost of every layer")
+    parser.add_argument(
+        "--no-tp-overlap", action="store_true", help="never overlap tensor-parallel traffic"
+    )
+    parser.add_argument(
+        "--no-dp-overlap", action="store_true", help="never overlap data-parallel traffic"
+    )
+    parser.add_argument(
+        "--objective",
+        metavar="STAT[:min|max]",
+        help="statistic to rank by (default sample_rate; see calculon describe stats)",
+    )
+    parser.add_argument(
+        "--pareto",
+        metavar="STAT,STAT[,STAT...]",
+        help="instead of the best by one statistic, all that no other execution beats in each of these 2 to 4",
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Search every count, report, and write the winners."""
+    check_inputs([arguments.application, arguments.system])
+    if arguments.output != STDOUT:
+        specs = [arguments.application, arguments.system]
+        check_outputs([arguments.output], specs, SUFFIXES)
+        from calculon.apps.output.writers import check_format
+
+        check_format(arguments.output)
+        if arguments.layers and document_suffix(arguments.output) == ".parquet":
+            hint = "write .json or .csv, or leave out -l"
+            problem = Problem("", "a file that holds layers", "-l with Parquet", hint)
+            raise SpecError(arguments.output, problem)
+    asked = searches(arguments)
+    if arguments.debug:
+        return _count(asked, log)
+    begin = time.perf_counter()
+    results = _search(asked, arguments)
+    seconds = time.perf_counter() - begin
+    found = any(len(result) for result in results)
+    writes = arguments.output != STDOUT and (found or arguments.noneok)
+    if writes:  # first: whoever reads the report may stop reading
+        _write(results, arguments)
+    _report(results, arguments, seconds, log)
+    if not found:
+        log("No acceptable configurations found :(")
+    if writes:
+        log(f"Output: {arguments.output}")
+    return 0 if found or arguments.noneok else 1
+
+
+def _count(asked: "list[Search]", log: Log) -> int:
+    """Count the spaces and nothing else, as the published tool does when debugging."""
+    from calculon.search.one import count_space
+
+    begin = time.perf_counter()
+    total = sum(count_space(search.space(), mbs_break=search.mbs_break) for search in asked)
+    log(f"Total executions: {total}")
+    log_outcome(log, 0, 0, total, time.perf_counter() - begin)
+    log("(counted only: nothing was evaluated)")
+    return 0
+
+
+LARGE = 1_000_000_000
+"""Executions from which on several counts are searched in several processes without being asked."""
+
+
+def _search(asked: "list[Search]", arguments: argparse.Namespace) -> "list[SearchResult]":
+    """Search every count, in several processes where that pays."""
+    from calculon.apps.sweep.engines import make_engine
+    from calculon.apps.sweep.progress import progress
+    from calculon.apps.sweep.task import run_search
+    from calculon.search.one import count_space
+
+    large = sum(count_space(search.space()) for search in asked) > LARGE
+    engine = make_engine("processes" if large or arguments.cpus else "serial", arguments.cpus)
+    results: dict[int, SearchResult] = {}
+    try:
+        with progress(len(asked), quiet=arguments.quiet) as advance:
+            for outcome in engine.map(run_search, asked):
+                results[outcome.search] = outcome.result(asked[outcome.search])
+                advance(1)
+    except KeyboardInterrupt:
+        log_interrupted(f"{len(results)} of {len(asked)} processor counts searched")
+        raise
+    return [results[search.number] for search in asked]
+
+
+def _report(
+    results: "list[SearchResult]", arguments: argparse.Namespace, seconds: float, log: Log
+) -> None:
+    """Print the counts, the winners, and why the others cannot run."""
+    from calculon.search.select import Counts
+
+    counts = Counts()
+    for result in results:
+        counts.add(result.counts)
+    log_edition(log, results[0].edition)
+    log(f"Total executions: {counts.total}")
+    log_outcome(log, counts.good, counts.bad, counts.total, seconds)
+    if arguments.where and counts.good:
+        log(_selected(results, counts.good, 1 if arguments.pareto else arguments.top_n or 1))
+    best = [result for result in results if len(result)]
+    if best:
+        log(_best_line(best))
+    if log.quiet:
+        return
+    from calculon.apps.report.winners import LEGEND, reasons_table
+
+    if best:
+        log("")
+        if missing := [f"{r.space.num_procs:,}" for r in results if not len(r)]:
+            log.show(f"Nothing found on so many processors: {', '.join(missing)}")
+        shown = [pair for result in best for pair in _winners(result)][:_SHOWN]
+        log.table(_winners_table(shown, results[0]), "text")
+        if more := sum(map(len, best)) - len(shown):
+            place = (
+                "in the output" if arguments.output != STDOUT else "; name an output file for all"
+            )
+            log(f"({more:,} more {place})".replace(" ;", ";"))
+        log.show(LEGEND)
+    if counts.bad:
+        log("")
+        table = reasons_table(counts.total, counts.good, counts.reasons, counts.nearest_miss)
+        log.table(table, "text")
+    log("")
+
+
+def _selected(results: "list[SearchResult]", good: int, most: int) -> str:
+    """Say how many executions meet the condition; where only the best are looked for, at least how many."""
+    found = sum(map(len, results))
+    more = "at least " if any(len(result) >= most for result in results) else ""
+    return f"{more}{found} of {good} feasible executions meet the condition"
+
+
+def _best_line(best: "list[SearchResult]") -> str:
+    """Say what the best value of the first objective is: exactly, and for people."""
+    objective = best[0].objectives[0]
+    values = [float(objective.value(result.scores[0][0])) for result in best]
+    top = max(values) if objective.sense == "max" else min(values)
+    name, unit = objective.statistic.name, objective.statistic.unit
+    line = f"Best {name.replace('_', ' ')}: {top!r}"
+    return line if name == "sample_rate" else f"{line} ({_quantity(top, unit)})"
+
+
+def _quantity(value: float, unit: "Unit") -> str:
+    """Write a value in the unit of its statistic."""
+    from calculon.apps.report.texts import gib, percent
+    from calculon.units import duration, scaled
+
+    if unit.symbol == "s":
+        return duration(value)
+    if unit.symbol == "fraction":
+        return percent(value)
+    return gib(value) if unit.binary else scaled(value, unit.symbol)
+
+
+def _winners_table(
+    shown: Sequence[tuple[Mapping[str, Any], Mapping[str, float]]], result: "SearchResult"
+) -> "Table":
+    """Return the table of winners with the objectives that it does not show anyway."""
+    from calculon.apps.report.winners import SHOWN, winners_table
+
+    names = [objective.statistic.name for objective in result.objectives]
+    extra = [name for name in names if name not in SHOWN]
+    executions, stats = zip(*shown, strict=True)
+    return winners_table(executions, stats, extra)
+
+
+_SHOWN = 40
+
+
+def _winners(result: "SearchResult") -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield execution fields and statistics of the winners, best first; None where a statistic is undefined."""
+    found = result.evaluation
+    fields = zip(*(result.plan.values(name).tolist() for name in found.fields), strict=True)
+    stats = zip(*(_nullable(found[name]) for name in found.names), strict=True)
+    for row, values in zip(fields, stats, strict=True):
+        yield dict(zip(found.fields, row, strict=True)), dict(zip(found.names, values, strict=True))
+
+
+def _nullable(column: "Array") -> list[float | None]:
+    """Return a column with None for not-a-number."""
+    return [None if value != value else value for value in column.tolist()]  # noqa: PLR0124
+
+
+def _write(results: "list[SearchResult]", arguments: argparse.Namespace) -> None:
+    """Write the winners in the format that the file name asks for."""
+    path = arguments.output
+    if document_suffix(path) == ".json":
+        from calculon.spec.files import write_json
+
+        documents = {str(r.space.num_procs): _document(r, layers=arguments.layers) for r in results}
+        one = len(results) == 1
+        write_json(path, next(iter(documents.values())) if one else documents)
+    elif document_suffix(path) == ".csv":
+        _write_csv(results, path, layers=arguments.layers)
+    else:
+        from calculon.apps.output.table_columns import evaluation_columns
+        from calculon.apps.output.writers import write_tables
+
+        tables = [evaluation_columns(result.evaluation) for result in results if len(result)]
+        write_tables(path, tables, evaluation_columns(results[0].evaluation.take(slice(0, 0))))
+
+
+def _document(result: "SearchResult", *, layers: bool) -> dict[str, Mapping[str, Any]]:
+    """Return the winners of one count as the published tool writes them."""
+    details = result.estimates(layers=True) if layers else []
+    document: dict[str, Mapping[str, Any]] = {}
+    for rank, (execution, stats) in enumerate(_winners(result)):
+        more = {"layers": details[rank].layers} if layers else {}
+        document[str(rank)] = {"execution": execution, "stats": {**stats, **more}}
+    return document
+
+
+def _write_csv(results: "list[SearchResult]", path: str, *, layers: bool) -> None:
+    """Write one line per winner: its rank, the execution, the statistics, and layers as JSON text."""
+    from calculon.spec.files import replacing
+
+    first = results[0].evaluation
+    names = (*first.fields, *first.names, *(["layers"] if layers else []))
+    with replacing(path) as stream, io.TextIOWrapper(stream, "utf-8", newline="") as text:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["", *names])
+        for result in results:
+            for rank, winner in _document(result, layers=layers).items():
+                stats = dict(winner["stats"])
+                if layers:
+                    stats["layers"] = json.dumps(stats["layers"])
+                writer.writerow([rank, *winner["execution"].values(), *stats.values()])

@@ -1,0 +1,41 @@
+"""``calculon llm-parameter-calculator``: how many parameters a model has."""
+
+import argparse
+from pathlib import Path
+
+from calculon.apps.cli.options import Log, Parser
+from calculon.spec.files import SUFFIXES, document_suffix
+from calculon.units import scaled
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Count the parameters of a model: exactly, where it states its vocabulary; a model of the six published\n"
+        "fields alone as published: projections with biases, norms, and embeddings of a vocabulary of 51200.",
+        "calculon llm-parameter-calculator megatron-1T\ncalculon lpc llama3-8B\n"
+        "calculon lpc models/gpt3-175B.json --aligns 20",
+    )
+    parser.add_argument(
+        "application", metavar="APP", help="the model: a catalog name, a file, or -"
+    )
+    parser.add_argument(
+        "-a",
+        "--aligns",
+        metavar="N",
+        type=int,
+        default=13,
+        help="characters to align the name to (default: 13)",
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Print name and count, as the published tool does."""
+    from calculon.architecture.parameters import parameter_count
+    from calculon.inputs import model as read_model
+
+    source = arguments.application
+    model = read_model(source)
+    name = Path(source).stem if document_suffix(source) in SUFFIXES else model.name
+    log(f"{name:<{max(0, arguments.aligns)}} -> {scaled(parameter_count(model))}")
+    return 0

@@ -1,0 +1,267 @@
+"""``calculon plot``: pictures of estimates, searches and validation."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from calculon.apps.cli.options import Log, Parser, add_edition, check_outputs
+from calculon.apps.cli.results import add_result_arguments, read_results
+from calculon.apps.cli.search_options import add_choice_options
+from calculon.errors import Problem, SpecError
+from calculon.spec.execution import PUBLISHED
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SUFFIXES = (".png", ".svg", ".pdf")
+LIBRARY = "matplotlib>=3.8"
+"""What the extra ``plot`` installs."""
+
+SOURCE_HELP = (
+    "tables of executions (CSV, Parquet, or the JSON of loe and study), or a space to search: "
+    "APP NUM_PROCS MAX_BATCH DATATYPE SYS"
+)
+
+
+def _add_source(parser: Parser) -> None:
+    parser.add_argument("source", metavar="SOURCE", nargs="+", help=SOURCE_HELP)
+    add_choice_options(parser)
+    add_edition(parser, absent=PUBLISHED)
+
+
+def _heatmap_options(parser: Parser) -> None:
+    _add_source(parser)
+    parser.add_argument(
+        "--objective",
+        default="sample_rate",
+        metavar="STAT[:min|max]",
+        help="what the best of a cell is (default sample_rate)",
+    )
+
+
+def _pareto_options(parser: Parser) -> None:
+    _add_source(parser)
+    parser.add_argument(
+        "--rate",
+        default="sample_rate",
+        metavar="STAT[:min|max]",
+        help="the vertical axis (default sample_rate)",
+    )
+    parser.add_argument(
+        "--against",
+        default="proc_mem_tier1_cap_req",
+        metavar="STAT[:min|max]",
+        help="the horizontal axis: a statistic, or num_procs (default proc_mem_tier1_cap_req)",
+    )
+
+
+def _validation_options(parser: Parser) -> None:
+    parser.add_argument(
+        "--study", metavar="NAME", default="", help="only this study, or a group of studies"
+    )
+    add_edition(parser, absent=PUBLISHED)
+
+
+def _schedule_options(parser: Parser) -> None:
+    parser.add_argument("application", metavar="APP", help="the model: its shape")
+    parser.add_argument("execution", metavar="EXE", help="how it is run")
+    parser.add_argument("system", metavar="SYS", help="the machine")
+    parser.add_argument(
+        "--microbatches",
+        metavar="N",
+        type=_positive,
+        help="how many are drawn (default: twice as many as stages)",
+    )
+    add_edition(parser)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        problem = Problem("", "a whole number above 0", repr(text))
+        raise argparse.ArgumentTypeError(problem)
+    return int(text)
+
+
+def _breakdown(arguments: argparse.Namespace) -> "Figure":
+    from calculon.apps.report.pictures.time_breakdown import draw
+
+    return draw(
+        read_results(arguments.results, arguments.model, arguments.system, arguments.edition)
+    )
+
+
+def _heatmap(arguments: argparse.Namespace) -> "Figure":
+    from calculon.apps.cli.plot_heatmap import heatmap
+    from calculon.apps.report.pictures.heatmap import draw
+
+    return draw(heatmap(arguments))
+
+
+def _scaling(arguments: argparse.Namespace) -> "Figure":
+    from calculon.apps.cli.plot_curves import scaling
+    from calculon.apps.report.pictures.scaling import draw
+
+    return draw(scaling(arguments))
+
+
+def _pareto(arguments: argparse.Namespace) -> "Figure":
+    from calculon.apps.cli.plot_curves import pareto
+    from calculon.apps.report.pictures.pareto import draw
+
+    return draw(pareto(arguments))
+
+
+def _schedule(arguments: argparse.Namespace) -> "Figure":
+    from calculon.apps.cli.plot_schedule import gantt
+    from calculon.apps.report.pictures.gantt import draw
+
+    return draw(gantt(arguments))
+
+
+def _validation(arguments: argparse.Namespace) -> "Figure":
+    from calculon.apps.report.pictures.error_scatter import Panel, draw
+    from calculon.apps.validate.error_summary import score_record
+    from calculon.apps.validate.library import Library
+    from calculon.apps.validate.measured_and_predicted import compare
+
+    library = Library.at()
+    edition = arguments.edition or PUBLISHED
+    results = [compare(study, library, edition) for study in library.studies(arguments.study)]
+    panels = [
+        Panel(
+            result.study.name,
+            one.quantity.name,
+            one.quantity.unit,
+            one.measured.tolist(),
+            one.estimated.tolist(),
+            score_record(one.score),
+            [row.label for row in one.rows],
+        )
+        for result in results
+        for one in result.own.comparisons
+        if one.score
+    ]
+    return draw(panels, edition)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of picture: its name, one line of help, its own arguments, who draws it, and examples."""
+
+    name: str
+    help: str
+    configure: Callable[[Parser], None]
+    draw: "Callable[[argparse.Namespace], Figure]"
+    examples: str
+
+
+KINDS = (
+    Kind(
+        "breakdown",
+        "where time and memory of one or several results go, against the capacity",
+        add_result_arguments,
+        _breakdown,
+        "calculon plot breakdown megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g -o breakdown.png\n"
+        "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
+        "calculon plot breakdown first=best.json tenth=best.json#9 -o ranks.svg\n"
+        "calculon plot breakdown best.json#0 --model megatron-22B --system a100_80g -o best.pdf",
+    ),
+    Kind(
+        "heatmap",
+        "the best rate over tensor and pipeline parallelism, and where nothing can run",
+        _heatmap_options,
+        _heatmap,
+        "calculon plot heatmap gpt3-175B 1024 1536 float16 a100_80g -o heatmap.png\n"
+        "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
+        "calculon plot heatmap all.csv --where 'optimizer_offload == false' -o table.png",
+    ),
+    Kind(
+        "scaling",
+        "the best rate and its efficiency over numbers of processors",
+        _add_source,
+        _scaling,
+        "calculon plot scaling gpt3-175B 256:4096:x2 4096 float16 h100_80g_nvl8 -o scaling.png\n"
+        "calculon loe megatron-22B 8:64:8 64 float16 a100_80g a100.json --quiet\n"
+        "calculon loe megatron-22B 8:64:8 64 float16 h100_80g_nvl8 h100.json --quiet\n"
+        "calculon plot scaling a100.json h100.json -o both.pdf",
+    ),
+    Kind(
+        "validation",
+        "predicted against measured, for every published study",
+        _validation_options,
+        _validation,
+        "calculon plot validation -o validation.png\n"
+        "calculon plot validation --study vtrain -o vtrain.svg",
+    ),
+    Kind(
+        "pareto",
+        "the rate against memory or processors, and what nothing beats in both",
+        _pareto_options,
+        _pareto,
+        "calculon plot pareto gpt3-175B 1024 1536 float16 a100_80g -o pareto.png\n"
+        "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
+        "calculon plot pareto all.csv --against proc_mem_tier2_cap_req -o tiers.svg\n"
+        "calculon plot pareto gpt3-175B 128:1024:128 1536 float16 a100_80g --against num_procs -o procs.pdf",
+    ),
+    Kind(
+        "schedule",
+        "when each pipeline stage does what, microbatch by microbatch, and when it is idle",
+        _schedule_options,
+        _schedule,
+        "calculon plot schedule llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm -o schedule.png\n"
+        "calculon plot schedule megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g --microbatches 16 -o deep.png",
+    ),
+)
+"""Every kind of picture, in the order of the help."""
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Draw a picture; PNG, SVG or PDF by the suffix of the output. The same data give the same file.",
+        "\n".join(kind.examples.partition("\n")[0] for kind in KINDS),
+    )
+    below = parser.add_subparsers(
+        dest="kind", metavar="KIND", required=True, title="kinds of pictures"
+    )
+    for kind in KINDS:
+        own = below.add_parser(kind.name, help=kind.help)
+        own.explain(f"Draw {kind.help}.", kind.examples)
+        kind.configure(own)
+        own.add_argument(
+            "-o", "--output", metavar="FILE", required=True, help="NAME.png, NAME.svg or NAME.pdf"
+        )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Check the output, draw, and write the picture."""
+    output = arguments.output
+    if output == "-" or Path(output).suffix.lower() not in SUFFIXES:
+        wanted = "a picture: a name that ends in " + ", ".join(SUFFIXES)
+        raise SpecError(output, Problem("", wanted, "another name"))
+    single = [getattr(arguments, name, None) for name in ("application", "execution", "system")]
+    several = getattr(arguments, "results", getattr(arguments, "source", []))
+    check_outputs([output], [*several, *filter(None, single)], SUFFIXES)
+    check_library()
+    from calculon.apps.report.pictures.canvas import save
+
+    kind = next(kind for kind in KINDS if kind.name == arguments.kind)
+    save(kind.draw(arguments), output)
+    log(f"Output: {output}")
+    return 0
+
+
+def check_library() -> None:
+    """Raise SpecError with the command that installs it when matplotlib is missing."""
+    try:
+        import matplotlib as mpl
+
+        mpl.use("agg")
+    except ImportError:
+        hint = f"{sys.executable} -m pip install '{LIBRARY}'"
+        raise SpecError(
+            "plot", Problem("", "the library matplotlib, for pictures", "it is not installed", hint)
+        ) from None

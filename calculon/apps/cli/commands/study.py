@@ -1,0 +1,176 @@
+"""``calculon study``: many searches from one file, resumed when interrupted."""
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+from calculon.apps.cli.interrupts import exit_code, word
+from calculon.apps.cli.options import Log, Parser, add_edition, check_outputs
+from calculon.apps.cli.streams import tell
+from calculon.spec import catalog
+from calculon.spec.files import STDIN
+
+if TYPE_CHECKING:
+    from calculon.apps.report.text_tables import Table
+    from calculon.apps.sweep.executor import Engine
+    from calculon.apps.sweep.journal import Journal
+    from calculon.apps.sweep.points import Plans
+    from calculon.apps.sweep.study_file import Study
+    from calculon.apps.sweep.study_summary import Winners
+
+FAILED = 1
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Run every search that a study file stands for: all combinations of models, systems, processor\n"
+        "counts and whatever else it lists (examples/studies explains the file). The result is a table with\n"
+        "a row for each execution found. Finished searches are kept in a journal beside the output: when\n"
+        "interrupted, the same command goes on where it was.\n"
+        "\n"
+        "On a cluster, start a Dask scheduler and workers (dask-jobqueue does it for SLURM and LSF) and give\n"
+        "its address: --engine dask --scheduler tcp://node1:8786.",
+        "calculon study tutorial -o tutorial.csv\n"
+        "calculon study examples/studies/system_design_sc23.yaml -o design.parquet -c 16",
+    )
+    parser.add_argument(
+        "study", metavar="STUDY", help="the study: a YAML or JSON file, or a name of the catalog"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        required=True,
+        help="the table: NAME.parquet, NAME.csv or NAME.json (the last two also .gz)",
+    )
+    parser.add_argument(
+        "-c", "--cpus", type=int, metavar="N", help="worker processes (default: the physical cores)"
+    )
+    parser.add_argument(
+        "--engine",
+        default="processes",
+        metavar="NAME",
+        help="who runs the searches: processes (default), serial or dask; the results are the same",
+    )
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="with dask: address or scheduler file of a running scheduler (default: workers started here)",
+    )
+    parser.add_argument(
+        "--restart", action="store_true", help="forget what is finished, and replace the output"
+    )
+    add_edition(parser, several=True, absent="what the study says")
+    parser.add_argument(
+        "-d", "--debug", action="store_true", help="only check the study and count its searches"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Check everything, run what is not finished, write the table and show the summary."""
+    from calculon.apps.output.writers import check_format
+    from calculon.apps.sweep.study_table import SUFFIXES
+
+    file = catalog.find("study", arguments.study)
+    inputs = [file] if file != STDIN else []
+    check_outputs([arguments.output], inputs, SUFFIXES)
+    check_format(arguments.output)
+    from calculon.apps.sweep.engines import make_engine
+    from calculon.apps.sweep.journal import Journal
+    from calculon.apps.sweep.points import plan
+    from calculon.apps.sweep.study_file import Study
+    from calculon.apps.sweep.study_summary import Winners, make_summary
+
+    study = Study.read(file)
+    if arguments.edition:
+        study = study.in_editions(arguments.edition)
+    plans = plan(study)
+    winners = Winners(make_summary(study, plans.searches))
+    engine = make_engine(arguments.engine, arguments.cpus, arguments.scheduler)
+    total = len(plans.searches)
+    if arguments.debug:
+        log(f"Searches: {total:,}")
+        return 0
+    with Journal.open(
+        arguments.output, study.file, plans.fingerprint, total, restart=arguments.restart
+    ) as journal:
+        if code := _search(plans, engine, journal, log, quiet=arguments.quiet):
+            return code
+        return _finish(study, plans, journal, winners, arguments.output, log)
+
+
+def _search(plans: "Plans", engine: "Engine", journal: "Journal", log: Log, *, quiet: bool) -> int:
+    """Run the searches that are not finished; return an exit code when that did not go to the end."""
+    from calculon.apps.sweep.executor import EngineError
+    from calculon.apps.sweep.progress import progress
+    from calculon.apps.sweep.task import run_search
+
+    finished, total = journal.outcomes, len(plans.searches)
+    tasks = [p.search for p in plans.searches if p.search.number not in finished]
+    log(f"Searches: {total:,}")
+    if finished:
+        log(f"Finished before: {len(finished):,} (kept in {journal.path})")
+    before, begin = len(finished), time.perf_counter()
+    try:
+        with progress(total, done=before, quiet=quiet) as advance:
+            for outcome in engine.map(run_search, tasks):
+                journal.add(outcome)
+                advance(1)
+    except (KeyboardInterrupt, EngineError) as error:
+        kind = word(error) if isinstance(error, KeyboardInterrupt) else f"error: {error}"
+        kept = f"{len(finished):,} of {total:,} searches are finished and kept in {journal.path}"
+        tell(f"calculon: {kind}")
+        tell(f"calculon: {kept}; the same command goes on from there")
+        return exit_code(error) if isinstance(error, KeyboardInterrupt) else FAILED
+    if tasks:
+        seconds = time.perf_counter() - begin
+        executions = sum(finished[task.number].counts.total for task in tasks)
+        log(f"Executions searched: {executions:,} in {seconds:.1f} s")
+    return 0
+
+
+def _finish(
+    study: "Study", plans: "Plans", journal: "Journal", winners: "Winners", output: str, log: Log
+) -> int:
+    """Write the table and show what was best."""
+    from calculon.apps.sweep.study_table import parts, write_result
+
+    result = winners.watch(parts(plans.searches, journal.outcomes))
+    rows = write_result(output, plans.searches, result)
+    nothing = sum(1 for outcome in journal.outcomes.values() if not outcome.numbers)
+    if nothing:
+        log(f"Searches that found nothing: {nothing:,}")
+    log(f"Output: {output} ({rows:,} rows)")
+    log("")
+    if study.about:
+        log.show(study.about)
+    for group in winners.columns:
+        log("" if group is None else f"\n{winners.summary.columns}: {group}")
+        log.table(_table(winners, group), "text")
+    if winners.champions():
+        log("\n* best of its column; 'at' is the number of processors it takes")
+    return 0
+
+
+def _table(winners: "Winners", group: object) -> "Table":
+    """Return the summary of one group: figures side by side, each with the processors it takes."""
+    from calculon.apps.report.text_tables import Column, Table
+    from calculon.apps.report.texts import figure
+
+    titles, champions = list(winners.summary.best), winners.champions()
+    columns = [Column(f"row.{name}", name, right=True) for name in winners.summary.rows]
+    for title in titles:
+        columns.append(Column(title, f"{title} ", right=True))
+        columns.append(Column(f"{title}.at", "at", right=True))
+    rows = []
+    for key in winners.rows:
+        row = {f"row.{n}": v for n, v in zip(winners.summary.rows, key, strict=True)}
+        for title in titles:
+            best = winners.best.get((key, group, title))
+            star = "*" if champions.get((group, title)) == key else " "
+            row[title] = f"{figure(best.value)}{star}" if best else "- "
+            row[f"{title}.at"] = best.num_procs if best else None
+        rows.append(row)
+    return Table(tuple(columns), rows)

@@ -1,0 +1,119 @@
+"""``calculon llm-validation``: measured beside estimated, for every study."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from itertools import islice
+
+from calculon.apps.cli.options import Log, Parser, add_edition
+from calculon.apps.cli.validation_page import page
+from calculon.apps.cli.validation_tables import TABLES, VALUES, heading, markdown, sections
+from calculon.apps.report.text_tables import Table
+from calculon.apps.validate import error_summary as summary
+from calculon.apps.validate.library import Library
+from calculon.apps.validate.measured_and_predicted import Result, compare
+from calculon.apps.validate.published_errors import published_tables
+from calculon.spec.execution import PUBLISHED
+
+__all__ = ["TABLES", "configure", "markdown", "run"]
+
+FORMATS = ("text", "json", "csv", "markdown", "html")
+EXCEEDED = 1
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Compare what the model says with published measurements, study by study. Errors are in percent of the\n"
+        "measured value; a bias below 0 is a model that is too fast, or that needs too little memory. A study whose\n"
+        "mean error exceeds its bound in any edition shown makes the exit code 1. Edition sc23 sees the published\n"
+        "fields of a study's models and executions, edition corrected all of them: vocabulary, flash attention, ...",
+        "calculon llm-validation\n"
+        "calculon lv --study tab5\n"
+        "calculon lv --edition sc23,corrected\n"
+        "calculon lv --edition corrected --study nemotron4_15b\n"
+        "calculon lv --format markdown\n"
+        "calculon lv --format csv > rows.csv",
+    )
+    parser.add_argument(
+        "-b",
+        "--base_dir",
+        metavar="DIR",
+        help="folder whose validation/, models/ and systems/ are used first (default: what is shipped)",
+    )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="say which study and which row is analyzed"
+    )
+    parser.add_argument(
+        "--study",
+        metavar="NAME",
+        default="",
+        help="only this study, in detail; or a group of studies",
+    )
+    add_edition(parser, several=True, absent=PUBLISHED)
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="text (default), json (everything), csv (a line per compared value), markdown, html",
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Run the studies, print what they say, and tell whether all are within their bounds."""
+    library = Library.at(arguments.base_dir)
+    editions = arguments.edition or (PUBLISHED,)
+    results = []
+    for study in library.studies(arguments.study):
+        results += [compare(study, library, edition) for edition in editions]
+        if arguments.verbose:
+            log(f"Now running test: {study.name}")
+            for row in results[-1].rows:
+                log(f"Analyzing {row.label}")
+    _print(results, arguments.format, detailed=bool(arguments.study), log=log)
+    for line in _exceeded(results):
+        print(f"calculon: validation: {line}", file=sys.stderr)
+    return 0 if all(result.passes for result in results) else EXCEEDED
+
+
+def _exceeded(results: Sequence[Result]) -> list[str]:
+    """Say which quantities are not within their bounds."""
+    lines = []
+    for result in results:
+        edition = "" if result.edition == PUBLISHED else f", edition {result.edition}"
+        for one in () if result.passes else result.own.comparisons:
+            if not one.passes:
+                name = f"{result.study.name}, {one.quantity.name}{edition}"
+                found = f"mean error {one.score.mean:.2f} %" if one.score else "nothing compared"
+                lines.append(f"{name}: {found}, the bound is {one.bound:g} %")
+    return lines
+
+
+def _print(results: Sequence[Result], form: str, *, detailed: bool, log: Log) -> None:
+    if form == "json":
+        log(json.dumps(summary.document(results), indent=2))
+    elif form == "csv":
+        log(Table(VALUES, summary.values(results)).csv())
+    elif form == "markdown":
+        log(markdown(results))
+    elif form == "html":
+        log(page(results))
+    else:
+        _print_text(results, detailed=detailed, log=log)
+
+
+def _print_text(results: Sequence[Result], *, detailed: bool, log: Log) -> None:
+    """Print the published tables of each edition, and what the studies say: in detail, or the totals."""
+    editions = summary.editions(results)
+    for edition in editions:
+        shown = summary.of_edition(results, edition)
+        lines = [line for result in shown for line in published_tables(result)]
+        if lines and editions != (PUBLISHED,):
+            log(heading(shown))
+        for line in lines:
+            log(line)
+    first = None if detailed else 2 if len(editions) == 1 else 3
+    for section in islice(sections(results), first):
+        log(f"\n{section.title}")
+        log.table(section.table, "text")

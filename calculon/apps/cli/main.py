@@ -1,0 +1,245 @@
+"""The ``calculon`` program: finds the command, runs it, and turns what can go wrong into one message and an exit code.
+
+Exit codes: 0 done; 1 infeasible, nothing written; 2 bad input or usage; 130 interrupted; 141 the reader of a pipe left;
+143 terminated.
+"""
+
+import sys
+import warnings
+from argparse import SUPPRESS
+from collections.abc import Sequence
+from importlib import import_module
+
+from calculon import __version__
+from calculon.apps.cli.interrupts import exit_code, leave, terminable, word
+from calculon.apps.cli.options import LEVELS, Command, Log, Parser, check_log
+from calculon.apps.cli.streams import flush_stdout, give_up, keep_standard_streams, tell
+from calculon.errors import Infeasible, SpecError, nearest
+from calculon.spec.decode import SpecWarning
+from calculon.spec.files import reason
+
+COMMANDS = (
+    Command(
+        "llm", "calculon.apps.cli.commands.llm", "estimate one execution of a model on a system"
+    ),
+    Command(
+        "block",
+        "calculon.apps.cli.commands.block",
+        "list what one block, MLP or attention does, by operator",
+    ),
+    Command(
+        "llm-optimal-execution",
+        "calculon.apps.cli.commands.optimal_execution",
+        "find the best executions of a model on a system",
+        aliases=("loe",),
+    ),
+    Command(
+        "llm-all-executions",
+        "calculon.apps.cli.commands.all_executions",
+        "write every feasible execution to a table",
+        aliases=("lae",),
+    ),
+    Command(
+        "study",
+        "calculon.apps.cli.commands.study",
+        "run many searches from one file, resumed when interrupted",
+    ),
+    Command(
+        "llm-parameter-calculator",
+        "calculon.apps.cli.commands.parameters",
+        "count the parameters of a model",
+        aliases=("lpc",),
+    ),
+    Command(
+        "llm-validation",
+        "calculon.apps.cli.commands.validation",
+        "compare the model with published measurements",
+        aliases=("lv",),
+    ),
+    Command(
+        "compare", "calculon.apps.cli.commands.compare", "set executions or results side by side"
+    ),
+    Command(
+        "plot",
+        "calculon.apps.cli.commands.plot",
+        "draw where time and memory go, searches and validation",
+    ),
+    Command(
+        "report",
+        "calculon.apps.cli.commands.report",
+        "write results as one page that needs nothing else",
+    ),
+    Command(
+        "import-model",
+        "calculon.apps.cli.commands.import_model",
+        "turn a Hugging Face configuration into a model file",
+    ),
+    Command(
+        "calibrate", "calculon.apps.cli.commands.calibrate", "fit a system file to measured times"
+    ),
+    Command(
+        "collective",
+        "calculon.apps.cli.commands.collective",
+        "estimate an all-reduce or another collective, by algorithm",
+    ),
+    Command(
+        "catalog",
+        "calculon.apps.cli.commands.catalog",
+        "list the models, systems and executions shipped",
+    ),
+    Command(
+        "describe", "calculon.apps.cli.commands.describe", "explain the fields of specs and results"
+    ),
+    Command(
+        "completion",
+        "calculon.apps.cli.commands.completion",
+        "print a completion script for your shell",
+    ),
+    Command("version", "calculon.apps.cli.commands.version", "print the version", aliases=("v",)),
+)
+"""Every command, in the order of the help."""
+
+PROG = "calculon"
+DESCRIPTION = "Estimate time, memory and efficiency of training or running a large language model."
+EPILOG = """\
+example:
+  calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g -
+
+`calculon COMMAND --help` explains a command and shows examples."""
+
+PIPE_CLOSED = 141
+PACKAGES = ("numpy", "pandas", "psutil", "rich", "shtab", "yaml")
+"""What every installation has."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit code.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments after the program's name; those of the process by default.
+    """
+    keep_standard_streams()
+    try:
+        with terminable(), warnings.catch_warnings():
+            warnings.simplefilter("always", SpecWarning)
+            warnings.showwarning = _show_warning
+            code = _run(sys.argv[1:] if argv is None else list(argv))
+            flush_stdout()
+    except KeyboardInterrupt as error:
+        code = _report(error)
+        return leave(code) if argv is None else code
+    except (SpecError, Infeasible, OSError, ModuleNotFoundError) as error:
+        return _report(error)
+    return code
+
+
+def _report(error: BaseException) -> int:
+    """Say what went wrong, and return the exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        notes = getattr(error, "__notes__", None)  # of a command that knows more
+        tell(f"{PROG}: {word(error)}{f': {notes[0]}' if notes else '; nothing was written'}")
+        return exit_code(error)
+    if isinstance(error, BrokenPipeError):  # `| head` has seen enough
+        give_up(1)
+        return PIPE_CLOSED
+    if isinstance(error, Infeasible):
+        return _complain("infeasible", error, 1)
+    if isinstance(error, OSError):
+        if error.filename is None:
+            give_up(1)
+        return _complain("error", f"{error.filename or '<stdout>'}: {reason(error)}", 2)
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        if package not in PACKAGES:
+            raise error
+        cure = "start ./bin/calculon of a checkout, which sets itself up, or: pip install ."
+        return _complain("error", f"{sys.executable} lacks the package {package}; {cure}", 2)
+    return _complain("error", error, 2)
+
+
+def _run(argv: list[str]) -> int:
+    parser = top_parser()
+    try:
+        arguments = parser.parse_args(argv)
+        command = _find(parser, arguments.command)
+        module = import_module(command.module)
+        own = Parser(prog=f"{PROG} {command.name}")
+        module.configure(own)
+        values = own.parse_args(arguments.arguments)
+    except SystemExit as stop:  # help, version, usage
+        return int(stop.code or 0)
+    check_log(arguments.log, values)
+    with Log.to(arguments.log, arguments.verbosity) as log:
+        code: int = module.run(values, log)
+    return code
+
+
+def top_parser() -> Parser:
+    """Return the parser of what stands before the command."""
+    width = max(len(command.title) for command in COMMANDS)
+    listing = "\n".join(f"  {c.title:{width}}  {c.help}" for c in COMMANDS)
+    parser = Parser(
+        prog=PROG,
+        usage="calculon [-h] [-l LOG] [-v VERBOSITY] [--version] COMMAND ...",
+        description=f"{DESCRIPTION}\n\ncommands:\n{listing}",
+        epilog=EPILOG,
+    )
+    add_common(parser)
+    parser.add_argument("command", nargs="?", help=SUPPRESS)
+    parser.add_argument("arguments", nargs="...", help=SUPPRESS)
+    return parser
+
+
+def add_common(parser: Parser) -> None:
+    """Add the options that stand before every command."""
+    parser.add_argument(
+        "-l",
+        "--log",
+        metavar="LOG",
+        default="-",
+        help="file for what is printed; - is standard output (default)",
+    )
+    parser.add_argument(
+        "-v",
+        "--verbosity",
+        default="INFO",
+        type=str.upper,
+        choices=LEVELS,
+        metavar="VERBOSITY",
+        help="print only what matters at least this much: DEBUG, INFO (default), WARNING, ERROR, CRITICAL",
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+
+
+def complete_parser() -> Parser:
+    """Return one parser of everything, with every command below it, for completion scripts."""
+    parser = Parser(prog=PROG, description=DESCRIPTION)
+    add_common(parser)
+    below = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for command in COMMANDS:
+        own = below.add_parser(command.name, aliases=command.aliases, help=command.help)
+        import_module(command.module).configure(own)
+    return parser
+
+
+def _find(parser: Parser, name: str | None) -> Command:
+    if name is None:
+        parser.error("which command?")
+    known = [spelling for command in COMMANDS for spelling in (command.name, *command.aliases)]
+    if name not in known:
+        hint = nearest(name, known) or "known are " + ", ".join(c.name for c in COMMANDS)
+        parser.error(f"there is no command '{name}'; {hint}")
+    return next(c for c in COMMANDS if name == c.name or name in c.aliases)
+
+
+def _complain(kind: str, error: object, code: int) -> int:
+    """Print each line of an error, marked with its kind, and return the exit code."""
+    for line in str(error).splitlines():
+        tell(f"{PROG}: {kind}: {line}")
+    return code
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    _complain("warning", message, 0)

@@ -1,0 +1,245 @@
+"""What the commands share: their parser, the log they print to, and checks of file arguments."""
+
+import argparse
+import contextlib
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NoReturn
+
+from calculon.apps.cli.streams import LogFile, tell
+from calculon.errors import Problem, SpecError
+from calculon.spec.execution import DATATYPE_BYTES, EDITION_NAMES
+from calculon.spec.fields import nearest_choice
+from calculon.spec.files import STDIN, check_output
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from calculon.apps.report.text_tables import Table
+
+LEVELS = {
+    "NOTSET": 0,
+    "DEBUG": 10,
+    "INFO": 20,
+    "WARN": 30,
+    "WARNING": 30,
+    "ERROR": 40,
+    "FATAL": 50,
+    "CRITICAL": 50,
+}
+"""Names of logging levels, as Python has them."""
+
+STDOUT = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: its name, the module that runs it, one line of help, and other spellings."""
+
+    name: str
+    module: str
+    help: str
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Name and aliases, for the list of commands."""
+        return ", ".join((self.name, *self.aliases))
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that keeps the layout of its texts, and whose errors look like all others."""
+
+    def __init__(self, **keywords: object):
+        keywords.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**keywords)  # type: ignore[arg-type]
+
+    def explain(self, description: str, examples: str) -> None:
+        """Set what the help says before and after the arguments."""
+        self.description = description
+        lines = "\n".join(f"  {line}" for line in examples.splitlines())
+        self.epilog = f"{'examples' if len(examples.splitlines()) > 1 else 'example'}:\n{lines}"
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and message on standard error, and leave with exit code 2."""
+        tell(self.format_usage().rstrip())
+        tell(f"calculon: error: {message} (see: {self.prog} --help)")
+        self.exit(2)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Where a command prints its result: standard output, or the file of ``--log``.
+
+    Attributes
+    ----------
+    stream : text file
+        What is written to.
+    quiet : bool
+        ``--verbosity`` asks for less than results.
+    """
+
+    stream: IO[str]
+    quiet: bool = False
+
+    @classmethod
+    @contextlib.contextmanager
+    def to(cls, target: str, verbosity: str) -> Iterator["Log"]:
+        """Open the log: ``-`` is standard output, a file is emptied at the first text.
+
+        Raises
+        ------
+        SpecError
+            When the file cannot be written.
+        """
+        quiet = LEVELS[verbosity] > LEVELS["INFO"]
+        if target == STDOUT:
+            if isinstance(sys.stdout, io.TextIOWrapper):
+                sys.stdout.reconfigure(errors="backslashreplace")  # names need not be printable
+            yield cls(sys.stdout, quiet)
+            return
+        with LogFile(target) as stream:
+            yield cls(stream, quiet)  # type: ignore[arg-type]
+            stream.finish()
+
+    def __call__(self, text: str) -> None:
+        """Print a result."""
+        if not self.quiet:
+            print(text, file=self.stream)
+
+    def show(self, renderable: "RenderableType", *, wrap: bool = True) -> None:
+        """Draw a result that lays itself out, such as a page."""
+        if not self.quiet:
+            from calculon.apps.report.console import show
+
+            show(renderable, self.stream, wrap=wrap)
+
+    def table(self, table: "Table", form: str) -> None:
+        """Print a table in one of :data:`calculon.apps.report.text_tables.FORMATS`."""
+        if form == "text":
+            self.show(table, wrap=False)
+        else:
+            self(table.written(form))
+
+
+def datatype(text: str) -> str:
+    """Return a datatype of the command line.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        For anything else, with the nearest one.
+    """
+    if text not in DATATYPE_BYTES:
+        hint = nearest_choice(text, tuple(DATATYPE_BYTES))
+        problem = Problem("", "one of " + ", ".join(DATATYPE_BYTES), repr(text), hint)
+        raise argparse.ArgumentTypeError(problem)
+    return text
+
+
+def add_edition(
+    parser: argparse.ArgumentParser,
+    several: bool = False,
+    absent: str = "what the execution says",
+) -> None:
+    """Declare ``--edition``: None or a name; with `several`, a tuple of names, empty where it is not given.
+
+    `absent` says what holds without it.
+    """
+    parser.add_argument(
+        "--edition",
+        metavar="NAME[,NAME]" if several else "NAME",
+        type=_editions if several else _edition,
+        default=() if several else None,
+        help="edition of the cost model: "
+        + " or ".join(EDITION_NAMES)
+        + (", or both" if several else "")
+        + f" (default: {absent})",
+    )
+
+
+def _edition(text: str) -> str:
+    if text not in EDITION_NAMES:
+        several = all(name.strip() in EDITION_NAMES for name in text.split(","))
+        hint = "one at a time here" if several else nearest_choice(text, EDITION_NAMES)
+        problem = Problem("", "one of " + ", ".join(EDITION_NAMES), repr(text), hint)
+        raise argparse.ArgumentTypeError(problem)
+    return text
+
+
+def _editions(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_edition(name.strip()) for name in text.split(",")))
+
+
+def check_log(target: str, arguments: argparse.Namespace) -> None:
+    """Check that the log is none of the files that the command reads or writes.
+
+    Raises
+    ------
+    SpecError
+        When it is.
+    """
+    if target == STDOUT:
+        return
+    place = Path(target).resolve()
+    for value in vars(arguments).values():
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(one, str) and one and Path(one).resolve() == place:
+                found = "an input or output of that name"
+                raise SpecError(target, Problem("", "a log file of its own", found))
+
+
+def add_specs(parser: Parser, model: str, metavar: str) -> None:
+    """Add what is estimated: a model, under the name that the command has for it, an execution and a system."""
+    parser.add_argument(model, metavar=metavar, help="the model: its shape")
+    parser.add_argument(
+        "execution", metavar="EXE", help="how it is run: parallelism, batch, options"
+    )
+    parser.add_argument("system", metavar="SYS", help="the machine: processors, memory, networks")
+
+
+@contextlib.contextmanager
+def naming(execution: str, **others: str) -> Iterator[None]:
+    """Say in which file, or argument, an error is that is known by its kind only: fields that contradict each other."""
+    names = {"execution": "<stdin>" if execution == STDIN else execution, **others}
+    try:
+        yield
+    except SpecError as error:
+        raise SpecError(names.get(error.file, error.file), error.problems) from None
+
+
+def check_inputs(sources: Sequence[str]) -> None:
+    """Check that standard input is asked for at most once.
+
+    Raises
+    ------
+    SpecError
+        When it is not.
+    """
+    if sources.count(STDIN) > 1:
+        found = f"{sources.count(STDIN)} times '{STDIN}'"
+        raise SpecError("<stdin>", Problem("", "one input from standard input", found))
+
+
+def check_outputs(
+    outputs: Sequence[str], inputs: Sequence[str], suffixes: tuple[str, ...] = (".json",)
+) -> None:
+    """Check before any work that every output can be written, and that none is another output or an input.
+
+    Raises
+    ------
+    SpecError
+        For the first output that cannot.
+    """
+    taken = {Path(source).resolve(): "an input" for source in inputs if Path(source).is_file()}
+    for output in outputs:
+        check_output(output, suffixes)
+        place = Path(output).resolve()
+        if place in taken:
+            raise SpecError(
+                output, Problem("", "a file of its own", f"{taken[place]} of that name")
+            )
+        taken[place] = "another output"

@@ -1,0 +1,188 @@
+"""``calculon plot scaling`` and ``plot pareto``: curves from tables of executions or from searched spaces."""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calculon.apps.cli.plot_sources import Frame, about, editions_of, frames
+from calculon.apps.cli.result_files import short_name
+from calculon.apps.cli.search_options import searches
+from calculon.apps.report.pictures.pareto import Pareto
+from calculon.apps.report.pictures.scaling import Point, Series
+from calculon.editions import find_edition
+from calculon.errors import Infeasible, Problem, SpecError
+from calculon.search.objective import SENSES, Objective, check_statistic
+from calculon.search.select import pareto_front
+from calculon.units import Array
+
+if TYPE_CHECKING:
+    from calculon.apps.sweep.task import Search
+    from calculon.evaluate import Evaluation
+
+COUNTED = ("num_procs",)
+"""Numbers of the execution that can be an axis."""
+
+SMALL = 300_000
+"""Feasible executions up to which all are drawn, and not only the best."""
+
+_DEGREES = ("tensor_par", "pipeline_par", "data_par")
+_GROUPS = ("model", "system", "datatype")
+
+
+def scaling(arguments: argparse.Namespace) -> list[Series]:
+    """Return the best rate for each number of processors: one series per table, or one of a space.
+
+    Raises
+    ------
+    Infeasible
+        When there is nothing to draw.
+    """
+    names = ("num_procs", "asked_num_procs", "sample_rate", "total_efficiency", *_GROUPS)
+    tables = frames(arguments, names)
+    if tables:
+        series = [one for table in tables for one in _table_series(table)]
+    else:
+        series = [_searched_series(searches(arguments))]
+    if all(point.rate is None for one in series for point in one.points):
+        raise Infeasible("nothing", "no execution can run on any of these numbers of processors")
+    return series
+
+
+def _table_series(table: Frame) -> Iterator[Series]:
+    """Yield a series for each model and system of a table."""
+    data = table.data
+    counts = "asked_num_procs" if "asked_num_procs" in data.columns else "num_procs"
+    for name in (counts, "sample_rate", "total_efficiency"):
+        table.column(name)
+    groups = [n for n in _GROUPS if n in data.columns and data[n].nunique(dropna=True) > 1]
+    editions = editions_of(data)
+    for edition in editions:
+        rows = data[table.column("edition") == edition]
+        words = f"edition {edition}" if len(editions) > 1 else ""
+        if not groups:
+            label = ", ".join(filter(None, (short_name(table.name), words)))
+            yield Series(label, _points(rows, counts), edition)
+            continue
+        for key, members in rows.groupby(groups, sort=True, observed=True):
+            label = ", ".join(filter(None, (" on ".join(map(str, key)), words)))
+            yield Series(label, _points(members, counts), edition)
+
+
+def _points(data: Any, counts: str) -> list[Point]:
+    """Return the row with the best rate for each number of processors, ascending."""
+    best = data.sort_values("sample_rate", ascending=False, kind="stable")
+    best = best.dropna(subset=[counts]).drop_duplicates(counts).sort_values(counts)
+    rows = best[[counts, "sample_rate", "total_efficiency"]].to_numpy(float)
+    return [
+        Point(int(count), None if np.isnan(rate) else rate, None if np.isnan(rate) else share)
+        for count, rate, share in rows.tolist()
+    ]
+
+
+def _searched_series(asked: "list[Search]") -> Series:
+    """Search every number of processors."""
+    points = []
+    for search in sorted(asked, key=lambda one: one.num_procs):
+        found = _found(replace(search, top=1))
+        if found is None:
+            points.append(Point(search.num_procs, None, None))
+            continue
+        rate, share = (found[name][0].item() for name in ("sample_rate", "total_efficiency"))
+        points.append(Point(search.num_procs, rate, share))
+    return Series(about(asked[0]), points, asked[0].edition)
+
+
+def _found(search: "Search") -> "Evaluation | None":
+    """Run a search, and return what it found, if anything."""
+    from calculon.apps.sweep.task import run_search
+
+    result = run_search(search).result(search)
+    return result.evaluation if len(result) else None
+
+
+def pareto(arguments: argparse.Namespace) -> Pareto:
+    """Return one statistic against another: of a table, or of the best executions of a space.
+
+    Raises
+    ------
+    Infeasible
+        When there is nothing to draw.
+    """
+    y, x = _axis(arguments.rate), _axis(arguments.against)
+    tables = frames(arguments, (y[0], x[0], *_DEGREES))
+    if len(tables) > 1:
+        raise SpecError("plot pareto", Problem("", "one table", f"{len(tables)} of them"))
+    complete = True
+    if tables:
+        title, parts = short_name(tables[0].name), [tables[0].column]
+        editions = editions_of(tables[0].data)
+    else:
+        asked = searches(arguments)
+        for name, option in ((y[0], "--rate"), (x[0], "--against")):
+            check_statistic(name, option, find_edition(asked[0].edition))
+        title, editions = about(asked[0]), [asked[0].edition]
+        if len(asked) == 1:
+            title += f": {asked[0].num_procs:,} processors"
+        complete, found = _executions(asked, y, x)
+        parts = [one.column for one in found]
+    if not parts:
+        raise Infeasible("nothing", "no execution of this space can run")
+
+    def column(name: str) -> Array:
+        return np.concatenate([part(name) for part in parts])
+
+    columns = np.stack([column(x[0]), column(y[0])]).astype(float)
+    rows = np.flatnonzero(np.isfinite(columns).all(axis=0))
+    columns = columns[:, rows]
+    scores = np.stack([columns[1] * y[1], columns[0] * x[1]])
+    front = pareto_front(scores, np.arange(len(rows)))
+    front = front[np.argsort(columns[0, front], kind="stable")]
+    degrees = np.stack([column(name)[rows][front] for name in _DEGREES], axis=1)
+    names = [".".join(f"{degree:.0f}" for degree in row) for row in degrees.tolist()]
+    return Pareto(title, x[0], y[0], columns, front, names, complete, editions)
+
+
+def _axis(text: str) -> tuple[str, float]:
+    """Return a statistic or a number of the execution, and the sign that makes more of it better."""
+    name, colon, sense = text.partition(":")
+    if name not in COUNTED:
+        objective = Objective.parse(text)
+        return objective.statistic.name, 1.0 if objective.sense == "max" else -1.0
+    if colon and sense not in SENSES:
+        raise SpecError("objective", Problem(name, "max or min after the colon", repr(sense)))
+    return name, 1.0 if sense == "max" else -1.0
+
+
+def _executions(
+    asked: "list[Search]", y: tuple[str, float], x: tuple[str, float]
+) -> "tuple[bool, list[Evaluation]]":
+    """Return all executions of a small space, of a large one those that may be on the front.
+
+    The best of each number of processors is enough where processors are an axis.
+    """
+    from calculon.apps.sweep.task import run_search
+    from calculon.search.driver import feasible_tables
+    from calculon.search.request import make_condition
+
+    counted = sum(run_search(replace(one, top=1, where=None)).counts.good for one in asked)
+    if counted <= SMALL:
+        tables = (
+            table
+            for one in asked
+            for table in feasible_tables(
+                one.space(), make_condition(one.where, find_edition(one.edition))
+            )
+        )
+        return True, [table for table in tables if len(table)]
+    axes = [
+        f"{name}:{'max' if sign > 0 else 'min'}" for name, sign in (y, x) if name not in COUNTED
+    ]
+    if len(axes) == 2:
+        front = [replace(one, pareto=tuple(axes)) for one in asked]
+    else:
+        front = [replace(one, objective=axes[0], top=1) for one in asked]
+    found = (_found(one) for one in front)
+    return False, [one for one in found if one is not None]

@@ -1,0 +1,101 @@
+"""``calculon plot heatmap``: the best value over tensor and pipeline parallelism, from a table or a space."""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from calculon.apps.cli.plot_sources import Frame, about, editions_of, frames
+from calculon.apps.cli.result_files import short_name
+from calculon.apps.cli.search_options import searches
+from calculon.apps.report.pictures.heatmap import Cell, Heatmap
+from calculon.errors import Problem, SpecError
+from calculon.search.objective import Objective
+from calculon.search.select import Counts
+from calculon.units import GIB
+
+if TYPE_CHECKING:
+    from calculon.apps.sweep.task import Search
+
+_REASONS = {
+    "network_size": "network",
+    "network_filled": "network",
+    "offload_blocks": "offload",
+    "feedforward_split": "split",
+}
+"""Words that fit into a cell."""
+
+
+def heatmap(arguments: argparse.Namespace) -> Heatmap:
+    """Return the best value of the objective for each tensor and pipeline degree."""
+    objective = Objective.parse(arguments.objective)
+    name = objective.statistic.name
+    degrees = ("tensor_par", "pipeline_par", "num_procs")
+    tables = frames(arguments, (*degrees, name))
+    if len(tables) > 1:
+        raise SpecError("plot heatmap", Problem("", "one table", f"{len(tables)} of them"))
+    if tables:
+        cells, count = list(_table_cells(tables[0], objective)), tables[0].column("num_procs")[0]
+        title = f"{short_name(tables[0].name)}: {count:,} processors"
+        editions = editions_of(tables[0].data)
+    else:
+        asked = searches(arguments)
+        if len(asked) > 1:
+            problem = Problem("", "one processor count", f"{len(asked)} of them")
+            raise SpecError("NUM_PROCS", problem)
+        cells = list(_searched_cells(asked[0]))
+        title = f"{about(asked[0])}\n{asked[0].num_procs:,} processors"
+        editions = [asked[0].edition]
+    return Heatmap(title, name, cells, objective.sense == "min", editions)
+
+
+def _table_cells(table: Frame, objective: Objective) -> Iterator[Cell]:
+    """Yield a cell for each pair of degrees of a table whose product divides the processors."""
+    counts = np.unique(table.column("num_procs"))
+    if len(counts) > 1:
+        hint = f"choose one: --where 'num_procs == {counts[0]:.0f}'"
+        problem = Problem("num_procs", "one processor count", f"{len(counts)} of them", hint)
+        raise SpecError(table.name, problem)
+    tensor, pipeline = table.column("tensor_par"), table.column("pipeline_par")
+    values = table.column(objective.statistic.name)
+    best: dict[tuple[int, int], float] = {}
+    choose = np.fmax if objective.sense == "max" else np.fmin
+    for t in np.unique(tensor):
+        for p in np.unique(pipeline[tensor == t]):
+            found = choose.reduce(values[(tensor == t) & (pipeline == p)])
+            best[int(t), int(p)] = float(found)
+    for t in sorted({t for t, _ in best}):
+        for p in sorted({p for _, p in best}):
+            if counts[0] % (t * p) == 0:
+                yield Cell(t, p, best.get((t, p)))
+
+
+def _searched_cells(search: "Search") -> Iterator[Cell]:
+    """Yield a cell for each pair of degrees of a space, searched one by one."""
+    from calculon.apps.sweep.task import run_search
+
+    units = dict.fromkeys((unit.tensor_par, unit.pipeline_par) for unit in search.space().units)
+    for t, p in units:
+        fix = {**search.fix, "tensor_par": (t,), "pipeline_par": (p,)}
+        one = replace(search, fix=fix, top=1)
+        outcome = run_search(one)
+        if not outcome.numbers:
+            yield Cell(t, p, None, why_not(outcome.counts))
+            continue
+        score = np.array(outcome.scores[0][0])
+        yield Cell(t, p, float(one.ranking().objectives[0].value(score)))
+
+
+def why_not(counts: Counts) -> str:
+    """Say in a word why nothing can run: the least memory that is missing, or the most frequent reason.
+
+    >>> why_not(Counts(total=1, nearest_miss={"mem1_capacity": 3.2 * GIB}))
+    '+3.2 GiB'
+    """
+    misses = [m for reason, m in counts.nearest_miss.items() if reason.startswith("mem")]
+    if misses and not counts.good:
+        return f"+{max(0.1, min(misses) / GIB):,.{0 if min(misses) > 99 * GIB else 1}f} GiB"
+    reason = max(counts.reasons, key=lambda name: counts.reasons[name], default="")
+    return "" if counts.good else _REASONS.get(reason, "")

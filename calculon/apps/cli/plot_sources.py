@@ -1,0 +1,102 @@
+"""What pictures of searches are made of: a table of executions, or a space that is searched on the spot."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calculon.apps.cli.result_files import DOCUMENTS, TABLES, read_rows
+from calculon.errors import Problem, SpecError, nearest
+from calculon.plan.plan import DEFAULTS
+from calculon.search.where import Condition
+from calculon.spec.execution import EDITION_NAMES
+from calculon.spec.files import document_suffix
+from calculon.units import Array
+
+if TYPE_CHECKING:
+    from calculon.apps.sweep.task import Search
+
+SPACE = ("application", "num_procs", "max_batch_size", "datatype", "system")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Columns of a table of executions, under the names of fields and statistics."""
+
+    name: str
+    data: Any
+
+    def column(self, name: str) -> Array:
+        """Return a column; SpecError when the table has none of this name.
+
+        An optional field of the execution that is not there, or empty, is the default.
+        """
+        if name in DEFAULTS:
+            return optional(self.data, name)
+        if name not in self.data.columns:
+            known = [str(one) for one in self.data.columns]
+            hint = nearest(name, known) or "write the table with this column too"
+            raise SpecError(self.name, Problem(name, "a column of this name", "none", hint))
+        return np.asarray(self.data[name])
+
+    def chosen(self, where: str | None) -> "Frame":
+        """Return the rows that hold an execution, and meet a condition."""
+        if where is None:
+            return self
+        mask = np.broadcast_to(Condition.parse(where).mask(self.column), len(self.data))
+        return Frame(self.name, self.data[mask])
+
+
+def optional(data: Any, name: str) -> Array:
+    """Return an optional field of the executions of a data frame; the default where it is missing."""
+    if name not in data.columns:
+        return np.full(len(data), DEFAULTS[name])
+    column = data[name]
+    return np.asarray(column.where(column.notna(), DEFAULTS[name]))
+
+
+def editions_of(data: Any) -> list[str]:
+    """Return the editions of the executions of a data frame."""
+    used = set(optional(data, "edition").tolist())
+    return [name for name in EDITION_NAMES if name in used]
+
+
+def frames(arguments: argparse.Namespace, names: Sequence[str]) -> list[Frame]:
+    """Read the tables that were named, of their columns those in `names` and in the condition.
+
+    Returns nothing when a space was named; its arguments are then set as those of a search.
+
+    Raises
+    ------
+    SpecError
+        When neither tables nor a space were named, for a table that cannot be read, or without rows.
+    """
+    source = arguments.source
+    if all(document_suffix(text) in (*TABLES, *DOCUMENTS) for text in source):
+        where = arguments.where
+        if arguments.edition is not None:
+            hint = f"choose rows: --where \"edition == '{arguments.edition}'\""
+            problem = Problem("", "a space to search", "tables, which have their edition", hint)
+            raise SpecError("--edition", problem)
+        wanted = {"edition", *names, *(Condition.parse(where).names if where else ())}
+        found = [Frame(path, read_rows(path, wanted)).chosen(where) for path in source]
+        for frame in found:
+            if not len(frame.data):
+                raise SpecError(frame.name, Problem("", "executions to draw", "none"))
+        return found
+    if len(source) != len(SPACE):
+        wanted_text = "tables (.csv, .parquet, .json), or APP NUM_PROCS MAX_BATCH DATATYPE SYS"
+        raise SpecError("plot", Problem("", wanted_text, " ".join(source)))
+    vars(arguments).update(zip(SPACE, source, strict=True))
+    if not arguments.max_batch_size.isdecimal():
+        problem = Problem("", "a whole number of at least 1", repr(arguments.max_batch_size))
+        raise SpecError("MAX_BATCH", problem)
+    arguments.max_batch_size = int(arguments.max_batch_size)
+    return []
+
+
+def about(search: "Search") -> str:
+    """Name the space of a search, without its processors."""
+    return f"{search.model.name} on {search.system.name}, {search.datatype}, batch ≤ {search.max_batch_size:,}"

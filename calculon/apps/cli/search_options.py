@@ -1,0 +1,198 @@
+"""What the commands that search share: the arguments of a space, and the lines that report it."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from calculon.apps.cli.options import Log, Parser, add_edition, datatype
+from calculon.errors import Problem, SpecError
+from calculon.spec.execution import DATATYPE_BYTES, PUBLISHED
+
+if TYPE_CHECKING:
+    from calculon.apps.sweep.task import Search
+
+FUSED = {
+    **dict.fromkeys(("t", "true", "T", "True", "1"), (True,)),
+    **dict.fromkeys(("f", "false", "F", "False", "0"), (False,)),
+    **dict.fromkeys(("both", "all", "*"), (False, True)),
+}
+"""Spellings of the candidates for fused activation."""
+
+
+def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> None:
+    """Declare the positional arguments and the options that make a space."""
+    parser.add_argument("application", metavar="APP", help="the model: its shape")
+    parser.add_argument("num_procs", metavar="NUM_PROCS", help=counts_help)
+    parser.add_argument(
+        "max_batch_size", metavar="MAX_BATCH", type=int, help="largest global batch, in sequences"
+    )
+    parser.add_argument(
+        "datatype", metavar="DATATYPE", type=datatype, help="one of " + ", ".join(DATATYPE_BYTES)
+    )
+    parser.add_argument("system", metavar="SYS", help="the machine: processors, memory, networks")
+    parser.add_argument("output", metavar="OUTPUT", help=output_help)
+    parser.add_argument(
+        "-d", "--debug", action="store_true", help="only count; evaluate and write nothing"
+    )
+    parser.add_argument(
+        "-n",
+        "--noneok",
+        action="store_true",
+        help="finding nothing is fine: exit code 0 and an empty result",
+    )
+    add_choice_options(parser)
+    add_edition(parser, absent=PUBLISHED)
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+
+
+def add_choice_options(parser: Parser) -> None:
+    """Declare the options that narrow or widen a space."""
+    parser.add_argument(
+        "-f",
+        "--fused-activation",
+        "--fused_activation",
+        default="true",
+        type=_fused,
+        metavar="WHICH",
+        help="fused activation to try: true, false or all (default true)",
+    )
+    parser.add_argument(
+        "--fix",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE[,VALUE...]",
+        help="try only these values of an execution field; may be repeated",
+    )
+    parser.add_argument(
+        "--add",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE[,VALUE...]",
+        help="also try values that are left out: attention_type=multiquery, batch_size=..., "
+        "pipeline_par=... (uneven stages), activations_offload=true (with full recomputation); in edition "
+        "corrected also fusion=..., matmul_dtype=..., vocab_pad_multiple=..., attn_impl=flash, ce_impl=fused, "
+        "grad_buffer=full, grad_comm_dtype=..., optimizer=..., optimizer_impl=..., "
+        "optimizer_state_dtype=bfloat16, grad_dtype=..., main_grad=true, grad_clip=true, "
+        "latency_per_step=true, zero_stage=0,1,2,3,fsdp,owner, dp_shard=..., fsdp_unit=..., fsdp_prefetch=..., "
+        "reshard_after_forward=false, ddp_bucket_mib=..., no_sync=false, overlap_param_gather=true, "
+        "mem_reserved_mib=..., coll_algo=auto, pp_schedule=gpipe,zb_h1, pp_layout=balanced, "
+        "first_stage_blocks=..., last_stage_blocks=..., p2p_overlap=true, tp_impl=allgather, tp_async=true, "
+        "bias_after_reduce=true, "
+        "matmul_impl=... (which --fix may set as well; --fix alone sets mesh_order, which stands for all networks)",
+    )
+    parser.add_argument(
+        "--where",
+        action=_And,
+        metavar="EXPR",
+        help="keep only executions that meet a condition on statistics and execution fields, "
+        "such as 'total_time < 60 and proc_mem_tier1_cap_req <= 70 * GiB' (units: KiB MiB GiB TiB, "
+        "MB GB TB; texts in quotes: activation_recompute == 'full'); several are combined with and",
+    )
+
+
+class _And(argparse.Action):
+    """Combines a condition that is given several times: all of them must hold."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        """Join a condition to those before it."""
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, values if before is None else f"({before}) and ({values})")
+
+
+def _fused(text: str) -> tuple[bool, ...]:
+    if text not in FUSED:
+        message = f"{text!r} is none of {', '.join(FUSED)}"
+        raise argparse.ArgumentTypeError(message)
+    return FUSED[text]
+
+
+def searches(arguments: argparse.Namespace) -> "list[Search]":
+    """Return one search for every processor count that was asked for, everything checked.
+
+    Raises
+    ------
+    SpecError
+        For anything malformed.
+    """
+    from calculon import inputs
+    from calculon.apps.sweep.task import Search
+    from calculon.search.counts import parse_counts
+    from calculon.search.effect import check_effect
+    from calculon.search.restrict import parse
+
+    model, system = inputs.model(arguments.application), inputs.system(arguments.system)
+    pareto = _pareto(arguments)
+    fix, add = parse("fix", arguments.fix), parse("add", arguments.add)
+    asked = [
+        Search(
+            number=number,
+            model=model,
+            system=system,
+            num_procs=count,
+            max_batch_size=arguments.max_batch_size,
+            datatype=arguments.datatype,
+            top=1 if (top := getattr(arguments, "top_n", None)) is None else top,
+            objective=getattr(arguments, "objective", None) or "sample_rate",
+            pareto=pareto,
+            where=arguments.where,
+            mbs_break=getattr(arguments, "mbs_break", False),
+            fused=arguments.fused_activation,
+            tensor_overlap=not getattr(arguments, "no_tp_overlap", False),
+            data_overlap=not getattr(arguments, "no_dp_overlap", False),
+            fix=fix,
+            add=add,
+            edition=arguments.edition or PUBLISHED,
+        )
+        for number, count in enumerate(parse_counts(arguments.num_procs, "NUM_PROCS"))
+    ]
+    asked[0].ranking()
+    check_effect([search.space() for search in asked])
+    return asked
+
+
+MOST_OBJECTIVES = 4
+"""Statistics of a Pareto front; with more of them nearly every execution is on it."""
+
+
+def _pareto(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Return the objectives of a Pareto front; none without one.
+
+    Raises
+    ------
+    SpecError
+        For options that mean nothing beside it, and for too few, too many or equal statistics.
+    """
+    text = getattr(arguments, "pareto", None)
+    if text is None:
+        return ()
+    for option, value in (("-t", arguments.top_n), ("--objective", arguments.objective)):
+        if value is not None:
+            hint = (
+                f"leave out {option}: a front has all its executions and needs no single objective"
+            )
+            raise SpecError("--pareto", Problem("", "no other choice of winners", option, hint))
+    names = tuple(name.strip() for name in text.split(","))
+    different = {name.partition(":")[0] for name in names}
+    if not 2 <= len(different) == len(names) <= MOST_OBJECTIVES:
+        wanted = f"2 to {MOST_OBJECTIVES} different statistics"
+        raise SpecError("--pareto", Problem("", wanted, repr(text)))
+    return names
+
+
+def log_edition(log: Log, edition: str) -> None:
+    """Say which edition was searched, where it is not the published one."""
+    if edition != PUBLISHED:
+        log(f"Edition: {edition}")
+
+
+def log_outcome(log: Log, good: int, bad: int, total: int, seconds: float) -> None:
+    """Print the outcome of a search in the words of the published tool."""
+    log(f"Good executions: {good}")
+    log(f"Bad executions: {bad}")
+    log(f"Calculation rate: {total / max(seconds, 1e-9):.2f} calcs/sec")
+
+
+def log_interrupted(done: str) -> None:
+    """Note on the interruption that is being handled how far the search came; the program says it at the end."""
+    if error := sys.exception():
+        error.add_note(f"{done}, nothing written")

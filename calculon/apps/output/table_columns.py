@@ -1,0 +1,20 @@
+"""Evaluations as the columns of a table file: execution fields, then statistics."""
+
+from calculon.apps.output.writers import Labels
+from calculon.evaluate import Evaluation
+from calculon.plan.plan import FIELDS
+from calculon.units import Array
+
+
+def evaluation_columns(table: Evaluation) -> dict[str, Array | Labels]:
+    """Return execution fields and statistics of a table, named values as codes with labels."""
+    columns: dict[str, Array | Labels] = {}
+    for field in FIELDS:
+        if field.name not in table.fields:
+            continue
+        column = getattr(table.plan, field.name)
+        choices = field.declaration.choices
+        columns[field.name] = Labels(column, choices) if choices else column
+    for name in table.names:
+        columns[name] = table[name]
+    return columns

@@ -1,0 +1,140 @@
+"""A comparison as tables for people: what was asked, sums and their parts, and statistics."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calculon.apps.report.comparison import SECONDS, Comparison, Line
+from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.report.texts import gib, seconds
+from calculon.units import Unit, duration, scaled
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A titled table."""
+
+    title: str
+    table: Table
+
+
+def sections(comparison: Comparison, *, everything: bool = False) -> list[Section]:
+    """Return a comparison as tables for people; `everything` also lists what is equal."""
+    letters = comparison.letters
+    found = []
+    if comparison.inputs:
+        cells = _cells(comparison)
+        rows = [
+            {"field": name} | dict(zip(letters, map(_word, values), strict=True))
+            for name, values in comparison.inputs
+        ]
+        found.append(Section("Asked differently", Table((Column("field"), *cells), rows)))
+    found.append(
+        Section(_headline(comparison, "total_time", "Time"), _parts(comparison, comparison.time))
+    )
+    for tier in (0, 1):
+        if lines := comparison.memory(tier):
+            name = f"proc_mem_tier{tier + 1}_cap_req"
+            title = _headline(comparison, name, f"Memory, tier {tier + 1}")
+            found.append(Section(title, _parts(comparison, lines)))
+    equal = comparison.equal
+    shown = [line for line in comparison.statistics if everything or line.differs]
+    zero = sum(not any(line.values) for line in equal)
+    title = f"Statistics: {len(comparison.statistics) - len(equal)} differ, {len(equal)} are equal"
+    title += f" ({zero} of them 0)" if zero else ""
+    if shown:
+        found.append(Section(title, _statistics(comparison, shown)))
+    else:
+        found[-1] = Section(f"{found[-1].title}\n\n{title}", found[-1].table)
+    return found
+
+
+def _cells(comparison: Comparison) -> list[Column]:
+    """Return the columns of the values, under the letters of the results."""
+    return [
+        Column(letter, heading, right=True)
+        for letter, heading in zip(comparison.letters, comparison.headings, strict=True)
+    ]
+
+
+def _word(value: Any) -> str:
+    """Write an input: switches as files have them, a dash for what is not known."""
+    return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _headline(comparison: Comparison, name: str, words: str) -> str:
+    """Say what became of a sum: the value of the first result, and of each other one with its change."""
+    line = next(line for line in comparison.statistics if line.name == name)
+    write = duration if line.unit == SECONDS else gib
+    texts = [f"A {write(line.values[0] or 0.0)}"]
+    for letter, value, ratio in zip(
+        comparison.letters[1:], line.values[1:], line.ratios, strict=True
+    ):
+        change = "" if ratio is None else f" ({(ratio - 1) * 100:+.1f} %)"
+        texts.append(f"{letter} {write(value or 0.0)}{change}")
+    return f"{words}: {', '.join(texts)}"
+
+
+def _parts(comparison: Comparison, lines: Sequence[Line]) -> Table:
+    """Return parts of a sum, each with its values and differences, and the sum."""
+    whole = tuple(
+        sum(v or 0.0 for v in values) for values in zip(*(x.values for x in lines), strict=True)
+    )
+    total = Line("total", "", lines[0].unit, whole)
+    letters = comparison.letters
+    names = [f"{letter} - A" for letter in letters[1:]]
+    largest = max(abs(value) for value in whole)
+    rows = []
+    for line in (*lines, total):
+        differences = [value or 0.0 for value in line.differences]
+        values = [value or 0.0 for value in line.values]
+        if line.unit == SECONDS:
+            texts = seconds(values, largest)
+            signed = [_signed(d, seconds([abs(d)], largest)[0]) for d in differences]
+        else:
+            texts = [gib(value) for value in values]
+            signed = [_signed(d, gib(abs(d))) for d in differences]
+        row = {"part": line.name} | dict(zip(letters, texts, strict=True))
+        rows.append(row | dict(zip(names, signed, strict=True)))
+    changes = (Column(name, name, right=True) for name in names)
+    return Table((Column("part"), *_cells(comparison), *changes), rows)
+
+
+def _signed(value: float, text: str) -> str:
+    return f"{'-' if value < 0 else '+'}{text}" if value else "="
+
+
+def _statistics(comparison: Comparison, lines: Sequence[Line]) -> Table:
+    """Return statistics with values, differences and ratios."""
+    letters = comparison.letters
+    rows = []
+    for line in lines:
+        row = {"name": line.name}
+        for letter, value in zip(letters, line.values, strict=True):
+            row[letter] = _quantity(value, line.unit)
+        compared = zip(letters[1:], line.differences, line.ratios, strict=True)
+        for letter, difference, ratio in compared:
+            row[f"{letter} - A"] = (
+                ""
+                if difference is None
+                else _signed(difference, _quantity(abs(difference), line.unit))
+            )
+            row[f"{letter} / A"] = "" if ratio is None else f"{ratio:.4g}"
+        rows.append(row)
+    others = (f"{letter} {sign} A" for letter in letters[1:] for sign in "-/")
+    changes = (Column(name, name, right=True) for name in others)
+    return Table((Column("name", "statistic"), *_cells(comparison), *changes), rows)
+
+
+def _quantity(value: float | None, unit: Unit) -> str:
+    """Write a value in the prefix that suits it."""
+    if value is None:
+        return "-"
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    if unit == SECONDS:
+        return duration(value)
+    if unit.symbol in ("fraction", ""):
+        return f"{value:.4g}"
+    return scaled(value, unit.symbol, binary=unit.binary)

@@ -1,0 +1,105 @@
+"""The figures that people quote, which the corrected edition computes: utilisation, size, and the ends of the model."""
+
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from calculon.apps.report.setup import NARROW
+from calculon.apps.report.sheet import Stats
+from calculon.apps.report.texts import heading, percent
+from calculon.units import duration, scaled
+
+SIDE_BY_SIDE = 144
+"""Width from which figures take two columns."""
+
+NO_VOCABULARY = "Embedding, head and loss are not counted: the model states no vocabulary."
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure: its name, its value in words, and what it counts."""
+
+    name: str
+    text: str
+    remark: str
+
+
+def has_figures(stats: Stats) -> bool:
+    """Tell whether the statistics have these figures."""
+    return "mfu" in stats
+
+
+def has_vocabulary(stats: Stats) -> bool:
+    """Tell whether the ends of the model count."""
+    return bool(stats["embedding_time"] or stats["head_time"])
+
+
+def figures(stats: Stats) -> list[Figure]:
+    """Return the figures of an execution; the times of the ends only where they count."""
+
+    def value(name: str) -> float:
+        return stats[name] or 0.0
+
+    def share(name: str) -> str:
+        return f"{value(name) * 100:.2f} %"
+
+    def end(label: str, name: str, stage: str) -> Figure:
+        of_time = percent(value(name) / value("total_time"))
+        return Figure(label, duration(value(name)), f"{of_time} of the time, {stage} stage")
+
+    ends = has_vocabulary(stats)
+    found = [
+        Figure("MFU, full attention", share("mfu"), "model arithmetic over peak (PaLM)"),
+        Figure("MFU, causal", share("mfu_causal"), "masked attention is not counted"),
+        Figure("HFU", share("hfu"), "executed, recomputation included"),
+        Figure(
+            "per processor",
+            scaled(value("model_flops_per_second_per_proc"), "FLOP/s", digits=1),
+            "model arithmetic, full attention",
+        ),
+        Figure(
+            "model arithmetic",
+            scaled(value("model_flops_per_token"), "FLOP", digits=2),
+            "per token, full attention",
+        ),
+        Figure(
+            "parameters", scaled(value("parameters")), "with embedding and head" if ends else ""
+        ),
+        Figure(
+            "activations",
+            scaled(value("block_act_bytes_per_token"), "B", binary=True, digits=2),
+            "kept per token and block",
+        ),
+    ]
+    if ends:
+        found.append(end("embedding", "embedding_time", "first"))
+        found.append(end("head and loss", "head_time", "last"))
+    return found
+
+
+def figures_group(stats: Stats, width: int) -> list[RenderableType]:
+    """Lay out the figures below their heading: in two columns where there is room, in a narrow page without remarks."""
+    found = figures(stats)
+    half = -(-len(found) // 2)
+    parts = [found[:half], found[half:]] if width >= SIDE_BY_SIDE else [found]
+    beside = Table.grid(padding=(0, 4), expand=True)
+    for _ in parts:
+        beside.add_column(ratio=1)
+    beside.add_row(*(_table(part, remarks=width >= NARROW) for part in parts))
+    remark = f"MFU {percent(stats['mfu'] or 0.0)} with full attention"
+    shown: list[RenderableType] = [heading("Figures", remark), Padding(beside, (0, 0, 0, 2))]
+    return shown if has_vocabulary(stats) else [*shown, Text(f"  {NO_VOCABULARY}", "dim")]
+
+
+def _table(found: list[Figure], *, remarks: bool) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, min_width=len("tokens/s per processor"))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column()
+    for one in found:
+        remark = Text(one.remark, "dim") if remarks else ""
+        table.add_row(one.name, Text(one.text, "bold"), remark)
+    return table

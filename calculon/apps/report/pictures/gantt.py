@@ -1,0 +1,155 @@
+"""When each pipeline stage does what: a Gantt chart of passes, numbered by microbatch, and of what is idle."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from calculon.apps.report.bars import COLORS
+from calculon.apps.report.pictures.canvas import GREY, drawing, figure, note_edition, time_unit
+from calculon.apps.report.sheet import PUBLISHED
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One pass of a stage for a microbatch and chunk, from its start to its end in seconds."""
+
+    stage: int
+    kind: str
+    microbatch: int
+    chunk: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gantt:
+    """What is drawn: a title, the pieces of all stages, and the edition of the model."""
+
+    title: str
+    stages: int
+    pieces: Sequence[Piece]
+    edition: str = PUBLISHED
+
+    @property
+    def end(self) -> float:
+        """When the last pass ends."""
+        return max(piece.end for piece in self.pieces)
+
+    def idle(self, stage: int) -> float:
+        """Share of the time in which a stage does nothing."""
+        return 1 - sum(p.end - p.start for p in self.pieces if p.stage == stage) / self.end
+
+
+LOOKS = {
+    "forward": ("forward", COLORS["blue"], "#8fc1e3"),
+    "backward": ("backward", COLORS["green"], "#8fd0bb"),
+    "weight": ("gradients of weights", COLORS["orange"], "#f3d08f"),
+}
+"""Words, colour of the first chunk, and colour of the last one, by kind of pass."""
+
+_IDLE: dict[str, Any] = {
+    "facecolor": "white",
+    "edgecolor": "#c8c8c8",
+    "hatch": "////",
+    "linewidth": 0.0,
+}
+_WIDTH, _LEAST = 11.0, 0.1  # inches: of the picture, and of a piece that a digit fits into
+_TALLEST = 12.0  # inches of all rows
+_LABELLED = 24  # stages whose idle time is written beside their row
+
+
+def draw(gantt: Gantt) -> "Figure":
+    """Draw a row for each stage, the first at the top."""
+    from matplotlib.patches import Patch
+
+    unit, factor = time_unit(gantt.end)
+    row = min(0.34, _TALLEST / gantt.stages)
+    chunks = 1 + max(piece.chunk for piece in gantt.pieces)
+    kinds = [kind for kind in LOOKS if any(piece.kind == kind for piece in gantt.pieces)]
+    with drawing():
+        picture = figure(_WIDTH, 1.5 + row * gantt.stages)
+        axes = picture.subplots()
+        axes.barh(range(gantt.stages), gantt.end * factor, height=0.86, **_IDLE)
+        rows = defaultdict(list)
+        for piece in gantt.pieces:
+            rows[piece.stage, piece.kind, piece.chunk].append(piece)
+        for (stage, kind, chunk), pieces in rows.items():
+            spans = [(p.start * factor, (p.end - p.start) * factor) for p in pieces]
+            thin = min(width for _, width in spans) < 0.005 * gantt.end * factor
+            axes.broken_barh(
+                spans,
+                (stage - 0.43, 0.86),
+                facecolor=_shade(kind, chunk, chunks),
+                edgecolor="white",
+                linewidth=0.1 if thin else 0.4,
+            )
+        _numbers(axes, gantt, row, factor, chunks)
+        axes.set_xlim(0, gantt.end * factor * (1.06 if gantt.stages <= _LABELLED else 1.0))
+        axes.set_ylim(gantt.stages - 0.5, -0.5)
+        step = max(1, -(-gantt.stages // _LABELLED))
+        axes.set_yticks(range(0, gantt.stages, step))
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False, axis="y")
+        axes.set_ylabel("Stage")
+        axes.set_xlabel(f"Time ({unit})")
+        axes.set_title(gantt.title)
+        note_edition(axes, [gantt.edition])
+        handles = [Patch(facecolor=LOOKS[kind][1], label=LOOKS[kind][0]) for kind in kinds]
+        if chunks > 1:
+            words = f"last of {chunks} chunks" if chunks > 2 else "second chunk"
+            handles += [
+                Patch(facecolor=LOOKS[kind][2], label=f"{LOOKS[kind][0]}, {words}")
+                for kind in kinds
+            ]
+        mean = sum(map(gantt.idle, range(gantt.stages))) / gantt.stages
+        handles.append(Patch(**_IDLE, label=f"idle: {100 * mean:.1f} % of the time that is drawn"))
+        picture.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    return picture
+
+
+def _shade(kind: str, chunk: int, chunks: int) -> tuple[float, float, float]:
+    """Return the colour of a pass: the later the chunk, the lighter."""
+    from matplotlib.colors import to_rgb
+
+    _, first, last = LOOKS[kind]
+    share = chunk / (chunks - 1) if chunks > 1 else 0.0
+    red, green, blue = (
+        (1 - share) * a + share * b for a, b in zip(to_rgb(first), to_rgb(last), strict=True)
+    )
+    return red, green, blue
+
+
+def _numbers(axes: "Axes", gantt: Gantt, row: float, factor: float, chunks: int) -> None:
+    """Write the microbatch, counted from 1, into pieces that are wide enough; and how long each stage idles."""
+    inches = (_WIDTH - 1.2) / gantt.end
+    size = min(7.0, row * 20)
+    for piece in gantt.pieces:
+        text = str(piece.microbatch + 1)
+        if (piece.end - piece.start) * inches < _LEAST * (0.3 + 0.7 * len(text)) or size < 5:
+            continue
+        dark = chunks == 1 or piece.chunk < chunks / 2
+        axes.text(
+            (piece.start + piece.end) / 2 * factor,
+            piece.stage,
+            text,
+            ha="center",
+            va="center_baseline",
+            fontsize=size,
+            color="white" if dark and piece.kind != "weight" else "black",
+        )
+    if gantt.stages <= _LABELLED:
+        for stage in range(gantt.stages):
+            axes.annotate(
+                f"{100 * gantt.idle(stage):.0f} %",
+                (gantt.end * factor, stage),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=7,
+                color=GREY,
+            )

@@ -1,0 +1,63 @@
+"""The groups of ranks that work together: where they sit, and what passes the port of one rank in a step."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from calculon.apps.report.texts import heading
+from calculon.units import scaled
+
+REMARK = "ranks that work together, and bytes through the port of one"
+
+TITLES = ("", "groups", "first ranks", "network", "members", "per step")
+
+NUMBERS = (False, True, False, True, True, True)
+"""Which columns are numbers."""
+
+WORDS = {
+    "tensor": "tensor-parallel",
+    "pipeline": "pipeline-parallel",
+    "data": "data-parallel",
+    "shards": "data, shards",
+    "copies": "data, copies",
+}
+
+
+class GroupRow(NamedTuple):
+    """One network of one kind of group, as texts; what is the same as above is empty."""
+
+    words: str
+    groups: str
+    example: str
+    network: str
+    members: str
+    moved: str
+
+
+def group_rows(groups: Sequence[Mapping[str, Any]]) -> Iterator[GroupRow]:
+    """Yield a row for each network of each kind of group."""
+    for group in groups:
+        named = WORDS[group["kind"]], f"{group['groups']:,}", str(group["example"])
+        for place in group["networks"]:
+            moved = scaled(place["bytes"], "B", digits=2) if place["bytes"] else "-"
+            yield GroupRow(*named, str(place["network"]), f"{place['members']:,}", moved)
+            named = "", "", ""
+
+
+def groups_section(groups: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    """Yield heading and table, unless there is one rank alone."""
+    if not groups:
+        return
+    table = Table.grid(padding=(0, 2))
+    for number in NUMBERS:
+        table.add_column(justify="right" if number else "left", no_wrap=number)
+    table.add_row(*(Text(title, "dim") for title in TITLES))
+    for row in group_rows(groups):
+        table.add_row(*row)
+    yield Text()
+    yield heading("Groups", REMARK)
+    yield Padding(table, (0, 0, 0, 2))

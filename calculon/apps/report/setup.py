@@ -1,0 +1,188 @@
+"""What runs where, in words: the top of the page of an estimate."""
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from calculon.apps.report.model_details import details
+from calculon.apps.report.sheet import Sheet
+from calculon.apps.report.texts import bandwidth, capacity, counted, figure
+from calculon.units import duration, scaled
+
+_RECOMPUTE = {"full": "full recomputation", "attn_only": "attention recomputation"}
+_COLLECTIVES = {
+    "ar": "all-reduce",
+    "p2p_rs_ag": "reduce-scatter around transfers",
+    "rs_ag": "sequence parallelism",
+}
+_SWITCHES = {
+    "seq_par_ag_redo": "repeated all-gather",
+    "data_par_overlap": "DP overlap",
+    "optimizer_sharding": "optimizer sharding",
+    "fused_activation": "fused activation",
+}
+_OFFLOADS = {
+    "weight_offload": "weights",
+    "activations_offload": "activations",
+    "optimizer_offload": "optimizer",
+}
+_CHOICES = {
+    "attn_impl": "{} attention",
+    "ce_impl": "{} cross-entropy",
+    "grad_buffer": "{} gradients",
+    "grad_comm_dtype": "gradients reduced in {}",
+    "optimizer": "optimizer {}",
+    "optimizer_impl": "{} optimizer step",
+    "optimizer_state_dtype": "{} moments",
+    "grad_dtype": "gradients added up in {}",
+    "main_grad": "4-byte copy of gradients",
+    "grad_clip": "gradient clipping",
+    "latency_per_step": "latency in every step",
+    "fusion": "fusion {}",
+    "matmul_dtype": "products in {}",
+    "vocab_pad_multiple": "vocabulary in multiples of {}",
+    "zero_stage": "replicas share: zero_stage {}",
+    "dp_shard": "over groups of {} replicas",
+    "fsdp_unit": "units of {} blocks",
+    "fsdp_prefetch": "{} units gathered ahead",
+    "reshard_after_forward": "gathered weights kept until the backward pass",
+    "ddp_bucket_mib": "gradient buckets of {} MiB",
+    "no_sync": "gradients reduced after every microbatch",
+    "overlap_param_gather": "new weights gathered beside the forward pass",
+    "mem_reserved_mib": "{} MiB reserved",
+    "coll_algo": "collectives {}",
+    "mesh_order": "ranks numbered {}",
+    "pp_schedule": "pipeline schedule {}",
+    "pp_layout": "{} pipeline stages",
+    "first_stage_blocks": "first stage of {} blocks",
+    "last_stage_blocks": "last stage of {} blocks",
+    "p2p_overlap": "pipeline transfers overlapped",
+    "tp_impl": "TP form {}",
+    "tp_async": "gradients reduced behind weight gradients",
+    "bias_after_reduce": "biases after the reduction",
+    "matmul_impl": "products as {}",
+}
+"""Words for the optional fields of an execution, which are there only where they differ from their default."""
+
+_EFFICIENCIES = {"compute": "of the peak", "system": "of the time", "total": "(product)"}
+
+NARROW = 78
+"""Width below which key figures stand below each other."""
+
+
+def title(sheet: Sheet) -> Text:
+    """Return the first line of the page."""
+    mode = "Training" if sheet.execution["training"] else "Inference"
+    words = f"{mode} of {sheet.name} on {sheet.execution['num_procs']:,} x {sheet.machine.name}"
+    return Text.assemble((words, "bold underline"), (f"   edition {sheet.edition}", "dim"))
+
+
+def setup(sheet: Sheet) -> RenderableType:
+    """Lay out what runs where."""
+    grid = Table.grid(padding=(0, 2))
+    for label, text in setup_texts(sheet).items():
+        grid.add_row(Text(label, "dim"), text)
+    return Padding(grid, (0, 0, 0, 2))
+
+
+def _arithmetic(execution: Mapping[str, Any]) -> str:
+    """Return the type of matrix arithmetic."""
+    matmul: str = execution.get("matmul_dtype", "same")
+    datatype: str = execution["datatype"]
+    return datatype if matmul == "same" else f"{matmul}, {datatype} stored"
+
+
+def setup_texts(sheet: Sheet) -> dict[str, str]:
+    """Say what runs where: model, processor, split, batch and options."""
+    model, execution, machine = sheet.model, sheet.execution, sheet.machine
+    tier1, tier2 = (
+        f"{capacity(size)} at {bandwidth(rate)}"
+        for size, rate in zip(machine.capacities, machine.bandwidths, strict=True)
+    )
+    stages = f"{counted(sheet.blocks, 'block')} per stage"
+    counts = [int(stage["blocks"]) for stage in sheet.stages or ()]
+    if len(set(counts)) > 1:
+        alike = ((blocks, len(list(several))) for blocks, several in groupby(counts))
+        parts = [f"{n} x {blocks}" if n > 1 else str(blocks) for blocks, n in alike]
+        stages = f"{' + '.join(parts)} blocks in stages"
+    chunks = execution["pipeline_interleaving"]
+    stated = ", ".join(details(model))
+    return {
+        "model": f"{scaled(sheet.parameters)} parameters: {counted(model['num_blocks'], 'block')}, "
+        f"hidden {model['hidden']:,}, {_widths(model)}sequences of {model['seq_size']:,}",
+        **({"details": stated} if stated else {}),
+        "processor": f"{machine.peak / 1e12:,g} TFLOP/s {_arithmetic(execution)}, {tier1}"
+        + (f" + {tier2}" if machine.capacities[1] else ""),
+        "split": f"TP {execution['tensor_par']:,} x PP {execution['pipeline_par']:,} x "
+        f"DP {execution['data_par']:,}, {stages}" + (f" in {chunks} chunks" if chunks > 1 else ""),
+        "batch": f"{counted(execution['batch_size'], 'sequence')} = "
+        f"{counted(execution['data_par'], 'replica')} x "
+        f"{counted(sheet.microbatches, 'microbatch')} of {execution['microbatch_size']:,}",
+        "options": ", ".join(options(execution)) or "none",
+    }
+
+
+def _widths(model: Mapping[str, Any]) -> str:
+    """Say how wide what there is of a block is: MLP, attention."""
+    part = model.get("part", "block")
+    mlp = f"feedforward {model['feedforward']:,}, " if part in ("block", "mlp") else ""
+    heads = f"{counted(model['attn_heads'], 'head')} of {model['attn_size']}, "
+    return mlp + (heads if part in ("block", "attention") else "")
+
+
+def options(execution: Mapping[str, Any]) -> Iterator[str]:
+    """Name what an execution switches on, in words."""
+    if execution["activation_recompute"] in _RECOMPUTE:
+        yield _RECOMPUTE[execution["activation_recompute"]]
+    if execution["tensor_par"] > 1:
+        reduced = execution["tensor_par_comm_type"] == "ar"
+        if not reduced or execution.get("tp_impl", "megatron") == "megatron":
+            yield _COLLECTIVES[execution["tensor_par_comm_type"]]
+        if execution["tensor_par_overlap"] != "none":
+            yield f"TP overlap ({execution['tensor_par_overlap']})"
+    if execution["attention_type"] != "multihead":
+        yield f"{execution['attention_type']} attention"
+    yield from (words for field, words in _SWITCHES.items() if execution[field])
+    yield from (
+        words.format(execution[field]) for field, words in _CHOICES.items() if field in execution
+    )
+    if offloaded := [words for field, words in _OFFLOADS.items() if execution[field]]:
+        yield "offloading of " + " and ".join(
+            (", ".join(offloaded[:-1]), offloaded[-1])
+        ).removeprefix(" and ")
+
+
+def key_figures(sheet: Sheet, width: int) -> RenderableType:
+    """Lay out the figures that people compare: speed at the left, efficiency at the right or below."""
+    rate = sheet.value("sample_rate")
+    tokens = rate * sheet.model["seq_size"]
+    speed = {
+        "time per iteration": duration(sheet.value("total_time")),
+        "samples/s": figure(rate),
+        "tokens/s": figure(tokens),
+        "tokens/s per processor": figure(tokens / sheet.execution["num_procs"]),
+    }
+    left = Table.grid(padding=(0, 2))
+    left.add_column(no_wrap=True)
+    left.add_column(justify="right", no_wrap=True)
+    for label, value in speed.items():
+        left.add_row(label, Text(value, "bold"))
+    right = Table.grid(padding=(0, 2))
+    right.add_column(
+        no_wrap=True, min_width=0 if width >= NARROW else len("tokens/s per processor")
+    )
+    right.add_column(justify="right", no_wrap=True)
+    right.add_column(no_wrap=True)
+    for word, meaning in _EFFICIENCIES.items():
+        share = f"{sheet.value(f'{word}_efficiency') * 100:.2f} %"
+        right.add_row(f"{word} efficiency", Text(share, "bold"), Text(meaning, "dim"))
+    if width < NARROW:
+        return Padding(Group(left, right), (0, 0, 0, 2))
+    beside = Table.grid(padding=(0, 4))
+    beside.add_row(left, right)
+    return Padding(beside, (0, 0, 0, 2))

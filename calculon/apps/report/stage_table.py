@@ -1,0 +1,69 @@
+"""The pipeline stages of an estimate: which one limits time, and which one memory."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from calculon.apps.report.bars import Bar, Share
+from calculon.apps.report.texts import counted, gib, heading, seconds
+from calculon.units import duration
+
+Stage = Mapping[str, Any]
+
+_SAME = 1e-9  # relative: times that differ by rounding only
+
+
+def stages_group(stages: Sequence[Stage]) -> list[RenderableType]:
+    """Set the time of a microbatch and the memory of every stage against those of the one that limits them."""
+    times = [_time(stage) for stage in stages]
+    slowest, longest = max(range(len(times)), key=lambda i: (times[i], i)), max(times)
+    memory = [stage["proc_mem_tier1_cap_req"] for stage in stages]
+    fullest = memory.index(max(memory))
+    mean = sum(times) / len(times)
+    level = longest <= mean * (1 + _SAME)
+    remark = f"{duration(longest)} per microbatch"
+    if not level:
+        remark = f"stage {slowest} limits the time: {remark} (mean {duration(mean)})"
+    table = Table.grid(padding=(0, 2), expand=True)
+    table.add_column(no_wrap=True)
+    for _ in range(4):
+        table.add_column(justify="right", no_wrap=True)
+    table.add_column(ratio=1)
+    names = ("", "", "forward", "backward", "tier 1", "time of a microbatch")
+    table.add_row(*(Text(name, "dim") for name in names))
+    for alike in _alike(stages):
+        first, last = alike[0], alike[-1]
+        number = str(first["stage"])
+        if len(alike) > 1:
+            number += f" to {last['stage']}"
+        table.add_row(
+            f"stage {number}",
+            counted(first["blocks"], "block"),
+            *seconds([first["forward_time"], first["backward_time"]], longest),
+            gib(max(stage["proc_mem_tier1_cap_req"] for stage in alike)),
+            Bar((Share(_time(first) / longest, "blue"),)),
+        )
+    return [
+        heading("Stages", f"{remark}; memory is tightest on stage {fullest}"),
+        Padding(table, (0, 0, 0, 2)),
+    ]
+
+
+def _time(stage: Stage) -> float:
+    """Return the time of both passes of a microbatch."""
+    return float(stage["forward_time"] + stage["backward_time"])
+
+
+def _alike(stages: Sequence[Stage]) -> list[list[Stage]]:
+    """Group neighbours that take as long; the first and the last stage stand alone."""
+
+    def key(stage: Stage) -> tuple[Any, ...]:
+        outer = stage["stage"] in (0, len(stages) - 1) and stage["stage"] + 1
+        return stage["blocks"], stage["forward_time"], stage["backward_time"], outer
+
+    return [list(group) for _, group in groupby(stages, key)]

@@ -1,0 +1,224 @@
+"""The outcome of a search for people: its winners, and why the other executions cannot run."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.report.texts import figure, percent
+from calculon.units import GIB, duration, significant
+
+REASONS = {
+    "network_size": "a network joins too few processors for its group",
+    "network_filled": "groups do not divide a network that must be filled",
+    "offload_blocks": "offloading with fewer than 3 blocks per stage",
+    "feedforward_split": "tensor_par does not divide feedforward",
+    "dp_shard_split": "dp_shard does not divide data_par",
+    "fsdp_unit_split": "fsdp_unit does not divide the blocks of a chunk",
+    "owner_split": "data_par does not divide the blocks of a stage, which have owners",
+    "whole_weights_offload": "split weights (zero_stage 3, fsdp, owner) are not offloaded",
+    "mesh_size": "the networks join too few processors for all groups",
+    "mesh_even": "groups do not divide the networks that they span evenly",
+    "stages_need_pipeline": "schedules and layouts need several stages",
+    "stages_need_one_chunk": "GPipe, ZB-H1 and layouts have one chunk per stage",
+    "stage_blocks": "too few blocks are left for the other stages",
+    "overlap_needs_work": "nothing is due beside transfers of a single chunk",
+    "mem1_capacity": "tier-1 memory is too small",
+    "mem2_capacity": "tier-2 memory is too small",
+}
+"""What the reasons of a search mean."""
+
+SHOWN = ("sample_rate", "total_time", "proc_mem_tier1_cap_req")
+"""Statistics that the table of winners has in any case."""
+
+_OWN_FIELDS: dict[str, dict[Any, str]] = {
+    "attn_impl": {"flash": "flash"},
+    "ce_impl": {"fused": "fused CE"},
+    "grad_buffer": {"full": "whole gradients"},
+    "main_grad": {True: "4 B copy"},
+    "grad_clip": {True: "clipping"},
+    "latency_per_step": {True: "latency per step"},
+    "fusion": {"none": "unfused", "compile": "compiled", "max": "max fusion"},
+    "zero_stage": {
+        "0": "DDP",
+        "1": "ZeRO-1",
+        "2": "ZeRO-2",
+        "3": "ZeRO-3",
+        "fsdp": "FSDP",
+        "owner": "owned layers",
+    },
+    "reshard_after_forward": {False: "kept weights"},
+    "no_sync": {False: "reduced each microbatch"},
+    "overlap_param_gather": {True: "late gather"},
+    "pp_schedule": {"gpipe": "GPipe", "zb_h1": "ZB-H1"},
+    "pp_layout": {"balanced": "balanced"},
+    "p2p_overlap": {True: "p2p overlap"},
+    "tp_impl": {"allgather": "all-gather TP"},
+    "tp_async": {True: "async TP"},
+    "bias_after_reduce": {True: "late bias"},
+    "matmul_impl": {"mul_sum": "mul + sum", "mul_sum_fused": "mul + sum, fused"},
+    "matmul_dtype": {name: name for name in ("float8", "float16", "bfloat16", "tfloat32")},
+}
+"""Words for choices of the corrected edition; they have a column where winners differ in them."""
+
+_OWN_VALUES = {
+    "grad_comm_dtype": ("same", "{} gradients"),
+    "grad_dtype": ("auto", "adds in {}"),
+    "optimizer": ("adam", "{}"),
+    "optimizer_impl": ("fused", "{}"),
+    "optimizer_state_dtype": ("float32", "{} moments"),
+    "dp_shard": (0, "shards of {}"),
+    "fsdp_unit": (1, "units of {}"),
+    "fsdp_prefetch": (1, "{} ahead"),
+    "ddp_bucket_mib": (0, "buckets {} MiB"),
+    "mem_reserved_mib": (0, "{} MiB reserved"),
+    "coll_algo": ("published", "{} collectives"),
+    "mesh_order": ("stated", "{}"),
+    "first_stage_blocks": (0, "first {}"),
+    "last_stage_blocks": (0, "last {}"),
+}
+"""Default of other such choices, and words for any other value."""
+
+_SHORT = {"full": "full", "attn_only": "attn", "none": "-"}
+_COMM = {"ar": "ar", "p2p_rs_ag": "p2p", "rs_ag": "sp"}
+
+
+def winners_table(
+    executions: Sequence[Mapping[str, Any]],
+    stats: Sequence[Mapping[str, Any]],
+    extra: Sequence[str] = (),
+) -> Table:
+    """List the winners, one line each: 80 columns are enough for one processor count and nothing extra.
+
+    Ranks count from 0 for each processor count. `extra` statistics follow in raw units.
+
+    Parameters
+    ----------
+    executions, stats : sequence of mapping
+        Execution fields and statistics of each winner, best first.
+    extra : sequence of str
+        Statistics beside those shown always: the objectives.
+    """
+    sweep = len({e["num_procs"] for e in executions}) > 1
+    own = [_own(execution) for execution in executions]
+    columns = (
+        Column("rank", "#", right=True),
+        *((Column("procs", "procs", right=True),) if sweep else ()),
+        Column("split", "TP.PP.DP"),
+        Column("chunks", "v", right=True),
+        Column("batch", "batch", right=True),
+        Column("mbs", "mbs", right=True),
+        Column("recompute", "rec"),
+        Column("tensor", "TP comm"),
+        Column("switches", "on"),
+        *((Column("own", "also"),) if set(own) - {"-"} else ()),
+        Column("mem1", "GiB", right=True),
+        Column("time", "time", right=True),
+        Column("rate", "samples/s", right=True),
+        *((Column("each", "/proc", right=True),) if sweep else ()),
+        *(Column(name, name, right=True) for name in extra),
+    )
+    rows = []
+    ranks: Counter[int] = Counter()
+    for e, s, also in zip(executions, stats, own, strict=True):
+        procs = e["num_procs"]
+        rows.append(
+            {
+                "rank": ranks[procs],
+                "procs": procs,
+                "split": f"{e['tensor_par']}.{e['pipeline_par']}.{e['data_par']}",
+                "chunks": e["pipeline_interleaving"],
+                "batch": e["batch_size"],
+                "mbs": e["microbatch_size"],
+                "recompute": _SHORT[e["activation_recompute"]],
+                "tensor": _collectives(e),
+                "switches": _switches(e),
+                "own": also,
+                "mem1": _gibibytes(s["proc_mem_tier1_cap_req"]),
+                "time": duration(s["total_time"]),
+                "rate": figure(s["sample_rate"]),
+                "each": significant(s["sample_rate"] / procs),
+                **{name: "-" if s[name] is None else f"{s[name]:.6g}" for name in extra},
+            }
+        )
+        ranks[procs] += 1
+    return Table(columns, rows)
+
+
+LEGEND = (
+    "TP.PP.DP: tensor, pipeline and data parallelism; v: chunks per stage; mbs: microbatch; rec: recomputation "
+    "(attn: of attention only); TP comm: ar all-reduce, p2p all-reduce, split between stages (p2p_rs_ag), "
+    "sp sequence parallelism (rs_ag), +ring or +pipe overlapped; on: S optimizer sharding, R gather "
+    "again, O overlapped data parallelism, w/a/o weights, activations, optimizer offloaded; GiB: needed of the "
+    "tier-1 memory; /proc: samples/s per processor, for several counts"
+)
+"""What the short columns of the winners mean."""
+
+_LETTERS = {
+    "optimizer_sharding": "S",
+    "seq_par_ag_redo": "R",
+    "data_par_overlap": "O",
+    "weight_offload": "w",
+    "activations_offload": "a",
+    "optimizer_offload": "o",
+}
+
+
+def _gibibytes(size: float) -> str:
+    """Write a size in GiB without the unit, so that a column is read at a glance."""
+    return "<0.01" if 0 < size < 0.005 * GIB else f"{size / GIB:,.2f}"
+
+
+def _least(size: float | None) -> str | None:
+    """Write the smallest of many excesses, in GiB."""
+    text = None if size is None else _gibibytes(size)
+    return text if text is None or text.startswith("<") else f">= {text}"
+
+
+def _collectives(execution: Mapping[str, Any]) -> str:
+    """Write tensor-parallel collectives and their overlap; a dash without tensor parallelism."""
+    overlap = execution["tensor_par_overlap"]
+    comm = _COMM[execution["tensor_par_comm_type"]] + ("" if overlap == "none" else f"+{overlap}")
+    return comm if execution["tensor_par"] > 1 else "-"
+
+
+def _switches(execution: Mapping[str, Any]) -> str:
+    """Write the switches that are on as letters."""
+    return "".join(letter for name, letter in _LETTERS.items() if execution[name]) or "-"
+
+
+def _own(execution: Mapping[str, Any]) -> str:
+    """Name the choices that only the corrected edition has, where they are no default."""
+    words = [names[execution[n]] for n, names in _OWN_FIELDS.items() if execution.get(n) in names]
+    words += [
+        text.format(execution[name])
+        for name, (default, text) in _OWN_VALUES.items()
+        if execution.get(name, default) != default
+    ]
+    return ", ".join(words) or "-"
+
+
+def reasons_table(
+    total: int, good: int, reasons: Mapping[str, int], nearest_miss: Mapping[str, float]
+) -> Table:
+    """List why executions cannot run, most frequent first, and for memory how near the nearest came."""
+    columns = (
+        Column("count", "executions", right=True),
+        Column("share", "share", right=True),
+        Column("reason", "why not", fold=True),
+        Column("miss", "GiB over", right=True),
+    )
+    ranked = sorted(reasons.items(), key=lambda item: -item[1])
+    rows: list[dict[str, Any]] = [
+        {"count": good, "share": percent(good / max(1, total)), "reason": "feasible", "miss": None}
+    ]
+    rows += [
+        {
+            "count": count,
+            "share": percent(count / max(1, total)),
+            "reason": REASONS.get(reason, reason),
+            "miss": _least(nearest_miss.get(reason)),
+        }
+        for reason, count in ranked
+    ]
+    return Table(columns, rows)

@@ -1,0 +1,292 @@
+"""A study file: which searches to run, and what to say at the end.
+
+The file reads as it is meant: a list is *each of these*, values on one line belong together, everything else is
+combined with everything. :meth:`Study.read` says all that is wrong with a file at once;
+:mod:`calculon.apps.sweep.points` makes the searches.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from calculon.apps.sweep.study_fields import (
+    SETTINGS,
+    Place,
+    Point,
+    check_quantity,
+    check_value,
+    kind_of,
+)
+from calculon.errors import Problem, SpecError, nearest
+from calculon.expression import WANTED, Expression, ExpressionError
+from calculon.spec.fields import shown
+from calculon.spec.files import read_document
+
+SECTIONS = ("about", "models", "systems", "vary", "quantities", "summary")
+"""What a study file may hold beside settings."""
+
+WHOLE = ("num_procs", "fix", "add")
+"""Settings whose lists and mappings are one value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Points to try, each with everything else; a point sets values that belong together."""
+
+    name: str
+    points: tuple[Point, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the points set."""
+        return tuple(dict.fromkeys(name for point in self.points for name in point))
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The table at the end: a line per combination of `rows`, a group of figures per value of `columns`."""
+
+    rows: tuple[str, ...]
+    columns: str | None
+    best: Mapping[str, tuple[Expression, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What a study file says, every value checked on its own.
+
+    Attributes
+    ----------
+    file : str
+        Where it came from.
+    axes : tuple of Axis
+        What varies; the first varies slowest.
+    fixed : mapping
+        Settings that are the same for every search.
+    quantities : mapping
+        Numbers of the user's own, and formulas for them.
+    summary : Summary or None
+        What to show at the end, where the file says so.
+    """
+
+    file: str
+    axes: tuple[Axis, ...]
+    fixed: Point
+    quantities: Mapping[str, float | Expression]
+    summary: Summary | None = None
+    about: str = ""
+
+    @classmethod
+    def read(cls, path: str) -> "Study":
+        """Read a study from a YAML or JSON file.
+
+        Raises
+        ------
+        SpecError
+            With everything that is wrong with the file.
+        """
+        return cls.decode(read_document(path), path)
+
+    @classmethod
+    def decode(cls, raw: object, file: str) -> "Study":
+        """Make a study of a document; errors as in :meth:`read`."""
+        if not isinstance(raw, Mapping):
+            raise SpecError(file, Problem("", "an object with models and systems", shown(raw)))
+        reader = _Reader()
+        study = reader.study({str(key): value for key, value in raw.items()}, file)
+        if reader.problems:
+            raise SpecError(file, reader.problems)
+        return study
+
+    def in_editions(self, names: Sequence[str]) -> "Study":
+        """Return the study in other editions of the cost model than it says: each search in every one of them."""
+        without = (
+            (axis.name, tuple({k: v for k, v in p.items() if k != "edition"} for p in axis.points))
+            for axis in self.axes
+        )
+        axes = [Axis(name, points) for name, points in without if any(points)]
+        axes.append(Axis("edition", tuple({"edition": name} for name in names)))
+        fixed = {name: value for name, value in self.fixed.items() if name != "edition"}
+        return replace(self, axes=tuple(axes), fixed=fixed)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Everything that a search of the study has by name, in the order of the file."""
+        varied = (name for axis in self.axes for name in axis.names)
+        return tuple(dict.fromkeys((*varied, *self.fixed, *self.quantities)))
+
+
+@dataclass
+class _Reader:
+    """Reads sections one by one and collects what is wrong."""
+
+    problems: list[Problem] = field(default_factory=list)
+
+    def study(self, raw: dict[str, Any], file: str) -> Study:
+        """Read the whole document."""
+        known = (*SECTIONS, *SETTINGS)
+        for key in raw:
+            if key not in known:
+                hint = nearest(key, known) or "known are " + ", ".join(known)
+                self.wrong(key, "only the known fields", f"the unknown field {shown(key)}", hint)
+        axes = [self.entries("models", "model", raw), self.entries("systems", "system", raw)]
+        axes += self.varied(raw.get("vary", {}))
+        fixed: Point = {}
+        for name in SETTINGS:
+            if name not in raw:
+                continue
+            if isinstance(raw[name], list) and name not in WHOLE:
+                axes.append(Axis(name, tuple(self.points([{name: v} for v in raw[name]], name))))
+            else:
+                fixed.update(next(iter(self.points([{name: raw[name]}], "")), {}))
+        quantities = self.quantities(raw.get("quantities", {}))
+        study = Study(file, tuple(axes), fixed, quantities, None, self.text(raw, "about"))
+        self.once(study)
+        for name in (n for n, setting in SETTINGS.items() if setting.default is None):
+            if name not in study.names and name not in ("where", "fix", "add"):
+                self.missing(name, study)
+        if "summary" in raw:
+            return Study(
+                file, study.axes, fixed, quantities, self.summary(raw["summary"]), study.about
+            )
+        return study
+
+    def wrong(self, place: str, expected: str, found: str, hint: str = "") -> None:
+        """Note a problem."""
+        self.problems.append(Problem(place, expected, found, hint))
+
+    def text(self, raw: Mapping[str, Any], name: str) -> str:
+        """Read a text that may be missing."""
+        value = raw.get(name, "")
+        if not isinstance(value, str):
+            self.wrong(name, "text", shown(value))
+        return str(value)
+
+    def entries(self, section: str, kind: str, raw: Mapping[str, Any]) -> Axis:
+        """Read models or systems: names, or lines that begin with one."""
+        value = raw.get(section)
+        lines = [value] if isinstance(value, (str, Mapping)) else value
+        if not isinstance(lines, list) or not lines:
+            wanted = f"a list of {section}: catalog names, files, or lines such as "
+            wanted += f"{{{kind}: NAME, ...}}"
+            found = "nothing (the field is missing)" if value is None else shown(value)
+            self.wrong(section, wanted, found)
+            return Axis(section, ())
+        rows = [{kind: line} if isinstance(line, str) else line for line in lines]
+        for i, row in enumerate(rows):
+            if not isinstance(row, Mapping) or kind not in row:
+                self.wrong(f"{section}[{i}]", f"a name, or an object with {kind}", shown(lines[i]))
+        return Axis(section, tuple(self.points(rows, section)))
+
+    def varied(self, raw: object) -> Iterator[Axis]:
+        """Read the axes under ``vary``: lists of values, or of lines of values that belong together."""
+        if not isinstance(raw, Mapping):
+            self.wrong("vary", "an object with a list for each thing that varies", shown(raw))
+            return
+        for key, values in raw.items():
+            name, place = str(key), f"vary.{key}"
+            if not isinstance(values, list) or not values:
+                self.wrong(place, "a list of values, or of lines {NAME: VALUE, ...}", shown(values))
+                continue
+            rows = [value if isinstance(value, Mapping) else {name: value} for value in values]
+            yield Axis(name, tuple(self.points(rows, place)))
+
+    def points(self, rows: Sequence[object], section: str) -> Iterator[Point]:
+        """Check the values of some lines; a list in a line stands for a line with each of its values."""
+        for i, row in enumerate(rows):
+            if not isinstance(row, Mapping):
+                continue
+            single = len(row) == 1 and not section.startswith(("models", "systems"))
+            where = f"{section}[{i}]" if section else ""
+            lists = []
+            for key, value in row.items():
+                name = str(key)
+                each = value if isinstance(value, list) and name not in WHOLE else [value]
+                at = where if single and where else f"{where}.{name}".lstrip(".")
+                if not each:
+                    self.wrong(at, "at least one value", "an empty list")
+                checked = (check_value(Place(at, self.problems), name, one) for one in each)
+                lists.append([(name, one) for one in checked])
+            yield from (dict(pairs) for pairs in product(*lists))
+
+    def quantities(self, raw: object) -> dict[str, float | Expression]:
+        """Read numbers and formulas of the user's own."""
+        if not isinstance(raw, Mapping):
+            self.wrong("quantities", "an object with a number or a formula by name", shown(raw))
+            return {}
+        read: dict[str, float | Expression] = {}
+        for key, value in raw.items():
+            name, place = str(key), Place(f"quantities.{key}", self.problems)
+            if kind_of(name) != "quantity":
+                found = f"{shown(name)}, which means something else"
+                place.wrong("a name of your own", found)
+            elif isinstance(value, str):
+                read[name] = self.formula(value, place.path)
+            else:
+                read[name] = check_quantity(place, name, value)
+        return read
+
+    def formula(self, text: object, place: str) -> Expression:
+        """Read a formula."""
+        try:
+            return Expression.parse(str(text))
+        except ExpressionError as error:
+            self.wrong(place, WANTED, error.found)
+            return Expression.parse("0")
+
+    def once(self, study: Study) -> None:
+        """Check that every name is given in one place."""
+        places: dict[str, str] = {}
+        given = [(axis.names, axis.name) for axis in study.axes]
+        given += [(tuple(study.fixed), "the top"), (tuple(study.quantities), "quantities")]
+        for names, place in given:
+            for name in names:
+                if name in places:
+                    found = f"values in {places[name]} and in {place}"
+                    self.wrong(name, "values in one place", found)
+                places[name] = place
+
+    def missing(self, name: str, study: Study) -> None:
+        """Note a required setting that is nowhere; name what may be a misspelling of it."""
+        hint = nearest(name, [own for own in study.names if own != name])
+        hint = hint.replace("did you mean", "is it spelled").replace("?", " here?") if hint else ""
+        default = f"add {name} at the top, or to the lines of models or systems"
+        self.wrong(name, SETTINGS[name].wanted, "nothing (the field is missing)", hint or default)
+
+    def summary(self, raw: object) -> Summary:
+        """Read what to show at the end; the names are checked when the searches are known."""
+        if not isinstance(raw, Mapping):
+            self.wrong("summary", "an object with rows and best", shown(raw))
+            return Summary((), None, {})
+        for key in raw:
+            if key not in ("rows", "columns", "best"):
+                hint = nearest(str(key), ("rows", "columns", "best"))
+                self.wrong(f"summary.{key}", "one of rows, columns, best", shown(key), hint)
+        rows, best, columns = raw.get("rows"), raw.get("best"), raw.get("columns")
+        if not isinstance(rows, list) or not all(isinstance(name, str) for name in rows):
+            self.wrong("summary.rows", "a list of names", shown(rows))
+            rows = []
+        if columns is not None and not isinstance(columns, str):
+            self.wrong("summary.columns", "a name", shown(columns))
+        if not isinstance(best, Mapping) or not best:
+            wanted = "an object with a title and a statistic or formula for each figure"
+            self.wrong("summary.best", wanted, shown(best))
+            best = {}
+        return Summary(tuple(rows), columns, dict(map(self.figure, best.items())))
+
+    def figure(self, item: tuple[object, object]) -> tuple[str, tuple[Expression, str]]:
+        """Read one figure of the summary: ``FORMULA[:max|min]``."""
+        title, text = str(item[0]), str(item[1])
+        body, colon, sense = text.rpartition(":")
+        if colon and sense.strip() not in ("max", "min"):
+            self.wrong(f"summary.best.{title}", "max or min after the colon", repr(sense))
+        sense = sense.strip() if colon else "max"
+        return title, (self.formula(body if colon else text, f"summary.best.{title}"), sense)
+
+
+def beside(file: str, source: str) -> str:
+    """Return the path of a spec that a study names: beside the study where it is there, else as it stands."""
+    near = Path(file).parent / source
+    return str(near) if "." in source and near.is_file() else source

@@ -1,0 +1,147 @@
+"""The table at the end of a study: the best figures for each combination of what varies."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from calculon.apps.sweep.points import Planned
+from calculon.apps.sweep.study_file import Study, Summary
+from calculon.apps.sweep.study_table import STATISTICS, Part, study_names
+from calculon.errors import Problem, SpecError, nearest
+from calculon.expression import Expression
+from calculon.plan.plan import NAMES
+from calculon.search.objective import Objective
+from calculon.units import Array
+
+RESULTS = (*NAMES, *STATISTICS)
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best value of a figure, and the processors it takes."""
+
+    value: float
+    num_procs: int
+
+
+@dataclass
+class Winners:
+    """Collects the best figures, part by part.
+
+    Attributes
+    ----------
+    summary : Summary
+        What to collect.
+    best : dict
+        By row, column and title; a combination without any execution has no entry.
+    rows, columns : dict
+        Keys seen, in order.
+    """
+
+    summary: Summary
+    best: dict[tuple[Key, Any, str], Best] = field(default_factory=dict)
+    rows: dict[Key, None] = field(default_factory=dict)
+    columns: dict[Any, None] = field(default_factory=dict)
+
+    def watch(self, parts: Iterator[Part]) -> Iterator[Part]:
+        """Hand parts on, and take note of what is best in them."""
+        for part in parts:
+            self.add(part)
+            yield part
+
+    def add(self, part: Part) -> None:
+        """Take in the rows of a part."""
+        keys = zip(*(part.value(name) for name in self.summary.rows), strict=True)
+        column = self.summary.columns
+        groups = part.value(column) if column else [None] * len(part.rank)
+        rows: dict[tuple[Key, Any], list[int]] = {}
+        for i, (key, group) in enumerate(zip(keys, groups, strict=True)):
+            rows.setdefault((key, group), []).append(i)
+            self.rows[key] = self.columns[group] = None
+        for title, (formula, sense) in self.summary.best.items():
+            values = _values(part, formula)
+            for (key, group), members in rows.items():
+                self._offer(part, (key, group, title), values, np.array(members), sense)
+
+    def _offer(
+        self, part: Part, place: tuple[Key, Any, str], values: Array, members: Array, sense: str
+    ) -> None:
+        members = members[np.isfinite(values[members])]
+        if not len(members):
+            return
+        sign = 1 if sense == "max" else -1
+        winner = members[np.argmax(sign * values[members])]
+        value = float(values[winner])
+        known = self.best.get(place)
+        if known is None or sign * value > sign * known.value:
+            self.best[place] = Best(value, int(part.result("num_procs")[winner]))
+
+    def champions(self) -> dict[tuple[Any, str], Key]:
+        """Return for each column and title the row with the best value."""
+        found: dict[tuple[Any, str], Key] = {}
+        for group in self.columns:
+            for title, (_, sense) in self.summary.best.items():
+                values = {row: self.best.get((row, group, title)) for row in self.rows}
+                there = {row: best.value for row, best in values.items() if best is not None}
+                if len(there) > 1:
+                    pick = max if sense == "max" else min
+                    found[group, title] = pick(there, key=lambda row: there[row])
+        return found
+
+
+def _values(part: Part, formula: Expression) -> Array:
+    """Return a figure for every row; not-a-number where there is no execution or a value is missing."""
+
+    def lookup(name: str) -> Array:
+        if name in RESULTS:
+            values = part.result(name)
+            return np.ma.filled(values.astype(float), np.nan)
+        plain = (value if isinstance(value, (int, float)) else np.nan for value in part.value(name))
+        return np.array([float(value) for value in plain])
+
+    with np.errstate(all="ignore"):
+        return np.broadcast_to(np.asarray(formula.value(lookup), float), part.rank.shape)
+
+
+def make_summary(study: Study, planned: tuple[Planned, ...]) -> Summary:
+    """Return the summary that a study asks for, or the best by its objective for all that varies.
+
+    Raises
+    ------
+    SpecError
+        For names that are neither the study's nor those of results.
+    """
+    if study.summary is None:
+        varied = [n for n in study_names(planned).values() if n not in study.quantities]
+        rows = [name for name in varied if name not in ("num_procs", "max_batch_size")]
+        if len({p.search.max_batch_size for p in planned}) > 1:
+            rows.append("max_batch_size")
+        objectives = {p.search.objective for p in planned}
+        best = dict(_by_objective(text) for text in sorted(objectives))
+        return Summary(tuple(rows), None, best)
+    problems = []
+    own = study.names
+    for name in (*study.summary.rows, *filter(None, [study.summary.columns])):
+        if name not in own:
+            hint = nearest(name, own) or "known are " + ", ".join(own)
+            problems.append(Problem("summary", "a name of the study", repr(name), hint))
+    for title, (formula, _) in study.summary.best.items():
+        for name in formula.names:
+            if name not in own and name not in RESULTS:
+                hint = nearest(name, (*own, *RESULTS)) or "see: calculon describe stats"
+                wanted = "a statistic, an execution field or a name of the study"
+                problems.append(Problem(f"summary.best.{title}", wanted, repr(name), hint))
+    if problems:
+        raise SpecError(study.file, problems)
+    return study.summary
+
+
+def _by_objective(text: str) -> tuple[str, tuple[Expression, str]]:
+    """Return the figure of an objective."""
+    objective = Objective.parse(text)
+    name = objective.statistic.name
+    return name, (Expression.parse(name), objective.sense)

@@ -1,0 +1,261 @@
+"""Run a study: measured beside estimated, row by row, and what that says about the model."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from calculon.apps.validate.library import Library
+from calculon.apps.validate.predict import Prediction, predict
+from calculon.apps.validate.published_study import UNITS, Quantity, Recipe, Study
+from calculon.apps.validate.row_expression import Expression
+from calculon.apps.validate.score import Rank, Score, relative_errors
+from calculon.apps.validate.study_rows import (
+    Row,
+    measured_values,
+    problem_in,
+    read_rows,
+    values,
+    with_derived,
+)
+from calculon.editions import find_edition
+from calculon.spec.execution import PUBLISHED
+from calculon.units import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One quantity of a study, measured and estimated.
+
+    Attributes
+    ----------
+    quantity : Quantity
+        What is compared, and in which unit.
+    bound : float
+        The largest mean absolute error that passes under this edition, in percent.
+    rows : tuple of Row
+        The rows that have a measured value and that the model can represent.
+    measured, estimated : array, shape (rows,)
+        In the quantity's unit.
+    errors : array, shape (rows,)
+        In percent of the measured value; negative is an estimate that is too small.
+    score : Score or None
+        None when no row can be compared.
+    rank : Rank or None
+        How well order is predicted, when the study names sweeps.
+    """
+
+    quantity: Quantity
+    bound: float
+    rows: tuple[Row, ...]
+    measured: Array
+    estimated: Array
+    errors: Array
+    score: Score | None
+    rank: Rank | None
+
+    @property
+    def passes(self) -> bool:
+        """Whether rows were compared, and the mean absolute error is within the bound of the study."""
+        return self.score is not None and self.score.mean <= self.bound
+
+    def worst(self, count: int = 1) -> list[int]:
+        """Return the positions of the rows with the largest absolute errors, largest first."""
+        order: list[int] = np.argsort(-np.abs(self.errors), kind="stable")[:count].tolist()
+        return order
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The quantities of a study under one reading of the source.
+
+    Attributes
+    ----------
+    name, why : str
+        Of the alternative; empty for the study's own choices.
+    comparisons : tuple of Comparison
+        One per quantity.
+    unrepresented : dict of str to int
+        Rows that the model cannot represent, counted by reason.
+    too_large : int
+        Rows that were run although the model says that they need more memory than the system has.
+    prediction : Prediction
+        What the model says.
+    """
+
+    name: str
+    why: str
+    comparisons: tuple[Comparison, ...]
+    unrepresented: dict[str, int]
+    too_large: int
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
+class Result:
+    """A study that was run.
+
+    Attributes
+    ----------
+    study : Study
+        What was asked.
+    edition : str
+        The edition of the cost model that was asked.
+    rows : tuple of Row
+        All rows that are to be compared.
+    total : int
+        Rows in the file of measured values.
+    excluded : dict of str to int
+        Rows that the study leaves out, counted by reason.
+    own : Reading
+        Under the choices of the study.
+    others : callable
+        Reads the study under its other choices.
+    """
+
+    study: Study
+    edition: str
+    rows: tuple[Row, ...]
+    total: int
+    excluded: dict[str, int]
+    own: Reading
+    others: Callable[[], tuple[Reading, ...]]
+
+    @cached_property
+    def alternatives(self) -> tuple[Reading, ...]:
+        """The study under other choices, as far as the edition can tell them apart; read when it is asked for."""
+        return self.others()
+
+    @property
+    def passes(self) -> bool:
+        """Whether every quantity is within its bound, or no row is to be compared at all."""
+        return not self.rows or all(one.passes for one in self.own.comparisons)
+
+
+def compare(study: Study, library: Library | None = None, edition: str = PUBLISHED) -> Result:
+    """Run a study and its alternatives under an edition of the cost model.
+
+    Raises
+    ------
+    SpecError
+        For anything wrong with the study, its measured values, or a spec it names, and for an unknown edition.
+    """
+    library = library or Library.at()
+    edition = find_edition(edition).name
+    own = study.recipe()
+    others = [(one, study.recipe(one)) for one in study.alternatives]
+    if edition == PUBLISHED:
+        others = [(one, recipe) for one, recipe in others if recipe.published() != own.published()]
+    everything = read_rows(study)
+    rows, excluded = _chosen(study, everything, edition)
+    return Result(
+        study=study,
+        edition=edition,
+        rows=tuple(rows),
+        total=len(everything),
+        excluded=excluded,
+        own=_read(library, study, edition, own, rows),
+        others=lambda: tuple(
+            _read(library, study, edition, recipe, rows, one.name, one.why)
+            for one, recipe in others
+        ),
+    )
+
+
+def _chosen(study: Study, rows: list[Row], edition: str) -> tuple[list[Row], dict[str, int]]:
+    """Return the rows to compare under an edition, and how many are left out for which reason."""
+    counts: Counter[str] = Counter()
+    for one in study.exclude:
+        if not one.concerns(edition):
+            continue
+        hit = values(study, one.when, rows, "exclude.when")
+        counts[one.reason] += sum(map(bool, hit))
+        rows = [row for row, out in zip(rows, hit, strict=True) if not out]
+    return rows, dict(counts)
+
+
+def _read(
+    library: Library,
+    study: Study,
+    edition: str,
+    recipe: Recipe,
+    rows: Sequence[Row],
+    name: str = "",
+    why: str = "",
+) -> Reading:
+    statistics = [n for q in study.quantities for n in q.estimate.names]
+    statistics += [t.beside for q in study.quantities for t in q.table if t.beside]
+    found = predict(library, study, recipe, rows, statistics, edition)
+    rows = with_derived(study, recipe, rows)
+    reasons = Counter(why for why in found.reasons if why)
+    return Reading(
+        name=name,
+        why=why,
+        comparisons=tuple(_compared(study, q, edition, rows, found) for q in study.quantities),
+        unrepresented=dict(sorted(reasons.items())),
+        too_large=int(found.too_large.sum()),
+        prediction=found,
+    )
+
+
+def _compared(
+    study: Study, quantity: Quantity, edition: str, rows: Sequence[Row], found: Prediction
+) -> Comparison:
+    measured = np.array(measured_values(study, quantity.measured, rows))
+    estimated = quantity.estimate.of(found.values)
+    if quantity.relative_to:
+        estimated = estimated / estimated[_references(study, quantity, rows)]
+    estimated = estimated / UNITS[quantity.unit][1]
+    here = np.flatnonzero(np.isfinite(measured) & np.isfinite(estimated)).tolist()
+    chosen = tuple(rows[i] for i in here)
+    measured, estimated = measured[here], estimated[here]
+    errors = relative_errors(measured, estimated)
+    groups = [tuple(row.cells[name] for name in study.sweep) for row in chosen]
+    ranked = bool(study.sweep) and bool(len(here))
+    return Comparison(
+        quantity=quantity,
+        bound=quantity.bound[edition],
+        rows=chosen,
+        measured=measured,
+        estimated=estimated,
+        errors=errors,
+        score=Score.of(errors) if len(here) else None,
+        rank=Rank.of(groups, measured, estimated) if ranked else None,
+    )
+
+
+def _references(study: Study, quantity: Quantity, rows: Sequence[Row]) -> list[int]:
+    """Return for each row the one that it is a percentage of."""
+    place = f"quantities.{quantity.name}.relative_to"
+    condition = Expression.parse(quantity.relative_to)
+    groups = [tuple(row.cells[name] for name in quantity.within) for row in rows]
+    hits = values(study, condition, rows, place)
+    known = {group: i for i, (group, hit) in enumerate(zip(groups, hits, strict=True)) if hit}
+    for row, group in zip(rows, groups, strict=True):
+        if group not in known:
+            wanted = f"a row with {quantity.relative_to} and the same {', '.join(quantity.within)}"
+            raise problem_in(study, row, place, wanted, "none")
+    return [known[group] for group in groups]
+
+
+def pooled(results: Sequence[Result]) -> dict[str, Score]:
+    """Return the score of all rows of all studies together, for times and for memory apart.
+
+    Rows of the source's own formula are left out, and so are percentages of other rows. The results are those of one
+    edition.
+    """
+    kinds = {"time": "s", "memory": "B"}
+    found = {}
+    for kind, symbol in kinds.items():
+        errors = [
+            one.errors
+            for result in results
+            if result.study.evidence != "formula"
+            for one in result.own.comparisons
+            if UNITS[one.quantity.unit][0] == symbol and not one.quantity.relative_to
+        ]
+        if errors and len(together := np.concatenate(errors)):
+            found[kind] = Score.of(together)
+    return found

@@ -1,0 +1,175 @@
+"""What the model says about measured rows: grouped into tables by model and system, each evaluated at once."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calculon.apps.validate.forms import Fields
+from calculon.apps.validate.library import Library, fill
+from calculon.apps.validate.published_study import Recipe, Study
+from calculon.apps.validate.study_rows import Row, field_values, problem_in, require, with_derived
+from calculon.errors import Problem, SpecError
+from calculon.evaluate import Evaluation, evaluate
+from calculon.hardware.system import System
+from calculon.plan.plan import PUBLISHED_NAMES, Plan
+from calculon.spec.decode import decode
+from calculon.spec.execution import PUBLISHED
+from calculon.spec.fields import spec_fields
+from calculon.spec.model import Model
+from calculon.spec.override import override
+from calculon.units import Array
+
+TIER1 = "proc_mem_tier1_cap_req"
+UNLIMITED = 1e30
+"""Bytes of tier-1 memory for rows that were run: if the model thinks that they do not fit, it is the model's error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Statistics of measured rows.
+
+    Attributes
+    ----------
+    values : dict of str to array, shape (rows,)
+        Statistics by name, in SI units; not-a-number where the model cannot represent a row.
+    reasons : list of str
+        Why it cannot; empty where it can.
+    too_large : array of bool, shape (rows,)
+        The model needs more tier-1 memory than the system has, although the row was run.
+    """
+
+    values: dict[str, Array]
+    reasons: list[str]
+    too_large: Array
+
+
+def predict(
+    library: Library,
+    study: Study,
+    recipe: Recipe,
+    rows: Sequence[Row],
+    names: Iterable[str],
+    edition: str,
+) -> Prediction:
+    """Evaluate the rows of a study under an edition; the published one sees the published fields only.
+
+    Parameters
+    ----------
+    library : Library
+        Where named models and systems are found.
+    study : Study
+        Whose rows these are.
+    recipe : Recipe
+        How they become executions: the study's own, or changed by an alternative.
+    rows : sequence of Row
+        The measured rows.
+    names : iterable of str
+        The statistics wanted.
+    edition : str
+        The edition of the cost model.
+
+    Raises
+    ------
+    SpecError
+        For anything in a row or in the recipe that means nothing; names file, row and field.
+    """
+    wanted = [*dict.fromkeys((*names, TIER1))]
+    found = {name: np.full(len(rows), np.nan) for name in wanted}
+    if not rows:
+        return Prediction(found, [], np.zeros(0, bool))
+    rows = with_derived(study, recipe, rows)
+    models = [Model(**fields) for fields in _specs(library, study, recipe.model, "model", rows)]
+    executions = list(_specs(library, study, recipe.execution, "execution", rows))
+    if edition == PUBLISHED:
+        models = [model.published() for model in models]
+        executions = [{name: fields[name] for name in PUBLISHED_NAMES} for fields in executions]
+    systems = _systems(library, study, recipe, rows)
+    reasons = [""] * len(rows)
+    capacity = np.array([system.mem1.capacity for system in systems])
+    groups: dict[tuple[Model, str], list[int]] = {}
+    for i, (model, system) in enumerate(zip(models, systems, strict=True)):
+        groups.setdefault((model, system.name), []).append(i)
+    for (model, _), members in groups.items():
+        plan = Plan.from_records(executions[i] for i in members)
+        result = _evaluate(model, systems[members[0]], plan, edition)
+        for name in wanted:
+            found[name][members] = result[name]
+        for i, why in zip(members, result.reason, strict=True):
+            reasons[i] = str(why)
+    return Prediction(found, reasons, found[TIER1] > capacity)
+
+
+def _evaluate(model: Model, system: System, plan: Plan, edition: str) -> Evaluation:
+    memory = dataclasses.replace(system.mem1, capacity=UNLIMITED)
+    return evaluate(model, dataclasses.replace(system, mem1=memory), plan, edition=edition)
+
+
+def _systems(library: Library, study: Study, recipe: Recipe, rows: Sequence[Row]) -> list[System]:
+    """Return the system of each row, with the values that the recipe replaces."""
+    known: dict[str, System] = {}
+    names = _sources(study, recipe.system, "system", rows)
+    for row, name in zip(rows, names, strict=True):
+        if name in known:
+            continue
+        file, raw = _found(library, study, "system", name, row, recipe.system)
+        known[name] = decode(System, raw, file, name=name)
+        if recipe.override:
+            known[name] = _overridden(study, recipe, raw, name)
+    return [known[name] for name in names]
+
+
+def _overridden(study: Study, recipe: Recipe, raw: object, name: str) -> System:
+    """Return a system with the values that the recipe replaces; what is wrong then is the recipe's."""
+    try:
+        return decode(System, override(raw, recipe.override, study.file), study.file, name=name)
+    except SpecError as error:
+        inside = [dataclasses.replace(p, field=f"override.{p.field}") for p in error.problems]
+        raise SpecError(study.file, inside) from None
+
+
+def _specs(
+    library: Library, study: Study, form: Fields, kind: str, rows: Sequence[Row]
+) -> Iterator[dict[str, Any]]:
+    """Yield the fields of a spec for each row: those of the named one, replaced by those the recipe states."""
+    cls: Any = form.record
+    sources = _sources(study, form.source, kind, rows)
+    named: dict[str, dict[str, Any]] = {"": {}}
+    for row, source in zip(rows, sources, strict=True):
+        if source not in named:
+            file, raw = _found(library, study, kind, source, row, form.source)
+            named[source] = decode(cls, raw, file).to_dict()
+    stated = {}
+    for field in spec_fields(cls):
+        place = f"{kind}.{field.key}"
+        if field.key in form.values:
+            formula = form.values[field.key]
+            stated[field.name] = field_values(study, field, formula, rows, place)
+        elif not form.source and not field.declaration.optional:
+            raise SpecError(study.file, Problem(place, "a constant or an expression", "nothing"))
+    for i, source in enumerate(sources):
+        yield named[source] | {name: column[i] for name, column in stated.items()}
+
+
+def _found(
+    library: Library, study: Study, kind: str, source: str, row: Row, template: str
+) -> tuple[str, object]:
+    """Read a spec; when a row's own cells name one that is not there, the row is what is wrong."""
+    try:
+        return library.spec(kind, source, study)
+    except SpecError as error:
+        if source == template or error.file != study.file:
+            raise
+        one = error.problems[0]
+        raise problem_in(study, row, kind, one.expected, one.found, one.hint) from None
+
+
+def _sources(study: Study, template: str, kind: str, rows: Sequence[Row]) -> list[str]:
+    """Return the name that a template gives in each row."""
+    try:
+        return [fill(template, row.cells) for row in rows]
+    except KeyError as error:
+        require(error.args[0], rows[0].cells, study.file, kind)
+        raise

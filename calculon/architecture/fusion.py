@@ -1,0 +1,219 @@
+"""Which operators share a kernel: what a fusion policy leaves of the memory traffic and of the launches of layers.
+
+A chain of elementwise operators and reductions over one tile becomes one kernel: it reads what comes into the chain and
+writes what leaves it. Nothing is fused across a matrix product, a collective or fused attention; only policy ``max``
+puts activations and rotary embeddings into the product before them. FLOP and what is stored stay as they are.
+
+Each policy is a table by kind of operator. Bytes per element: ``r`` of the residual stream, ``o`` of what products
+read, ``c`` of what they write, 4 of softmax and loss in float32 (PyTorch, *Automatic Mixed Precision*, op list).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from calculon.architecture.layer import Number, Widths
+from calculon.architecture.layers import Flags, Layer, When
+from calculon.architecture.layers.vocabulary import FLOAT_BYTES
+from calculon.architecture.multiply import multiplied
+from calculon.architecture.shape import BlockShape
+
+
+class Moved(NamedTuple):
+    """Bytes per element that an operator moves in its passes, and the kernels it launches."""
+
+    forward: Number
+    backward: Number
+    kernels: tuple[int, int, int]
+
+
+Rule = Callable[[Layer, Widths], Moved]
+
+
+def fuse(layers: Iterable[Layer], shape: BlockShape) -> Iterable[Layer]:
+    """Return layers as the fusion policy of a choice runs them."""
+    policy = POLICIES.get(shape.choice.fusion)
+    fused = layers if policy is None else _fused(layers, policy, shape)
+    return multiplied(fused, shape.choice.matmul_impl)
+
+
+def _fused(
+    layers: Iterable[Layer], policy: Mapping[str, Rule], shape: BlockShape
+) -> Iterator[Layer]:
+    """Yield layers under a policy."""
+    for layer in layers:
+        rule = policy.get(layer.kind or "")
+        yield _rewritten(layer, rule(layer, shape.widths)) if rule else layer
+        if shape.choice.fusion == "none" and layer.product is not None:
+            yield from _bias(layer, shape.widths)
+
+
+def _rewritten(layer: Layer, moved: Moved) -> Layer:
+    """Return a layer with other traffic; its weights move as before, once in each pass."""
+    elements = _elements(layer)
+    weights = layer.weight_bytes
+    return layer._replace(
+        accessed=(moved.forward * elements + weights, moved.backward * elements + weights, 0.0),
+        kernels=moved.kernels,
+    )
+
+
+def _elements(layer: Layer) -> Number:
+    """Return what a policy counts by: elements of the result; of a loss, of the logits; of a fork, of its input."""
+    return layer.inputs if layer.kind in ("loss", "fork") else layer.outputs
+
+
+def _bias(layer: Layer, widths: Widths) -> Iterator[Layer]:
+    """Yield the sum over tokens that is the gradient of a product's bias; the product itself adds the bias."""
+    product = layer.product
+    assert product is not None
+    columns = layer.weights - product.n * product.k
+    if layer.kind != "product" or not np.any(columns):
+        return
+    elements = product.m * columns
+    yield Layer(
+        name=f"{layer.name}_Bias",
+        engine="vector",
+        flops=(0.0, 0.0, elements),
+        accessed=(0.0, 0.0, widths.result * elements),
+        inputs=elements,
+        outputs=0.0,
+        weights=0.0,
+        weight_bytes=0.0,
+        output_bytes=0.0,
+        activation=0.0,
+        activation_grad=0.0,
+        flags=Flags(recompute=layer.flags.recompute),
+    )
+
+
+def _gated(layer: Layer) -> bool:
+    """Whether an activation has two inputs."""
+    return layer.inputs is not layer.outputs
+
+
+# -- none: one kernel for each operator, as eager frameworks run them -------------------------------------------------
+
+
+def _softmax_alone(layer: Layer, widths: Widths) -> Moved:
+    """Scale, mask and softmax; narrow scores are converted to float32 and back."""
+    c = widths.result
+    casts = 2 * (c + FLOAT_BYTES) if c < FLOAT_BYTES else 0
+    whole = 2 * c + 2 * c + casts
+    kernels = 3 if c == FLOAT_BYTES else 5
+    return Moved(whole + 2 * FLOAT_BYTES, whole + 3 * FLOAT_BYTES, (kernels, kernels, 0))
+
+
+def _activation_alone(layer: Layer, widths: Widths) -> Moved:
+    """Run the function, and with a gate the product of both halves, as kernels of their own."""
+    c = widths.result
+    if _gated(layer):
+        return Moved(2 * c + 3 * c, 5 * c + 3 * c, (2, 2, 0))
+    return Moved(2 * c, 3 * c, (1, 1, 0))
+
+
+def _rotary_alone(layer: Layer, widths: Widths) -> Moved:
+    """Two products with sine and cosine, and their sum."""
+    return Moved(6 * widths.result, 6 * widths.result, (3, 3, 0))
+
+
+def _sum_alone(layer: Layer, widths: Widths) -> Moved:
+    """Read stream and branch, write the stream; its gradient is handed on, converted where the branch is narrower."""
+    r, c = widths.stored, widths.result
+    narrow = c < r
+    return Moved(2 * r + c, r + c if narrow else 0.0, (1, int(narrow), 0))
+
+
+def _loss_alone(layer: Layer, widths: Widths) -> Moved:
+    """Logarithm of the softmax, then its entry of the target; backward, its gradient and that of the softmax."""
+    c = widths.result
+    cast = c + FLOAT_BYTES if c < FLOAT_BYTES else 0
+    kernels = 2 + bool(cast)
+    return Moved(cast + 3 * FLOAT_BYTES, 4 * FLOAT_BYTES + cast, (kernels, kernels, 0))
+
+
+# -- compile: chains in one kernel ------------------------------------------------------------------------------------
+
+
+def _norm_joined(layer: Layer, widths: Widths) -> Moved:
+    """Entry norms only write: the sum before them reads. Their backward kernel adds the gradient of the stream."""
+    r, o, c = widths.stored, widths.operand, widths.result
+    if layer.flags.shares_activation:
+        return Moved(o, c + 3 * r, (0, 1, 0))
+    width = layer.output_bytes / layer.outputs
+    return Moved(2 * width, 3 * width, (1, 1, 0))
+
+
+def _joined(layer: Layer, widths: Widths) -> Moved:
+    """Nothing of its own: a bias is added by what follows, a sum of gradients by the backward kernel of the norm."""
+    return Moved(0.0, 0.0, (0, 0, 0))
+
+
+def _softmax_joined(layer: Layer, widths: Widths) -> Moved:
+    """Scale, mask and softmax in one kernel that reads a row twice; and one backward."""
+    c = widths.result
+    return Moved(4 * c, 3 * c, (1, 1, 0))
+
+
+def _dropout_joined(layer: Layer, widths: Widths) -> Moved:
+    """Only its mask moves; the gradient of a branch of the residual stream is written."""
+    branch = layer.flags == Flags(recompute=When.RECOMPUTE_ALL)
+    gradient = widths.stored + widths.result if branch else 0
+    return Moved(1.0, 1.0 + gradient, (0, int(branch), 0))
+
+
+def _activation_joined(layer: Layer, widths: Widths) -> Moved:
+    c = widths.result
+    return Moved(3 * c, 5 * c, (1, 1, 0)) if _gated(layer) else Moved(2 * c, 3 * c, (1, 1, 0))
+
+
+def _rotary_joined(layer: Layer, widths: Widths) -> Moved:
+    return Moved(2 * widths.result, 2 * widths.result, (1, 1, 0))
+
+
+def _sum_joined(layer: Layer, widths: Widths) -> Moved:
+    """Write the narrow gradient of a branch in the kernel that has that of the stream."""
+    r, c = widths.stored, widths.result
+    return Moved(2 * r + c, c if c < r else 0.0, (1, 0, 0))
+
+
+def _loss_joined(layer: Layer, widths: Widths) -> Moved:
+    """Read the logits twice; read them once and write their gradient."""
+    return Moved(2 * widths.result, 2 * widths.result, (1, 1, 0))
+
+
+# -- max: also into the product before --------------------------------------------------------------------------------
+
+
+def _activation_in_product(layer: Layer, widths: Widths) -> Moved:
+    """Compute it before the product writes; backward, read what was saved (and write both gradients of a gate)."""
+    c = widths.result
+    return Moved(c, 4 * c, (0, 0, 0)) if _gated(layer) else Moved(0.0, c, (0, 0, 0))
+
+
+NONE: Mapping[str, Rule] = {
+    "softmax": _softmax_alone,
+    "activation": _activation_alone,
+    "rotary": _rotary_alone,
+    "sum": _sum_alone,
+    "loss": _loss_alone,
+}
+COMPILE: Mapping[str, Rule] = {
+    "norm": _norm_joined,
+    "fork": _joined,
+    "bias": _joined,
+    "softmax": _softmax_joined,
+    "dropout": _dropout_joined,
+    "activation": _activation_joined,
+    "rotary": _rotary_joined,
+    "sum": _sum_joined,
+    "loss": _loss_joined,
+}
+MAX: Mapping[str, Rule] = {
+    **COMPILE,
+    "activation": _activation_in_product,
+    "rotary": _joined,
+}
+POLICIES: Mapping[str, Mapping[str, Rule]] = {"none": NONE, "compile": COMPILE, "max": MAX}
+"""Policies by value of the execution field ``fusion``; ``published`` leaves layers as they are."""

@@ -1,0 +1,52 @@
+"""Conversions beside products whose operands are narrower than what is stored."""
+
+from calculon.architecture.layer import Flags, Layer, Number, Widths
+
+
+def cast(
+    name: str,
+    weights: Number,
+    inputs: Number,
+    outputs: Number,
+    *,
+    widths: Widths,
+    source: int,
+    alone: bool,
+    flags: Flags,
+) -> Layer:
+    """Convert weights, input and gradients of a product of `weights`, `inputs` and `outputs` elements.
+
+    Weights are converted once per microbatch, and the copies kept for its backward pass; their gradients go back to the
+    stored type. Inputs come in `source` bytes per element, and gradients of outputs in the width of results; where they
+    stand `alone`, converting them takes a pass of its own, otherwise the kernel that makes them writes both.
+
+    Source: Micikevicius et al., *Mixed Precision Training*, arXiv 1710.03740, section 3; 8-bit: Micikevicius et al.,
+    *FP8 Formats for Deep Learning*, arXiv 2209.05433, section 3.
+    """
+    stored, operand, result = widths
+    copies = operand < stored
+    forward = (stored + operand) * weights if copies else 0.0 * weights
+    gradient = (result + stored) * weights if result < stored else 0.0 * weights
+    kernels = [int(copies), 0, int(result < stored)]
+    backward: Number = 0.0
+    if alone and operand != source:
+        forward, kernels[0] = forward + (source + operand) * inputs, kernels[0] + 1
+    if alone and result != source:
+        backward, kernels[1] = backward + (result + source) * inputs, kernels[1] + 1
+    if alone and operand < result:
+        backward, kernels[1] = backward + (result + operand) * outputs, kernels[1] + 1
+    return Layer(
+        name=name,
+        engine="vector",
+        flops=(0.0, 0.0, 0.0),
+        accessed=(forward, backward, gradient),
+        inputs=inputs,
+        outputs=0.0,
+        weights=0.0,
+        weight_bytes=0.0,
+        output_bytes=0.0,
+        activation=operand * weights if copies else 0.0,
+        activation_grad=0.0,
+        flags=flags,
+        kernels=(kernels[0], kernels[1], kernels[2]),
+    )

@@ -1,0 +1,77 @@
+"""Matrix products: a linear layer and the batched products of attention."""
+
+from calculon.architecture.layer import Flags, Layer, Number, Product, Widths, operator
+
+
+def linear(
+    name: str,
+    m: Number,
+    n: Number,
+    k: Number,
+    *,
+    bias: Number | None = None,
+    widths: Widths,
+    flags: Flags,
+) -> Layer:
+    """Linear layer ``(m, n) x (n, k)``: 2mnk FLOP in every pass; saves its input.
+
+    `bias` is how many columns have one; adding it is part of the product's pass over its output.
+    """
+    flops = 2 * m * n * k
+    inputs, outputs = m * n, m * k
+    stored, operand, result = widths
+    weights = n * k if bias is None else n * k + bias
+    held, read, written = operand * weights, operand * inputs, result * outputs
+    into_inputs = into_weights = held + read + written
+    if operand < result:
+        into_inputs = held + result * inputs + operand * outputs
+        into_weights = result * weights + read + operand * outputs
+    return Layer(
+        name=name,
+        engine="matrix",
+        flops=(flops, flops, flops),
+        accessed=(read + written + held, into_inputs, into_weights),
+        inputs=inputs,
+        outputs=outputs,
+        weights=weights,
+        weight_bytes=held if stored == operand else stored * weights,
+        output_bytes=written,
+        activation=read,
+        activation_grad=written,
+        flags=flags,
+        product=Product(1, m, n, k),
+        kind="product",
+    )
+
+
+def batched_matmul(
+    name: str,
+    batch: Number,
+    m: Number,
+    n: Number,
+    k: Number,
+    *,
+    shared: Number,
+    input_grad: bool = False,
+    dtype_bytes: float,
+    flags: Flags,
+) -> Layer:
+    """`batch` products ``(m, n) x (n, k)`` of two activations: both operands get a gradient.
+
+    `shared` is how many different second operands there are: key or value heads.
+    """
+    flops = 2 * batch * m * n * k
+    operands = batch * (m * n) + shared * (n * k)
+    layer = operator(
+        name,
+        "matrix",
+        (flops, 2 * flops, 0.0),
+        inputs=operands,
+        outputs=batch * m * k,
+        saved=operands,
+        grad=batch * m * k,
+        input_grad=input_grad,
+        dtype_bytes=dtype_bytes,
+        flags=flags,
+    )
+    return layer._replace(product=Product(batch, m, n, k), kernels=(1, 2, 0))

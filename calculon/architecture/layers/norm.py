@@ -1,0 +1,54 @@
+"""Normalisation."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from calculon.architecture.layer import Flags, Layer, Number, operator
+
+
+class Kind(NamedTuple):
+    """FLOP per element (forward, input gradient, weight gradient), and weights per unit of width."""
+
+    flops: tuple[int, int, int]
+    weights: int
+
+
+KINDS: Mapping[str, Kind] = {
+    "layernorm": Kind((9, 14, 7), 2),
+    "layernorm_no_bias": Kind((9, 14, 5), 1),
+    "layernorm_plain": Kind((7, 12, 0), 0),
+    "rmsnorm": Kind((4, 7, 3), 1),
+}
+"""Norms by name: layer normalisation as published, without bias, without gain; RMSNorm (arXiv 1910.07467)."""
+
+
+def norm(
+    name: str,
+    kind: str,
+    elements: Number,
+    width: int,
+    *,
+    gain_only: bool = False,
+    input_grad: bool = False,
+    dtype_bytes: float,
+    flags: Flags,
+) -> Layer:
+    """Normalise `elements` over their last axis of so many; saves its input.
+
+    With `gain_only` it has one weight per unit of width, whatever its kind.
+    """
+    (forward, agrad, wgrad), weights = KINDS[kind]
+    return operator(
+        name,
+        "vector",
+        (forward * elements, agrad * elements, wgrad * elements),
+        inputs=elements,
+        outputs=elements,
+        weights=float(width if gain_only else weights * width),
+        saved=elements,
+        grad=elements,
+        input_grad=input_grad,
+        dtype_bytes=dtype_bytes,
+        flags=flags,
+        kind="norm",
+    )

@@ -1,0 +1,266 @@
+"""The optimizer step: what each optimizer keeps, computes and moves per parameter.
+
+Resident and moved bytes follow Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 3.1: a state of 4-byte moments,
+and a 4-byte master copy of weights that are smaller. A fused step reads and writes the state once, reads a gradient,
+writes a weight. The other forms run one elementwise operation after the other, as PyTorch's optimizers do.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from calculon.plan.choice import MASTER_BYTES, Choice
+from calculon.units import Array, Bytes, Count, Elements, Flops, Fraction
+
+QUANTIZED_BYTES = 1 + 4 / 256
+"""An 8-bit moment: blocks of 256 share a 4-byte scale (Dettmers et al., arXiv 2110.02861, section 2)."""
+
+MOMENT_BYTES = {"float32": 4, "bfloat16": 2}
+"""Bytes of a moment by type; DeepSeek-V3 keeps Adam's in bfloat16 (arXiv 2412.19437, section 3.3.2)."""
+
+NEWTON_SCHULZ_STEPS = 5
+
+
+class Optimizer(NamedTuple):
+    """What a step of an optimizer takes.
+
+    Attributes
+    ----------
+    moments : int
+        Values of the state per parameter, the master copy apart.
+    flops : int
+        FLOP per parameter on the vector engine.
+    values, moment_values : int
+        What the elementwise operations, one after the other, read and write per parameter: values of 4 bytes
+        (gradients, weights, what is in between), and moments in their own type.
+    kernels : int
+        Kernels of these operations, for one weight tensor.
+    reads : int
+        How often a fused step reads a gradient.
+    """
+
+    moments: int
+    flops: int
+    values: int
+    moment_values: int
+    kernels: int
+    reads: int = 1
+
+
+ADAM = Optimizer(moments=2, flops=11, values=10, moment_values=8, kernels=7)
+"""Kingma and Ba, arXiv 1412.6980, algorithm 1: lerp 3 accesses, mul 2, addcmul 3, sqrt 2, div 2, add 2, addcdiv 4."""
+
+ADAM_8BIT = Optimizer(moments=2, flops=20, values=18 + 4, moment_values=4, kernels=7 + 4)
+"""Dettmers et al., arXiv 2110.02861, section 2: Adam, its moments read into 4 bytes before and written back after."""
+
+LION = Optimizer(moments=1, flops=5, values=8, moment_values=3, kernels=4)
+"""Chen et al., arXiv 2302.06675, algorithm 2: lerp 3 accesses, sign 2, add 3, lerp 3."""
+
+SGD_MOMENTUM = Optimizer(moments=1, flops=4, values=4, moment_values=4, kernels=3)
+"""Polyak 1964: mul 2 accesses, add 3, add 3."""
+
+SGD = Optimizer(moments=0, flops=2, values=3, moment_values=0, kernels=1)
+"""Robbins and Monro 1951: add 3 accesses."""
+
+ADAFACTOR = Optimizer(moments=0, flops=8, values=13, moment_values=0, kernels=8, reads=3)
+"""Shazeer and Stern, arXiv 1804.04235, algorithm 4, without momentum: sums of squares over rows 1 access and columns 1,
+product of the two 1, rsqrt 2, mul 3, norm of the update 1 and of the weights 1, add 3. Fused, the gradient is read for
+the sums, for the norm that clips the update, and for the update."""
+
+ADAFACTOR_VECTOR = Optimizer(moments=1, flops=8, values=10, moment_values=5, kernels=7, reads=2)
+"""Algorithm 5 of the same: mul 2 accesses, addcmul 3, rsqrt 2, mul 3, norms 1 and 1, add 3; the gradient is read for
+the norm and for the update."""
+
+MUON = Optimizer(moments=1, flops=6, values=6, moment_values=3, kernels=3 + 3 * NEWTON_SCHULZ_STEPS)
+"""Jordan et al. 2024, kellerjordan.github.io/posts/muon; Liu et al., arXiv 2502.16982, algorithm 1: lerp 3 accesses,
+lerp 3 (Nesterov), add 3; in between the products of :func:`newton_schulz`."""
+
+OPTIMIZERS: Mapping[str, Optimizer] = {
+    "adam": ADAM,
+    "adam_8bit": ADAM_8BIT,
+    "lion": LION,
+    "sgd_momentum": SGD_MOMENTUM,
+    "sgd": SGD,
+    "adafactor": ADAFACTOR,
+    "muon": MUON,
+}
+
+OF_OTHERS: Mapping[str, Optimizer] = {"adafactor": ADAFACTOR_VECTOR, "muon": ADAM}
+"""What steps weights that are no matrices, where that is another optimizer."""
+
+
+class Matrices(NamedTuple):
+    """The weight matrices of layers, shape (layers, steps); 0 where a layer has none.
+
+    Attributes
+    ----------
+    elements, sides : array
+        Rows times columns, and rows plus columns, of the share of a tensor-parallel rank.
+    shorter, longer : array
+        Sides of the whole matrix. A product of several matrices (gate and up, or fused query, key and value) counts as
+        one, and a head that ranks share once for each of them.
+    share : array
+        Part of the products of a whole matrix that a tensor-parallel rank computes.
+    """
+
+    elements: Elements
+    sides: Elements
+    shorter: Elements
+    longer: Elements
+    share: Fraction
+
+
+class Parameters(NamedTuple):
+    """Weights of layers, shape (layers, steps); `matrices` where the step depends on them."""
+
+    weights: Elements
+    matrices: Matrices | None = None
+
+    def take(self, columns: Array) -> "Parameters":
+        """Select steps."""
+        matrices = self.matrices and Matrices(*(values[:, columns] for values in self.matrices))
+        return Parameters(self.weights[:, columns], matrices)
+
+    def without(self, layer: int, elements: Elements) -> "Parameters":
+        """Take so many elements, its matrix, from the weights of a layer."""
+        weights, kept = self.weights.copy(), np.ones_like(self.weights)
+        weights[layer] -= elements
+        kept[layer] = 0.0
+        return Parameters(weights, self.matrices and Matrices(*(v * kept for v in self.matrices)))
+
+    def mix(self, matrix: float, other: float) -> Elements:
+        """Add up an amount per parameter of matrices, and one per other parameter."""
+        if self.matrices is None or matrix == other:
+            return self.weights * matrix
+        elements = self.matrices.elements
+        mixed: Elements = elements * matrix + (self.weights - elements) * other
+        return mixed
+
+
+def joined(parts: Sequence[Parameters], *, layers: bool = False) -> Parameters:
+    """Join steps of the same layers, or `layers` of the same steps."""
+    if len(parts) == 1:
+        return parts[0]
+    axis = 0 if layers else 1
+    weights = np.concatenate([part.weights for part in parts], axis=axis)
+    known = [part.matrices for part in parts if part.matrices is not None]
+    if not known:
+        return Parameters(weights)
+    together = (np.concatenate(values, axis=axis) for values in zip(*known, strict=True))
+    return Parameters(weights, Matrices(*together))
+
+
+def of_matrices_and_others(choice: Choice) -> tuple[Optimizer, Optimizer]:
+    """Return what steps matrices, and what steps the other weights."""
+    own = OPTIMIZERS[choice.optimizer]
+    return own, OF_OTHERS.get(choice.optimizer, own)
+
+
+def _moment_bytes(choice: Choice) -> float:
+    if choice.optimizer == "adam_8bit":
+        return QUANTIZED_BYTES
+    return MOMENT_BYTES[choice.optimizer_state_dtype]
+
+
+def optimizer_flops(parameters: Parameters, choice: Choice, shards: Count) -> Flops:
+    """Elementwise arithmetic of a step; :func:`newton_schulz` comes on top."""
+    own, other = of_matrices_and_others(choice)
+    if own is other:
+        return parameters.weights / shards * own.flops
+    return parameters.mix(own.flops, other.flops) / shards
+
+
+def newton_schulz(matrices: Matrices) -> tuple[Flops, Flops]:
+    """FLOP of one product of each kind in a step of Newton-Schulz: two are ``2 n² m``, one is ``2 n³``, ``n <= m``.
+
+    Five steps are ``5 (4 n² m + 2 n³)`` for a whole matrix. Source: Jordan et al. 2024; arXiv 2502.16982, section 2.1.
+    """
+    square = 2 * matrices.shorter * matrices.shorter
+    return square * matrices.longer, square * matrices.shorter
+
+
+def state_bytes(parameters: Parameters, choice: Choice, shards: Count) -> Bytes:
+    """Bytes of the state: moments, and a 4-byte master copy of weights that are smaller.
+
+    Adafactor keeps a value per row and per column of a matrix. Source: arXiv 1804.04235, section 3.
+    """
+    own, other = of_matrices_and_others(choice)
+    each = _moment_bytes(choice)
+    copies = choice.dtype_bytes < MASTER_BYTES and not choice.sharded_masters
+    master = MASTER_BYTES if copies else 0
+    weights, matrices = parameters.weights, parameters.matrices
+    moments = parameters.mix(each * own.moments, each * other.moments)
+    if choice.optimizer == "adafactor" and matrices is not None:
+        moments = moments + each * matrices.sides
+    state: Bytes = (moments + master * weights) / shards
+    return state
+
+
+def resident_weight_bytes(weights: Elements, choice: Choice, shards: Count) -> Bytes:
+    """Bytes of the weights that stay on a rank: all, its share, or of 4-byte masters its share.
+
+    Source: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 5.3; FSDP keeps shards in full precision only: Zhao et
+    al., arXiv 2304.11277, section 4.4.
+    """
+    if choice.sharded_masters:
+        return MASTER_BYTES * weights / shards
+    whole: Bytes = choice.dtype_bytes * weights
+    return whole / shards if choice.splits_weights else whole
+
+
+def main_gradient_bytes(weights: Elements, choice: Choice, shards: Count) -> Bytes | float:
+    """Bytes of the 4-byte copy of smaller gradients that Megatron-LM steps with (arXiv 1909.08053)."""
+    return MASTER_BYTES * weights / shards if choice.main_grad else 0.0
+
+
+def step_bytes(
+    fused: Bytes, parameters: Parameters, gradient_bytes: Array | int, choice: Choice, shards: Count
+) -> Bytes:
+    """Bytes that a step moves in the form that the choice names.
+
+    The norm of gradients reads them once more; scaling them is part of a fused step, and a pass of its own otherwise.
+    Operations one after the other never move less than a fused step.
+
+    Parameters
+    ----------
+    fused : array
+        Bytes of a fused step that reads each gradient once.
+    gradient_bytes : array
+        Bytes of an element of the gradients that wait.
+    """
+    own, other = of_matrices_and_others(choice)
+    weights = parameters.weights / shards
+    element = MASTER_BYTES if choice.main_grad else gradient_bytes  # of what the step reads
+    once = element * weights
+    more = parameters.mix(own.reads - 1, other.reads - 1) * element / shards
+    if choice.main_grad:
+        more = more + 2 * MASTER_BYTES * weights  # written, and read in place of the smaller ones
+    if choice.grad_clip:
+        more = more + once
+    moved: Bytes = fused + more
+    if choice.optimizer_impl == "fused":
+        return moved
+    values = MASTER_BYTES * parameters.mix(own.values, other.values)
+    moments = _moment_bytes(choice) * parameters.mix(own.moment_values, other.moment_values)
+    apart = (values + moments) / shards
+    if choice.dtype_bytes < MASTER_BYTES:
+        apart = apart + (MASTER_BYTES + choice.dtype_bytes) * weights
+    small = gradient_bytes < MASTER_BYTES
+    apart = apart + np.where(small, gradient_bytes + MASTER_BYTES, 0) * weights
+    if choice.grad_clip:
+        apart = apart + 3 * once
+    return np.maximum(moved, apart)
+
+
+def step_kernels(parameters: Parameters, gradient_bytes: Array | int, choice: Choice) -> Count:
+    """Kernels that a loop over weight tensors launches: a matrix is one, and what a layer has beside it another."""
+    if choice.optimizer_impl != "loop" or parameters.matrices is None:
+        return np.zeros_like(parameters.weights)
+    own, other = of_matrices_and_others(choice)
+    elements = parameters.matrices.elements
+    matrix, rest = elements > 0, parameters.weights > elements
+    copies = 2 * choice.grad_clip + (choice.dtype_bytes < MASTER_BYTES)
+    each = copies + (gradient_bytes < MASTER_BYTES)
+    kernels: Count = matrix * (own.kernels + each) + rest * (other.kernels + each)
+    return kernels

@@ -1,0 +1,54 @@
+"""The residual region around attention and MLP."""
+
+from collections.abc import Iterator
+
+from calculon.architecture.layers import Flags, Layer, When, dropout, elementwise, fork, norm
+from calculon.architecture.shape import BlockShape
+
+_ALL = Flags(recompute=When.RECOMPUTE_ALL)
+
+SHARED = Flags(recompute=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS, shares_activation=True)
+"""A layer whose saved input lies in the buffer of another one."""
+
+NORM_NAMES = {"rmsnorm": "RMSNorm"}
+"""How a norm is called in the list of layers, where it is not a layer normalisation."""
+
+
+def entry_layers(prefix: str, shape: BlockShape, *, norms: int = 1) -> Iterator[Layer]:
+    """Fork off the residual connection and normalise; several norms read the same input."""
+    yield fork(
+        f"{prefix}_Fork", shape.residual, 1 + norms, dtype_bytes=shape.dtype_bytes, flags=_ALL
+    )
+    for _ in range(norms):
+        yield residual_norm(prefix, shape, flags=SHARED)
+
+
+def residual_norm(prefix: str, shape: BlockShape, *, flags: Flags) -> Layer:
+    """Normalise the residual stream, or what is added to it."""
+    return norm(
+        f"{prefix}_{NORM_NAMES.get(shape.model.norm, 'LayerNorm')}",
+        shape.model.norm,
+        shape.residual,
+        shape.model.hidden,
+        input_grad=shape.edition.writes_input_gradients,
+        dtype_bytes=shape.dtype_bytes,
+        flags=flags,
+    )
+
+
+def exit_layers(prefix: str, shape: BlockShape) -> Iterator[Layer]:
+    """Normalise once more in blocks of four norms, drop out, and add the residual connection."""
+    result = shape.widths.result
+    if shape.model.norms == 4:
+        yield residual_norm(f"{prefix}_Post", shape, flags=_ALL)
+    if shape.model.dropout:
+        yield dropout(
+            f"{prefix}_DropOut",
+            shape.residual,
+            grad_bytes=shape.edition.dropout_grad_bytes(result),
+            dtype_bytes=result,
+            flags=_ALL,
+        )
+    yield elementwise(
+        f"{prefix}_Residual", shape.residual, dtype_bytes=shape.dtype_bytes, flags=SHARED
+    )

@@ -1,0 +1,94 @@
+"""The sizes that the layers of a block share."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from calculon.architecture.layer import Widths
+from calculon.editions.edition import Edition
+from calculon.plan.choice import Choice, Sizes
+from calculon.spec.model import Model
+from calculon.units import Count, Elements
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockShape:
+    """A block of a model under one choice, for a column of sizes.
+
+    ``tokens`` is per microbatch; ``activation`` is the elements of a full activation and ``residual`` of one in the
+    residual region, which sequence parallelism splits; ``dtype_bytes`` is bytes per element of the
+    residual stream and of stored weights, ``widths`` of what products read and write, and ``overlapped`` whether
+    tensor-parallel collectives run beside their products.
+    """
+
+    model: Model
+    choice: Choice
+    edition: Edition
+    tensor_par: Count
+    microbatch_size: Count
+    tokens: Count
+    activation: Elements
+    residual: Elements
+    dtype_bytes: int
+    widths: Widths
+    overlapped: bool
+
+    @classmethod
+    def of(cls, model: Model, choice: Choice, sizes: Sizes, edition: Edition) -> "BlockShape":
+        """Derive the shared sizes."""
+        tokens = sizes.microbatch_size * model.seq_size
+        activation = tokens * model.hidden
+        residual = activation
+        if choice.sequence_parallel:
+            residual = np.floor(tokens / sizes.tensor_par) * model.hidden
+        return cls(
+            model=model,
+            choice=choice,
+            edition=edition,
+            tensor_par=sizes.tensor_par,
+            microbatch_size=sizes.microbatch_size,
+            tokens=tokens,
+            activation=activation,
+            residual=residual,
+            dtype_bytes=choice.dtype_bytes,
+            widths=Widths(choice.dtype_bytes, choice.operand_bytes, choice.result_bytes),
+            overlapped=choice.tensor_par_overlap != "none",
+        )
+
+    @property
+    def whole(self) -> bool:
+        """Whether this is a whole block, with norms, dropout and residual connections, and not a part of one."""
+        return self.model.part == "block"
+
+    @property
+    def attention_width(self) -> int:
+        """Width of all query heads."""
+        return self.model.attn_heads * self.model.attn_size
+
+    @property
+    def key_value_width(self) -> Elements | int:
+        """Width of the key projection (and of the value projection) on one processor."""
+        return self.edition.key_value_width(self.model, self.choice, self.tensor_par)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether products read less than what is stored, so that something has to be converted."""
+        return self.widths.operand < self.widths.stored
+
+    @property
+    def mlp_products(self) -> int:
+        """Column-split products of the MLP: two with a gate."""
+        return 2 if self.model.gated else 1
+
+    def split(self, width: float) -> Elements:
+        """Return the share of a width that one tensor-parallel rank holds."""
+        return np.floor(width / self.tensor_par)
+
+    @property
+    def vocab_rows(self) -> Elements:
+        """Rows of the vocabulary on one tensor-parallel rank: equal shares, filled up to a multiple.
+
+        Source: Megatron-LM, ``--make-vocab-size-divisible-by``.
+        """
+        multiple = self.choice.vocab_pad_multiple
+        return np.ceil(self.model.vocab / (multiple * self.tensor_par)) * multiple

@@ -1,0 +1,280 @@
+"""The cost of one block for one microbatch: sums over its layers."""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from calculon.architecture.block import block_layers
+from calculon.architecture.layer import PHASES
+from calculon.architecture.layers import Layer
+from calculon.architecture.shape import BlockShape
+from calculon.arrays import ordered_sum
+from calculon.cost.layer_cost import LayerCost, LayerTable, layer_cost, layer_times
+from calculon.cost.shares import exposed_times, storage
+from calculon.editions.edition import Edition
+from calculon.hardware.system import System
+from calculon.parallel.tensor import PASSES
+from calculon.plan.choice import Choice, Sizes
+from calculon.records import record
+from calculon.spec.model import Model
+from calculon.statistics import Communication, TensorMessages, Work
+from calculon.units import (
+    Array,
+    Bytes,
+    BytesPerSecond,
+    Flops,
+    FlopsPerSecond,
+    Seconds,
+)
+
+UNSHARDED_GRADIENT_BYTES = 4
+
+
+@record
+class Collectives:
+    """Tensor-parallel collectives of one block and microbatch; the first axis is the kind of block."""
+
+    fw_tp: Communication
+    agrad_tp: Communication
+    recomm: Communication
+    tensor_messages: TensorMessages
+
+
+@record
+class BlockCost:
+    """One transformer block, one microbatch; all arrays have *blocks* as the last axis.
+
+    Attributes
+    ----------
+    gradient_message : array
+        Bytes of the gradients that data parallelism reduces.
+    pipeline_message : array
+        Bytes that a block would hand to the next stage.
+    matrix_peak : array
+        Peak rate of the matrix engine in this block's datatype.
+    matrix_flops : array
+        FLOP that the matrix engine executes in all passes, recomputation included.
+    """
+
+    fw: Work
+    re: Work
+    agrad: Work
+    wgrad: Work
+    collectives: Collectives
+    tp_bandwidth_needed: BytesPerSecond
+    weight: Bytes
+    act_working: Bytes
+    act_storage: Bytes
+    act_checkpoint: Bytes
+    act_grad: Bytes
+    weight_grad_no_sharding: Bytes
+    gradient_message: Bytes
+    pipeline_message: Bytes
+    matrix_peak: FlopsPerSecond
+    matrix_flops: Flops
+
+
+class BlockLayout:
+    """The layers of a block for a column of sizes, and what of their cost every choice of equal layout shares.
+
+    What is recomputed, when inputs are gathered again, and how collectives run does not change the layers.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        system: System,
+        choice: Choice,
+        sizes: Sizes,
+        edition: Edition,
+        layers: Callable[[BlockShape], Iterable[Layer]] = block_layers,
+    ):
+        self.system, self.sizes, self.edition = system, sizes, edition
+        self.shape = BlockShape.of(model, choice, sizes, edition)
+        self.table = LayerTable(layers(self.shape), sizes.tensor_par.size)
+        self.times = layer_times(self.table, system, choice)
+        self.gradient_bytes = choice.stated_gradient_bytes or UNSHARDED_GRADIENT_BYTES
+
+    @staticmethod
+    def key(choice: Choice) -> Hashable:
+        """Return what the layout depends on of a choice."""
+        return (
+            choice.datatype,
+            choice.attention_type,
+            choice.fused_activation,
+            choice.sequence_parallel,
+            choice.tensor_par_overlap == "none",
+            choice.attn_impl,
+            choice.step,
+            choice.edition,
+            choice.fusion,
+            choice.matmul_dtype,
+            choice.vocab_pad_multiple,
+            choice.tp_impl,
+            choice.bias_after_reduce,
+            choice.matmul_impl,
+        )
+
+    @cached_property
+    def none(self) -> Array:
+        """Zero for every block."""
+        return np.zeros_like(self.sizes.tensor_par)
+
+    @cached_property
+    def totals(self) -> Array:
+        """FLOP, arithmetic time, bytes and memory time summed over layers: shape (4, phases, blocks)."""
+        table, times = self.table, self.times
+        return np.stack(
+            [
+                ordered_sum(values)
+                for values in (table.flops, times.arithmetic, table.accessed, times.memory)
+            ]
+        )
+
+    @cached_property
+    def forward(self) -> Array:
+        """FLOP, arithmetic time, bytes and memory time of the forward pass: shape (4, layers, blocks)."""
+        table, times = self.table, self.times
+        return np.stack([table.flops[0], times.arithmetic[0], table.accessed[0], times.memory[0]])
+
+    @cached_property
+    def processing(self) -> Seconds:
+        """Processing time without layers that have a collective: shape (phases, blocks)."""
+        return ordered_sum(self.times.processing)
+
+    @cached_property
+    def weight(self) -> Bytes:
+        """Weights of a block."""
+        return ordered_sum(self.table.weight_bytes)
+
+    @cached_property
+    def act_working(self) -> Bytes:
+        """Activations while a block is computed: every buffer once."""
+        shared = np.array([[layer.flags.shares_activation] for layer in self.table.layers])
+        return ordered_sum(self.table.activation * ~shared)
+
+    @cached_property
+    def act_grad(self) -> Bytes:
+        """Activation gradients while a block is computed."""
+        return ordered_sum(self.table.activation_grad)
+
+    @cached_property
+    def matrix_flops(self) -> Flops:
+        """FLOP of the matrix engine: forward, backward, and forward layer by layer; shape (2 + layers, blocks)."""
+        table = self.table
+        rows = [*table.engine_rows("matrix"), *table.engine_rows("attention")]
+        executed = np.zeros_like(table.flops)
+        executed[:, rows] = table.flops[:, rows]
+        return np.concatenate(
+            [ordered_sum(executed[:1]), ordered_sum(executed[1:2] + executed[2:]), executed[0]]
+        )
+
+    @cached_property
+    def unsharded_gradients(self) -> Bytes:
+        """Weight gradients of the block being computed."""
+        return ordered_sum(self.gradient_bytes * self.table.weights)
+
+    def gradient_message(self, choice: Choice) -> Bytes:
+        """Bytes of the gradients that data parallelism reduces: as the weights, unless it is said otherwise."""
+        if choice.reduced_bytes == choice.dtype_bytes:
+            return self.weight
+        return self.weight * (choice.reduced_bytes / choice.dtype_bytes)
+
+    def pipeline_message(self, choice: Choice) -> Bytes:
+        """Bytes that a block hands to the next stage: split unless collectives are all-reduces (section 4.4)."""
+        shape = self.shape
+        if choice.tensor_par_comm_type == "ar":
+            return choice.dtype_bytes * shape.activation
+        tokens = np.floor(shape.tokens / shape.tensor_par)
+        return choice.dtype_bytes * tokens * shape.model.hidden
+
+
+def block_cost(layout: BlockLayout, choice: Choice) -> BlockCost:
+    """Cost one block under a choice of this layout (sections 4.1 to 4.4)."""
+    table, system, sizes, edition = layout.table, layout.system, layout.sizes, layout.edition
+    cost = layer_cost(table, layout.times, system, choice, sizes, edition)
+    overlapped = choice.tensor_par_overlap != "none"
+    processing = ordered_sum(cost.times.processing) if overlapped else layout.processing
+    recomputed = table.flagged("recompute", choice, edition)
+    trained, none = float(choice.training), layout.none
+    checkpoint = choice.training and choice.recompute_all
+    activation = choice.dtype_bytes * layout.shape.activation
+    fw, agrad, wgrad = (
+        _work([*layout.totals[:, i], processing[i]], 1.0 if i == 0 else trained)
+        for i in range(len(PHASES))
+    )
+    return BlockCost(
+        fw=fw,
+        re=_recompute(layout, cost, recomputed, choice),
+        agrad=agrad,
+        wgrad=wgrad,
+        collectives=_collectives(table, cost, choice, edition),
+        tp_bandwidth_needed=_bandwidth_needed(cost, choice, none),
+        weight=layout.weight,
+        act_working=layout.act_working,
+        act_storage=storage(table, choice, none, edition),
+        act_checkpoint=(
+            edition.checkpoint_bytes(activation, choice, sizes.tensor_par) if checkpoint else none
+        ),
+        act_grad=layout.act_grad * trained,
+        weight_grad_no_sharding=layout.unsharded_gradients * trained,
+        gradient_message=layout.gradient_message(choice),
+        pipeline_message=layout.pipeline_message(choice),
+        matrix_peak=none + system.product_engine(choice.matmul_type).peak,
+        matrix_flops=_matrix_flops(layout, recomputed, choice) if edition.counts_flops else none,
+    )
+
+
+def _work(totals: Sequence[Array] | Array, share: float = 1.0) -> Work:
+    """Name the five sums of a pass; `share` 0 empties a pass that does not happen."""
+    if share != 1.0:
+        totals = [share * total for total in totals]
+    flops, flops_time, mem_accessed, mem_time, time = totals
+    return Work(
+        flops=flops, flops_time=flops_time, mem_accessed=mem_accessed, mem_time=mem_time, time=time
+    )
+
+
+def _recompute(layout: BlockLayout, cost: LayerCost, recomputed: Array, choice: Choice) -> Work:
+    """Work of recomputation; its time is that of the recomputed layers (section 4.2)."""
+    if not choice.training or not recomputed.any():
+        return _work([layout.none] * 5)
+    work = layout.edition.recomputed_work(layout.forward, recomputed)
+    return _work([*work, ordered_sum(cost.times.processing[0] * recomputed)])
+
+
+def _matrix_flops(layout: BlockLayout, recomputed: Array, choice: Choice) -> Flops:
+    """FLOP that the matrix engine executes for one microbatch."""
+    forward, backward, *layers = layout.matrix_flops
+    executed: Flops = forward
+    if choice.training:
+        executed = forward + backward + ordered_sum(np.array(layers) * recomputed)
+    return executed
+
+
+def _collectives(
+    table: LayerTable, cost: LayerCost, choice: Choice, edition: Edition
+) -> Collectives:
+    """Sum tensor-parallel messages and times over layers, per pass and kind of block (section 4.1)."""
+    traffic = cost.traffic
+    exposed = exposed_times(table, cost, choice, edition)
+    totals = ordered_sum(np.stack([traffic.size, traffic.link, exposed]))
+    if not choice.training:
+        totals[:, 1:] = 0.0
+    size, link, hidden = totals
+    fw, agrad, recomm = (
+        Communication(time=link[i], time_exposed=hidden[i]) for i in range(len(PASSES))
+    )
+    messages = TensorMessages(fw_tp=size[0], bw_tp=size[1], recomm=size[2])
+    return Collectives(fw_tp=fw, agrad_tp=agrad, recomm=recomm, tensor_messages=messages)
+
+
+def _bandwidth_needed(cost: LayerCost, choice: Choice, none: Array) -> BytesPerSecond:
+    """Largest network bandwidth that a tile would need to hide (section 4.1)."""
+    if choice.tensor_par_overlap == "none":
+        return none
+    passes = 2 if choice.training else 1
+    needed = cost.traffic.bandwidth_needed[:passes]
+    largest: BytesPerSecond = np.maximum(none, needed.max(axis=(0, 1, 2)))
+    return largest

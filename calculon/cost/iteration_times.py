@@ -1,0 +1,152 @@
+"""From the time of a block to the time of an iteration."""
+
+from functools import cached_property
+
+import numpy as np
+
+from calculon.cost.stage import Stage
+from calculon.parallel.pipeline.transfers import bubble_time
+from calculon.statistics import PARTS_OF_TIME
+from calculon.units import Count, Seconds
+
+
+class IterationTimes:
+    """Times of one iteration on the most loaded processor, each computed when it is asked for.
+
+    The attributes are those of :class:`~calculon.statistics.Times` (sections 5.1 to 5.6 and 5.10).
+    """
+
+    def __init__(self, stage: Stage):
+        self._stage = stage
+
+    @cached_property
+    def _passes(self) -> Count:
+        """How often a block is passed: once for every block of a stage and microbatch."""
+        schedule = self._stage.slowest
+        return schedule.blocks * schedule.microbatches
+
+    def _batch_sum(self, time: Seconds) -> Seconds:
+        """Add a time of base and edge blocks up over the batch."""
+        total: Seconds = self._stage.slowest.batch_sum(time[0], time[1])
+        return total
+
+    @cached_property
+    def fw_time(self) -> Seconds:
+        """Forward computation."""
+        time: Seconds = self._passes * self._stage.block.fw.time
+        ends = self._stage.end_times
+        return time + ends.forward if ends else time
+
+    @cached_property
+    def bw_time(self) -> Seconds:
+        """Backward computation."""
+        block = self._stage.block
+        time: Seconds = self._passes * block.agrad.time + self._passes * block.wgrad.time
+        if (more := self._stage.accumulation) is not None:
+            time = time + more
+        ends = self._stage.end_times
+        return time + ends.backward if ends else time
+
+    @cached_property
+    def optim_step_time(self) -> Seconds:
+        """The optimizer step, once per batch."""
+        time: Seconds = self._stage.schedule.blocks * self._stage.optimizer.step.time
+        ends = self._stage.end_times
+        return time + ends.step if ends else time
+
+    @cached_property
+    def recompute_time(self) -> Seconds:
+        """Recomputation."""
+        return self._passes * self._stage.block.re.time
+
+    @cached_property
+    def recomm_link_time(self) -> Seconds:
+        """Repeated collectives, on the link."""
+        return self._batch_sum(self._stage.collectives.recomm.time)
+
+    @cached_property
+    def recomm_exposed_time(self) -> Seconds:
+        """Repeated collectives, not hidden."""
+        return self._batch_sum(self._stage.collectives.recomm.time_exposed)
+
+    @cached_property
+    def bubble_time(self) -> Seconds:
+        """The pipeline bubble."""
+        whole, schedule = self._stage.block_whole, self._stage.schedule
+        stalled = None if schedule.replicas is None else self._stage.gradient_sync.stalled
+        time = bubble_time(
+            schedule,
+            whole.forward_base + whole.backward_base,
+            whole.forward_edge + whole.backward_edge,
+            stalled,
+        )
+        ends = self._stage.end_times
+        time = time + ends.fill if ends else time
+        if (uneven := self._stage.uneven) is None or schedule.stages is None:
+            return time
+        return np.where(schedule.stages.stated, uneven.bubble(stalled), time)
+
+    @cached_property
+    def tp_comm_link_time(self) -> Seconds:
+        """Tensor-parallel collectives, on the link."""
+        collectives = self._stage.collectives
+        time = self._batch_sum(collectives.fw_tp.time) + self._batch_sum(collectives.agrad_tp.time)
+        ends = self._stage.end_times
+        return time + ends.tensor_link if ends else time
+
+    @cached_property
+    def pp_comm_link_time(self) -> Seconds:
+        """Pipeline transfers, on the link."""
+        return self._stage.pipeline_link
+
+    @cached_property
+    def dp_comm_link_time(self) -> Seconds:
+        """Data-parallel collectives, on the link."""
+        return self._stage.gradient_sync.link
+
+    @cached_property
+    def tp_comm_exposed_time(self) -> Seconds:
+        """Tensor-parallel collectives, not hidden."""
+        collectives = self._stage.collectives
+        forward = self._batch_sum(collectives.fw_tp.time_exposed)
+        time = forward + self._batch_sum(collectives.agrad_tp.time_exposed)
+        ends = self._stage.end_times
+        return time + ends.tensor_link if ends else time
+
+    @cached_property
+    def pp_comm_exposed_time(self) -> Seconds:
+        """Pipeline transfers, not hidden."""
+        return self._stage.pipeline_exposed
+
+    @cached_property
+    def dp_comm_exposed_time(self) -> Seconds:
+        """Data-parallel collectives, not hidden."""
+        return self._stage.gradient_sync.exposed
+
+    @cached_property
+    def fw_offload_exposed_time(self) -> Seconds:
+        """Offload traffic of the forward pass, not hidden."""
+        waits = self._stage.block_waits
+        return self._stage.slowest.batch_sum(waits.forward_base, waits.forward_edge)
+
+    @cached_property
+    def bw_offload_exposed_time(self) -> Seconds:
+        """Offload traffic of the backward pass, not hidden."""
+        waits, schedule = self._stage.block_waits, self._stage.schedule
+        time = self._stage.slowest.batch_sum(waits.backward_base, waits.backward_edge)
+        if (step := self._stage.step_offload) is not None:
+            time = time + schedule.blocks * step
+        return np.where(schedule.training, time, 0.0)
+
+    @property
+    def host_time(self) -> float:
+        """Work of the host, once per batch."""
+        return self._stage.system.ext.launch.step
+
+    @cached_property
+    def total_time(self) -> Seconds:
+        """The whole iteration: the sum of its parts, in order."""
+        total: Seconds = getattr(self, PARTS_OF_TIME[0])
+        for name in PARTS_OF_TIME[1:]:
+            total = total + getattr(self, name)
+        return total + self.host_time if self.host_time else total

@@ -1,0 +1,159 @@
+"""What every pipeline stage of one execution does and holds."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from calculon.cost.batch import Batch
+from calculon.cost.stage_memory import Memory, ends_held, memory_of_stage
+from calculon.cost.uneven import backward_time, forward_time
+from calculon.parallel.pipeline.orders import Kind, order
+from calculon.parallel.pipeline.schedules import held_microbatches
+from calculon.parallel.pipeline.timeline import Span, timeline
+from calculon.records import columns
+from calculon.units import Array, Count, Seconds
+
+
+class StagePasses(NamedTuple):
+    """Time of the passes of one microbatch: arrays of shape (stages, chunks).
+
+    ``backward`` is the whole backward pass, ``weight`` the part of it that makes gradients of weights.
+    """
+
+    forward: Seconds
+    backward: Seconds
+    weight: Seconds
+
+
+def schedule_of(batch: Batch) -> str:
+    """Return the schedule of the only execution: one of :data:`~calculon.parallel.pipeline.orders.SCHEDULES`."""
+    stages = batch.schedule.stages
+    if not batch.schedule.training.any():
+        return "forward"
+    if stages is None:
+        return "1f1b"
+    return "gpipe" if stages.gpipe.any() else "zb_h1" if stages.zero_bubble.any() else "1f1b"
+
+
+def stage_blocks(batch: Batch) -> list[int]:
+    """Return the blocks of every stage.
+
+    In the published layout of blocks that do not divide, stages lack one each: those before the last, which has the
+    head, then the first.
+    """
+    schedule, stages = batch.schedule, batch.schedule.stages
+    count = _one(schedule.pipeline_par)
+    if stages is not None and stages.stated.any():
+        more = _one(stages.more)
+        between = [_one(stages.high)] * more + [_one(stages.low)] * (count - 2 - more)
+        return [_one(stages.first), *between, _one(stages.last)]
+    blocks = [_one(schedule.blocks)] * count
+    for lacking in range(_one(schedule.missing_blocks)):
+        blocks[count - 2 - lacking] -= 1
+    return blocks
+
+
+def stage_passes(batch: Batch) -> StagePasses:
+    """Return the passes of every stage, with all that it waits for; every chunk ends with transfers."""
+    whole, weight = batch.block_whole, batch.block.wgrad.time
+    passes = StagePasses(
+        forward=_chunks(batch, whole.forward_base, whole.forward_edge),
+        backward=_chunks(batch, whole.backward_base, whole.backward_edge),
+        weight=_chunks(batch, weight, weight),
+    )
+    if batch.ends is not None:
+        cost = batch.ends.cost
+        for place, end in (((0, 0), cost.embedding), ((-1, -1), cost.head)):
+            more = forward_time(end), backward_time(end), end.wgrad.time
+            for times, time in zip(passes, more, strict=True):
+                times[place] += float(time[0])
+    return passes
+
+
+def _chunks(batch: Batch, base: Seconds, edge: Seconds) -> Array:
+    """Add a time up over the blocks of every chunk; a block that is lacking costs what the bubble takes it for."""
+    schedule = batch.schedule
+    blocks, chunks = np.array(stage_blocks(batch)), _one(schedule.interleaving)
+    if batch.uneven is not None:
+        found: Array = ((blocks - 1) * base + edge)[:, None]
+        return found
+    times = np.full((len(blocks), chunks), float(schedule.chunk_sum(base, edge)[0]))
+    mean = (base + edge) / 2 if _one(schedule.base_blocks) else edge
+    times[:, -1] -= (blocks.max() - blocks) * mean
+    return times
+
+
+def execute(batch: Batch, microbatches: int) -> list[Span]:
+    """Execute the first microbatches of a batch."""
+    passes, schedule = stage_passes(batch), schedule_of(batch)
+    split = schedule == "zb_h1"
+
+    def duration(kind: Kind, stage: int, chunk: int) -> float:
+        time = getattr(passes, kind)[stage, chunk]
+        if split and kind == "backward":
+            time = time - passes.weight[stage, chunk]
+        return float(time)
+
+    stages, chunks = passes.forward.shape
+    orders = [order(schedule, stage, stages, microbatches, chunks) for stage in range(stages)]
+    return timeline(orders, duration, _delay(batch))
+
+
+def _delay(batch: Batch) -> float:
+    """Return the time of a transfer that happens beside the passes."""
+    stages, schedule = batch.schedule.stages, batch.schedule
+    if stages is None or not stages.overlap.any():
+        return 0.0
+    ways = 2 if schedule.training.any() else 1
+    count = ways * schedule.microbatches * schedule.interleaving
+    return float((batch.transfers.link / count)[0])
+
+
+def stage_memory(batch: Batch) -> list[Memory]:
+    """Return the memory of every stage."""
+    schedule, blocks = batch.schedule, stage_blocks(batch)
+    name = schedule_of(batch)
+
+    def held(stage: int) -> Count:
+        return held_microbatches(
+            "1f1b" if name == "forward" else name,
+            stage,
+            schedule.pipeline_par,
+            schedule.microbatches,
+            schedule.interleaving,
+        )
+
+    ends = (None, None) if batch.ends is None else ends_held(batch.ends, schedule)
+    place = {0: ends[0], len(blocks) - 1: ends[1]}
+    return [
+        memory_of_stage(
+            batch.block,
+            batch.optimizer,
+            schedule.with_blocks(np.array([float(count)])),
+            batch.edition,
+            held(stage),
+            place.get(stage),
+        )
+        for stage, count in enumerate(blocks)
+    ]
+
+
+def stage_rows(batch: Batch) -> list[dict[str, Any]]:
+    """Return what each stage does for a microbatch, in seconds, and what it holds, by names of the statistics."""
+    passes, memories = stage_passes(batch), stage_memory(batch)
+    times = [time.sum(axis=1) for time in passes]
+    rows = []
+    for stage, (blocks, memory) in enumerate(zip(stage_blocks(batch), memories, strict=True)):
+        forward, backward, weight = (float(time[stage]) for time in times)
+        row = {"stage": stage, "blocks": blocks, "forward_time": forward}
+        row |= {"backward_time": backward, "weight_grad_time": weight}
+        for part in (memory.space, memory.offloaded, memory.buffers, memory.capacity):
+            kind: Any = type(part)
+            row |= {c.name: float(np.ravel(c.of(part))[0]) for c in columns(kind)}
+        rows.append(row)
+    return rows
+
+
+def _one(count: Array) -> int:
+    """Return a count of the only execution."""
+    return int(np.asarray(count).item())

@@ -1,0 +1,1 @@
+"""Data parallelism: what replicas exchange, and what hides it."""

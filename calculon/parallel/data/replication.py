@@ -1,0 +1,150 @@
+"""Data parallelism in its natural forms: what of its traffic hides, and what waits for it.
+
+Forms are DDP, ZeRO, FSDP, and layers with owners. Sources: Li et al., *PyTorch Distributed*, arXiv 2006.15704, section
+3.2 (buckets); Zhao et al., *PyTorch FSDP*, arXiv 2304.11277, section 3.3 (prefetching).
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from calculon.parallel.data.exchanges import Buckets, Exchanges
+from calculon.plan.replicas import Replicas
+from calculon.records import record
+from calculon.units import Array, Count, Fraction, Seconds
+
+
+@record
+class Windows:
+    """What traffic can hide behind: time of a base block in which its network is free, and the head's backward pass."""
+
+    forward: Seconds
+    backward: Seconds
+    head: Seconds
+
+
+@record
+class Synchronisation:
+    """Time per batch on the link, and of it not hidden; `stalled` is what of that each microbatch waits for."""
+
+    link: Seconds
+    exposed: Seconds
+    stalled: Seconds
+
+
+def not_hidden(traffic: Seconds, window: Seconds, usage: Fraction) -> Seconds:
+    r"""Return what traffic adds to the work that runs beside it.
+
+    .. math:: \min(t, \max(t - w, u \, t))
+
+    for traffic `t`, work `w` and the share `u` of the engines that traffic takes from it: the work is slowed to
+    :math:`1 - u` of its rate while there is traffic, and traffic that is left then runs alone.
+    """
+    added: Seconds = np.minimum(traffic, np.maximum(traffic - window, usage * traffic))
+    return added
+
+
+class Replication:
+    """The traffic of replicas, per execution.
+
+    Parameters
+    ----------
+    exchanges : Exchanges
+        What they exchange, in seconds.
+    """
+
+    def __init__(self, exchanges: Exchanges, windows: Windows):
+        self.exchanges, self.windows = exchanges, windows
+        self.form, self.schedule = exchanges.form, exchanges.schedule
+        usage = exchanges.meter.system.fabric.processor_usage
+        self.usage: Fraction = usage[self.schedule.data_par_net]
+
+    def synchronisation(self) -> Synchronisation:
+        """Time the traffic of a batch."""
+        link = self.exchanges.batch
+        exposed, stalled = _pairs(
+            self.form.splits_weights, self._of_split_weights, self._of_whole_weights
+        )
+        return Synchronisation(link=link, exposed=exposed, stalled=stalled)
+
+    def _of_whole_weights(self) -> tuple[Seconds, Seconds]:
+        """DDP, ZeRO-1 and ZeRO-2: return what is exposed in a batch, and what stalls each microbatch.
+
+        All buckets but the last can hide behind the backward pass before the last is full; the embedding's gradient,
+        which comes last, is never before that.
+        """
+        exposed = np.maximum.reduce([self._waits(buckets) for buckets in self.exchanges.buckets])
+        stalled = np.where(self.form.every, exposed, 0.0)
+        exposed = self.exchanges.times * exposed
+        if np.any(self.form.splits_state):
+            exposed = exposed + np.where(self.form.splits_state, self._gather_after_step(), 0.0)
+        return exposed, stalled
+
+    def _waits(self, buckets: Buckets) -> Seconds:
+        """Exposed time to reduce the gradients of a stage once."""
+        window = buckets.before * self.windows.backward
+        hidden = buckets.last + not_hidden(buckets.others, window, self.usage)
+        exposed: Seconds = np.where(self.schedule.data_par_overlap, hidden, buckets.all)
+        return exposed
+
+    def _gather_after_step(self) -> Seconds:
+        """Exposed time to gather new weights, beside the next forward pass if that is asked for."""
+        one, embedding, head = self.exchanges.update
+        window, others = self.windows.forward, self.schedule.blocks - 1
+        link = one + others * one + self._of_ends(embedding, head)
+        waits = one + others * not_hidden(one, window, self.usage)
+        waits = waits + self._of_ends(embedding, not_hidden(head, window, self.usage))
+        exposed: Seconds = np.where(self.form.late_gather, waits, link)
+        return exposed
+
+    def _of_ends(self, embedding: Seconds, head: Seconds) -> Seconds:
+        """Return a time of both ends, or of the longer where they are on different stages."""
+        piped = self.schedule.pipeline_par > 1
+        return np.where(piped, np.maximum(embedding, head), embedding + head)
+
+    def _of_split_weights(self) -> tuple[Seconds, Seconds]:
+        """ZeRO-3, FSDP and owners: return what is exposed in a batch, and what stalls each microbatch.
+
+        While one unit is computed the next is gathered, and in the backward pass the one before reduced; the first
+        gather and the last reduction have nothing to hide behind, nor has the embedding.
+        """
+        form, schedule, usage = self.form, self.schedule, self.usage
+        count, gather, again, reduce, embedding, gathered, reduced = self.exchanges.units
+        forward, backward = form.unit * self.windows.forward, form.unit * self.windows.backward
+        inner = not_hidden(gather, forward, usage) + not_hidden(again + reduce, backward, usage)
+        waits = gather + again + reduce + (count - 1) * inner
+        waits = schedule.interleaving * waits
+        at_head = not_hidden(gathered, forward, usage)
+        load = again + reduce
+        at_head = at_head + np.where(
+            count > 1,
+            not_hidden(load + reduced, backward, usage) - not_hidden(load, backward, usage),
+            not_hidden(reduced, backward, usage),
+        )
+        at_head = at_head - (again - not_hidden(again, self.windows.head, usage))
+        overlapped = schedule.data_par_overlap & (form.ahead > 0) & ~form.owned
+        link = self.exchanges.of_microbatch
+        stalled = np.where(overlapped, waits + self._of_ends(embedding, at_head), link)
+        stalled = np.minimum(stalled, link)
+        exposed: Seconds = schedule.microbatches * stalled
+        return exposed, stalled
+
+
+Pair = tuple[Seconds, Seconds]
+
+
+def _pairs(mask: Array, yes: Callable[[], Pair], no: Callable[[], Pair]) -> Pair:
+    """Choose pairs by a mask, and compute only what is chosen somewhere."""
+    if np.all(mask):
+        return yes()
+    if not np.any(mask):
+        return no()
+    (one, other), (first, second) = yes(), no()
+    return np.where(mask, one, first), np.where(mask, other, second)
+
+
+def units_held(form: Replicas, blocks: Count) -> Count:
+    """Return blocks whose weights are whole at a time: the unit at work and those ahead, or all until they are used."""
+    ahead = np.where(form.owned, 0.0, form.ahead)
+    held: Count = np.minimum(form.unit * (1 + ahead), blocks)
+    return np.where(form.regathers, held, blocks)

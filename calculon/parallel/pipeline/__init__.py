@@ -1,0 +1,1 @@
+"""Pipeline parallelism: transfers, the order of passes, and the time of a schedule."""

@@ -1,0 +1,126 @@
+"""What a pipeline schedule costs, in closed form: time of a batch, microbatches that are held.
+
+Passes of one microbatch on stage *i* of *p* take :math:`F_i` forward and :math:`B_i` backward, of which :math:`W_i`
+makes gradients of weights; :math:`S_i = F_i + B_i`; there are *m* microbatches, and *v* chunks on each stage. Transfers
+that a stage waits for are part of its passes. Each form says where it is exact: the tests compare it with the execution
+of the orders in :mod:`calculon.parallel.pipeline.orders`.
+"""
+
+import numpy as np
+
+from calculon.records import record
+from calculon.units import Count, Seconds
+
+
+@record
+class Passes:
+    """Time that a stage takes for one microbatch; the first axis of all arrays is that of kinds of stage.
+
+    The first stage is of the first kind and the last of the last kind. ``stages`` counts those of each kind.
+    ``backward`` is the whole backward pass, ``weight`` the part of it that makes gradients of weights.
+    """
+
+    stages: Count
+    forward: Seconds
+    backward: Seconds
+    weight: Seconds
+
+    @property
+    def both(self) -> Seconds:
+        """Forward and backward."""
+        whole: Seconds = self.forward + self.backward
+        return whole
+
+    def total(self, time: Seconds) -> Seconds:
+        """Add a time up over all stages."""
+        found: Seconds = (self.stages * time).sum(axis=0)
+        return found
+
+    def largest(self, time: Seconds) -> Seconds:
+        """Return the largest time of a stage."""
+        found: Seconds = np.where(self.stages > 0, time, 0.0).max(axis=0)
+        return found
+
+
+def batch_time(
+    schedule: str, passes: Passes, microbatches: Count, chunks: Count | int = 1
+) -> Seconds:
+    r"""Time from the first pass of a batch to the last.
+
+    ``forward``
+        :math:`\sum F_i + (m - 1) \max F_i`, exact.
+    ``gpipe``
+        :math:`\sum S_i + (m - 1)(\max F_i + \max B_i)`, exact (Huang et al., arXiv 1811.06965).
+    ``1f1b``
+        :math:`m \max S_i + \frac1v (\sum S_i - \max S_i) + \frac{v-1}{v}(p - r)\,[r \ne 0] \max S_i` with
+        :math:`r = m \bmod p` (Narayanan et al., arXiv 2104.04473, section 2.2). Exact where all stages take as long,
+        and where only the last takes longer, in both passes and in its last chunk, as it does with the head of a model.
+        With chunks and :math:`r \ne 0 < m - p`, and where another stage takes longest in both passes of a single
+        chunk, a bound from above: that stage is busy in a part of what the form counts as fill and drain.
+    ``zb_h1``
+        :math:`m S_l + \sum_{i \ne l} F_i + \max(0, \sum_{i \ne l} (B_i - W_i) - n W_l + W_0)` with the slowest stage
+        *l* and :math:`n = \min(p, m)`; where all are alike :math:`m S + (p - 1)(S - W) - (n - 1) W` (Qi et al.,
+        arXiv 2401.10241, section 2.2, whose B is :math:`B - W`); :math:`W \le \min(F, B - W)`, a larger one fills no
+        more. Exact where all stages are alike, and where only the last takes longer.
+    """
+    if schedule == "forward":
+        longest = passes.largest(passes.forward)
+        time: Seconds = passes.total(passes.forward) + (microbatches - 1) * longest
+        return time
+    slowest = passes.largest(passes.both)
+    if schedule == "gpipe":
+        longest = passes.largest(passes.forward) + passes.largest(passes.backward)
+        time = passes.total(passes.both) + (microbatches - 1) * longest
+    elif schedule == "zb_h1":
+        time = _zero_bubble(passes, microbatches)
+    else:
+        stages = passes.stages.sum(axis=0)
+        rest = np.mod(microbatches, stages)
+        short = np.where(rest != 0, (chunks - 1) * (stages - rest), 0.0)
+        fill = passes.total(passes.both) - slowest + short * slowest
+        time = microbatches * slowest + fill / chunks
+    return time
+
+
+def _zero_bubble(passes: Passes, microbatches: Count) -> Seconds:
+    """Time of a batch with ZB-H1: the slowest stage, the fill before it, and what is left of the drain after it."""
+    whole = np.where(passes.stages > 0, passes.both, -1.0)
+    slowest = len(whole) - 1 - whole[::-1].argmax(axis=0)[None]
+
+    def of_slowest(time: Seconds) -> Seconds:
+        found: Seconds = np.take_along_axis(time, slowest, axis=0)[0]
+        return found
+
+    inputs = passes.backward - passes.weight
+    weight = np.minimum(passes.weight, np.minimum(passes.forward, inputs))
+    first = np.where(passes.stages[0] > 0, weight[0], of_slowest(weight))
+    fill = passes.total(passes.forward) - of_slowest(passes.forward)
+    drain = passes.total(inputs) - of_slowest(inputs)
+    held = np.minimum(passes.stages.sum(axis=0), microbatches)
+    left = np.maximum(0.0, drain - held * of_slowest(weight) + first)
+    time: Seconds = microbatches * of_slowest(passes.both) + fill + left
+    return time
+
+
+def held_microbatches(
+    schedule: str, stage: Count | int, stages: Count, microbatches: Count, chunks: Count | int = 1
+) -> Count:
+    """Microbatches whose activations a stage holds at once, in units of a whole stage.
+
+    Forward only holds none but the one in work; GPipe all; 1F1B those ahead of the first backward pass, and the one in
+    work; ZB-H1 as many on every stage as on the first, those that wait for their gradients of weights included.
+
+    Source: as :func:`~calculon.parallel.pipeline.orders.order`; interleaved: Korthikanti et al., arXiv 2205.05198,
+    equation 5.
+    """
+    below = stages - 1 - stage
+    if schedule == "forward":
+        held: Count = np.ones_like(np.asarray(microbatches, float))
+    elif schedule == "gpipe":
+        held = microbatches * np.ones_like(np.asarray(below, float))
+    elif schedule == "zb_h1":
+        held = np.minimum(stages, microbatches) * np.ones_like(np.asarray(below, float))
+    else:
+        ahead = np.where(chunks == 1, below, 2 * below + (chunks - 1) * stages)
+        held = np.minimum((ahead + 1) / chunks, microbatches)
+    return held

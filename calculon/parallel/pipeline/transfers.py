@@ -1,0 +1,114 @@
+"""Pipeline parallelism: transfers between stages, and the bubble."""
+
+import numpy as np
+
+from calculon.editions.edition import Edition
+from calculon.hardware.system import System
+from calculon.plan.schedule import Schedule
+from calculon.records import record
+from calculon.units import Array, Bytes, Seconds
+
+
+@record
+class Transfers:
+    """Point-to-point transfers of one microbatch between two stages.
+
+    ``forward`` and ``backward`` are the times in the critical path of an edge block, ``link`` the time of all
+    transfers of a batch, ``exposed`` what of it stages wait for: all, unless they overlap.
+    """
+
+    forward_size: Bytes
+    backward_size: Bytes
+    forward: Seconds
+    backward: Seconds
+    link: Seconds
+    exposed: Seconds
+
+
+def transfers(message: Bytes, schedule: Schedule, system: System, edition: Edition) -> Transfers:
+    """Time the transfers of a microbatch (sections 4.4 and 5.3)."""
+    piped = schedule.pipeline_par > 1
+    both = piped & schedule.training
+    forward_size = np.where(piped, message, 0.0)
+    backward_size = np.where(both, message, 0.0)
+    network = schedule.pipeline_par_net
+    forward = system.fabric.time(network, "p2p", forward_size, np.array(2.0))
+    backward = system.fabric.time(network, "p2p", backward_size, np.array(2.0))
+    link = exposed = _of_batch(forward, backward, schedule)
+    in_path = edition.transfer_time(forward, piped), edition.transfer_time(backward, both)
+    if (stages := schedule.stages) is not None and stages.overlap.any():
+        per_chunk = forward + np.where(schedule.training, backward, 0.0)
+        trip = (schedule.pipeline_par * schedule.interleaving - 1) * per_chunk
+        exposed = np.where(stages.overlap, trip, link)
+        in_path = (
+            np.where(stages.overlap, 0.0, in_path[0]),
+            np.where(stages.overlap, 0.0, in_path[1]),
+        )
+    return Transfers(
+        forward_size=forward_size,
+        backward_size=backward_size,
+        forward=in_path[0],
+        backward=in_path[1],
+        link=link,
+        exposed=exposed,
+    )
+
+
+def _of_batch(forward: Array, backward: Array, schedule: Schedule) -> Array:
+    """Add what the transfers of a microbatch take up over the batch, on one processor."""
+    per_chunk = forward + np.where(schedule.training, backward, 0.0)
+    batch = schedule.microbatches * schedule.interleaving * per_chunk
+    return np.where(schedule.pipeline_par > 1, batch, 0.0)
+
+
+def pipeline_volume(
+    sent: Transfers, shared: Bytes | None, schedule: Schedule, system: System
+) -> Bytes:
+    """Bytes per batch that one processor sends to other stages: transfers, and the `shared` gradient of a table."""
+    network, volume, two = schedule.pipeline_par_net, system.fabric.volume, np.array(2.0)
+    forward = volume(network, "p2p", sent.forward_size, two)
+    backward = volume(network, "p2p", sent.backward_size, two)
+    moved = _of_batch(forward, backward, schedule)
+    if shared is None:
+        return moved
+    between = schedule.training & (schedule.pipeline_par > 1)
+    return moved + np.where(between, volume(network, "all_reduce", shared, two), 0.0)
+
+
+def shared_gradient_time(message: Bytes, schedule: Schedule, system: System) -> Seconds:
+    """Time to add up the gradients of a table that first and last stage both have, once per batch.
+
+    Source: Narayanan et al., arXiv 2104.04473, section 4 (tied embeddings are kept equal over two stages).
+    """
+    between = schedule.training & (schedule.pipeline_par > 1)
+    time = system.fabric.time(schedule.pipeline_par_net, "all_reduce", message, np.array(2.0))
+    return np.where(between, time, 0.0)
+
+
+def bubble_time(
+    schedule: Schedule, base: Seconds, edge: Seconds, stalled: Seconds | None = None
+) -> Seconds:
+    r"""Idle time of a stage while the pipeline fills and drains (section 5.5).
+
+    .. math:: (p - 1) \Phi + (v - 1)(p - n \bmod p)\,[n \bmod p \ne 0]\,\Phi - \text{missing blocks}
+
+    with the chunk time :math:`\Phi`, forward and backward.
+
+    Parameters
+    ----------
+    base, edge : array
+        Forward plus backward time of a block of each kind.
+    stalled : array, optional
+        Time that a stage waits for data-parallel traffic of each microbatch.
+
+    Source: Narayanan et al., arXiv 2104.04473, section 2.2 (1F1B and interleaved schedules).
+    """
+    chunk = schedule.chunk_sum(base, edge)
+    if stalled is not None:
+        chunk = chunk + stalled / schedule.interleaving
+    stages = schedule.pipeline_par
+    rest = np.mod(schedule.microbatches, stages)
+    extra = np.where(rest != 0, (schedule.interleaving - 1) * (stages - rest), 0.0)
+    mean: Array = np.where(schedule.base_blocks > 0, (base + edge) / 2, edge)
+    bubble: Array = (stages - 1) * chunk + extra * chunk - schedule.missing_blocks * mean
+    return bubble

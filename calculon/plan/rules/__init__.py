@@ -1,0 +1,1 @@
+"""What makes an execution valid: one file per axis or subject, one form of rule."""

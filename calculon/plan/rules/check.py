@@ -1,0 +1,80 @@
+"""Check executions against every rule: a reason per row, or an error for one execution."""
+
+import numpy as np
+
+from calculon.errors import Infeasible, Problem, SpecError
+from calculon.hardware.system import System
+from calculon.plan.plan import NAMES
+from calculon.plan.rules.all_rules import RULES
+from calculon.plan.rules.rule import One, Question
+from calculon.units import Array, Bytes, scaled
+
+MEMORY_REASONS = ("mem1_capacity", "mem2_capacity")
+INVALID_REASONS = tuple(f"invalid_{name}" for name in NAMES)
+REASONS: tuple[str, ...] = (
+    "",
+    *INVALID_REASONS,
+    *(rule.reason for rule in RULES),
+    *MEMORY_REASONS,
+)
+"""Why a row is not evaluated, by code; code 0 is a feasible row."""
+
+_FIRST_RULE = 1 + len(INVALID_REASONS)
+
+
+def check(question: Question) -> Array:
+    """Return a code of :data:`REASONS` for every row: the first rule that fails, or 0."""
+    reason = question.plan.malformed.astype(np.int16) + 1
+    for code, rule in enumerate(RULES, start=_FIRST_RULE):
+        if not rule.concerns(question):
+            continue
+        holds = rule.holds(question)
+        if not holds.all():
+            reason[~holds & (reason == 0)] = code
+    return reason
+
+
+def check_memory(reason: Array, tier1: Bytes, tier2: Bytes, system: System) -> Array:
+    """Mark rows whose memory does not fit; equality fits."""
+    for name, needed, memory in zip(
+        MEMORY_REASONS, (tier1, tier2), (system.mem1, system.mem2), strict=True
+    ):
+        reason[(reason == 0) & (needed > memory.capacity)] = REASONS.index(name)
+    return reason
+
+
+def raise_for(one: One, code: int, tier1: float = 0.0, tier2: float = 0.0) -> None:
+    """Raise the error that a reason code stands for; nothing for code 0.
+
+    Raises
+    ------
+    SpecError
+        For a malformed request.
+    Infeasible
+        For a request that cannot run on this system; the message says which limit, and by how much.
+    """
+    if code == 0:
+        return
+    reason = REASONS[code]
+    if reason in MEMORY_REASONS:
+        tier, needed, memory = (
+            (1, tier1, one.system.mem1)
+            if reason == MEMORY_REASONS[0]
+            else (2, tier2, one.system.mem2)
+        )
+        message = _memory_message(one.system, tier, needed, memory.capacity)
+        raise Infeasible(reason, message, needed, memory.capacity, tier)
+    explanation = RULES[code - _FIRST_RULE].explain(one)
+    if isinstance(explanation, Problem):
+        raise SpecError("execution", explanation)
+    raise Infeasible(reason, explanation)
+
+
+def _memory_message(system: System, tier: int, needed: float, capacity: float) -> str:
+    def text(value: float) -> str:
+        return scaled(value, "B", binary=True, digits=2)
+
+    return (
+        f"tier-{tier} memory of {system.name} is too small: {text(needed)} needed, {text(capacity)} "
+        f"there ({text(needed - capacity)} too much)"
+    )

@@ -1,0 +1,210 @@
+"""What makes a form of data parallelism valid: as rules for executions, and as a filter for a search."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from calculon.errors import Problem
+from calculon.plan.plan import DEFAULTS, code
+from calculon.plan.rules.rule import One, Question, Rule
+from calculon.spec.execution import ZERO_STAGES
+from calculon.units import Array
+
+_CODES = {name: code("zero_stage", name) for name in ZERO_STAGES}
+_REPLICATED = ("auto", "0")
+_SPLIT = tuple(name for name in ZERO_STAGES if name not in _REPLICATED)
+_SPLIT_WEIGHTS = ("3", "fsdp", "owner")
+
+
+class _Needs(NamedTuple):
+    """What a field means something with."""
+
+    stages: tuple[str, ...]
+    why: str
+
+
+NEEDS: Mapping[str, _Needs] = {
+    "dp_shard": _Needs(("1", "2", "3", "fsdp"), "what is split over some of the replicas"),
+    "fsdp_unit": _Needs(("3", "fsdp"), "weights that are gathered"),
+    "fsdp_prefetch": _Needs(("3", "fsdp"), "weights that are gathered"),
+    "reshard_after_forward": _Needs(("3", "fsdp"), "weights that are gathered"),
+    "ddp_bucket_mib": _Needs(("0", "1", "2"), "gradients that are reduced in buckets"),
+    "no_sync": _Needs(("0", "1"), "gradients that wait for the end of the batch"),
+    "overlap_param_gather": _Needs(("1", "2"), "weights that are gathered after the step"),
+}
+"""Fields that only some forms of data parallelism have."""
+
+
+def shares_state(zero_stage: str) -> tuple[bool, ...]:
+    """Return the values of ``optimizer_sharding`` that go with a form."""
+    return (True, False) if zero_stage == "auto" else (zero_stage != "0",)
+
+
+def consistent(values: Mapping[str, Any]) -> bool:
+    """Whether the fields of data parallelism fit together, sizes apart."""
+    stage = values["zero_stage"]
+    if stage != "auto" and values["grad_buffer"] != DEFAULTS["grad_buffer"]:
+        return False
+    if values["latency_per_step"] and values["coll_algo"] != "published":
+        return False
+    return all(values[name] == DEFAULTS[name] or stage in NEEDS[name].stages for name in NEEDS)
+
+
+def _is_one_of(q: Question, stages: tuple[str, ...]) -> Array:
+    mask: Array = np.isin(q.plan.zero_stage, [_CODES[name] for name in stages])
+    return mask
+
+
+def _state_matches(q: Question) -> Array:
+    split, sharding = _is_one_of(q, _SPLIT), q.plan.optimizer_sharding
+    mask: Array = _is_one_of(q, ("auto",)) | (split == sharding)
+    return mask
+
+
+def _explain_state(one: One) -> Problem:
+    stage = one.execution.zero_stage
+    wanted = "false, since nothing is split" if stage == "0" else "true, since its state is split"
+    found = str(one.execution.optimizer_sharding).lower()
+    return Problem("optimizer_sharding", f"{wanted} with zero_stage: {stage}", found)
+
+
+def _several(q: Question) -> Array:
+    mask: Array = (q.plan.data_par > 1) | ~_is_one_of(q, _SPLIT)
+    return mask
+
+
+def _in_training(q: Question) -> Array:
+    mask: Array = q.plan.training | _is_one_of(q, ("auto",))
+    return mask
+
+
+def _whole_weights_move(q: Question) -> Array:
+    mask: Array = ~(q.plan.weight_offload & _is_one_of(q, _SPLIT_WEIGHTS))
+    return mask
+
+
+def _needs(name: str) -> Rule:
+    """Make the rule that a field goes with the form of data parallelism."""
+    needs = NEEDS[name]
+
+    def holds(q: Question) -> Array:
+        plain: Array = getattr(q.plan, name) == DEFAULTS[name]
+        mask: Array = plain | _is_one_of(q, needs.stages)
+        return mask
+
+    def explain(one: One) -> Problem:
+        default = str(DEFAULTS[name]).lower()
+        wanted = f"{default} with zero_stage: {one.execution.zero_stage}"
+        found = str(getattr(one.execution, name)).lower()
+        stages = ", ".join(needs.stages)
+        return Problem(name, wanted, found, f"{needs.why}: zero_stage {stages}")
+
+    return Rule(f"{name}_needs_form", holds, explain, (name,))
+
+
+def _buffer_follows(q: Question) -> Array:
+    mask: Array = q.plan.is_choice("grad_buffer", "sharded") | _is_one_of(q, ("auto",))
+    return mask
+
+
+def _latency_once(q: Question) -> Array:
+    mask: Array = ~q.plan.latency_per_step | q.plan.is_choice("coll_algo", "published")
+    return mask
+
+
+def _shards_divide(q: Question) -> Array:
+    shards = q.plan.dp_shard
+    divides = (shards > 1) & (q.plan.data_par % np.maximum(shards, 1) == 0)
+    mask: Array = (shards == 0) | divides
+    return mask
+
+
+def _units_divide(q: Question) -> Array:
+    chunk = np.floor(q.blocks / q.plan.pipeline_interleaving)
+    mask: Array = np.mod(chunk, q.plan.fsdp_unit) == 0
+    return mask
+
+
+def _owners_divide(q: Question) -> Array:
+    owned = q.plan.is_choice("zero_stage", "owner")
+    mask: Array = ~owned | (np.mod(q.blocks, q.plan.data_par) == 0)
+    return mask
+
+
+def _problem(field: str, wanted: str, hint: str = "") -> Callable[[One], Problem]:
+    """Make the explanation of a field whose value does not fit; `wanted` may name fields of the execution."""
+
+    def explain(one: One) -> Problem:
+        e = one.execution
+        values = {name: getattr(e, name) for name in ("zero_stage", "coll_algo", "data_par")}
+        found = getattr(e, field)
+        text = str(found).lower() if isinstance(found, bool) else str(found)
+        chunk = one.blocks // e.pipeline_interleaving
+        return Problem(field, wanted.format(blocks=one.blocks, chunk=chunk, **values), text, hint)
+
+    return explain
+
+
+_FORM = ("zero_stage",)
+
+UNIT_RULES: tuple[Rule, ...] = (
+    Rule(
+        "dp_shard_split",
+        _shards_divide,
+        _problem("dp_shard", "0, or a divisor of data_par={data_par} above 1"),
+    ),
+    Rule(
+        "fsdp_unit_split",
+        _units_divide,
+        _problem("fsdp_unit", "a divisor of the {chunk} blocks of a chunk of a pipeline stage"),
+        ("fsdp_unit",),
+    ),
+    Rule(
+        "owner_split",
+        _owners_divide,
+        _problem("data_par", "a divisor of the {blocks} blocks of a stage, which ranks own whole"),
+        _FORM,
+    ),
+    Rule(
+        "whole_weights_offload",
+        _whole_weights_move,
+        _problem("weight_offload", "false with zero_stage: {zero_stage}, which splits weights"),
+        _FORM,
+    ),
+)
+"""Requirements that depend on degrees and sizes."""
+
+REPLICA_RULES: tuple[Rule, ...] = (
+    Rule(
+        "zero_stage_data_par",
+        _several,
+        _problem("zero_stage", "auto or 0, since data_par is {data_par}"),
+        _FORM,
+    ),
+    Rule(
+        "zero_stage_training",
+        _in_training,
+        _problem("zero_stage", "auto, since nothing is trained in inference"),
+        _FORM,
+    ),
+    Rule("zero_stage_sharding", _state_matches, _explain_state, _FORM),
+    *(_needs(name) for name in NEEDS),
+    Rule(
+        "grad_buffer_auto",
+        _buffer_follows,
+        _problem(
+            "grad_buffer",
+            "sharded, since zero_stage: {zero_stage} says what is whole",
+            "leave it out",
+        ),
+        _FORM,
+    ),
+    Rule(
+        "latency_once",
+        _latency_once,
+        _problem("latency_per_step", "false with coll_algo: {coll_algo}, which pays it anyway"),
+        ("latency_per_step",),
+    ),
+)
+"""Requirements on data parallelism, in the order of checking."""

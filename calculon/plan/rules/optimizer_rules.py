@@ -1,0 +1,63 @@
+"""Which optimizer steps contradict themselves: as rules for executions, and as a filter for a search."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from calculon.errors import Problem
+from calculon.plan.plan import code
+from calculon.plan.rules.rule import One, Question, Rule
+from calculon.units import Array
+
+_MOMENTS = ("adam", "lion", "sgd_momentum", "muon")
+"""Optimizers that keep moments whose type can be chosen."""
+
+_SMALL = ("bfloat16", "float16")
+"""Types of gradients of which a 4-byte copy makes sense."""
+
+_MOMENT_CODES = [code("optimizer", name) for name in _MOMENTS]
+_SMALL_CODES = [code("grad_dtype", name) for name in _SMALL]
+
+
+def consistent(values: Mapping[str, Any]) -> bool:
+    """Whether the fields of an optimizer step fit together."""
+    state = values["optimizer_state_dtype"] == "float32" or values["optimizer"] in _MOMENTS
+    return state and (not values["main_grad"] or values["grad_dtype"] in _SMALL)
+
+
+def _state_has_type(q: Question) -> Array:
+    plain = q.plan.is_choice("optimizer_state_dtype", "float32")
+    mask: Array = plain | np.isin(q.plan.optimizer, _MOMENT_CODES)
+    return mask
+
+
+def _explain_state(one: One) -> Problem:
+    e = one.execution
+    why = {
+        "adam_8bit": "whose moments have 8 bits",
+        "adafactor": "which keeps 4-byte sums of rows and columns",
+    }.get(e.optimizer, "which keeps no moments")
+    wanted = f"float32 with optimizer: {e.optimizer}, {why}"
+    hint = f"a type can be chosen for {', '.join(_MOMENTS)}"
+    return Problem("optimizer_state_dtype", wanted, e.optimizer_state_dtype, hint)
+
+
+def _copy_is_larger(q: Question) -> Array:
+    mask: Array = ~q.plan.main_grad | np.isin(q.plan.grad_dtype, _SMALL_CODES)
+    return mask
+
+
+def _explain_copy(one: One) -> Problem:
+    e = one.execution
+    why = "gradients have 4 bytes" if e.grad_dtype == "float32" else "no smaller type is stated"
+    wanted = f"false with grad_dtype: {e.grad_dtype}, since {why}"
+    hint = f"a 4-byte copy is made of grad_dtype: {' or '.join(_SMALL)}"
+    return Problem("main_grad", wanted, "true", hint)
+
+
+OPTIMIZER_RULES = (
+    Rule("state_dtype_needs_moments", _state_has_type, _explain_state, ("optimizer_state_dtype",)),
+    Rule("main_grad_needs_small_gradients", _copy_is_larger, _explain_copy, ("main_grad",)),
+)
+"""Requirements on the optimizer step, in the order of checking."""

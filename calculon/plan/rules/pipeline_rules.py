@@ -1,0 +1,153 @@
+"""Which pipelines contradict themselves: as rules for executions, and as filters for a search."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from calculon.errors import Problem
+from calculon.plan.plan import DEFAULTS, Plan, code
+from calculon.plan.rules.rule import One, Question, Rule
+from calculon.plan.stage_layout import STAGE_FIELDS
+from calculon.units import Array
+
+_BALANCED = code("pp_layout", "balanced")
+_GPIPE = code("pp_schedule", "gpipe")
+_COUNTS = ("first_stage_blocks", "last_stage_blocks")
+_SINGLE = ("pp_schedule", "pp_layout", *_COUNTS)
+"""Fields whose stages have one chunk each."""
+
+
+def consistent(values: Mapping[str, Any]) -> bool:
+    """Whether the fields of a pipeline fit together."""
+    stated = values["first_stage_blocks"] or values["last_stage_blocks"]
+    return not (stated and values["pp_layout"] == "balanced")
+
+
+def _enough(first: Any, last: Any, blocks: int, stages: Any) -> Any:
+    """Whether every stage that no number is stated of has a block, and all blocks have a stage."""
+    free = stages - (first > 0) - (last > 0)
+    left = blocks - first - last
+    return np.where(free > 0, left >= free, left == 0)
+
+
+def _needs(fields: tuple[str, ...], met: Callable[[Plan], Array]) -> Callable[[Question], Array]:
+    """Make the mask of rows that state none of these fields, or meet what they need."""
+
+    def holds(q: Question) -> Array:
+        asked = np.logical_or.reduce([getattr(q.plan, name) != 0 for name in fields])
+        mask: Array = ~asked | met(q.plan)
+        return mask
+
+    return holds
+
+
+def _stated(one: One, fields: tuple[str, ...] = STAGE_FIELDS) -> tuple[str, str, str]:
+    """Return the first field that does not have its default, its default and its value as text."""
+    values = {name: getattr(one.execution, name) for name in fields}
+    name = next(name for name in fields if values[name] != DEFAULTS[name])
+    return name, str(DEFAULTS[name]).lower(), str(values[name]).lower()
+
+
+def _explain_piped(one: One) -> Problem:
+    name, plain_value, found = _stated(one)
+    return Problem(name, f"{plain_value}, since pipeline_par is 1", found)
+
+
+def _explain_one_chunk(one: One) -> Problem:
+    name, plain_value, found = _stated(one, _SINGLE)
+    chunks = one.execution.pipeline_interleaving
+    hint = "set pipeline_interleaving to 1"
+    return Problem(name, f"{plain_value} with pipeline_interleaving={chunks}", found, hint)
+
+
+def _explain_trains(one: One) -> Problem:
+    wanted = "1f1b, since inference passes forward only"
+    return Problem("pp_schedule", wanted, one.execution.pp_schedule)
+
+
+def _explain_once(one: One) -> Problem:
+    wanted = "uniform, since first_stage_blocks or last_stage_blocks is stated"
+    return Problem("pp_layout", wanted, one.execution.pp_layout)
+
+
+def _blocks_suffice(q: Question) -> Array:
+    first, last = q.plan.first_stage_blocks, q.plan.last_stage_blocks
+    enough = _enough(first, last, q.model.num_blocks, q.plan.pipeline_par)
+    mask: Array = enough | ((first == 0) & (last == 0))
+    return mask
+
+
+def _explain_blocks(one: One) -> Problem:
+    e, total = one.execution, one.model.num_blocks
+    given = {name: value for name in _COUNTS if (value := getattr(e, name))}
+    free = e.pipeline_par - len(given)
+    name = next(reversed(given))
+    rest = f"{free} other stages" if free > 1 else "1 other stage"
+    wanted = (
+        f"blocks that leave one for each of {rest}, of {total}"
+        if free
+        else f"all {total} blocks on the two stages"
+    )
+    return Problem(name, wanted, " + ".join(map(str, given.values())))
+
+
+def _can_overlap(plan: Plan) -> Array:
+    """Whether other chunks or microbatches are due while a transfer is under way."""
+    several = plan.pipeline_interleaving > 1
+    due = np.where(plan.training, several | (plan.pp_schedule == _GPIPE), ~several)
+    mask: Array = due & (_microbatches(plan) >= plan.pipeline_par)
+    return mask
+
+
+def _microbatches(plan: Plan) -> Array:
+    local: Array = plan.batch_size // (plan.data_par * plan.microbatch_size)
+    return local
+
+
+def _explain_overlap(one: One) -> Problem:
+    e = one.execution
+    if not e.training:
+        wanted = f"false with pipeline_interleaving={e.pipeline_interleaving} in inference"
+        return Problem("p2p_overlap", f"{wanted}, whose chunks wait for each other", "true")
+    if e.batch_size // (e.data_par * e.microbatch_size) < e.pipeline_par:
+        wanted = f"false with fewer microbatches than the {e.pipeline_par} stages that they fill"
+        return Problem("p2p_overlap", wanted, "true")
+    wanted = f"false with pp_schedule: {e.pp_schedule} and one chunk, as nothing else is due"
+    return Problem("p2p_overlap", wanted, "true", "use pipeline_interleaving, or gpipe")
+
+
+STAGE_RULES = (
+    Rule(
+        "stages_need_pipeline",
+        _needs(STAGE_FIELDS, lambda plan: plan.pipeline_par > 1),
+        _explain_piped,
+        STAGE_FIELDS,
+    ),
+    Rule(
+        "stages_need_one_chunk",
+        _needs(_SINGLE, lambda plan: plan.pipeline_interleaving == 1),
+        _explain_one_chunk,
+        _SINGLE,
+    ),
+    Rule(
+        "schedule_needs_training",
+        _needs(("pp_schedule",), lambda plan: plan.training),
+        _explain_trains,
+        ("pp_schedule",),
+    ),
+    Rule(
+        "layout_stated_once",
+        _needs(_COUNTS, lambda plan: plan.pp_layout != _BALANCED),
+        _explain_once,
+        _COUNTS,
+    ),
+    Rule("stage_blocks", _blocks_suffice, _explain_blocks, _COUNTS),
+    Rule(
+        "overlap_needs_work",
+        _needs(("p2p_overlap",), _can_overlap),
+        _explain_overlap,
+        ("p2p_overlap",),
+    ),
+)
+"""Requirements on schedule and layout of a pipeline, in the order of checking."""

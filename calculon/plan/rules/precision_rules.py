@@ -1,0 +1,45 @@
+"""What makes the type of matrix arithmetic valid."""
+
+import numpy as np
+
+from calculon.errors import Problem
+from calculon.plan.plan import FIELDS
+from calculon.plan.rules.rule import One, Question, Rule
+from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
+from calculon.units import Array
+
+_TYPES = next(field.declaration.choices for field in FIELDS if field.name == "matmul_dtype")
+_WIDTHS = np.array([MATMUL_BYTES.get(name, 0) for name in _TYPES])  # same: fits every datatype
+_STORED = np.array(list(DATATYPE_BYTES.values()))
+
+
+def _not_wider(q: Question) -> Array:
+    mask: Array = _WIDTHS[q.plan.matmul_dtype] <= _STORED[q.plan.datatype]
+    return mask
+
+
+def _explain_wider(one: One) -> Problem:
+    stored = DATATYPE_BYTES[one.execution.datatype]
+    return Problem(
+        "matmul_dtype",
+        f"a type of at most {stored} bytes, as datatype={one.execution.datatype}",
+        repr(one.execution.matmul_dtype),
+        "widen datatype: weights and the residual stream are stored in it",
+    )
+
+
+def _known(q: Question) -> Array:
+    known = np.array([name == "same" or name in q.system.matmul_types for name in _TYPES])
+    mask: Array = known[q.plan.matmul_dtype]
+    return mask
+
+
+def _explain_known(one: One) -> Problem:
+    wanted = f"a type that {one.system.name} multiplies: {', '.join(one.system.matmul_types)}"
+    return Problem("matmul_dtype", wanted, repr(one.execution.matmul_dtype))
+
+
+PRECISION_RULES: tuple[Rule, ...] = (
+    Rule("matmul_wider", _not_wider, _explain_wider, ("matmul_dtype",)),
+    Rule("matmul_engine", _known, _explain_known, ("matmul_dtype",)),
+)

@@ -1,0 +1,146 @@
+"""Latency and bandwidth from times: the parameters that made the times come back, and nothing is better."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calculon.apps.calibrate.link import (
+    HUBER,
+    RAMP_SIZES,
+    RAMP_SPAN,
+    Line,
+    fit_line,
+    fit_link,
+    loss,
+)
+from calculon.apps.calibrate.measured_rows import Row
+from calculon.apps.calibrate.networks import fit_network
+
+SIZES = 2.0 ** np.arange(3, 34)
+PEAK = 450e9
+
+latencies = st.floats(1e-7, 1e-3)
+efficiencies = st.floats(0.01, 1.0)
+ramps = st.floats(1e-7, 1e-3)
+
+
+def ramped(latency, efficiency, ramp):
+    slope = 1 / (PEAK * efficiency)
+    return Line(latency, slope, 2 * np.sqrt(ramp * slope))
+
+
+@given(latencies, efficiencies)
+def test_a_line_comes_back(latency, efficiency):
+    made = Line(latency, 1 / (PEAK * efficiency))
+    found = fit_line(SIZES, made.at(SIZES), 1 / PEAK)
+    assert found.latency == pytest.approx(latency, rel=1e-6)
+    assert found.slope == pytest.approx(made.slope, rel=1e-6)
+
+
+@given(efficiencies)
+def test_no_latency_stays_none(efficiency):
+    made = Line(0.0, 1 / (PEAK * efficiency))
+    found = fit_line(SIZES, made.at(SIZES), 1 / PEAK)
+    assert found.latency == pytest.approx(0.0, abs=1e-6 * float(made.at(SIZES).min()))
+    assert found.slope == pytest.approx(made.slope, rel=1e-6)
+
+
+@given(latencies)
+def test_a_bound_on_the_slope_is_kept_and_the_latency_still_fits(latency):
+    made = Line(latency, 0.9 / PEAK)  # faster than the link
+    found = fit_line(SIZES, made.at(SIZES), 1 / PEAK)
+    assert found.slope == pytest.approx(1 / PEAK, rel=1e-12)
+    best = min(
+        loss(Line(latency * share, 1 / PEAK), SIZES, made.at(SIZES))
+        for share in np.linspace(0.5, 1.5, 1001)
+    )
+    assert loss(found, SIZES, made.at(SIZES)) <= best * (1 + 1e-6)
+
+
+@given(latencies, efficiencies, ramps)
+def test_a_line_with_a_ramp_comes_back(latency, efficiency, ramp):
+    made = ramped(latency, efficiency, ramp)
+    found = fit_link(SIZES, made.at(SIZES), 1 / PEAK)
+    assert found.at(SIZES) == pytest.approx(made.at(SIZES), rel=1e-3)
+    shown = (ramp > 0.01 * latency) and (ramp < 100 * latency)  # each parameter decides some times
+    if shown:
+        assert found.latency == pytest.approx(latency, rel=1e-2)
+        assert found.slope == pytest.approx(made.slope, rel=1e-2)
+        assert found.ramp == pytest.approx(ramp, rel=1e-2)
+
+
+@given(latencies, efficiencies)
+def test_no_ramp_is_found_where_there_is_none(latency, efficiency):
+    made = Line(latency, 1 / (PEAK * efficiency))
+    assert fit_link(SIZES, made.at(SIZES), 1 / PEAK) == fit_line(SIZES, made.at(SIZES), 1 / PEAK)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "has_ramp"),
+    [
+        (np.geomspace(1e6, 1e6 * RAMP_SPAN, RAMP_SIZES), True),
+        (np.geomspace(1e6, 1e6 * RAMP_SPAN, RAMP_SIZES - 1), False),
+        (np.geomspace(1e6, 0.99e6 * RAMP_SPAN, 20), False),
+    ],
+)
+def test_a_ramp_needs_enough_sizes(sizes, has_ramp):
+    made = ramped(1e-5, 0.8, 2e-5)
+    found = fit_link(sizes, made.at(sizes), 1 / PEAK)
+    assert (found.root > 0) == has_ramp
+    assert has_ramp or found == fit_line(sizes, made.at(sizes), 1 / PEAK)
+
+
+@given(st.integers(0, 2**32 - 1), latencies, efficiencies, ramps)
+def test_no_line_near_is_better_than_one_with_a_ramp(seed, latency, efficiency, ramp):
+    noise = np.random.default_rng(seed).lognormal(0, 0.1, len(SIZES))
+    seconds = ramped(latency, efficiency, ramp).at(SIZES) * noise
+    found = fit_line(SIZES, seconds, 1 / PEAK, ramp=True)
+    reached = loss(found, SIZES, seconds)
+    assert reached <= loss(fit_line(SIZES, seconds, 1 / PEAK), SIZES, seconds) * (1 + 1e-9)
+    for shares in np.random.default_rng(seed).choice((0.97, 0.999, 1.0, 1.001, 1.03), (30, 3)):
+        near = np.array([found.latency, found.slope, found.root]) * shares
+        near = Line(near[0], max(near[1], 1 / PEAK), near[2])
+        assert reached <= loss(near, SIZES, seconds) * (1 + 1e-6)
+
+
+@given(st.integers(0, 2**32 - 1), latencies, efficiencies)
+def test_no_line_near_is_better(seed, latency, efficiency):
+    noise = np.random.default_rng(seed).lognormal(0, 0.2, len(SIZES))
+    seconds = Line(latency, 1 / (PEAK * efficiency)).at(SIZES) * noise
+    found = fit_line(SIZES, seconds, 1 / PEAK)
+    reached = loss(found, SIZES, seconds)
+    for first in (0.97, 0.999, 1.0, 1.001, 1.03):
+        for second in (0.97, 0.999, 1.0, 1.001, 1.03):
+            near = Line(found.latency * first, max(found.slope * second, 1 / PEAK))
+            assert reached <= loss(near, SIZES, seconds) * (1 + 1e-9)
+
+
+def test_an_outlier_counts_by_its_size_not_its_square():
+    made = Line(1e-5, 2 / PEAK)
+    seconds = made.at(SIZES)
+    seconds[2] *= 5
+    found = fit_line(SIZES, seconds, 1 / PEAK)
+    squares = fit_line(SIZES, seconds, 1 / PEAK, delta=np.inf)
+    assert abs(found.latency / made.latency - 1) < 0.02
+    assert abs(squares.latency / made.latency - 1) > 0.05
+
+
+@pytest.mark.parametrize("error", [0.05, HUBER, 0.5])
+def test_the_loss_is_hubers(error):
+    made = Line(1e-5, 2 / PEAK)
+    seconds = made.at(SIZES[:1]) * np.exp(error)
+    expected = error**2 / 2 if error <= HUBER else HUBER * (error - HUBER / 2)
+    assert loss(made, SIZES[:1], seconds) == pytest.approx(expected)
+
+
+def test_an_implausible_efficiency_is_remarked_upon():
+    """Bits taken for bytes: an eighth of the bandwidth."""
+    sizes = 2.0 ** np.arange(10, 31)
+    for rate, remarked in ((100e9, False), (100e9 / 8, True)):
+        rows = [
+            Row("networks[0]", f"{size}", size, 1e-5 + size / rate, f"{size}", size, "x.csv", "")
+            for size in sizes.tolist()
+        ]
+        _, _, notes = fit_network(rows, 110e9, ramp=False)
+        assert any("11% of the bandwidth" in note for note in notes) == remarked

@@ -1,0 +1,143 @@
+"""Published measurements: half of the sizes of a machine predict the other half, and the table in examples says so."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from calculon.apps.calibrate.fit import calibrate
+from calculon.apps.calibrate.fit_result import Measurements
+from calculon.apps.calibrate.held_out import LARGE
+from calculon.apps.calibrate.readers import read_collectives
+from calculon.errors import SpecError
+from calculon.hardware.system import System
+from calculon.spec.decode import decode
+from tests.helpers import ROOT, document
+
+TARGET = 10.0
+"""Percent: mean absolute error above 1 MiB of sizes that were held out."""
+
+FOLDER = ROOT / "examples" / "measurements"
+NODES = "b200_sxm_4_nodes_all_reduce"
+MACHINES = {
+    "h100_sxm_all_reduce": "h100_80g_sxm",
+    "h200_sxm_all_reduce": "h200_141g_sxm",
+    "b200_sxm_all_reduce": "b200_sxm",
+    NODES: "b200_sxm",
+    "a100_sxm_all_reduce": "a100_80g_sxm",
+}
+"""Measurements of many sizes, and the system to start from."""
+
+SLOWER = {"h200_sxm_all_reduce": "h200_sxm_ring", "b200_sxm_all_reduce": "b200_sxm_ring"}
+"""Measurements of the same machine whose switches were told not to reduce: one or two sizes."""
+
+
+def base(name):
+    """Return the system to start from; a ring over whole nodes uses all eight ports of each."""
+    raw = document("systems", MACHINES[name])
+    if name == NODES:
+        raw["networks"][1]["bandwidth"] *= raw["networks"][0]["size"]
+    return raw
+
+
+def read(name, *files):
+    """Return base and rows of a machine."""
+    raw = base(name)
+    system = decode(System, raw, name)
+    return raw, [r for f in files for r in read_collectives(str(FOLDER / f"{f}.csv"), system)[0]]
+
+
+def fit(raw, rows, hold_out=0.0, **options):
+    return calibrate(
+        raw, "base", [Measurements("x.csv", rows)], hold_out=hold_out, date="2026-01-02", **options
+    )
+
+
+def halves(rows):
+    """Yield both ways to fit every other size: the rows to fit, and those above 1 MiB of the other sizes."""
+    sizes = sorted({row.message for row in rows})
+    for first in (0, 1):
+        chosen = sizes[first::2]
+        yield (
+            [row for row in rows if row.message in chosen],
+            [row for row in rows if row.message not in chosen and row.message > LARGE],
+        )
+
+
+def error(raw, fitted, others, **options):
+    """Return the mean absolute error in percent of rows that were not fitted: each as it was published."""
+    time = fit(raw, fitted, **options).parts[0].time
+    predicted = time(np.array([row.size for row in others]))
+    return float(100 * np.abs(predicted / [row.seconds for row in others] - 1).mean())
+
+
+def errors(raw, rows, **options):
+    return [error(raw, fitted, others, **options) for fitted, others in halves(rows)]
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_half_of_the_sizes_predicts_the_other_half_above_a_mebibyte(name):
+    raw, rows = read(name, name)
+    assert max(errors(raw, rows)) <= TARGET
+    plain = errors(raw, rows, ramp=False)
+    assert np.mean(errors(raw, rows)) < np.mean(plain)
+    records = {record["rows"]: record["mape"] for record in fit(raw, rows, 0.5).residuals()}
+    assert records["held out, above 1 MiB"] <= TARGET
+
+
+@pytest.mark.parametrize("name", SLOWER)
+def test_also_with_the_rows_of_all_algorithms_together(name):
+    raw, rows = read(name, name, SLOWER[name])
+    assert max(errors(raw, rows)) <= TARGET
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [*SLOWER.items(), ("h200_sxm_all_reduce", "h200_sxm_4_nodes_all_reduce")],
+)
+def test_rows_of_one_or_two_sizes_are_too_few(name, file):
+    raw, rows = read(name, file)
+    raw["networks"][1]["bandwidth"] *= 8
+    with pytest.raises(SpecError, match=r"expected at least (3 different sizes|16 as ratio)"):
+        fit(raw, rows)
+
+
+def test_every_published_row_of_known_hardware_is_there_and_names_its_source():
+    rows = [
+        row
+        for file in sorted(FOLDER.glob("*.csv"))
+        for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines())
+    ]
+    assert len(rows) == 32 + 34 + 30 + 20 + 20 + 3  # H100, H200, B200, their 4 nodes, A100
+    assert all(row["source"] and row["device"] for row in rows)
+
+
+def table():
+    """Return the table of examples/README.md."""
+    lines = [
+        "| Measurements | Base | Rows | Sizes | Latency | Efficiency | Ramp"
+        " | Held out, `--hold-out 0.5` | Held out, every other size |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, system in MACHINES.items():
+        raw, rows = read(name, name)
+        values = fit(raw, rows).document["calibration"]["fits"][0]["parameters"]
+        records = {r["rows"]: r["mape"] for r in fit(raw, rows, 0.5).residuals()}
+        cells = [
+            f"`{name}`",
+            f"`{system}`" + (", 400 GB/s" if name == NODES else ""),
+            f"{len(rows)}",
+            f"{len({row.message for row in rows})}",
+            f"{values['latency'] * 1e6:.1f} μs",
+            f"{values['efficiency']:.3f}",
+            f"{values['ramp'] * 1e6:.1f} μs",
+            f"{records['held out, above 1 MiB']:.1f} %",
+            " and ".join(f"{one:.1f}" for one in errors(raw, rows)) + " %",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def test_the_table_in_examples_is_true():
+    expected = table()
+    assert expected in (ROOT / "examples" / "README.md").read_text(encoding="utf-8"), expected

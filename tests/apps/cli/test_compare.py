@@ -1,0 +1,204 @@
+"""``calculon compare``: differences, their sources, and every format."""
+
+import csv
+import io
+import json
+
+import pytest
+
+import calculon
+from tests.apps.cli.conftest import ARGUMENTS
+from tests.helpers import NAMES
+
+A = ",".join(ARGUMENTS)
+B = A.replace("a100_80g", "a100_80e")
+
+
+@pytest.fixture
+def statistics():
+    return [calculon.estimate(*text.split(",")).stats for text in (A, B)]
+
+
+def test_text_ranks_what_makes_the_difference(run):
+    code, out, err = run("compare", A, B)
+    assert (code, err) == (0, "")
+    assert out.startswith("A  a100_80g\nB  a100_80e\n\nAsked differently\n")
+    assert "\nsystem  a100_80g  a100_80e\n" in out
+    assert "\nTime: A 131.9 s, B 126.8 s (-3.8 %)\n" in out
+    parts = out.partition("\nTime:")[2].partition("\n\n")[0].splitlines()[2:]
+    assert [line.split("  ")[0] for line in parts][:3] == [
+        "pipeline bubble",
+        "backward computation",
+        "forward computation",
+    ]
+    assert parts[-1].split() == ["total", "131.901", "s", "126.836", "s", "-5.064", "s"]
+    assert "total_time" in out
+
+
+def test_equal_statistics_are_counted_unless_asked_for(run):
+    brief, whole = run("compare", A, B).out, run("compare", A, B, "--all").out
+    assert "are equal" in brief
+    assert "weight_space " not in brief
+    assert all(f"\n{name} " in whole for name in NAMES)
+
+
+def test_a_result_equals_itself(run):
+    out = run("compare", A, A).out
+    assert "Statistics: 0 differ, 96 are equal" in out
+    assert "Asked differently" not in out
+
+
+def test_json_holds_every_value_difference_and_ratio(run, statistics):
+    found = json.loads(run("compare", A, B, "--format", "json").out)
+    assert [one["label"] for one in found["results"]] == ["a100_80g", "a100_80e"]
+    assert len(found["results"][0]["documents"][0]["sha256"]) == 64
+    assert found["inputs"] == [{"field": "system", "values": ["a100_80g", "a100_80e"]}]
+    assert [one["name"] for one in found["statistics"]] == list(NAMES)
+    first, second = statistics
+    for one in found["statistics"]:
+        a, b = first[one["name"]], second[one["name"]]
+        assert one["values"] == [a, b]
+        assert one["differences"] == [b - a]
+        assert one["ratios"] == [b / a if a else None]
+    assert sum(one["differences"][0] for one in found["time"]) == pytest.approx(
+        second["total_time"] - first["total_time"]
+    )
+    sizes = [abs(one["differences"][0]) for one in found["time"]]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_csv_has_a_line_per_value(run, statistics):
+    rows = list(csv.DictReader(io.StringIO(run("compare", A, B, "-f", "csv").out)))
+    (row,) = [row for row in rows if row["table"] == "statistics" and row["name"] == "total_time"]
+    assert float(row["difference"]) == statistics[1]["total_time"] - statistics[0]["total_time"]
+    assert (row["unit"], row["result"]) == ("s", "a100_80e")
+
+
+def test_markdown_has_tables(run):
+    out = run("compare", A, B, "-f", "markdown").out
+    assert "- A  a100_80g" in out
+    assert "\n| total | 131.901 s | 126.836 s | -5.064 s |\n" in out
+
+
+def test_several_results_are_compared_with_the_first(run):
+    found = json.loads(run("compare", A, B, A, "-f", "json").out)
+    (total,) = [one for one in found["statistics"] if one["name"] == "total_time"]
+    assert len(total["values"]) == 3
+    assert total["differences"][1] == 0
+
+
+# -- editions ---------------------------------------------------------------------------------------------------------
+
+BOTH = ("--edition", "sc23,corrected")
+
+
+@pytest.fixture
+def editions():
+    return [calculon.estimate(*ARGUMENTS, edition=name).stats for name in ("sc23", "corrected")]
+
+
+def test_one_execution_under_both_editions(run, editions):
+    code, out, err = run("compare", A, *BOTH)
+    assert (code, err) == (0, "")
+    assert out.startswith("A  edition sc23\nB  edition corrected\n\nAsked differently\n")
+    assert "\nedition    sc23    corrected\n" in out
+    headings = [line.split("  ") for line in out.splitlines() if "A sc23" in line]
+    assert len(headings) == 4  # of inputs, time, memory and statistics
+    assert all("B corrected" in [cell.strip() for cell in cells] for cells in headings)
+    assert "mfu " in out
+
+
+def test_editions_are_in_json(run, editions):
+    found = json.loads(run("compare", A, *BOTH, "-f", "json").out)
+    assert [one["edition"] for one in found["results"]] == ["sc23", "corrected"]
+    assert found["inputs"] == [{"field": "edition", "values": ["sc23", "corrected"]}]
+    published, corrected = editions
+    assert [one["name"] for one in found["statistics"]] == list(corrected)
+    for one in found["statistics"]:
+        assert one["values"] == [published.get(one["name"]), corrected[one["name"]]]
+    (mfu,) = [one for one in found["statistics"] if one["name"] == "mfu"]
+    assert (mfu["differences"], mfu["ratios"]) == ([None], [None])
+
+
+def test_editions_are_in_csv(run, editions):
+    rows = list(csv.DictReader(io.StringIO(run("compare", A, *BOTH, "-f", "csv").out)))
+    assert {(row["edition"], row["reference_edition"]) for row in rows} == {("corrected", "sc23")}
+    (row,) = [row for row in rows if row["name"] == "mfu"]
+    assert (float(row["value"]), row["reference"]) == (editions[1]["mfu"], "")
+
+
+def test_every_execution_is_estimated_in_every_edition(run):
+    found = json.loads(run("compare", f"one={A}", B, *BOTH, "-f", "json").out)
+    assert [one["label"] for one in found["results"]] == [
+        "one, edition sc23",
+        "one, edition corrected",
+        "megatron-1T, 3072_t4_p64_d12_mbs4_full, a100_80e, edition sc23",
+        "megatron-1T, 3072_t4_p64_d12_mbs4_full, a100_80e, edition corrected",
+    ]
+
+
+def test_an_edition_that_all_share_is_said_unless_it_is_the_published_one(run):
+    out = run("compare", A, B, "--edition", "corrected").out
+    assert out.startswith("A  a100_80g (edition corrected)\nB  a100_80e (edition corrected)\n")
+    assert "A corrected" not in out
+    assert run("compare", A, B, "--edition", "sc23").out == run("compare", A, B).out
+
+
+def test_a_search_is_compared_in_both_editions(run):
+    search = ("loe", "megatron-22B", 8, 4, "float16", "a100_80g", "best.json", "-t", 2, "--quiet")
+    small = ("--where", "proc_mem_tier1_cap_req < 60 * GiB")  # in either edition
+    assert run(*search, *small).code == 0
+    specs = ("--model", "megatron-22B", "--system", "a100_80g")
+    found = json.loads(run("compare", "best.json", *specs, *BOTH, "-f", "json").out)
+    assert [one["label"] for one in found["results"]] == ["edition sc23", "edition corrected"]
+    refused = run("compare", "best.json", "best.json#1", *BOTH)
+    assert refused.code == 2
+    assert "--edition: expected executions to estimate, found files of results only" in refused.err
+
+
+def test_files_of_statistics_stay_as_they_are(run):
+    run("llm", *ARGUMENTS, "old.json")
+    found = json.loads(run("compare", "old.json", A, "--edition", "corrected", "-f", "json").out)
+    assert [one["edition"] for one in found["results"]] == ["sc23", "corrected"]
+
+
+@pytest.mark.parametrize("text", ["sc24", "sc23,sc24", "", "sc23,,corrected"])
+def test_an_unknown_edition(run, text):
+    found = run("compare", A, "--edition", text)
+    assert found.code == 2
+    assert "expected one of sc23, corrected" in found.err
+
+
+def test_an_execution_that_fits_in_one_edition_only(run, execution):
+    plan = execution(microbatch_size=8)  # twice the checkpoints, which only one of them splits
+    found = run("compare", f"megatron-1T,{plan},a100_80g", "--edition", "corrected,sc23")
+    assert found.code == 1
+    assert "a100_80g in edition sc23: tier-1 memory" in found.err
+
+
+def test_results_without_inputs(run):
+    run("llm", *ARGUMENTS, "one.json")
+    run("llm", *B.split(","), "two.json")
+    out = run("compare", "one.json", "two.json").out
+    assert "Asked differently" not in out
+    assert "Memory, tier 1: A 79.55 GiB, B 79.55 GiB (+0.0 %)" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        ([A], 2, "expected 2 to 26 results to compare, found 1"),
+        ([A, "x.json"], 2, "x.json: expected a readable file"),
+        ([], 2, "the following arguments are required: RESULT"),
+    ],
+)
+def test_says_what_is_wrong(run, arguments, code, expected):
+    found = run("compare", *arguments)
+    assert found.code == code
+    assert expected in found.err
+
+
+def test_an_execution_that_cannot_run(run, execution):
+    found = run("compare", A, f"megatron-1T,{execution(activation_recompute='none')},a100_80g")
+    assert found.code == 1
+    assert "calculon: infeasible:" in found.err

@@ -1,0 +1,50 @@
+"""``calculon completion``: scripts that shells accept."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from calculon.apps.cli.main import COMMANDS
+
+SIMULATE = """
+cd /
+COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+_shtab_calculon 2>/dev/null
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_a_script_knows_every_command(run, shell):
+    code, out, err = run("completion", shell)
+    assert (code, err) == (0, "")
+    assert all(command.name in out for command in COMMANDS)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("calculon cat", "catalog"),
+        ("calculon llm megatron-1", "megatron-1T"),
+        ("calculon llm megatron-1T 3072", "3072_t4_p64_d12_mbs4_full"),
+        ("calculon llm megatron-1T x a100_80", "a100_80g"),
+        ("calculon describe st", "stats"),
+        ("calculon lpc us", "usr"),
+    ],
+    ids=["commands", "models", "executions", "systems", "choices", "files"],
+)
+def test_bash_completes(run, words, expected):
+    script = run("completion", "bash").out + SIMULATE.format(words=words)
+    done = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True)
+    assert expected in done.stdout.split(), done.stdout
+
+
+@pytest.mark.parametrize("shell", ["zsh", "tcsh"])
+def test_other_shells_accept_their_script(run, shell):
+    if shutil.which(shell) is None:
+        pytest.skip(f"needs {shell}")
+    script = run("completion", shell).out
+    done = subprocess.run([shell, "-n"], input=script, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

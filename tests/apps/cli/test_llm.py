@@ -1,0 +1,338 @@
+"""``calculon llm``: files as published, the page, and everything that can be wrong with a call."""
+
+import gzip
+import io
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+import calculon
+from tests.apps.cli.conftest import ARGUMENTS
+from tests.helpers import NAMES, document
+
+MODEL, EXECUTION, SYSTEM = ARGUMENTS
+
+
+def test_stats_are_written_in_published_order_and_layout(run, tmp_path):
+    assert run("llm", *ARGUMENTS, "stats.json") == (0, "", "")
+    text = (tmp_path / "stats.json").read_text()
+    stats = json.loads(text)
+    assert tuple(stats) == NAMES
+    assert stats == calculon.estimate(*ARGUMENTS).stats
+    assert text == json.dumps(stats, indent=2)
+
+
+def test_layers_and_peers_are_written_too(run, tmp_path):
+    assert run("llm", *ARGUMENTS, "stats.json.gz", "-l", "-p", "peers.json").code == 0
+    text = gzip.decompress((tmp_path / "stats.json.gz").read_bytes()).decode()
+    stats = json.loads(text)
+    assert list(stats) == [*NAMES, "layers"]
+    assert [layer["name"] for layer in stats["layers"]][:2] == [
+        "AttnBlock_Fork",
+        "AttnBlock_LayerNorm",
+    ]
+    assert text == json.dumps(stats)
+    peers = json.loads((tmp_path / "peers.json").read_text())
+    assert list(peers) == [str(rank) for rank in range(3072)]
+    assert peers["5"]["tensor"] == [4, 5, 6, 7]
+
+
+def test_infinity_and_null_are_written_as_published(run, tmp_path, execution, monkeypatch):
+    plan = execution(training=False, activation_recompute="none", optimizer_sharding=False)
+    result = calculon.estimate(MODEL, plan, SYSTEM, layers=True)
+    result.layers[0]["fw_arithmetic_intensity"] = float("inf")
+    monkeypatch.setattr(
+        calculon.Estimate, "to_dict", lambda _: result.stats | {"layers": result.layers}
+    )
+    assert run("llm", MODEL, plan, SYSTEM, "stats.json", "-l").code == 0
+    text = (tmp_path / "stats.json").read_text()
+    assert '"act_checkpoint_size_with_offload": null,' in text
+    assert '"fw_arithmetic_intensity": Infinity,' in text
+
+
+@pytest.mark.parametrize("option", [(), ("-l",)], ids=["alone", "with layers"])
+def test_the_page_says_what_matters(run, option):
+    code, out, err = run("llm", *ARGUMENTS, "-", *option)
+    assert (code, err) == (0, "")
+    for text in ("131.9 s", "23.29", "79.55 GiB of 80 GiB", "30.46 %", "TP 4 x PP 64 x DP 12"):
+        assert text in out
+    assert ("Mlp1" in out) == bool(option)
+    assert out.isascii()
+    assert all(len(line) <= 80 and line == line.rstrip() for line in out.splitlines())
+
+
+def test_all_statistics_are_printed_as_json(run):
+    code, out, err = run("llm", *ARGUMENTS, "-", "--format", "json")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == calculon.estimate(*ARGUMENTS).stats
+
+
+def test_statistics_go_through_a_shell_redirection_that_appends(process, tmp_path):
+    out = tmp_path / "all.txt"
+    for _ in range(2):
+        with out.open("a") as stream:
+            process("llm", *ARGUMENTS, "/dev/stdout", stdout=stream, capture_output=False)
+    assert out.read_text().count('"total_time"') == 2
+
+
+def test_peers_are_not_written_to_a_file_named_dash(run, tmp_path):
+    code, _, err = run("llm", *ARGUMENTS, "-", "-p", "-")
+    assert code == 2
+    assert "--peers: expected a file name, found '-'" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_swapped_arguments_are_recognized(run):
+    code, _, err = run("llm", MODEL, SYSTEM, EXECUTION, "-")
+    assert code == 2
+    assert f"{EXECUTION}: expected a system file" in err
+    assert "found an execution of the catalog" in err
+    assert err.count("\n") == 1
+
+
+def test_the_page_goes_to_the_log_file(run, tmp_path):
+    assert run("-l", "page.txt", "llm", *ARGUMENTS, "-") == (0, "", "")
+    assert "131.9 s" in (tmp_path / "page.txt").read_text()
+
+
+def test_a_quieter_verbosity_prints_nothing(run):
+    assert run("-v", "WARNING", "llm", *ARGUMENTS, "-") == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "data", [json.dumps, lambda raw: "".join(f"{k}: {v}\n" for k, v in raw.items())]
+)
+def test_a_spec_may_come_from_standard_input(run, monkeypatch, data):
+    raw = data(document("models", MODEL)).encode()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(raw)))
+    assert "131.9 s" in run("llm", "-", EXECUTION, SYSTEM, "-").out
+
+
+def test_yaml_and_compressed_specs_are_read(run, tmp_path):
+    model = "".join(f"{key}: {value}\n" for key, value in document("models", MODEL).items())
+    (tmp_path / "model.yaml").write_text(model)
+    system = json.dumps(document("systems", SYSTEM)).encode()
+    (tmp_path / "system.json.gz").write_bytes(gzip.compress(system))
+    assert "131.9 s" in run("llm", "model.yaml", EXECUTION, "system.json.gz", "-").out
+
+
+# -- editions ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_edition_is_chosen_for_one_call(run):
+    found = json.loads(run("llm", *ARGUMENTS, "-", "-f", "json", "--edition", "corrected").out)
+    result = calculon.estimate(*ARGUMENTS, edition="corrected")
+    assert found.pop("edition") == "corrected"
+    assert found.pop("groups") == [group.to_dict() for group in result.groups]
+    assert found == result.stats
+    assert run("llm", *ARGUMENTS, "-", "--edition", "sc23") == run("llm", *ARGUMENTS, "-")
+
+
+def test_an_execution_has_an_edition_of_its_own(run, execution):
+    plan = execution(edition="corrected")
+    own = run("llm", MODEL, plan, SYSTEM, "-").out
+    assert "edition corrected" in own.splitlines()[0]
+    assert own == run("llm", MODEL, EXECUTION, SYSTEM, "-", "--edition", "corrected").out
+    published = run("llm", MODEL, plan, SYSTEM, "-", "--edition", "sc23").out
+    assert published == run("llm", *ARGUMENTS, "-").out
+
+
+def test_what_an_edition_cannot_express_is_explained(run):
+    code, _, err = run(
+        "llm", "llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm", "-", "--edition", "sc23"
+    )
+    assert code == 2
+    assert "edition: expected corrected, which attn_impl=flash needs, found sc23" in err
+
+
+def test_an_unknown_edition_names_those_there_are(run):
+    code, _, err = run("llm", *ARGUMENTS, "-", "--edition", "corected")
+    assert code == 2
+    assert "expected one of sc23, corrected, found 'corected'" in err
+    assert "did you mean 'corrected'?" in err
+
+
+def test_the_example_of_today_fits_and_runs_well(run):
+    example = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+    stats = calculon.estimate(*example).stats
+    assert stats["mfu"] > 0.4
+    assert stats["proc_mem_tier1_cap_req"] < 0.8 * calculon.inputs.system(example[2]).mem1.capacity
+    out = run("llm", *example, "-").out
+    assert out.startswith("Training of llama3-8B on 64 x h100_80g_sxm   edition corrected\n")
+    assert f"{stats['mfu'] * 100:.2f} %" in out
+
+
+# -- infeasible: exit 1, one message on stderr, nothing written ------------------------------------------------------
+
+
+def test_what_does_not_fit_is_one_message_and_no_file(run, tmp_path, execution):
+    plan = execution(activation_recompute="none", optimizer_sharding=False)
+    code, out, err = run("llm", MODEL, plan, SYSTEM, "stats.json", "-p", "peers.json")
+    assert (code, out) == (1, "")
+    assert err.startswith("calculon: infeasible: tier-1 memory of a100_80g is too small: ")
+    assert err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["execution.json"]
+
+
+def test_a_model_that_does_not_divide_is_reported(run, spec, execution):
+    model = spec("models", MODEL, feedforward=102402)
+    code, _, err = run("llm", model, EXECUTION, SYSTEM, "-")
+    assert code in (1, 2)
+    assert "feedforward=102402" in err
+
+
+# -- bad input: exit 2, before any work -------------------------------------------------------------------------------
+
+BAD_EXECUTIONS = {
+    "a wrong product": (
+        {"num_procs": 3071},
+        "num_procs: expected tensor_par x pipeline_par x data_par",
+    ),
+    "a batch that does not divide": (
+        {"batch_size": 3073},
+        "batch_size: expected a multiple of data_par=12",
+    ),
+    "a wrong value": ({"tensor_par_overlap": "rings"}, "Hint: did you mean 'ring'?"),
+    "a wrong type": ({"training": "true"}, "training: expected true or false, found 'true'"),
+    "a negative network": (
+        {"data_par_net": -1},
+        "data_par_net: expected a whole number of at least 0",
+    ),
+    "a network that is not there": (
+        {"data_par_net": 2},
+        "data_par_net: expected one of the 2 networks",
+    ),
+    "a datatype without engine": (
+        {"datatype": "float8"},
+        "datatype: expected a datatype of both engines",
+    ),
+    "an unknown field": ({"tensor_paar": 4}, "tensor_paar: expected only the known fields"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_EXECUTIONS.values(), ids=BAD_EXECUTIONS)
+def test_a_bad_execution_is_explained(run, execution, tmp_path, changes, message):
+    file = execution(**changes)
+    code, out, err = run("llm", MODEL, file, SYSTEM, "stats.json")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"calculon: error: {file}: ")
+    assert message in err
+    assert not (tmp_path / "stats.json").exists()
+
+
+def test_a_missing_field_is_named(run, tmp_path):
+    raw = document("models", MODEL)
+    raw["hiden"] = raw.pop("hidden")
+    (tmp_path / "model.json").write_text(json.dumps(raw))
+    code, _, err = run("llm", "model.json", EXECUTION, SYSTEM, "-")
+    assert code == 2
+    assert "calculon: error: model.json: hidden: expected a whole number" in err
+    assert "is it spelled 'hiden' here?" in err
+
+
+def curve(*pairs):
+    return {"float16": {"tflops": 312, "gflops_efficiency": list(pairs)}}
+
+
+BAD_SYSTEMS = {
+    "a curve that does not reach 0": (
+        {"matrix": curve([16, 0.9], [1, 0.6])},
+        "expected 0 as the last threshold",
+    ),
+    "a curve that does not fall": (
+        {"matrix": curve([1, 0.9], [16, 0.6], [0, 0.1])},
+        "below the one before it (1)",
+    ),
+    "no bandwidth": (
+        {"mem2": {"GiB": 512, "GBps": 0, "MB_efficiency": [[0, 1]]}},
+        "mem2.GBps: expected a number above 0",
+    ),
+    "a percentage": (
+        {"mem2": {"GiB": 512, "GBps": 1, "MB_efficiency": [[0, 92]]}},
+        "Hint: write 0.92 for 92 %",
+    ),
+    "no networks": ({"networks": []}, "networks: expected a list of at least one object"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_SYSTEMS.values(), ids=BAD_SYSTEMS)
+def test_a_bad_system_is_explained(run, spec, changes, message):
+    code, _, err = run("llm", MODEL, EXECUTION, spec("systems", SYSTEM, **changes), "-")
+    assert code == 2
+    assert message in err
+
+
+BAD_FILES = {
+    "truncated": ("model.json", b'{"hidden": 12', "expected a JSON document, found "),
+    "empty": ("model.json", b"", "found an empty file"),
+    "binary": ("model.json", b"\xff\xfe\x00", "expected text in UTF-8"),
+    "no gzip": ("model.json.gz", b"{}", "expected a gzip file"),
+    "a list": ("model.json", b"[]", "expected an object with named fields"),
+    "an unknown extension": ("model.toml", b"", "model.toml: "),
+}
+
+
+@pytest.mark.parametrize(("file", "data", "message"), BAD_FILES.values(), ids=BAD_FILES)
+def test_a_bad_file_is_explained(run, tmp_path, file, data, message):
+    (tmp_path / file).write_bytes(data)
+    code, _, err = run("llm", f"./{file}", EXECUTION, SYSTEM, "-")
+    assert code == 2
+    assert message in err
+
+
+def test_an_unknown_name_hints_at_the_nearest(run):
+    code, _, err = run("llm", "megatron-2T", EXECUTION, SYSTEM, "-")
+    assert code == 2
+    assert "did you mean 'megatron-1T'?" in err
+
+
+BAD_OUTPUTS = {
+    "an unknown extension": (
+        ("stats.csv",),
+        "stats.csv: expected an output name that ends in .json",
+    ),
+    "no extension": (("stats",), "found no suffix"),
+    "peers of an unknown extension": (
+        ("stats.json", "-p", "peers.txt"),
+        "peers.txt: expected an output name",
+    ),
+    "a missing folder": (("no/stats.json",), "expected a folder that exists"),
+    "a folder": (("folder.json",), "expected a file name, found a directory"),
+    "the same file twice": (("stats.json", "-p", "./stats.json"), "expected a file of its own"),
+    "an input": (("input.json",), "expected a file of its own, found an input"),
+}
+
+
+@pytest.mark.parametrize(("outputs", "message"), BAD_OUTPUTS.values(), ids=BAD_OUTPUTS)
+def test_outputs_are_checked_before_any_work(run, monkeypatch, tmp_path, outputs, message):
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "input.json").write_text("{}")
+    monkeypatch.setattr("calculon.estimate", None)
+    model = "input.json" if outputs == ("input.json",) else MODEL
+    code, _, err = run("llm", model, EXECUTION, SYSTEM, *outputs)
+    assert code == 2
+    assert message in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.json", "input.json"]
+
+
+def test_standard_input_serves_one_spec(run):
+    code, _, err = run("llm", "-", "-", SYSTEM, "-")
+    assert code == 2
+    assert "expected one input from standard input, found 2 times '-'" in err
+
+
+def test_an_unknown_field_of_a_model_is_worth_a_warning(run, spec):
+    code, out, err = run("llm", spec("models", MODEL, vocabulary=1), EXECUTION, SYSTEM, "-")
+    assert code == 0
+    assert "131.9 s" in out
+    assert err.startswith("calculon: warning: ")
+    assert "vocabulary: unknown field, ignored" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("key", ["ext", "about", "calibration"])
+def test_notes_in_a_spec_are_silent(run, spec, key):
+    model = spec("models", MODEL, **{key: {"source": "a paper"}})
+    assert run("llm", model, EXECUTION, SYSTEM, "stats.json") == (0, "", "")

@@ -1,0 +1,270 @@
+"""The program around the commands: help, usage, errors, pipes and interrupts."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import calculon
+from calculon.apps.cli import main as program
+from calculon.apps.cli.main import COMMANDS
+from tests.apps.cli.conftest import ARGUMENTS
+from tests.helpers import ROOT
+from tests.spec.configurations import llama
+
+NAMES = [command.name for command in COMMANDS]
+
+
+def test_help_lists_the_commands_in_their_order(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    places = [out.index(f"  {command.title} ") for command in COMMANDS]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_teaches_with_examples(run, name):
+    code, out, _ = run(name, "--help")
+    assert code == 0
+    assert "example" in out
+    assert f"calculon {name}" in out
+
+
+def examples(name: str, run) -> list[str]:
+    epilog = run(name, "--help").out.partition("example")[2]
+    lines = [line.strip() for line in epilog.splitlines()[1:]]
+    return [line.partition(">")[0] for line in lines if line.startswith("calculon ")]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "plot"])  # in test_plot.py
+def test_the_examples_run(run, name, monkeypatch, tmp_path):
+    found = examples(name, run)
+    assert found
+    for folder in ("examples", "models", "systems", "validation"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    (tmp_path / "config.json").write_text(json.dumps(llama()))
+    monkeypatch.chdir(tmp_path)
+    for line in found:
+        only_check = ["--debug"] if name == "study" else []  # studies take minutes
+        result = run(*shlex.split(line)[1:], *only_check)
+        assert (result.code, result.err) == (0, ""), line
+        assert result.out or list(tmp_path.iterdir()), line
+
+
+@pytest.mark.parametrize("arguments", [["version"], ["v"], ["--version"]])
+def test_version(run, arguments):
+    assert run(*arguments) == (0, f"{calculon.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "which command?"),
+        (["lmm"], "there is no command 'lmm'; did you mean 'llm'?"),
+        (["zzz"], "there is no command 'zzz'; known are llm, "),
+        (["llm"], "the following arguments are required: APP, EXE, SYS, STATS"),
+        (["version", "--wrong"], "unrecognized arguments: --wrong"),
+        (["-v", "LOUD", "version"], "invalid choice: 'LOUD'"),
+        (["describe", "everything"], "argument SUBJECT: invalid choice: 'everything'"),
+        (["loe", "gpt3-175B", "8", "8", "fp16", "a100_80g", "-"], "did you mean 'float16'?"),
+        (["lae", "gpt3-175B", "8", "8", "BF16", "a100_80g", "x.csv"], "mean 'bfloat16'?"),
+    ],
+    ids=[
+        "no command",
+        "a typo",
+        "nonsense",
+        "too few",
+        "option",
+        "verbosity",
+        "choice",
+        "fp16",
+        "BF16",
+    ],
+)
+def test_a_wrong_call_gets_usage_and_one_message(run, arguments, message):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("usage: calculon")
+    assert "calculon: error: " in err
+    assert message in err
+
+
+@pytest.mark.parametrize("level", ["debug", "INFO", "Warning"])
+def test_verbosity_takes_the_name_of_a_level(run, level):
+    assert run("-v", level, "version").code == 0
+
+
+def test_a_log_file_is_emptied_first(run, tmp_path):
+    (tmp_path / "log.txt").write_text("old\n")
+    assert run("--log", "log.txt", "version") == (0, "", "")
+    assert (tmp_path / "log.txt").read_text() == f"{calculon.__version__}\n"
+
+
+def test_a_log_that_cannot_be_written_is_an_error(run):
+    code, _, err = run("-l", "no/log.txt", "version")
+    assert code == 2
+    assert "calculon: error: no/log.txt: expected a writable log file" in err
+
+
+def test_an_interrupt_is_one_line(run, monkeypatch):
+    def interrupted(arguments, log):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("calculon.apps.cli.commands.version.run", interrupted)
+    assert run("version") == (130, "", "calculon: interrupted; nothing was written\n")
+
+
+def test_a_command_may_say_how_far_it_came(run, monkeypatch):
+    def interrupted(arguments, log):
+        error = KeyboardInterrupt()
+        error.add_note("3 of 4 done")
+        raise error
+
+    monkeypatch.setattr("calculon.apps.cli.commands.version.run", interrupted)
+    assert run("version") == (130, "", "calculon: interrupted: 3 of 4 done\n")
+
+
+def test_a_closed_pipe_ends_quietly():
+    command = [sys.executable, "-m", "calculon", "describe", "stats"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as child:
+        child.stdout.close()
+        assert child.stderr.read() == b""
+    assert child.returncode == program.PIPE_CLOSED
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
+def test_a_full_disk_is_one_message(process):
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        result = process(
+            "describe", "stats", stdout=full, stderr=subprocess.PIPE, capture_output=False
+        )
+    assert result.returncode == 2
+    assert result.stderr == "calculon: error: <stdout>: no space left on device\n"
+
+
+def test_the_program_runs_anywhere(process):
+    result = process("llm", *ARGUMENTS, "-")
+    assert result.returncode == 0
+    assert "131.9 s" in result.stdout
+
+
+# -- logs, closed and full streams -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [("in.json", *ARGUMENTS[1:], "-"), (*ARGUMENTS, "in.json")])
+def test_a_log_is_no_input_and_no_output(run, tmp_path, arguments):
+    (tmp_path / "in.json").write_text("{}")
+    code, _, err = run("-l", "./in.json", "llm", *arguments)
+    assert code == 2
+    assert "./in.json: expected a log file of its own" in err
+    assert (tmp_path / "in.json").read_text() == "{}"
+
+
+def test_an_error_leaves_an_older_log_as_it_was(run, tmp_path):
+    (tmp_path / "log.txt").write_text("old\n")
+    assert run("-l", "log.txt", "llm", "nothing", *ARGUMENTS[1:], "-").code == 2
+    assert (tmp_path / "log.txt").read_text() == "old\n"
+
+
+def shell(tmp_path, line: str) -> subprocess.CompletedProcess:
+    command = f"{sys.executable} -m calculon {line}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        ["sh", "-c", command],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+PAGE = " ".join(("llm", *ARGUMENTS, "-"))
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
+@pytest.mark.parametrize(
+    ("line", "code", "err"),
+    [
+        (f"{PAGE} >&-", 2, "calculon: error: <stdout>: it is closed\n"),
+        (f"llm {' '.join(ARGUMENTS)} s.json >&-", 0, ""),
+        ("llm 2>&-", 2, ""),
+        ("llm 2>/dev/full", 2, ""),
+        ("version 2>&-", 0, ""),
+        ("llm no no no - 2>&-", 2, ""),
+        ("llm no no no - 2>/dev/full", 2, ""),
+        (f"{PAGE} >/dev/full", 2, "calculon: error: <stdout>: no space left on device\n"),
+        (
+            f"-l /dev/full {PAGE}",
+            2,
+            "calculon: error: /dev/full: expected a writable log file, found no space left on device\n",
+        ),
+    ],
+)
+def test_closed_and_full_streams_change_no_exit_code(tmp_path, line, code, err):
+    result = shell(tmp_path, line)
+    assert (result.returncode, result.stderr) == (code, err)
+
+
+def test_a_missing_package_is_named_with_the_cure(tmp_path):
+    code = "import sys; sys.modules['rich'] = None; from calculon.apps.cli.main import main; sys.exit(main())"
+    result = subprocess.run(
+        [sys.executable, "-c", code, *PAGE.split()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert result.stderr.count("\n") == 1
+    assert "lacks the package rich; start ./bin/calculon" in result.stderr
+    assert "pip install ." in result.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
+def test_a_signal_leaves_no_file_and_one_line(tmp_path, number, code, name):
+    command = [sys.executable, "-m", "calculon", "lae", "gpt3-175B", "4096", "4096", "float16"]
+    with subprocess.Popen(
+        [*command, "h100_80g_nvl8", name],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    ) as child:
+        while not any(path.stat().st_size for path in tmp_path.iterdir()):
+            assert child.poll() is None
+            time.sleep(0.01)
+        child.send_signal(number)
+        err = child.stderr.read()
+    assert child.returncode == code
+    assert err.count("\n") == 1, err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_amid_imports_of_a_checkout_is_one_line(tmp_path):
+    late = tmp_path / "numpy.py"
+    late.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise ImportError\n")
+    script = ROOT / "bin" / "calculon"
+    found = "import importlib.util as u; f = u.find_spec; u.find_spec = lambda n: f('os')"
+    code = f"{found}; import runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (
+        130,
+        "calculon: interrupted; nothing was written\n",
+    )

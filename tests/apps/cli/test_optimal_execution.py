@@ -1,0 +1,227 @@
+"""``calculon loe``: what it prints, refuses and writes."""
+
+import csv
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from calculon.search.driver import SearchResult, search
+from tests.helpers import ROOT
+
+SPACE = ("megatron-22B", 8, 4, "float16", "a100_80g")
+
+
+def _lines(result):
+    return result.out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--pareto", "total_time"], "2 to 4 different statistics"),
+        (["--pareto", "total_time,total_time:max"], "2 to 4 different statistics"),
+        (["--pareto", "total_time,sample_rate", "-t", 1], "leave out -t"),
+        (
+            ["--pareto", "total_time,sample_rate", "--objective", "sample_rate"],
+            "leave out --objective",
+        ),
+        (["--fix", "tensor_par=3"], "--fix: tensor_par"),
+        (["--fix", "datatype=float8"], "the datatype is an argument"),
+        (["--add", "batch_size=128"], "--add: batch_size"),
+        (["--where", "tensor_par == '8'"], "write 8 without quotes"),
+    ],
+    ids=str,
+)
+def test_refuses_before_any_work(run, options, words):
+    result = run("loe", *SPACE, "-", *options)
+    assert result.code == 2
+    assert words in result.err
+    assert result.out == ""
+
+
+def test_refuses_blanks_between_counts(run):
+    result = run("loe", SPACE[0], "8 16", *SPACE[2:], "-")
+    assert (result.code, "Hint: write 8,16" in result.err) == (2, True)
+
+
+def test_refuses_layers_in_parquet(run):
+    result = run("loe", *SPACE, "best.parquet", "-l")
+    assert (result.code, "leave out -l" in result.err) == (2, True)
+
+
+def test_blanks_around_the_statistics_of_a_front_do_not_matter(run):
+    fix = ["--fix", "tensor_par_comm_type=ar", "--fix", "weight_offload=false"]
+    pareto = ["--pareto", "sample_rate, proc_mem_tier1_cap_req"]
+    assert run("loe", *SPACE, "front.json", *fix, *pareto).code == 0
+
+
+def test_says_how_many_meet_a_condition(run):
+    none = run("loe", *SPACE, "none.json", "--where", "total_time < 0")
+    assert none.code == 1
+    good = next(line.split()[-1] for line in _lines(none) if line.startswith("Good"))
+    assert f"0 of {good} feasible executions meet the condition" in _lines(none)
+    two = ["--where", "tensor_par == 8", "--where", "batch_size == 4", "--where", "total_time < 1"]
+    some = run("loe", *SPACE, "-", *two)
+    assert f"at least 1 of {good} feasible executions meet the condition" in _lines(some)
+    assert " 8.1.1 " in some.out
+    assert run("loe", *SPACE, "-", *two, "--where", "pipeline_par == 8").code == 1
+
+
+def test_the_published_lines_stay_and_other_objectives_have_a_unit(run):
+    rate = search("megatron-22B", "a100_80g", 8, 4).estimates()[0].stats["sample_rate"]
+    assert f"Best sample rate: {rate!r}" in _lines(run("loe", *SPACE, "-"))
+    memory = run("loe", *SPACE, "-", "--objective", "proc_mem_tier1_cap_req").out
+    assert re.search(
+        r"^Best proc mem tier1 cap req: \d+\.0 \(\d\.\d\d GiB\)$", memory, re.MULTILINE
+    )
+    counted = _lines(run("loe", *SPACE, "-", "-d"))
+    assert counted[1:3] == ["Good executions: 0", "Bad executions: 0"]
+    assert "counted only" in counted[4]
+
+
+def test_counts_without_anything_feasible_are_named(run):
+    result = run(
+        "loe",
+        "gpt3-175B",
+        "1,64,128",
+        64,
+        "float16",
+        "a100_80g",
+        "-",
+        "--fix",
+        "weight_offload=false",
+    )
+    assert result.code == 0
+    assert "Nothing found on so many processors: 1\n" in result.out
+
+
+@pytest.mark.parametrize("layers", [False, True])
+def test_files_hold_what_estimates_say(run, layers):
+    found = search("megatron-22B", "a100_80g", 8, 4, top=30).estimates(layers=layers)
+    wanted = {
+        str(rank): {"execution": one.execution.to_dict(), "stats": one.to_dict()}
+        for rank, one in enumerate(found)
+    }
+    options = ["-t", 30, *(["-l"] if layers else [])]
+    assert run("loe", *SPACE, "best.json", *options).code == 0
+    assert json.dumps(json.loads(Path("best.json").read_text())) == json.dumps(wanted)
+    assert run("loe", *SPACE, "best.csv", *options).code == 0
+    with Path("best.csv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [float(row["sample_rate"]) for row in rows] == [
+        one.stats["sample_rate"] for one in found
+    ]
+
+
+def test_many_winners_are_written_without_estimating_each(run, monkeypatch):
+    monkeypatch.setattr(SearchResult, "estimates", None)
+    assert run("loe", *SPACE, "best.json", "-t", 2000).code == 0
+
+
+def test_an_interrupted_search_says_so(run, monkeypatch):
+    def interrupt(search):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("calculon.apps.sweep.task.run_search", interrupt)
+    result = run("loe", *SPACE, "best.json")
+    assert result.code == 130
+    assert (
+        result.err == "calculon: interrupted: 0 of 1 processor counts searched, nothing written\n"
+    )
+
+
+def test_a_narrow_terminal_shows_every_number_whole():
+    counts = [
+        "loe",
+        "megatron-22B",
+        "1024,2048",
+        "1536",
+        "float16",
+        "a100_80g",
+        "-",
+        "-t",
+        "2",
+        "-q",
+    ]
+    command = [sys.executable, "-m", "calculon", *counts, "--objective", "total_efficiency"]
+    main, side = pty.openpty()
+    wide = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    environment = {**os.environ, "COLUMNS": "80", "LINES": "60", "TERM": "xterm", "NO_COLOR": "1"}
+    process = subprocess.Popen(command, cwd=ROOT, stdout=side, stderr=side, env=environment)
+    os.close(side)
+    text = b""
+    while True:
+        try:
+            part = os.read(main, 4096)
+        except OSError:
+            break
+        if not part:
+            break
+        text += part
+    os.close(main)
+    assert process.wait() == 0
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", text.decode()).splitlines()
+    assert max(map(len, shown)) <= 80
+    start = wide.index("TP.PP.DP")
+    numbers = [word for word in wide[start:].split() if re.search(r"\d", word)]
+    words = " ".join(shown).split()
+    assert len(numbers) > 40
+    assert [word for word in numbers if word not in words] == []
+
+
+def test_the_file_is_there_when_the_report_is_cut_short(tmp_path):
+    output = tmp_path / "best.json"
+    command = [sys.executable, "-m", "calculon", "loe", *map(str, SPACE), str(output)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()  # as `| head -0` does
+    assert json.loads(output.read_text())["0"]["execution"]["num_procs"] == SPACE[1]
+
+
+def test_an_edition_is_said_and_written(run, tmp_path):
+    fix = ["--fix", "attn_impl=flash", "--add", "grad_buffer=full"]
+    result = run("loe", *SPACE, "best.json", "--edition", "corrected", "--objective", "mfu", *fix)
+    assert _lines(result)[0] == "Edition: corrected"
+    (winner,) = json.loads((tmp_path / "best.json").read_text()).values()
+    assert winner["execution"]["edition"] == "corrected"
+    assert winner["execution"]["attn_impl"] == "flash"
+    options = {"fix": {"attn_impl": "flash"}, "add": {"grad_buffer": "full"}}
+    found = search(*SPACE[:1], "a100_80g", 8, 4, edition="corrected", objective="mfu", **options)
+    assert winner["stats"]["mfu"] == found[0].stats["mfu"]
+    assert "Edition" not in run("loe", *SPACE, "-").out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--fix", "attn_impl=flash"], "add --edition corrected"),
+        (["--objective", "mfu"], "add --edition corrected"),
+        (["--where", "mfu > 0.4"], "add --edition corrected"),
+        (["--edition", "corected"], "did you mean 'corrected'?"),
+    ],
+    ids=str,
+)
+def test_what_only_the_corrected_edition_knows_says_so(run, options, words):
+    result = run("loe", *SPACE, "-", *options)
+    assert (result.code, result.out) == (2, "")
+    assert words in result.err
+
+
+def test_naming_the_default_beside_an_added_value_is_fine(run):
+    common = ("loe", *SPACE, "-", "--edition", "corrected", "-q")
+    both = run(*common, "--add", "attn_impl=flash,eager").out
+    best = [line for line in both.splitlines() if line.startswith(("Total", "Best"))]
+    assert best
+    assert all(line in run(*common, "--add", "attn_impl=flash").out for line in best)
+    nothing = run(*common, "--add", "attn_impl=eager")
+    assert nothing.code == 2
+    assert "expected values beside eager" in nothing.err
+    unused = run(*common, "--fix", "ce_impl=fused")
+    assert unused.code == 2
+    assert "expected a model with a vocabulary" in unused.err

@@ -1,0 +1,210 @@
+"""``calculon plot``: every kind writes every format, the same each time, and says what is wrong."""
+
+import builtins
+import json
+import shlex
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from calculon.apps.cli.commands.plot import KINDS
+from tests.apps.cli.conftest import ARGUMENTS
+
+pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+
+TRIPLE = ",".join(ARGUMENTS)
+SPACE = ("megatron-22B", 8, 4, "float16", "a100_80g")
+NARROW = ("--fix", "microbatch_size=1", "--fix", "activation_recompute=full")
+BEGINS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+
+CALLS = {
+    "breakdown": (TRIPLE, f"other={TRIPLE.replace('80g', '80e')}"),
+    "heatmap": (*SPACE, *NARROW),
+    "scaling": ("megatron-22B", "1,8,16", 16, "float16", "a100_80g", *NARROW),
+    "validation": ("--study", "tab5"),
+    "pareto": (*SPACE, *NARROW),
+    "schedule": (*ARGUMENTS, "--microbatches", 4),
+}
+
+
+@pytest.fixture
+def dump(run):
+    assert run("lae", *SPACE, "all.csv", *NARROW).code == 0
+    return "all.csv"
+
+
+DRAWN = [
+    *((kind, ".png") for kind in CALLS),
+    *(
+        (kind, suffix)
+        for kind in ("breakdown", "heatmap", "schedule")
+        for suffix in (".svg", ".pdf")
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "suffix"), DRAWN)
+def test_every_kind_writes_the_same_file_every_time(run, tmp_path, kind, suffix):
+    for name in ("one", "two"):
+        found = run("plot", kind, *CALLS[kind], "-o", name + suffix)
+        assert (found.code, found.out, found.err) == (0, f"Output: {name}{suffix}\n", "")
+    one, two = ((tmp_path / f"{name}{suffix}").read_bytes() for name in ("one", "two"))
+    assert one.startswith(BEGINS[suffix])
+    assert one == two
+
+
+@pytest.mark.parametrize("kind", ["heatmap", "pareto", "scaling"])
+def test_a_table_is_drawn_too(run, dump, kind):
+    assert run("plot", kind, dump, "-o", "x.png").code == 0
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_the_examples_run(run, kind):
+    for line in kind.examples.splitlines():
+        found = run(*shlex.split(line)[1:])
+        assert (found.code, found.err) == (0, ""), line
+
+
+def test_a_search_file_is_drawn_too(run):
+    run("loe", "megatron-22B", "8,16", 16, "float16", "a100_80g", "counts.json", "-t", 5)
+    assert run("plot", "breakdown", "counts.json", "-o", "a.png").code == 0
+    assert run("plot", "scaling", "counts.json", "counts.json", "-o", "b.png").code == 0
+
+
+def test_a_study_has_a_curve_for_each_model(run):
+    rows = [
+        {"model": m, "asked_num_procs": n, "sample_rate": r, "total_efficiency": r and 0.5}
+        for m, n, r in (("a", 8, None), ("a", 16, 2.0), ("b", 8, 1.0), ("b", 16, 3.0))
+    ]
+    Path("study.json").write_text(json.dumps(rows))
+    from calculon.apps.cli.plot_curves import scaling
+
+    first, second = scaling(SimpleNamespace(source=["study.json"], where=None, edition=None))
+    assert [first.label, second.label] == ["a", "b"]
+    assert [point.rate for point in first.points] == [None, 2.0]
+    assert [point.num_procs for point in second.points] == [8, 16]
+
+
+def test_each_edition_of_a_table_has_a_curve(run):
+    rows = [
+        {"num_procs": n, "sample_rate": r, "total_efficiency": 0.5, **edition}
+        for n, r, edition in (
+            (8, 1.0, {}),
+            (8, 2.0, {"edition": "corrected"}),
+            (16, 3.0, {"edition": "sc23"}),
+        )
+    ]
+    Path("study.json").write_text(json.dumps(rows))
+    from calculon.apps.cli.plot_curves import scaling
+
+    found = scaling(SimpleNamespace(source=["study.json"], where=None, edition=None))
+    assert [one.label for one in found] == ["study, edition sc23", "study, edition corrected"]
+    assert [one.edition for one in found] == ["sc23", "corrected"]
+    assert [[point.rate for point in one.points] for one in found] == [[1.0, 3.0], [2.0]]
+
+
+def test_rows_are_chosen_by_optional_fields_that_a_table_does_not_have(run, dump):
+    call = ("plot", "heatmap", dump, "-o", "x.png", "--where")
+    assert run(*call, "edition == 'sc23' and attn_impl == 'eager'").code == 0
+    none = run(*call, "edition == 'corrected'")
+    assert (none.code, "expected executions to draw, found none" in none.err) == (2, True)
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_every_kind_draws_both_editions(run, tmp_path, kind):
+    assert run("plot", kind, *CALLS[kind], "-o", "plain.png").code == 0
+    for edition in ("sc23", "corrected"):
+        call = ("plot", kind, *CALLS[kind], "--edition", edition, "-o", f"{edition}.png")
+        assert run(*call).code == 0
+    drawn = {
+        name: (tmp_path / f"{name}.png").read_bytes() for name in ("plain", "sc23", "corrected")
+    }
+    assert drawn["plain"] == drawn["sc23"] != drawn["corrected"]
+
+
+def test_processors_are_an_axis(run):
+    space = ("megatron-22B", "8,16", 16, "float16", "a100_80g")
+    call = ("plot", "pareto", *space, *NARROW, "--against", "num_procs", "-o", "x.png")
+    assert run(*call).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        ((), 2, "the following arguments are required: KIND"),
+        (("pie",), 2, "invalid choice: 'pie'"),
+        (("heatmap", *SPACE), 2, "the following arguments are required: -o"),
+        (("heatmap", *SPACE, "-o", "-"), 2, "a name that ends in .png, .svg, .pdf"),
+        (("heatmap", *SPACE, "-o", "x.gif"), 2, "a name that ends in .png, .svg, .pdf"),
+        (("heatmap", *SPACE, "-o", "no/x.png"), 2, "no such folder"),
+        (("heatmap", "gpt3-175B", 8, "-o", "x.png"), 2, "or APP NUM_PROCS MAX_BATCH DATATYPE SYS"),
+        (("heatmap", "gpt3-175B", 8, "x", "float16", "a100_80g", "-o", "x.png"), 2, "MAX_BATCH"),
+        (("heatmap", "gpt3-175B", "8,9", 9, "float16", "a100_80g", "-o", "x.png"), 2, "one proc"),
+        (("heatmap", "no.csv", "-o", "x.png"), 2, "no.csv: expected a readable table"),
+        (("heatmap", "a.csv", "b.csv", "-o", "x.png"), 2, "a.csv"),
+        (("heatmap", *SPACE, "--objective", "rate", "-o", "x.png"), 2, "expected a statistic"),
+        (("pareto", *SPACE, "--against", "num_procs:up", "-o", "x.png"), 2, "max or min"),
+        (("validation", "--study", "none", "-o", "x.png"), 2, "expected a study"),
+        (("heatmap", *SPACE, "--edition", "new", "-o", "x.png"), 2, "one of sc23, corrected"),
+        (("schedule", *ARGUMENTS, "--microbatches", 65, "-o", "x.png"), 2,
+         "--microbatches: expected at most the 64 of a pipeline's batch, found 65"),
+        (("schedule", *ARGUMENTS, "--microbatches", 0, "-o", "x.png"), 2, "a whole number above 0"),
+        (("schedule", "megatron-1T", "no.json", "a100_80g", "-o", "x.png"), 2, "no.json"),
+        (("heatmap", "a.csv", "--edition", "corrected", "-o", "x.png"), 2, "--edition: expected a space"),
+        (("scaling", "megatron-1T", 1, 1, "float16", "a100_80g", "--fix=optimizer_offload=false",
+          "-o", "x.png"), 1, "no execution can run"),
+    ],
+)  # fmt: skip
+def test_says_what_is_wrong(run, tmp_path, arguments, code, expected):
+    found = run("plot", *arguments)
+    assert found.code == code
+    assert expected in found.err
+    assert not (tmp_path / "x.png").exists()
+
+
+def test_a_column_that_is_missing_is_named(run):
+    run("lae", *SPACE, "few.csv", *NARROW, "--columns", "num_procs,tensor_par,sample_rate")
+    found = run("plot", "heatmap", "few.csv", "-o", "x.png")
+    assert found.code == 2
+    assert "few.csv: pipeline_par: expected a column of this name, found none" in found.err
+
+
+def test_a_table_of_several_counts_wants_one_for_a_heatmap(run):
+    run("loe", "megatron-22B", "8,16", 16, "float16", "a100_80g", "counts.csv")
+    found = run("plot", "heatmap", "counts.csv", "-o", "x.png")
+    assert "Hint: choose one: --where 'num_procs == 8'" in found.err
+    chosen = run("plot", "heatmap", "counts.csv", "--where", "num_procs == 8", "-o", "x.png")
+    assert chosen.code == 0
+
+
+def test_says_how_to_install_what_is_missing(run, monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *arguments, **keywords):
+        if name.partition(".")[0] == "matplotlib":
+            raise ImportError(name)
+        return real(name, *arguments, **keywords)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    found = run("plot", "breakdown", TRIPLE, "-o", "x.png")
+    assert found.code == 2
+    assert "expected the library matplotlib, for pictures, found it is not installed" in found.err
+    assert f"{sys.executable} -m pip install 'matplotlib>=3.8'" in found.err
+
+
+def test_a_name_may_hold_dollars(run):
+    result = run("plot", "breakdown", f"run$a_$b={','.join(ARGUMENTS)}", "-o", "dollars.svg")
+    assert (result.code, result.err) == (0, "")
+
+
+def test_a_cell_that_is_no_number_is_named(run):
+    run("loe", "megatron-22B", "8,16", 16, "float16", "a100_80g", "counts.csv", "--quiet")
+    text = Path("counts.csv").read_text().splitlines()
+    cells = text[1].split(",")
+    cells[text[0].split(",").index("sample_rate")] = "abc"
+    Path("counts.csv").write_text("\n".join([text[0], ",".join(cells), *text[2:]]) + "\n")
+    result = run("plot", "scaling", "counts.csv", "-o", "x.png")
+    assert result.code == 2
+    assert "counts.csv: row 0: sample_rate: expected a number, found 'abc'" in result.err

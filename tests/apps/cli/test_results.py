@@ -1,0 +1,290 @@
+"""``RESULT`` arguments: every form, and everything that can be wrong with one."""
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+import calculon
+from calculon.apps.cli.results import read_results
+from calculon.errors import Infeasible, SpecError
+from calculon.plan.plan import DEFAULTS, PUBLISHED_NAMES
+from calculon.records import columns
+from calculon.statistics import CorrectedStats, Stats
+from tests.apps.cli.conftest import ARGUMENTS
+
+TRIPLE = ",".join(ARGUMENTS)
+SPACE = ("megatron-22B", 8, 4, "float16", "a100_80g")
+
+
+@pytest.fixture
+def best(run):
+    """A search with three results, in JSON."""
+    assert run("loe", *SPACE, "best.json", "-t", 3, "--quiet").code == 0
+    return "best.json"
+
+
+@pytest.fixture
+def counts(run):
+    """A search over processors; nothing runs on the first."""
+    options = [f"--fix={n}=false" for n in ("weight_offload", "optimizer_offload")]
+    arguments = ("megatron-22B", "1,8,16", 16, "float16", "a100_80g", "counts.json")
+    assert run("loe", *arguments, *options, "--fix=activations_offload=false").code == 0
+    return "counts.json"
+
+
+def labels(*texts, **specs):
+    return [one.label for one in read_results(texts, **specs)]
+
+
+def test_three_specs_are_estimated():
+    (one,) = read_results([TRIPLE])
+    assert one.stats == calculon.estimate(*ARGUMENTS).stats
+    assert one.label == ", ".join(ARGUMENTS)
+    assert [d.role for d in one.documents] == ["model", "execution", "system"]
+    assert one.capacities == (80 * 2**30, 512 * 2**30)
+    assert one.layers
+
+
+def test_names_are_what_differs():
+    other = TRIPLE.replace("a100_80g", "a100_80e")
+    assert labels(TRIPLE, other) == ["a100_80g", "a100_80e"]
+    assert labels(f"old={TRIPLE}", other) == ["old", ", ".join((*ARGUMENTS[:2], "a100_80e"))]
+    assert labels(TRIPLE, TRIPLE) == [", ".join(ARGUMENTS)] * 2
+
+
+@pytest.mark.parametrize("name", ["stats.json", "stats.json.gz"])
+def test_a_file_of_statistics(run, name):
+    run("llm", *ARGUMENTS, name, "-l")
+    (one,) = read_results([name])
+    assert one.stats == calculon.estimate(*ARGUMENTS).stats
+    assert (one.label, one.execution, one.sheet) == ("stats", None, None)
+    assert len(one.layers) == 24
+    # nothing is offloaded, so that the kinds of memory follow
+    assert one.memory()[0] == read_results([TRIPLE])[0].memory()[0]
+
+
+def test_a_search_gives_its_best_or_what_is_picked(best):
+    first, third = read_results([best, f"{best}#2"])
+    assert (first.label, third.label) == ("best#0", "best#2")
+    assert first.value("sample_rate") >= third.value("sample_rate")
+    assert first.execution["num_procs"] == 8
+    assert len(first.winners) == 3
+    for one in (first, third):
+        for kinds, tier in zip(one.memory(), (1, 2), strict=True):
+            needed = one.value(f"proc_mem_tier{tier}_cap_req")
+            assert sum(kinds.values()) == pytest.approx(needed)
+
+
+def test_a_search_over_counts_gives_the_best_of_each(counts):
+    assert labels(counts) == ["counts#8/0", "counts#16/0"]
+    assert labels(f"{counts}#16") == ["counts#16/0"]
+    assert labels(f"{counts}#16/0") == ["counts#16/0"]
+
+
+def test_a_search_is_completed_by_its_model_and_system(best):
+    (one,) = read_results([best], "megatron-22B", "a100_80g")
+    assert one.sheet.name == "megatron-22B"
+    assert one.layers
+    assert len(one.winners) == 3
+    assert [d.role for d in one.documents] == ["model", "system", "result"]
+
+
+def test_a_search_about_something_else_is_noticed(best):
+    with pytest.raises(SpecError, match="was it searched for another model or system"):
+        read_results([best], "megatron-22B", "a100_80e")
+
+
+@pytest.mark.parametrize("name", ["best.csv", "best.parquet"])
+def test_a_row_of_a_table(run, best, name):
+    run("loe", *SPACE, name, "-t", 3, "--quiet")
+    (row,) = read_results([f"{name}#1"])
+    (wanted,) = read_results([f"{best}#1"])
+    assert row.stats == pytest.approx(wanted.stats, nan_ok=True)
+    assert dict(row.execution) == dict(wanted.execution)
+
+
+def _write(name, content):
+    data = content if isinstance(content, bytes) else json.dumps(content).encode()
+    with open(name, "wb") as stream:  # noqa: PTH123
+        stream.write(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nothing", "a file, or APP,EXE,SYS"),
+        ("gpt3-175B, x, y", r"^x: expected an? execution file"),
+        ("-,x,y", "found standard input"),
+        ("missing.json", "missing.json: expected a readable file"),
+        ("missing.csv", "missing.csv: expected a readable table"),
+        ("gpt3-175C,x,a100_80g", "did you mean 'gpt3-175B'"),
+        ("best.json#3", "a rank from 0 to 2, found #3"),
+        ("best.json#x", "a rank from 0 to 2, found #x"),
+        ("best.json#8/0", "the file holds one search"),
+        ("counts.json#4", "the processors are 1, 8, 16"),
+        ("counts.json#1", "a search that found something, found no executions"),
+        ("empty.json", "a search that found something"),
+        ("number.json", "the JSON of llm, loe or study"),
+        ("other.json", "the JSON of llm, loe or study"),
+        ("few.json", "few.json: block_fw_flops: expected a number, found nothing"),
+        ("half.json", "half.json: #0: execution.tensor_par: expected a whole number"),
+        ("stats.json#1", "the file holds one estimate"),
+        ("short.csv", "row 0: block_fw_flops: expected a number"),
+        ("none.csv", "a table with rows"),
+    ],
+)
+def test_says_what_is_wrong(run, best, counts, text, expected):
+    run("llm", *ARGUMENTS, "stats.json")
+    _write("empty.json", {})
+    _write("number.json", 3)
+    _write("other.json", {"a": 1})
+    _write("few.json", {"total_time": 1.0})
+    _write("half.json", {"0": {"execution": {"num_procs": 1}, "stats": {}}})
+    _write("short.csv", b"total_time\n1.0\n")
+    _write("none.csv", b"total_time\n")
+    with pytest.raises(SpecError, match=expected):
+        read_results([text])
+
+
+# -- editions ---------------------------------------------------------------------------------------------------------
+
+TODAY = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+FLASH = ("llama3-8B", 16, 64, "bfloat16", "h100_80g_sxm")
+
+
+def test_a_file_of_statistics_says_its_edition(run):
+    run("llm", *TODAY, "today.json")
+    (one,) = read_results(["today.json"])
+    assert one.edition == "corrected"
+    assert one.stats == calculon.estimate(*TODAY).stats
+    run("llm", *ARGUMENTS, "published.json")
+    assert read_results(["published.json"])[0].edition == "sc23"
+
+
+@pytest.fixture(params=["found.json", "found.csv", "found.parquet"])
+def corrected(run, request):
+    """A search of the corrected edition with a flash kernel, in every format."""
+    options = ("-t", 3, "--quiet", "--edition", "corrected", "--fix", "attn_impl=flash")
+    assert run("loe", *FLASH, request.param, *options).code == 0
+    return request.param
+
+
+def test_a_search_of_the_corrected_edition_is_read_back(corrected):
+    (one,) = read_results([corrected])
+    assert (one.edition, one.execution["edition"]) == ("corrected", "corrected")
+    assert one.execution["attn_impl"] == "flash"
+    wanted = calculon.estimate(FLASH[0], one.execution, FLASH[4])
+    assert one.stats == pytest.approx(wanted.stats, nan_ok=True)
+    (whole,) = read_results([corrected], FLASH[0], FLASH[4])
+    assert whole.sheet.edition == "corrected"
+    assert whole.layers
+
+
+@pytest.mark.parametrize("options", [(), ("--edition", "corrected")])
+def test_a_table_with_the_published_fields_alone(run, options):
+    """Optional fields that a table does not have are the default."""
+    run("loe", *SPACE, "all.csv", "-t", 2, "--quiet", *options)
+    with open("all.csv") as stream:  # noqa: PTH123
+        rows = list(csv.DictReader(stream))
+    names = [*PUBLISHED_NAMES, *("edition",) * bool(options), *calculon_names(bool(options))]
+    with open("few.csv", "w", newline="") as stream:  # noqa: PTH123
+        writer = csv.DictWriter(stream, names, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    (few,), (whole,) = read_results(["few.csv#1"]), read_results(["all.csv#1"])
+    assert few.execution == whole.execution
+    assert few.execution["attn_impl"] == DEFAULTS["attn_impl"]
+    assert few.edition == whole.edition == ("corrected" if options else "sc23")
+    assert few.stats == whole.stats
+
+
+def calculon_names(corrected):
+    return [c.name for c in columns(CorrectedStats if corrected else Stats)]
+
+
+def test_rows_of_two_editions_in_one_table(run):
+    for edition in ("sc23", "corrected"):
+        run("loe", *SPACE, f"{edition}.csv", "-t", 1, "--quiet", "--edition", edition)
+    import pandas as pd
+
+    both = pd.concat([pd.read_csv("sc23.csv"), pd.read_csv("corrected.csv")])
+    both.to_csv("both.csv", index=False)
+    published, new = read_results(["both.csv#0", "both.csv#1"])
+    assert (published.edition, new.edition) == ("sc23", "corrected")
+    assert "mfu" not in published.stats
+    assert new.stats["mfu"] == read_results(["corrected.csv"])[0].stats["mfu"]
+    assert dict(published.execution) == dict(read_results(["sc23.csv"])[0].execution)
+
+
+def test_an_edition_in_place_of_that_of_the_execution():
+    own, other = read_results([TRIPLE], editions=("sc23", "corrected"))
+    assert own.stats == calculon.estimate(*ARGUMENTS).stats
+    assert other.stats == calculon.estimate(*ARGUMENTS, edition="corrected").stats
+    assert [one.label for one in (own, other)] == ["edition sc23", "edition corrected"]
+    assert (other.sheet.edition, other.execution["edition"]) == ("corrected", "corrected")
+
+
+def test_the_winners_of_a_search_are_those_of_its_edition(run):
+    small = ("--where", "proc_mem_tier1_cap_req < 60 * GiB")  # in either edition
+    assert run("loe", *SPACE, "small.json", "-t", 3, "--quiet", *small).code == 0
+    specs = ("megatron-22B", "a100_80g")
+    own, other = read_results(["small.json"], *specs, editions=("sc23", "corrected"))
+    assert (len(own.winners), len(other.winners)) == (3, 0)
+    assert other.stats["total_time"] != own.stats["total_time"]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"edition": "corect"}, r"edition: expected one of sc23, corrected, found 'corect'"),
+        ({"edition": "corrected"}, "parameters: expected a number, found nothing"),
+    ],
+)
+def test_a_file_that_lies_about_its_edition(run, change, expected):
+    run("llm", *ARGUMENTS, "stats.json")
+    _write("lies.json", json.loads(Path("stats.json").read_text()) | change)
+    with pytest.raises(SpecError, match=expected):
+        read_results(["lies.json"])
+
+
+def test_what_cannot_run_is_infeasible(execution):
+    path = execution(activation_recompute="none")
+    with pytest.raises(Infeasible, match=r"execution\.json,a100_80g: tier-1 memory"):
+        read_results([f"megatron-1T,{path},a100_80g"])
+
+
+def test_a_compressed_search(best):
+    with open(best, "rb") as stream:  # noqa: PTH123
+        _write("best.json.gz", gzip.compress(stream.read()))
+    assert labels("best.json.gz#1") == ["best#1"]
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "expected"),
+    [
+        (("stats", "total_time"), None, "#0: stats.total_time: expected a number, found None"),
+        (
+            ("stats", "total_time"),
+            float("nan"),
+            "#0: stats.total_time: expected a number, found nan",
+        ),
+        (("stats", "total_time"), -5, "#0: stats.total_time: expected a number"),
+        (("stats", "total_time"), 1.0, "#0: stats.total_time: expected the sum of its parts"),
+        (("stats", "fw_time"), "<b>", "#0: stats.fw_time: expected a number"),
+        (("execution", "tensor_par"), "<b>", "#0: execution.tensor_par: expected a whole number"),
+        (
+            ("execution", "activation_recompute"),
+            "<b>",
+            "activation_recompute: expected one of full",
+        ),
+    ],
+)
+def test_a_damaged_result_is_refused(best, place, value, expected):
+    document = json.loads(Path("best.json").read_text())
+    document["0"][place[0]][place[1]] = value
+    _write("damaged.json", document)
+    with pytest.raises(SpecError, match=expected):
+        read_results(["damaged.json"])

@@ -1,0 +1,269 @@
+"""``calculon study``: results, resuming after every kind of interruption, and refusals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+from calculon.apps.sweep import task as sweep
+from calculon.search.driver import search
+from tests.helpers import ROOT
+
+STUDY = """\
+models:
+  - {model: megatron-22B, max_batch_size: 24}
+systems:
+  - {system: a100_80g, mem1.GiB: [1, 80], name: A}
+num_procs: [8, 16, 1021]
+vary:
+  offload:
+    - {fix: {weight_offload: false}}
+    - {fix: {tensor_par: [1, 2]}}
+quantities: {price: 10 + mem1.GiB, cost: price * num_procs}
+top: 2
+summary:
+  rows: [mem1.GiB, price]
+  best: {samples/s: sample_rate, per k$: 1000 * sample_rate / cost, shortest: total_time:min}
+"""
+SLOW = """\
+models: [{model: megatron-22B, max_batch_size: 48}]
+systems: [h100_80g_nvl8]
+num_procs: 16:768:16
+fix: {optimizer_sharding: true, activation_recompute: full}
+"""
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path):
+    (tmp_path / "study.yaml").write_text(STUDY)
+    (tmp_path / "slow.yaml").write_text(SLOW)
+
+
+def study(run, output, *options, file="study.yaml"):
+    return run("study", file, "-o", output, "--engine", "serial", *options)
+
+
+def test_every_search_has_its_rows(run, tmp_path):
+    code, out, err = study(run, "r.csv")
+    assert (code, err) == (0, "")
+    table = pd.read_csv(tmp_path / "r.csv")
+    assert table["search"].nunique() == 12
+    assert len(table.columns) == 10 + 4 + 23 + 96
+    first = table[(table["mem1.GiB"] == 80) & (table["asked_num_procs"] == 16)].iloc[:2]
+    best = search("megatron-22B", "a100_80g", 16, 24, top=2, fix={"weight_offload": (False,)})
+    assert first["sample_rate"].tolist() == best.evaluation["sample_rate"].tolist()
+    assert first["rank"].tolist() == [0, 1]
+    assert first[["total", "good", "bad"]].iloc[0].tolist() == [
+        best.counts.total,
+        best.counts.good,
+        best.counts.bad,
+    ]
+    assert first["cost"].tolist() == [90 * 16] * 2
+    empty = table[table["asked_num_procs"] == 1021]
+    assert empty["num_procs"].isna().all()
+    assert empty["sample_rate"].isna().all()
+    assert "Searches: 12\n" in out
+    assert f"Output: r.csv ({len(table)} rows)" in out
+    assert out.splitlines()[-1].split()[:2] == ["80", "90"]
+
+
+def test_all_formats_hold_the_same(run, tmp_path):
+    for name in ("r.csv", "r.csv.gz", "r.json", "r.json.gz", "r.parquet"):
+        assert study(run, name).code == 0
+    table = pd.read_csv(tmp_path / "r.csv")
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "r.csv.gz"), table)
+    parquet = pd.read_parquet(tmp_path / "r.parquet")
+    rows = pd.DataFrame(json.loads((tmp_path / "r.json").read_text()))
+    assert list(parquet.columns) == list(rows.columns) == list(table.columns)
+    for name in table.columns:
+        if table[name].dtype.kind == "f":
+            assert parquet[name].astype(float).tolist() == pytest.approx(
+                table[name].tolist(), nan_ok=True
+            )
+            assert rows[name].astype(float).tolist() == pytest.approx(
+                table[name].tolist(), nan_ok=True
+            )
+
+
+def test_processes_give_the_same_file(run, tmp_path):
+    assert study(run, "a.csv").code == 0
+    assert run("study", "study.yaml", "-o", "b.csv", "-c", "2").code == 0
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_a_finished_study_is_not_run_again(run, tmp_path, monkeypatch):
+    study(run, "r.csv")
+    before = (tmp_path / "r.csv").read_bytes()
+    (tmp_path / "r.csv").write_text("damaged")
+    monkeypatch.setattr(sweep, "run", None)
+    code, out, _ = study(run, "r.csv")
+    assert code == 0
+    assert "Finished before: 12 (kept in r.csv.journal)" in out
+    assert (tmp_path / "r.csv").read_bytes() == before
+
+
+def test_goes_on_after_a_cut_journal(run, tmp_path):
+    study(run, "r.csv")
+    whole, journal = (tmp_path / "r.csv").read_bytes(), tmp_path / "r.csv.journal"
+    journal.write_bytes(journal.read_bytes()[:-300])
+    code, out, _ = study(run, "r.csv")
+    assert code == 0
+    assert "Finished before: 1" in out
+    assert (tmp_path / "r.csv").read_bytes() == whole
+
+
+def started(tmp_path, *options):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+    command = [sys.executable, "-m", "calculon", "study", "slow.yaml", "-o", "r.csv", *options]
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    journal = tmp_path / "r.csv.journal"
+    while not journal.exists() or journal.read_bytes().count(b"\n") < 6:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    return process
+
+
+@pytest.mark.parametrize("cpus", ["1", "2"])
+def test_a_batch_system_stops_it_as_ctrl_c_does(tmp_path, cpus):
+    process = started(tmp_path, "-c", cpus)
+    process.terminate()
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 143
+    assert err.splitlines()[0] == "calculon: terminated"
+    assert len(err.splitlines()) == 2
+
+
+def test_a_study_of_the_catalog_goes_by_its_name(run):
+    assert run("study", "tutorial", "-o", "t.csv", "--debug") == (0, "Searches: 576\n", "")
+
+
+@pytest.mark.parametrize("cpus", ["1", "2"])
+def test_ctrl_c_stops_and_says_how_to_go_on(tmp_path, cpus):
+    process = started(tmp_path, "-c", cpus)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert err.splitlines()[0] == "calculon: interrupted"
+    assert "of 48 searches are finished and kept in r.csv.journal; the same command goes on" in err
+    assert len(err.splitlines()) == 2
+    assert not (tmp_path / "r.csv").exists()
+
+
+def test_goes_on_after_kill_9_and_leaves_no_workers(run, tmp_path):
+    process = started(tmp_path, "-c", "2")
+    import psutil
+
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.communicate()
+    finished = (tmp_path / "r.csv.journal").read_bytes().count(b"\n") - 1
+    assert 5 <= finished < 48
+    gone, alive = psutil.wait_procs(children, timeout=5)
+    assert (len(gone) >= 2, alive) == (True, [])
+    code, out, _ = study(run, "r.csv", file="slow.yaml")
+    assert code == 0
+    assert f"Finished before: {finished} " in out
+    assert study(run, "whole.csv", file="slow.yaml").code == 0
+    assert (tmp_path / "r.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_a_lost_worker_is_reported_and_its_search_repeated(tmp_path):
+    process = started(tmp_path, "-c", "2")
+    import psutil
+
+    workers = [
+        child
+        for child in psutil.Process(process.pid).children()
+        if "spawn_main" in " ".join(child.cmdline())
+    ]
+    workers[0].kill()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "calculon: warning: a worker died" in err
+    assert "are run again" in err
+    assert pd.read_csv(tmp_path / "r.csv")["search"].tolist() == list(range(48))
+
+
+def test_a_changed_study_is_another_study(run, tmp_path):
+    study(run, "r.csv")
+    (tmp_path / "study.yaml").write_text(STUDY.replace("top: 2", "top: 1"))
+    code, out, err = study(run, "r.csv")
+    assert (code, out) == (2, "")
+    assert "r.csv.journal: expected the journal of this study, found one of study.yaml" in err
+    assert "begin again with --restart" in err
+    assert study(run, "r.csv", "--restart").code == 0
+
+
+def test_debug_only_counts(run, tmp_path):
+    assert study(run, "r.csv", "--debug") == (0, "Searches: 12\n", "")
+    assert not list(tmp_path.glob("r.csv*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nothing.yaml", "-o", "r.csv"), "nothing.yaml: expected a study file"),
+        (
+            ("study.yaml", "-o", "r.txt"),
+            "r.txt: expected an output name that ends in .parquet, .csv",
+        ),
+        (("study.yaml", "-o", "no/r.csv"), "no/r.csv: expected a folder that exists"),
+        (("study.yaml", "-o", "r.csv", "--engine", "daks"), "did you mean 'dask'?"),
+        (("study.yaml", "-o", "r.csv", "-c", "0"), "--cpus: expected a whole number"),
+        (("study.yaml", "-o", "r.csv", "--scheduler", "tcp://x:1"), "add --engine dask"),
+    ],
+)
+def test_refuses_before_any_work(run, tmp_path, arguments, message):
+    code, out, err = run("study", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert not list(tmp_path.glob("r.csv*"))
+
+
+def test_runs_in_several_editions(run, tmp_path):
+    code, _, err = study(run, "r.csv", "--edition", "sc23,corrected")
+    assert (code, err) == (0, "")
+    table = pd.read_csv(tmp_path / "r.csv")
+    assert table["search"].nunique() == 2 * 12
+    assert set(table["asked_edition"]) == {"sc23", "corrected"}
+    corrected = table[table["asked_edition"] == "corrected"].dropna(subset="sample_rate")
+    assert set(corrected["edition"]) == {"corrected"}
+    assert corrected["mfu"].notna().all()
+    assert table.loc[table["asked_edition"] == "sc23", "mfu"].isna().all()
+
+
+def test_a_study_names_its_edition(run, tmp_path):
+    (tmp_path / "today.yaml").write_text(
+        "models: [{model: llama3-8B, max_batch_size: 16}]\nsystems: [h100_80g_sxm]\n"
+        "num_procs: 16\ndatatype: bfloat16\nedition: corrected\nobjective: mfu\n"
+        "fix: {attn_impl: flash, tensor_par: 2}\n"
+    )
+    assert study(run, "r.json", file="today.yaml").code == 0
+    (row,) = json.loads((tmp_path / "r.json").read_text())
+    fix = {"attn_impl": "flash", "tensor_par": 2}
+    best = search(
+        "llama3-8B",
+        "h100_80g_sxm",
+        16,
+        16,
+        "bfloat16",
+        objective="mfu",
+        fix=fix,
+        edition="corrected",
+    )
+    assert row["mfu"] == best[0].stats["mfu"]
+    refused = study(run, "x.csv", "--edition", "sc23", file="today.yaml")
+    assert refused.code == 2
+    assert "corrected" in refused.err

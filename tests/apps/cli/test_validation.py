@@ -1,0 +1,240 @@
+"""``calculon llm-validation``: the published tables, and every study in every format."""
+
+import csv
+import html.parser
+import io
+import itertools
+import json
+import shutil
+
+import pytest
+from rich.console import Console
+
+from calculon.apps.cli.validation_tables import sections
+from calculon.apps.validate.library import Library
+from calculon.apps.validate.measured_and_predicted import compare
+from calculon.spec.execution import EDITION_NAMES
+from tests.helpers import ROOT
+
+NAMES = Library.at().names()
+
+
+def test_prints_the_four_published_tables_and_a_line_per_study(run):
+    code, out, err = run("llm-validation")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    titles = ("*Params & Opt", "*Activations", "Activations", "End-to-end")
+    assert [line for line in lines if line in titles] == list(titles)
+    figures = [line for line in lines if line.startswith(("Ave,,", "Max,,"))]
+    assert figures == [
+        "Ave,,8.49%", "Max,,10.84%", "Ave,,2.08%", "Max,,8.74%",
+        "Ave,,6.69%", "Max,,30.41%", "Ave,,3.65%", "Max,,8.87%",
+    ]  # fmt: skip
+    assert all(f"\n{name} " in out for name in NAMES)
+
+
+def test_one_study_in_detail(run):
+    code, out, _ = run("lv", "--study", "bigscience")
+    assert code == 0
+    assert "heads of 120 and 128" in out
+    assert "ZeRO-1" in out
+    assert "End-to-end" not in out
+
+
+def test_a_group_of_studies(run):
+    found = json.loads(run("lv", "--study", "seqsel", "--format", "json").out)
+    assert [study["name"] for study in found["studies"]] == [n for n in NAMES if "seqsel/" in n]
+
+
+def test_json_holds_every_value(run):
+    (study,) = json.loads(run("lv", "--study", "tab5", "--format", "json").out)["studies"]
+    (quantity,) = study["quantities"]
+    assert (quantity["n"], quantity["unit"], study["passes"]) == (8, "s", True)
+    assert quantity["values"][0]["row"] == "megatron-22B full"
+    assert quantity["values"][0]["measured"] == 1.42
+    assert quantity["values"][0]["estimated"] == pytest.approx(1.3955953652)
+
+
+def test_csv_has_a_line_per_value(run):
+    rows = list(csv.DictReader(io.StringIO(run("lv", "--format", "csv").out)))
+    assert {row["study"] for row in rows} == set(NAMES) - {"dgxc/llama31_8b"}
+    assert sum(row["study"] == "vtrain/single" for row in rows) == 720
+
+
+def test_markdown_has_all_studies(run):
+    out = run("lv", "--format", "markdown").out
+    assert all(f"\n| {name} | " in out for name in NAMES)
+
+
+def test_html_is_one_page_that_needs_nothing_else(run):
+    out = run("lv", "--format", "html").out
+    found = []
+
+    class Reader(html.parser.HTMLParser):
+        def handle_starttag(self, tag, attrs):
+            found.append(tag)
+            assert not {"src", "href"} & {name for name, _ in attrs}
+
+    Reader().feed(out)
+    assert found.count("table") == 8
+    assert all(name in out for name in NAMES)
+
+
+def test_says_what_it_does_when_asked(run):
+    out = run("lv", "--study", "tab5", "--verbose").out
+    assert out.startswith("Now running test: seqsel/tab5\nAnalyzing megatron-22B full\n")
+
+
+def test_a_mean_error_above_its_bound_is_exit_code_1(run, tmp_path):
+    folder = tmp_path / "own" / "validation" / "tab5"
+    shutil.copytree(ROOT / "validation" / "seqsel" / "tab5", folder)
+    text = (folder / "study.yaml").read_text()
+    (folder / "study.yaml").write_text(text.replace("sc23: 3.7", "sc23: 2"))
+    code, out, err = run("lv", "-b", tmp_path / "own")
+    assert code == 1
+    assert "Ave,,3.65%" in out
+    assert err == "calculon: validation: tab5, time: mean error 3.65 %, the bound is 2 %\n"
+
+
+def test_a_folder_of_the_published_layout_replaces_models_systems_and_executions(run, tmp_path):
+    base = tmp_path / "published"
+    for folder in ("models", "systems"):
+        shutil.copytree(ROOT / folder, base / folder)
+    for name in ("fig1", "fig7", "tab5"):
+        target = base / "validation" / "seqsel" / name
+        target.mkdir(parents=True)
+        for file in (ROOT / "validation" / "seqsel" / name).glob("*.json"):
+            shutil.copy(file, target)
+    assert run("lv", "--base_dir", base).out == run("lv").out
+    changed = json.loads((base / "systems" / "a100_80g.json").read_text())
+    changed["networks"][0]["bandwidth"] = 30
+    (base / "systems" / "a100_80g.json").write_text(json.dumps(changed))
+    file = base / "validation" / "seqsel" / "tab5" / "megatron-22B_full.json"
+    execution = json.loads(file.read_text()) | {"microbatch_size": 2}
+    file.write_text(json.dumps(execution))
+    found = json.loads(run("lv", "-b", base, "--study", "tab5", "--format", "json").out)
+    before = json.loads(run("lv", "--study", "tab5", "--format", "json").out)
+    times = [one["estimated"] for one in found["studies"][0]["quantities"][0]["values"]]
+    usual = [one["estimated"] for one in before["studies"][0]["quantities"][0]["values"]]
+    assert all(slow > fast for slow, fast in zip(times, usual, strict=True))
+
+
+BOTH = ("--edition", "sc23,corrected")
+
+
+def _tab5(run, edition):
+    """Return mean and bias of the study that has a published table, as JSON has them."""
+    found = json.loads(run("lv", "--study", "tab5", "--edition", edition, "--format", "json").out)
+    (quantity,) = found["studies"][0]["quantities"]
+    return quantity["mean"], quantity["bias"]
+
+
+def test_without_an_edition_it_is_the_published_one(run):
+    assert run("lv", "--edition", "sc23") == run("lv")
+
+
+def test_another_edition_says_its_name(run):
+    code, out, _ = run("lv", "--edition", "corrected", "--study", "tab5")
+    assert code == 0
+    assert out.startswith("Edition of the cost model: corrected\nEnd-to-end\n")
+    mean, bias = _tab5(run, "corrected")
+    assert f"Ave,,{mean:.2f}%" in out
+    assert f"{mean:.2f}" in out
+    assert f"{bias:.2f}" in out
+
+
+def test_editions_side_by_side(run):
+    code, out, err = run("lv", *BOTH)
+    assert (code, err) == (0, "")
+    _, table = out.split("Editions side by side: mean absolute error and bias in percent\n")
+    header, *rows = table.splitlines()
+    titles = (
+        "study",
+        "quantity",
+        "n",
+        "sc23 mean",
+        "corrected mean",
+        "sc23 bias",
+        "corrected bias",
+    )
+    assert header.split() == " ".join(titles).split()
+    (row,) = [line.split() for line in rows[: len(NAMES) + 5] if line.startswith("seqsel/tab5")]
+    (old, old_bias), (new, new_bias) = (_tab5(run, name) for name in ("sc23", "corrected"))
+    assert row[2:] == ["8", *(f"{value:.2f}" for value in (old, new, old_bias, new_bias))]
+    assert "Edition of the cost model: sc23\n*Params & Opt" in out
+    assert "Edition of the cost model: corrected\n*Params & Opt" in out
+
+
+def test_editions_side_by_side_fit_into_a_terminal_of_100_columns():
+    library = Library.at()
+    studies = library.studies()
+    results = [compare(study, library, name) for study in studies for name in EDITION_NAMES]
+    for section in itertools.islice(sections(results), 2):
+        console = Console(width=100, force_terminal=True, color_system=None, file=io.StringIO())
+        console.print(section.table)
+        lines = console.file.getvalue().splitlines()
+        assert max(map(len, lines)) <= 100
+        (line,) = [
+            one for one in lines if one.startswith("vtrain/multi") and "corrected" not in one
+        ]
+        assert {"time", "62"} < set(line.split())
+        assert len(line.split()) == len(section.table.columns)
+
+
+def test_every_format_says_the_edition(run):
+    rows = list(
+        csv.DictReader(io.StringIO(run("lv", *BOTH, "--study", "tab5", "--format", "csv").out))
+    )
+    assert {row["edition"] for row in rows} == {"sc23", "corrected"}
+    found = json.loads(run("lv", *BOTH, "--study", "tab5", "--format", "json").out)
+    assert found["editions"] == ["sc23", "corrected"]
+    assert [study["edition"] for study in found["studies"]] == ["sc23", "corrected"]
+    assert [total["edition"] for total in found["totals"]] == ["sc23", "corrected"]
+    assert run("lv", "--format", "markdown").out.startswith("Edition of the cost model: sc23\n")
+    page = run("lv", *BOTH, "--study", "tab5", "--format", "html").out
+    assert "<p>Editions of the cost model: sc23, corrected</p>" in page
+    assert "<th>edition</th>" in page
+
+
+def test_a_bound_of_one_edition_counts_where_it_is_shown(run, tmp_path):
+    folder = tmp_path / "own" / "validation" / "tab5"
+    shutil.copytree(ROOT / "validation" / "seqsel" / "tab5", folder)
+    text = (folder / "study.yaml").read_text()
+    bound = text.partition("corrected: ")[2].partition("}")[0]
+    (folder / "study.yaml").write_text(text.replace(f"corrected: {bound}", "corrected: 1"))
+    assert run("lv", "-b", tmp_path / "own").code == 0
+    code, _, err = run("lv", "-b", tmp_path / "own", *BOTH)
+    mean, _ = _tab5(run, "corrected")
+    wanted = f"tab5, time, edition corrected: mean error {mean:.2f} %, the bound is 1 %"
+    assert (code, err) == (1, f"calculon: validation: {wanted}\n")
+
+
+def test_a_study_that_waits_says_why(run):
+    code, out, _ = run("lv", "--study", "llama31_8b", "--edition", "corrected")
+    assert code == 0
+    assert "context parallelism" in out
+
+
+def test_an_unknown_edition_is_bad_input(run):
+    code, out, err = run("lv", "--edition", "sc23,correct")
+    assert (code, out) == (2, "")
+    assert "did you mean 'corrected'?" in err
+
+
+def test_an_unknown_study_and_a_folder_without_studies_are_bad_input(run, tmp_path):
+    code, _, err = run("lv", "--study", "tab6")
+    assert code == 2
+    assert "did you mean 'tab5'" in err
+    code, _, err = run("lv", "-b", tmp_path)
+    assert code == 2
+    assert "expected a folder that holds the folder 'validation'" in err
+
+
+def test_a_broken_study_names_file_and_field(run, tmp_path):
+    folder = tmp_path / "own" / "validation" / "tab5"
+    shutil.copytree(ROOT / "validation" / "seqsel" / "tab5", folder)
+    text = (folder / "measured.csv").read_text()
+    (folder / "measured.csv").write_text(text.replace("megatron-22B,full,1.42", "gpt-5,full,1.42"))
+    code, _, err = run("lv", "-b", tmp_path / "own")
+    assert code == 2
+    assert "measured.csv: row 1 (gpt-5 full): model: expected the name of a model" in err

@@ -1,0 +1,388 @@
+"""The page of an estimate: its parts add up, fit the width, and say what matters."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+import calculon
+from calculon.apps.cli.commands.llm import sheet_of
+from calculon.apps.report.console import show
+from calculon.apps.report.figures_group import NO_VOCABULARY
+from calculon.apps.report.model_details import details
+from calculon.apps.report.page import GROUP_COLORS, PARTS, Page, network_text
+from calculon.apps.report.plain_result import Result
+from calculon.apps.report.setup import setup_texts
+from calculon.spec.execution import Execution
+from calculon.spec.fields import spec_fields
+from calculon.spec.model import Model
+from calculon.statistics import ALL_PARTS_OF_TIME
+from tests.helpers import document, reference_cases, reference_system
+
+EXAMPLE = document("examples", "3072_t4_p64_d12_mbs4_full")
+ALONE = EXAMPLE | {
+    "num_procs": 1,
+    "tensor_par": 1,
+    "pipeline_par": 1,
+    "data_par": 1,
+    "batch_size": 1,
+    "microbatch_size": 1,
+    "optimizer_sharding": False,
+    "tensor_par_comm_type": "ar",
+    "activation_recompute": "none",
+}
+LLAMA = ("llama3-8B", document("examples", "llama3-8B_h100x64"), "h100_80g_sxm")
+TINY = {
+    "hidden": 64,
+    "feedforward": 256,
+    "seq_size": 128,
+    "attn_heads": 2,
+    "attn_size": 32,
+    "num_blocks": 2,
+}
+CASES = {
+    "the example": ("megatron-1T", EXAMPLE, "a100_80g"),
+    "one processor": ("megatron-126M", ALONE, "a100_80g"),
+    "inference of a tiny model": (TINY, ALONE | {"training": False}, "h100_80g_nvl8"),
+    "today": LLAMA,
+    "corrected": ("megatron-1T", EXAMPLE | {"edition": "corrected"}, "a100_80g"),
+    "fully sharded": (
+        "gpt3-13B-hf",
+        document("examples", "gpt3-13B_a100x2_fsdp") | {"mem_reserved_mib": 1024},
+        "a100_80g_sxm",
+    ),
+    "unlimited memory": ("megatron-1T", EXAMPLE, "a100_80e"),
+    "calibrated": (
+        "megatron-1T",
+        EXAMPLE,
+        document("systems", "a100_80g")
+        | {
+            "calibration": {
+                "fits": [
+                    {"part": part, "spreads": [{"low": 0.9, "high": 1.2, "level": 0.8571}]}
+                    for part in ("networks[1]", "networks[0]", "mem1", "matrix.float16")
+                ]
+            }
+        },
+    ),
+    "offloading": (
+        "megatron-1T",
+        EXAMPLE
+        | {
+            "tensor_par": 8,
+            "pipeline_par": 8,
+            "data_par": 48,
+            "microbatch_size": 1,
+            "pipeline_interleaving": 2,
+            "activation_recompute": "attn_only",
+            "weight_offload": True,
+            "activations_offload": True,
+            "optimizer_offload": True,
+            "data_par_overlap": True,
+            "tensor_par_overlap": "ring",
+        },
+        "a100_80g",
+    ),
+}
+
+
+def page(case, layers=False):
+    return Page(sheet_of(calculon.estimate(*case, layers=layers)))
+
+
+def plain(case, layers=False):
+    stream = io.StringIO()
+    show(page(case, layers), stream)
+    return stream.getvalue()
+
+
+def terminal(case, width, **keywords):
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=width, highlight=False, **keywords)
+    console.print(page(case, layers=True))
+    return stream.getvalue()
+
+
+def test_every_part_of_the_time_has_words_and_a_colour():
+    assert tuple(sorted(PARTS)) == tuple(sorted(ALL_PARTS_OF_TIME))
+    assert {group for _, group in PARTS.values()} == set(GROUP_COLORS)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("layers", [False, True], ids=["alone", "with layers"])
+def test_plain_text_keeps_to_80_columns_of_ascii(case, layers, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    lines = plain(case, layers).splitlines()
+    assert all(len(line) <= 80 and line == line.rstrip() and line.isascii() for line in lines)
+
+
+@pytest.mark.parametrize("width", [80, 120, 160])
+def test_no_colour_when_not_wanted(width, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "38;" not in terminal(CASES["the example"], width, color_system="truecolor")
+    monkeypatch.delenv("NO_COLOR")
+    assert "38;" in terminal(CASES["the example"], width, color_system="truecolor")
+
+
+def test_a_wide_terminal_sets_time_beside_memory(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    assert any(
+        "Time:" in line and "Memory, tier 1:" in line
+        for line in plain(CASES["the example"]).splitlines()
+    )
+
+
+def test_a_calibrated_system_has_an_interval_and_says_what_it_is_from(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    text, other = plain(CASES["calibrated"]), plain(CASES["the example"])
+    (line,) = (one for one in text.splitlines() if one.startswith("  interval"))
+    assert "85 %: " in line
+    assert line.endswith("from residuals of matrix.float16, mem1, networks[0], networks[1]")
+    assert "taken as exact" not in text
+    assert "interval  " not in other
+
+
+def test_figures_are_never_cut(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "50")
+    text = plain(CASES["the example"])
+    assert all(
+        figure in text for figure in ("131.9 s", "47,698", "30.46 %", "65.083 s", "50.00 GiB")
+    )
+
+
+def test_the_example_in_figures(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    text = " ".join(plain(CASES["the example"]).split())
+    for expected in (
+        "Training of megatron-1T on 3,072 x a100_80g",
+        "1.008 T parameters: 128 blocks",
+        "TP 4 x PP 64 x DP 12, 2 blocks per stage",
+        "3,072 sequences = 12 replicas x 64 microbatches of 4",
+        "time per iteration 131.9 s",
+        "samples/s 23.29",
+        "tokens/s 47,698",
+        "tokens/s per processor 15.53",
+        "compute efficiency 87.68 %",
+        "system efficiency 34.75 %",
+        "total efficiency 30.46 %",
+        "largest part: pipeline bubble, 49.3 %",
+        "total 131.901 s 100.0 %",
+        "Memory, tier 1: 79.55 GiB of 80 GiB, 0.45 GiB free",
+        "checkpoints 50.00 GiB 62.5 %",
+        "Memory, tier 2: unused (512 GiB)",
+        "tensor-parallel network 0, 195 GB/s 2.964 s 2.964 s",
+    ):
+        assert expected in text
+
+
+# -- the corrected edition --------------------------------------------------------------------------------------------
+
+
+def test_figures_are_those_of_the_statistics(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    stats = calculon.estimate(*LLAMA).stats
+    text = " ".join(plain(LLAMA).split())
+    total = stats["total_time"]
+    for expected in (
+        "edition corrected",
+        f"Figures: MFU {stats['mfu'] * 100:.1f} % with full attention",
+        f"MFU, full attention {stats['mfu'] * 100:.2f} %",
+        f"MFU, causal {stats['mfu_causal'] * 100:.2f} %",
+        f"HFU {stats['hfu'] * 100:.2f} %",
+        f"per processor {stats['model_flops_per_second_per_proc'] / 1e12:.1f} TFLOP/s",
+        f"model arithmetic {stats['model_flops_per_token'] / 1e9:.2f} GFLOP per token",
+        "parameters 8.030 G with embedding and head",
+        f"activations {stats['block_act_bytes_per_token'] / 1024:.2f} KiB kept per token and block",
+        f"{stats['embedding_time'] / total * 100:.1f} % of the time, first stage",
+        f"{stats['head_time'] / total * 100:.1f} % of the time, last stage",
+        f"tokens/s {stats['tokens_per_second']:,.0f}",
+    ):
+        assert expected in text
+    assert NO_VOCABULARY not in text
+
+
+def test_without_a_vocabulary_the_ends_are_said_to_be_left_out():
+    text = plain(CASES["corrected"])
+    assert NO_VOCABULARY in text
+    assert "of the time, last stage" not in text
+
+
+def test_the_published_edition_has_no_figures():
+    text = plain(CASES["the example"])
+    assert "MFU" not in text
+    assert "details" not in text
+
+
+@pytest.mark.parametrize(("width", "columns"), [("50", 1), ("80", 1), ("160", 2)])
+def test_figures_stand_beside_each_other_where_there_is_room(width, columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", width)
+    lines = plain(LLAMA).splitlines()
+    (first,) = [line for line in lines if "MFU, full attention" in line]
+    (last,) = [line for line in lines if "head and loss" in line]
+    figures = [line for line in lines[lines.index(first) :] if line][:9]
+    assert ("parameters" in first) == (columns == 2)
+    assert ("HFU" in last or "per processor" in last) == (columns == 2)
+    assert figures.index(last) == (8 if columns == 1 else 3)
+    assert all(len(line) <= int(width) for line in lines)
+
+
+def _values(field):
+    """Return values of an optional field that are not its default."""
+    choices = [value for value in field.declaration.choices if value != field.default]
+    numbers = [number for number in (1, 4096) if number != field.default]
+    return {str: choices, bool: [not field.default], int: numbers, float: [0.25, 1.0]}[
+        field.annotation
+    ]
+
+
+OPTIONAL = [
+    pytest.param(cls, field.name, value, id=f"{field.name}={value}")
+    for cls in (Model, Execution)
+    for field in spec_fields(cls)
+    if field.declaration.optional and field.name != "edition"
+    for value in _values(field)
+]
+
+
+@pytest.mark.parametrize(("cls", "name", "value"), OPTIONAL)
+def test_every_optional_field_is_said_where_it_is_no_default(cls, name, value):
+    sheet = sheet_of(calculon.estimate(*LLAMA))
+    published = {f.name for f in spec_fields(cls) if not f.declaration.optional}
+    if cls is Model:
+        bare = {key: sheet.model[key] for key in published}
+        assert list(details(bare)) == []
+        assert len(list(details(bare | {name: value}))) == 1
+        return
+    bare = {key: sheet.execution[key] for key in published}
+    without, stated = (
+        setup_texts(calculon.apps.report.sheet.Sheet(**_members(sheet, execution)))["options"]
+        for execution in (bare, bare | {name: value})
+    )
+    assert stated.startswith(f"{without}, ")
+    assert isinstance(value, bool) or str(value) in stated
+
+
+def _members(sheet, execution):
+    return {name: getattr(sheet, name) for name in sheet.__slots__} | {"execution": execution}
+
+
+OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
+
+
+@pytest.mark.parametrize("recompute", ["full", "attn_only", "none"])
+@pytest.mark.parametrize("offloaded", [(), OFFLOADS[:1], OFFLOADS[1:2], OFFLOADS[2:], OFFLOADS])
+@pytest.mark.parametrize("stages", [1, 2])
+def test_memory_of_the_ends_is_part_of_what_the_tiers_need(recompute, offloaded, stages):
+    execution = LLAMA[1] | {"activation_recompute": recompute, **dict.fromkeys(offloaded, True)}
+    execution |= {"pipeline_par": stages, "data_par": 32 // stages}
+    result = calculon.estimate(LLAMA[0], execution, LLAMA[2])
+    sheet = sheet_of(result)
+    for tier, kinds in enumerate(sheet.memory(), start=1):
+        needed = result.stats[f"proc_mem_tier{tier}_cap_req"]
+        assert sum(kinds.values()) == pytest.approx(needed, rel=1e-12)
+        assert all(size >= 0 for size in kinds.values())
+    blocks = result.stats["block_weight_space"] * (32 // stages)
+    assert sheet.memory()[1]["weights"] == (blocks if "weight_offload" in offloaded else 0)
+    # without the model the blocks of a stage follow from the statistics
+    alone = Result(label="", stats=result.stats, edition="corrected", execution=execution)
+    assert alone.memory() == sheet.memory()
+
+
+def test_what_is_zero_stays_out_of_the_way():
+    text = plain(CASES["one processor"])
+    assert "Communication: none" in text
+    assert "offloading" not in text
+    assert "bubble" not in text
+
+
+def test_small_times_have_small_units():
+    text = plain(CASES["inference of a tiny model"], layers=True)
+    assert "Inference of model" in text
+    assert "us per iteration" in text
+    assert "backward" not in text
+
+
+def test_both_tiers_are_shown_when_offloading():
+    text = plain(CASES["offloading"])
+    assert "Memory, tier 2: 63.16 GiB of 512 GiB" in text
+    assert "would hide all offloading; tier 2 has 32 GB/s" in text
+    assert "offloading of weights, activations and optimizer" in " ".join(text.split())
+
+
+def test_memory_by_kind_adds_up_to_what_the_tiers_need():
+    cases = [case for case in reference_cases("executions") if case["outcome"] == "ok"][::12]
+    assert len(cases) == 200
+    for case in cases:
+        system = reference_system(case["system"])
+        result = calculon.estimate(case["application"], case["execution"], system)
+        for tier, kinds in enumerate(sheet_of(result).memory(), start=1):
+            needed = result.stats[f"proc_mem_tier{tier}_cap_req"]
+            assert sum(kinds.values()) == pytest.approx(needed, rel=1e-12)
+
+
+def test_memory_of_communication_and_what_is_reserved_have_their_lines():
+    result = calculon.estimate(*CASES["fully sharded"])
+    kinds, away = sheet_of(result).memory()
+    names = ("gathered_space", "comm_buffer_space", "reserved_space")
+    assert list(kinds.values())[-3:] == [result.stats[name] for name in names]
+    assert sum(kinds.values()) == pytest.approx(result.stats["proc_mem_tier1_cap_req"], rel=1e-12)
+    assert not any(away.values())
+    alone = Result(label="", stats=result.stats, edition="corrected")
+    assert alone.memory() == (kinds, away)
+    text = " ".join(plain(CASES["fully sharded"]).split())
+    for words in ("gathered weights 1.67 GiB", "gradients being reduced", "reserved 1.00 GiB"):
+        assert words in text
+
+
+@pytest.mark.parametrize(("order", "network"), [("stated", 1), ("tp-dp-pp", 0), ("tp-pp-dp", 1)])
+def test_traffic_is_on_the_network_that_its_groups_span(order, network):
+    model, execution, system = LLAMA
+    split = {"pipeline_par": 16, "data_par": 2, "batch_size": 64, "mesh_order": order}
+    split |= {"num_procs": 64, "optimizer_sharding": False, "grad_buffer": "sharded"}
+    sheet = sheet_of(calculon.estimate(model, execution | split, system))
+    assert sheet.networks["data_par"] == network
+    assert f"network {network}, " in network_text(sheet, "data_par")
+
+
+def _rows_of_groups(case):
+    lines = plain(case).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("Groups: "))
+    section = lines[start + 2 :]
+    end = section.index("") if "" in section else len(section)
+    return [line.split() for line in section[:end]]
+
+
+def test_groups_are_listed_by_network(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    model, execution, system = LLAMA
+    form = {"zero_stage": "fsdp", "dp_shard": 16, "mesh_order": "tp-dp-pp", "coll_algo": "auto"}
+    case = model, execution | form | {"grad_buffer": "sharded"}, system
+    rows = _rows_of_groups(case)
+    moved = iter(
+        f"{one:.2f}"
+        for group in calculon.estimate(*case).groups
+        for one in (size / 1e9 for size in group.bytes if size)
+    )
+    assert rows == [
+        ["tensor-parallel", "32", "0-1", "0", "2", next(moved), "GB"],
+        ["data,", "shards", "4", "0,", "2,", "...,", "30", "0", "4", next(moved), "GB"],
+        ["1", "4", next(moved), "GB"],
+        ["data,", "copies", "32", "0,", "32", "1", "2", next(moved), "GB"],
+    ]
+
+
+def test_replicas_of_inference_send_nothing():
+    execution = ALONE | {"num_procs": 2, "data_par": 2, "batch_size": 2, "training": False}
+    rows = _rows_of_groups(("megatron-126M", execution | {"data_par_net": 1}, "a100_80g"))
+    assert rows == [["data-parallel", "1", "0-1", "1", "2", "-"]]
+
+
+def test_one_processor_has_no_groups():
+    assert "Groups" not in plain(CASES["one processor"])
+
+
+def test_no_columns_are_no_width(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "0")
+    stream = io.StringIO()
+    show("a page", stream)
+    assert stream.getvalue() == "a page\n"

@@ -1,0 +1,283 @@
+"""Pictures: what stands on the axes is what the statistics say."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from calculon.apps.cli.plot_curves import pareto, scaling
+from calculon.apps.cli.plot_heatmap import heatmap, why_not
+from calculon.apps.cli.plot_schedule import gantt
+from calculon.apps.cli.results import read_results
+from calculon.apps.report.page import PARTS
+from calculon.errors import SpecError
+from calculon.search.driver import search
+from calculon.search.select import Counts
+from calculon.units import GIB
+
+pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+
+from calculon.apps.cli.commands.plot import configure
+from calculon.apps.cli.options import Parser
+from calculon.apps.report.pictures import canvas
+from calculon.apps.report.pictures import error_scatter as validation
+from calculon.apps.report.pictures import heatmap as heatmap_picture
+from calculon.apps.report.pictures import pareto as pareto_picture
+from calculon.apps.report.pictures import scaling as scaling_picture
+from calculon.apps.report.pictures import time_breakdown as breakdown
+
+EXAMPLE = "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g"
+SPACE = ("megatron-22B", "8", "8", "float16", "a100_80g")
+NO_OFFLOAD = tuple(
+    f"--fix={name}=false" for name in ("weight_offload", "optimizer_offload", "activations_offload")
+)
+
+
+def arguments(*texts):
+    parser = Parser()
+    configure(parser)
+    return parser.parse_args([*texts, "-o", "x.png"])
+
+
+def legend(figure) -> list[str]:
+    return [text.get_text() for one in figure.legends for text in one.get_texts()]
+
+
+@pytest.fixture(scope="module")
+def results():
+    return read_results([EXAMPLE, f"other={EXAMPLE.replace('80g', '80e')}"])
+
+
+def test_bars_are_the_parts_of_the_statistics(results):
+    time, memory = breakdown.draw(results).subfigs
+    for panel, sums, factor in (
+        (time, "total_time", 1.0),
+        (memory, "proc_mem_tier1_cap_req", 1 / GIB),
+    ):
+        (axes,) = panel.axes
+        pieces = np.array([[bar.get_width() for bar in one] for one in axes.containers])
+        assert pieces.sum(axis=0) == pytest.approx([r.value(sums) * factor for r in results])
+    words = [handle.get_label() for handle in time.axes[0].containers]
+    widths = dict(zip(words, time.axes[0].containers, strict=True))
+    first, second = (bar.get_width() for bar in widths["pipeline bubble"])
+    assert [first, second] == pytest.approx([result.value("bubble_time") for result in results])
+
+
+def test_the_capacity_is_a_line_where_it_is_in_sight(results):
+    memory = breakdown.draw(results).subfigs[1].axes[0]
+    (line,) = memory.lines  # the other system has room for everything
+    assert list(line.get_xdata()) == [80, 80]
+    assert [handle.get_text() for handle in breakdown.draw(results).subfigs[1].legends[0].texts][
+        -1
+    ] == "capacity"
+
+
+def test_what_is_zero_or_too_small_to_be_seen_is_not_in_the_legend(results):
+    shown = legend(breakdown.draw(results).subfigs[0])
+    assert "pipeline bubble" in shown
+    assert "optimizer step" not in shown
+    assert "forward offloading" not in shown
+
+
+def test_every_part_has_a_look():
+    assert set(PARTS) <= set(breakdown.LOOKS)
+    looks = [(look.color, look.hatch) for look in breakdown.LOOKS.values()]
+    times = looks[: len(PARTS)]
+    assert len(set(times)) == len(times)
+
+
+def test_cells_are_the_best_of_their_degrees():
+    found = heatmap(arguments("heatmap", *SPACE, *NO_OFFLOAD))
+    degrees = {(c.tensor_par, c.pipeline_par): c.value for c in found.cells}
+    best = search(*(SPACE[0], SPACE[4], 8, 8), top=1, fix={"tensor_par": 8, "pipeline_par": 1,
+        "weight_offload": False, "optimizer_offload": False, "activations_offload": False})  # fmt: skip
+    assert degrees[8, 1] == best.to_frame()["sample_rate"][0]
+    assert degrees[1, 1] is None
+    note = next(c.note for c in found.cells if (c.tensor_par, c.pipeline_par) == (1, 1))
+    assert note.startswith("+")
+    axes = heatmap_picture.draw(found).axes[0]
+    drawn = axes.images[0].get_array()
+    tensor, pipeline = found.degrees
+    assert drawn[tensor.index(8), pipeline.index(1)] == degrees[8, 1]
+    assert bool(np.ma.getmaskarray(drawn)[0, 0])
+    texts = {text.get_text() for text in axes.texts}
+    assert f"×\n{note}" in texts
+    assert heatmap_picture.short(degrees[8, 1]) in texts
+
+
+def test_passes_are_where_the_schedule_has_them():
+    texts = ("schedule", "llama3-8B", "llama3-8B_h100x64_p4", "h100_80g_sxm", "--microbatches", "3")
+    found = gantt(arguments(*texts))
+    assert len(found.pieces) == 4 * 3 * 2
+    first = min(found.pieces, key=lambda piece: (piece.start, piece.stage))
+    assert (first.stage, first.kind, first.microbatch, first.start) == (0, "forward", 0, 0.0)
+    for stage in range(4):
+        own = sorted((p for p in found.pieces if p.stage == stage), key=lambda p: p.start)
+        assert all(a.end <= b.start for a, b in pairwise(own))
+        busy = sum(p.end - p.start for p in own)
+        assert found.idle(stage) == pytest.approx(1 - busy / found.end)
+    picture = schedule_picture.draw(found)
+    (axes,) = picture.axes
+    assert axes.get_title(loc="left").endswith(
+        "1F1B, 4 stages, 3 of 32 microbatches, bubble 7.1 % of the iteration"
+    )
+    drawn = [path.get_extents() for one in axes.collections for path in one.get_paths()]
+    assert len(drawn) == len(found.pieces)
+    unit = 1e3 if axes.get_xlabel() == "Time (ms)" else 1.0
+    assert max(box.x1 for box in drawn) == pytest.approx(found.end * unit)
+    assert sum(box.width for box in drawn) == pytest.approx(
+        sum(p.end - p.start for p in found.pieces) * unit
+    )
+    assert legend(picture)[:2] == ["forward", "backward"]
+
+
+def test_a_map_of_nothing_says_so():
+    cells = [heatmap_picture.Cell(1, 1, None, "+3.0 GiB"), heatmap_picture.Cell(1, 2, None)]
+    picture = heatmap_picture.draw(heatmap_picture.Heatmap("none", "sample_rate", cells))
+    assert legend(picture) == ["no execution can run (memory that is missing)"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        (Counts(total=2, nearest_miss={"mem1_capacity": 0.01 * GIB}), "+0.1 GiB"),
+        (Counts(total=2, nearest_miss={"mem1_capacity": 1200 * GIB}), "+1,200 GiB"),
+        (Counts(total=2, good=2), ""),
+    ],
+)
+def test_why_not_in_a_word(counts, expected):
+    assert why_not(counts) == expected
+
+
+def test_curves_are_the_best_of_each_count():
+    series = scaling(arguments("scaling", "megatron-22B", "1,8,16", *SPACE[1:][1:], *NO_OFFLOAD))
+    (one,) = series
+    assert [(point.num_procs, point.rate is None) for point in one.points] == [
+        (1, True),
+        (8, False),
+        (16, False),
+    ]
+    picture = scaling_picture.draw(series)
+    upper, lower = picture.axes
+    assert list(upper.lines[0].get_ydata()) == [point.rate for point in one.points[1:]]
+    assert list(lower.lines[0].get_ydata()) == [100 * p.efficiency for p in one.points[1:]]
+    assert "no execution can run" in legend(picture)
+    assert upper.get_ylabel() == "Sample rate (samples/s)"
+    assert lower.get_ylabel() == "Efficiency (%)"
+
+
+def test_a_front_is_not_beaten():
+    found = pareto(arguments("pareto", *SPACE, "--fix=microbatch_size=1", *NO_OFFLOAD))
+    x, y = found.columns
+    for row in found.front:
+        better = (x <= x[row]) & (y >= y[row]) & ((x < x[row]) | (y > y[row]))
+        assert not better.any()
+    assert found.complete
+    axes = pareto_picture.draw(found).axes[0]
+    assert axes.get_xlabel() == "Tier-1 memory per processor (GiB)"
+    front = axes.lines[-1]
+    assert list(front.get_xdata()) == pytest.approx(x[found.front] / GIB)
+
+
+def test_a_large_space_gives_its_front_only(monkeypatch):
+    monkeypatch.setattr("calculon.apps.cli.plot_curves.SMALL", 10)
+    few = pareto(arguments("pareto", *SPACE, *NO_OFFLOAD))
+    monkeypatch.undo()
+    whole = pareto(arguments("pareto", *SPACE, *NO_OFFLOAD))
+    assert not few.complete
+    assert np.array_equal(few.columns[:, few.front], whole.columns[:, whole.front])
+    assert few.names == whole.names
+
+
+def test_points_are_measured_and_predicted():
+    panel = validation.Panel(
+        "study", "time", "s", [1.0, 2.0], [1.1, 1.8], {"n": 2, "mean": 10.0, "bias": 0.0}
+    )
+    axes = validation.draw([panel]).axes[0]
+    dots = axes.lines[1]
+    assert (list(dots.get_xdata()), list(dots.get_ydata())) == ([1.0, 2.0], [1.1, 1.8])
+    assert "mean error 10.0 %, bias +0.0 %" in axes.get_title(loc="left")
+
+
+def test_labels_have_the_declared_units():
+    assert canvas.Quantity("total_time").label == "Iteration time (s)"
+    assert canvas.Quantity("bubble_time").label == "Pipeline bubble (s)"
+    assert canvas.Quantity("weight_space").label == "Weights (GiB)"
+    assert canvas.Quantity("num_procs").label == "Processors"
+
+
+def test_what_is_drawn_at_the_same_place_is_drawn_once():
+    values = np.array([[0.0, 1e-9, 1.0], [0.0, 0.0, 1.0]])
+    assert pareto_picture.scattered(values).tolist() == [0, 2]
+
+
+# -- editions ---------------------------------------------------------------------------------------------------------
+
+
+def notes(axes) -> list[str]:
+    return [text.get_text() for text in axes.texts if text.get_text().startswith("edition")]
+
+
+def test_bars_say_their_editions(results):
+    assert notes(breakdown.draw(results).subfigs[-1].axes[0]) == ["edition sc23"]
+    both = read_results([EXAMPLE], editions=("sc23", "corrected"))
+    time, memory = breakdown.draw(both).subfigs
+    assert notes(memory.axes[0]) == ["editions sc23, corrected"]
+    pieces = np.array([[bar.get_width() for bar in one] for one in time.axes[0].containers])
+    assert pieces.sum(axis=0) == pytest.approx([one.value("total_time") for one in both])
+
+
+@pytest.mark.parametrize("edition", ["sc23", "corrected"])
+def test_searched_pictures_say_their_edition(edition):
+    asked = (*SPACE, "--fix=microbatch_size=1", *NO_OFFLOAD, "--edition", edition)
+    found = heatmap(arguments("heatmap", *asked))
+    assert notes(heatmap_picture.draw(found).axes[0]) == [f"edition {edition}"]
+    front = pareto(arguments("pareto", *asked))
+    assert notes(pareto_picture.draw(front).axes[0]) == [f"edition {edition}"]
+    curves = scaling(arguments("scaling", *asked))
+    assert notes(scaling_picture.draw(curves).axes[-1]) == [f"edition {edition}"]
+    best = search(SPACE[0], SPACE[4], 8, 8, top=1, edition=edition, fix={"microbatch_size": 1,
+        "weight_offload": False, "optimizer_offload": False, "activations_offload": False})  # fmt: skip
+    rate = best.to_frame()["sample_rate"][0]
+    assert max(cell.value or 0 for cell in found.cells) == rate
+    assert curves[0].points[0].rate == rate
+
+
+def test_figures_have_axes_of_their_own():
+    assert canvas.Quantity("mfu").label == "MFU, full attention (%)"
+    assert canvas.Quantity("model_flops_per_second_per_proc").unit == "TFLOP/s"
+    asked = (*SPACE, "--fix=microbatch_size=1", *NO_OFFLOAD, "--edition", "corrected")
+    front = pareto(arguments("pareto", *asked, "--rate", "mfu"))
+    assert 0 < front.columns[1].max() < 1
+    with pytest.raises(SpecError, match=r"--rate: .*add --edition corrected"):
+        pareto(arguments("pareto", *asked[:-2], "--rate", "mfu"))
+
+
+def test_a_panel_says_its_edition():
+    panel = validation.Panel("study", "time", "s", [1.0], [1.1], {"n": 1, "mean": 9.0, "bias": 0.0})
+    assert validation.draw([panel], "corrected").get_supylabel() == "Predicted (edition corrected)"
+
+
+def test_a_malformed_axis_is_named():
+    with pytest.raises(SpecError, match="a statistic"):
+        pareto(arguments("pareto", *SPACE, "--rate", "speed"))
+
+
+def test_few_named_rows_are_drawn_one_below_the_other():
+    score = {"n": 2, "mean": 15.0, "bias": 5.0}
+    panel = validation.Panel("study", "time", "s", [1.0, 2.0], [1.2, 1.8], score, ["one", "two"])
+    axes = validation.draw([panel], "corrected").axes[0]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["one", "two"]
+    assert [text.get_text() for text in axes.texts] == ["+20.0 %", "\N{MINUS SIGN}10.0 %"]
+    assert axes.get_xlabel() == "time (ms)"
+    measured = next(line for line in axes.lines if line.get_label() == "measured")
+    assert measured.get_xdata().tolist() == [1000.0, 2000.0]
+
+
+def test_many_rows_or_several_panels_are_points():
+    score = {"n": 40, "mean": 0.0, "bias": 0.0}
+    values = [float(value) for value in range(1, 41)]
+    many = validation.Panel("study", "time", "s", values, values, score, [str(v) for v in values])
+    few = validation.Panel("other", "time", "s", [1.0, 2.0], [1.0, 2.0], score, ["one", "two"])
+    assert not validation.draw([many]).axes[0].texts
+    assert len(validation.draw([few, few]).axes) == 2

@@ -1,0 +1,92 @@
+"""The winners of a search, and why other executions cannot run."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from calculon.apps.report.winners import LEGEND, REASONS, reasons_table, winners_table
+from calculon.plan.rules.data_rules import UNIT_RULES
+from calculon.plan.rules.network_rules import MESH_RULES, NETWORK_RULES
+from calculon.search.driver import search
+from calculon.spec.execution import ZERO_STAGES
+from calculon.units import GIB
+
+
+def _rows(*counts, top=3):
+    executions, stats = [], []
+    for count in counts:
+        found = search("megatron-22B", "a100_80g", count, 1536, top=top).estimates()
+        executions += [one.execution.to_dict() for one in found]
+        stats += [one.stats for one in found]
+    return executions, stats
+
+
+def _drawn(table, width):
+    stream = io.StringIO()
+    Console(file=stream, force_terminal=True, width=width, color_system=None).print(table)
+    return stream.getvalue().splitlines()
+
+
+def test_one_count_takes_one_line_a_winner_in_80_columns():
+    lines = _drawn(winners_table(*_rows(1024)), 80)
+    assert len(lines) == 4
+    assert "procs" not in lines[0]
+    assert lines[0].split()[-1] == "samples/s"
+
+
+def test_several_counts_have_ranks_of_their_own_and_a_rate_per_processor():
+    executions, stats = _rows(8, 16)
+    table = winners_table(executions, stats)
+    assert [row["rank"] for row in table.rows] == [0, 1, 2, 0, 1, 2]
+    titles = [column.title for column in table.columns]
+    assert {"procs", "/proc"} <= set(titles)
+    assert float(table.rows[0]["each"]) == pytest.approx(stats[0]["sample_rate"] / 8, rel=1e-3)
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_every_number_is_there_whole(width):
+    table = winners_table(*_rows(1024, 2048), ["total_efficiency", "bw_time"])
+    words = " ".join(_drawn(table, width)).split()
+    for row in table.rows:
+        cells = [c.text(row[c.key]) for c in table.columns]
+        assert all(word in words for cell in cells for word in cell.split())
+
+
+def test_choices_of_the_corrected_edition_are_told_where_there_are_any():
+    executions, stats = _rows(1024, top=2)
+    assert "also" not in {column.title for column in winners_table(executions, stats).columns}
+    other = {"attn_impl": "flash", "ce_impl": "fused", "grad_comm_dtype": "float32"}
+    table = winners_table([executions[0], executions[1] | other], stats)
+    assert "also" in {column.title for column in table.columns}
+    assert [row["own"] for row in table.rows] == ["-", "flash, fused CE, float32 gradients"]
+
+
+def test_the_legend_explains_every_short_name():
+    for word in ("ar ", "p2p ", "sp ", "+ring", "+pipe", "attn", "GiB", "/proc", "TP.PP.DP", "mbs"):
+        assert word in LEGEND
+
+
+def test_the_nearest_miss_is_in_one_unit():
+    misses = {"mem1_capacity": 3.5 * GIB, "mem2_capacity": 1e4 * GIB}
+    table = reasons_table(100, 50, {"mem1_capacity": 30, "mem2_capacity": 20}, misses)
+    assert [row["miss"] for row in table.rows] == [None, ">= 3.50", ">= 10,000.00"]
+    assert table.columns[-1].title == "GiB over"
+    tiny = reasons_table(2, 1, {"mem1_capacity": 1}, {"mem1_capacity": 1.0})
+    assert tiny.rows[1]["miss"] == "<0.01"
+    assert max(map(len, _drawn(table, 80))) <= 80
+
+
+def test_every_reason_that_depends_on_degrees_has_words():
+    malformed = {"network_number"}  # refused before anything is counted
+    names = {rule.reason for rule in (*NETWORK_RULES, *MESH_RULES, *UNIT_RULES)}
+    assert names - malformed <= set(REASONS)
+
+
+def test_forms_of_data_parallelism_have_names():
+    executions, stats = _rows(1024, top=1)
+    named = [
+        winners_table([executions[0] | {"zero_stage": stage}], stats).rows[0].get("own", "-")
+        for stage in ZERO_STAGES
+    ]
+    assert named == ["-", "DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3", "FSDP", "owned layers"]

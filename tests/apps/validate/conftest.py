@@ -1,0 +1,89 @@
+"""A small study to run and to break: two rows of GPT 22 B."""
+
+import copy
+
+import pytest
+import yaml
+
+from calculon.apps.validate.library import Library
+from calculon.apps.validate.measured_and_predicted import compare
+
+EXECUTION = {
+    "num_procs": "gpus",
+    "tensor_par": "tp",
+    "pipeline_par": 1,
+    "data_par": "gpus / tp",
+    "tensor_par_net": 0,
+    "pipeline_par_net": 1,
+    "data_par_net": 1,
+    "batch_size": "batch",
+    "microbatch_size": 4,
+    "datatype": "float16",
+    "fused_activation": False,
+    "attention_type": "multihead",
+    "activation_recompute": "mode",
+    "pipeline_interleaving": 1,
+    "optimizer_sharding": False,
+    "tensor_par_comm_type": "ar",
+    "tensor_par_overlap": "none",
+    "seq_par_ag_redo": False,
+    "data_par_overlap": False,
+    "weight_offload": False,
+    "activations_offload": False,
+    "optimizer_offload": False,
+    "training": True,
+}
+STUDY = {
+    "title": "a study",
+    "source": "a paper, Table 1",
+    "evidence": "measured",
+    "calibration": "none",
+    "measured": "measured.csv",
+    "system": "a100_80g",
+    "model": "megatron-22B",
+    "execution": EXECUTION,
+    "quantities": [
+        {
+            "name": "time",
+            "measured": "seconds",
+            "unit": "s",
+            "estimate": "total_time",
+            "bound": 5,
+        }
+    ],
+}
+CSV = "id,gpus,tp,batch,mode,seconds,gigabytes\na,8,8,4,full,1.42,50\nb,8,8,8,none,1.9,\n"
+
+
+@pytest.fixture
+def content():
+    """The study as a mapping, to be changed."""
+    return copy.deepcopy(STUDY)
+
+
+@pytest.fixture
+def library(tmp_path):
+    """Write a study into a folder of its own; return the library of that folder."""
+
+    def write(study, table=CSV, **files):
+        folder = tmp_path / "validation" / "small"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "study.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
+        (folder / "measured.csv").write_text(table)
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        return Library.at(tmp_path)
+
+    return write
+
+
+@pytest.fixture
+def result(library):
+    """Write a study and run it."""
+
+    def run(study, table=CSV, edition="sc23"):
+        place = library(study, table)
+        (one,) = place.studies()
+        return compare(one, place, edition)
+
+    return run

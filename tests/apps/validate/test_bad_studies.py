@@ -1,0 +1,176 @@
+"""What is wrong with a study is told with file, row and field."""
+
+import pytest
+
+from calculon import SpecError
+from calculon.apps.validate.library import Library
+from calculon.apps.validate.measured_and_predicted import compare
+from tests.apps.validate.conftest import CSV
+
+
+def _set(**values):
+    return lambda study: study.update(values)
+
+
+def _drop(*path):
+    def change(study):
+        for key in path[:-1]:
+            study = study[key]
+        del study[path[-1]]
+
+    return change
+
+
+def _quantity(**values):
+    return lambda study: study["quantities"][0].update(values)
+
+
+def _execution(**values):
+    return lambda study: study["execution"].update(values)
+
+
+STUDY_PROBLEMS = {
+    "a measurement without unit": (_drop("quantities", 0, "unit"), "quantities[0].unit", "missing"),
+    "an unknown unit": (_quantity(unit="MiB"), "quantities[0].unit", "GiB"),
+    "a unit that is not the statistic's": (
+        _quantity(unit="GiB"), "quantities[0].estimate", "total_time in s"),
+    "an unknown statistic": (_quantity(estimate="total_tme"), "quantities[0].estimate", "total_time"),
+    "an unknown statistic beside": (
+        _quantity(table={"title": "T", "rows": "model", "columns": "mode", "beside": "nope"}),
+        "quantities[0].table[0].beside",
+        "a statistic",
+    ),
+    "no statistic": (_quantity(estimate="1 + 1"), "quantities[0].estimate", "no unit"),
+    "a bound of nothing": (_quantity(bound=0), "quantities[0].bound", "above 0"),
+    "a bound for one edition only": (
+        _quantity(bound={"sc23": 5}), "quantities[0].bound.corrected", "found nothing"),
+    "a bound of nothing in an edition": (
+        _quantity(bound={"sc23": 5, "corrected": 0}), "quantities[0].bound.corrected", "above 0"),
+    "a bound for an unknown edition": (
+        _quantity(bound={"sc23": 5, "corrected": 5, "sc24": 5}), "quantities[0].bound.sc24", "'sc23'"),
+    "a bound that is no number": (_quantity(bound="5"), "quantities[0].bound", "no quotes"),
+    "an edition in the recipe": (_execution(edition="corrected"), "execution.edition", "unknown"),
+    "no quantity": (_set(quantities=[]), "quantities", "at least one"),
+    "quantities that are no list": (_set(quantities="time"), "quantities", "a list"),
+    "an unknown model": (_set(model="megatron-23B"), "model", "megatron-22B"),
+    "an unknown system": (_set(system="a100"), "system", "a100_80g"),
+    "no system": (_drop("system"), "system", "name of a system"),
+    "a missing execution file": (_set(execution="x.json"), "execution", "no file 'x.json'"),
+    "an unknown execution field": (_execution(tensor_parr=1), "execution.tensor_parr", "tensor_par"),
+    "a missing execution field": (
+        _drop("execution", "training"), "execution.training", "found nothing"),
+    "an impossible optional constant": (
+        _execution(latency_per_step=3), "execution.latency_per_step", "true or false"),
+    "an impossible constant": (_execution(tensor_par=0), "execution.tensor_par", "at least 1"),
+    "a broken expression": (_execution(tensor_par="tp +"), "execution.tensor_par", "expression"),
+    "a column that is not there": (_execution(tensor_par="tpp"), "execution.tensor_par", "'tp'"),
+    "an override of nothing": (
+        _set(override={"mem1.GB": 40}), "override.mem1.GB", "no such field"),
+    "an override that no system takes": (
+        _set(override={"mem1.GiB": "many"}), "override.mem1.GiB", "a number"),
+    "a label without column": (_set(label="{name}"), "label", "'name'"),
+    "a derived column of nothing": (_set(derive={"x": "y"}), "derive.x", "'y'"),
+    "an unknown field": (_set(modle="x"), "modle", "did you mean 'model'"),
+    "a sweep that is no list": (_set(sweep="tp"), "sweep", "a list of texts"),
+    "an empty choice": (_set(choices={"x": ""}), "choices.x", "text"),
+    "an alternative without reason": (
+        _set(alternatives=[{"name": "x"}]), "alternatives[0].why", "missing"),
+    "rows excluded under an unknown edition": (
+        _set(exclude=[{"when": "tp == 8", "reason": "x", "edition": "sc24"}]),
+        "exclude[0].edition",
+        "'sc23'",
+    ),
+    "evidence of an unknown kind": (_set(evidence="hearsay"), "evidence", "one of measured"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", STUDY_PROBLEMS)
+def test_a_wrong_study_names_file_and_field(result, content, case):
+    change, field, words = STUDY_PROBLEMS[case]
+    change(content)
+    with pytest.raises(SpecError) as caught:
+        result(content)
+    assert caught.value.file.endswith("small/study.yaml")
+    assert caught.value.field == field
+    assert words in str(caught.value)
+
+
+TABLE_PROBLEMS = {
+    "a missing column": (CSV.replace("seconds", "secs"), "seconds", "a column of this name"),
+    "a measurement that is no number": (CSV.replace("1.9", "fast"), "row 2 (b): seconds", "'fast'"),
+    "a measurement of 0": (CSV.replace("1.9", "0"), "row 2 (b): seconds", "above 0"),
+    "a blank cell that is needed": (
+        CSV.replace("b,8,8,8", "b,8,8,"), "row 2 (b): execution.batch_size", "a blank cell"),
+    "a blank cell in arithmetic": (
+        CSV.replace("b,8,8", "b,8,"), "row 2 (b): execution.tensor_par", "a blank cell"),
+    "a row that does not divide": (
+        CSV.replace("b,8,8", "b,8,3"), "row 2 (b): execution.data_par", "2.666"),
+    "a value that no field takes": (
+        CSV.replace("none", "some"), "row 2 (b): execution.activation_recompute", "'some'"),
+    "a ragged row": (CSV + "c,1\n", "row 3", "7 cells"),
+    "no rows": ("id,seconds\n", "", "no rows"),
+    "an empty file": ("", "", "no rows"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TABLE_PROBLEMS)
+def test_a_wrong_table_names_file_row_and_field(result, content, case):
+    table, field, words = TABLE_PROBLEMS[case]
+    with pytest.raises(SpecError) as caught:
+        result(content, table)
+    assert caught.value.file.endswith("small/measured.csv")
+    assert caught.value.field == field
+    assert words in str(caught.value)
+
+
+def test_an_unknown_edition_names_the_nearest(result, content):
+    with pytest.raises(SpecError, match="did you mean 'sc23'"):
+        result(content, edition="sc24")
+
+
+def test_an_optional_field_that_takes_no_such_value_names_the_row(result, content):
+    content["execution"]["attn_impl"] = "mode"
+    with pytest.raises(SpecError, match=r"row 1 \(a\): execution\.attn_impl: .*eager, flash"):
+        result(content, edition="corrected")
+
+
+def test_a_table_that_is_not_there(library, content):
+    place = library(content)
+    (place.base / "validation" / "small" / "measured.csv").unlink()
+    (study,) = place.studies()
+    with pytest.raises(SpecError, match=r"measured\.csv: expected a readable CSV file"):
+        compare(study, place)
+
+
+def test_division_by_zero_names_the_row(result, content):
+    content["execution"]["data_par"] = "gpus / (tp - 8)"
+    with pytest.raises(SpecError, match=r"row 1 \(a\): execution\.data_par.*gpus=8, tp=8"):
+        result(content)
+
+
+def test_a_percentage_needs_its_row(result, content):
+    content["quantities"][0] |= {"unit": "%", "relative_to": "mode == 'seq'"}
+    with pytest.raises(SpecError, match=r"row 1 \(a\): quantities\.time\.relative_to"):
+        result(content)
+
+
+def test_an_unknown_study_names_the_nearest():
+    with pytest.raises(SpecError, match="did you mean 'tab5'"):
+        Library.at().studies("tab6")
+
+
+def test_a_base_folder_needs_studies(tmp_path):
+    with pytest.raises(SpecError, match="a folder that holds the folder 'validation'"):
+        Library.at(tmp_path)
+
+
+def test_a_row_that_names_an_unknown_model(result, content):
+    content["model"] = "{id}"
+    with pytest.raises(SpecError, match=r"measured\.csv: row 1 \(a\): model: expected the name"):
+        result(content)
+
+
+def test_a_row_that_names_a_file_that_is_not_there(result, content):
+    content["execution"] = "{id}.json"
+    with pytest.raises(SpecError, match=r"row 1 \(a\): execution: .*no file 'a\.json'"):
+        result(content)

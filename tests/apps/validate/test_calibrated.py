@@ -1,0 +1,115 @@
+"""Files that were calibrated on some rows of a study, and what they say of the others."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon.apps.cli.main import main
+from calculon.apps.validate.library import Library
+from calculon.apps.validate.measured_and_predicted import compare
+from tests.helpers import ROOT
+
+STUDIES = ROOT / "validation"
+LADDER = STUDIES / "gpt2_ladder"
+VTRAIN = STUDIES / "kernels" / "small"
+MADE = {
+    "ladder": (
+        LADDER / "seen.csv",
+        LADDER / "a100.json",
+        ["--fit", "mem1,tensor_cores", "--hold-out", "0"],
+    ),
+    "vtrain": (
+        VTRAIN / "seen.csv",
+        ROOT / "systems" / "a100_80g_sxm_vtrain.json",
+        ["--fit", "launch.kernel,tensor_cores"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_shipped_file_is_what_calibrate_makes_of_the_rows_seen(name, tmp_path, capsys):
+    seen, shipped, options = MADE[name]
+    output = tmp_path / "made.json"
+    command = ["calibrate", "a100_80g_sxm_kernels", "--training", str(seen), *options]
+    assert main([*command, "--overlay", "-o", str(output)]) == 0
+    made, there = json.loads(output.read_text()), json.loads(shipped.read_text())
+    for document in (made, there):
+        record = document.pop("calibration")
+        fitted = record["fits"][0]
+        values = [fitted["parameters"][key] for key in sorted(fitted["parameters"])]
+        document["values"] = pytest.approx(values, rel=1e-4) if document is made else values
+    assert there.pop("values") == made.pop("values")
+    assert _numbers(there) == pytest.approx(_numbers(made), rel=1e-4)
+
+
+def _numbers(value):
+    if isinstance(value, dict):
+        return [number for one in value.values() for number in _numbers(one)]
+    if isinstance(value, list):
+        return [number for one in value for number in _numbers(one)]
+    return [value] if isinstance(value, (int, float)) else []
+
+
+def _result(name):
+    library = Library.at()
+    return compare(library.studies(name)[0], library, "corrected")
+
+
+def test_every_rung_of_the_ladder_that_was_not_seen_is_within_10_percent():
+    (time,) = _result("gpt2_ladder").own.comparisons
+    assert len(time.errors) == 6
+    assert np.abs(time.errors).max() < 10
+
+
+def test_the_seen_rungs_of_the_ladder_are_two_and_what_was_fitted():
+    rows = list(csv.DictReader((LADDER / "measured.csv").read_text().splitlines()))
+    fitted = list(csv.DictReader((LADDER / "seen.csv").read_text().splitlines()))
+    seen = {row["execution"] for row in rows if row["seen"] == "yes"}
+    assert {row["execution"].removesuffix(".json") for row in fitted} == seen
+    assert len(seen) == 2
+
+
+def test_the_calibration_saw_half_of_its_source_and_none_of_the_rows_judged():
+    with (VTRAIN / "seen.csv").open() as seen, (VTRAIN / "measured.csv").open() as judged:
+        names = {row["name"] for row in csv.DictReader(seen)}
+        others = {row["id"] for row in csv.DictReader(judged)}
+    assert not names & others
+    assert len(names) == len(others) == 720 / 2
+
+
+def test_its_interval_holds_nine_tenths_of_the_rows_that_nobody_saw():
+    (time,) = _result("kernels/small").own.comparisons
+    (spread,) = calculon.inputs.system("a100_80g_sxm_vtrain").calibration.spreads
+    ratio = time.measured / time.estimated
+    inside = ((spread.low <= ratio) & (ratio <= spread.high)).mean()
+    assert spread.level == pytest.approx(0.9)
+    assert 0.87 <= inside <= 0.97
+
+
+@pytest.mark.parametrize("name", ["small", "bloom", "gpt3"])
+def test_it_is_better_than_before(name):
+    result = _result(f"kernels/{name}")
+    (after,) = result.own.comparisons
+    before = next(one for one in result.alternatives if one.name == "before calibration")
+    assert after.score.mean < before.comparisons[0].score.mean / 2
+
+
+def test_the_ladder_in_the_readme_is_what_the_model_says():
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    table = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+    stated = {row[0]: row[2:] for row in table if len(row) == 5}
+    rows = list(csv.DictReader((LADDER / "measured.csv").read_text().splitlines()))
+    found = 0
+    for row in rows:
+        if row["rung"] not in stated or row["gpus"] != "1":
+            continue
+        execution = LADDER / f"{row['execution']}.json"
+        stats = calculon.estimate(LADDER / "gpt2.json", execution, LADDER / "a100.json").stats
+        measured, predicted = 1e3 * float(row["iter_time_s"]), 1e3 * stats["total_time"]
+        error = f"{(predicted / measured - 1) * 100:+.1f} %" if row["seen"] == "no" else "seen"
+        assert stated[row["rung"]] == [f"{measured:,.1f}", f"{predicted:,.1f}", error]
+        found += 1
+    assert found == 8

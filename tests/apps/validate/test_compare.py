@@ -1,0 +1,187 @@
+"""Rows become executions, executions become errors."""
+
+import dataclasses
+import json
+
+import pytest
+
+import calculon
+from calculon.apps.validate.measured_and_predicted import compare
+from tests.apps.validate.conftest import EXECUTION
+
+FULL = {
+    "num_procs": 8,
+    "tensor_par": 8,
+    "data_par": 1,
+    "batch_size": 4,
+    "activation_recompute": "full",
+}
+
+
+def _estimate(system="a100_80g", **changes):
+    fields = EXECUTION | FULL | changes
+    return calculon.estimate("megatron-22B", fields, system).stats
+
+
+def test_a_row_is_estimated_as_the_execution_it_stands_for(result, content):
+    (one,) = result(content).own.comparisons
+    expected = [_estimate()["total_time"], None]
+    assert one.estimated[0] == expected[0]
+    assert one.errors[0] == pytest.approx(100 * (expected[0] / 1.42 - 1))
+    assert [row.label for row in one.rows] == ["a", "b"]
+
+
+def test_rows_that_the_model_thinks_too_large_are_compared_and_counted(result, content):
+    found = result(content)
+    assert found.own.too_large == 1  # without recomputation 48 blocks do not fit into 80 GiB
+    assert found.own.comparisons[0].score.n == 2
+
+
+def test_rows_that_the_model_cannot_represent_are_counted_by_reason(result, content):
+    table = "id,gpus,tp,batch,mode,seconds\na,8,8,4,full,1.42\nb,3,3,4,full,1.9\n"
+    found = result(content, table)
+    assert found.own.unrepresented == {"network_filled": 1}
+    assert [row.label for row in found.own.comparisons[0].rows] == ["a"]
+
+
+def test_a_blank_measurement_is_not_compared(result, content):
+    content["quantities"][0] |= {
+        "measured": "gigabytes", "unit": "GB", "estimate": "proc_mem_tier1_cap_req"
+    }  # fmt: skip
+    (one,) = result(content).own.comparisons
+    assert [row.label for row in one.rows] == ["a"]
+    assert one.estimated[0] == _estimate()["proc_mem_tier1_cap_req"] / 1e9
+
+
+def test_an_alternative_changes_only_what_it_says(result, content):
+    content["alternatives"] = [
+        {
+            "name": "slow",
+            "why": "to see",
+            "override": {"networks[0].bandwidth": 30},
+            "execution": {"activation_recompute": "none"},
+            "model": {"num_blocks": 24},
+        }
+    ]
+    found = result(content)
+    (one,) = found.alternatives[0].comparisons
+    model = dataclasses.replace(calculon.inputs.model("megatron-22B"), num_blocks=24)
+    system = calculon.inputs.system("a100_80g")
+    slow = dataclasses.replace(system.networks[0], bandwidth=30e9)
+    system = dataclasses.replace(system, networks=(slow, system.networks[1]))
+    fields = EXECUTION | FULL | {"activation_recompute": "none"}
+    assert one.estimated[0] == calculon.estimate(model, fields, system).stats["total_time"]
+    assert found.own.comparisons[0].estimated[0] == _estimate()["total_time"]
+
+
+def test_derived_columns_and_files_of_the_study(library, content):
+    content["derive"] = {"size": "batch / 4"}
+    content["quantities"][0]["bound"] = 1000
+    content["execution"] = "run.yaml"
+    content["alternatives"] = [{"name": "x", "why": "y", "execution": {"batch_size": "4 * size"}}]
+    execution = EXECUTION | FULL | {"batch_size": 8}
+    place = library(content, **{"run.yaml": json.dumps(execution)})
+    (study,) = place.studies()
+    found = compare(study, place)
+    times = [_estimate(batch_size=size)["total_time"] for size in (8, 4, 8)]
+    assert found.own.comparisons[0].estimated.tolist() == [times[0]] * 2
+    assert found.alternatives[0].comparisons[0].estimated.tolist() == times[1:]
+
+
+def test_percent_of_another_row(result, content):
+    content["quantities"][0] |= {
+        "unit": "%", "estimate": "total_time", "relative_to": "mode == 'none'", "within": ["gpus"]
+    }  # fmt: skip
+    (one,) = result(content).own.comparisons
+    assert one.estimated[1] == 100
+    assert one.estimated[0] < 100
+
+
+def test_excluded_rows_are_counted_by_reason(result, content):
+    content["exclude"] = [{"when": "mode == 'none'", "reason": "a warm-up"}]
+    found = result(content)
+    assert (found.total, len(found.rows), found.excluded) == (2, 1, {"a warm-up": 1})
+
+
+def test_rows_may_be_excluded_under_one_edition(result, content):
+    content["exclude"] = [{"when": "mode == 'none'", "reason": "not known", "edition": "sc23"}]
+    old, new = (result(content, edition=name) for name in ("sc23", "corrected"))
+    assert (len(old.rows), old.excluded) == (1, {"not known": 1})
+    assert (len(new.rows), new.excluded) == (2, {})
+
+
+def test_a_mean_error_above_the_bound_does_not_pass(result, content):
+    content["exclude"] = [{"when": "mode == 'none'", "reason": "a warm-up"}]
+    assert result(content).passes
+    content["quantities"][0]["bound"] = 1
+    assert not result(content).passes
+
+
+def test_a_study_whose_rows_are_all_excluded_waits(result, content):
+    content["exclude"] = [{"when": "tp == 8", "reason": "not yet"}]
+    content["alternatives"] = [{"name": "x", "why": "y", "derive": {"z": "tp"}}]
+    found = result(content)
+    (one,) = found.own.comparisons
+    assert (found.rows, found.excluded, one.score) == ((), {"not yet": 2}, None)
+    assert found.passes
+
+
+def test_a_measured_value_may_be_derived(result, content):
+    content["quantities"][0]["measured"] = "whole"
+    content["derive"] = {"whole": "2 * seconds"}
+    (one,) = result(content).own.comparisons
+    assert one.measured.tolist() == [2 * 1.42, 2 * 1.9]
+
+
+MODERN = {
+    "hidden": 6144, "feedforward": 24576, "seq_size": 2048, "attn_heads": 64, "attn_size": 96,
+    "num_blocks": 48,
+}  # fmt: skip
+OPTIONAL = {"kv_heads": "tp", "vocab": 51200}
+
+
+def test_an_edition_sees_the_fields_that_it_knows(result, content):
+    """The catalog's megatron-22B has this shape: edition sc23 must not see more of it."""
+    content["model"] = MODERN | OPTIONAL
+    content["execution"]["attn_impl"] = "flash"
+    published, corrected = (
+        result(content, edition=edition).own.comparisons[0] for edition in ("sc23", "corrected")
+    )
+    assert published.estimated[0] == _estimate()["total_time"]
+    model = MODERN | OPTIONAL | {"kv_heads": 8}
+    fields = EXECUTION | FULL | {"attn_impl": "flash"}
+    expected = calculon.estimate(model, fields, "a100_80g", edition="corrected").stats
+    assert corrected.estimated[0] == expected["total_time"]
+
+
+def test_an_alternative_that_an_edition_cannot_tell_apart_is_left_out(result, content):
+    content["alternatives"] = [
+        {"name": "vocabulary", "why": "a", "model": {"vocab": 51200}},
+        {"name": "kernel", "why": "b", "execution": {"attn_impl": "flash"}},
+        {"name": "half", "why": "c", "execution": {"batch_size": 4, "attn_impl": "flash"}},
+    ]
+    names = {
+        edition: [one.name for one in result(content, edition=edition).alternatives]
+        for edition in ("sc23", "corrected")
+    }
+    assert names == {"sc23": ["half"], "corrected": ["vocabulary", "kernel", "half"]}
+
+
+def test_each_edition_has_its_bound(result, content):
+    content["exclude"] = [{"when": "mode == 'none'", "reason": "a warm-up"}]
+    errors = {
+        edition: result(content, edition=edition).own.comparisons[0].score.mean
+        for edition in ("sc23", "corrected")
+    }
+    content["quantities"][0]["bound"] = {"sc23": errors["sc23"] * 1.1, "corrected": 1e-3}
+    assert result(content).passes
+    found = result(content, edition="corrected")
+    assert not found.passes
+    assert (found.edition, found.own.comparisons[0].bound) == ("corrected", 1e-3)
+
+
+def test_a_study_that_compares_nothing_does_not_pass(result, content):
+    table = "id,gpus,tp,batch,mode,seconds\nb,3,3,4,full,1.9\n"
+    found = result(content, table)
+    assert not found.passes
+    assert found.own.comparisons[0].worst() == []

@@ -1,0 +1,218 @@
+"""Every study that is shipped: runs, stays within its bound, and says what the published tool says."""
+
+import csv
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from calculon import inputs
+from calculon.apps.validate import error_summary as summary
+from calculon.apps.validate.library import Library
+from calculon.apps.validate.measured_and_predicted import compare, pooled
+from calculon.apps.validate.score import Score
+from calculon.apps.validate.study_rows import field_values, read_rows
+from calculon.architecture.parameters import parameter_count
+from calculon.spec.execution import EDITION_NAMES
+from calculon.spec.fields import spec_fields
+from calculon.spec.model import Model
+from tests.helpers import ROOT
+
+NAMES = Library.at().names()
+MEASURED = {
+    "bigscience": 30, "megatron_2020": 8, "mt_nlg": 3, "sc21/table1": 10, "seqsel/layer": 5,
+    "seqsel/tab5": 8, "vtrain/multi": 62, "vtrain/single": 720, "megatron_2024": 9, "mosaic": 79,
+}  # fmt: skip
+"""Rows that the sources have."""
+
+EXPECTED = {
+    "seqsel/tab5": (3, 5), "sc21/table1": (17, 19), "vtrain/multi": (13, 15),
+    "mt_nlg": (28, 32), "bigscience": (38, 50), "vtrain/single": (40, 52),
+}  # fmt: skip
+"""Mean error of the times under the published model, in percent."""
+
+PARTLY = {
+    "dgxc/gpt3_5b": (8, 4), "dgxc/llama31_8b": (30, 0), "dgxc/nemotron4_15b": (49, 25),
+    "nemo/launcher": (12, 11),
+}  # fmt: skip
+"""Rows of studies, and how many of them the model can represent."""
+
+UNDER = {"nemo/bridge": (4, 6), "sc21/table2": (6, 12)}
+"""Rows that each edition can represent, where they differ."""
+
+LINKED = ("bigscience", "vtrain/multi", "sc21/table1", "sc21/table2")
+"""Studies on the published A100, with the kinds of its links beside it."""
+
+
+@pytest.fixture(scope="module")
+def both():
+    library = Library.at()
+    return {
+        name: {study.name: compare(study, library, name) for study in library.studies()}
+        for name in EDITION_NAMES
+    }
+
+
+@pytest.fixture(scope="module")
+def results(both):
+    return both["sc23"]
+
+
+@pytest.mark.parametrize("edition", EDITION_NAMES)
+@pytest.mark.parametrize("name", NAMES)
+def test_stays_within_its_bound(both, name, edition):
+    assert both[edition][name].passes
+
+
+@pytest.mark.parametrize(("name", "limit"), [("seqsel/fig1", 0.1), ("seqsel/fig7", 4.1)])
+def test_the_corrected_edition_counts_what_the_paper_counts(both, name, limit):
+    assert both["corrected"][name].own.comparisons[0].score.mean <= limit
+
+
+@pytest.mark.parametrize(("name", "counts"), PARTLY.items())
+def test_compares_what_the_model_can_represent(both, name, counts):
+    for results in both.values():
+        found = results[name]
+        assert (found.total, found.total - sum(found.excluded.values())) == counts
+        (one,) = found.own.comparisons
+        assert len(one.rows) == counts[1]
+
+
+@pytest.mark.parametrize(("name", "counts"), UNDER.items())
+def test_rows_with_split_weights_are_compared_where_the_edition_knows_them(both, name, counts):
+    for edition, count in zip(EDITION_NAMES, counts, strict=True):
+        (one,) = both[edition][name].own.comparisons
+        assert len(one.rows) == count
+
+
+def test_before_natural_forms_stands_beside_them(both):
+    found = both["corrected"]["sc21/table2"]
+    (before,) = [one for one in found.alternatives if one.name == "before natural forms"]
+    old, new = (one.comparisons[0].estimated for one in (before, found.own))
+    assert (old != new).all()
+
+
+def test_a_system_with_kinds_of_links_is_the_published_one_otherwise():
+    """Edition sc23 and all arithmetic see what they saw before."""
+    library = Library.at()
+    for study in (library.studies(name)[0] for name in LINKED):
+        raw = library.spec("system", study.system, study)[1]
+        own = library.spec("system", "a100_80g", study)[1]
+        rest = {key: value for key, value in raw.items() if key not in ("about", "ext")}
+        assert rest == {key: value for key, value in own.items() if key != "about"}
+        assert raw["ext"] == {"networks": [{"kind": "nvlink"}, {"kind": "net"}]}
+
+
+@pytest.mark.parametrize("name", ["dgxc/nemotron4_15b", "dgxc/gpt3_5b", "dgxc/llama31_8b"])
+def test_a_model_of_the_catalog_has_the_shape_of_the_source(name):
+    """Rows that are excluded, too."""
+    (study,) = Library.at().studies(name)
+    model = inputs.model(study.model.source)
+    for row in read_rows(study):
+        cells = row.cells
+        assert (model.hidden, model.feedforward, model.num_blocks) == (
+            cells["hidden"], cells["ffn"], cells["layers"]
+        )  # fmt: skip
+        assert (model.attn_heads, model.key_value_heads) == (cells["heads"], cells["kv_heads"])
+        assert (model.seq_size, model.vocab) == (cells["seq"], cells["vocab"])
+
+
+@pytest.mark.parametrize("name", ["mosaic", "torchtitan"])
+def test_a_model_has_the_parameters_that_the_source_states(name):
+    """To the last one, in every row."""
+    (study,) = Library.at().studies(name)
+    rows = read_rows(study)
+    stated = {
+        field.name: field_values(study, field, study.model.values[field.key], rows, field.key)
+        for field in spec_fields(Model)
+        if field.key in study.model.values
+    }
+    for i, row in enumerate(rows):
+        model = Model(**{name: values[i] for name, values in stated.items()})
+        assert parameter_count(model) == row.cells["params"]
+
+
+def test_compares_time_and_memory_of_torchtitan_where_a_sequence_is_not_split(both):
+    for results in both.values():
+        found = results["torchtitan"]
+        assert (found.total, sum(found.excluded.values())) == (26, 3)
+        assert [len(one.rows) for one in found.own.comparisons] == [23, 9]
+
+
+def test_the_rows_of_a_study_need_not_be_those_of_one_edition(both):
+    """Memory of BigScience: embedding and head count under the corrected edition only."""
+    old, new = (both[name]["bigscience"].own.comparisons[1] for name in EDITION_NAMES)
+    assert [row.label for row in old.rows] == [row.label for row in new.rows]
+    assert (new.estimated > old.estimated).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_says_where_every_row_comes_from(name):
+    with (ROOT / "validation" / name / "measured.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert all(row["source"] for row in rows)
+    assert not any("/work" in str(row) for row in rows)
+
+
+@pytest.mark.parametrize(("name", "rows"), MEASURED.items())
+def test_compares_every_measured_row(results, name, rows):
+    assert results[name].total == rows
+    assert all(one.score.n == rows for one in results[name].own.comparisons)
+
+
+@pytest.mark.parametrize(("name", "limits"), EXPECTED.items())
+def test_starts_where_the_published_model_starts(results, name, limits):
+    low, high = limits
+    assert low <= results[name].own.comparisons[0].score.mean <= high
+
+
+def test_all_of_them_take_a_few_seconds():
+    begin = time.perf_counter()
+    library = Library.at()
+    for study in library.studies():
+        compare(study, library)
+    assert time.perf_counter() - begin < 10
+
+
+def test_totals_pool_the_rows_of_measured_times_and_of_memory(results):
+    rows = list(results.values())
+    found = pooled(rows)
+    times = [
+        error
+        for result in rows
+        for one in result.own.comparisons
+        if one.quantity.unit == "s"
+        for error in one.errors
+    ]
+    assert found["time"].n == len(times)
+    assert found["time"].mean == pytest.approx(sum(map(abs, times)) / len(times))
+    memory = [results[name].own.comparisons[1].errors for name in ("bigscience", "torchtitan")]
+    assert found["memory"] == Score.of(np.concatenate(memory))
+
+
+def test_heads_that_tensor_parallelism_does_not_divide_are_not_represented(results):
+    (reading,) = [one for one in results["bigscience"].alternatives if "120" in one.name]
+    assert reading.unrepresented == {"attn_heads_split": 4}
+
+
+def test_summaries_are_plain_data(results):
+    rows = list(results.values())
+    found = json.loads(json.dumps(summary.document(rows)))
+    assert [study["name"] for study in found["studies"]] == NAMES
+    assert len(summary.values(rows)) == sum(len(c.rows) for r in rows for c in r.own.comparisons)
+
+
+def test_the_tables_in_the_documentation_are_current():
+    command = [sys.executable, str(ROOT / "scripts" / "rendering.py"), "--check"]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

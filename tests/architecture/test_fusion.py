@@ -1,0 +1,159 @@
+"""What fusion leaves of traffic and launches: bytes per element of every region."""
+
+import numpy as np
+import pytest
+
+from calculon.architecture.block import block_layers
+from calculon.architecture.embedding_and_head import head_layers
+from calculon.architecture.shape import BlockShape
+from calculon.editions import CORRECTED
+from calculon.plan.choice import Sizes
+from calculon.spec.model import Model
+from tests.helpers import choice
+
+MODEL = Model(
+    hidden=64,
+    feedforward=256,
+    seq_size=16,
+    attn_heads=4,
+    attn_size=16,
+    num_blocks=2,
+    vocab=1000,
+    mlp_bias=True,
+)
+GATED = Model(
+    hidden=64,
+    feedforward=256,
+    seq_size=16,
+    attn_heads=4,
+    attn_size=16,
+    num_blocks=2,
+    activation="swiglu",
+    norm="rmsnorm",
+    rotary=1.0,
+    dropout=False,
+)
+B, S, H, F, A, V = 3.0, 16.0, 64.0, 256.0, 4.0, 1000.0
+T = B * S
+SIZES = Sizes(tensor_par=np.ones(1), microbatch_size=np.array([B]), tensor_par_net=np.zeros(1, int))
+POLICIES = ("none", "compile", "max")
+
+
+def _layers(model, fusion, layers=block_layers, **changes):
+    chosen = choice(edition="corrected", fusion=fusion, **changes)
+    shape = BlockShape.of(model, chosen, SIZES, CORRECTED)
+    return {layer.name: layer for layer in layers(shape)}
+
+
+def _moved(layer):
+    """Bytes forward and backward."""
+    forward, inputs, weights = (float(np.sum(one)) for one in layer.accessed)
+    return forward, inputs + weights
+
+
+#: bytes per element forward and backward in 2-byte tensors, by policy
+REGIONS = {
+    "GeLU": (MODEL, "MlpBlock_GeLU", T * F, {"none": (4, 6), "compile": (4, 6), "max": (0, 2)}),
+    "gate": (
+        GATED,
+        "MlpBlock_SwiGLU",
+        T * F,
+        {"none": (10, 16), "compile": (6, 10), "max": (2, 8)},
+    ),
+    "rotary": (
+        GATED,
+        "AttnBlock_Rotary",
+        2 * T * H,
+        {"none": (12, 12), "compile": (4, 4), "max": (0, 0)},
+    ),
+    "scores": (
+        MODEL,
+        "AttnBlock_Multihead_SoftMax",
+        B * A * S * S,
+        {
+            "none": (2 * 4 + 6 + 8 + 6, 6 + 12 + 6 + 2 * 4),
+            "compile": (8, 6),
+            "max": (8, 6),
+        },
+    ),
+    "sum": (MODEL, "MlpBlock_Residual", T * H, {"none": (6, 0), "compile": (6, 0), "max": (6, 0)}),
+    "norm": (
+        MODEL,
+        "MlpBlock_LayerNorm",
+        T * H,
+        {"none": (4, 6 + 4), "compile": (2, 8), "max": (2, 8)},
+    ),
+    "fork": (MODEL, "MlpBlock_Fork", T * H, {"none": (0, 6), "compile": (0, 0), "max": (0, 0)}),
+    "dropout": (
+        MODEL,
+        "MlpBlock_DropOut",
+        T * H,
+        {"none": (5, 5), "compile": (1, 5), "max": (1, 5)},
+    ),
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("region", REGIONS)
+def test_bytes_per_element_of_a_region(region, policy):
+    model, name, elements, expected = REGIONS[region]
+    layer = _layers(model, policy)[name]
+    weights = float(np.sum(layer.weight_bytes))
+    forward, backward = _moved(layer)
+    passes = 2 if policy == "none" else 1  # a norm alone reads its weights in both backward kernels
+    assert forward == expected[policy][0] * elements + weights
+    assert backward == expected[policy][1] * elements + passes * weights
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [("none", (6 + 12, 16 + 6)), ("compile", (4, 4)), ("max", (4, 4))],
+)
+def test_bytes_per_logit_of_the_loss(policy, expected):
+    layer = _layers(MODEL, policy, head_layers)["Head_Loss"]
+    assert _moved(layer) == tuple(each * T * V for each in expected)
+
+
+def test_float32_needs_no_conversion():
+    layers = _layers(MODEL, "none", datatype="float32")
+    assert _moved(layers["AttnBlock_Multihead_SoftMax"])[0] == (8 + 8 + 8) * B * A * S * S
+    assert not any(name.endswith("Cast") for name in layers)
+
+
+def test_without_fusion_the_gradient_of_a_bias_is_a_sum_of_its_own():
+    bias = _layers(MODEL, "none")["MlpBlock_Mlp1_Bias"]
+    assert _moved(bias) == (0, 2 * T * F)
+    assert "MlpBlock_Mlp1_Bias" not in _layers(MODEL, "compile")
+    assert "AttnBlock_QKV_Bias" not in _layers(MODEL, "none")  # which has no bias
+
+
+@pytest.mark.parametrize("model", [MODEL, GATED], ids=["plain", "gated"])
+@pytest.mark.parametrize("datatype", ["float16", "float32"])
+@pytest.mark.parametrize("matmul", ["same", "bfloat16"])
+def test_fused_never_moves_more_nor_launches_more(model, datatype, matmul):
+    before = None
+    for policy in POLICIES:
+        layers = _layers(model, policy, datatype=datatype, matmul_dtype=matmul).values()
+        moved = np.array([[float(np.sum(one)) for one in layer.accessed] for layer in layers])
+        kernels = sum(sum(layer.kernels or (1, 1, 0)) for layer in layers)
+        now = np.array([moved[:, 0].sum(), moved[:, 1:].sum(), kernels])
+        if before is not None:
+            assert (now <= before).all()
+        before = now
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_fusion_changes_neither_arithmetic_nor_what_is_stored(policy):
+    """Apart from query, key and value, which are one product: their input is stored once."""
+    plain, fused = _layers(GATED, "published"), _layers(GATED, policy)
+    for name in set(plain) & set(fused):
+        for member in ("flops", "activation", "activation_grad", "weight_bytes", "flags"):
+            np.testing.assert_equal(getattr(fused[name], member), getattr(plain[name], member))
+    assert fused["AttnBlock_QKV"].weights == sum(
+        plain[f"AttnBlock_{part}"].weights for part in ("Query", "Key", "Value")
+    )
+
+
+def test_published_layers_stay_as_they_are():
+    shape = BlockShape.of(MODEL, choice(edition="corrected"), SIZES, CORRECTED)
+    assert all(layer.kernels in (None, (1, 2, 0)) for layer in block_layers(shape))

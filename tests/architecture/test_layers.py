@@ -1,0 +1,177 @@
+"""What each layer needs: FLOP, bytes and stored tensors, as formulas of its sizes."""
+
+import numpy as np
+import pytest
+
+from calculon.architecture.layer import Widths
+from calculon.architecture.layers import (
+    Flags,
+    When,
+    activation,
+    batched_matmul,
+    dropout,
+    elementwise,
+    fork,
+    linear,
+    norm,
+    overlapped_linear,
+    softmax,
+)
+from calculon.editions.edition import OverlappedSpace
+
+M, N, K, R, E, H = (np.array([v, 2.0 * v]) for v in (6.0, 10.0, 14.0, 3.0, 30.0, 5.0))
+FLAGS = Flags(recompute=When.ALWAYS)
+
+
+def _layers(beta):
+    """Return each layer with its FLOP, elements (in, out, weights), saved bytes and gradient bytes."""
+    common = {"dtype_bytes": beta, "flags": FLAGS}
+    matrix = {"widths": Widths(beta, beta, beta), "flags": FLAGS}
+    product, batched = 2 * M * N * K, 2 * R * M * N * K
+    operands = R * (M * N + N * K)
+    return {
+        "linear": (
+            linear("x", M, N, K, **matrix),
+            (product, product, product),
+            (M * N, M * K, N * K),
+            (beta * M * N, beta * M * K),
+        ),
+        "batched product": (
+            batched_matmul("x", R, M, N, K, shared=R, **common),
+            (batched, 2 * batched, 0),
+            (operands, R * M * K, 0),
+            (beta * operands, beta * R * M * K),
+        ),
+        "layer norm": (
+            norm("x", "layernorm", E, 5, **common),
+            (9 * E, 14 * E, 7 * E),
+            (E, E, 2 * 5),
+            (beta * E, beta * E),
+        ),
+        "dropout": (
+            dropout("x", E, grad_bytes=1, **common),
+            (E, E, 0),
+            (E, E, 0),
+            (E, E),
+        ),
+        "dropout with gradients of the datatype": (
+            dropout("x", E, grad_bytes=beta, **common),
+            (E, E, 0),
+            (E, E, 0),
+            (E, beta * E),
+        ),
+        "GeLU": (
+            activation("x", "gelu", E, fused=False, **common),
+            (8 * E, 13 * E, 0),
+            (E, E, 0),
+            (beta * E, beta * E),
+        ),
+        "fused GeLU": (
+            activation("x", "gelu", E, fused=True, **common),
+            (8 * E, 13 * E, 0),
+            (E, E, 0),
+            (0, 0),
+        ),
+        "softmax": (
+            softmax("x", E, **common),
+            (5 * E, 8 * E, 0),
+            (E, E, 0),
+            (beta * E, beta * E),
+        ),
+        "residual sum": (
+            elementwise("x", E, **common),
+            (E, 2 * E, 0),
+            (2 * E, E, 0),
+            (2 * beta * E, beta * E),
+        ),
+        "fork to three": (fork("x", E, 3, **common), (0, 3 * E, 0), (E, 0, 0), (beta * E, 0)),
+        "overlapped linear": (
+            overlapped_linear(
+                "x",
+                "gather",
+                M,
+                N,
+                K,
+                bias=None,
+                outer=False,
+                space=OverlappedSpace(saved=E, grad=H, backward=E + H, shard=0.0),
+                **matrix,
+            ),
+            (product, product, product),
+            (M * N, M * K, N * K),
+            (beta * E, beta * H),
+        ),
+    }
+
+
+NAMES = list(_layers(1))
+SAME_BOTH_WAYS = {
+    "dropout",
+    "dropout with gradients of the datatype",
+    "GeLU",
+    "fused GeLU",
+    "softmax",
+}
+both_sizes = pytest.mark.parametrize("beta", [1, 2, 4], ids=lambda b: f"{b} B per element")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_flops_and_elements_of(name):
+    layer, flops, (inputs, outputs, weights), _ = _layers(2)[name]
+    for found, expected in zip(layer.flops, flops, strict=True):
+        np.testing.assert_array_equal(np.broadcast_to(found, 2), np.broadcast_to(expected, 2))
+    np.testing.assert_array_equal(layer.inputs, inputs)
+    np.testing.assert_array_equal(layer.outputs, outputs)
+    np.testing.assert_array_equal(layer.weights, weights)
+    assert layer.flags is FLAGS
+
+
+@both_sizes
+@pytest.mark.parametrize("name", NAMES)
+def test_stored_bytes_of(name, beta):
+    layer, _, (_, outputs, weights), (saved, gradient) = _layers(beta)[name]
+    np.testing.assert_array_equal(layer.weight_bytes, beta * weights)
+    np.testing.assert_array_equal(layer.output_bytes, beta * outputs)
+    np.testing.assert_array_equal(layer.activation, saved)
+    np.testing.assert_array_equal(layer.activation_grad, gradient)
+
+
+@both_sizes
+@pytest.mark.parametrize("name", NAMES)
+def test_memory_traffic_of(name, beta):
+    layer, _, (inputs, outputs, weights), (saved, gradient) = _layers(beta)[name]
+    forward = beta * (inputs + outputs + weights)
+    if name in SAME_BOTH_WAYS:
+        forward = forward + (E if name.startswith("dropout") else 0)
+        expected = (forward, forward, 0)
+    elif name == "fork to three":
+        expected = (0, beta * E * (3 + 1), 0)
+    else:
+        backward = beta * weights + saved + gradient
+        expected = (forward, backward, backward * (np.asarray(weights) > 0))
+    for found, wanted in zip(layer.accessed, expected, strict=True):
+        np.testing.assert_array_equal(np.broadcast_to(found, 2), np.broadcast_to(wanted, 2))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_products_run_on_the_matrix_engine_and_nothing_else_does(name):
+    product = name in {"linear", "batched product", "overlapped linear"}
+    assert _layers(2)[name][0].engine == ("matrix" if product else "vector")
+
+
+@pytest.mark.parametrize(("side", "message"), [("gather", M * N), ("reduce", M * K)])
+def test_an_overlapped_linear_moves_its_gathered_input_or_its_reduced_output(side, message):
+    layer = overlapped_linear(
+        "x",
+        side,
+        M,
+        N,
+        K,
+        bias=None,
+        outer=False,
+        space=OverlappedSpace(saved=E, grad=H, backward=E + H, shard=0.0),
+        widths=Widths(2, 2, 2),
+        flags=FLAGS,
+    )
+    assert (layer.collective.side, layer.collective.overlapped) == (side, True)
+    np.testing.assert_array_equal(layer.collective.message, 2 * message)

@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+
+from calculon.architecture.layers import cross_entropy, lookup, positions, total
+
+TOKENS, HIDDEN, ROWS = np.array([30.0, 60.0]), 4, np.array([100.0, 50.0])
+ELEMENTS, TABLE = TOKENS * HIDDEN, ROWS * HIDDEN
+bytes_each = pytest.mark.parametrize("beta", [1, 2, 4])
+
+
+@bytes_each
+def test_a_lookup_moves_one_row_per_token_and_a_gradient_as_large_as_the_table(beta):
+    layer = lookup("x", TOKENS, HIDDEN, ROWS, dtype_bytes=beta)
+    np.testing.assert_array_equal(layer.accessed[0], 2 * beta * ELEMENTS)
+    assert layer.accessed[1] == layer.flops[0] == layer.flops[1] == 0  # tokens have no gradient
+    np.testing.assert_array_equal(layer.accessed[2], beta * ELEMENTS + 4 * TABLE)
+    np.testing.assert_array_equal(layer.flops[2], ELEMENTS)
+    np.testing.assert_array_equal(layer.weights, TABLE)
+    np.testing.assert_array_equal(layer.weight_bytes, beta * TABLE)
+    assert layer.activation == 0
+
+
+@bytes_each
+def test_positions_add_a_row_to_each_token(beta):
+    layer = positions("x", ELEMENTS, 7, HIDDEN, dtype_bytes=beta)
+    np.testing.assert_array_equal(layer.flops[0], ELEMENTS)
+    np.testing.assert_array_equal(layer.flops[2], ELEMENTS)
+    np.testing.assert_array_equal(layer.accessed[0], beta * (2 * ELEMENTS + 7 * HIDDEN))
+    np.testing.assert_array_equal(layer.accessed[2], beta * ELEMENTS + 4 * 7 * HIDDEN)
+    assert layer.weights == 7 * HIDDEN
+
+
+LOGITS = TOKENS * ROWS
+
+
+@bytes_each
+def test_eager_cross_entropy_holds_logits_their_copy_and_its_gradient(beta):
+    """Source: Hsu et al., arXiv 2410.10989, section 3.2."""
+    layer = cross_entropy("x", LOGITS, fused=False, dtype_bytes=beta)
+    np.testing.assert_array_equal(layer.activation + layer.activation_grad, LOGITS * (beta + 4 + 4))
+    forward, backward, _ = layer.accessed
+    np.testing.assert_array_equal(forward, LOGITS * ((beta + 4) + 8 + 4))
+    np.testing.assert_array_equal(backward, LOGITS * (4 + 12 + (4 + beta)))
+
+
+@bytes_each
+def test_fused_cross_entropy_works_in_the_logits(beta):
+    layer = cross_entropy("x", LOGITS, fused=True, dtype_bytes=beta)
+    np.testing.assert_array_equal(layer.activation + layer.activation_grad, LOGITS * beta)
+    forward, backward, _ = layer.accessed
+    np.testing.assert_array_equal(forward + backward, LOGITS * 4 * beta)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_cross_entropy_is_a_softmax(fused):
+    layer = cross_entropy("x", LOGITS, fused=fused, dtype_bytes=2)
+    np.testing.assert_array_equal(layer.flops[0], 5 * LOGITS)
+    np.testing.assert_array_equal(layer.flops[1], 8 * LOGITS)
+    assert layer.weights == 0
+    assert layer.engine == "vector"
+
+
+def test_a_total_is_reduced_in_the_forward_pass_only():
+    layer = total("x", TOKENS, np.array([1.0, 4.0]), value_bytes=4)
+    np.testing.assert_array_equal(layer.collective.message, [0, 4 * 60.0])
+    np.testing.assert_array_equal(layer.flops[0], [0, 60.0 * 3 / 4])
+    np.testing.assert_array_equal(layer.accessed[0], [0, 2 * 4 * 60.0])
+    assert layer.flops[1] == layer.accessed[1] == layer.activation == 0
+    assert layer.collective.side == "total"

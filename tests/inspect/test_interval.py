@@ -1,0 +1,181 @@
+"""The interval of the iteration time: what each part does alone, joined; nothing where nothing is known."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.apps.cli.commands.llm import sheet_of
+from calculon.apps.report.html.result_section import result_section
+from calculon.apps.report.plain_result import Result
+from calculon.editions import EDITIONS
+from calculon.evaluate import evaluate_rows
+from calculon.hardware.slower import slowed
+from calculon.plan.plan import Plan
+from calculon.spec.override import override
+from tests.helpers import NAMES, bits, document
+
+EXAMPLE = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
+TODAY = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+MEMORY = {"low": 0.9, "high": 1.2, "level": 0.9}
+MATRIX = {"low": 0.95, "high": 1.1, "level": 0.8}
+LINK = {"low": 0.8, "high": 1.5, "level": 0.9}
+
+
+def calibrated(system, **spreads):
+    """Return a system file with residuals; names of parts have _ for what a name cannot have."""
+    names = {"network": "networks[1]", "half": "matrix.float16", "bf16": "matrix.bfloat16"}
+    fits = [
+        {"part": names.get(part, part), "spreads": some if isinstance(some, list) else [some]}
+        for part, some in spreads.items()
+    ]
+    return document("systems", system) | {"calibration": {"fits": fits}}
+
+
+def estimate(case, **spreads):
+    return calculon.estimate(*case[:2], calibrated(case[2], **spreads))
+
+
+def alone(result, spread, factor):
+    """Return the iteration time of an estimate with a part that is slower."""
+    machine = slowed(result.system, spread, factor)
+    plan, edition = Plan.of(result.execution), EDITIONS[result.edition]
+    _, stats = next(evaluate_rows(result.model, machine, plan, edition))
+    return float(stats.times.total_time[0])
+
+
+@pytest.mark.parametrize("case", [EXAMPLE, TODAY], ids=["sc23", "corrected"])
+def test_nothing_changes_without_residuals(case):
+    plain = calculon.estimate(*case)
+    noted = calculon.estimate(*case[:2], document("systems", case[2]) | {"calibration": "by hand"})
+    assert plain.interval is None
+    assert noted.interval is None
+    assert json.dumps(plain.to_dict()) == json.dumps(noted.to_dict())
+    assert "total_time_interval" not in plain.to_dict()
+    assert (bits(estimate(case, mem1=MEMORY).stats) == bits(plain.stats)).all()
+
+
+def test_one_part_gives_the_times_at_its_ends():
+    found = estimate(EXAMPLE, half=MATRIX)
+    spread = found.system.calibration.spreads[0]
+    low, high = (alone(found, spread, factor) for factor in (0.95, 1.1))
+    assert (found.interval.low, found.interval.high) == pytest.approx((low, high), rel=1e-12)
+    assert low < found.stats["total_time"] < high
+    assert found.interval.level == 0.8
+    assert [one.part for one in found.interval.parts] == ["matrix.float16"]
+
+
+@pytest.mark.parametrize("edition", ["sc23", "corrected"])
+def test_parts_add_in_quadrature_by_side_and_the_least_level_counts(edition):
+    system = calibrated("a100_80g", half=MATRIX, mem1=MEMORY, network=LINK, mem2=LINK)
+    found = calculon.estimate(*EXAMPLE[:2], system, edition=edition)
+    total, interval = found.stats["total_time"], found.interval
+    ends = [
+        (alone(found, one, one.low), alone(found, one, one.high))
+        for one in found.system.calibration.spreads
+    ]
+    assert interval.low == pytest.approx(total - math.hypot(*(total - low for low, _ in ends)))
+    assert interval.high == pytest.approx(total + math.hypot(*(high - total for _, high in ends)))
+    assert interval.level == 0.8
+    changes = [one.high - one.low for one in interval.parts]
+    assert changes == sorted(changes, reverse=True)
+    assert {one.part for one in interval.parts} == {"matrix.float16", "mem1", "networks[1]"}
+
+
+def test_parts_that_the_time_does_not_depend_on_do_not_count():
+    useless = {"low": 0.1, "high": 10.0, "level": 0.1}
+    with_them = estimate(EXAMPLE, half=MATRIX, mem2=useless, bf16=useless).interval
+    assert with_them == estimate(EXAMPLE, half=MATRIX).interval
+    assert estimate(EXAMPLE, mem2=useless).interval is None
+
+
+def test_what_is_not_known_is_said():  # vector.float16 is less than 1 % of the time
+    assert estimate(EXAMPLE, half=MATRIX).interval.unknown == [
+        "mem1",
+        "networks[0]",
+        "networks[1]",
+    ]
+    found = estimate(TODAY, **{"ext.gemm.bfloat16": MATRIX, "mem1": MEMORY}).interval
+    assert found.unknown[0] == "vector.bfloat16"
+
+
+def test_parts_of_additions_count_where_the_edition_sees_them():
+    spreads = {"ext.gemm.float16": MATRIX}
+    model, execution, _ = EXAMPLE
+    for edition, counts in (("sc23", False), ("corrected", True)):
+        system = calibrated("a100_80g_sxm_kernels", **spreads)
+        found = calculon.estimate(model, execution, system, edition=edition)
+        assert (found.interval is not None) == counts
+
+
+def test_a_bias_to_one_side_keeps_the_estimate_inside():
+    found = estimate(EXAMPLE, half={"low": 1.05, "high": 1.1, "level": 0.9})
+    assert found.interval.low == found.stats["total_time"] < found.interval.high
+
+
+def test_residuals_of_whole_iterations_take_precedence():
+    found = estimate(EXAMPLE, half=MATRIX, training=MEMORY)
+    total = found.stats["total_time"]
+    assert (found.interval.low, found.interval.high) == pytest.approx((0.9 * total, 1.2 * total))
+    assert found.interval.level == 0.9
+    assert found.interval.unknown == []
+
+
+def test_times_of_independent_parts_are_covered():
+    # factors of three parts drawn so that 90 % are between the ends; the tolerance is 4 points
+    width = 1.6449
+    sigma = {"half": 0.06, "mem1": 0.05, "network": 0.2}
+    spreads = {
+        part: {"low": math.exp(-width * s), "high": math.exp(width * s), "level": 0.9}
+        for part, s in sigma.items()
+    }
+    found = estimate(EXAMPLE, **spreads)
+    rng, inside = np.random.default_rng(5), 0
+    plan, draws = Plan.of(found.execution), 300
+    for _ in range(draws):
+        machine = found.system
+        for one, s in zip(found.system.calibration.spreads, sigma.values(), strict=True):
+            machine = slowed(machine, one, math.exp(rng.normal(0, s)))
+        _, stats = next(evaluate_rows(found.model, machine, plan, EDITIONS["sc23"]))
+        inside += found.interval.low <= stats.times.total_time[0] <= found.interval.high
+    assert inside / draws == pytest.approx(0.9, abs=0.04)
+
+
+def test_it_is_written_beside_the_statistics_and_not_among_them():
+    found = estimate(TODAY, mem1=MEMORY)
+    written = found.to_dict()
+    keys = list(written)
+    assert keys[-3:] == ["edition", "groups", "total_time_interval"]
+    assert "total_time_interval" not in found.stats
+    assert list(estimate(EXAMPLE, mem1=MEMORY).to_dict())[: len(NAMES)] == list(NAMES)
+    again = json.loads(json.dumps(written))["total_time_interval"]
+    assert again["low"] == found.interval.low
+    assert again["parts"][0] == {
+        "part": "mem1",
+        "operations": "all",
+        "low": found.interval.parts[0].low,
+        "high": found.interval.parts[0].high,
+    }
+    assert " (90%: " in repr(found)
+
+
+def test_single_values_of_a_calibrated_file_can_be_replaced():
+    raw = calibrated("a100_80g", mem1=MEMORY)
+    changes = {"mem1.GBps": 1000, "calibration.fits[0].spreads[0].high": 2.0}
+    changed = calculon.estimate(*EXAMPLE[:2], override(raw, changes, "x.json"))
+    assert changed.system.mem1.bandwidth == 1000e9
+    assert changed.interval.high > calculon.estimate(*EXAMPLE[:2], raw).interval.high
+    assert inputs.system(raw).calibration.spreads[0].high == 1.2
+
+
+def test_a_report_has_it_beside_the_time():
+    found = estimate(EXAMPLE, half=MATRIX)
+    whole = Result(
+        label="", stats=found.stats, sheet=sheet_of(found), execution=found.execution.to_dict()
+    )
+    text = str(result_section(whole, "x", headed=False))
+    assert "per iteration (80 %: " in text
+    assert "taken as exact: mem1, networks[0]" in text

@@ -1,0 +1,237 @@
+"""Groups of ranks: where they sit, and that their bytes and times are those of the collectives they run."""
+
+import pytest
+
+import calculon
+from calculon.inspect.rank_groups import RankGroup
+from tests.helpers import document
+
+LLAMA = document("examples", "llama3-8B_h100x64")
+EXAMPLE = document("examples", "3072_t4_p64_d12_mbs4_full")
+FORM = LLAMA | {"grad_buffer": "sharded"}
+PLAIN = document("models", "megatron-126M") | {"num_blocks": 8}
+ALONE = EXAMPLE | {
+    "edition": "corrected",
+    "num_procs": 8,
+    "tensor_par": 1,
+    "pipeline_par": 1,
+    "data_par": 8,
+    "batch_size": 64,
+    "microbatch_size": 2,
+    "data_par_overlap": False,
+    "optimizer_sharding": False,
+    "activation_recompute": "none",
+    "tensor_par_net": 1,
+    "pipeline_par_net": 1,
+    "data_par_net": 1,
+    "coll_algo": "ring",
+}
+MICROBATCHES, BLOCKS = 64 / 8 / 2, PLAIN["num_blocks"]
+ACTIVATION = 2 * 2 * PLAIN["seq_size"] * PLAIN["hidden"]
+"""Bytes of the activations of a microbatch between two blocks."""
+
+
+def _groups(model, execution, system="h100_80g_sxm"):
+    result = calculon.estimate(model, execution, system)
+    return result.stats, {group.kind: group for group in result.groups}
+
+
+def _plain(**changes):
+    """Return the statistics and groups of a model without a vocabulary."""
+    return _groups(PLAIN, ALONE | changes, "a100_80g")
+
+
+def _split(tensor=2, stages=1, replicas=4):
+    return {"tensor_par": tensor, "pipeline_par": stages, "data_par": replicas}
+
+
+CASES = {
+    "published": ("megatron-1T", EXAMPLE, "a100_80g"),
+    "corrected": ("megatron-1T", EXAMPLE | {"edition": "corrected"}, "a100_80g"),
+    "ends on two stages": ("llama3-8B", document("examples", "llama3-8B_h100x64_p4")),
+    "buckets": ("llama3-8B", FORM | {"zero_stage": "2", "ddp_bucket_mib": 25}),
+    "tied": ("gemma2-2B", FORM | {"zero_stage": "1", "microbatch_size": 1} | _split(2, 2, 16)),
+    "hybrid": ("llama3-8B", FORM | {"zero_stage": "fsdp", "dp_shard": 8} | _split(2, 2, 16)),
+    "hybrid in a mesh": (
+        "llama3-8B",
+        FORM | {"zero_stage": "1", "dp_shard": 16, "mesh_order": "tp-dp-pp", "coll_algo": "auto"},
+    ),
+    "inference": (PLAIN, ALONE | _split(2, 2, 2) | {"training": False}, "a100_80g"),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_times_of_groups_are_the_statistics(case):
+    stats, groups = _groups(*case)
+    for kinds, names in (
+        (("tensor",), ("tp_comm", "recomm")),
+        (("pipeline",), ("pp_comm",)),
+        (("data", "shards", "copies"), ("dp_comm",)),
+    ):
+        found = [groups[kind] for kind in kinds if kind in groups]
+        for which in ("link_time", "exposed_time"):
+            expected = sum(stats[f"{name}_{which}"] or 0 for name in names)
+            assert sum(getattr(one, which) for one in found) == pytest.approx(expected, rel=1e-12)
+    assert ("shards" in groups) == ("copies" in groups) == ("data" not in groups)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_bytes_are_on_networks_that_are_used(case):
+    _, groups = _groups(*case)
+    for group in groups.values():
+        product = 1
+        for members, moved in zip(group.members, group.bytes, strict=True):
+            product *= members
+            assert (moved > 0) <= (members > 1)
+        assert product == group.ranks
+        assert (sum(group.bytes) > 0) == (group.link_time > 0)
+
+
+@pytest.mark.parametrize(
+    ("form", "times"),
+    [
+        ({}, 2),
+        ({"optimizer_sharding": True}, 2),
+        ({"zero_stage": "0"}, 2),
+        ({"zero_stage": "0", "ddp_bucket_mib": 25}, 2),
+        ({"zero_stage": "0", "no_sync": False}, 2 * MICROBATCHES),
+        ({"zero_stage": "1"}, 2),
+        ({"zero_stage": "2"}, MICROBATCHES + 1),
+        ({"zero_stage": "3"}, 3 * MICROBATCHES),
+        ({"zero_stage": "fsdp", "fsdp_unit": 4}, 3 * MICROBATCHES),
+        ({"zero_stage": "fsdp", "reshard_after_forward": False}, 2 * MICROBATCHES),
+    ],
+    ids=str,
+)
+def test_replicas_move_the_bytes_of_rings(form, times):
+    """A ring passes (n - 1) / n of the weights in a gather, and in a reduction of gradients of the same size."""
+    if form.get("zero_stage", "0") != "0":
+        form = form | {"optimizer_sharding": True}
+    stats, groups = _plain(**form)
+    whole = BLOCKS * stats["block_weight_space"]
+    assert groups["data"].bytes == pytest.approx((0, times * 7 / 8 * whole), rel=1e-12)
+
+
+def test_copies_move_what_is_left_of_the_gradients():
+    hybrid = {"zero_stage": "fsdp", "dp_shard": 4, "optimizer_sharding": True}
+    stats, groups = _plain(**hybrid)
+    whole = BLOCKS * stats["block_weight_space"]
+    shards, copies = groups["shards"], groups["copies"]
+    assert shards.bytes[1] == pytest.approx(3 * MICROBATCHES * 3 / 4 * whole, rel=1e-12)
+    assert copies.bytes[1] == pytest.approx(MICROBATCHES * 2 * 1 / 2 * whole / 4, rel=1e-12)
+    assert (shards.ranks, shards.groups, shards.example) == (4, 2, "0-3")
+    assert (copies.ranks, copies.groups, copies.example) == (2, 4, "0, 4")
+
+
+@pytest.mark.parametrize(
+    ("recompute", "reductions"), [("none", 4), ("full", 6)], ids=["none", "full"]
+)
+def test_tensor_parallel_ranks_move_four_reductions_of_a_block(recompute, reductions):
+    """Two in each pass, and again those of the forward pass that is repeated: Shoeybi 2019, section 3."""
+    changes = _split(4, 1, 2) | {"tensor_par_comm_type": "ar"}
+    _, groups = _plain(**changes, activation_recompute=recompute)
+    microbatches = 64 / 2 / 2
+    expected = microbatches * BLOCKS * reductions * 2 * 3 / 4 * ACTIVATION
+    assert groups["tensor"].bytes == pytest.approx((0, expected), rel=1e-12)
+
+
+def test_stages_send_activations_and_their_gradients():
+    changes = _split(1, 4, 2) | {"tensor_par_comm_type": "ar", "pipeline_interleaving": 2}
+    _, groups = _plain(**changes)
+    expected = 64 / 2 / 2 * 2 * 2 * ACTIVATION
+    assert groups["pipeline"].bytes == pytest.approx((0, expected), rel=1e-12)
+
+
+def test_time_beyond_the_bytes_is_latency_of_each_collective():
+    """On the stage with the longer end: 8 blocks and the end are reduced and gathered."""
+    system = document("systems", "h100_80g_sxm")
+    system["ext"] = {k: v for k, v in system.get("ext", {}).items() if k != "networks"}
+    stats, groups = _groups(*CASES["ends on two stages"], system)
+    network = system["networks"][1]
+    rate = network["bandwidth"] * 1e9 * network["efficiency"]
+    data = groups["data"]
+    collectives = 2 * (32 / 4 + 1)
+    rest = data.link_time - data.bytes[1] / rate
+    assert rest == pytest.approx(collectives * network["latency"], rel=1e-6)
+    ends = 2 * 128_256 * 4096 / 2  # bytes of weights of a rank, as many of gradients
+    assert data.bytes[1] == pytest.approx(
+        7 / 8 * 2 * (8 * stats["block_weight_space"] + ends), rel=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("order", "tensor", "data"),
+    [
+        ("stated", ((2, 1), "0-1"), ((1, 32), "0, 2, ..., 62")),
+        ("tp-dp-pp", ((2, 1), "0-1"), ((4, 8), "0, 2, ..., 62")),
+    ],
+)
+def test_ranks_sit_where_they_are_numbered(order, tensor, data):
+    _, groups = _groups("llama3-8B", LLAMA | {"mesh_order": order})
+    for kind, expected in (("tensor", tensor), ("data", data)):
+        assert (groups[kind].members, groups[kind].example) == expected
+        assert groups[kind].ranks * groups[kind].groups == 64
+
+
+def test_stages_come_last_or_before_the_replicas():
+    execution = FORM | _split(2, 2, 16)
+    for order, (pipeline, data) in {
+        "tp-dp-pp": ("0, 32", "0, 2, ..., 30"),
+        "tp-pp-dp": ("0, 2", "0, 4, ..., 60"),
+        "stated": ("0, 2", "0, 4, ..., 60"),
+    }.items():
+        _, groups = _groups("llama3-8B", execution | {"mesh_order": order})
+        assert (groups["pipeline"].example, groups["data"].example) == (pipeline, data)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "stride", "text"),
+    [(8, 1, "0-7"), (2, 1, "0-1"), (2, 8, "0, 8"), (3, 8, "0, 8, 16"), (64, 8, "0, 8, ..., 504")],
+)
+def test_an_example_is_short(ranks, stride, text):
+    one = RankGroup(
+        kind="data",
+        ranks=ranks,
+        groups=1,
+        stride=stride,
+        members=(1, ranks),
+        bytes=(0.0, 5.0),
+        link_time=2.0,
+        exposed_time=1.0,
+    )
+    assert one.to_dict() == {
+        "kind": "data",
+        "ranks": ranks,
+        "groups": 1,
+        "stride": stride,
+        "example": text,
+        "networks": [{"network": 1, "members": ranks, "bytes": 5.0}],
+        "link_time": 2.0,
+        "exposed_time": 1.0,
+    }
+
+
+@pytest.mark.parametrize("algorithm", ["published", "auto", "hierarchical"])
+@pytest.mark.parametrize("order", ["tp-dp-pp", "tp-pp-dp"])
+@pytest.mark.parametrize(
+    "degrees", [(1, 1, 6), (1, 1, 7), (3, 1, 2), (1, 3, 2), (2, 1, 3), (6, 1, 1), (1, 5, 1)]
+)
+def test_what_fits_into_a_node_stays_there(degrees, order, algorithm):
+    tensor, stages, replicas = degrees
+    mesh = {"num_procs": tensor * stages * replicas, "coll_algo": algorithm, "mesh_order": order}
+    changes = _split(tensor, stages, replicas) | mesh | {"tensor_par_comm_type": "ar"}
+    changes |= {"batch_size": 4 * replicas}
+    model = PLAIN | {"hidden": 768, "feedforward": 3072, "attn_heads": 12, "num_blocks": 15}
+    _, groups = _groups(model, ALONE | changes, "a100_80g_sxm")
+    assert len(groups) == sum(degree > 1 for degree in degrees)
+    for group in groups.values():
+        assert group.members == (group.ranks, 1)
+        assert group.bytes[0] > 0
+        assert group.bytes[1] == 0
+        assert group.link_time > 0
+
+
+def test_groups_that_a_node_would_cut_are_no_mesh():
+    changes = _split(1, 4, 3) | {"num_procs": 12, "batch_size": 48, "mesh_order": "tp-dp-pp"}
+    with pytest.raises(calculon.Infeasible, match="cuts groups unevenly"):
+        calculon.estimate(PLAIN, ALONE | changes, "a100_80g_sxm")

@@ -1,0 +1,206 @@
+"""Schedules and layouts in executions: what is estimated is what their execution, event by event, takes."""
+
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.apps.report.sheet import memory_by_kind
+from calculon.editions import CORRECTED, SC23
+from calculon.evaluate import evaluate_rows
+from calculon.inspect.stages import execute, stage_blocks, stage_memory, stage_passes, stage_rows
+from calculon.plan.plan import Plan
+from tests.helpers import document
+
+SYSTEM = inputs.system("h100_80g_sxm")
+LLAMA = document("examples", "llama3-8B_h100x64_p4") | {"batch_size": 128}
+PLAIN = {"attn_impl": "eager", "ce_impl": "eager", "grad_buffer": "sharded"}
+TINY = 1e-12
+
+
+def batch_of(model="llama3-8B", edition=CORRECTED, **changes):
+    plan = Plan.of(inputs.execution(LLAMA | {"edition": edition.name} | changes))
+    return next(evaluate_rows(inputs.model(model), SYSTEM, plan, edition))[1]
+
+
+def executed(batch):
+    """Return when the last pass of a batch ends."""
+    return max(span.end for span in execute(batch, int(batch.schedule.microbatches[0])))
+
+
+def estimated(batch):
+    """Return the estimated time of an iteration but for what comes after the last pass."""
+    times = batch.times
+    after = times.optim_step_time + times.dp_comm_exposed_time + times.host_time
+    return float((times.total_time - after)[0])
+
+
+EXACT = {
+    "1F1B": {},
+    "recomputed": {"activation_recompute": "full"},
+    "GPipe": {"pp_schedule": "gpipe"},
+    "ZB-H1": {"pp_schedule": "zb_h1"},
+    "few microbatches": {"pp_schedule": "zb_h1", "batch_size": 32},
+    "GPipe, balanced": {"pp_schedule": "gpipe", "pp_layout": "balanced"},
+    "GPipe, overlap": {"pp_schedule": "gpipe", "p2p_overlap": True},
+    "three stages": {"pipeline_par": 3, "num_procs": 48, "pp_schedule": "gpipe"},
+    "last is largest": {"last_stage_blocks": 14},
+    "ZB-H1, last is largest": {"last_stage_blocks": 14, "pp_schedule": "zb_h1"},
+    "two stages": {"pipeline_par": 2, "data_par": 16, "pp_schedule": "zb_h1"},
+}
+"""The slowest stage is the last, or order does not matter."""
+
+
+@pytest.mark.parametrize("changes", EXACT.values(), ids=EXACT)
+def test_an_executed_batch_takes_the_estimated_time(changes):
+    batch = batch_of(**changes)
+    assert executed(batch) == pytest.approx(estimated(batch), rel=TINY)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("chunks", [2, 4])
+def test_chunks_take_the_estimated_time_but_for_the_embedding(chunks, overlap):
+    batch = batch_of(pipeline_interleaving=chunks, p2p_overlap=overlap)
+    assert executed(batch) == pytest.approx(estimated(batch), rel=0.002)
+    alone = batch_of("megatron-22B", pipeline_interleaving=chunks, p2p_overlap=overlap)
+    assert executed(alone) == pytest.approx(estimated(alone), rel=TINY)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pp_layout": "balanced"},
+        {"pp_layout": "balanced", "pp_schedule": "zb_h1"},
+        {"pp_layout": "balanced", "activation_recompute": "full"},
+        {"first_stage_blocks": 10, "last_stage_blocks": 8},
+        {"pipeline_par": 8, "data_par": 4, "pp_layout": "balanced"},
+        {"pipeline_par": 16, "data_par": 2, "pp_layout": "balanced"},
+    ],
+    ids=str,
+)
+def test_of_other_layouts_the_estimate_is_a_bound_that_is_near(changes):
+    batch = batch_of(**changes)
+    assert executed(batch) <= estimated(batch) * (1 + TINY)
+    assert estimated(batch) <= 1.05 * executed(batch)
+
+
+def test_without_ends_it_is_exact_in_both_editions():
+    for edition in (SC23, CORRECTED):
+        batch = batch_of("megatron-22B", edition, datatype="float16", **PLAIN)
+        assert executed(batch) == pytest.approx(estimated(batch), rel=TINY)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_inference_passes_forward_only(overlap):
+    batch = batch_of("megatron-22B", training=False, optimizer_sharding=False,
+                     data_par_overlap=False, p2p_overlap=overlap)  # fmt: skip
+    assert executed(batch) == pytest.approx(estimated(batch), rel=TINY)
+
+
+def test_stages_lack_blocks_where_they_do_not_divide():
+    batch = batch_of(pipeline_par=3, num_procs=48)
+    assert stage_blocks(batch) == [11, 10, 11]
+    assert executed(batch) <= estimated(batch) * (1 + TINY)
+
+
+def test_the_head_makes_the_last_stage_the_slowest():
+    batch = batch_of()
+    passes = stage_passes(batch)
+    whole = (passes.forward + passes.backward).sum(axis=1)
+    assert whole[-1] - whole[1] == pytest.approx(float(batch.end_times.head[0]))
+    assert whole[1] == whole[2]
+    assert (passes.weight < passes.backward).all()
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"activation_recompute": "full"},
+        {"pp_schedule": "gpipe", "activation_recompute": "full"},
+        {"pp_schedule": "zb_h1"},
+        {"pp_layout": "balanced"},
+        {"first_stage_blocks": 4, "last_stage_blocks": 4},
+        {"last_stage_blocks": 20, "pp_schedule": "zb_h1"},
+        {"pipeline_interleaving": 2},
+        {"pipeline_par": 3, "num_procs": 48},
+        {"zero_stage": 3, "grad_buffer": "sharded", "pp_layout": "balanced"},
+        {"weight_offload": True, "activations_offload": True},
+        {"batch_size": 16},
+    ],
+    ids=str,
+)
+def test_the_fullest_stage_is_the_one_that_is_reported(changes):
+    batch = batch_of(**changes)
+    for tier in (1, 2):
+        name = f"proc_mem_tier{tier}_cap_req"
+        most = max(float(getattr(one.capacity, name)[0]) for one in stage_memory(batch))
+        assert most == pytest.approx(float(getattr(batch.capacity, name)[0]), rel=TINY)
+
+
+@pytest.mark.parametrize("changes", [{}, {"pp_layout": "balanced", "activation_recompute": "full"}])
+def test_the_parts_of_each_stage_add_up(changes):
+    execution = LLAMA | changes
+    for row in stage_rows(batch_of(**changes)):
+        kinds, _ = memory_by_kind(row, execution, row["blocks"])
+        assert sum(kinds.values()) == pytest.approx(row["proc_mem_tier1_cap_req"], rel=TINY)
+
+
+def test_earlier_stages_hold_more_microbatches():
+    rows = stage_rows(batch_of())
+    held = [row["act_space"] for row in rows]
+    assert held == sorted(held, reverse=True)
+    flat = {row["act_space"] for row in stage_rows(batch_of(pp_schedule="zb_h1"))[1:-1]}
+    assert len(flat) == 1
+
+
+# -- what is gained -------------------------------------------------------------------------------
+
+
+def total(**changes):
+    return calculon.estimate("llama3-8B", LLAMA | changes, SYSTEM).stats["total_time"]
+
+
+def test_balanced_stages_beat_equal_ones():
+    """The slowest stage has 9 blocks in place of 8 and the head, which is worth more than one."""
+    assert total(pp_layout="balanced") < 0.95 * total()
+    assert total(pp_layout="balanced") == total(last_stage_blocks=6)
+    assert total(pp_layout="balanced", pp_schedule="zb_h1") < total(pp_layout="balanced")
+
+
+def test_an_even_model_has_one_layout():
+    for stages in (2, 4):
+        changes = {"pipeline_par": stages, "data_par": 32 // stages}
+        one, other = (
+            calculon.estimate("megatron-22B", LLAMA | changes | layout, SYSTEM).stats
+            for layout in ({}, {"pp_layout": "balanced"})
+        )
+        assert one == pytest.approx(other, rel=TINY)
+
+
+def test_stages_of_an_estimate():
+    found = calculon.estimate("llama3-8B", LLAMA | {"pp_layout": "balanced"}, SYSTEM)
+    assert [stage["blocks"] for stage in found.stages] == [8, 9, 9, 6]
+    most = max(stage["proc_mem_tier1_cap_req"] for stage in found.stages)
+    assert most == pytest.approx(found.stats["proc_mem_tier1_cap_req"], rel=TINY)
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+def test_a_chain_of_layers_forward_over_ranks(stages):
+    """4 layers of width 1024 and a batch of 128 in 4 microbatches: m + p - 1 passes, transfers waited for."""
+    chain = {"hidden": 1024, "feedforward": 1024, "seq_size": 1, "attn_heads": 1, "attn_size": 1024,
+             "num_blocks": 4, "part": "linear", "activation": "relu", "dropout": False}  # fmt: skip
+    alone = {"num_procs": stages, "tensor_par": 1, "pipeline_par": stages, "data_par": 1,
+             "microbatch_size": 32, "training": False, "optimizer_sharding": False,
+             "data_par_overlap": False, "tensor_par_comm_type": "ar", "tensor_par_overlap": "none"}  # fmt: skip
+    batch = batch_of(chain, **alone)
+    one = float(
+        (batch.block_alone.forward_edge + (4 / stages - 1) * batch.block_alone.forward_base)[0]
+    )
+    sent = float(batch.transfers.forward[0])
+    assert sent > 0
+    assert estimated(batch) == pytest.approx((4 + stages - 1) * one, rel=TINY)
+    assert float(batch.times.pp_comm_exposed_time[0]) == pytest.approx(4 * sent, rel=TINY)
+    assert executed(batch) == pytest.approx(estimated(batch), rel=TINY)
