@@ -116,7 +116,7 @@ def test_passes_are_where_the_schedule_has_them():
         assert all(a.end <= b.start for a, b in pairwise(own))
         busy = sum(p.end - p.start for p in own)
         assert found.idle(stage) == pytest.approx(1 - busy / found.end)
-    picture = schedule_picture.draw(found)
+    picture = schedule.draw(found)
     (axes,) = picture.axes
     assert axes.get_title(loc="left").endswith(
         "1F1B, 4 stages, 3 of 32 microbatches, bubble 7.1 % of the iteration"
