@@ -1,8 +1,36 @@
-"""Sums and choices over arrays that do not depend on how rows are batched."""
+"""Sums over arrays that do not depend on how rows are batched, and quantities that are derived once."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from calculon.units import Array
+
+if TYPE_CHECKING:
+    from functools import cached_property as derived
+
+    __all__ = ["derived", "ordered_sum"]
+else:
+
+    class derived:
+        """A quantity that is computed when it is first asked for.
+
+        As ``functools.cached_property`` from Python 3.12 on, without the lock that makes it slow in 3.11.
+        """
+
+        def __init__(self, function: Callable[[Any], Any]):
+            self.function, self.__doc__ = function, function.__doc__
+
+        def __set_name__(self, owner: type, name: str) -> None:
+            self.name = name
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            if instance is None:
+                return self
+            value = instance.__dict__[self.name] = self.function(instance)
+            return value
+
 
 LAYER_AXIS = -2
 

@@ -4,20 +4,24 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from calculon import inputs
 from calculon.editions import EDITIONS, find_edition
 from calculon.editions.edition import Edition
-from calculon.evaluate import evaluate_rows
+from calculon.evaluate import evaluate_one
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.interval import Interval, interval
 from calculon.inspect.layer_list import breakdown
 from calculon.inspect.rank_groups import RankGroup, rank_groups
 from calculon.inspect.stages import stage_rows
-from calculon.plan.mesh import numbering
+from calculon.plan.mesh import strides
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check, check_memory, raise_for
-from calculon.plan.rules.rule import One, Question
+from calculon.plan.rules.rule import One
+from calculon.records import only_values
+from calculon.spec.axes import AXES
 from calculon.spec.execution import PUBLISHED, Execution
 from calculon.spec.model import Model
 from calculon.units import GIB, duration, significant
@@ -65,12 +69,11 @@ class Estimate:
         Times are in seconds, the backward pass with what it spends on gradients of weights; memory is in bytes, by
         the names of the statistics.
         """
-        edition, plan = EDITIONS[self.edition], Plan.of(self.execution)
-        _, batch = next(evaluate_rows(self.model, self.system, plan, edition))
-        return stage_rows(batch)
+        edition = EDITIONS[self.edition]
+        return stage_rows(evaluate_one(self.model, self.system, Plan.of(self.execution), edition))
 
     def peers(self) -> dict[str, dict[str, int | list[int]]]:
-        """Return for each rank the ranks it works with: its tensor and data group, and its next stage.
+        """Return for each rank the ranks it works with: its group along each axis, and its next stage.
 
         A member is present only where the degree is above 1. Tensor-parallel ranks are neighbours, then come pipeline
         stages, then replicas: ``rank = (d * pipeline_par + p) * tensor_par + t``; with ``mesh_order: tp-dp-pp``
@@ -78,20 +81,19 @@ class Estimate:
         """
         e = self.execution
         peers: dict[str, dict[str, int | list[int]]] = {}
-        between_stages, apart = (int(stride[0]) for stride in numbering(Plan.of(e)))
+        apart = {name: int(np.asarray(one).item()) for name, one in strides(Plan.of(e)).items()}
         for rank in range(e.num_procs):
-            stage = rank // between_stages % e.pipeline_par
-            replica = rank // apart % e.data_par
-            first = rank - rank % e.tensor_par
             groups: dict[str, int | list[int]] = {}
-            if e.tensor_par > 1:
-                groups["tensor"] = list(range(first, first + e.tensor_par))
-            if e.pipeline_par > 1:
-                following = (stage + 1) % e.pipeline_par
-                groups["pipeline"] = rank + (following - stage) * between_stages
-            if e.data_par > 1:
-                start = rank - replica * apart
-                groups["data"] = list(range(start, start + e.data_par * apart, apart))
+            for axis in AXES:
+                degree, stride = getattr(e, axis.degree), apart[axis.name]
+                if degree == 1:
+                    continue
+                first = rank - rank // stride % degree * stride
+                members = range(first, first + degree * stride, stride)
+                if axis.name == "pp":
+                    groups[axis.kind] = members[(members.index(rank) + 1) % degree]
+                else:
+                    groups[axis.kind] = list(members)
             peers[str(rank)] = groups
         return peers
 
@@ -113,6 +115,8 @@ class Estimate:
 
     def __repr__(self) -> str:
         e, s = self.execution, self.stats
+        degrees = {axis.name.upper(): getattr(e, axis.degree) for axis in AXES}
+        split = ", ".join(f"{name} {degree}" for name, degree in degrees.items())
         edition = "" if self.edition == PUBLISHED else f", edition {self.edition}"
         expected = ""
         if found := self.interval:
@@ -126,7 +130,7 @@ class Estimate:
         assert efficiency is not None
         return (
             f"<Estimate of {self.model.name} on {e.num_procs} x {self.system.name} "
-            f"(TP {e.tensor_par}, PP {e.pipeline_par}, DP {e.data_par}): {duration(total)}{expected}, "
+            f"({split}): {duration(total)}{expected}, "
             f"{significant(rate)} samples/s, {tier1 / GIB:.2f} GiB, {efficiency:.2%} efficiency{edition}>"
         )
 
@@ -172,19 +176,18 @@ def estimate(
         one = replace(one, execution=asked)
     layers, edition = inputs.switch(layers, "layers", "estimate"), EDITIONS[one.execution.edition]
     plan = Plan.of(one.execution)
-    code = check(Question(one.model, one.system, plan))
+    code = check(one.model, one.system, plan)
     raise_for(one, int(code[0]))
-    _, stats = next(evaluate_rows(one.model, one.system, plan, edition))
-    needed = stats.capacity
+    batch = evaluate_one(one.model, one.system, plan, edition)
+    needed = batch.capacity
     tier1, tier2 = needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req
     code = check_memory(code, tier1, tier2, one.system)
     raise_for(one, int(code[0]), float(tier1[0]), float(tier2[0]))
-    values = {column.name: column.only(stats) for column in edition.columns}
     return Estimate(
         model=one.model,
         execution=one.execution,
         system=one.system,
         edition=edition.name,
-        stats=values,
+        stats=only_values(batch.stats),
         layers=breakdown(one.model, one.system, one.execution, edition) if layers else None,
     )

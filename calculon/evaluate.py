@@ -19,13 +19,13 @@ from calculon.editions.edition import Edition
 from calculon.errors import nearest
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.plan.choices import grouped
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Plan
 from calculon.plan.rules.check import REASONS, check, check_memory
-from calculon.plan.rules.rule import Question
 from calculon.plan.schedule import Schedule
 from calculon.plan.sources import Executions, as_plan
 from calculon.records import columns, gather
-from calculon.spec.execution import CORRECTED
+from calculon.spec.execution import CORRECTED, BatchChoice
 from calculon.spec.model import Model
 from calculon.statistics import CorrectedStats, Stats
 from calculon.units import Array
@@ -146,19 +146,20 @@ def evaluate(
     model, system : str, path, mapping or record
         As in :func:`calculon.estimate`.
     plan : Plan, DataFrame, mapping of columns, or iterable of records or mappings
-        The executions. Rows that alone would be an error are marked with their reason and hold not-a-number.
+        The executions. Rows that alone would be an error are marked with their reason and hold not-a-number. Of a
+        DataFrame what tables of results have beside execution fields (statistics, say) is left out.
     edition : Edition or str, optional
         Edition of the cost model, or its name, for all rows; by default each row has its own.
 
     Raises
     ------
     SpecError
-        For a malformed model or system, and for a missing or unknown field; never for a value of a row.
+        For a malformed model or system, and for a missing or unknown field or column; never for a value of a row.
     """
     model, system, plan = inputs.model(model), inputs.system(system), as_plan(plan)
     if edition is not None:
         plan = plan.replaced(edition=find_edition(edition).name)
-    codes = check(Question(model, system, plan))
+    codes = check(model, system, plan)
     used = [one for one in EDITIONS.values() if plan.is_choice("edition", one.name).any()]
     names = [c.name for c in (used or [find_edition(edition or SC23)])[-1].columns]
     values = np.full((len(names), len(plan)), np.nan)
@@ -179,17 +180,18 @@ def _fill(
 ) -> None:
     """Evaluate some rows of one edition into a table of statistics, and mark those whose memory does not fit."""
     whole = len(rows) == len(plan)
-    for part, stats in evaluate_rows(model, system, plan if whole else plan.take(rows), edition):
-        here = rows[part]
-        needed = stats.capacity
+    for part, batch in evaluate_rows(model, system, plan if whole else plan.take(rows), edition):
+        here, needed = rows[part], batch.capacity
         found = check_memory(
             codes[here], needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req, system
         )
         codes[here] = found
-        good: Array | slice = found == 0
+        all_fit = not found.any()
+        good: Array | slice = slice(None) if all_fit else found == 0
         target: Array | slice = here[good]
-        if whole and not found.any():
-            good, target = slice(None), part
+        if all_fit and here[-1] - here[0] == len(here) - 1:  # neighbours, in order
+            target = slice(int(here[0]), int(here[-1]) + 1)
+        stats = batch.stats
         for values_row, c in zip(values, edition.columns, strict=False):
             column = c.of(stats)
             values_row[target] = column[good] if column.shape == found.shape else column
@@ -197,21 +199,32 @@ def _fill(
 
 def evaluate_rows(
     model: Model, system: System, plan: Plan, edition: Edition = SC23
-) -> Iterator[tuple[slice, Batch]]:
-    """Yield the statistics of valid rows in chunks, with the rows they belong to; memory is not checked."""
+) -> Iterator[tuple[Array, Batch]]:
+    """Yield the statistics of valid rows, with the rows they belong to; memory is not checked.
+
+    Rows that share the strategies of a batch are evaluated together, in chunks.
+    """
     if not len(plan):
         return
     system = edition.machine(system)
     tables = block_tables(model, system, plan, edition)
-    for start in range(0, len(plan), CHUNK_ROWS):
-        part = slice(start, min(start + CHUNK_ROWS, len(plan)))
-        batch = Batch(
-            model,
-            gather(tables.block, tables.block_row[part]),
-            gather(tables.optimizer, tables.optimizer_row[part]),
-            Schedule.of(plan if len(plan) <= CHUNK_ROWS else plan.take(part), model, system),
-            system,
-            edition,
-            tables.ends_of(part),
-        )
-        yield part, batch
+    for choice, group in grouped(plan, BatchChoice):
+        for start in range(0, len(group), CHUNK_ROWS):
+            part = group[start : start + CHUNK_ROWS]
+            rows = plan if len(part) == len(plan) else plan.take(part)
+            batch = Batch(
+                model,
+                gather(tables.block, tables.block_row[part]),
+                gather(tables.optimizer, tables.optimizer_row[part]),
+                Schedule(rows, choice, model, system),
+                system,
+                edition,
+                tables.ends_of(part),
+            )
+            yield part, batch
+
+
+def evaluate_one(model: Model, system: System, plan: Plan, edition: Edition) -> Batch:
+    """Return the statistics of the only execution of a plan, which is valid."""
+    ((_, batch),) = evaluate_rows(model, system, plan, edition)
+    return batch

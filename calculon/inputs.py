@@ -1,24 +1,43 @@
 """What people pass to the functions of this package: specs in any form, whole numbers and switches."""
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from calculon.errors import Problem, SpecError
+from calculon.errors import Problem, SpecError, nearest
 from calculon.hardware.system import System
+from calculon.records import columns
 from calculon.spec import catalog
 from calculon.spec.decode import decode
 from calculon.spec.execution import Execution
 from calculon.spec.fields import Declaration, optional_defaults, spec_fields
 from calculon.spec.model import Model
+from calculon.statistics import CorrectedStats
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
 """A catalog name, a path (``-`` is standard input), or a mapping with the fields of the file."""
 
 _LONGEST = 60  # characters of a value in a message
+
+_FIELDS = {kind: [f.key for f in spec_fields(kind)] for kind in (Execution, Model, System)}
+
+BESIDE = (
+    *("reason", "layers"),
+    *("search", "total", "good", "bad", "rank", "model", "system"),
+    *("max_batch_size", "mbs_break", "objective", "where", "fix", "add", "top"),
+)
+"""Columns that tables of results have beside execution fields and statistics; most are those of a study."""
+
+_COLUMNS = dict.fromkeys(
+    (*_FIELDS[Execution], *(column.name for column in columns(CorrectedStats)), *BESIDE)
+)
+
+_ROW_LABELS = re.compile(r"(Unnamed: \d+|index|level_\d+)?")
+"""What pandas calls the labels of rows that were written to a file or made a column."""
 
 
 def model(source: Source | Model) -> Model:
@@ -46,12 +65,13 @@ def system(source: Source | System) -> System:
 def execution(source: Source | Execution) -> Execution:
     """Return an execution from a catalog name, a path, a mapping or a record; errors as in :func:`model`.
 
-    Of a row of a DataFrame what is no field of an execution (statistics, say) is left out.
+    Of a row of a DataFrame what tables of results have beside execution fields (statistics, say) is left out.
     """
     if isinstance(source, Execution):
         return source
     _, raw, file = _load("execution", source)
     if isinstance(raw, Mapping) and is_row(source):
+        check_columns(raw, file)
         fields = {field.key for field in spec_fields(Execution)}
         optional = optional_defaults(Execution)
         raw = {
@@ -60,6 +80,41 @@ def execution(source: Source | Execution) -> Execution:
             if name in fields and not (name in optional and value != value)  # noqa: PLR0124
         }
     return decode(Execution, raw, file)
+
+
+def check_columns(names: Iterable[object], file: str) -> None:
+    """Check that a DataFrame, or a row of one, has only columns that tables of executions and results have.
+
+    Beside ``search`` and ``rank``, which every table of a study has, any column may be the study's own.
+
+    Raises
+    ------
+    SpecError
+        With all others: they may be misspelled fields, which would silently have their defaults.
+    """
+    given = dict.fromkeys(map(str, names))
+    if {"search", "rank"} <= given.keys():
+        return
+    unknown = [
+        name
+        for name in given
+        if name not in _COLUMNS
+        and not name.startswith("asked_")
+        and not _ROW_LABELS.fullmatch(name)
+    ]
+    if unknown:
+        wanted = "only execution fields and columns of results"
+        problems = [Problem(n, wanted, "an unknown column", _meant(n)) for n in unknown]
+        raise SpecError(file, problems)
+
+
+def _meant(column: str) -> str:
+    """Say what somebody may mean by an unknown column."""
+    first = re.split(r"[.\[]", column, maxsplit=1)[0]
+    for kind, argument in ((Model, "model"), (System, "system")):
+        if first in _FIELDS[kind]:
+            return f"{first} belongs to the {argument}, which is an argument of its own"
+    return nearest(column, list(_COLUMNS)) or "leave it out where it is no part of an execution"
 
 
 def is_row(value: object) -> bool:

@@ -26,7 +26,7 @@ _KEY = "stat"
 class _Stat:
     help: str
     name: str
-    axis: tuple[str, ...]
+    axis: tuple[str, ...] | None
     source: str
     nullable: bool
 
@@ -41,7 +41,7 @@ def stat(
     help: str,  # noqa: A002
     *,
     name: str = "",
-    axis: tuple[str, ...] = (),
+    axis: tuple[str, ...] | None = None,
     source: str = "",
     nullable: bool = False,
 ) -> Any:
@@ -54,7 +54,7 @@ def stat(
     name : str
         Public name; the attribute's if empty. ``{part}`` and ``{axis}`` as above, by name.
     axis : tuple of str
-        Members of the leading axis of the array, if it has one.
+        Members of the leading axis of the array, if it has one; without members it has no column.
     source : str
         Where the formula is written down.
     nullable : bool
@@ -117,7 +117,7 @@ def _columns(cls: type, path: tuple[str, ...], name: str, words: str) -> Iterato
             yield from _columns(nested, here, declared.name or field.name, declared.words)
             continue
         template = declared.name or field.name
-        members: Sequence[str | None] = declared.axis or (None,)
+        members: Sequence[str | None] = (None,) if declared.axis is None else declared.axis
         for index, member in enumerate(members):
             yield Column(
                 name=template.format(part=name, axis=member),
@@ -157,23 +157,46 @@ def apply(function: Callable[..., Array], records: Sequence[R]) -> R:
 
 
 class _View:
-    """A record seen through a function: it is applied to an array when that is read, once."""
+    """Records of one class seen through a function: it is applied to their arrays when these are read, once."""
 
-    def __init__(self, one: object, function: Callable[[Array], Array]):
-        self._one, self._function = one, function
+    def __init__(self, records: Sequence[object], function: Callable[..., Array]):
+        self._records, self._function = records, function
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._one, name)
-        found: Any = (
-            self._function(value) if isinstance(value, np.ndarray) else _View(value, self._function)
-        )
+        values = [getattr(one, name) for one in self._records]
+        arrays = isinstance(values[0], np.ndarray)
+        found: Any = self._function(*values) if arrays else _View(values, self._function)
         setattr(self, name, found)
         return found
 
 
 def view(one: R, function: Callable[[Array], Array]) -> R:
     """Return a view of a record: it has its attributes, and arrays are `function` of the record's."""
-    return cast("R", _View(one, function))
+    return joint_view([one], function)
+
+
+def joint_view(records: Sequence[R], function: Callable[..., Array]) -> R:
+    """Return a view of several records: as :func:`apply`, but each array is computed when it is first read."""
+    return cast("R", _View(records, function))
+
+
+@cache
+def _leaves(cls: type) -> tuple[tuple[Callable[[object], Any], tuple[Column, ...]], ...]:
+    """List the arrays of a record class, each with its columns."""
+    arrays: dict[tuple[str, ...], list[Column]] = {}
+    for one in columns(cls):
+        arrays.setdefault(one.path, []).append(one)
+    return tuple((attrgetter(".".join(path)), tuple(own)) for path, own in arrays.items())
+
+
+def only_values(record: object) -> dict[str, float | None]:
+    """Return the only entry of every column of a record by name, in order; None where it is *null*."""
+    cls: Any = type(record)
+    found: dict[str, float | None] = {}
+    for read, own in _leaves(cls):
+        for one, value in zip(own, read(record).ravel().tolist(), strict=True):
+            found[one.name] = None if one.nullable and value != value else value  # noqa: PLR0124
+    return {one.name: found[one.name] for one in columns(cls)}
 
 
 def gather(one: R, rows: Array) -> R:
@@ -184,7 +207,7 @@ def gather(one: R, rows: Array) -> R:
     """
     if rows.shape == (1,) and _length(one) == 1:
         return one
-    return view(one, lambda values: values[..., rows])
+    return view(one, lambda values: values.take(rows, axis=-1))
 
 
 def _length(one: object) -> int:

@@ -1,5 +1,6 @@
 """The benchmarks behind ``scripts/bench``."""
 
+import argparse
 import statistics
 import subprocess
 import sys
@@ -7,12 +8,14 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import psutil
 from rich.console import Console
 from rich.table import Table
+from snippets import SNIPPETS, Snippet
 
 import calculon
 from calculon import inputs
@@ -90,17 +93,6 @@ def llm_process() -> Figure:
         f"{seconds * 1e3:.0f} ms = {ratio:.2f} x import numpy",
         "at most 2.5 x",
         ratio <= 2.5,
-    )
-
-
-def warm_estimate() -> Figure:
-    """Time ``estimate`` with decoded specs in a warm process."""
-    model = inputs.model("megatron-1T")
-    system = inputs.system("a100_80g")
-    execution = inputs.execution("3072_t4_p64_d12_mbs4_full")
-    seconds = statistics.median(timed(lambda: calculon.estimate(model, execution, system), 500))
-    return Figure(
-        "estimate, warm", "1 execution", f"{seconds * 1e3:.2f} ms", "under 1 ms", seconds < 1e-3
     )
 
 
@@ -333,7 +325,6 @@ def sc23_study() -> Figure:
 
 BENCHMARKS: tuple[Callable[[], Figure], ...] = (
     llm_process,
-    warm_estimate,
     table_rate,
     search_large,
     search_without_memory_limit,
@@ -351,18 +342,71 @@ LONG: tuple[Callable[[], Figure], ...] = (sc23_study,)
 """Run only when named."""
 
 
-def main(words: Sequence[str]) -> int:
-    """Run the benchmarks and print their table; 1 when a promise is not kept."""
-    console = Console(width=None if sys.stdout.isatty() else 160)
+def figure_of(snippet: Snippet) -> Figure:
+    """Measure a snippet in this checkout."""
+    (measured,) = snippet.measure(ROOT)
+    kept = snippet.kept(measured)
+    return Figure(snippet.what, snippet.size, measured.text, snippet.promise, kept)
+
+
+def chosen_snippets(words: Sequence[str], *, long: bool) -> list[Snippet]:
+    """Return the snippets whose names contain a word; without words all, the long ones where asked for."""
+    if words:
+        return [s for s in SNIPPETS if any(word in s.name for word in words)]
+    return [s for s in SNIPPETS if long or not s.long]
+
+
+def compare(words: Sequence[str], other: Path, rounds: int) -> Table:
+    """Measure snippets here and in another checkout, in turn."""
+    table = Table("figure", "work", "here", "there", "times as fast", box=None, pad_edge=False)
+    for snippet in chosen_snippets(words, long=False):
+        here, there = snippet.measure(ROOT, other, rounds=rounds)
+        ratio = f"{here.rate / there.rate:.2f}"
+        table.add_row(snippet.what, snippet.size, here.text, there.text, ratio)
+    return table
+
+
+def promises(words: Sequence[str]) -> tuple[Table, bool]:
+    """Measure figures against their promises; return their table, and whether all are kept."""
     chosen = [b for b in (*BENCHMARKS, *LONG) if any(word in b.__name__ for word in words)]
-    console.print(f"{psutil.cpu_count()} cores; medians; one core unless a line says otherwise")
+    works = [*(chosen if words else BENCHMARKS)]
+    works += [partial(figure_of, snippet) for snippet in chosen_snippets(words, long=True)]
     table = Table("figure", "work", "median", "promise", "", box=None, pad_edge=False)
     kept = True
-    for benchmark in chosen or BENCHMARKS:
-        figure = benchmark()
+    for work in works:
+        figure = work()
         kept &= figure.kept
         mark = "kept" if figure.kept else "MISSED"
         table.add_row(figure.what, figure.size, figure.median, figure.promise, mark)
+    return table, kept
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmarks and print their table; 1 when a promise is not kept."""
+    comparable = [snippet.name for snippet in SNIPPETS]
+    names = [*(benchmark.__name__ for benchmark in (*BENCHMARKS, *LONG)), *comparable]
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench",
+        description="Measure what the project promises, or compare with another checkout.",
+        epilog=f"Names: {', '.join(names)}. Compared are {', '.join(comparable)}.",
+    )
+    parser.add_argument("words", nargs="*", metavar="NAME", help="run what contains one of these")
+    parser.add_argument(
+        "--against", type=Path, metavar="CHECKOUT", help="run the same here and there, in turn"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="turns of a comparison (default: %(default)s)"
+    )
+    options = parser.parse_args(arguments)
+    there = names if options.against is None else comparable
+    if strange := [w for w in options.words if not any(w in name for name in there)]:
+        parser.error(f"none of these has {strange[0]!r} in its name: {', '.join(there)}")
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(f"{psutil.cpu_count()} cores; medians; one core unless a line says otherwise")
+    if options.against is not None:
+        console.print(compare(options.words, options.against.resolve(), options.rounds))
+        return 0
+    table, kept = promises(options.words)
     console.print(table)
     return 0 if kept else 1
 

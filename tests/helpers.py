@@ -6,14 +6,17 @@ import math
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 import calculon
-from calculon.plan.choice import Choice
-from calculon.plan.plan import DEFAULTS
+from calculon.architecture.layer_sizes import Sizes
+from calculon.plan.choices import grouped
+from calculon.plan.plan import Plan
+from calculon.plan.schedule import Schedule
 from calculon.records import columns
+from calculon.spec.execution import BatchChoice, BlockChoice, LayoutChoice, StepChoice
 from calculon.statistics import Stats
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,19 +50,79 @@ def reference_system(name: str) -> calculon.System:
     return calculon.inputs.system(own if own.exists() else name)
 
 
-def choice(**changes: Any) -> Choice:
-    """Return a block's choices: nothing is recomputed, overlapped or split, but for what is changed."""
+C = TypeVar("C", LayoutChoice, BlockChoice, StepChoice, BatchChoice)
+
+PLAIN: dict[str, Any] = {
+    "num_procs": 1,
+    "tensor_par": 1,
+    "pipeline_par": 1,
+    "data_par": 1,
+    "tensor_par_net": 0,
+    "pipeline_par_net": 0,
+    "data_par_net": 0,
+    "batch_size": 1,
+    "microbatch_size": 1,
+    "datatype": "float16",
+    "fused_activation": False,
+    "attention_type": "multihead",
+    "activation_recompute": "none",
+    "pipeline_interleaving": 1,
+    "optimizer_sharding": False,
+    "tensor_par_comm_type": "ar",
+    "tensor_par_overlap": "none",
+    "seq_par_ag_redo": False,
+    "data_par_overlap": False,
+    "weight_offload": False,
+    "activations_offload": False,
+    "optimizer_offload": False,
+    "training": True,
+}
+"""An execution on one processor: nothing is recomputed, overlapped, split or offloaded."""
+
+
+def choice_of(kind: type[C], plan: Plan) -> C:
+    """Return the choice that all executions of a table share."""
+    ((choice, _),) = grouped(plan, kind)
+    return choice
+
+
+def _changed(kind: type[C], changes: dict[str, Any]) -> C:
+    plan = Plan.from_records([PLAIN | changes])
+    assert (plan.malformed < 0).all()
+    return choice_of(kind, plan)
+
+
+def layout_choice(**changes: Any) -> LayoutChoice:
+    """Return what decides which layers there are, of a plain execution with some changes."""
+    return _changed(LayoutChoice, changes)
+
+
+def block_choice(**changes: Any) -> BlockChoice:
+    """Return what decides what a block costs, of a plain execution with some changes."""
+    return _changed(BlockChoice, changes)
+
+
+def step_choice(**changes: Any) -> StepChoice:
+    """Return what decides what an optimizer step costs, of a plain execution with some changes."""
+    return _changed(StepChoice, changes)
+
+
+def sizes(**numbers: Any) -> Sizes:
+    """Return columns that size blocks: on the first network, the vocabulary as it is, but for what is given."""
+    length = max(np.size(values) for values in numbers.values())
     plain = {
-        "datatype": "float16",
-        "fused_activation": False,
-        "attention_type": "multihead",
-        "activation_recompute": "none",
-        "tensor_par_comm_type": "ar",
-        "tensor_par_overlap": "none",
-        "seq_par_ag_redo": False,
-        "training": True,
+        "tensor_par": np.ones(length),
+        "microbatch_size": np.ones(length),
+        "tensor_par_net": np.zeros(length, int),
+        "vocab_pad_multiple": np.ones(length),
+        "seq_length": np.zeros(length),
     }
-    return Choice(**DEFAULTS | plain | changes)
+    return Sizes(**plain | numbers)
+
+
+def schedule_of(plan: Plan, model: calculon.Model, system: calculon.System) -> Schedule:
+    """Return the schedule of executions that share a choice."""
+    return Schedule(plan, choice_of(BatchChoice, plan), model, system)
 
 
 def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:

@@ -1,6 +1,7 @@
 """Hypothesis strategies: valid models, systems and executions of odd shapes, as documents."""
 
 import math
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -177,6 +178,38 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
 }
 """Fields of an execution that only the corrected edition knows; the first value is their default."""
 
+MORE_OPTIONS: dict[str, tuple[Any, ...]] = {
+    "fusion": ("published", "none", "compile", "max"),
+    "vocab_pad_multiple": (1, 1, 8, 128),
+    "seq_length": (0, 0, 1, 64, 300, 2048),
+    "matmul_impl": ("gemm", "gemm", "gemm", "mul_sum", "mul_sum_fused"),
+    "tp_impl": ("megatron", "megatron", "allgather"),
+    "tp_async": (False, True),
+    "bias_after_reduce": (False, True),
+    "matmul_dtype": ("same", "same", *DATATYPES, "tfloat32"),
+    "coll_algo": (*OPTIONS["coll_algo"], "tree", "nvls", "nvls_tree", "collnet"),
+}
+"""Those that :func:`every_table` draws besides."""
+
+RULED: dict[str, tuple[Any, ...]] = {
+    **OPTIONS,
+    **MORE_OPTIONS,
+    "zero_stage": ("auto", "0", "1", "2", "3", "fsdp", "owner"),
+    "dp_shard": (0, 1, 2, 3),
+    "fsdp_unit": (1, 2, 5),
+    "fsdp_prefetch": (0, 1, 2),
+    "reshard_after_forward": (True, False),
+    "ddp_bucket_mib": (0, 1, 25),
+    "no_sync": (True, False),
+    "overlap_param_gather": (False, True),
+    "pp_schedule": ("1f1b", "gpipe", "zb_h1"),
+    "pp_layout": ("uniform", "balanced"),
+    "first_stage_blocks": (0, 1, 3, 50),
+    "last_stage_blocks": (0, 1, 3, 50),
+    "p2p_overlap": (False, True),
+}
+"""Optional fields, with values that often contradict the rest of an execution."""
+
 
 @st.composite
 def extended_models(draw: st.DrawFn) -> Document:
@@ -203,6 +236,20 @@ def extended_models(draw: st.DrawFn) -> Document:
         chosen.add("vocab")
     norms = st.sampled_from((1, 2) if "parallel_attention" in chosen else (2, 4))
     return model | {name: draw(options[name]) for name in sorted(chosen)} | {"norms": draw(norms)}
+
+
+@st.composite
+def parts(draw: st.DrawFn) -> Document:
+    """Models of parts of blocks."""
+    model = draw(extended_models())
+    part = draw(st.sampled_from(("attention", "mlp", "linear")))
+    for name in ("vocab", "tied", "positions", "embedding_norm", "head_bias"):
+        model.pop(name, None)
+    if part == "linear":
+        model["feedforward"] = model["hidden"]
+        if model.get("activation") in ("swiglu", "geglu"):
+            model["activation"] = "gelu"
+    return model | {"part": part}
 
 
 def _corrected_row(random: Random, model: Document, system: Document) -> Document:
@@ -314,6 +361,149 @@ def corrected_tables(draw: st.DrawFn, rows: int = 12) -> tuple[Document, Documen
         system |= {"ext": {"attention": attention, "networks": links}}
     random = draw(st.randoms(use_true_random=True))
     return model, system, [_corrected_row(random, model, system) for _ in range(rows)]
+
+
+@st.composite
+def extensions(draw: st.DrawFn, system: Document) -> Document:
+    """What a system may have under ``ext``: rates by shape, kernels, launches and links."""
+    types = [*system["matrix"], "tfloat32"]
+    tile = st.tuples(*(st.sampled_from((32, 64, 128, 256)),) * 2, st.floats(0.3, 1)).map(list)
+    gemm = st.fixed_dictionaries(
+        {"max_efficiency": st.floats(0.1, 1), "multiprocessors": odd(150)},
+        optional={
+            "half_depth": st.sampled_from((0, 10, 100.5)),
+            "alignment": curves((4, 16, 64, 128)),
+            "tiles": st.lists(tile, min_size=1, max_size=3),
+        },
+    )
+    seconds = st.one_of(st.just(0), st.floats(1e-7, 1e-3))
+    link = st.fixed_dictionaries(
+        {},
+        optional={
+            "kind": st.sampled_from(("nvlink", "pcie", "net")),
+            "step_latency": seconds,
+            "ramp": seconds,
+            "in_network_reduction": st.booleans(),
+        },
+    )
+    ext: Document = {"matrix": draw(engines(("tfloat32",), (0.5, 2000)))}
+    kernel = st.fixed_dictionaries({"efficiency": curves((64, 512, 2000))})
+    for key, one in (("attention", kernel), ("gemm", gemm)):
+        if draw(st.booleans()):
+            ext[key] = {
+                name: draw(one) for name in draw(st.sets(st.sampled_from(types), min_size=1))
+            }
+    if draw(st.booleans()):
+        ext["networks"] = draw(st.lists(link, max_size=len(system["networks"])))
+    if draw(st.booleans()):
+        ext["launch"] = {"kernel": draw(seconds), "step": draw(seconds)}
+    return ext
+
+
+def _more(random: Random, row: Document, model: Document, system: Document) -> Document:
+    """Choose what :func:`every_table` draws besides; what the rules forbid is left out."""
+    chosen = {name: random.choice(values) for name, values in MORE_OPTIONS.items()}
+    alone = row["tensor_par_overlap"] == "none"
+    whole = alone and row["tensor_par_comm_type"] == "ar"
+    part = model.get("part", "block")
+    if not whole:
+        chosen["tp_impl"] = "megatron"
+    megatron = chosen["tp_impl"] == "megatron"
+    chosen["tp_async"] &= alone and megatron and row["training"] and row["tensor_par"] > 1
+    biased = part in ("block", "attention") and model.get("out_bias", False)
+    biased = biased or (part in ("block", "mlp") and model.get("mlp_bias", False))
+    chosen["bias_after_reduce"] &= biased and megatron
+    stored = {"float8": 1, "float32": 4, "tfloat32": 4}
+    types = [*system["matrix"], *system.get("ext", {}).get("matrix", ()), "same"]
+    wide = stored.get(chosen["matmul_dtype"], 2) > stored.get(row["datatype"], 2)
+    if chosen["matmul_dtype"] not in types or wide:
+        chosen["matmul_dtype"] = "same"
+    if not alone or chosen["matmul_dtype"] != "same":
+        chosen["matmul_impl"] = "gemm"
+    if chosen["coll_algo"] != "published":
+        chosen["latency_per_step"] = False
+    if not _fits(chosen["seq_length"], row, model):
+        chosen["seq_length"] = 0
+    return chosen | _pipeline(random, row, model)
+
+
+def _fits(length: int, row: Document, model: Document) -> bool:
+    """Say whether sequences may be so long: their tokens divide, and each has its learned position."""
+    even = row["microbatch_size"] * length % row["tensor_par"] == 0
+    if not even and row["tensor_par_comm_type"] != "ar":
+        return False
+    return not model.get("positions") or length <= max(model["positions"], model["seq_size"])
+
+
+def _pipeline(random: Random, row: Document, model: Document) -> Document:
+    """Choose schedule and layout of a pipeline."""
+    p, total = row["pipeline_par"], model["num_blocks"]
+    if p == 1:
+        return {}
+    chosen: Document = {}
+    chunks = row["pipeline_interleaving"]
+    if chunks == 1 and row["training"]:
+        chosen["pp_schedule"] = random.choice(("1f1b", "gpipe", "zb_h1"))
+    if total > p * chunks and random.random() < 0.2:
+        ends = sorted(random.sample(range(1, total), p * chunks - 1))
+        counts = [after - before for before, after in pairwise([0, *ends, total])]
+        if all(count % row.get("fsdp_unit", 1) == 0 for count in counts):
+            chosen["stage_blocks"] = "-".join(map(str, counts))
+    elif chunks == 1:
+        layout = random.choice(("uniform", "balanced", "first", "last", "both"))
+        most = total - p + 1  # of one stage
+        if layout == "balanced":
+            chosen["pp_layout"] = layout
+        if layout in ("first", "both") and total > p:
+            chosen["first_stage_blocks"] = random.randint(1, max(1, min(most, 2 * total // p)))
+        if layout in ("last", "both") and (p > 2 or layout == "last"):
+            left = most + 1 - chosen.get("first_stage_blocks", 1)
+            chosen["last_stage_blocks"] = random.randint(1, max(1, min(left, 2 * total // p)))
+    microbatches = row["batch_size"] // (row["data_par"] * row["microbatch_size"])
+    due = chunks > 1 or chosen.get("pp_schedule") == "gpipe" if row["training"] else chunks == 1
+    if due and microbatches >= p:
+        chosen["p2p_overlap"] = random.random() < 0.5
+    return chosen
+
+
+@st.composite
+def every_table(
+    draw: st.DrawFn, rows: int = 12, contradicting: int = 0
+) -> tuple[Document, Document, list[Document]]:
+    """As :func:`corrected_tables`, with every field of executions, models and ``ext`` that there is.
+
+    Networks may nest, for ranks that are numbered; other groups are then all on the largest. Some rows come again with
+    one optional field changed, which may contradict the others.
+    """
+    model, system, _ = draw(corrected_tables(0))
+    model = draw(st.one_of(extended_models(), extended_models(), parts()))
+    system.pop("ext", None)
+    if draw(st.booleans()):
+        system["ext"] = draw(extensions(system))
+    nested = draw(st.booleans())
+    if nested:
+        size = 1
+        for network in system["networks"][:-1]:
+            size *= draw(st.sampled_from((1, 2, 4, 6, 8, 12)))
+            network["size"] = size
+    random = draw(st.randoms(use_true_random=True))
+    found = []
+    for _ in range(rows):
+        row = _corrected_row(random, model, system)
+        if model.get("part") == "linear":
+            row |= {"tensor_par_comm_type": "ar", "tensor_par_overlap": "none"}
+            row["seq_par_ag_redo"] = False
+        row |= _more(random, row, model, system)
+        last = len(system["networks"]) - 1
+        if nested:
+            row |= dict.fromkeys(("tensor_par_net", "pipeline_par_net", "data_par_net"), last)
+            if random.random() < 0.7:
+                row["mesh_order"] = random.choice(("tp-dp-pp", "tp-pp-dp"))
+        found.append(row)
+    for row in found[:contradicting]:
+        name = random.choice(sorted(RULED))
+        found.append(row | {name: random.choice(RULED[name])})
+    return model, system, found
 
 
 CHANGES: dict[str, tuple[Any, ...]] = {

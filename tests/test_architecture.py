@@ -16,13 +16,13 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = (
     ("units", "errors", "version", "expression"),
     ("arrays", "records"),
-    ("statistics",),
     ("spec",),
+    ("statistics",),
     ("hardware",),
     ("inputs",),
-    ("plan",),
     ("editions",),
     ("architecture",),
+    ("plan",),
     ("parallel",),
     ("cost",),
     ("evaluate",),
@@ -40,11 +40,13 @@ ROOF = {"__init__", "__main__"}
 
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 APPLICATION_LEVEL = {room: level for level, rooms in enumerate(APPLICATIONS) for room in rooms}
-REPORT_MAY_IMPORT = {"apps", "records", "units", "statistics", "errors"}
+REPORT_MAY_IMPORT = {"apps", "records", "units", "statistics", "errors", "spec"}
 HEAVY = {"pandas", "pyarrow", "yaml", "rich", "psutil", "shtab", "matplotlib"}
 LONGEST_MODULE, LONGEST_FUNCTION = 600, 60  # lines: an alarm, not a measure of good modules
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
-LONG_MODULES: dict[str, int] = {}
+LONG_MODULES = {
+    "spec/execution.py": 1000,  # a list: each field is declared once, with its words, scope and cases
+}
 """Modules that may be longer, each with its bound, for a reason that stands beside it."""
 
 
@@ -137,7 +139,7 @@ def test_an_application_imports_only_from_itself_and_the_applications_below():
     assert _violations(forbidden, APPS) == {}
 
 
-def test_a_report_knows_only_records_and_plain_data():
+def test_a_report_knows_only_declarations_records_and_plain_data():
     reports = [path for path in APPS if _application(path) == "report"]
     assert _violations(lambda path: _rooms_used(path) - REPORT_MAY_IMPORT, reports) == {}
     assert _violations(lambda path: _applications_used(path) - {"report"}, reports) == {}

@@ -9,6 +9,7 @@ import pytest
 
 import calculon
 from calculon import inputs
+from calculon.search.request import make_space
 from tests.helpers import document
 
 MODEL, EXECUTION, SYSTEM = "megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g"
@@ -94,6 +95,9 @@ def test_an_execution_has_an_edition_of_its_own():
 
 def test_help_names_the_edition_without_its_address():
     assert "edition: calculon.editions.edition.Edition | str = <edition sc23>" in str(
+        inspect.signature(make_space)
+    )
+    assert "edition: calculon.editions.edition.Edition | str | None = None" in str(
         inspect.signature(calculon.search)
     )
 

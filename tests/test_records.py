@@ -3,7 +3,17 @@ import dataclasses
 import numpy as np
 import pytest
 
-from calculon.records import apply, column, columns, concatenate, gather, part, record, stat
+from calculon.records import (
+    apply,
+    column,
+    columns,
+    concatenate,
+    gather,
+    joint_view,
+    part,
+    record,
+    stat,
+)
 from calculon.units import Bytes, Seconds, Unit
 
 KINDS = ("base", "edge")
@@ -89,3 +99,26 @@ def test_apply_meets_each_array_once():
     total = apply(np.add, [one, one])
     for c in columns(Outer):
         np.testing.assert_array_equal(c.of(total), 2 * c.of(one))
+
+
+def test_a_joint_view_computes_an_array_once_when_it_is_read():
+    one, other = _outer(2), _outer(2)
+    calls = []
+
+    def larger(first, second):
+        calls.append(first.shape)
+        return np.maximum(first, second + 1)
+
+    found = joint_view([one, other], larger)
+    assert not calls
+    assert np.array_equal(found.fw.time, np.maximum(one.fw.time, other.fw.time + 1))
+    assert found.fw.time is found.fw.time
+    assert calls == [one.fw.time.shape]
+
+
+def test_an_axis_without_members_has_no_column():
+    @record
+    class Empty:
+        size: Bytes = stat("size of {axis}", name="{axis}_size", axis=())
+
+    assert columns(Empty) == ()

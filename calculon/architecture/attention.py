@@ -20,8 +20,9 @@ from calculon.architecture.layers import (
 from calculon.architecture.projection import column_linear, converted, gather_inputs, output_layers
 from calculon.architecture.residual import SHARED, entry_layers, exit_layers
 from calculon.architecture.shape import BlockShape
+from calculon.architecture.workload import sequence_lengths
 from calculon.spec.model import Model
-from calculon.units import Elements
+from calculon.units import Count, Elements
 
 _ALL = Flags(recompute=When.RECOMPUTE_ALL)
 
@@ -154,23 +155,25 @@ def core_layers(shape: BlockShape) -> Iterator[Layer]:
     yield from (_flash(shape) if shape.choice.flash else _eager(shape))
 
 
-def mean_keys(model: Model) -> float:
-    """Keys that a query attends to, on average over a sequence and over the blocks.
+def mean_keys(model: Model, seq_length: Count | int = 0) -> Count:
+    """Keys that a query attends to, on average over a sequence (0: of the model's own length) and over the blocks.
 
     A causal query sees itself and what came before: ``(s + 1) / 2`` keys; a window of `w` tokens cuts that to
     ``w - w (w - 1) / (2 s)``.
 
-    >>> mean_keys(Model(hidden=8, feedforward=8, seq_size=4, attn_heads=1, attn_size=8, num_blocks=2))
-    2.5
+    >>> model = Model(hidden=8, feedforward=8, seq_size=4, attn_heads=1, attn_size=8, num_blocks=2)
+    >>> mean_keys(model, np.array([4.0, 8.0]))
+    array([2.5, 4.5])
     """
-    length, window = model.seq_size, model.sliding_window
-    whole = (length + 1) / 2 if model.causal else float(length)
-    if not window or window >= length:
+    length, window = sequence_lengths(model, np.asarray(seq_length)), model.sliding_window
+    whole = (length + 1) / 2 if model.causal else length
+    if not window:
         return whole
-    cut = window - window * (window - 1) / (2 * length) if model.causal else float(window)
+    cut = window - window * (window - 1) / (2 * length) if model.causal else window
     every = model.full_attention_every
     full = model.num_blocks // every if every else 0
-    return (full * whole + (model.num_blocks - full) * cut) / model.num_blocks
+    mean = (full * whole + (model.num_blocks - full) * cut) / model.num_blocks
+    return np.where(window < length, mean, whole)
 
 
 def _flash(shape: BlockShape) -> Iterator[Layer]:
@@ -182,7 +185,7 @@ def _flash(shape: BlockShape) -> Iterator[Layer]:
         shape.split(model.attn_heads),
         shape.edition.key_value_heads(model, shape.choice, shape.tensor_par),
         model.attn_size,
-        keys=mean_keys(model),
+        keys=mean_keys(model, shape.workload.keys),
         dtype_bytes=shape.widths.result,
         flags=Flags(recompute=When.RECOMPUTE_ATTENTION),
     )
@@ -191,19 +194,19 @@ def _flash(shape: BlockShape) -> Iterator[Layer]:
 def _eager(shape: BlockShape) -> Iterator[Layer]:
     """Scores, softmax, dropout and weighted values: what selective recompute computes again."""
     model, dtype_bytes, again = shape.model, shape.widths.result, When.RECOMPUTE_ATTENTION
-    seq_size, attn_size = float(model.seq_size), float(model.attn_size)
-    products = np.floor(shape.microbatch_size * model.attn_heads / shape.tensor_par)
+    work, attn_size = shape.workload, float(model.attn_size)
+    products = np.floor(work.sequences * model.attn_heads / shape.tensor_par)
     key_value_heads = shape.edition.key_value_heads(model, shape.choice, shape.tensor_par)
-    key_values = np.floor(shape.microbatch_size * key_value_heads)
-    scores = shape.split(model.attn_heads) * seq_size * seq_size * shape.microbatch_size
+    key_values = np.floor(work.sequences * key_value_heads)
+    scores = shape.split(model.attn_heads) * work.queries * work.keys * work.sequences
     input_grad = shape.edition.writes_input_gradients
     drops = again if model.dropout else When.NEVER
     yield batched_matmul(
         "AttnBlock_Multihead_Key_Query",
         products,
-        seq_size,
+        work.queries,
         attn_size,
-        seq_size,
+        work.keys,
         shared=key_values,
         input_grad=input_grad,
         dtype_bytes=dtype_bytes,
@@ -234,8 +237,8 @@ def _eager(shape: BlockShape) -> Iterator[Layer]:
     yield batched_matmul(
         "AttnBlock_Multihead_Attn",
         products,
-        seq_size,
-        seq_size,
+        work.queries,
+        work.keys,
         attn_size,
         shared=key_values,
         input_grad=input_grad,

@@ -4,7 +4,7 @@ A chain of elementwise operators and reductions over one tile becomes one kernel
 writes what leaves it. Nothing is fused across a matrix product, a collective or fused attention; only policy ``max``
 puts activations and rotary embeddings into the product before them. FLOP and what is stored stay as they are.
 
-Each policy is a table by kind of operator. Bytes per element: ``r`` of the residual stream, ``o`` of what products
+Each policy is a table by kind of kernel. Bytes per element: ``r`` of the residual stream, ``o`` of what products
 read, ``c`` of what they write, 4 of softmax and loss in float32 (PyTorch, *Automatic Mixed Precision*, op list).
 """
 
@@ -18,6 +18,7 @@ from calculon.architecture.layers import Flags, Layer, When
 from calculon.architecture.layers.vocabulary import FLOAT_BYTES
 from calculon.architecture.multiply import multiplied
 from calculon.architecture.shape import BlockShape
+from calculon.hardware.kernels.kernel import KernelKind
 
 
 class Moved(NamedTuple):
@@ -25,7 +26,7 @@ class Moved(NamedTuple):
 
     forward: Number
     backward: Number
-    kernels: tuple[int, int, int]
+    launches: tuple[int, int, int]
 
 
 Rule = Callable[[Layer, Widths], Moved]
@@ -39,13 +40,13 @@ def fuse(layers: Iterable[Layer], shape: BlockShape) -> Iterable[Layer]:
 
 
 def _fused(
-    layers: Iterable[Layer], policy: Mapping[str, Rule], shape: BlockShape
+    layers: Iterable[Layer], policy: Mapping[KernelKind, Rule], shape: BlockShape
 ) -> Iterator[Layer]:
     """Yield layers under a policy."""
     for layer in layers:
-        rule = policy.get(layer.kind or "")
+        rule = policy.get(layer.kernel)
         yield _rewritten(layer, rule(layer, shape.widths)) if rule else layer
-        if shape.choice.fusion == "none" and layer.product is not None:
+        if shape.choice.fusion == "none" and layer.kernel == "product":
             yield from _bias(layer, shape.widths)
 
 
@@ -55,13 +56,13 @@ def _rewritten(layer: Layer, moved: Moved) -> Layer:
     weights = layer.weight_bytes
     return layer._replace(
         accessed=(moved.forward * elements + weights, moved.backward * elements + weights, 0.0),
-        kernels=moved.kernels,
+        launches=moved.launches,
     )
 
 
 def _elements(layer: Layer) -> Number:
     """Return what a policy counts by: elements of the result; of a loss, of the logits; of a fork, of its input."""
-    return layer.inputs if layer.kind in ("loss", "fork") else layer.outputs
+    return layer.inputs if layer.kernel in ("loss", "fork") else layer.outputs
 
 
 def _bias(layer: Layer, widths: Widths) -> Iterator[Layer]:
@@ -69,12 +70,12 @@ def _bias(layer: Layer, widths: Widths) -> Iterator[Layer]:
     product = layer.product
     assert product is not None
     columns = layer.weights - product.n * product.k
-    if layer.kind != "product" or not np.any(columns):
+    if not np.any(columns):
         return
     elements = product.m * columns
     yield Layer(
         name=f"{layer.name}_Bias",
-        engine="vector",
+        kernel="reduction",
         flops=(0.0, 0.0, elements),
         accessed=(0.0, 0.0, widths.result * elements),
         inputs=elements,
@@ -101,8 +102,8 @@ def _softmax_alone(layer: Layer, widths: Widths) -> Moved:
     c = widths.result
     casts = 2 * (c + FLOAT_BYTES) if c < FLOAT_BYTES else 0
     whole = 2 * c + 2 * c + casts
-    kernels = 3 if c == FLOAT_BYTES else 5
-    return Moved(whole + 2 * FLOAT_BYTES, whole + 3 * FLOAT_BYTES, (kernels, kernels, 0))
+    launches = 3 if c == FLOAT_BYTES else 5
+    return Moved(whole + 2 * FLOAT_BYTES, whole + 3 * FLOAT_BYTES, (launches, launches, 0))
 
 
 def _activation_alone(layer: Layer, widths: Widths) -> Moved:
@@ -129,8 +130,8 @@ def _loss_alone(layer: Layer, widths: Widths) -> Moved:
     """Logarithm of the softmax, then its entry of the target; backward, its gradient and that of the softmax."""
     c = widths.result
     cast = c + FLOAT_BYTES if c < FLOAT_BYTES else 0
-    kernels = 2 + bool(cast)
-    return Moved(cast + 3 * FLOAT_BYTES, 4 * FLOAT_BYTES + cast, (kernels, kernels, 0))
+    launches = 2 + bool(cast)
+    return Moved(cast + 3 * FLOAT_BYTES, 4 * FLOAT_BYTES + cast, (launches, launches, 0))
 
 
 # -- compile: chains in one kernel ------------------------------------------------------------------------------------
@@ -192,14 +193,14 @@ def _activation_in_product(layer: Layer, widths: Widths) -> Moved:
     return Moved(c, 4 * c, (0, 0, 0)) if _gated(layer) else Moved(0.0, c, (0, 0, 0))
 
 
-NONE: Mapping[str, Rule] = {
+NONE: Mapping[KernelKind, Rule] = {
     "softmax": _softmax_alone,
     "activation": _activation_alone,
     "rotary": _rotary_alone,
     "sum": _sum_alone,
     "loss": _loss_alone,
 }
-COMPILE: Mapping[str, Rule] = {
+COMPILE: Mapping[KernelKind, Rule] = {
     "norm": _norm_joined,
     "fork": _joined,
     "bias": _joined,
@@ -210,10 +211,10 @@ COMPILE: Mapping[str, Rule] = {
     "sum": _sum_joined,
     "loss": _loss_joined,
 }
-MAX: Mapping[str, Rule] = {
+MAX: Mapping[KernelKind, Rule] = {
     **COMPILE,
     "activation": _activation_in_product,
     "rotary": _joined,
 }
-POLICIES: Mapping[str, Mapping[str, Rule]] = {"none": NONE, "compile": COMPILE, "max": MAX}
+POLICIES: Mapping[str, Mapping[KernelKind, Rule]] = {"none": NONE, "compile": COMPILE, "max": MAX}
 """Policies by value of the execution field ``fusion``; ``published`` leaves layers as they are."""

@@ -2,7 +2,8 @@
 
 from typing import Literal, NamedTuple
 
-from calculon.plan.choice import When
+from calculon.editions.edition import When
+from calculon.hardware.kernels.kernel import ENGINES, KernelKind, VectorKind
 from calculon.units import Bytes, Elements, Flops
 
 Number = Elements | float
@@ -36,27 +37,38 @@ class Flags(NamedTuple):
     shares_activation: bool = False
 
 
+REDUCING = ("reduce_scatter", "all_reduce")
+"""Collectives that add up what ranks have."""
+
+
 class Collective(NamedTuple):
-    """The tensor-parallel collective of a layer.
+    """The collective of a layer.
 
     Attributes
     ----------
-    side : {"gather", "reduce", "total", "collect", "join"}
+    message : array
+        Bytes of the full, gathered or reduced, tensor; 0 without parallelism along the axis.
+    side : {"gather", "reduce", "total", "collect", "join"}, optional
+        Of tensor parallelism, whose operations an execution chooses:
         The operator *f* before a column-split product, or *g* after a row-split one (Shoeybi 2019, figure 3), or a sum
         that every rank needs in the forward pass only. The output of a column-split product for readers that are split
         (*collect*: their gradients are summed and split again) or not (*join*: of its gradient a slice is taken).
-    message : array
-        Bytes of the full, gathered or reduced, tensor; 0 without tensor parallelism.
     overlapped : bool
         Cut into tiles that run beside the tiles of a matrix product.
     outer : bool
         The first gather or the last reduction of a block: next to a pipeline transfer.
+    axis : str
+        Axis of parallelism: one of :data:`~calculon.spec.axes.LAYER_AXES`.
+    operations : tuple of str or None
+        Without a side: the operations of the forward and of the backward pass.
     """
 
-    side: Literal["gather", "reduce", "total", "collect", "join"]
     message: Bytes
+    side: Literal["gather", "reduce", "total", "collect", "join"] | None = None
     overlapped: bool = False
     outer: bool = False
+    axis: str = "tp"
+    operations: tuple[str | None, str | None] = (None, None)
 
 
 class Widths(NamedTuple):
@@ -76,35 +88,20 @@ class Product(NamedTuple):
     k: Number
 
 
-Kind = Literal[
-    "product",
-    "attention",
-    "norm",
-    "activation",
-    "softmax",
-    "dropout",
-    "fork",
-    "sum",
-    "bias",
-    "rotary",
-    "loss",
-]
-"""What an operator is, where fusion treats it in its own way (:mod:`calculon.architecture.fusion`)."""
-
-
 class Layer(NamedTuple):
     """One operator of a block on one processor, for one microbatch.
 
     ``flops`` and ``accessed`` (bytes moved in tier-1 memory) are per phase of :data:`PHASES`. ``inputs``, ``outputs``
     and ``weights`` are elements; ``activation`` (saved for the backward pass), ``activation_grad``, ``output_bytes``
     and ``weight_bytes`` are bytes. ``shard`` (bytes) stays where the activation is dropped. ``keys`` is the mean number
-    of keys per query of fused attention, whose rate depends on it; ``product`` the shape of a matrix product.
-    ``kernels`` is how many each pass launches: by default one where it moves anything.
-    ``table`` is rows and columns of weights that are looked up.
+    of keys per query of fused attention, and ``head_width`` its elements per head; ``product`` the shape of a matrix
+    product. ``kernel`` is what kind of kernel each pass is: its rate, and how fusion treats it
+    (:mod:`calculon.architecture.fusion`), depend on it. ``launches`` is how many kernels each pass launches: by default
+    one where it moves anything. ``table`` is rows and columns of weights that are looked up.
     """
 
     name: str
-    engine: Literal["matrix", "vector", "attention"]
+    kernel: KernelKind
     flops: tuple[Flops | float, Flops | float, Flops | float]
     accessed: tuple[Bytes | float, Bytes | float, Bytes | float]
     inputs: Number
@@ -117,16 +114,21 @@ class Layer(NamedTuple):
     flags: Flags
     collective: Collective | None = None
     shard: Bytes | float = 0.0
-    keys: float = 0.0
+    keys: Number = 0.0
+    head_width: int = 0
     product: Product | None = None
     table: tuple[Number, Number] | None = None
-    kind: Kind | None = None
-    kernels: tuple[int, int, int] | None = None
+    launches: tuple[int, int, int] | None = None
+
+    @property
+    def engine(self) -> str:
+        """The engine that the kernel runs on: ``matrix``, ``vector``, or of fused attention ``attention``."""
+        return ENGINES[self.kernel]
 
 
 def operator(
     name: str,
-    engine: Literal["matrix", "vector"],
+    kernel: KernelKind,
     flops: tuple[Flops | float, Flops | float, Flops | float],
     *,
     inputs: Number,
@@ -137,7 +139,6 @@ def operator(
     input_grad: bool = False,
     dtype_bytes: float,
     flags: Flags,
-    kind: Kind | None = None,
 ) -> Layer:
     """Build a layer that reads its operands and writes its result once per pass (section 2.3, first row).
 
@@ -154,7 +155,7 @@ def operator(
     has_weights = not isinstance(weights, float) or weights > 0
     return Layer(
         name=name,
-        engine=engine,
+        kernel=kernel,
         flops=flops,
         accessed=(
             dtype_bytes * (inputs + outputs + weights),
@@ -169,12 +170,12 @@ def operator(
         activation=dtype_bytes * saved,
         activation_grad=dtype_bytes * grad,
         flags=flags,
-        kind=kind,
     )
 
 
 def pointwise(
     name: str,
+    kernel: VectorKind,
     flops: tuple[Flops | float, Flops | float],
     elements: Number,
     *,
@@ -184,7 +185,6 @@ def pointwise(
     input_grad: bool = False,
     dtype_bytes: float,
     flags: Flags,
-    kind: Kind,
 ) -> Layer:
     """Build a weightless vector layer whose backward pass moves the bytes of its forward pass.
 
@@ -193,7 +193,7 @@ def pointwise(
     accessed = dtype_bytes * (elements + elements) + mask_bytes
     return Layer(
         name=name,
-        engine="vector",
+        kernel=kernel,
         flops=(flops[0], flops[1], 0.0),
         accessed=(accessed, accessed + dtype_bytes * elements if input_grad else accessed, 0.0),
         inputs=elements,
@@ -204,5 +204,4 @@ def pointwise(
         activation=activation,
         activation_grad=activation_grad,
         flags=flags,
-        kind=kind,
     )

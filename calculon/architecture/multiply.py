@@ -18,12 +18,12 @@ def multiplied(layers: Iterable[Layer], form: str) -> Iterable[Layer]:
 def _multiplied(layers: Iterable[Layer], *, stored: bool) -> Iterator[Layer]:
     """Put products on the vector engine; `stored`, as two operators with the ``m n k`` single products between."""
     for layer in layers:
-        if layer.kind != "product" or layer.product is None:
+        if layer.kernel != "product":
             yield layer
         elif stored:
             yield from _two_operators(layer)
         else:
-            yield layer._replace(engine="vector")
+            yield layer._replace(kernel="mul_sum")
 
 
 def _two_operators(layer: Layer) -> Iterator[Layer]:
@@ -41,13 +41,13 @@ def _two_operators(layer: Layer) -> Iterator[Layer]:
     halves = (forward / 2, inputs / 2, weights / 2)
     operands = [moved - result for moved, result in zip(layer.accessed, results, strict=True)]
     yield layer._replace(
-        engine="vector",
+        kernel="mul_sum",
         flops=halves,
         accessed=(operands[0] + single, operands[1] + single, operands[2] + single),
     )
     yield Layer(
         name=f"{layer.name}_Sum",
-        engine="vector",
+        kernel="mul_sum",
         flops=halves,
         accessed=(single + results[0], single + results[1], single + results[2]),
         inputs=elements,
@@ -58,5 +58,4 @@ def _two_operators(layer: Layer) -> Iterator[Layer]:
         activation=single,
         activation_grad=0.0,
         flags=Flags(recompute=layer.flags.recompute, drops_activation=When.ALWAYS),
-        kind="product",
     )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calculon.plan.choice import MASTER_BYTES, Choice
+from calculon.spec.execution import MASTER_BYTES, StepChoice
 from calculon.units import Array, Bytes, Count, Elements, Flops, Fraction
 
 QUANTIZED_BYTES = 1 + 4 / 256
@@ -151,19 +151,19 @@ def joined(parts: Sequence[Parameters], *, layers: bool = False) -> Parameters:
     return Parameters(weights, Matrices(*together))
 
 
-def of_matrices_and_others(choice: Choice) -> tuple[Optimizer, Optimizer]:
+def of_matrices_and_others(choice: StepChoice) -> tuple[Optimizer, Optimizer]:
     """Return what steps matrices, and what steps the other weights."""
     own = OPTIMIZERS[choice.optimizer]
     return own, OF_OTHERS.get(choice.optimizer, own)
 
 
-def _moment_bytes(choice: Choice) -> float:
+def _moment_bytes(choice: StepChoice) -> float:
     if choice.optimizer == "adam_8bit":
         return QUANTIZED_BYTES
     return MOMENT_BYTES[choice.optimizer_state_dtype]
 
 
-def optimizer_flops(parameters: Parameters, choice: Choice, shards: Count) -> Flops:
+def optimizer_flops(parameters: Parameters, choice: StepChoice, shards: Count) -> Flops:
     """Elementwise arithmetic of a step; :func:`newton_schulz` comes on top."""
     own, other = of_matrices_and_others(choice)
     if own is other:
@@ -180,7 +180,7 @@ def newton_schulz(matrices: Matrices) -> tuple[Flops, Flops]:
     return square * matrices.longer, square * matrices.shorter
 
 
-def state_bytes(parameters: Parameters, choice: Choice, shards: Count) -> Bytes:
+def state_bytes(parameters: Parameters, choice: StepChoice, shards: Count) -> Bytes:
     """Bytes of the state: moments, and a 4-byte master copy of weights that are smaller.
 
     Adafactor keeps a value per row and per column of a matrix. Source: arXiv 1804.04235, section 3.
@@ -197,7 +197,7 @@ def state_bytes(parameters: Parameters, choice: Choice, shards: Count) -> Bytes:
     return state
 
 
-def resident_weight_bytes(weights: Elements, choice: Choice, shards: Count) -> Bytes:
+def resident_weight_bytes(weights: Elements, choice: StepChoice, shards: Count) -> Bytes:
     """Bytes of the weights that stay on a rank: all, its share, or of 4-byte masters its share.
 
     Source: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 5.3; FSDP keeps shards in full precision only: Zhao et
@@ -209,13 +209,17 @@ def resident_weight_bytes(weights: Elements, choice: Choice, shards: Count) -> B
     return whole / shards if choice.splits_weights else whole
 
 
-def main_gradient_bytes(weights: Elements, choice: Choice, shards: Count) -> Bytes | float:
+def main_gradient_bytes(weights: Elements, choice: StepChoice, shards: Count) -> Bytes | float:
     """Bytes of the 4-byte copy of smaller gradients that Megatron-LM steps with (arXiv 1909.08053)."""
     return MASTER_BYTES * weights / shards if choice.main_grad else 0.0
 
 
 def step_bytes(
-    fused: Bytes, parameters: Parameters, gradient_bytes: Array | int, choice: Choice, shards: Count
+    fused: Bytes,
+    parameters: Parameters,
+    gradient_bytes: Array | int,
+    choice: StepChoice,
+    shards: Count,
 ) -> Bytes:
     """Bytes that a step moves in the form that the choice names.
 
@@ -253,7 +257,7 @@ def step_bytes(
     return np.maximum(moved, apart)
 
 
-def step_kernels(parameters: Parameters, gradient_bytes: Array | int, choice: Choice) -> Count:
+def step_kernels(parameters: Parameters, gradient_bytes: Array | int, choice: StepChoice) -> Count:
     """Kernels that a loop over weight tensors launches: a matrix is one, and what a layer has beside it another."""
     if choice.optimizer_impl != "loop" or parameters.matrices is None:
         return np.zeros_like(parameters.weights)

@@ -5,38 +5,43 @@ from dataclasses import dataclass
 import numpy as np
 
 from calculon.architecture.layer import Widths
+from calculon.architecture.layer_sizes import Sizes
+from calculon.architecture.workload import Workload
 from calculon.editions.edition import Edition
-from calculon.plan.choice import Choice, Sizes
+from calculon.spec.execution import LayoutChoice
 from calculon.spec.model import Model
 from calculon.units import Count, Elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockShape:
-    """A block of a model under one choice, for a column of sizes.
+    """A block of a model in one layout, for a column of sizes.
 
-    ``tokens`` is per microbatch; ``activation`` is the elements of a full activation and ``residual`` of one in the
-    residual region, which sequence parallelism splits; ``dtype_bytes`` is bytes per element of the
-    residual stream and of stored weights, ``widths`` of what products read and write, and ``overlapped`` whether
-    tensor-parallel collectives run beside their products.
+    ``tokens`` is per microbatch, ``workload`` says of which sequences; ``activation`` is the elements of a full
+    activation and ``residual`` of one in the residual region, which sequence parallelism splits; ``dtype_bytes`` is
+    bytes per element of the residual stream and of stored weights, ``widths`` of what products read and write, and
+    ``overlapped`` whether tensor-parallel collectives run beside their products.
     """
 
     model: Model
-    choice: Choice
+    choice: LayoutChoice
     edition: Edition
     tensor_par: Count
-    microbatch_size: Count
+    workload: Workload
     tokens: Count
     activation: Elements
     residual: Elements
     dtype_bytes: int
     widths: Widths
     overlapped: bool
+    vocab_pad_multiple: Count
+    sizes: Sizes
 
     @classmethod
-    def of(cls, model: Model, choice: Choice, sizes: Sizes, edition: Edition) -> "BlockShape":
+    def of(cls, model: Model, choice: LayoutChoice, sizes: Sizes, edition: Edition) -> "BlockShape":
         """Derive the shared sizes."""
-        tokens = sizes.microbatch_size * model.seq_size
+        workload = Workload.of_whole_sequences(model, sizes)
+        tokens = workload.tokens
         activation = tokens * model.hidden
         residual = activation
         if choice.sequence_parallel:
@@ -46,14 +51,20 @@ class BlockShape:
             choice=choice,
             edition=edition,
             tensor_par=sizes.tensor_par,
-            microbatch_size=sizes.microbatch_size,
+            workload=workload,
             tokens=tokens,
             activation=activation,
             residual=residual,
             dtype_bytes=choice.dtype_bytes,
             widths=Widths(choice.dtype_bytes, choice.operand_bytes, choice.result_bytes),
-            overlapped=choice.tensor_par_overlap != "none",
+            overlapped=choice.overlapped,
+            vocab_pad_multiple=sizes.vocab_pad_multiple,
+            sizes=sizes,
         )
+
+    def degree(self, axis: str) -> Count:
+        """Return the degree along one of :data:`~calculon.spec.axes.LAYER_AXES`."""
+        return self.sizes.degree(axis)
 
     @property
     def whole(self) -> bool:
@@ -90,5 +101,5 @@ class BlockShape:
 
         Source: Megatron-LM, ``--make-vocab-size-divisible-by``.
         """
-        multiple = self.choice.vocab_pad_multiple
+        multiple = self.vocab_pad_multiple
         return np.ceil(self.model.vocab / (multiple * self.tensor_par)) * multiple

@@ -1,14 +1,13 @@
 """The cost of a batch on one processor of the first stage: from block to chunk, stage and iteration."""
 
-from functools import cached_property
-
+from calculon.arrays import derived
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.efficiency import efficiency
 from calculon.cost.ends import Ends
 from calculon.cost.iteration_times import IterationTimes
 from calculon.cost.offload import offload_bandwidth
 from calculon.cost.optimizer_step import OptimizerCost
-from calculon.cost.quoted_figures import QuotedFigures
+from calculon.cost.quoted_figures import quoted_figures
 from calculon.cost.stage import Stage
 from calculon.cost.stage_memory import Memory, memory
 from calculon.editions.edition import Edition
@@ -16,23 +15,30 @@ from calculon.hardware.system import System
 from calculon.plan.schedule import Schedule
 from calculon.spec.model import Model
 from calculon.statistics import (
+    AxisTimes,
     BlockSpace,
     Buffers,
     Capacity,
+    Communication,
+    CorrectedStats,
     Efficiency,
+    Figures,
     Messages,
     OffloadBandwidth,
     OffloadedSpace,
     OverlapBandwidth,
     Space,
+    Stats,
+    TensorMessages,
+    Work,
 )
 
 
 class Batch(Stage):
     """The statistics of executions, each part computed when it is asked for.
 
-    The attributes have the names of the parts of :class:`~calculon.statistics.CorrectedStats`, so that a column of
-    the statistics is read from here and costs only what it depends on.
+    The attributes have the names of the parts of :class:`~calculon.statistics.CorrectedStats`: a search reads the
+    columns that it needs from here, and pays for these only; :attr:`stats` has all of them.
     """
 
     def __init__(
@@ -50,17 +56,52 @@ class Batch(Stage):
 
     # -- one block --------------------------------------------------------------------------------
 
-    fw = property(lambda self: self.block.fw)
-    fw_tp = property(lambda self: self.collectives.fw_tp)
-    re = property(lambda self: self.block.re)
-    recomm = property(lambda self: self.collectives.recomm)
-    agrad = property(lambda self: self.block.agrad)
-    agrad_tp = property(lambda self: self.collectives.agrad_tp)
-    wgrad = property(lambda self: self.block.wgrad)
-    optim = property(lambda self: self.optimizer.step)
-    tensor_messages = property(lambda self: self.collectives.tensor_messages)
+    @property
+    def fw(self) -> Work:
+        """The forward pass."""
+        return self.block.fw
 
-    @cached_property
+    @property
+    def re(self) -> Work:
+        """Recomputation."""
+        return self.block.re
+
+    @property
+    def agrad(self) -> Work:
+        """The activation-gradient pass."""
+        return self.block.agrad
+
+    @property
+    def wgrad(self) -> Work:
+        """The weight-gradient pass."""
+        return self.block.wgrad
+
+    @property
+    def optim(self) -> Work:
+        """The optimizer step."""
+        return self.optimizer.step
+
+    @property
+    def fw_tp(self) -> Communication:
+        """Forward collectives."""
+        return self.collectives.fw_tp
+
+    @property
+    def recomm(self) -> Communication:
+        """Repeated collectives."""
+        return self.collectives.recomm
+
+    @property
+    def agrad_tp(self) -> Communication:
+        """Backward collectives."""
+        return self.collectives.agrad_tp
+
+    @property
+    def tensor_messages(self) -> TensorMessages:
+        """Tensor-parallel messages."""
+        return self.collectives.tensor_messages
+
+    @derived
     def block_space(self) -> BlockSpace:
         """Memory of a block."""
         block, optimizer = self.block, self.optimizer
@@ -75,7 +116,7 @@ class Batch(Stage):
             optimizer=optimizer.state,
         )
 
-    @cached_property
+    @derived
     def messages(self) -> Messages:
         """Bytes sent to the next stage and to the replicas."""
         return Messages(
@@ -86,12 +127,17 @@ class Batch(Stage):
 
     # -- time -------------------------------------------------------------------------------------
 
-    @cached_property
+    @derived
     def times(self) -> IterationTimes:
-        """Times of one iteration."""
+        """Times of one iteration, each when it is asked for."""
         return IterationTimes(self)
 
-    @cached_property
+    @property
+    def axes(self) -> AxisTimes:
+        """Times of further axes of parallelism."""
+        return self.times.axes
+
+    @derived
     def overlap_bandwidth(self) -> OverlapBandwidth:
         """Network bandwidth that would hide traffic."""
         return OverlapBandwidth(
@@ -100,7 +146,7 @@ class Batch(Stage):
             dp_tail=self.gradient_sync.tail_bandwidth,
         )
 
-    @cached_property
+    @derived
     def offload_bandwidth(self) -> OffloadBandwidth:
         """Tier-2 bandwidth that would hide offloading."""
         block, optimizer, alone = self.block, self.optimizer, self.block_alone
@@ -111,15 +157,15 @@ class Batch(Stage):
             optimizer.weight_grad + optimizer.state,
             self.edition.offload_window(alone.shortest_forward, block.fw.mem_time),
             self.edition.offload_window(alone.shortest_backward, self.backward_memory),
-            self.schedule.training,
+            training=self.schedule.training,
         )
 
-    @cached_property
-    def figures(self) -> QuotedFigures:
+    @derived
+    def figures(self) -> Figures:
         """Figures that people quote."""
-        return QuotedFigures(self.model, self, self.times)
+        return quoted_figures(self.model, self, self.times.total_time)
 
-    @cached_property
+    @derived
     def efficiency(self) -> Efficiency:
         """How well the machine is used."""
         times = self.times
@@ -136,7 +182,7 @@ class Batch(Stage):
 
     # -- space ------------------------------------------------------------------------------------
 
-    @cached_property
+    @derived
     def _memory(self) -> Memory:
         return memory(self.block, self.optimizer, self.schedule, self.edition, self.ends)
 
@@ -159,3 +205,34 @@ class Batch(Stage):
     def capacity(self) -> Capacity:
         """Memory that the two tiers must hold."""
         return self._memory.capacity
+
+    # -- all of them ------------------------------------------------------------------------------
+
+    @property
+    def stats(self) -> Stats:
+        """All statistics that the edition computes."""
+        published = Stats(
+            fw=self.fw,
+            fw_tp=self.fw_tp,
+            re=self.re,
+            recomm=self.recomm,
+            agrad=self.agrad,
+            agrad_tp=self.agrad_tp,
+            wgrad=self.wgrad,
+            optim=self.optim,
+            tensor_messages=self.tensor_messages,
+            messages=self.messages,
+            overlap_bandwidth=self.overlap_bandwidth,
+            block_space=self.block_space,
+            offloaded_space=self.offloaded_space,
+            space=self.space,
+            times=self.times.record,
+            offload_bandwidth=self.offload_bandwidth,
+            capacity=self.capacity,
+            efficiency=self.efficiency,
+        )
+        if self.edition.stats is Stats:
+            return published
+        return CorrectedStats.of(
+            published, figures=self.figures, buffers=self.buffers, axes=self.axes
+        )

@@ -1,22 +1,27 @@
 """The cost of one block for one microbatch: sums over its layers."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 
 import numpy as np
 
-from calculon.architecture.block import block_layers
 from calculon.architecture.layer import PHASES
-from calculon.architecture.layers import Layer
-from calculon.architecture.shape import BlockShape
-from calculon.arrays import ordered_sum
-from calculon.cost.layer_cost import LayerCost, LayerTable, layer_cost, layer_times
+from calculon.architecture.layer_sizes import Sizes
+from calculon.architecture.segments import LayerGenerator
+from calculon.arrays import derived, ordered_sum
+from calculon.cost.layer_cost import (
+    LayerCost,
+    LayerTable,
+    laid_out,
+    layer_cost,
+    layer_times,
+)
 from calculon.cost.shares import exposed_times, storage
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
-from calculon.parallel.tensor import PASSES
-from calculon.plan.choice import Choice, Sizes
+from calculon.parallel.tensor import PASSES, NetworkTimes
 from calculon.records import record
+from calculon.spec.axes import FURTHER_NAMES
+from calculon.spec.execution import BlockChoice, LayoutChoice
 from calculon.spec.model import Model
 from calculon.statistics import Communication, TensorMessages, Work
 from calculon.units import (
@@ -47,6 +52,8 @@ class BlockCost:
 
     Attributes
     ----------
+    axis_time : array, shape (further axes, passes, blocks)
+        Time of the collectives of further axes, by pass of :data:`~calculon.parallel.tensor.PASSES`; none is hidden.
     gradient_message : array
         Bytes of the gradients that data parallelism reduces.
     pipeline_message : array
@@ -62,6 +69,7 @@ class BlockCost:
     agrad: Work
     wgrad: Work
     collectives: Collectives
+    axis_time: Seconds
     tp_bandwidth_needed: BytesPerSecond
     weight: Bytes
     act_working: Bytes
@@ -76,7 +84,7 @@ class BlockCost:
 
 
 class BlockLayout:
-    """The layers of a block for a column of sizes, and what of their cost every choice of equal layout shares.
+    """The layers of a segment for a column of sizes, and what of their cost all choices of this layout share.
 
     What is recomputed, when inputs are gathered again, and how collectives run does not change the layers.
     """
@@ -85,43 +93,22 @@ class BlockLayout:
         self,
         model: Model,
         system: System,
-        choice: Choice,
+        choice: LayoutChoice,
         sizes: Sizes,
         edition: Edition,
-        layers: Callable[[BlockShape], Iterable[Layer]] = block_layers,
+        layers: LayerGenerator,
     ):
         self.system, self.sizes, self.edition = system, sizes, edition
-        self.shape = BlockShape.of(model, choice, sizes, edition)
-        self.table = LayerTable(layers(self.shape), sizes.tensor_par.size)
+        self.shape, self.table = laid_out(model, choice, sizes, edition, layers)
         self.times = layer_times(self.table, system, choice)
-        self.gradient_bytes = choice.stated_gradient_bytes or UNSHARDED_GRADIENT_BYTES
+        self.network = NetworkTimes(system, sizes)
 
-    @staticmethod
-    def key(choice: Choice) -> Hashable:
-        """Return what the layout depends on of a choice."""
-        return (
-            choice.datatype,
-            choice.attention_type,
-            choice.fused_activation,
-            choice.sequence_parallel,
-            choice.tensor_par_overlap == "none",
-            choice.attn_impl,
-            choice.step,
-            choice.edition,
-            choice.fusion,
-            choice.matmul_dtype,
-            choice.vocab_pad_multiple,
-            choice.tp_impl,
-            choice.bias_after_reduce,
-            choice.matmul_impl,
-        )
-
-    @cached_property
+    @derived
     def none(self) -> Array:
         """Zero for every block."""
         return np.zeros_like(self.sizes.tensor_par)
 
-    @cached_property
+    @derived
     def totals(self) -> Array:
         """FLOP, arithmetic time, bytes and memory time summed over layers: shape (4, phases, blocks)."""
         table, times = self.table, self.times
@@ -132,34 +119,34 @@ class BlockLayout:
             ]
         )
 
-    @cached_property
+    @derived
     def forward(self) -> Array:
         """FLOP, arithmetic time, bytes and memory time of the forward pass: shape (4, layers, blocks)."""
         table, times = self.table, self.times
         return np.stack([table.flops[0], times.arithmetic[0], table.accessed[0], times.memory[0]])
 
-    @cached_property
+    @derived
     def processing(self) -> Seconds:
         """Processing time without layers that have a collective: shape (phases, blocks)."""
         return ordered_sum(self.times.processing)
 
-    @cached_property
+    @derived
     def weight(self) -> Bytes:
         """Weights of a block."""
         return ordered_sum(self.table.weight_bytes)
 
-    @cached_property
+    @derived
     def act_working(self) -> Bytes:
         """Activations while a block is computed: every buffer once."""
         shared = np.array([[layer.flags.shares_activation] for layer in self.table.layers])
         return ordered_sum(self.table.activation * ~shared)
 
-    @cached_property
+    @derived
     def act_grad(self) -> Bytes:
         """Activation gradients while a block is computed."""
         return ordered_sum(self.table.activation_grad)
 
-    @cached_property
+    @derived
     def matrix_flops(self) -> Flops:
         """FLOP of the matrix engine: forward, backward, and forward layer by layer; shape (2 + layers, blocks)."""
         table = self.table
@@ -170,36 +157,37 @@ class BlockLayout:
             [ordered_sum(executed[:1]), ordered_sum(executed[1:2] + executed[2:]), executed[0]]
         )
 
-    @cached_property
-    def unsharded_gradients(self) -> Bytes:
+    def unsharded_gradients(self, choice: BlockChoice) -> Bytes:
         """Weight gradients of the block being computed."""
-        return ordered_sum(self.gradient_bytes * self.table.weights)
+        width = choice.stated_gradient_bytes or UNSHARDED_GRADIENT_BYTES
+        return ordered_sum(width * self.table.weights)
 
-    def gradient_message(self, choice: Choice) -> Bytes:
+    def gradient_message(self, choice: BlockChoice) -> Bytes:
         """Bytes of the gradients that data parallelism reduces: as the weights, unless it is said otherwise."""
-        if choice.reduced_bytes == choice.dtype_bytes:
+        stored = self.shape.dtype_bytes
+        if choice.reduced_bytes == stored:
             return self.weight
-        return self.weight * (choice.reduced_bytes / choice.dtype_bytes)
+        return self.weight * (choice.reduced_bytes / stored)
 
-    def pipeline_message(self, choice: Choice) -> Bytes:
+    def pipeline_message(self, choice: BlockChoice) -> Bytes:
         """Bytes that a block hands to the next stage: split unless collectives are all-reduces (section 4.4)."""
         shape = self.shape
         if choice.tensor_par_comm_type == "ar":
-            return choice.dtype_bytes * shape.activation
+            return shape.dtype_bytes * shape.activation
         tokens = np.floor(shape.tokens / shape.tensor_par)
-        return choice.dtype_bytes * tokens * shape.model.hidden
+        return shape.dtype_bytes * tokens * shape.model.hidden
 
 
-def block_cost(layout: BlockLayout, choice: Choice) -> BlockCost:
+def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
     """Cost one block under a choice of this layout (sections 4.1 to 4.4)."""
     table, system, sizes, edition = layout.table, layout.system, layout.sizes, layout.edition
-    cost = layer_cost(table, layout.times, system, choice, sizes, edition)
+    cost = layer_cost(table, layout.times, layout.network, choice, edition)
     overlapped = choice.tensor_par_overlap != "none"
     processing = ordered_sum(cost.times.processing) if overlapped else layout.processing
     recomputed = table.flagged("recompute", choice, edition)
     trained, none = float(choice.training), layout.none
     checkpoint = choice.training and choice.recompute_all
-    activation = choice.dtype_bytes * layout.shape.activation
+    activation = layout.shape.dtype_bytes * layout.shape.activation
     fw, agrad, wgrad = (
         _work([*layout.totals[:, i], processing[i]], 1.0 if i == 0 else trained)
         for i in range(len(PHASES))
@@ -210,18 +198,21 @@ def block_cost(layout: BlockLayout, choice: Choice) -> BlockCost:
         agrad=agrad,
         wgrad=wgrad,
         collectives=_collectives(table, cost, choice, edition),
+        axis_time=_axis_time(cost, choice, none),
         tp_bandwidth_needed=_bandwidth_needed(cost, choice, none),
         weight=layout.weight,
         act_working=layout.act_working,
         act_storage=storage(table, choice, none, edition),
         act_checkpoint=(
-            edition.checkpoint_bytes(activation, choice, sizes.tensor_par) if checkpoint else none
+            edition.checkpoint_bytes(activation, choice.layout, sizes.tensor_par)
+            if checkpoint
+            else none
         ),
         act_grad=layout.act_grad * trained,
-        weight_grad_no_sharding=layout.unsharded_gradients * trained,
+        weight_grad_no_sharding=layout.unsharded_gradients(choice) * trained,
         gradient_message=layout.gradient_message(choice),
         pipeline_message=layout.pipeline_message(choice),
-        matrix_peak=none + system.product_engine(choice.matmul_type).peak,
+        matrix_peak=none + system.product_engine(choice.layout.matmul_type).peak,
         matrix_flops=_matrix_flops(layout, recomputed, choice) if edition.counts_flops else none,
     )
 
@@ -236,7 +227,9 @@ def _work(totals: Sequence[Array] | Array, share: float = 1.0) -> Work:
     )
 
 
-def _recompute(layout: BlockLayout, cost: LayerCost, recomputed: Array, choice: Choice) -> Work:
+def _recompute(
+    layout: BlockLayout, cost: LayerCost, recomputed: Array, choice: BlockChoice
+) -> Work:
     """Work of recomputation; its time is that of the recomputed layers (section 4.2)."""
     if not choice.training or not recomputed.any():
         return _work([layout.none] * 5)
@@ -244,7 +237,7 @@ def _recompute(layout: BlockLayout, cost: LayerCost, recomputed: Array, choice: 
     return _work([*work, ordered_sum(cost.times.processing[0] * recomputed)])
 
 
-def _matrix_flops(layout: BlockLayout, recomputed: Array, choice: Choice) -> Flops:
+def _matrix_flops(layout: BlockLayout, recomputed: Array, choice: BlockChoice) -> Flops:
     """FLOP that the matrix engine executes for one microbatch."""
     forward, backward, *layers = layout.matrix_flops
     executed: Flops = forward
@@ -254,7 +247,7 @@ def _matrix_flops(layout: BlockLayout, recomputed: Array, choice: Choice) -> Flo
 
 
 def _collectives(
-    table: LayerTable, cost: LayerCost, choice: Choice, edition: Edition
+    table: LayerTable, cost: LayerCost, choice: BlockChoice, edition: Edition
 ) -> Collectives:
     """Sum tensor-parallel messages and times over layers, per pass and kind of block (section 4.1)."""
     traffic = cost.traffic
@@ -270,7 +263,20 @@ def _collectives(
     return Collectives(fw_tp=fw, agrad_tp=agrad, recomm=recomm, tensor_messages=messages)
 
 
-def _bandwidth_needed(cost: LayerCost, choice: Choice, none: Array) -> BytesPerSecond:
+def _axis_time(cost: LayerCost, choice: BlockChoice, none: Array) -> Seconds:
+    """Sum the times of the collectives of further axes over layers."""
+    times = np.zeros((len(FURTHER_NAMES), len(PASSES), none.size))
+    if not FURTHER_NAMES:
+        return times
+    passes = len(PASSES) if choice.training else 1
+    for of_axis, axis in zip(times, FURTHER_NAMES, strict=True):
+        link = cost.further[axis].link
+        if link.shape[1]:
+            of_axis[:passes] = ordered_sum(link)[:passes]
+    return times
+
+
+def _bandwidth_needed(cost: LayerCost, choice: BlockChoice, none: Array) -> BytesPerSecond:
     """Largest network bandwidth that a tile would need to hide (section 4.1)."""
     if choice.tensor_par_overlap == "none":
         return none

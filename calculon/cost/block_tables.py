@@ -1,38 +1,36 @@
-"""Costs of the distinct blocks of a plan: millions of executions share a few thousand of them."""
+"""Costs of the distinct blocks and optimizer steps of a table: millions of executions share a few thousand of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from calculon.architecture.layer_sizes import SIZE_FIELDS, Sizes
 from calculon.architecture.optimizer import Parameters, joined
+from calculon.architecture.segments import kinds_of_block
 from calculon.cost.block_cost import BlockCost, BlockLayout, block_cost
 from calculon.cost.ends import Ends, EndsCost, EndsStep, ends_cost, ends_step, plain_choice
+from calculon.cost.layer_cost import laid_out
+from calculon.cost.mixture import mixed_block, mixed_step
 from calculon.cost.optimizer_step import OptimizerCost, optimizer_cost, parameters_of
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
-from calculon.plan.choice import Choice, Sizes
-from calculon.plan.plan import FIELDS, Plan
-from calculon.plan.replicas import shard_count
+from calculon.plan.choices import distinct, grouped
+from calculon.plan.plan import Plan
+from calculon.plan.schedule import shard_count
 from calculon.records import concatenate
+from calculon.spec.axes import FURTHER_AXES
+from calculon.spec.execution import BlockChoice, StepChoice
 from calculon.spec.model import Model
 from calculon.units import Array
 
 BLOCK_ROWS = 4_096
 """Blocks whose layers are laid out at once: bounds the memory of a layer table."""
 
-CHOICE_FIELDS = tuple(field.name for field in FIELDS if field.name in Choice.__slots__)
-_CHOICES = {
-    field.name: field.declaration.choices or (False, True)
-    for field in FIELDS
-    if field.annotation is not int
-}
-
 
 @dataclass(frozen=True, slots=True)
 class BlockTables:
-    """Costs of the distinct blocks of a plan, and which of them each row uses."""
+    """Costs of the distinct blocks and optimizer steps of a plan, and which of them each row uses."""
 
     block: BlockCost
     block_row: Array
@@ -40,7 +38,7 @@ class BlockTables:
     optimizer_row: Array
     ends: Ends | None = None
 
-    def ends_of(self, rows: slice) -> Ends | None:
+    def ends_of(self, rows: Array) -> Ends | None:
         """Return embedding and head of some rows of the plan."""
         if self.ends is None:
             return None
@@ -48,35 +46,37 @@ class BlockTables:
 
 
 def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> BlockTables:
-    """Cost every distinct block of a plan once.
+    """Cost every distinct block, and every distinct optimizer step, of a plan once.
 
-    A block depends on the choices, the tensor-parallel degree and network, and the microbatch; its optimizer step on
-    the shards in place of the last two.
+    A block depends on its choice and on the numbers of :data:`SIZE_FIELDS`; a step on its own choice, the tensor degree
+    and the shards.
     """
-    shards = shard_count(plan.optimizer_sharding, plan.dp_shard, plan.data_par)
-    blocks: list[BlockCost] = []
-    steps: list[OptimizerCost] = []
     ends = EndTables(model, system, edition) if model.vocab else None
-    block_row = np.zeros(len(plan), np.int64)
-    step_row = np.zeros(len(plan), np.int64)
-    block_count = step_count = 0
-    for choice, rows in _groups(plan):
-        sizes, size_of = distinct(
-            [plan.tensor_par[rows], plan.microbatch_size[rows], plan.tensor_par_net[rows]]
-        )
-        pairs, pair_of = distinct([plan.tensor_par[rows], shards[rows]])
-        costs, weights = block_costs(model, system, [choice], sizes, edition)
-        same_degree = np.searchsorted(sizes[:, 0], pairs[:, 0])
-        shared = pairs[:, 1].astype(float)
-        blocks += costs
-        stepped = weights.take(same_degree)
-        steps.append(optimizer_cost(stepped, shared, system, choice, edition))
+    blocks: list[BlockCost] = []
+    block_row, count = np.zeros(len(plan), np.int64), 0
+    for block, rows in grouped(plan, BlockChoice):
+        sizes, size_of, _ = distinct([getattr(plan, name)[rows] for name in SIZE_FIELDS])
+        blocks += block_costs(model, system, [block], sizes, edition)
         if ends is not None:
-            ends.add([choice], sizes, same_degree, shared)
-        block_row[rows] = block_count + size_of
-        step_row[rows] = step_count + pair_of
-        block_count += len(sizes)
-        step_count += len(pairs)
+            ends.add_costs([block], sizes)
+        block_row[rows] = count + size_of
+        count += len(sizes)
+    shards = shard_count(plan.optimizer_sharding, plan.dp_shard, plan.data_par)
+    steps: list[OptimizerCost] = []
+    step_row, count = np.zeros(len(plan), np.int64), 0
+    for step, rows in grouped(plan, StepChoice):
+        further = (getattr(plan, axis.degree) for axis in FURTHER_AXES)
+        counts = shards.astype(np.int64)
+        own = (plan.tensor_par, plan.vocab_pad_multiple, *further, counts)
+        pairs, pair_of, first = distinct([column[rows] for column in own])
+        sizes = np.stack([getattr(plan, name)[rows[first]] for name in SIZE_FIELDS], axis=1)
+        shared = pairs[:, -1].astype(float)
+        weights = layer_parameters(model, step, sizes, edition)
+        steps.append(step_cost(model, system, step, weights, shared, edition))
+        if ends is not None:
+            ends.add_steps(step, sizes, shared)
+        step_row[rows] = count + pair_of
+        count += len(pairs)
     return BlockTables(
         concatenate(blocks),
         block_row,
@@ -87,24 +87,49 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
 
 
 def block_costs(
-    model: Model, system: System, choices: Sequence[Choice], sizes: Array, edition: Edition
-) -> tuple[list[BlockCost], Parameters]:
-    """Cost blocks of choices of equal layout for rows of (tensor degree, microbatch size, tensor network).
-
-    Returns
-    -------
-    tuple of list of BlockCost and Parameters, shape (layers, blocks)
-        The costs for each choice, and the weights of each layer (which depend on the tensor degree alone).
-    """
+    model: Model, system: System, choices: Sequence[BlockChoice], sizes: Array, edition: Edition
+) -> list[BlockCost]:
+    """Cost blocks of choices of one layout for rows of the numbers of :data:`SIZE_FIELDS`."""
+    kinds = kinds_of_block(model)
+    counts = [kind.count for kind in kinds]
     costs: list[list[BlockCost]] = [[] for _ in choices]
-    weights: list[Parameters] = []
     for start in range(0, len(sizes), BLOCK_ROWS):
-        part = _sizes(sizes[start : start + BLOCK_ROWS])
-        layout = BlockLayout(model, system, choices[0], part, edition)
+        part = Sizes.of(sizes[start : start + BLOCK_ROWS])
+        layouts = [
+            BlockLayout(model, system, choices[0].layout, part, edition, kind.layers)
+            for kind in kinds
+        ]
         for of_choice, choice in zip(costs, choices, strict=True):
-            of_choice.append(block_cost(layout, choice))
-        weights.append(parameters_of(layout.table, layout.shape))
-    return [concatenate(of_choice) for of_choice in costs], joined(weights)
+            of_choice.append(mixed_block([block_cost(one, choice) for one in layouts], counts))
+    return [concatenate(of_choice) for of_choice in costs]
+
+
+def layer_parameters(
+    model: Model, choice: StepChoice, sizes: Array, edition: Edition
+) -> list[Parameters]:
+    """Return the weights of each layer of the kinds of block, shape (layers, rows); sizes as in :func:`block_costs`."""
+    found: list[list[Parameters]] = []
+    for kind in kinds_of_block(model):
+        parts: list[Parameters] = []
+        for start in range(0, len(sizes), BLOCK_ROWS):
+            part = Sizes.of(sizes[start : start + BLOCK_ROWS])
+            shape, table = laid_out(model, choice.layout, part, edition, kind.layers)
+            parts.append(parameters_of(table, shape, choice))
+        found.append(parts)
+    return [joined(parts) for parts in found]
+
+
+def step_cost(
+    model: Model,
+    system: System,
+    choice: StepChoice,
+    weights: Sequence[Parameters],
+    shards: Array,
+    edition: Edition,
+) -> OptimizerCost:
+    """Cost the optimizer step of a block from the weights of :func:`layer_parameters`, each row with its shards."""
+    costs = [optimizer_cost(of_kind, shards, system, choice, edition) for of_kind in weights]
+    return mixed_step(costs, [kind.count for kind in kinds_of_block(model)])
 
 
 class EndTables:
@@ -115,81 +140,33 @@ class EndTables:
         self._costs: list[EndsCost] = []
         self._steps: list[EndsStep] = []
 
-    def add(self, choices: Sequence[Choice], sizes: Array, columns: Array, shards: Array) -> None:
-        """Cost the ends for each choice of one layout of blocks.
-
-        Parameters
-        ----------
-        sizes : array, shape (rows, 3)
-            As in :func:`block_costs`.
-        columns, shards : array
-            Row of `sizes` with the tensor degree, and the shards, of each optimizer step.
-        """
-        known: dict[Choice, EndsCost] = {}
+    def add_costs(self, choices: Sequence[BlockChoice], sizes: Array) -> None:
+        """Cost the ends for each choice of one layout of blocks, and rows of sizes as in :func:`block_costs`."""
+        known: dict[BlockChoice, EndsCost] = {}
         for choice in choices:
             plain = plain_choice(choice)
             if plain not in known:
-                args = (self._model, self._system, plain, _sizes(sizes), self._edition)
+                args = (self._model, self._system, plain, Sizes.of(sizes), self._edition)
                 known[plain] = ends_cost(*args)
             self._costs.append(known[plain])
-        self._steps.append(
-            ends_step(
-                self._model,
-                self._system,
-                choices[0],
-                _sizes(sizes[columns]),
-                shards,
-                self._edition,
-            )
-        )
+
+    def add_steps(self, choice: StepChoice, sizes: Array, shards: Array) -> None:
+        """Cost what the ends hold, for each optimizer step."""
+        args = (self._model, self._system, choice, Sizes.of(sizes), shards, self._edition)
+        self._steps.append(ends_step(*args))
 
     def ends(self) -> Ends:
         """Return all of them as one."""
         return Ends(concatenate(self._costs), concatenate(self._steps), self._model.tied)
 
 
-def _groups(plan: Plan) -> Iterator[tuple[Choice, Array]]:
-    """Yield the distinct choices of a plan and the rows that have them."""
-    keys, key_of = distinct([getattr(plan, name) for name in CHOICE_FIELDS])
-    order = np.argsort(key_of, kind="stable")
-    bounds = np.searchsorted(key_of[order], np.arange(len(keys) + 1))
-    for number, key in enumerate(keys):
-        yield _choice(key), order[bounds[number] : bounds[number + 1]]
-
-
-def choice_of(plan: Plan) -> Choice:
-    """Return the choices of the first row of a plan."""
-    return _choice(np.array([getattr(plan, name)[0] for name in CHOICE_FIELDS]))
+def only_choices(plan: Plan) -> tuple[BlockChoice, StepChoice, Sizes]:
+    """Return the choices of a plan of one row, and what sizes its blocks."""
+    ((block, _),) = grouped(plan, BlockChoice)
+    ((step, _),) = grouped(plan, StepChoice)
+    return block, step, sizes_of(plan)
 
 
 def sizes_of(plan: Plan) -> Sizes:
     """Return the sizes of every row of a plan."""
-    return _sizes(np.stack([plan.tensor_par, plan.microbatch_size, plan.tensor_par_net], axis=1))
-
-
-def _sizes(rows: Array) -> Sizes:
-    return Sizes(
-        tensor_par=rows[:, 0].astype(float),
-        microbatch_size=rows[:, 1].astype(float),
-        tensor_par_net=rows[:, 2],
-    )
-
-
-def _choice(key: Array) -> Choice:
-    values: dict[str, Any] = {
-        name: _CHOICES[name][int(code)] if name in _CHOICES else int(code)
-        for name, code in zip(CHOICE_FIELDS, key, strict=True)
-    }
-    return Choice(**values)
-
-
-def distinct(columns: list[Array]) -> tuple[Array, Array]:
-    """Return the distinct rows of integer columns, ascending, and the number of each row among them."""
-    if len(columns[0]) == 1:
-        return np.array([[int(c[0]) for c in columns]]), np.zeros(1, np.int64)
-    ranks = np.zeros(len(columns[0]), np.int64)
-    for values in columns:
-        distinct, inverse = np.unique(values, return_inverse=True)
-        ranks = ranks * len(distinct) + inverse
-    _, first, inverse = np.unique(ranks, return_index=True, return_inverse=True)
-    return np.stack([c[first] for c in columns], axis=1).astype(np.int64), inverse
+    return Sizes.of(np.stack([getattr(plan, name) for name in SIZE_FIELDS], axis=1))

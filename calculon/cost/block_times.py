@@ -1,12 +1,14 @@
 """The time of a block of each kind."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from calculon.cost.block_cost import BlockCost, Collectives
 from calculon.cost.offload import Offload, exposed
 from calculon.parallel.pipeline.transfers import Transfers
+from calculon.spec.axes import FURTHER_AXES
 from calculon.units import Seconds
 
 
@@ -40,12 +42,28 @@ def block_times(block: BlockCost, collectives: Collectives, sent: Transfers) -> 
         + block.wgrad.time
         + collectives.agrad_tp.time_exposed
     )
+    if FURTHER_AXES:
+        more = axis_times(block)
+        forward, backward = forward + more.forward, backward + more.backward
     return BlockTimes(
         forward_base=forward[0],
         forward_edge=forward[1] + sent.forward,
         backward_base=backward[0],
         backward_edge=backward[1] + sent.backward,
     )
+
+
+class AxisPasses(NamedTuple):
+    """Time of the collectives of further axes in the passes of a block; those repeated are in the backward pass."""
+
+    forward: Seconds
+    backward: Seconds
+
+
+def axis_times(block: BlockCost) -> AxisPasses:
+    """Add the times of the collectives of all further axes up."""
+    forward, backward, repeated = block.axis_time.sum(axis=0)
+    return AxisPasses(forward, backward + repeated)
 
 
 def offload_times(

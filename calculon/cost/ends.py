@@ -3,26 +3,25 @@
 An iteration takes as long as the slower of the two stages; the other one is passed once while the pipeline fills.
 """
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
-from calculon.architecture.embedding_and_head import LOGITS, embedding_layers, head_layers
-from calculon.architecture.layers import Layer
+from calculon.architecture.embedding_and_head import LOGITS
+from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.optimizer import Parameters, joined
+from calculon.architecture.segments import EMBEDDING, HEAD, Segment
 from calculon.architecture.shape import BlockShape
-from calculon.arrays import ordered_sum
+from calculon.arrays import derived, ordered_sum
 from calculon.cost.block_cost import BlockCost, BlockLayout, block_cost
 from calculon.cost.layer_cost import LayerTable
 from calculon.cost.optimizer_step import OptimizerCost, optimizer_cost, parameters_of
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
 from calculon.parallel.data.synced import Synced, SyncedEnds
-from calculon.plan.choice import Choice, Sizes
 from calculon.plan.schedule import Schedule
 from calculon.records import gather, record
+from calculon.spec.execution import BlockChoice, LayoutChoice, StepChoice
 from calculon.spec.model import Model
 from calculon.units import Array, Bytes, Count, Flops, Seconds
 
@@ -56,43 +55,52 @@ class EndsStep:
     both: Held
 
 
-def plain_choice(choice: Choice) -> Choice:
-    """Return the choice as it is for embedding and head: nothing is recomputed, overlapped or gathered again.
-
-    They are split by the vocabulary, whatever form the blocks have.
-    """
+def plain_layout(layout: LayoutChoice) -> LayoutChoice:
+    """Return the layout of embedding and head, which are split by the vocabulary whatever form the blocks have."""
     return replace(
-        choice,
-        activation_recompute="none",
-        tensor_par_overlap="none",
-        seq_par_ag_redo=False,
+        layout,
+        overlapped=False,
         fused_activation=False,
         attention_type="multihead",
         attn_impl="eager",
         tp_impl="megatron",
-        tp_async=False,
         bias_after_reduce=False,
     )
 
 
+def plain_choice(choice: BlockChoice) -> BlockChoice:
+    """Return the choice as it is for embedding and head: nothing is recomputed, overlapped or gathered again."""
+    return replace(
+        choice,
+        layout=plain_layout(choice.layout),
+        activation_recompute="none",
+        tensor_par_overlap="none",
+        seq_par_ag_redo=False,
+        tp_async=False,
+    )
+
+
 def ends_cost(
-    model: Model, system: System, choice: Choice, sizes: Sizes, edition: Edition
+    model: Model, system: System, choice: BlockChoice, sizes: Sizes, edition: Edition
 ) -> EndsCost:
     """Cost embedding and head for one microbatch."""
 
-    def cost(layers: Callable[[BlockShape], Iterable[Layer]]) -> BlockCost:
-        return block_cost(BlockLayout(model, system, choice, sizes, edition, layers), choice)
+    def cost(segment: Segment) -> BlockCost:
+        layout = BlockLayout(model, system, choice.layout, sizes, edition, segment.layers)
+        found = block_cost(layout, choice)
+        assert not found.axis_time.any(), "only blocks have collectives of further axes"
+        return found
 
-    rows = BlockShape.of(model, choice, sizes, edition).vocab_rows
+    rows = BlockShape.of(model, choice.layout, sizes, edition).vocab_rows
     return EndsCost(
-        embedding=cost(embedding_layers),
-        head=cost(head_layers),
+        embedding=cost(EMBEDDING),
+        head=cost(HEAD),
         table_gradient=choice.reduced_bytes * (rows * model.hidden),
     )
 
 
 def ends_step(
-    model: Model, system: System, choice: Choice, sizes: Sizes, shards: Count, edition: Edition
+    model: Model, system: System, choice: StepChoice, sizes: Sizes, shards: Count, edition: Edition
 ) -> EndsStep:
     """Cost what the ends hold; one entry of `sizes` and `shards` for each optimizer step.
 
@@ -100,11 +108,11 @@ def ends_step(
     """
     if choice.optimizer == "muon":
         choice = replace(choice, optimizer="adam")
-    shape = BlockShape.of(model, choice, sizes, edition)
+    shape = BlockShape.of(model, choice.layout, sizes, edition)
     columns = sizes.tensor_par.size
-    embedding = parameters_of(LayerTable(embedding_layers(shape), columns), shape)
-    layers = LayerTable(head_layers(shape), columns)
-    head = rest = parameters_of(layers, shape)
+    embedding = parameters_of(LayerTable(EMBEDDING.layers(shape), columns), shape, choice)
+    layers = LayerTable(HEAD.layers(shape), columns)
+    head = rest = parameters_of(layers, shape, choice)
     if model.tied:
         logits = [layer.name for layer in layers.layers].index(LOGITS)
         rest = head.without(logits, shape.vocab_rows * model.hidden)
@@ -157,7 +165,7 @@ class EndTimes:
         """`slowest` tells of stages that differ whether the slowest is the first, and whether it is the last."""
         self._ends, self._schedule, self._slowest = ends, schedule, slowest
 
-    @cached_property
+    @derived
     def piped(self) -> Array:
         """Whether the two ends are on different stages."""
         several: Array = self._schedule.pipeline_par > 1
@@ -170,12 +178,12 @@ class EndTimes:
         )
         return end.fw.time + end.agrad.time + end.wgrad.time + exposed
 
-    @cached_property
+    @derived
     def embedding(self) -> Seconds:
         """Time of the embedding for one microbatch."""
         return self._whole(self._ends.cost.embedding)
 
-    @cached_property
+    @derived
     def head(self) -> Seconds:
         """Time of head and loss for one microbatch."""
         return self._whole(self._ends.cost.head)
@@ -192,11 +200,11 @@ class EndTimes:
 
         Of stages that differ it is the end of the slowest one, if it has one.
         """
-        slower = np.where(self.embedding > self.head, embedding, head)
-        if self._slowest is not None and self._schedule.stages is not None:
+        if self._slowest is not None:
             first, last = self._slowest
-            at = np.where(first, embedding, np.where(last, head, 0.0))
-            slower = np.where(self._schedule.stages.stated, at, slower)
+            slower = np.where(first, embedding, np.where(last, head, 0.0))
+        else:
+            slower = np.where(self.embedding > self.head, embedding, head)
         return np.where(self.piped, slower, embedding + head)
 
     def _slower(self, embedding: Array, head: Array) -> Array:
@@ -204,13 +212,13 @@ class EndTimes:
         total: Array = self._schedule.microbatches * self.of_slower(embedding, head)
         return total
 
-    @cached_property
+    @derived
     def forward(self) -> Seconds:
         """Forward computation."""
         cost = self._ends.cost
         return self._slower(cost.embedding.fw.time, cost.head.fw.time)
 
-    @cached_property
+    @derived
     def backward(self) -> Seconds:
         """Backward computation."""
         embedding, head = self._ends.cost.embedding, self._ends.cost.head
@@ -218,7 +226,7 @@ class EndTimes:
             embedding.agrad.time + embedding.wgrad.time, head.agrad.time + head.wgrad.time
         )
 
-    @cached_property
+    @derived
     def tensor_link(self) -> Seconds:
         """Tensor-parallel collectives, on the link; none of them is hidden."""
         embedding, head = self._ends.cost.embedding, self._ends.cost.head
@@ -227,7 +235,7 @@ class EndTimes:
             head.collectives.fw_tp.time[0] + head.collectives.agrad_tp.time[0],
         )
 
-    @cached_property
+    @derived
     def fill(self) -> Seconds:
         """The faster end, which is passed once while the pipeline fills and drains."""
         return np.where(self.piped, np.minimum(self.embedding, self.head), 0.0)
@@ -237,14 +245,14 @@ class EndTimes:
         both = self._slower(self.embedding, self.head) + self.fill
         return np.asarray(both.min(axis=0))
 
-    @cached_property
+    @derived
     def step(self) -> Seconds:
         """The optimizer step of the end that takes longer."""
         step = self._ends.step
         longer = np.maximum(step.first.optimizer.step.time, step.last.optimizer.step.time)
         return np.where(self.piped, longer, step.both.optimizer.step.time)
 
-    @cached_property
+    @derived
     def useful_flops(self) -> Flops:
         """FLOP of a batch that are no recomputation, the mean over stages: those without an end have nothing to do."""
         embedding, head = self._ends.cost.embedding, self._ends.cost.head

@@ -1,4 +1,4 @@
-"""How many microbatches the outer stages of a pipeline hold at once."""
+"""How many microbatches the stages of a pipeline hold at once."""
 
 import numpy as np
 
@@ -24,13 +24,10 @@ def on_first(schedule: Schedule, edition: Edition) -> Count:
 
 def _of_schedule(schedule: Schedule, held: Count) -> Count:
     """Replace what a stage holds with 1F1B where another schedule is stated (:func:`held_microbatches`)."""
-    if (stages := schedule.stages) is None:
+    name = schedule.choice.pp_schedule
+    if name == "1f1b":
         return held
-    for name, mask in (("gpipe", stages.gpipe), ("zb_h1", stages.zero_bubble)):
-        if mask.any():
-            other = held_microbatches(name, 0, schedule.pipeline_par, schedule.microbatches)
-            held = np.where(mask, other, held)
-    return held
+    return held_microbatches(name, 0, schedule.pipeline_par, schedule.microbatches)
 
 
 def on_last(schedule: Schedule) -> Count:
@@ -44,6 +41,11 @@ def on_last(schedule: Schedule) -> Count:
     return _of_schedule(schedule, held)
 
 
-def on_second(schedule: Schedule, first: Count) -> Count:
-    """Microbatches whose activations the second stage holds, one chunk each: with 1F1B one less than the first."""
-    return np.minimum(first, _of_schedule(schedule, schedule.pipeline_par - 1))
+def on_inner(schedule: Schedule, first: Count, stage: int) -> Count:
+    """Microbatches whose activations a stage after the first holds; without chunks, with 1F1B, one less each."""
+    chunks, stages = schedule.interleaving, schedule.pipeline_par
+    held = stages - stage
+    if (chunks > 1).any():
+        several = held_microbatches("1f1b", stage, stages, schedule.microbatches, chunks)
+        held = np.where(chunks > 1, several, held)
+    return np.minimum(first, _of_schedule(schedule, held))

@@ -1,25 +1,25 @@
 """From the time of a block to the time of an iteration."""
 
-from functools import cached_property
-
 import numpy as np
 
+from calculon.arrays import derived
 from calculon.cost.stage import Stage
 from calculon.parallel.pipeline.transfers import bubble_time
-from calculon.statistics import PARTS_OF_TIME
+from calculon.spec.axes import FURTHER_AXES
+from calculon.statistics import PARTS_OF_TIME, AxisTimes, Times
 from calculon.units import Count, Seconds
 
 
 class IterationTimes:
     """Times of one iteration on the most loaded processor, each computed when it is asked for.
 
-    The attributes are those of :class:`~calculon.statistics.Times` (sections 5.1 to 5.6 and 5.10).
+    Sections 5.1 to 5.6 and 5.10; :attr:`record` has them all.
     """
 
     def __init__(self, stage: Stage):
         self._stage = stage
 
-    @cached_property
+    @derived
     def _passes(self) -> Count:
         """How often a block is passed: once for every block of a stage and microbatch."""
         schedule = self._stage.slowest
@@ -30,14 +30,14 @@ class IterationTimes:
         total: Seconds = self._stage.slowest.batch_sum(time[0], time[1])
         return total
 
-    @cached_property
+    @derived
     def fw_time(self) -> Seconds:
         """Forward computation."""
         time: Seconds = self._passes * self._stage.block.fw.time
         ends = self._stage.end_times
         return time + ends.forward if ends else time
 
-    @cached_property
+    @derived
     def bw_time(self) -> Seconds:
         """Backward computation."""
         block = self._stage.block
@@ -47,33 +47,35 @@ class IterationTimes:
         ends = self._stage.end_times
         return time + ends.backward if ends else time
 
-    @cached_property
+    @derived
     def optim_step_time(self) -> Seconds:
         """The optimizer step, once per batch."""
         time: Seconds = self._stage.schedule.blocks * self._stage.optimizer.step.time
         ends = self._stage.end_times
         return time + ends.step if ends else time
 
-    @cached_property
+    @derived
     def recompute_time(self) -> Seconds:
         """Recomputation."""
         return self._passes * self._stage.block.re.time
 
-    @cached_property
+    @derived
     def recomm_link_time(self) -> Seconds:
         """Repeated collectives, on the link."""
         return self._batch_sum(self._stage.collectives.recomm.time)
 
-    @cached_property
+    @derived
     def recomm_exposed_time(self) -> Seconds:
         """Repeated collectives, not hidden."""
         return self._batch_sum(self._stage.collectives.recomm.time_exposed)
 
-    @cached_property
+    @derived
     def bubble_time(self) -> Seconds:
         """The pipeline bubble."""
         whole, schedule = self._stage.block_whole, self._stage.schedule
-        stalled = None if schedule.replicas is None else self._stage.gradient_sync.stalled
+        stalled = self._stage.gradient_sync.stalled if self._stage.strategy.sharding else 0.0
+        if (uneven := self._stage.uneven) is not None:
+            return uneven.bubble(stalled)
         time = bubble_time(
             schedule,
             whole.forward_base + whole.backward_base,
@@ -81,12 +83,9 @@ class IterationTimes:
             stalled,
         )
         ends = self._stage.end_times
-        time = time + ends.fill if ends else time
-        if (uneven := self._stage.uneven) is None or schedule.stages is None:
-            return time
-        return np.where(schedule.stages.stated, uneven.bubble(stalled), time)
+        return time + ends.fill if ends else time
 
-    @cached_property
+    @derived
     def tp_comm_link_time(self) -> Seconds:
         """Tensor-parallel collectives, on the link."""
         collectives = self._stage.collectives
@@ -94,17 +93,17 @@ class IterationTimes:
         ends = self._stage.end_times
         return time + ends.tensor_link if ends else time
 
-    @cached_property
+    @derived
     def pp_comm_link_time(self) -> Seconds:
         """Pipeline transfers, on the link."""
         return self._stage.pipeline_link
 
-    @cached_property
+    @derived
     def dp_comm_link_time(self) -> Seconds:
         """Data-parallel collectives, on the link."""
         return self._stage.gradient_sync.link
 
-    @cached_property
+    @derived
     def tp_comm_exposed_time(self) -> Seconds:
         """Tensor-parallel collectives, not hidden."""
         collectives = self._stage.collectives
@@ -113,40 +112,70 @@ class IterationTimes:
         ends = self._stage.end_times
         return time + ends.tensor_link if ends else time
 
-    @cached_property
+    @derived
     def pp_comm_exposed_time(self) -> Seconds:
         """Pipeline transfers, not hidden."""
         return self._stage.pipeline_exposed
 
-    @cached_property
+    @derived
     def dp_comm_exposed_time(self) -> Seconds:
         """Data-parallel collectives, not hidden."""
         return self._stage.gradient_sync.exposed
 
-    @cached_property
+    @derived
     def fw_offload_exposed_time(self) -> Seconds:
         """Offload traffic of the forward pass, not hidden."""
         waits = self._stage.block_waits
         return self._stage.slowest.batch_sum(waits.forward_base, waits.forward_edge)
 
-    @cached_property
+    @derived
     def bw_offload_exposed_time(self) -> Seconds:
         """Offload traffic of the backward pass, not hidden."""
         waits, schedule = self._stage.block_waits, self._stage.schedule
         time = self._stage.slowest.batch_sum(waits.backward_base, waits.backward_edge)
         if (step := self._stage.step_offload) is not None:
             time = time + schedule.blocks * step
-        return np.where(schedule.training, time, 0.0)
+        return time if schedule.training else np.zeros_like(time)
+
+    @derived
+    def axes(self) -> AxisTimes:
+        """Collectives of further axes, none of which is hidden: the first axis is that of parallelism."""
+        time: Seconds = self._passes * self._stage.block.axis_time.sum(axis=1)
+        return AxisTimes(link=time, exposed=time)
 
     @property
-    def host_time(self) -> float:
+    def host_time(self) -> Seconds | float:
         """Work of the host, once per batch."""
-        return self._stage.system.ext.launch.step
+        return self._stage.schedule.host_time
 
-    @cached_property
+    @derived
     def total_time(self) -> Seconds:
         """The whole iteration: the sum of its parts, in order."""
         total: Seconds = getattr(self, PARTS_OF_TIME[0])
         for name in PARTS_OF_TIME[1:]:
             total = total + getattr(self, name)
-        return total + self.host_time if self.host_time else total
+        if FURTHER_AXES:
+            total = total + self.axes.exposed.sum(axis=0)
+        return total + self.host_time
+
+    @property
+    def record(self) -> Times:
+        """All of them as statistics."""
+        return Times(
+            fw_time=self.fw_time,
+            bw_time=self.bw_time,
+            optim_step_time=self.optim_step_time,
+            recompute_time=self.recompute_time,
+            recomm_link_time=self.recomm_link_time,
+            recomm_exposed_time=self.recomm_exposed_time,
+            bubble_time=self.bubble_time,
+            tp_comm_link_time=self.tp_comm_link_time,
+            pp_comm_link_time=self.pp_comm_link_time,
+            dp_comm_link_time=self.dp_comm_link_time,
+            tp_comm_exposed_time=self.tp_comm_exposed_time,
+            pp_comm_exposed_time=self.pp_comm_exposed_time,
+            dp_comm_exposed_time=self.dp_comm_exposed_time,
+            fw_offload_exposed_time=self.fw_offload_exposed_time,
+            bw_offload_exposed_time=self.bw_offload_exposed_time,
+            total_time=self.total_time,
+        )

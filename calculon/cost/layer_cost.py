@@ -1,19 +1,32 @@
 """The cost of every layer of a block: one table of layers, all phases at once."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
 
-from calculon.architecture.layer import PHASES, Product
+from calculon.architecture.layer import PHASES
+from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.layers import Layer
+from calculon.architecture.segments import LayerGenerator
+from calculon.architecture.shape import BlockShape
 from calculon.editions.edition import Edition
-from calculon.hardware.gemm import product_efficiency
+from calculon.hardware.kernels.all_kernels import KERNELS
+from calculon.hardware.kernels.kernel import Kernel, KernelKind, Shapes, Types
 from calculon.hardware.system import System
-from calculon.parallel.process_groups import tensor_team
-from calculon.parallel.tensor import Traffic, hidden_behind, tensor_traffic
-from calculon.plan.choice import Choice, Sizes
+from calculon.parallel.process_groups import tensor_group
+from calculon.parallel.tensor import (
+    AxisTraffic,
+    NetworkTimes,
+    Traffic,
+    axis_traffic,
+    hidden_behind,
+    tensor_traffic,
+)
 from calculon.records import record
-from calculon.spec.execution import MATMUL_BYTES
+from calculon.spec.axes import FURTHER_NAMES, LAYER_AXES
+from calculon.spec.execution import BlockChoice, LayoutChoice
+from calculon.spec.model import Model
 from calculon.units import Array, Bytes, Elements, Flops, Seconds
 
 
@@ -24,6 +37,10 @@ class LayerTable:
     ----------
     layers : tuple of Layer
         In order of execution.
+    kinds : dict
+        The numbers of the layers by kind of kernel.
+    collectives : dict
+        The numbers of the layers that have a collective, by axis.
     flops, accessed : array, shape (phases, layers, blocks)
         FLOP and bytes moved in tier-1 memory, by phase of :data:`~calculon.architecture.layer.PHASES`.
     inputs, outputs, weights : array, shape (layers, blocks)
@@ -38,8 +55,10 @@ class LayerTable:
         "accessed",
         "activation",
         "activation_grad",
+        "collectives",
         "flops",
         "inputs",
+        "kinds",
         "layers",
         "output_bytes",
         "outputs",
@@ -48,6 +67,8 @@ class LayerTable:
         "weights",
     )
     layers: tuple[Layer, ...]
+    kinds: dict[KernelKind, list[int]]
+    collectives: dict[str, list[int]]
     flops: Flops
     accessed: Bytes
     inputs: Elements
@@ -67,7 +88,14 @@ class LayerTable:
         plain = np.zeros((len(self._PLAIN), *shape))
         for name, array in zip(self._PLAIN, plain, strict=True):
             setattr(self, name, array)
+        self.kinds = {}
+        self.collectives = {axis.name: [] for axis in LAYER_AXES}
         for i, layer in enumerate(self.layers):
+            if layer.collective is not None:
+                axis = layer.collective.axis
+                assert axis in self.collectives, f"{layer.name}: no row of AXES is {axis!r}"
+                self.collectives[axis].append(i)
+            self.kinds.setdefault(layer.kernel, []).append(i)
             for phase, (flops, accessed) in enumerate(
                 zip(layer.flops, layer.accessed, strict=True)
             ):
@@ -101,7 +129,7 @@ class LayerTable:
             shards[i] = self.layers[i].shard
         return shards
 
-    def flagged(self, flag: str, choice: Choice, edition: Edition) -> Array:
+    def flagged(self, flag: str, choice: BlockChoice, edition: Edition) -> Array:
         """Return for which layers a flag holds: shape (layers, 1), to broadcast over blocks."""
         whens = [getattr(layer.flags, flag) for layer in self.layers]
         known = {when: edition.happens(when, choice) for when in set(whens)}
@@ -111,40 +139,56 @@ class LayerTable:
         """Return the numbers of the layers that run on an engine."""
         return [i for i, layer in enumerate(self.layers) if layer.engine == engine]
 
-    def by_kind(self, rows: list[int]) -> dict[str | None, list[int]]:
-        """Return some rows by what their operators are."""
-        found: dict[str | None, list[int]] = {}
-        for i in rows:
-            found.setdefault(self.layers[i].kind, []).append(i)
+    def by_kernel(self, system: System, types: Types) -> dict[Kernel, list[int]]:
+        """Return the numbers of the layers by the kernel that runs them; kinds at one rate are together."""
+        found: dict[Kernel, list[int]] = {}
+        for kind, rows in self.kinds.items():
+            found.setdefault(KERNELS[kind](system, types), []).extend(rows)
         return found
 
-    def products(self, rows: list[int]) -> Array:
-        """Return the fields of :class:`~calculon.architecture.layer.Product` for some rows: shape (4, rows, blocks)."""
-        shapes = np.zeros((len(Product._fields), len(rows), self.weights.shape[1]))
-        for i, row in enumerate(rows):
-            product = self.layers[row].product
-            assert product is not None
-            for j, size in enumerate(product):
-                shapes[j, i] = size
-        return shapes
-
-    def kernels(self) -> Array:
-        """Return how many kernels each pass of a layer launches: shape (phases, layers, 1)."""
-        moves = self.accessed.any(axis=-1).astype(float)
+    def launches(self) -> Array:
+        """Return how many kernels each pass of a layer launches: shape (phases, layers, blocks)."""
+        moves = (self.accessed > 0).astype(float)
         for i, layer in enumerate(self.layers):
-            if layer.kernels is not None:
-                moves[:, i] = layer.kernels
-        return moves[..., None]
+            if layer.launches is not None:
+                moves[:, i] = np.array(layer.launches)[:, None]
+        return moves
 
-    def collective_rows(self) -> list[int]:
-        """Return the numbers of the layers that have a tensor-parallel collective."""
-        return [i for i, layer in enumerate(self.layers) if layer.collective is not None]
+    def collective_rows(self, axis: str = "tp") -> list[int]:
+        """Return the numbers of the layers that have a collective along an axis, by default of tensor parallelism."""
+        return self.collectives[axis]
 
 
 def _fill(array: Array, row: int, value: Array | float) -> None:
     """Set a row of an array of zeros."""
     if isinstance(value, np.ndarray) or value:
         array[row] = value
+
+
+def laid_out(
+    model: Model,
+    choice: LayoutChoice,
+    sizes: Sizes,
+    edition: Edition,
+    layers: LayerGenerator,
+) -> tuple[BlockShape, LayerTable]:
+    """Lay the layers of a segment out; those of one execution are kept, since many systems are tried with it."""
+    if sizes.tensor_par.size == 1:
+        return _laid_out_once(model, choice, sizes.row(0), edition, layers)
+    shape = BlockShape.of(model, choice, sizes, edition)
+    return shape, LayerTable(layers(shape), sizes.tensor_par.size)
+
+
+@lru_cache(64)
+def _laid_out_once(
+    model: Model,
+    choice: LayoutChoice,
+    row: tuple[float, ...],
+    edition: Edition,
+    layers: LayerGenerator,
+) -> tuple[BlockShape, LayerTable]:
+    shape = BlockShape.of(model, choice, Sizes.of(np.array([row], np.int64)), edition)
+    return shape, LayerTable(layers(shape), 1)
 
 
 @record
@@ -161,48 +205,39 @@ class LayerTimes:
 
 @record
 class LayerCost:
-    """All times of the layers of a block; ``traffic`` holds the rows :meth:`LayerTable.collective_rows` only."""
+    """All times of the layers of a block.
+
+    ``traffic``, and ``further`` by further axis, hold the rows :meth:`LayerTable.collective_rows` only.
+    """
 
     times: LayerTimes
     traffic: Traffic
+    further: dict[str, AxisTraffic]
 
 
-def layer_times(table: LayerTable, system: System, choice: Choice) -> LayerTimes:
+def layer_times(table: LayerTable, system: System, choice: LayoutChoice) -> LayerTimes:
     """Time every layer in every phase: arithmetic and memory time, combined by the system's mode.
 
-    No pass takes less than launching its kernels.
+    All traffic is at the rate of tier-1 memory, but for kernels that have a memory time of their own. No pass takes
+    less than launching its kernels.
     """
-    arithmetic = system.vector[choice.datatype].time(table.flops)
-    matrix = table.engine_rows("matrix")
-    core = _core_type(system, choice)
-    if core == choice.matmul_type:
-        arithmetic[:, matrix] = _products(table, matrix, system, choice.matmul_type)
-    else:
-        for kind, rows in table.by_kind(matrix).items():
-            of_kind = choice.matmul_type if kind == "product" else core
-            arithmetic[:, rows] = _products(table, rows, system, of_kind)
-    for row in table.engine_rows("attention"):
-        keys = table.layers[row].keys
-        arithmetic[:, row] = system.attention_time(table.flops[:, row], keys, core)
-    memory = system.mem1.time(table.accessed)
-    processing = _launched(system.combine(arithmetic, memory), table, system)
-    processing[:, table.collective_rows()] = 0.0
+    types = Types(choice.matmul_type, _core_type(system, choice), choice.datatype)
+    arithmetic, memory = np.empty_like(table.flops), system.mem1.time(table.accessed)
+    for kernel, layers in table.by_kernel(system, types).items():
+        rows = np.array(layers)
+        shapes = Shapes(table.flops, table.accessed, table.layers, rows)
+        arithmetic[:, rows], own = kernel.times(shapes, system.mem1)
+        if own is not None:
+            memory[:, rows] = own
+    processing = system.combine(arithmetic, memory)
+    if system.ext.launch.kernel:
+        processing = system.ext.launch.bounded(processing, table.launches())
+    for rows_of_axis in table.collectives.values():
+        processing[:, rows_of_axis] = 0.0
     return LayerTimes(arithmetic=arithmetic, memory=memory, processing=processing)
 
 
-def _launched(
-    processing: Seconds, table: LayerTable, system: System, rows: list[int] | None = None
-) -> Seconds:
-    """Return the times of all layers, or of some rows, with the least time that their launches take."""
-    if not system.ext.launch.kernel:
-        return processing
-    kernels = table.kernels()
-    return np.maximum(
-        processing, system.launch_floor(kernels if rows is None else kernels[:, rows])
-    )
-
-
-def _core_type(system: System, choice: Choice) -> str:
+def _core_type(system: System, choice: LayoutChoice) -> str:
     """Return the type in which attention is computed: that of its operands, which products in 8 bits make in 16."""
     if choice.matmul_dtype != "float8":
         return choice.matmul_type
@@ -212,51 +247,45 @@ def _core_type(system: System, choice: Choice) -> str:
     return next(known, choice.datatype)
 
 
-def _products(table: LayerTable, rows: list[int], system: System, matmul_type: str) -> Seconds:
-    """Return the arithmetic time of matrix products: by their FLOP, or by their shape where the system says how."""
-    flops, engine = table.flops[:, rows], system.product_engine(matmul_type)
-    gemm = system.gemm(matmul_type)
-    if gemm is None or not rows:
-        return engine.time(flops)
-    shapes, activations = table.products(rows), flops[2] == 0
-    efficiency = product_efficiency(gemm, shapes, activations, MATMUL_BYTES[matmul_type])
-    time: Seconds = flops / (engine.peak * efficiency)
-    return time
-
-
 def layer_cost(
     table: LayerTable,
     times: LayerTimes,
-    system: System,
-    choice: Choice,
-    sizes: Sizes,
+    network: NetworkTimes,
+    choice: BlockChoice,
     edition: Edition,
 ) -> LayerCost:
-    """Add tensor-parallel traffic to the times of layers.
+    """Add traffic to the times of layers.
 
     A layer that only communicates has no processing time of its own; its arithmetic and memory time are part of its
     link time. An overlapped linear layer is slowed by the collective beside it.
     """
+    system, sizes = network.system, network.sizes
     rows, overlapped = table.collective_rows(), choice.tensor_par_overlap != "none"
     traffic = tensor_traffic(
         [table.layers[i] for i in rows],
         times.arithmetic[:, rows],
         times.memory[:, rows],
-        system,
+        network,
         choice,
-        sizes,
         edition,
         table.flagged("recompute", choice, edition)[rows] if overlapped else None,
     )
     if overlapped:
         processing = times.processing.copy()
-        processing[:, rows] = _launched(traffic.processing, table, system, rows)
+        launches = table.launches()[:, rows]
+        processing[:, rows] = system.ext.launch.bounded(traffic.processing, launches)
         times = LayerTimes(arithmetic=times.arithmetic, memory=times.memory, processing=processing)
     if choice.tp_async:
-        usage = system.fabric.processor_usage[tensor_team(sizes, choice, system).network]
+        usage = system.fabric.processor_usage[tensor_group(sizes, choice, system).network]
         behind = np.stack([_gradients_after(table, row, times) for row in rows])
         traffic = hidden_behind(traffic, behind * (1.0 - usage))
-    return LayerCost(times=times, traffic=traffic)
+    further = {}
+    for axis in FURTHER_NAMES:
+        rows = table.collective_rows(axis)
+        work = times.arithmetic[:, rows], times.memory[:, rows]
+        layers = [table.layers[i] for i in rows]
+        further[axis] = axis_traffic(layers, *work, network.along(axis), choice, edition)
+    return LayerCost(times=times, traffic=traffic, further=further)
 
 
 def _gradients_after(table: LayerTable, row: int, times: LayerTimes) -> Seconds:
@@ -270,7 +299,7 @@ def _gradients_after(table: LayerTable, row: int, times: LayerTimes) -> Seconds:
     if collective is None or collective.side != "gather":
         return total
     for i in range(row + 1, len(table.layers)):
-        if table.layers[i].kind not in ("product", "fork"):
+        if table.layers[i].kernel not in ("product", "mul_sum", "fork"):
             break
         total = total + times.processing[2, i]
     return total

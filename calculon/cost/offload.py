@@ -34,12 +34,13 @@ def offload(
         np.where(schedule.activations_offload, activation, 0.0),
         np.where(schedule.optimizer_offload, state, 0.0),
     )
-    backward = np.where(schedule.training, backward, 0.0)
+    if not schedule.training:
+        backward = np.zeros_like(backward)
     return Offload(
         forward_size=forward,
         backward_size=backward,
         forward=system.mem2.time(forward),
-        backward=np.where(schedule.training, system.mem2.time(backward), 0.0),
+        backward=system.mem2.time(backward),
     )
 
 
@@ -63,17 +64,24 @@ def offload_bandwidth(
     optimizer: Bytes,
     forward_window: Seconds,
     backward_window: Seconds,
-    training: Array,
+    *,
+    training: bool,
 ) -> OffloadBandwidth:
     """Tier-2 bandwidth that would hide each kind of traffic, and all that moves (section 5.9)."""
+    forward = required_bandwidth(moved.forward_size, forward_window)
+    if not training:
+        none = np.zeros_like(forward)
+        return OffloadBandwidth(
+            act_offload_bw_req=required_bandwidth(activation, forward_window),
+            weight_offload_bw_req=required_bandwidth(weight, forward_window),
+            optim_offload_bw_req=none,
+            offload_mem_bw_req=forward,
+        )
     return OffloadBandwidth(
         act_offload_bw_req=required_bandwidth(activation, forward_window),
         weight_offload_bw_req=required_bandwidth(weight, forward_window),
-        optim_offload_bw_req=np.where(
-            training, required_bandwidth(optimizer, backward_window), 0.0
-        ),
+        optim_offload_bw_req=required_bandwidth(optimizer, backward_window),
         offload_mem_bw_req=np.maximum(
-            required_bandwidth(moved.forward_size, forward_window),
-            np.where(training, required_bandwidth(moved.backward_size, backward_window), 0.0),
+            forward, required_bandwidth(moved.backward_size, backward_window)
         ),
     )

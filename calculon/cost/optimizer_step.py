@@ -23,8 +23,8 @@ from calculon.arrays import ordered_sum
 from calculon.cost.layer_cost import LayerTable
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
-from calculon.plan.choice import Choice
 from calculon.records import apply, record
+from calculon.spec.execution import StepChoice
 from calculon.statistics import Work
 from calculon.units import Bytes, Count, Flops, Seconds
 
@@ -39,9 +39,9 @@ class OptimizerCost:
     state: Bytes
 
 
-def parameters_of(table: LayerTable, shape: BlockShape) -> Parameters:
+def parameters_of(table: LayerTable, shape: BlockShape, choice: StepChoice) -> Parameters:
     """Return the weights of laid-out layers as their optimizer sees them."""
-    if not shape.choice.steps_by_matrix:
+    if not choice.steps_by_matrix:
         return Parameters(table.weights)
     rows, columns = np.zeros_like(table.weights), np.zeros_like(table.weights)
     for i, layer in enumerate(table.layers):
@@ -65,7 +65,7 @@ def _weight_sides(layer: Layer) -> tuple[Number, Number] | None:
 
 
 def optimizer_cost(
-    parameters: Parameters, shards: Count, system: System, choice: Choice, edition: Edition
+    parameters: Parameters, shards: Count, system: System, choice: StepChoice, edition: Edition
 ) -> OptimizerCost:
     """Cost the optimizer step of a block from the weights of its layers, of shape (layers, steps)."""
     if not choice.training:
@@ -75,12 +75,12 @@ def optimizer_cost(
 
 
 def optimizer_layers(
-    parameters: Parameters, shards: Count, system: System, choice: Choice, edition: Edition
+    parameters: Parameters, shards: Count, system: System, choice: StepChoice, edition: Edition
 ) -> OptimizerCost:
     """Cost the optimizer step of each layer: on the vector engine, matrix products on theirs."""
     weights = parameters.weights
     flops = optimizer_flops(parameters, choice, shards)
-    arithmetic = system.vector[choice.datatype].time(flops)
+    arithmetic = system.vector[choice.layout.datatype].time(flops)
     state = state_bytes(parameters, choice, shards)
     width = edition.gradient_bytes(choice, shards)
     gradients = width * weights
@@ -99,7 +99,7 @@ def optimizer_layers(
         memory = system.mem1.time(within) + system.mem1.time(accessed - within)
     time = system.combine(arithmetic, memory)
     if choice.optimizer_impl == "loop":
-        time = np.maximum(time, system.launch_floor(step_kernels(parameters, width, choice)))
+        time = system.ext.launch.bounded(time, step_kernels(parameters, width, choice))
     step = Work(
         flops=flops,
         flops_time=arithmetic,
@@ -122,14 +122,16 @@ class _Products(NamedTuple):
     time: Seconds
 
 
-def _newton_schulz(matrices: Matrices, shards: Count, system: System, choice: Choice) -> _Products:
+def _newton_schulz(
+    matrices: Matrices, shards: Count, system: System, choice: StepChoice
+) -> _Products:
     """Cost the products of Muon, which run in bfloat16 where the engine knows it (Jordan et al. 2024).
 
     Each is one of whole matrices, at their rate; owners of matrices share them evenly (arXiv 2502.16982, section 2.3).
     Gathering the matrices, and the memory traffic of products, are not counted.
     """
     wide, square = newton_schulz(matrices)
-    engine = system.matrix.get("bfloat16", system.matrix[choice.datatype])
+    engine = system.matrix.get("bfloat16", system.matrix[choice.layout.datatype])
     share = NEWTON_SCHULZ_STEPS * matrices.share / shards
     return _Products(
         flops=(2 * wide + square) * share,

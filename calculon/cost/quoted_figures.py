@@ -1,128 +1,80 @@
-"""Figures that people quote: rates, utilisation, and what the ends of the model cost."""
+"""Figures that people quote: rates, utilisation, and what embedding and head cost."""
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import lru_cache
 
 import numpy as np
 
 from calculon.architecture.model_flops import model_flops_per_token
 from calculon.architecture.parameters import parameter_count
-from calculon.cost.iteration_times import IterationTimes
 from calculon.cost.stage import Stage
 from calculon.spec.model import Model
-from calculon.units import (
-    Array,
-    Bytes,
-    Count,
-    Flops,
-    FlopsPerSecond,
-    Fraction,
-    Seconds,
-    TokensPerSecond,
-)
+from calculon.statistics import Figures
+from calculon.units import Array, Count, Flops, Seconds
 
 
-class QuotedFigures:
-    """The attributes are those of :class:`~calculon.statistics.Figures`, each computed when it is asked for."""
+def quoted_figures(model: Model, stage: Stage, total_time: Seconds) -> Figures:
+    """Return the figures of executions that take so long per iteration.
 
-    def __init__(self, model: Model, stage: Stage, times: IterationTimes):
-        self._model, self._stage, self._times = model, stage, times
+    Source: model FLOP utilisation: Chowdhery et al., *PaLM*, arXiv 2204.02311, section 4.1; hardware FLOP utilisation,
+    here the mean over stages: Korthikanti et al., arXiv 2205.05198, section 6.3.
+    """
+    schedule, block = stage.schedule, stage.block
 
-    @cached_property
-    def parameters(self) -> Count:
-        """Parameters of the model."""
-        return self._of_model(lambda model: float(parameter_count(model)))
-
-    def _of_model(self, quantity: Callable[[Model], float]) -> Array:
+    def of_model(quantity: Callable[[Model], Array]) -> Array:
         """Return a quantity of the model, with one key/value head where executions have multiquery attention."""
-        own, single = quantity(self._model), quantity(replace(self._model, kv_heads=1))
-        return np.where(self._stage.schedule.multiquery, single, own)
+        if not schedule.multiquery.any():
+            return np.asarray(quantity(model))
+        return np.where(schedule.multiquery, quantity(_of_one_group(model)), quantity(model))
 
-    @cached_property
-    def _processors(self) -> Count:
-        return self._stage.schedule.processors
-
-    @cached_property
-    def tokens_per_second(self) -> TokensPerSecond:
-        """Tokens of a batch over its time."""
-        schedule = self._stage.schedule
-        return schedule.batch_size * self._model.seq_size / self._times.total_time
-
-    @cached_property
-    def tokens_per_second_per_proc(self) -> TokensPerSecond:
-        """The rate of one processor."""
-        return self.tokens_per_second / self._processors
-
-    def _per_token(self, *, causal: bool) -> Flops:
-        """Model FLOP per token of executions that train or not."""
-
-        def flops(training: bool) -> Flops:
-            return self._of_model(
-                lambda model: model_flops_per_token(model, training=training, causal=causal)
+    def per_token(*, causal: bool) -> Flops:
+        seq_length = schedule.columns.seq_length
+        return of_model(
+            lambda model: model_flops_per_token(
+                model, training=schedule.training, causal=causal, seq_length=seq_length
             )
+        )
 
-        return np.where(self._stage.schedule.training, flops(True), flops(False))
+    def parameters(model: Model) -> Count:
+        """Return the parameters; the published count has a position for every token of a sequence."""
+        further = 0 if model.extensions else (schedule.seq_length - model.seq_size) * model.hidden
+        return parameter_count(model) + np.asarray(further, float)
 
-    @cached_property
-    def model_flops_per_token(self) -> Flops:
-        """Arithmetic with full attention."""
-        return self._per_token(causal=False)
+    flops = per_token(causal=False)
+    tokens_per_second = schedule.batch_size * schedule.seq_length / total_time
+    each = tokens_per_second / schedule.processors
+    rate = flops * each
+    tokens = schedule.microbatch_size * schedule.seq_length
+    ends, microbatches = stage.end_times, schedule.microbatches
+    return Figures(
+        parameters=of_model(parameters),
+        tokens_per_second=tokens_per_second,
+        tokens_per_second_per_proc=each,
+        model_flops_per_token=flops,
+        model_flops_per_second_per_proc=rate,
+        mfu=rate / block.matrix_peak,
+        mfu_causal=per_token(causal=True) * each / block.matrix_peak,
+        hfu=_executed(model, stage) / total_time / block.matrix_peak,
+        act_bytes_per_token=stage.stored_activation / tokens,
+        embedding_time=microbatches * (ends.embedding if ends else np.zeros(1)),
+        head_time=microbatches * (ends.head if ends else np.zeros(1)),
+        host_time=schedule.host_time + np.zeros_like(total_time),
+    )
 
-    @cached_property
-    def model_flops_per_second_per_proc(self) -> FlopsPerSecond:
-        """Arithmetic with full attention, per time and processor."""
-        return self.model_flops_per_token * self.tokens_per_second_per_proc
 
-    @cached_property
-    def mfu(self) -> Fraction:
-        """Model FLOP utilisation. Source: Chowdhery et al., *PaLM*, arXiv 2204.02311, section 4.1."""
-        return self.model_flops_per_second_per_proc / self._stage.block.matrix_peak
+@lru_cache(64)
+def _of_one_group(model: Model) -> Model:
+    """Return the model that multiquery attention makes of another: all query heads share keys and values."""
+    return replace(model, kv_heads=1)
 
-    @cached_property
-    def mfu_causal(self) -> Fraction:
-        """The same with the keys that a causal query attends to."""
-        flops = self._per_token(causal=True) * self.tokens_per_second_per_proc
-        return flops / self._stage.block.matrix_peak
 
-    @cached_property
-    def hfu(self) -> Fraction:
-        """Hardware FLOP utilisation, the mean over stages (Korthikanti et al., arXiv 2205.05198, section 6.3)."""
-        stage = self._stage
-        schedule, ends = stage.schedule, stage.ends
-        executed = self._model.num_blocks / schedule.pipeline_par * stage.block.matrix_flops
-        if ends is not None:
-            at_ends = ends.cost.embedding.matrix_flops + ends.cost.head.matrix_flops
-            executed = executed + at_ends / schedule.pipeline_par
-        rate = schedule.microbatches * executed / self._times.total_time
-        share: Fraction = rate / stage.block.matrix_peak
-        return share
-
-    @cached_property
-    def act_bytes_per_token(self) -> Bytes:
-        """What a block stores for the backward pass, by tokens of the microbatch."""
-        schedule = self._stage.schedule
-        tokens = schedule.microbatch_size * self._model.seq_size
-        each: Bytes = self._stage.stored_activation / tokens
-        return each
-
-    def _of_batch(self, name: str) -> Seconds:
-        ends, microbatches = self._stage.end_times, self._stage.schedule.microbatches
-        one: Array = getattr(ends, name) if ends else np.zeros(1)
-        time: Seconds = microbatches * one
-        return time
-
-    @cached_property
-    def embedding_time(self) -> Seconds:
-        """Time of the embedding, on the first stage."""
-        return self._of_batch("embedding")
-
-    @cached_property
-    def host_time(self) -> Seconds:
-        """Work of the host in a step."""
-        return np.full_like(self._times.total_time, self._times.host_time)
-
-    @cached_property
-    def head_time(self) -> Seconds:
-        """Time of head and loss, on the last stage."""
-        return self._of_batch("head")
+def _executed(model: Model, stage: Stage) -> Flops:
+    """Matrix FLOP that a processor executes in a batch, recomputation included: the mean over stages."""
+    schedule, ends = stage.schedule, stage.ends
+    executed = model.num_blocks / schedule.pipeline_par * stage.block.matrix_flops
+    if ends is not None:
+        at_ends = ends.cost.embedding.matrix_flops + ends.cost.head.matrix_flops
+        executed = executed + at_ends / schedule.pipeline_par
+    total: Flops = schedule.microbatches * executed
+    return total

@@ -5,11 +5,13 @@ import numpy as np
 from calculon.arrays import ordered_sum
 from calculon.cost.layer_cost import LayerCost, LayerTable
 from calculon.editions.edition import Edition
-from calculon.plan.choice import Choice
+from calculon.spec.execution import BlockChoice
 from calculon.units import Array, Bytes, Seconds
 
 
-def exposed_times(table: LayerTable, cost: LayerCost, choice: Choice, edition: Edition) -> Seconds:
+def exposed_times(
+    table: LayerTable, cost: LayerCost, choice: BlockChoice, edition: Edition
+) -> Seconds:
     """Return what is exposed of tensor-parallel collectives: shape (passes, kinds, collective layers, blocks)."""
     exposed = cost.traffic.exposed
     if choice.tensor_par_overlap == "none":
@@ -19,14 +21,14 @@ def exposed_times(table: LayerTable, cost: LayerCost, choice: Choice, edition: E
     return np.concatenate([exposed[:2], (again * repeated)[None]])
 
 
-def storage(table: LayerTable, choice: Choice, none: Array, edition: Edition) -> Bytes:
+def storage(table: LayerTable, choice: BlockChoice, none: Array, edition: Edition) -> Bytes:
     """Bytes of activations that stay from the forward to the backward pass (section 4.3)."""
     if choice.training and choice.recompute_all:
         return none
     return ordered_sum(stored_activations(table, choice, edition))
 
 
-def stored_activations(table: LayerTable, choice: Choice, edition: Edition) -> Bytes:
+def stored_activations(table: LayerTable, choice: BlockChoice, edition: Edition) -> Bytes:
     """Return what each layer adds to what stays from the forward to the backward pass: shape (layers, blocks)."""
     if not choice.training:
         return table.activation

@@ -1,21 +1,22 @@
 """What a pipeline stage does for one microbatch: a block with its transfers, offload traffic and reductions."""
 
-from functools import cached_property
-
 import numpy as np
 
+from calculon.arrays import derived
 from calculon.cost.block_cost import BlockCost, Collectives
 from calculon.cost.block_times import BlockTimes, block_times, offload_times
 from calculon.cost.ends import Ends, EndTimes
 from calculon.cost.offload import Offload, offload
 from calculon.cost.optimizer_step import OptimizerCost
-from calculon.cost.uneven import FIRST, LAST, UnevenStages
+from calculon.cost.uneven import UnevenStages
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
-from calculon.parallel.data.sync import BackwardPass, GradientSync, gradient_sync
-from calculon.parallel.data.synced import Synced, SyncedEnds
+from calculon.parallel.data.strategies import STRATEGIES, Strategy
+from calculon.parallel.data.synced import BackwardPass, GradientSync, Synced, SyncedEnds
 from calculon.parallel.pipeline.transfers import Transfers, shared_gradient_time, transfers
+from calculon.parallel.process_groups import CollectiveCost
 from calculon.plan.schedule import Schedule
+from calculon.spec.axes import FURTHER_NAMES
 from calculon.units import Array, Bytes, Seconds
 
 
@@ -42,56 +43,57 @@ class Stage:
         self.edition = edition
         self.ends = ends
 
-    @cached_property
+    @derived
     def piped(self) -> Array:
         """Whether there is more than one stage."""
         more: Array = self.schedule.pipeline_par > 1
         return more
 
-    @cached_property
+    @derived
     def end_times(self) -> EndTimes | None:
         """Times that embedding and head add."""
         if self.ends is None:
             return None
         if (uneven := self.uneven) is None:
             return EndTimes(self.ends, self.schedule)
-        at = uneven.slowest == FIRST, uneven.slowest == LAST
-        return EndTimes(self.ends, self.schedule, at)
+        return EndTimes(self.ends, self.schedule, uneven.slowest_is_outer)
 
-    @cached_property
+    @derived
     def uneven(self) -> UnevenStages | None:
-        """Stages of executions that state a schedule or a layout; None where none does."""
-        stages = self.schedule.stages
-        if stages is None or not stages.stated.any():
+        """Stages of executions that state a schedule or a layout; None where they do not."""
+        if self.schedule.layout is None:
             return None
         return UnevenStages(self.block, self.block_whole, self.schedule, self.ends)
 
-    @cached_property
+    @derived
     def slowest(self) -> Schedule:
         """The schedule with the blocks of the slowest stage."""
-        schedule, stages = self.schedule, self.schedule.stages
-        if self.uneven is None or stages is None:
-            return schedule
-        of_slowest = self.uneven.blocks_of_slowest
-        return schedule.with_blocks(np.where(stages.stated, of_slowest, schedule.blocks))
+        if self.uneven is None:
+            return self.schedule
+        return self.schedule.with_blocks(self.uneven.blocks_of_slowest)
 
-    @cached_property
+    @property
+    def strategy(self) -> Strategy:
+        """The form of data parallelism."""
+        return STRATEGIES[self.schedule.choice.zero_stage]
+
+    @derived
     def collectives(self) -> Collectives:
         """Tensor-parallel collectives by kind of block, as this stage runs them."""
         return self.edition.at_edge(self.block.collectives, self.piped)
 
-    @cached_property
+    @derived
     def stored_activation(self) -> Bytes:
         """Bytes that a block keeps of one microbatch until its backward pass."""
         block = self.block
         return np.where(self.schedule.recompute_all, block.act_checkpoint, block.act_storage)
 
-    @cached_property
+    @derived
     def transfers(self) -> Transfers:
         """Pipeline transfers."""
         return transfers(self.block.pipeline_message, self.schedule, self.system, self.edition)
 
-    @cached_property
+    @derived
     def pipeline_link(self) -> Seconds:
         """Time of the pipeline's network: its transfers, and the gradient of a table that both ends have."""
         shared = None if self.ends is None else self.ends.shared_gradient
@@ -99,11 +101,11 @@ class Stage:
             return self.transfers.link
         return self.transfers.link + shared_gradient_time(shared, self.schedule, self.system)
 
-    @cached_property
+    @derived
     def pipeline_exposed(self) -> Seconds:
         """The same, as far as stages wait for it: passes of a chunk hide a transfer that is no longer than each."""
-        stages = self.schedule.stages
-        if stages is None or not stages.overlap.any():
+        beside = self.schedule.transfers_overlap
+        if not beside.any():
             return self.pipeline_link
         schedule, whole, sent = self.schedule, self.block_whole, self.transfers
         count = schedule.microbatches * schedule.interleaving
@@ -112,12 +114,12 @@ class Stage:
             schedule.chunk_sum(whole.backward_base, whole.backward_edge),
         )
         longer = 2 * np.maximum(0.0, sent.link / (2 * count) - shortest)
-        longer = np.where(stages.overlap & (schedule.interleaving > 1), count * longer, 0.0)
+        longer = np.where(beside & (schedule.interleaving > 1), count * longer, 0.0)
         hidden = np.maximum(0.0, sent.link - sent.exposed - longer)
         exposed: Seconds = self.pipeline_link - hidden
         return exposed
 
-    @cached_property
+    @derived
     def offload(self) -> Offload:
         """Tier-2 traffic of a block."""
         return offload(
@@ -129,19 +131,19 @@ class Stage:
             self.edition,
         )
 
-    @cached_property
+    @derived
     def block_alone(self) -> BlockTimes:
         """Time of a block without offloading."""
         return block_times(self.block, self.collectives, self.transfers)
 
-    @cached_property
+    @derived
     def block_waits(self) -> BlockTimes:
         """Time that a block waits for offload traffic."""
         return offload_times(
             self.block_alone, self.block.fw.mem_time, self.backward_memory, self.offload
         )
 
-    @cached_property
+    @derived
     def backward_memory(self) -> Seconds:
         """Tier-1 memory time of the backward pass of a block."""
         block = self.block
@@ -149,7 +151,7 @@ class Stage:
             block.agrad.mem_time + block.wgrad.mem_time, block.re.mem_time
         )
 
-    @cached_property
+    @derived
     def step_offload(self) -> Seconds | None:
         """Time per block to move an offloaded optimizer once per batch; None where it moves in every pass."""
         moved = self.edition.step_offload_bytes(self.optimizer.state, self.optimizer.weight_grad)
@@ -157,7 +159,7 @@ class Stage:
             return None
         return np.where(self.schedule.optimizer_offload, self.system.mem2.time(moved), 0.0)
 
-    @cached_property
+    @derived
     def accumulation(self) -> Seconds | None:
         """Time per batch to read the gradients that microbatches after the first are added to; None where none is.
 
@@ -173,7 +175,7 @@ class Stage:
             once = once + self.end_times.of_slower(first, last)
         return np.where(schedule.accumulates, (schedule.microbatches - 1) * once, 0.0)
 
-    @cached_property
+    @derived
     def block_whole(self) -> BlockTimes:
         """Time of a block, offload traffic included."""
         alone, waits = self.block_alone, self.block_waits
@@ -184,11 +186,13 @@ class Stage:
             backward_edge=alone.backward_edge + waits.backward_edge,
         )
 
-    @cached_property
+    @derived
     def gradient_sync(self) -> GradientSync:
         """Data-parallel traffic."""
         block, step, whole = self.block, self.optimizer.step, self.block_whole
         tensor = self.collectives.recomm.time + self.collectives.agrad_tp.time
+        if FURTHER_NAMES:
+            whole = self._without_shared_link(whole)
         backward = BackwardPass(
             forward=whole.forward_base,
             tensor_forward=self.collectives.fw_tp.time[0],
@@ -205,11 +209,28 @@ class Stage:
             step_arithmetic=step.flops_time,
         )
         synced, ends = self.synced
-        return gradient_sync(synced, backward, self.schedule, self.system, self.edition, ends)
+        cost = CollectiveCost(self.system, self.schedule)
+        return self.strategy.sync(synced, ends, backward, cost, self.edition)
 
-    @cached_property
+    def _without_shared_link(self, whole: BlockTimes) -> BlockTimes:
+        """Take off what further axes send on the network of data parallelism: its traffic cannot hide behind that."""
+        networks = self.schedule.networks
+        forward: Seconds = np.zeros(1)
+        backward: Seconds = np.zeros(1)
+        for name, times in zip(FURTHER_NAMES, self.block.axis_time, strict=True):
+            same = networks[name] == networks["dp"]
+            forward = forward + np.where(same, times[0], 0.0)
+            backward = backward + np.where(same, times[1] + times[2], 0.0)
+        return BlockTimes(
+            forward_base=whole.forward_base - forward,
+            forward_edge=whole.forward_edge - forward,
+            backward_base=whole.backward_base - backward,
+            backward_edge=whole.backward_edge - backward,
+        )
+
+    @derived
     def synced(self) -> tuple[Synced, SyncedEnds | None]:
-        """What data parallelism synchronises: of a block, and of the ends."""
+        """What data parallelism synchronises: of a block, and of embedding and head."""
         weight, gradient = self.block.weight, self.block.gradient_message
         ends = None if self.ends is None else self.ends.synced(gradient / weight)
         return Synced(weight=weight, gradient=gradient), ends

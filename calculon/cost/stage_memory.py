@@ -10,9 +10,11 @@ from calculon.cost.block_cost import BlockCost
 from calculon.cost.ends import Ends, Held
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.editions.edition import Edition
-from calculon.parallel.data.replication import units_held
+from calculon.parallel.data.strategies import STRATEGIES
+from calculon.parallel.data.synced import Synced
 from calculon.plan.schedule import Schedule
-from calculon.records import apply, record
+from calculon.plan.stage_layout import FIRST, LAST, SECOND
+from calculon.records import joint_view, record
 from calculon.statistics import Buffers, Capacity, OffloadedSpace, Space
 from calculon.units import Bytes, Count
 
@@ -56,15 +58,21 @@ def memory(
 ) -> Memory:
     """Memory of the fullest stage: the first, which holds most microbatches, or the last with the head."""
     held = in_flight.on_first(schedule, edition)
-    stated = schedule.stages is not None and bool(schedule.stages.stated.any())
-    if ends is None and not stated:
+    layout = schedule.layout
+    if ends is None and layout is None:
         return memory_of_stage(block, optimizer, schedule, edition, held)
     first, last = (None, None) if ends is None else ends_held(ends, schedule)
-    of_first, of_second, of_last = _outer(schedule) if stated else (schedule,) * 3
+    of_first = of_last = schedule
+    if layout is not None:
+        of_first, of_last = (schedule.with_blocks(layout.blocks[i]) for i in (FIRST, LAST))
     found = memory_of_stage(block, optimizer, of_first, edition, held, first)
-    if stated:
-        second = in_flight.on_second(schedule, held)
-        found = _fuller(found, memory_of_stage(block, optimizer, of_second, edition, second))
+    if layout is not None:
+        listed = schedule.columns.stage_blocks.any()
+        for stage in range(1, len(layout.blocks) - 1) if listed else (SECOND,):
+            inner = np.where(schedule.pipeline_par > stage + 1, layout.blocks[stage], 0.0)
+            there = in_flight.on_inner(schedule, held, stage)
+            of_inner = schedule.with_blocks(inner)
+            found = _fuller(found, memory_of_stage(block, optimizer, of_inner, edition, there))
     other_held = np.where(schedule.pipeline_par > 1, in_flight.on_last(schedule), held)
     return _fuller(found, memory_of_stage(block, optimizer, of_last, edition, other_held, last))
 
@@ -76,24 +84,17 @@ def _fuller(one: Memory, other: Memory) -> Memory:
     def of_fuller(one: Bytes, other: Bytes) -> Bytes:
         return np.where(fuller, one, other)
 
-    found = apply(of_fuller, [one, other])
+    found = joint_view([one, other], of_fuller)  # a search reads capacities alone
     tier2 = np.maximum(one.capacity.proc_mem_tier2_cap_req, other.capacity.proc_mem_tier2_cap_req)
-    return replace(found, capacity=replace(found.capacity, proc_mem_tier2_cap_req=tier2))
-
-
-def _outer(schedule: Schedule) -> tuple[Schedule, Schedule, Schedule]:
-    """Return the schedule with the blocks of the first, the second and the last stage."""
-    stages = schedule.stages
-    assert stages is not None
-    first, second, last = (
-        schedule.with_blocks(np.where(stages.stated, blocks, schedule.blocks))
-        for blocks in (
-            stages.first,
-            np.where(schedule.pipeline_par > 2, stages.high, 0.0),
-            stages.last,
-        )
+    return Memory(
+        space=found.space,
+        offloaded=found.offloaded,
+        buffers=found.buffers,
+        capacity=Capacity(
+            proc_mem_tier1_cap_req=found.capacity.proc_mem_tier1_cap_req,
+            proc_mem_tier2_cap_req=tier2,
+        ),
     )
-    return first, second, last
 
 
 def ends_held(ends: Ends, schedule: Schedule) -> tuple[End, End]:
@@ -104,13 +105,11 @@ def ends_held(ends: Ends, schedule: Schedule) -> tuple[End, End]:
     def end(alone: Bytes, together: Bytes) -> Bytes:
         return np.where(piped, alone, together)
 
-    stored = np.where(schedule.training, embedding.act_storage, 0.0)
-    form = schedule.replicas
+    stored = embedding.act_storage if schedule.training else 0.0 * embedding.act_storage
+    splits = STRATEGIES[schedule.choice.zero_stage].splits_weights
 
     def kept(held: Held) -> Bytes:
-        if form is None:
-            return held.weight
-        return np.where(form.splits_weights, held.optimizer.weight, held.weight)
+        return held.optimizer.weight if splits else held.weight
 
     both = End(
         whole=step.both.weight,
@@ -157,7 +156,7 @@ def memory_of_stage(
     blocks = whole = _space(block, optimizer, schedule, held)
     resident = _offloaded_space(block, optimizer, schedule, edition)
     if end is not None:
-        one = np.where(schedule.training, block.act_storage, 0.0)
+        one = block.act_storage if schedule.training else 0.0 * block.act_storage
         every = np.where(schedule.recompute_all, 0.0, one * (schedule.blocks * held))
         whole = _with_end(whole, every, held, end)
         resident = _with_end(resident, one, held, end)
@@ -173,48 +172,32 @@ def memory_of_stage(
 def _buffers(
     block: BlockCost, optimizer: OptimizerCost, schedule: Schedule, end: End | None
 ) -> Buffers:
-    """Memory of communication: gathered weights, gradients to be reduced; and what is reserved.
-
-    Weights are whole unit by unit (:func:`units_held`), those of the ends all the time. Split gradients are whole until
-    they are reduced, a unit at a time; whole ones need a bucket where they are reduced in another type. Source: Zhao et
-    al., arXiv 2304.11277, section 3.2.1; Rajbhandari et al., arXiv 1910.02054, section 5.2.
-    """
+    """Memory of communication, as the strategy of data parallelism has it; and what is reserved."""
     none = np.zeros_like(schedule.blocks)
-    form, message = schedule.replicas, block.gradient_message
-    reserved = none + schedule.reserved
-    if form is None:
-        return Buffers(gathered_space=none, comm_buffer_space=none, reserved_space=reserved)
-    gathered = units_held(form, schedule.blocks) * block.weight
-    unit = np.where(form.splits_weights, form.unit * message, message)
+    message, alone = block.gradient_message, None
     if end is not None:
-        gathered = gathered + end.whole
-        unit = np.maximum(unit, end.table * (message / block.weight))
-    bucket = np.where(form.bucket > 0, np.minimum(form.bucket, schedule.blocks * message), message)
-    copied = np.where(optimizer.weight_grad == message, 0.0, bucket)
-    passing = np.where(form.splits_gradients, unit, copied)
-    used = schedule.training & (schedule.data_par > 1)
+        alone = Synced(weight=end.whole, gradient=end.table * (message / block.weight))
+    strategy = STRATEGIES[schedule.choice.zero_stage]
+    used = strategy.buffers(schedule, block.weight, message, optimizer.weight_grad, alone)
     return Buffers(
-        gathered_space=none + np.where(form.splits_weights, gathered, 0.0),
-        comm_buffer_space=none + np.where(form.stated & used, passing, 0.0),
-        reserved_space=reserved,
+        gathered_space=none if used is None else used.gathered,
+        comm_buffer_space=none if used is None else used.passing,
+        reserved_space=none + schedule.reserved,
     )
 
 
 def _space(block: BlockCost, optimizer: OptimizerCost, schedule: Schedule, held: Count) -> Space:
     """Memory of each kind of tensor with everything in tier 1 (section 5.7)."""
-    blocks, training, full = schedule.blocks, schedule.training, schedule.recompute_all
+    blocks, full = schedule.blocks, schedule.recompute_all
     stored = block.act_storage * (blocks * held - 1)
-    weight = block.weight * blocks
-    weight_grad = block.weight_grad_no_sharding + optimizer.weight_grad * (blocks - 1)
-    if (form := schedule.replicas) is not None:
-        weight = np.where(form.splits_weights, optimizer.weight * blocks, weight)
-        weight_grad = np.where(form.stated, optimizer.weight_grad * blocks, weight_grad)
+    strategy = STRATEGIES[schedule.choice.zero_stage]
+    waiting = optimizer.weight_grad
     return Space(
-        weight=weight,
-        act=block.act_working + np.where(training & ~full, stored, 0.0),
+        weight=(optimizer.weight if strategy.splits_weights else block.weight) * blocks,
+        act=block.act_working + np.where(~full & schedule.training, stored, 0.0),
         act_checkpoint=np.where(full, blocks * block.act_checkpoint * held, 0.0),
         act_grad=block.act_grad + np.zeros_like(blocks),
-        weight_grad=weight_grad,
+        weight_grad=strategy.gradients(block.weight_grad_no_sharding, waiting, blocks),
         optimizer=optimizer.state * blocks,
     )
 
@@ -241,15 +224,13 @@ def _offloaded_space(
 ) -> OffloadedSpace:
     """Memory that stays in tier 1 for tensors that are offloaded: two blocks' worth (section 5.7)."""
     training = schedule.training
-    weight_grad = block.weight_grad_no_sharding + optimizer.weight_grad
-    if (form := schedule.replicas) is not None:
-        weight_grad = np.where(form.stated, 2 * optimizer.weight_grad, weight_grad)
+    strategy, waiting = STRATEGIES[schedule.choice.zero_stage], optimizer.weight_grad
     return OffloadedSpace(
         weight=2 * block.weight,
-        act=edition.offloaded_activations(block.act_working, block.act_storage, training),
-        act_checkpoint=edition.offloaded_checkpoint(2 * block.act_checkpoint, training),
+        act=edition.offloaded_activations(block.act_working, block.act_storage, training=training),
+        act_checkpoint=edition.offloaded_checkpoint(2 * block.act_checkpoint, training=training),
         act_grad=block.act_grad,
-        weight_grad=weight_grad,
+        weight_grad=strategy.gradients(block.weight_grad_no_sharding, waiting, 2),
         optimizer=2 * optimizer.state,
     )
 
@@ -285,7 +266,7 @@ def _capacity(
     )
     act_grad = np.where(schedule.activations_offload, resident.act_grad, whole.act_grad)
     tier1 = weights + activations + optimizer_tier1 + act_grad
-    if schedule.replicas is not None or schedule.reserved.any():
+    if STRATEGIES[schedule.choice.zero_stage].sharding is not None or schedule.reserved.any():
         tier1 = tier1 + (
             buffers.gathered_space + buffers.comm_buffer_space + buffers.reserved_space
         )

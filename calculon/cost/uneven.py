@@ -1,23 +1,21 @@
 """Pipelines whose stages differ: which stage is the slowest, and how long it waits for the others."""
 
 from collections.abc import Callable
-from functools import cached_property
 
 import numpy as np
 
+from calculon.arrays import derived
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_times import BlockTimes
 from calculon.cost.ends import Ends
 from calculon.parallel.pipeline.schedules import Passes, batch_time
 from calculon.plan.schedule import Schedule
+from calculon.plan.stage_layout import FIRST, LAST
 from calculon.units import Array, Count, Seconds
-
-FIRST, LAST = 0, 3
-"""Kinds of stage: the first, those between that have more and less blocks, the last or only one."""
 
 
 class UnevenStages:
-    """The stages of executions that state a schedule or a layout; those of others do not count.
+    """The stages of executions that state a schedule or a layout.
 
     Parameters
     ----------
@@ -32,25 +30,11 @@ class UnevenStages:
         schedule: Schedule,
         ends: Ends | None,
     ):
-        assert schedule.stages is not None
+        assert schedule.layout is not None
         self._block, self._times, self._ends = block, times, ends
-        self._schedule, self._stages = schedule, schedule.stages
+        self._schedule, self._layout = schedule, schedule.layout
 
-    @property
-    def blocks(self) -> tuple[Count, ...]:
-        """Blocks of a stage of each kind."""
-        stages = self._stages
-        return stages.first, stages.high, stages.low, stages.last
-
-    @property
-    def count(self) -> tuple[Count, ...]:
-        """Stages of each kind."""
-        piped = self._schedule.pipeline_par > 1
-        between = np.where(piped, self._schedule.pipeline_par - 2, 0.0)
-        more = self._stages.more
-        return np.where(piped, 1.0, 0.0), more, between - more, np.ones(1)
-
-    @cached_property
+    @derived
     def passes(self) -> Passes:
         """Time of a stage of each kind for a microbatch."""
         return self._passes(np.zeros(1))
@@ -62,52 +46,57 @@ class UnevenStages:
         backward = self._whole(times.backward_base, times.backward_edge, backward_time)
         backward = [time + stalled for time in backward]
         weight = self._whole(block.wgrad.time, block.wgrad.time, lambda end: end.wgrad.time)
-        same = np.broadcast_arrays(*self.count, *forward, *backward, *weight)
+        count = self._layout.count
+        kinds = len(count)
+        same = np.broadcast_arrays(*count, *forward, *backward, *weight)
         count, forward_of, backward_of, weight_of = (
-            np.stack(same[start : start + LAST + 1]) for start in range(0, len(same), LAST + 1)
+            np.stack(same[start : start + kinds]) for start in range(0, len(same), kinds)
         )
         return Passes(stages=count, forward=forward_of, backward=backward_of, weight=weight_of)
 
     def _whole(
         self, base: Seconds, edge: Seconds, of_end: Callable[[BlockCost], Seconds]
     ) -> list[Seconds]:
-        """Return a time of the blocks of each kind of stage, the last of which transfers, and of its end."""
-        found = [blocks * base + (edge - base) for blocks in self.blocks]
+        """Return a time of the blocks of each kind of stage, the last of each chunk transfers, and of its end."""
+        transfers = self._schedule.interleaving * (edge - base)
+        found = [blocks * base + transfers for blocks in self._layout.blocks]
         if self._ends is not None:
             embedding, head = of_end(self._ends.cost.embedding), of_end(self._ends.cost.head)
             found[FIRST] = found[FIRST] + embedding
-            found[LAST] = found[LAST] + head + np.where(self.count[FIRST] > 0, 0.0, embedding)
+            found[LAST] = (
+                found[LAST] + head + np.where(self._layout.count[FIRST] > 0, 0.0, embedding)
+            )
         return found
 
-    @cached_property
+    @derived
     def slowest(self) -> Array:
         """Kind of the slowest stage; the last where several are."""
         whole = np.where(self.passes.stages > 0, self.passes.both, -1.0)
         found: Array = len(whole) - 1 - whole[::-1].argmax(axis=0)
         return found
 
-    @cached_property
+    @derived
     def blocks_of_slowest(self) -> Count:
         """Blocks of the slowest stage."""
-        found: Count = np.select(
-            [self.slowest == kind for kind in range(LAST)], self.blocks[:LAST], self.blocks[LAST]
-        )
+        blocks = self._layout.blocks
+        among = [self.slowest == kind for kind in range(len(blocks) - 1)]
+        found: Count = np.select(among, list(blocks[:LAST]), blocks[LAST])
         return found
 
-    def bubble(self, stalled: Seconds | None = None) -> Seconds:
+    @property
+    def slowest_is_outer(self) -> tuple[Array, Array]:
+        """Whether the slowest stage is the first, and whether it is the last."""
+        return self.slowest == FIRST, self.slowest == len(self._layout.blocks) - 1
+
+    def bubble(self, stalled: Seconds | float) -> Seconds:
         """Time of a batch in which the slowest stage has nothing to do.
 
         Every stage is `stalled` for so long by data-parallel traffic of each microbatch.
         """
         microbatches = self._schedule.microbatches
-        passes = self.passes if stalled is None else self._passes(stalled)
-        time = batch_time("1f1b", passes, microbatches)
-        for name, mask in (
-            ("gpipe", self._stages.gpipe),
-            ("zb_h1", self._stages.zero_bubble),
-        ):
-            if mask.any():
-                time = np.where(mask, batch_time(name, passes, microbatches), time)
+        passes = self._passes(np.asarray(stalled)) if np.any(stalled) else self.passes
+        chunks, name = self._schedule.interleaving, self._schedule.choice.pp_schedule
+        time = batch_time(name, passes, microbatches, chunks)
         idle: Seconds = time - microbatches * passes.largest(passes.both)
         return idle
 

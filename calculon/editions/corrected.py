@@ -14,11 +14,11 @@ from calculon.editions.edition import (
     OverlappedTimes,
     R,
     Side,
+    When,
 )
 from calculon.hardware.system import System
-from calculon.plan.choice import MASTER_BYTES, Choice, When
 from calculon.records import view
-from calculon.spec.execution import CORRECTED
+from calculon.spec.execution import CORRECTED, MASTER_BYTES, BlockChoice, LayoutChoice, StepChoice
 from calculon.spec.model import Model
 from calculon.statistics import CorrectedStats
 from calculon.units import Array, Bytes, BytesPerSecond, Count, Elements, Flops, Fraction, Seconds
@@ -45,7 +45,7 @@ class Corrected(Edition):
 
     # -- layers ---------------------------------------------------------------------------------------------------
 
-    def happens(self, when: str, choice: Choice) -> bool:
+    def happens(self, when: str, choice: BlockChoice) -> bool:
         """[A02, A25, A28] Inputs are gathered again only where they are split; then their shard is what is stored."""
         match when:
             case When.RECOMPUTE_VALUES:
@@ -58,7 +58,7 @@ class Corrected(Edition):
                 return not self.happens(When.REGATHER_MLP, choice)
         return bool(getattr(choice, when))
 
-    def fuses_projections(self, choice: Choice) -> bool:
+    def fuses_projections(self, choice: LayoutChoice) -> bool:
         """[A45] Always."""
         return True
 
@@ -66,18 +66,26 @@ class Corrected(Edition):
         """[A21] The gradient has the datatype of the activations."""
         return dtype_bytes
 
-    def key_value_width(self, model: Model, choice: Choice, tensor_par: Count) -> Elements | int:
+    def key_value_width(
+        self, model: Model, choice: LayoutChoice, tensor_par: Count
+    ) -> Elements | int:
         """[A45] Whole heads: a rank has its share of them, or one that it shares with other ranks."""
         heads: Elements = self.key_value_heads(model, choice, tensor_par) * model.attn_size
         return heads
 
-    def key_value_heads(self, model: Model, choice: Choice, tensor_par: Count) -> Array:
+    def key_value_heads(self, model: Model, choice: LayoutChoice, tensor_par: Count) -> Array:
         """[A45] Those of the model, at least one; one for all in multiquery attention."""
         heads = 1 if choice.multiquery else model.key_value_heads
         return np.ceil(heads / tensor_par)
 
     def overlapped_space(
-        self, side: Side, choice: Choice, m: Elements, n: Elements, k: Elements, tensor_par: Count
+        self,
+        side: Side,
+        choice: LayoutChoice,
+        m: Elements,
+        n: Elements,
+        k: Elements,
+        tensor_par: Count,
     ) -> OverlappedSpace:
         """[A04, A29, A30] The operands of the gradient products; of an input that is gathered again, its shard."""
         inputs, outputs = m * n, m * k
@@ -96,7 +104,7 @@ class Corrected(Edition):
         """
         return network if recommunication and not overlapped else network + work
 
-    def splits_collectives(self, choice: Choice, *, edge: bool, outer: bool) -> bool:
+    def splits_collectives(self, choice: BlockChoice, *, edge: bool, outer: bool) -> bool:
         """[A18] Around pipeline transfers, only the first gather and the last reduction."""
         return choice.sequence_parallel or (edge and outer and choice.splits_transfers)
 
@@ -153,11 +161,11 @@ class Corrected(Edition):
 
     # -- space of a block -----------------------------------------------------------------------------------------
 
-    def checkpoint_bytes(self, activation: Bytes, choice: Choice, tensor_par: Count) -> Bytes:
+    def checkpoint_bytes(self, activation: Bytes, choice: LayoutChoice, tensor_par: Count) -> Bytes:
         """[A15] The block input is split where the residual stream is."""
         return np.floor(activation / tensor_par) if choice.sequence_parallel else activation
 
-    def gradient_bytes(self, choice: Choice, shards: Count) -> Array | int:
+    def gradient_bytes(self, choice: StepChoice, shards: Count) -> Array | int:
         """[A10, A11] Four while they are whole; sharded with the optimizer, those of the weights; or as stated."""
         if stated := choice.stated_gradient_bytes:
             return stated
@@ -166,7 +174,7 @@ class Corrected(Edition):
         return np.where(shards > 1, choice.dtype_bytes, MAIN_GRADIENT_BYTES)
 
     def optimizer_traffic(
-        self, state: Bytes, gradients: Bytes, weights: Elements, choice: Choice, shards: Count
+        self, state: Bytes, gradients: Bytes, weights: Elements, choice: StepChoice, shards: Count
     ) -> Bytes:
         """[A12] The state is read and written, a gradient read, a weight written (in 4 bytes also read)."""
         alone = choice.sharded_masters or choice.dtype_bytes == MASTER_BYTES
@@ -264,13 +272,13 @@ class Corrected(Edition):
         """[A16] Not more than there are."""
         return np.minimum(held, microbatches)
 
-    def offloaded_activations(self, working: Bytes, stored: Bytes, training: Array) -> Bytes:
+    def offloaded_activations(self, working: Bytes, stored: Bytes, *, training: bool) -> Bytes:
         """[A41] Working set, and in training one block's store."""
-        return working + np.where(training, stored, 0.0)
+        return working + stored if training else working
 
-    def offloaded_checkpoint(self, checkpoint: Bytes, training: Array) -> Bytes:
+    def offloaded_checkpoint(self, checkpoint: Bytes, *, training: bool) -> Bytes:
         """[A37] None in inference."""
-        return np.where(training, checkpoint, 0.0)
+        return checkpoint if training else np.zeros_like(checkpoint)
 
     def useful_flops(
         self, forward: Flops, backward: Flops, optimizer: Flops, microbatches: Count

@@ -7,16 +7,33 @@ fidelity table in ``validation/README.md`` name these methods.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from calculon.hardware.system import System
-from calculon.plan.choice import Choice
 from calculon.records import Column, columns
+from calculon.spec.execution import BlockChoice, LayoutChoice, StepChoice
 from calculon.spec.model import Model
 from calculon.units import Array, Bytes, BytesPerSecond, Count, Elements, Flops, Fraction, Seconds
 
 R = TypeVar("R")
 Side = Literal["gather", "reduce"]
+
+
+class When:
+    """When something happens to a layer, as :meth:`Edition.happens` tells of a choice.
+
+    Where an edition does not say otherwise, names of properties of :class:`~calculon.spec.execution.BlockChoice`.
+    """
+
+    NEVER: Final = "never"
+    ALWAYS: Final = "always"
+    RECOMPUTE_ALL: Final = "recompute_all"
+    RECOMPUTE_ATTENTION: Final = "recompute_attention"
+    RECOMPUTE_VALUES: Final = "recompute_values"
+    REGATHER_ATTENTION: Final = "regather_attention"
+    REGATHER_MLP: Final = "regather_mlp"
+    GATHERED_ATTENTION: Final = "gathered_attention"
+    GATHERED_MLP: Final = "gathered_mlp"
 
 
 class OverlappedSpace(NamedTuple):
@@ -146,7 +163,7 @@ class Edition(ABC):
     # -- layers ---------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def happens(self, when: str, choice: Choice) -> bool:
+    def happens(self, when: str, choice: BlockChoice) -> bool:
         """Whether something happens to a layer under a choice (:class:`~calculon.architecture.layer.When`)."""
 
     @abstractmethod
@@ -154,20 +171,28 @@ class Edition(ABC):
         """Bytes of one element of the gradient of a dropout's output."""
 
     @abstractmethod
-    def fuses_projections(self, choice: Choice) -> bool:
+    def fuses_projections(self, choice: LayoutChoice) -> bool:
         """Whether query, key and value are one product when that runs beside its collective."""
 
     @abstractmethod
-    def key_value_width(self, model: Model, choice: Choice, tensor_par: Count) -> Elements | int:
+    def key_value_width(
+        self, model: Model, choice: LayoutChoice, tensor_par: Count
+    ) -> Elements | int:
         """Width of the key projection (and of the value projection) on one processor."""
 
     @abstractmethod
-    def key_value_heads(self, model: Model, choice: Choice, tensor_par: Count) -> Array:
+    def key_value_heads(self, model: Model, choice: LayoutChoice, tensor_par: Count) -> Array:
         """Key (and value) heads that the score products of one processor read, as a share of all; per sequence."""
 
     @abstractmethod
     def overlapped_space(
-        self, side: Side, choice: Choice, m: Elements, n: Elements, k: Elements, tensor_par: Count
+        self,
+        side: Side,
+        choice: LayoutChoice,
+        m: Elements,
+        n: Elements,
+        k: Elements,
+        tensor_par: Count,
     ) -> OverlappedSpace:
         """Elements that an overlapped ``(m, n) x (n, k)`` stores and moves."""
 
@@ -183,7 +208,7 @@ class Edition(ABC):
         """
 
     @abstractmethod
-    def splits_collectives(self, choice: Choice, *, edge: bool, outer: bool) -> bool:
+    def splits_collectives(self, choice: BlockChoice, *, edge: bool, outer: bool) -> bool:
         """Whether a collective is split into reduce-scatter and all-gather.
 
         In a base or `edge` block; an `outer` one is next to the pipeline transfer: the first gather, the last reduce.
@@ -222,16 +247,16 @@ class Edition(ABC):
     # -- space of a block -----------------------------------------------------------------------------------------
 
     @abstractmethod
-    def checkpoint_bytes(self, activation: Bytes, choice: Choice, tensor_par: Count) -> Bytes:
+    def checkpoint_bytes(self, activation: Bytes, choice: LayoutChoice, tensor_par: Count) -> Bytes:
         """Bytes of the block input that full recomputation keeps."""
 
     @abstractmethod
-    def gradient_bytes(self, choice: Choice, shards: Count) -> Array | int:
+    def gradient_bytes(self, choice: StepChoice, shards: Count) -> Array | int:
         """Bytes of an element of the weight gradients that stay until the optimizer step."""
 
     @abstractmethod
     def optimizer_traffic(
-        self, state: Bytes, gradients: Bytes, weights: Elements, choice: Choice, shards: Count
+        self, state: Bytes, gradients: Bytes, weights: Elements, choice: StepChoice, shards: Count
     ) -> Bytes:
         """Bytes that a fused optimizer step moves in tier-1 memory; `gradients` are those that it reads."""
 
@@ -280,11 +305,11 @@ class Edition(ABC):
         """Microbatches whose activations the first stage holds, from those of a long batch."""
 
     @abstractmethod
-    def offloaded_activations(self, working: Bytes, stored: Bytes, training: Array) -> Bytes:
+    def offloaded_activations(self, working: Bytes, stored: Bytes, *, training: bool) -> Bytes:
         """Bytes of activations that stay in tier 1 when activations are offloaded."""
 
     @abstractmethod
-    def offloaded_checkpoint(self, checkpoint: Bytes, training: Array) -> Bytes:
+    def offloaded_checkpoint(self, checkpoint: Bytes, *, training: bool) -> Bytes:
         """Bytes of checkpoints that stay in tier 1 when they are offloaded."""
 
     @abstractmethod

@@ -14,10 +14,10 @@ from calculon.editions.edition import (
     OverlappedTimes,
     R,
     Side,
+    When,
 )
 from calculon.hardware.system import System
-from calculon.plan.choice import Choice, When
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.execution import PUBLISHED, BlockChoice, LayoutChoice, StepChoice
 from calculon.spec.model import Model
 from calculon.statistics import Stats
 from calculon.units import Array, Bytes, BytesPerSecond, Count, Elements, Flops, Fraction, Seconds
@@ -35,11 +35,11 @@ class Sc23(Edition):
         """Without what the published format does not have."""
         return system.published
 
-    def fuses_projections(self, choice: Choice) -> bool:
+    def fuses_projections(self, choice: LayoutChoice) -> bool:
         """[O22] Not those of multiquery attention."""
         return not choice.multiquery
 
-    def happens(self, when: str, choice: Choice) -> bool:
+    def happens(self, when: str, choice: BlockChoice) -> bool:
         """[A25] Selective recompute leaves the last product out; [A28] gathered inputs are stored twice."""
         if when == When.RECOMPUTE_VALUES:
             return choice.recompute_all
@@ -51,18 +51,26 @@ class Sc23(Edition):
         """[O18] One byte per element, like the mask, whatever the datatype."""
         return 1
 
-    def key_value_width(self, model: Model, choice: Choice, tensor_par: Count) -> Elements | int:
+    def key_value_width(
+        self, model: Model, choice: LayoutChoice, tensor_par: Count
+    ) -> Elements | int:
         """[O22] The one key/value head of multiquery attention is replicated on every rank."""
         if choice.multiquery:
             return model.attn_size
         return np.floor(model.attn_heads * model.attn_size / tensor_par)
 
-    def key_value_heads(self, model: Model, choice: Choice, tensor_par: Count) -> Array:
+    def key_value_heads(self, model: Model, choice: LayoutChoice, tensor_par: Count) -> Array:
         """[O22] One for each query head, in multiquery attention too."""
         return model.attn_heads / tensor_par
 
     def overlapped_space(
-        self, side: Side, choice: Choice, m: Elements, n: Elements, k: Elements, tensor_par: Count
+        self,
+        side: Side,
+        choice: LayoutChoice,
+        m: Elements,
+        n: Elements,
+        k: Elements,
+        tensor_par: Count,
     ) -> OverlappedSpace:
         """[O6] The gather side keeps no gradient, the reduce side no input but two gradients.
 
@@ -86,7 +94,7 @@ class Sc23(Edition):
         """[O16, O24] A collective also takes the time of its arithmetic and memory pass, unless repeated."""
         return network if recommunication else network + work
 
-    def splits_collectives(self, choice: Choice, *, edge: bool, outer: bool) -> bool:
+    def splits_collectives(self, choice: BlockChoice, *, edge: bool, outer: bool) -> bool:
         """[O15] All of them with sequence parallelism, and all of an edge block for pipeline transfers."""
         return choice.sequence_parallel or (edge and choice.splits_transfers)
 
@@ -143,16 +151,16 @@ class Sc23(Edition):
         times_counted = recomputed[::-1].cumsum(axis=0)[::-1]  # recomputed layers from here on
         return ordered_sum(forward * times_counted)
 
-    def checkpoint_bytes(self, activation: Bytes, choice: Choice, tensor_par: Count) -> Bytes:
+    def checkpoint_bytes(self, activation: Bytes, choice: LayoutChoice, tensor_par: Count) -> Bytes:
         """[O17] The whole block input, never split, not even with sequence parallelism."""
         return activation
 
-    def gradient_bytes(self, choice: Choice, shards: Count) -> Array | int:
+    def gradient_bytes(self, choice: StepChoice, shards: Count) -> Array | int:
         """[O23] Gradients in the datatype of the weights."""
         return choice.dtype_bytes
 
     def optimizer_traffic(
-        self, state: Bytes, gradients: Bytes, weights: Elements, choice: Choice, shards: Count
+        self, state: Bytes, gradients: Bytes, weights: Elements, choice: StepChoice, shards: Count
     ) -> Bytes:
         """[A12] The state moves once; gradients and weights do not."""
         return state
@@ -240,13 +248,13 @@ class Sc23(Edition):
         """[A16] Interleaving holds more than there are in a short batch."""
         return held
 
-    def offloaded_activations(self, working: Bytes, stored: Bytes, training: Array) -> Bytes:
+    def offloaded_activations(self, working: Bytes, stored: Bytes, *, training: bool) -> Bytes:
         """[O13] Working set and one block's store, in inference too, where nothing is stored."""
         return working + stored
 
-    def offloaded_checkpoint(self, checkpoint: Bytes, training: Array) -> Bytes:
+    def offloaded_checkpoint(self, checkpoint: Bytes, *, training: bool) -> Bytes:
         """[O7] Not a number (null) in inference."""
-        return np.where(training, checkpoint, np.nan)
+        return checkpoint if training else np.full_like(checkpoint, np.nan)
 
     def useful_flops(
         self, forward: Flops, backward: Flops, optimizer: Flops, microbatches: Count

@@ -34,8 +34,10 @@ class Curve:
         >>> Curve(np.array([0.0, 1e9]), np.array([0.1, 0.6])).at(np.array([0.0, 9.9e8, 1e9]))
         array([0.1, 0.1, 0.6])
         """
-        step = np.searchsorted(self.sizes, size, side="right") - 1
-        found: Array = self.efficiencies[step]
+        step = self.sizes[1:].searchsorted(
+            size, side="right"
+        )  # methods: this is called most of all
+        found: Array = self.efficiencies.take(step)
         return found
 
     def scaled(self, factor: float, start: float = 0.0, end: float = np.inf) -> "Curve":

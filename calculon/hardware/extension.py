@@ -1,11 +1,16 @@
 """What a system file says beyond the published tool: everything under its key ``ext``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from calculon.errors import Problem, SpecError
 from calculon.hardware.curve import Curve
 from calculon.hardware.engine import Engine
-from calculon.hardware.gemm import Gemm
+from calculon.hardware.kernels.kernel import Rate
+from calculon.hardware.kernels.launch import Launch
+from calculon.hardware.kernels.stated_curve import StatedCurve
+from calculon.hardware.kernels.stated_kernels import FAMILY, StatedKernels
+from calculon.hardware.kernels.tiles import Gemm
 from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
 from calculon.spec.fields import declare
 
@@ -58,28 +63,19 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """What it costs to launch kernels: small operators are bound by it."""
-
-    kernel: float = declare(
-        "least time of a kernel or a collective, or of its launch", unit="s", at_least=0
-    )
-    step: float = declare(
-        "time of a step in which no kernel runs: reading data, logging, waiting for the host",
-        unit="s",
-        at_least=0,
-        default=0.0,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
     """Optional additions; files that have them still load in the published tool, which ignores ``ext``."""
 
     unknown_keys: ClassVar[str] = "warning"
 
+    kernels: StatedKernels = declare(
+        "rates of kernels by kind and type: a law, a curve or a measured table; the engine's own curve where there is "
+        "none",
+        choices=tuple(FAMILY),
+        default=StatedKernels({}),
+    )
     attention: dict[str, AttentionKernel] = declare(
-        "fused attention kernel by type of arithmetic; the matrix engine's own efficiency where there is none",
+        "fused attention kernel by type of arithmetic, as kernels.attention says it with a curve over keys",
         choices=tuple(MATMUL_BYTES),
         default=None,
     )
@@ -89,9 +85,34 @@ class Extension:
         default=None,
     )
     gemm: dict[str, Gemm] = declare(
-        "rate of matrix products by shape, by type; the matrix engine's own efficiency where there is none",
+        "rate of matrix products by shape, by type, as kernels.product says it with the law tiles",
         choices=tuple(MATMUL_BYTES),
         default=None,
     )
     launch: Launch = declare("what launching kernels costs", default=Launch(kernel=0.0))
     networks: tuple[Link, ...] = declare("additions to the networks, in their order", default=())
+    rates: dict[tuple[str, str], Rate] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Gather the rates of kernels from all keys that state one."""
+        stated = self.kernels.rates
+        former: dict[tuple[str, str], Rate] = {
+            ("attention", name): StatedCurve(curve=kernel.efficiency, over="keys")
+            for name, kernel in (self.attention or {}).items()
+        } | {("product", name): gemm for name, gemm in (self.gemm or {}).items()}
+        if twice := [key for key in former if key in stated]:
+            keys = {"attention": "attention", "product": "gemm"}
+            hint = "keep one; in an overlay, null removes that of the base"
+            raise SpecError(
+                "ext",
+                [
+                    Problem(f"kernels.{kind}.{name}", "one rate", f"{keys[kind]}.{name} too", hint)
+                    for kind, name in twice
+                ],
+            )
+        object.__setattr__(self, "rates", {**former, **stated})
+
+    def with_rates(self, rates: dict[tuple[str, str], Rate]) -> "Extension":
+        """Return the same additions with other rates of kernels."""
+        unset: dict[str, None] = {"attention": None, "gemm": None}
+        return replace(self, kernels=StatedKernels(rates), **unset)  # type: ignore[arg-type]

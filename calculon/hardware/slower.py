@@ -1,8 +1,11 @@
 """A system of which one part is slower or faster than its file says."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from calculon.hardware.extension import Link
+from calculon.hardware.kernels.kernel import ENGINES
 from calculon.hardware.residuals import Spread
 from calculon.hardware.system import System
 from calculon.spec.fields import spec_fields
@@ -13,7 +16,8 @@ def slowed(system: System, spread: Spread, factor: float) -> System:
 
     A spread of all sizes or of the large ones slows all of a network and the fused attention of a matrix engine; one
     of the small ones only the latencies of a network. A part that the system does not have changes nothing.
-    Products with a rate by shape (``ext.gemm``) are slowed by the peak, by a spread of all or of the large ones.
+    Products with a rate of their own (``ext.gemm``, ``ext.kernels.product``) are slowed by the peak, by a spread of all
+    or of the large ones; any other ``ext.kernels.KIND.TYPE`` by its rate.
 
     Parameters
     ----------
@@ -25,19 +29,18 @@ def slowed(system: System, spread: Spread, factor: float) -> System:
         Slower above 1, faster below.
     """
     kind, _, datatype = spread.part.rpartition(".")
+    kind = "ext.kernels.product" if kind == "ext.gemm" else kind
     if spread.part in ("mem1", "mem2"):
         memory = getattr(system, spread.part)
         curve = memory.efficiency.scaled(1 / factor, spread.start, spread.end)
         return replace(system, **{spread.part: replace(memory, efficiency=curve)})
-    if kind == "ext.gemm" and spread.operations == "small":
-        return system  # memory and launches bind those
-    by_shape = kind in ("ext.gemm", "matrix") and datatype in (system.ext.gemm or {})
-    if kind in ("matrix", "vector") and datatype in getattr(system, kind) and not by_shape:
+    if kind in ("ext.kernels.product", "matrix") and system.rate("product", datatype) is not None:
+        return _slowed_products(system, spread, kind, datatype, factor)
+    if kind in ("matrix", "vector") and datatype in getattr(system, kind):
         return _slowed_engine(system, spread, kind, datatype, factor)
-    if by_shape and datatype in system.matrix:
-        engine = system.matrix[datatype]
-        engines = system.matrix | {datatype: replace(engine, peak=engine.peak / factor)}
-        return replace(system, matrix=engines)
+    stated = (kind.removeprefix("ext.kernels."), datatype)
+    if kind.startswith("ext.kernels.") and stated in system.ext.rates:
+        return _slowed_rates(system, [stated], factor, spread.start, spread.end)
     for number in range(len(system.networks)):
         if spread.part == f"networks[{number}]":
             return _slowed_network(system, spread, number, factor)
@@ -51,12 +54,40 @@ def _slowed_engine(
     curve = engine.efficiency.scaled(1 / factor, spread.start, spread.end)
     engines = getattr(system, kind) | {datatype: replace(engine, efficiency=curve)}
     changed = replace(system, **{kind: engines})
-    kernels = system.ext.attention or {}
-    if kind == "vector" or spread.operations == "small" or datatype not in kernels:
+    attention = ("attention", datatype)
+    if kind == "vector" or spread.operations == "small" or attention not in system.ext.rates:
         return changed
-    kernel = kernels[datatype]
-    kernel = replace(kernel, efficiency=kernel.efficiency.scaled(1 / factor))
-    return replace(changed, ext=replace(system.ext, attention=kernels | {datatype: kernel}))
+    return _slowed_rates(changed, [attention], factor)
+
+
+def _slowed_products(
+    system: System, spread: Spread, kind: str, datatype: str, factor: float
+) -> System:
+    """Slow products that have a rate of their own, and what else is in shares of the peak of their engine."""
+    if datatype not in system.matrix or (spread.operations == "small" and kind != "matrix"):
+        return system  # memory and launches bind small ones
+    engine = system.matrix[datatype]
+    engines = system.matrix | {datatype: replace(engine, peak=engine.peak / factor)}
+    absolute = [
+        (one, name)
+        for (one, name), rate in system.ext.rates.items()
+        if name == datatype and ENGINES[one] != "vector" and not rate.follows_engine
+    ]
+    return _slowed_rates(replace(system, matrix=engines), absolute, factor)
+
+
+def _slowed_rates(
+    system: System,
+    parts: Sequence[tuple[str, str]],
+    factor: float,
+    start: float = 0.0,
+    end: float = math.inf,
+) -> System:
+    """Slow rates that the system states, by kind of kernel and type."""
+    if not parts:
+        return system
+    rates = {part: system.ext.rates[part].slowed(factor, start, end) for part in parts}
+    return replace(system, ext=system.ext.with_rates({**system.ext.rates, **rates}))
 
 
 def _slowed_network(system: System, spread: Spread, number: int, factor: float) -> System:

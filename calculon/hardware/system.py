@@ -7,13 +7,14 @@ import numpy as np
 
 from calculon.hardware.engine import Engine
 from calculon.hardware.extension import Extension, Link
-from calculon.hardware.gemm import Gemm
+from calculon.hardware.kernels.kernel import Rate
+from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.memory import Memory
 from calculon.hardware.network import Fabric, Network
 from calculon.hardware.residuals import Residuals
 from calculon.spec.execution import DATATYPE_BYTES
 from calculon.spec.fields import declare
-from calculon.units import Array, Flops, Seconds
+from calculon.units import Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +82,14 @@ class System:
             self.matrix[matmul_type] if matmul_type in self.matrix else self.ext.matrix[matmul_type]
         )
 
+    def rate(self, kind: str, datatype: str) -> Rate | None:
+        """Return the rate that the file states for a kind of kernel in a type, if it does."""
+        return self.ext.rates.get((kind, datatype))
+
     def gemm(self, matmul_type: str) -> Gemm | None:
-        """Return how the rate of products depends on their shape, if the system says so."""
-        return (self.ext.gemm or {}).get(matmul_type)
+        """Return the constants of the law of products by their shape, if the system says so."""
+        rate = self.rate("product", matmul_type)
+        return rate if isinstance(rate, Gemm) else None
 
     def link(self, network: int) -> Link:
         """Return what ``ext`` adds to a network."""
@@ -95,18 +101,3 @@ class System:
         stated = self.link(network).in_network_reduction
         traffic = self.networks[network].ops.all_reduce
         return (traffic.scalar, traffic.offset) == (1, 1) if stated is None else stated
-
-    def launch_floor(self, kernels: Array | float) -> Seconds | float:
-        """Return the least time that launching so many kernels takes."""
-        return self.ext.launch.kernel * kernels
-
-    def attention_time(self, flops: Flops, keys: float, datatype: str) -> Seconds:
-        """Return the arithmetic time of fused attention, for so many keys per query on average.
-
-        Source: its efficiency grows with the sequence: Dao, *FlashAttention-2*, arXiv 2307.08691, figures 4 to 6.
-        """
-        engine = self.product_engine(datatype)
-        kernel = (self.ext.attention or {}).get(datatype)
-        if kernel is None:
-            return engine.time(flops)
-        return flops / (engine.peak * kernel.efficiency.at(np.array(keys)))

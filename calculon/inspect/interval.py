@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from calculon.editions.edition import Edition
-from calculon.evaluate import evaluate_rows
+from calculon.evaluate import evaluate_one
 from calculon.hardware.residuals import TRAINING, Spread
 from calculon.hardware.slower import slowed
 from calculon.hardware.system import System
@@ -85,11 +85,11 @@ def interval(
     spreads = [s for s in system.calibration.spreads if s.edition in ("", edition.name)]
     if not spreads:
         return None
-    plan, machine = Plan.of(execution), edition.machine(system)
+    machine = edition.machine(system)
 
     def time(changed: System) -> float:
-        _, stats = next(evaluate_rows(model, changed, plan, edition))
-        return float(stats.times.total_time[0])
+        batch = evaluate_one(model, changed, Plan.of(execution), edition)
+        return float(batch.times.total_time[0])
 
     total = time(machine)
     whole = [one for one in spreads if one.part == TRAINING]
@@ -110,7 +110,7 @@ def interval(
     unknown = [
         part
         for part in _parts(machine, execution)
-        if not {part, f"ext.gemm.{part.removeprefix('matrix.')}"} & known
+        if not {part, *_of_products(part)} & known
         and time(slowed(machine, _all_of(part), _TRIED)) > (1 + NAMED * (_TRIED - 1)) * total
     ]
     level = min(one.level for one, _ in counted)
@@ -137,6 +137,12 @@ def _parts(system: System, execution: Execution) -> Iterator[str]:
     """Name the parts of a system that an execution can depend on."""
     yield from (f"matrix.{execution.matmul_type}", f"vector.{execution.datatype}", "mem1", "mem2")
     yield from (f"networks[{number}]" for number in range(len(system.networks)))
+
+
+def _of_products(part: str) -> tuple[str, ...]:
+    """Return the names under which products of the type of a matrix engine have residuals of their own."""
+    kind, _, datatype = part.partition(".")
+    return (f"ext.gemm.{datatype}", f"ext.kernels.product.{datatype}") if kind == "matrix" else ()
 
 
 def _all_of(part: str) -> Spread:

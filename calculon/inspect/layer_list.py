@@ -4,14 +4,17 @@ from typing import Any
 
 import numpy as np
 
+from calculon.architecture.segments import Segment, listed_kinds
 from calculon.cost.block_cost import BlockLayout
-from calculon.cost.block_tables import choice_of, sizes_of
+from calculon.cost.block_tables import only_choices
 from calculon.cost.layer_cost import LayerCost, LayerTable, layer_cost
 from calculon.cost.optimizer_step import optimizer_layers, parameters_of
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
+from calculon.plan.schedule import shard_count
 from calculon.records import columns, part, record, stat
+from calculon.spec.axes import FURTHER_NAMES
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 from calculon.statistics import KINDS
@@ -74,6 +77,9 @@ class LayerStats:
     weight_grad: Bytes = stat("weight gradients, sharded", source="2.4")
     activation_grad: Bytes = stat("activation gradient", source="2.4")
     optimizer: Bytes = stat("optimizer state", source="2.4")
+    axes: Seconds = stat(
+        "{axis} collectives on the link", name="{axis}_comm_link_time", axis=FURTHER_NAMES
+    )
 
 
 def breakdown(
@@ -81,17 +87,29 @@ def breakdown(
 ) -> list[dict[str, Any]]:
     """List the layers of a block in order of execution, each with the published members.
 
+    Of several kinds of block, each layer also says its ``kind`` and of how many ``blocks`` it is.
     Everything is shown whether or not the execution trains: backward and optimizer entries in inference too. The
     execution must be valid.
     """
+    return [
+        {"name": layer.pop("name")} | said | layer
+        for kind, said in listed_kinds(model)
+        for layer in _of_kind(model, system, execution, edition, kind)
+    ]
+
+
+def _of_kind(
+    model: Model, system: System, execution: Execution, edition: Edition, kind: Segment
+) -> list[dict[str, Any]]:
+    """List the layers of one kind of block."""
     plan, system = Plan.of(execution), edition.machine(system)
-    choice, sizes = choice_of(plan), sizes_of(plan)
-    layout = BlockLayout(model, system, choice, sizes, edition)
+    choice, step_choice, sizes = only_choices(plan)
+    layout = BlockLayout(model, system, choice.layout, sizes, edition, kind.layers)
     table = layout.table
-    cost = layer_cost(table, layout.times, system, choice, sizes, edition)
-    shards = np.array([execution.data_par if execution.optimizer_sharding else 1], float)
+    cost = layer_cost(table, layout.times, layout.network, choice, edition)
+    shards = shard_count(plan.optimizer_sharding, plan.dp_shard, plan.data_par).astype(float)
     optimizer = optimizer_layers(
-        parameters_of(table, layout.shape), shards, system, choice, edition
+        parameters_of(table, layout.shape, step_choice), shards, system, step_choice, edition
     )
     step = optimizer.step
     piped = np.array(execution.pipeline_par > 1)
@@ -114,6 +132,7 @@ def breakdown(
         weight_grad=optimizer.weight_grad[:, 0],
         activation_grad=table.activation_grad[:, 0],
         optimizer=optimizer.state[:, 0],
+        axes=_axis_times(table, cost),
     )
     values = {column.name: column.of(stats) for column in columns(LayerStats)}
     return [
@@ -132,6 +151,14 @@ def _work(flops: Flops, accessed: Bytes, time: Seconds) -> LayerWork:
     intensity = np.where(flops > 0, np.inf, 0.0)
     np.divide(flops, accessed, out=intensity, where=(flops > 0) & (accessed > 0))
     return LayerWork(flops=flops, mem_accessed=accessed, intensity=intensity, time=time[:, 0])
+
+
+def _axis_times(table: LayerTable, cost: LayerCost) -> Seconds:
+    """Time of the collectives of further axes in all passes: shape (axes, layers)."""
+    whole = np.zeros((len(FURTHER_NAMES), len(table.layers)))
+    for times, axis in zip(whole, FURTHER_NAMES, strict=True):
+        times[table.collective_rows(axis)] = cost.further[axis].link[..., 0].sum(axis=0)
+    return whole
 
 
 def _traffic(table: LayerTable, cost: LayerCost, index: int) -> LayerTraffic:

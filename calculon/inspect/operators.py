@@ -7,24 +7,26 @@ from typing import Any
 import numpy as np
 
 from calculon import inputs
+from calculon.architecture.layer_sizes import Sizes
+from calculon.architecture.segments import Segment, listed_kinds
 from calculon.cost.block_cost import BlockLayout
-from calculon.cost.block_tables import choice_of, sizes_of
+from calculon.cost.block_tables import only_choices
 from calculon.cost.layer_cost import LayerCost, LayerTable, layer_cost
 from calculon.cost.shares import exposed_times, stored_activations
 from calculon.editions import EDITIONS, find_edition
 from calculon.editions.edition import Edition
-from calculon.evaluate import evaluate_rows
+from calculon.evaluate import evaluate_one
 from calculon.hardware.collectives.algorithm_times import bus_factor
 from calculon.hardware.collectives.group_times import PUBLISHED
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.parallel.process_groups import tensor_team
+from calculon.parallel.process_groups import layer_group
 from calculon.parallel.tensor import PASSES, operation_of
-from calculon.plan.choice import Choice, Sizes
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check, raise_for
-from calculon.plan.rules.rule import One, Question
-from calculon.spec.execution import Execution
+from calculon.plan.rules.rule import One
+from calculon.spec.axes import FURTHER_NAMES
+from calculon.spec.execution import BlockChoice, Execution
 from calculon.spec.model import Model
 from calculon.statistics import KINDS
 from calculon.units import Array
@@ -51,7 +53,9 @@ class Block:
         by pass of :data:`WORK_PASSES`, ``weights`` and ``saved`` (bytes), and ``collectives``: for each its ``pass``,
         ``operation``, ``message`` and ``moved`` (bytes of the full array, and through each port: those of the network's
         ``ops``, or with another ``coll_algo`` of a ring, as nccl-tests counts), ``time`` and
-        ``exposed`` (s). Where blocks next to pipeline transfers have others, they are in ``edge_collectives``.
+        ``exposed`` (s), and of those that are not tensor-parallel their ``axis``. Where blocks next to pipeline
+        transfers have others, they are in ``edge_collectives``. Of several kinds of block, each operator also says its
+        ``kind``, and of how many ``blocks`` it is.
     stats : dict
         The statistics of a block that :func:`calculon.estimate` reports, by name.
     """
@@ -111,9 +115,9 @@ def block(
     shape = one.model if part is None else one.model.only(part)
     one = replace(one, model=shape, execution=replace(one.execution, **asked))
     plan = Plan.of(one.execution)
-    raise_for(one, int(check(Question(one.model, one.system, plan))[0]))
+    raise_for(one, int(check(one.model, one.system, plan)[0]))
     known = EDITIONS[one.execution.edition]
-    _, batch = next(evaluate_rows(one.model, one.system, plan, known))
+    batch = evaluate_one(one.model, one.system, plan, known)
     columns = (column for column in known.columns if "block_" in column.name)
     stats = {column.name: column.only(batch) for column in columns}
     return Block(
@@ -127,11 +131,18 @@ def block(
 
 
 def _operators(one: One, plan: Plan, edition: Edition) -> Iterator[dict[str, Any]]:
-    """Yield the operators of a block, whose columns have one entry."""
-    system, choice, sizes = edition.machine(one.system), choice_of(plan), sizes_of(plan)
-    layout = BlockLayout(one.model, system, choice, sizes, edition)
+    """Yield the operators of each kind of block, whose columns have one entry."""
+    for kind, said in listed_kinds(one.model):
+        for operator in _of_kind(one, plan, edition, kind):
+            yield {"name": operator.pop("name")} | said | operator
+
+
+def _of_kind(one: One, plan: Plan, edition: Edition, kind: Segment) -> Iterator[dict[str, Any]]:
+    """Yield the operators of one kind of block."""
+    system, (choice, _, sizes) = edition.machine(one.system), only_choices(plan)
+    layout = BlockLayout(one.model, system, choice.layout, sizes, edition, kind.layers)
     table = layout.table
-    cost = layer_cost(table, layout.times, system, choice, sizes, edition)
+    cost = layer_cost(table, layout.times, layout.network, choice, edition)
     repeated = table.flagged("recompute", choice, edition)
     counted = edition.recomputed_work(np.eye(len(table.layers))[..., None], repeated)
     passes = np.array([1.0, choice.training, choice.training])[:, None, None]
@@ -182,42 +193,51 @@ class _Sent:
         table: LayerTable,
         cost: LayerCost,
         system: System,
-        choice: Choice,
+        choice: BlockChoice,
         sizes: Sizes,
         edition: Edition,
     ):
         self.table, self.cost, self.system = table, cost, system
         self.choice, self.sizes, self.edition = choice, sizes, edition
         self.exposed = exposed_times(table, cost, choice, edition)
-        self.rows = {row: number for number, row in enumerate(table.collective_rows())}
 
     def by(self, layer: int, kind: int) -> list[dict[str, Any]]:
         """Return the collectives of a layer in a block of one kind."""
-        number = self.rows.get(layer)
-        return [] if number is None else list(self._by(layer, number, kind))
+        found = self.table.layers[layer].collective
+        return [] if found is None else list(self._by(layer, found.axis, kind))
 
-    def _by(self, layer: int, number: int, kind: int) -> Iterator[dict[str, Any]]:
+    def _sent(self, axis: str, kind: int) -> tuple[Array, Array, Array]:
+        """Return message, time and exposed time of the collectives along an axis: shape (passes, layers, blocks)."""
+        if axis in FURTHER_NAMES:
+            further = self.cost.further[axis]
+            return further.size, further.link, further.link
         traffic = self.cost.traffic
+        return traffic.size[:, kind], traffic.link[:, kind], self.exposed[:, kind]
+
+    def _by(self, layer: int, axis: str, kind: int) -> Iterator[dict[str, Any]]:
+        number = self.table.collective_rows(axis).index(layer)
+        sizes, times, exposed = self._sent(axis, kind)
         for i, name in enumerate(PASSES if self.choice.training else PASSES[:1]):
             operation = operation_of(
                 self.table.layers[layer], name, KINDS[kind], self.choice, self.edition
             )
-            message = traffic.size[i, kind, number]
+            message = sizes[i, number]
             if operation is None or not message.any():
                 continue
             yield {
+                **({"axis": axis} if axis in FURTHER_NAMES else {}),
                 "pass": _OF_TRAFFIC[name],
                 "operation": operation,
                 "message": message.item(),
-                "moved": self._moved(operation, message).item(),
-                "time": traffic.link[i, kind, number].item(),
-                "exposed": self.exposed[i, kind, number].item(),
+                "moved": self._moved(operation, message, axis).item(),
+                "time": times[i, number].item(),
+                "exposed": exposed[i, number].item(),
             }
 
-    def _moved(self, operation: str, message: Array) -> Array:
+    def _moved(self, operation: str, message: Array, axis: str) -> Array:
         """Bytes through each port."""
-        team = tensor_team(self.sizes, self.choice, self.system)
+        group = layer_group(axis, self.sizes, self.choice, self.system)
         if self.choice.coll_algo == PUBLISHED:
-            return self.system.fabric.volume(team.network, operation, message, team.ranks)
-        moved: Array = bus_factor(operation, int(team.ranks[0])) * message
+            return self.system.fabric.volume(group.network, operation, message, group.ranks)
+        moved: Array = bus_factor(operation, int(group.ranks[0])) * message
         return moved

@@ -1,33 +1,37 @@
 """Which ranks of one execution work together: where they sit, and what passes their ports in a step."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from calculon.architecture.block import block_layers
-from calculon.architecture.embedding_and_head import embedding_layers, head_layers
-from calculon.architecture.layers import Layer
-from calculon.architecture.shape import BlockShape
+from calculon.architecture.layer_sizes import Sizes
+from calculon.architecture.segments import EMBEDDING, HEAD, Segment, kinds_of_block
 from calculon.cost.batch import Batch
 from calculon.cost.block_cost import BlockLayout
-from calculon.cost.block_tables import choice_of, sizes_of
+from calculon.cost.block_tables import only_choices
 from calculon.cost.ends import plain_choice
+from calculon.cost.mixture import mean_of
 from calculon.editions.edition import Edition
-from calculon.evaluate import evaluate_rows
+from calculon.evaluate import evaluate_one
 from calculon.hardware.collectives.placement import Group, fits_mesh
 from calculon.hardware.system import System
-from calculon.parallel.data.exchanges import copy_team, shard_team
-from calculon.parallel.data.sync import data_traffic
+from calculon.parallel.data.exchanges import copy_group, shard_group
+from calculon.parallel.data.strategies import data_traffic
 from calculon.parallel.pipeline.transfers import pipeline_volume
-from calculon.parallel.process_groups import Meter, Team, data_team, tensor_team
+from calculon.parallel.process_groups import (
+    CollectiveCost,
+    ProcessGroup,
+    data_group,
+    layer_group,
+)
 from calculon.parallel.tensor import tensor_volumes
-from calculon.plan.choice import Choice
-from calculon.plan.mesh import numbering, pipeline_stride
+from calculon.plan.mesh import strides
 from calculon.plan.plan import Plan
-from calculon.spec.execution import Execution
+from calculon.spec.axes import AXES, LAYER_AXES
+from calculon.spec.execution import BlockChoice, Execution
 from calculon.spec.model import Model
 from calculon.units import Array, Bytes
 
@@ -39,8 +43,8 @@ class RankGroup:
     Attributes
     ----------
     kind : str
-        ``tensor``, ``pipeline`` or ``data``; with hybrid sharding ``shards``, the replicas that share what is split,
-        and ``copies``, those that hold the same of it, in place of ``data``.
+        That of an axis: ``tensor``, ``pipeline``, ``data``; with hybrid sharding ``shards``, the replicas that share
+        what is split, and ``copies``, those that hold the same of it, in place of ``data``.
     ranks, groups : int
         Ranks of a group, and how many groups there are.
     stride : int
@@ -105,24 +109,30 @@ def rank_groups(
     longest, counted as its time is: transfers of a pipeline that spans several networks are all on the outermost.
     """
     plan, system = Plan.of(execution), edition.machine(system)
-    _, batch = next(evaluate_rows(model, system, plan, edition))
-    choice, schedule = choice_of(plan), batch.schedule
-    between_stages, apart = (int(stride[0]) for stride in numbering(plan))
-    tensor = tensor_team(sizes_of(plan), choice, system)
-    stages = Team(schedule.pipeline_par, schedule.pipeline_par_net, pipeline_stride(plan))
-    moved, sent = _tensor_bytes(model, batch, choice, plan), _pipeline_bytes(batch)
-    parts = [
-        _Part("tensor", tensor, 1, moved, _seconds(stats, "tp_comm", "recomm")),
-        _Part("pipeline", stages, between_stages, sent, _seconds(stats, "pp_comm")),
-        *_data_parts(batch, apart, _seconds(stats, "dp_comm")),
-    ]
+    batch = evaluate_one(model, system, plan, edition)
+    choice, _, sizes = only_choices(plan)
+    apart = {name: int(np.asarray(one).item()) for name, one in strides(plan).items()}
+    groups = {axis.name: layer_group(axis.name, sizes, choice, system) for axis in LAYER_AXES}
+    groups["pp"] = _pipeline_group(batch)
+    moved = {axis.name: _layer_bytes(axis.name, model, batch, choice, sizes) for axis in LAYER_AXES}
+    moved["pp"] = _pipeline_bytes(batch)
+    parts: list[_Part] = []
+    for axis in AXES:
+        if getattr(execution, axis.degree) == 1:
+            continue
+        times = _seconds(stats, *_TIMES.get(axis.name, (f"{axis.name}_comm",)))
+        if axis.name == "dp":
+            parts += _data_parts(batch, apart["dp"], times)
+        else:
+            name = axis.name
+            parts.append(_Part(axis.kind, groups[name], apart[name], moved[name], times))
     return [
         RankGroup(
             kind=part.kind,
             ranks=part.ranks,
             groups=execution.num_procs // part.ranks,
             stride=part.stride,
-            members=_members(part.team, system),
+            members=_members(part.group, system),
             bytes=tuple(float(one) for one in np.reshape(part.bytes, -1)),
             link_time=part.times[0],
             exposed_time=part.times[1],
@@ -136,7 +146,7 @@ class _Part(NamedTuple):
     """One kind of parallelism: its groups, and bytes of shape (networks, 1)."""
 
     kind: str
-    team: Team
+    group: ProcessGroup
     stride: int
     bytes: Bytes
     times: tuple[float, float]
@@ -144,7 +154,7 @@ class _Part(NamedTuple):
     @property
     def ranks(self) -> int:
         """Ranks of a group."""
-        return int(np.asarray(self.team.ranks).item())
+        return int(np.asarray(self.group.ranks).item())
 
 
 def _seconds(stats: Mapping[str, float | None], *names: str) -> tuple[float, float]:
@@ -155,38 +165,51 @@ def _seconds(stats: Mapping[str, float | None], *names: str) -> tuple[float, flo
     return link, exposed
 
 
+_TIMES = {"tp": ("tp_comm", "recomm")}
+"""Statistics of the time of an axis where there are several, without ``_link_time`` and ``_exposed_time``."""
+
+
+def _pipeline_group(batch: Batch) -> ProcessGroup:
+    """Return the stages of a pipeline."""
+    schedule = batch.schedule
+    stride = schedule.strides["pp"] if schedule.choice.meshed else None
+    return ProcessGroup(schedule.pipeline_par, schedule.networks["pp"], stride)
+
+
 def _data_parts(batch: Batch, apart: int, times: tuple[float, float]) -> list[_Part]:
     """Return the groups of replicas: all of them, or with hybrid sharding shards and copies."""
-    schedule, system = batch.schedule, batch.system
+    schedule, system, sharding = batch.schedule, batch.system, batch.strategy.sharding
     synced, ends = batch.synced
-    meter, form = Meter(system, schedule), schedule.replicas
-    if form is None or not form.stated[0] or not 1 < form.shards[0] < schedule.data_par[0]:
-        whole = data_team(schedule, system, schedule.data_par)
-        moved = data_traffic(synced, ends, replace(meter, bytes=True))
+    cost = CollectiveCost(system, schedule)
+    shards = 1 if sharding is None else int(sharding.shards(schedule)[0])
+    if sharding is None or not 1 < shards < schedule.data_par[0]:
+        whole = data_group(schedule, system, schedule.data_par)
+        moved = data_traffic(synced, ends, replace(cost, bytes=True))
         return [_Part("data", whole, apart, moved, times)]
     link, exposed = times
 
-    def part(kind: str, team: Team, stride: int) -> _Part:
-        these = replace(meter, copies=team.copies)
+    def part(kind: str, group: ProcessGroup, stride: int) -> _Part:
+        these = replace(cost, copies=group.copies)
         moved = data_traffic(synced, ends, replace(these, bytes=True))
         time = float(data_traffic(synced, ends, these).item())
-        return _Part(kind, team, stride, moved, (time, exposed * time / link))
+        return _Part(kind, group, stride, moved, (time, exposed * time / link))
 
     return [
-        part("shards", shard_team(schedule, system), apart),
-        part("copies", copy_team(schedule, system), apart * int(form.shards[0])),
+        part("shards", shard_group(sharding, schedule, system), apart),
+        part("copies", copy_group(sharding, schedule, system), apart * shards),
     ]
 
 
-def _members(team: Team, system: System) -> tuple[int, ...]:
+def _members(group: ProcessGroup, system: System) -> tuple[int, ...]:
     """Return what each network joins; all ranks on the outermost one where they are not spread evenly."""
-    ranks = np.asarray(team.ranks, np.int64)
-    group = team.group(system)
-    meshed = np.any(np.asarray(team.stride) > 0)
-    uneven = meshed and not np.all(fits_mesh(system, ranks, np.asarray(team.stride)))
-    if uneven or np.any(group.network != team.network):
-        group = Group.on_network(system, team.network, ranks)
-    return tuple(int(np.asarray(members).item()) for members in group.members)
+    ranks, stride = np.asarray(group.ranks, np.int64), group.stride
+    placed = group.placed(system)
+    uneven = stride is not None and not np.all(
+        fits_mesh(system, ranks, np.asarray(stride, np.int64))
+    )
+    if uneven or np.any(placed.network != group.network):
+        placed = Group.on_network(system, group.network, ranks)
+    return tuple(int(np.asarray(members).item()) for members in placed.members)
 
 
 def _pipeline_bytes(batch: Batch) -> Bytes:
@@ -194,24 +217,26 @@ def _pipeline_bytes(batch: Batch) -> Bytes:
     shared = None if batch.ends is None else batch.ends.shared_gradient
     moved = pipeline_volume(batch.transfers, shared, batch.schedule, batch.system)
     networks = np.arange(len(batch.system.networks))[:, None]
-    return np.where(networks == batch.schedule.pipeline_par_net, moved, 0.0)
+    return np.where(networks == batch.schedule.networks["pp"], moved, 0.0)
 
 
-def _tensor_bytes(model: Model, batch: Batch, choice: Choice, plan: Plan) -> Bytes:
-    """Bytes of tensor-parallel collectives: shape (networks, 1)."""
+def _layer_bytes(axis: str, model: Model, batch: Batch, choice: BlockChoice, sizes: Sizes) -> Bytes:
+    """Bytes of the collectives of layers along an axis: shape (networks, 1)."""
     system, edition, schedule = batch.system, batch.edition, batch.schedule
 
-    def passed(layers: Callable[[BlockShape], Iterable[Layer]], choice: Choice) -> Array:
+    def passed(segment: Segment, choice: BlockChoice) -> Array:
         """Return the bytes of all passes: shape (kinds, networks, 1)."""
-        layout = BlockLayout(model, system, choice, sizes_of(plan), edition, layers)
-        having: Sequence[Layer] = [one for one in layout.table.layers if one.collective is not None]
-        passes = tensor_volumes(having, system, choice, sizes_of(plan), edition)
+        layout = BlockLayout(model, system, choice.layout, sizes, edition, segment.layers)
+        having = [layout.table.layers[row] for row in layout.table.collective_rows(axis)]
+        passes = tensor_volumes(having, system, choice, sizes, edition, axis)
         found: Array = passes.sum(axis=0) if choice.training else passes[0]
         return found
 
-    of_block = edition.at_edge(SimpleNamespace(bytes=passed(block_layers, choice)), batch.piped)
+    kinds = kinds_of_block(model)
+    mean = mean_of([passed(kind, choice) for kind in kinds], [kind.count for kind in kinds])
+    of_block = edition.at_edge(SimpleNamespace(bytes=mean), batch.piped)
     total: Bytes = schedule.batch_sum(*of_block.bytes)
     if batch.end_times is not None:
-        both = (passed(one, plain_choice(choice))[0] for one in (embedding_layers, head_layers))
+        both = (passed(one, plain_choice(choice))[0] for one in (EMBEDDING, HEAD))
         total = total + schedule.microbatches * batch.end_times.of_slower(*both)
     return total

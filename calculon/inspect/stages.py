@@ -10,6 +10,8 @@ from calculon.cost.uneven import backward_time, forward_time
 from calculon.parallel.pipeline.orders import Kind, order
 from calculon.parallel.pipeline.schedules import held_microbatches
 from calculon.parallel.pipeline.timeline import Span, timeline
+from calculon.plan.columns import field_of
+from calculon.plan.stage_layout import chunks_of
 from calculon.records import columns
 from calculon.units import Array, Count, Seconds
 
@@ -27,12 +29,8 @@ class StagePasses(NamedTuple):
 
 def schedule_of(batch: Batch) -> str:
     """Return the schedule of the only execution: one of :data:`~calculon.parallel.pipeline.orders.SCHEDULES`."""
-    stages = batch.schedule.stages
-    if not batch.schedule.training.any():
-        return "forward"
-    if stages is None:
-        return "1f1b"
-    return "gpipe" if stages.gpipe.any() else "zb_h1" if stages.zero_bubble.any() else "1f1b"
+    choice = batch.schedule.choice
+    return choice.pp_schedule if choice.training else "forward"
 
 
 def stage_blocks(batch: Batch) -> list[int]:
@@ -41,12 +39,11 @@ def stage_blocks(batch: Batch) -> list[int]:
     In the published layout of blocks that do not divide, stages lack one each: those before the last, which has the
     head, then the first.
     """
-    schedule, stages = batch.schedule, batch.schedule.stages
+    schedule, layout = batch.schedule, batch.schedule.layout
     count = _one(schedule.pipeline_par)
-    if stages is not None and stages.stated.any():
-        more = _one(stages.more)
-        between = [_one(stages.high)] * more + [_one(stages.low)] * (count - 2 - more)
-        return [_one(stages.first), *between, _one(stages.last)]
+    if layout is not None:
+        kinds = zip(layout.blocks, layout.count, strict=True)
+        return [_one(blocks) for blocks, stages in kinds for _ in range(_one(stages))]
     blocks = [_one(schedule.blocks)] * count
     for lacking in range(_one(schedule.missing_blocks)):
         blocks[count - 2 - lacking] -= 1
@@ -74,9 +71,11 @@ def _chunks(batch: Batch, base: Seconds, edge: Seconds) -> Array:
     """Add a time up over the blocks of every chunk; a block that is lacking costs what the bubble takes it for."""
     schedule = batch.schedule
     blocks, chunks = np.array(stage_blocks(batch)), _one(schedule.interleaving)
+    listed = field_of("stage_blocks").declaration.choices[_one(schedule.columns.stage_blocks)]
+    if listed:
+        return np.asarray((chunks_of(listed, len(blocks)) - 1) * base + edge)
     if batch.uneven is not None:
-        found: Array = ((blocks - 1) * base + edge)[:, None]
-        return found
+        return np.asarray(((blocks - 1) * base + edge)[:, None])
     times = np.full((len(blocks), chunks), float(schedule.chunk_sum(base, edge)[0]))
     mean = (base + edge) / 2 if _one(schedule.base_blocks) else edge
     times[:, -1] -= (blocks.max() - blocks) * mean
@@ -101,10 +100,10 @@ def execute(batch: Batch, microbatches: int) -> list[Span]:
 
 def _delay(batch: Batch) -> float:
     """Return the time of a transfer that happens beside the passes."""
-    stages, schedule = batch.schedule.stages, batch.schedule
-    if stages is None or not stages.overlap.any():
+    schedule = batch.schedule
+    if not schedule.transfers_overlap.any():
         return 0.0
-    ways = 2 if schedule.training.any() else 1
+    ways = 2 if schedule.training else 1
     count = ways * schedule.microbatches * schedule.interleaving
     return float((batch.transfers.link / count)[0])
 

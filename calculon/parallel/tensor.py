@@ -1,18 +1,19 @@
-"""Tensor parallelism: which collective runs where, how long it holds the link, what of it is exposed."""
+"""Collectives of layers: which runs where, how long it holds the link; of tensor parallelism, what is exposed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from calculon.architecture.layer import PHASES
+from calculon.architecture.layer import PHASES, REDUCING
+from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.layers import Layer
 from calculon.editions.edition import Edition
 from calculon.hardware.engine import Engine
 from calculon.hardware.system import System
-from calculon.parallel.process_groups import tensor_team
-from calculon.plan.choice import Choice, Sizes
+from calculon.parallel.process_groups import ProcessGroup, layer_group, tensor_group
 from calculon.records import record
+from calculon.spec.execution import BlockChoice
 from calculon.statistics import KINDS
 from calculon.units import Array, Bytes, BytesPerSecond, Seconds
 
@@ -42,8 +43,6 @@ OPERATIONS: Mapping[tuple[str, str, bool], str | None] = {
 Outputs of column-split products are gathered where nothing is split along the sequence.
 """
 
-_REDUCING = ("reduce_scatter", "all_reduce")
-
 
 @record
 class Traffic:
@@ -61,13 +60,43 @@ class Traffic:
     processing: Seconds
 
 
+class NetworkTimes:
+    """Network times of the collectives of one layout along an axis: equal ones are timed once, for all choices."""
+
+    def __init__(self, system: System, sizes: Sizes, axis: str = "tp"):
+        self.system, self.sizes, self.axis = system, sizes, axis
+        self._known: dict[tuple[object, ...], Seconds] = {}
+        self._others: dict[str, NetworkTimes] = {}
+
+    def along(self, axis: str) -> "NetworkTimes":
+        """Return those along another axis."""
+        return self._others.setdefault(axis, NetworkTimes(self.system, self.sizes, axis))
+
+    def group(self, choice: BlockChoice) -> ProcessGroup:
+        """Return the groups of the axis."""
+        return layer_group(self.axis, self.sizes, choice, self.system)
+
+    def __call__(self, operation: str, message: Bytes, choice: BlockChoice) -> Seconds:
+        """Time a collective."""
+        how = choice.coll_algo, choice.latency_per_step, choice.mesh_order
+        key = (operation, message.tobytes(), *how)
+        if key not in self._known:
+            self._known[key] = self.group(choice).time(
+                self.system,
+                operation,
+                message,
+                choice.coll_algo,
+                per_step=choice.latency_per_step,
+            )
+        return self._known[key]
+
+
 def tensor_traffic(
     layers: Sequence[Layer],
     arithmetic: Seconds,
     memory: Seconds,
-    system: System,
-    choice: Choice,
-    sizes: Sizes,
+    network: NetworkTimes,
+    choice: BlockChoice,
     edition: Edition,
     recomputed: Array | None,
 ) -> Traffic:
@@ -79,10 +108,13 @@ def tensor_traffic(
         Those with a collective; either all of them are overlapped or none.
     arithmetic, memory : array, shape (phases, layers, blocks)
         Arithmetic and tier-1 memory time of these layers, by phase of :data:`~calculon.architecture.layer.PHASES`.
+    network : NetworkTimes
+        Network times that the choices of a layout share.
     recomputed : array of bool, shape (layers, 1), or None
         Which of them are computed again in the backward pass; None where none is overlapped.
     """
-    size, link = _messages(layers, arithmetic, memory, system, choice, sizes, edition)
+    system, sizes = network.system, network.sizes
+    size, link = _messages(layers, arithmetic, memory, network, choice, edition)
     if recomputed is None:
         none = np.zeros_like(link)
         return Traffic(
@@ -93,7 +125,7 @@ def tensor_traffic(
             bandwidth_needed=none,
             processing=none[:, 0],
         )
-    usage = system.fabric.processor_usage[tensor_team(sizes, choice, system).network]
+    usage = system.fabric.processor_usage[tensor_group(sizes, choice, system).network]
     beside = np.stack([link[0], link[1], edition.gradient_link(link[2], recomputed)])
     pipelined = choice.tensor_par_overlap == "pipe"
     tiles = sizes.tensor_par
@@ -119,6 +151,31 @@ def tensor_traffic(
     )
 
 
+@record
+class AxisTraffic:
+    """Traffic along a further axis, of the layers that have it: shape ``(passes, layers, blocks)``, by :data:`PASSES`.
+
+    Nothing of it is hidden.
+    """
+
+    size: Bytes
+    link: Seconds
+
+
+def axis_traffic(
+    layers: Sequence[Layer],
+    arithmetic: Seconds,
+    memory: Seconds,
+    network: NetworkTimes,
+    choice: BlockChoice,
+    edition: Edition,
+) -> AxisTraffic:
+    """Traffic of layers along the axis of `network`; arguments as in :func:`tensor_traffic`."""
+    size, link = _messages(layers, arithmetic, memory, network, choice, edition)
+    base = KINDS.index("base")  # edge blocks have the same
+    return AxisTraffic(size=size[:, base], link=link[:, base])
+
+
 def hidden_behind(traffic: Traffic, window: Seconds) -> Traffic:
     """Return traffic whose backward collectives run behind arithmetic of so many seconds: shape (layers, blocks).
 
@@ -134,41 +191,39 @@ def _messages(
     layers: Sequence[Layer],
     arithmetic: Seconds,
     memory: Seconds,
-    system: System,
-    choice: Choice,
-    sizes: Sizes,
+    network: NetworkTimes,
+    choice: BlockChoice,
     edition: Edition,
 ) -> tuple[Bytes, Seconds]:
     """Return message size and link time, both of shape (passes, kinds, layers, blocks)."""
+    system, sizes = network.system, network.sizes
     shape = (len(PASSES), len(KINDS), len(layers), sizes.tensor_par.size)
     size, link = np.zeros(shape), np.zeros(shape)
-    parallel = sizes.tensor_par > 1
+    parallel = sizes.degree(network.axis) > 1
     if not parallel.any():
         return size, link
-    engine, team = system.vector[choice.datatype], tensor_team(sizes, choice, system)
+    engine = system.vector[choice.layout.datatype]
     for i, j, operation, kinds in _operations(layers, choice, edition):
         collective = layers[j].collective
         assert collective is not None
         message, overlapped = collective.message, collective.overlapped
         again = PASSES[i] == "recomm"
-        network = team.time(
-            system, operation, message, choice.coll_algo, per_step=choice.latency_per_step
-        )
+        time = network(operation, message, choice)
         if not overlapped:
             phase = 0 if again else i
             work = system.combine(arithmetic[phase, j], memory[phase, j])
-        elif operation in _REDUCING:
+        elif operation in REDUCING:
             work = _reduction_time(engine, message, choice, sizes)
         else:
-            work = np.zeros_like(network)
-        network = edition.link_time(network, work, recommunication=again, overlapped=overlapped)
+            work = np.zeros_like(time)
+        time = edition.link_time(time, work, recommunication=again, overlapped=overlapped)
         size[i, kinds, j] = np.where(parallel, message, 0.0)
-        link[i, kinds, j] = np.where(parallel, network, 0.0)
+        link[i, kinds, j] = np.where(parallel, time, 0.0)
     return size, link
 
 
 def _operations(
-    layers: Sequence[Layer], choice: Choice, edition: Edition
+    layers: Sequence[Layer], choice: BlockChoice, edition: Edition
 ) -> Iterator[tuple[int, int, str, slice]]:
     """Yield the collectives of layers that have one: pass, layer, operation, and the kinds of block that do it."""
     for j, layer in enumerate(layers):
@@ -181,9 +236,14 @@ def _operations(
 
 
 def tensor_volumes(
-    layers: Sequence[Layer], system: System, choice: Choice, sizes: Sizes, edition: Edition
+    layers: Sequence[Layer],
+    system: System,
+    choice: BlockChoice,
+    sizes: Sizes,
+    edition: Edition,
+    axis: str = "tp",
 ) -> Bytes:
-    """Bytes that the collectives of a block pass through a port of each network.
+    """Bytes that the collectives of a block along an axis pass through a port of each network.
 
     Returns
     -------
@@ -192,32 +252,34 @@ def tensor_volumes(
     """
     networks = len(system.networks)
     moved = np.zeros((len(PASSES), len(KINDS), networks, sizes.tensor_par.size))
-    team = tensor_team(sizes, choice, system)
+    group = layer_group(axis, sizes, choice, system)
     for i, j, operation, kinds in _operations(layers, choice, edition):
         collective = layers[j].collective
         assert collective is not None
-        volume = team.volume(system, operation, collective.message, choice.coll_algo)
-        moved[i, kinds] += np.where(sizes.tensor_par > 1, volume, 0.0)
+        volume = group.volume(system, operation, collective.message, choice.coll_algo)
+        moved[i, kinds] += np.where(sizes.degree(axis) > 1, volume, 0.0)
     return moved
 
 
 def operation_of(
-    layer: Layer, pass_: str, kind: str, choice: Choice, edition: Edition
+    layer: Layer, pass_: str, kind: str, choice: BlockChoice, edition: Edition
 ) -> str | None:
     """Return the collective of a layer in a pass of :data:`PASSES`, if any, in a block of one of :data:`KINDS`."""
     collective = layer.collective
     again = pass_ == "recomm"
     if collective is None or (again and not edition.happens(layer.flags.recommunicate, choice)):
         return None
+    if collective.side is None:
+        return collective.operations[1 if pass_ == "agrad" else 0]
     split = edition.splits_collectives(choice, edge=kind == "edge", outer=collective.outer)
     return OPERATIONS[collective.side, "fw" if again else pass_, split]
 
 
 def _reduction_time(
-    engine: Engine, message: Bytes | float, choice: Choice, sizes: Sizes
+    engine: Engine, message: Bytes | float, choice: BlockChoice, sizes: Sizes
 ) -> Seconds:
     """Arithmetic time of adding up the parts of a reduced message, one FLOP per element and peer."""
-    elements = message / choice.result_bytes
+    elements = message / choice.layout.result_bytes
     return engine.time(elements * (sizes.tensor_par - 1) / sizes.tensor_par)
 
 

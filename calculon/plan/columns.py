@@ -1,11 +1,100 @@
-"""Columns of a table of executions: from what people give to how a plan holds it."""
+"""Columns of executions: of a table, or along the axes of a grid; and from what people give to how they are held."""
 
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from calculon.spec.fields import LARGEST_INTEGER, SpecField
+from calculon.spec.execution import Execution
+from calculon.spec.fields import LARGEST_INTEGER, SpecField, optional_defaults, spec_fields
+from calculon.spec.lists_of_counts import ListsOfCounts
 from calculon.units import Array
+
+FIELDS: tuple[SpecField, ...] = spec_fields(Execution)
+"""The fields of an execution: the 23 published ones in published order, then the optional ones."""
+
+DEFAULTS: dict[str, Any] = optional_defaults(Execution)
+"""What the optional fields mean where they are absent."""
+
+
+@cache
+def field_of(name: str) -> SpecField:
+    """Return the declaration of a field; KeyError if there is none."""
+    return {field.name: field for field in FIELDS}[name]
+
+
+@cache
+def code(field: str, value: str) -> int:
+    """Return the code that stands for a named value of a field."""
+    return field_of(field).declaration.choices.index(value)
+
+
+@cache
+def type_of(field: str) -> type:
+    """Return the type of a column."""
+    known = field_of(field)
+    if isinstance(known.declaration.choices, ListsOfCounts):
+        return np.int64
+    return np.int8 if known.declaration.choices else bool if known.annotation is bool else np.int64
+
+
+def held(field: str, value: Any) -> Any:
+    """Return a value as columns hold it: the code of a named one."""
+    return code(field, value) if field_of(field).declaration.choices else value
+
+
+PLAIN: dict[str, Any] = {name: held(name, default) for name, default in DEFAULTS.items()}
+"""The optional fields as columns hold them where nothing is asked of them."""
+
+
+class Columns:
+    """Columns of executions as attributes, which broadcast against each other.
+
+    Whole numbers are integers, switches bool, and fields with named values codes (the position in the declaration's
+    ``choices``). Optional fields that are left out have their default.
+    """
+
+    __slots__ = ("_columns",)
+
+    def __init__(self, columns: Mapping[str, Array]):
+        self._columns = dict(columns)
+
+    @property
+    def columns(self) -> Mapping[str, Array]:
+        """The columns by name."""
+        return self._columns
+
+    def __getattr__(self, name: str) -> Array:
+        try:
+            return self._columns[name]
+        except KeyError:
+            if name in PLAIN:
+                return _plain(name)
+            raise AttributeError(f"executions have no column {name!r}") from None
+
+    def is_choice(self, field: str, value: str) -> Array:
+        """Return which executions have this named value in a field."""
+        mask: Array = getattr(self, field) == code(field, value)
+        return mask
+
+    def asked(self) -> frozenset[str]:
+        """Return the optional fields that have another value than their default in some execution."""
+        columns = self._columns
+        return frozenset(
+            name
+            for name, plain in PLAIN.items()
+            if name in columns
+            and np.count_nonzero(columns[name] != plain if plain else columns[name])
+        )
+
+
+@cache
+def _plain(name: str) -> Array:
+    """Return a column of one entry with the default of an optional field."""
+    values = np.array(PLAIN[name])
+    values.setflags(write=False)
+    return values
 
 
 def column(values: Any) -> Array:
@@ -19,7 +108,12 @@ def column(values: Any) -> Array:
 
 def parse(field: SpecField, raw: Array) -> tuple[Array, Array]:
     """Return a column in its stored form, and a mask of impossible values (stored as a harmless one)."""
-    if choices := field.declaration.choices:
+    choices = field.declaration.choices
+    if isinstance(choices, ListsOfCounts):
+        texts = [choices.plain(value) for value in raw.ravel().tolist()]
+        codes = np.array([choices.index(text) if text in choices else -1 for text in texts], int)
+        return codes.reshape(raw.shape), codes.reshape(raw.shape) < 0
+    if choices:
         codes = np.full(raw.shape, -1, np.int8)
         for number, choice in enumerate(choices):
             numbered = choice.isdigit() and raw.dtype.kind in "iufO"

@@ -1,62 +1,79 @@
-"""How ranks are numbered, and which networks their groups then use."""
+"""How ranks are numbered along the axes of parallelism, and which networks their groups use."""
 
-from typing import Any
+from collections.abc import Mapping
+from functools import reduce
+from operator import mul
 
 import numpy as np
 
 from calculon.hardware.collectives.placement import fits_mesh
 from calculon.hardware.system import System
-from calculon.plan.plan import code
+from calculon.plan.columns import FIELDS, Columns, code
+from calculon.spec.axes import AXES, AXIS, FURTHER_AXES, LAYER_AXES
+from calculon.spec.execution import MESH_ORDERS
 from calculon.units import Array, Count
 
-_STATED = code("mesh_order", "stated")
-_REPLICAS_FIRST = code("mesh_order", "tp-dp-pp")
-_STAGES_FIRST = code("mesh_order", "tp-pp-dp")
+DEGREES = tuple(axis.degree for axis in AXES)
+"""Fields whose product is the number of processors."""
+
+_INNER = tuple(axis.name for axis in LAYER_AXES)
+
+NUMBERING = (*_INNER, *(axis.name for axis in AXES if axis.name not in _INNER))
+"""The axes in the order in which ranks are numbered where networks are stated, fastest first."""
 
 
-def data_stride(columns: Any) -> Count:
-    """Return the distance of neighbours in a data-parallel group; 0 where its network is stated."""
-    order = columns.mesh_order
-    if not np.count_nonzero(order):
-        return np.zeros(1, np.int64)
-    stride = columns.tensor_par * np.where(order == _STAGES_FIRST, columns.pipeline_par, 1)
-    return np.where(order == _STATED, 0, stride).astype(np.int64)
+def order_of(mesh_order: str) -> tuple[str, ...]:
+    """Return the axes in the order in which ranks are numbered, fastest first.
 
+    Those whose collectives are between layers come before those of the pipeline and of replicas.
 
-def pipeline_stride(columns: Any) -> Count:
-    """Return the distance of neighbouring stages; 0 where their network is stated."""
-    order = columns.mesh_order
-    stride = columns.tensor_par * np.where(order == _REPLICAS_FIRST, columns.data_par, 1)
-    return np.where(order == _STATED, 0, stride).astype(np.int64)
-
-
-def numbering(columns: Any) -> tuple[Count, Count]:
-    """Return the distance of neighbouring stages and of neighbouring replicas in the numbers of ranks.
-
-    Where networks are stated, tensor-parallel ranks are numbered first, then stages, then replicas.
+    >>> order_of("tp-dp-pp")
+    ('tp', 'dp', 'pp')
     """
-    stage, replica = pipeline_stride(columns), data_stride(columns)
-    stated = columns.mesh_order == _STATED
-    stage = np.where(stated, columns.tensor_par, stage)
-    return stage, np.where(stated, columns.tensor_par * columns.pipeline_par, replica)
+    if mesh_order == MESH_ORDERS[0]:
+        return NUMBERING
+    stated = tuple(mesh_order.split("-"))
+    return (*_INNER, *(name for name in stated if name not in _INNER))
 
 
-def networks_of(columns: Any, system: System) -> tuple[Array, Array, Array]:
-    """Return the networks of tensor, pipeline and data parallelism: those stated, or the outermost in a mesh."""
-    stated = (columns.tensor_par_net, columns.pipeline_par_net, columns.data_par_net)
-    if not np.count_nonzero(columns.mesh_order):
-        return stated
-    spans = (
-        columns.tensor_par,
-        columns.pipeline_par * pipeline_stride(columns),
-        columns.data_par * data_stride(columns),
-    )
-    free = columns.mesh_order == _STATED
-    tensor, pipeline, data = (
-        np.where(free, net, outermost(system, span))
-        for net, span in zip(stated, spans, strict=True)
-    )
-    return tensor, pipeline, data
+def strides_of(columns: Columns, mesh_order: str) -> Mapping[str, Count]:
+    """Return the distance of the numbers of neighbours in the groups of each axis, in one order."""
+    strides: dict[str, Count] = {}
+    distance: Count = np.array(1, np.int64)
+    for name in order_of(mesh_order):
+        strides[name] = distance
+        distance = distance * np.asarray(getattr(columns, AXIS[name].degree), np.int64)
+    return strides
+
+
+def strides(columns: Columns) -> Mapping[str, Count]:
+    """Return the distance of the numbers of neighbours in the groups of each axis, in the order of each execution."""
+    codes = np.unique(columns.mesh_order)
+    found: dict[str, Count] = {}
+    for number in codes:
+        here = strides_of(columns, MESH_ORDERS[number])
+        mask = columns.mesh_order == number
+        found = {
+            name: here[name] if name not in found else np.where(mask, here[name], found[name])
+            for name in NUMBERING
+        }
+    return found
+
+
+def networks_of(columns: Columns, mesh_order: str, system: System) -> dict[str, Array]:
+    """Return the network of the groups of each axis: the one stated, or in a mesh the outermost that they span."""
+    if mesh_order == MESH_ORDERS[0]:
+        return {axis.name: getattr(columns, axis.network) for axis in AXES}
+    apart = strides_of(columns, mesh_order)
+    return {
+        axis.name: outermost(system, getattr(columns, axis.degree) * apart[axis.name])
+        for axis in AXES
+    }
+
+
+def processors(columns: Columns) -> Count:
+    """Return the product of the degrees."""
+    return reduce(mul, (getattr(columns, name).astype(float) for name in DEGREES))
 
 
 def outermost(system: System, span: Count) -> Array:
@@ -83,4 +100,9 @@ def even(system: System, ranks: Count, stride: Count, processors: Count) -> Arra
     return mask
 
 
-assert _STATED == 0
+assert code("mesh_order", MESH_ORDERS[0]) == 0
+
+_declared = {f.name: f.default for f in FIELDS if f.name.endswith(("_par", "_par_net"))}
+assert sorted(_declared) == sorted((*DEGREES, *(axis.network for axis in AXES))), "fields of AXES"
+assert all((_declared[a.degree], _declared[a.network]) == (1, 0) for a in FURTHER_AXES), "defaults"
+assert all(set(order_of(order)) == set(NUMBERING) for order in MESH_ORDERS), "orders of AXES"

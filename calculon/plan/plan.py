@@ -1,30 +1,37 @@
 """A table of executions: a struct of arrays with the fields of :class:`~calculon.spec.execution.Execution`."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from calculon import inputs
 from calculon.errors import Problem, SpecError, nearest
-from calculon.plan.columns import column, parse
+from calculon.plan.columns import (
+    DEFAULTS,
+    FIELDS,
+    Columns,
+    code,
+    column,
+    field_of,
+    held,
+    parse,
+    type_of,
+)
 from calculon.spec.decode import decode
 from calculon.spec.execution import PUBLISHED, Execution
-from calculon.spec.fields import SpecField, optional_defaults, spec_fields
+from calculon.spec.lists_of_counts import ListsOfCounts
 from calculon.units import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FIELDS: tuple[SpecField, ...] = spec_fields(Execution)
-"""The fields of an execution: the 23 published ones in published order, then the optional ones."""
-
 NAMES: tuple[str, ...] = tuple(field.name for field in FIELDS)
 
-PUBLISHED_NAMES = tuple(field.name for field in FIELDS if not field.declaration.optional)
+_LISTS = tuple(f.name for f in FIELDS if isinstance(f.declaration.choices, ListsOfCounts))
 
-DEFAULTS: dict[str, Any] = optional_defaults(Execution)
-"""What the optional fields mean where they are absent."""
+PUBLISHED_NAMES = tuple(field.name for field in FIELDS if not field.declaration.optional)
 
 
 def names_of(edition: str) -> tuple[str, ...]:
@@ -32,7 +39,7 @@ def names_of(edition: str) -> tuple[str, ...]:
     return PUBLISHED_NAMES if edition == PUBLISHED else NAMES
 
 
-class Plan:
+class Plan(Columns):
     """A table of executions.
 
     Columns are attributes: whole numbers are int64, switches bool, and fields with named values are int8 codes (the
@@ -45,10 +52,10 @@ class Plan:
         Number of the first field with an impossible value, or -1.
     """
 
-    __slots__ = ("_columns", "malformed")
+    __slots__ = ("malformed",)
 
     def __init__(self, columns: Mapping[str, Array], malformed: Array | None = None):
-        self._columns = dict(columns)
+        super().__init__(columns)
         rows = len(next(iter(self._columns.values())))
         self.malformed = np.full(rows, -1, np.int8) if malformed is None else malformed
 
@@ -56,7 +63,7 @@ class Plan:
     def from_records(cls, records: Iterable[Execution | Mapping[str, Any]]) -> "Plan":
         """Make a table of execution records, or of mappings with the same fields.
 
-        Of rows of a DataFrame what is no field of an execution is left out.
+        Of rows of a DataFrame what tables of results have beside execution fields is left out.
 
         Raises
         ------
@@ -64,7 +71,10 @@ class Plan:
             When a mapping misses a field or has one too many. Impossible values are marked, not raised.
         """
         given: Iterable[Any] = records
-        rows = [_fields_of(row) if inputs.is_row(row) else row for row in given]
+        rows = [
+            _fields_of(row, f"row {i}") if inputs.is_row(row) else row
+            for i, row in enumerate(given)
+        ]
         for i, row in enumerate(rows):
             if not isinstance(row, Execution) and (
                 not isinstance(row, Mapping) or {*row, *DEFAULTS} != set(NAMES)
@@ -126,15 +136,17 @@ class Plan:
 
     @classmethod
     def from_frame(cls, frame: "pd.DataFrame") -> "Plan":
-        """Make a table of a DataFrame; columns that are no execution field (statistics, say) are left out.
+        """Make a table of a DataFrame; what tables of results have beside execution fields is left out.
 
         Raises
         ------
         SpecError
-            For anything but a DataFrame; otherwise as :meth:`from_columns`.
+            For anything but a DataFrame, and for a column that no table of executions or results has; otherwise as
+            :meth:`from_columns`.
         """
         if not inputs.is_frame(frame):
             raise SpecError("plan", Problem("", "a DataFrame", inputs.found(frame)))
+        inputs.check_columns(frame.columns, "plan")
         there = {name: frame[name] for name in NAMES if name in frame.columns}
         for name, default in DEFAULTS.items():  # blank where rows of several editions were joined
             if name in there and there[name].isna().any():
@@ -144,16 +156,7 @@ class Plan:
     @classmethod
     def of(cls, execution: Execution) -> "Plan":
         """Make a table of one valid execution."""
-        columns = {}
-        for field in FIELDS:
-            value = getattr(execution, field.name)
-            if choices := field.declaration.choices:
-                columns[field.name] = np.array([choices.index(value)], np.int8)
-            else:
-                columns[field.name] = np.array(
-                    [value], bool if field.annotation is bool else np.int64
-                )
-        return cls(columns)
+        return cls({name: _one(name, getattr(execution, name)) for name in NAMES})
 
     @classmethod
     def concatenate(cls, plans: Iterable["Plan"]) -> "Plan":
@@ -176,16 +179,9 @@ class Plan:
         columns = {n: np.concatenate([plan._columns[n] for plan in parts]) for n in NAMES}
         return cls(columns, np.concatenate([plan.malformed for plan in parts]))
 
-    @property
-    def columns(self) -> Mapping[str, Array]:
-        """The columns by name."""
-        return self._columns
-
-    def __getattr__(self, name: str) -> Array:
-        try:
-            return self._columns[name]
-        except KeyError:
-            raise AttributeError(f"a plan has no column {name!r}") from None
+    def scalars(self) -> Columns:
+        """Return the only row as columns without an axis, which rules are quicker to read of."""
+        return Columns({name: column[0] for name, column in self._columns.items()})
 
     def __len__(self) -> int:
         return len(self.malformed)
@@ -194,10 +190,13 @@ class Plan:
         return f"<Plan of {len(self):,} executions>"
 
     def __getstate__(self) -> tuple[dict[str, Array], Array]:
-        return self._columns, self.malformed
+        """Return the columns, lists of counts as text: their numbers mean something in this process only."""
+        texts = {name: self.values(name) for name in _LISTS}
+        return self._columns | texts, self.malformed
 
     def __setstate__(self, state: tuple[dict[str, Array], Array]) -> None:
-        self._columns, self.malformed = state
+        columns, self.malformed = state
+        self._columns = columns | {name: parse(field_of(name), columns[name])[0] for name in _LISTS}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -211,12 +210,10 @@ class Plan:
 
     def take(self, rows: Any) -> "Plan":
         """Select rows by number, slice or mask."""
+        if isinstance(rows, np.ndarray) and rows.dtype.kind == "i":  # much faster than an index
+            taken = {n: column.take(rows) for n, column in self._columns.items()}
+            return Plan(taken, self.malformed.take(rows))
         return Plan({n: column[rows] for n, column in self._columns.items()}, self.malformed[rows])
-
-    def is_choice(self, field: str, value: str) -> Array:
-        """Return which rows have this named value in a field."""
-        mask: Array = self._columns[field] == code(field, value)
-        return mask
 
     def values(self, field: str) -> Array:
         """Return a column as it stands in files: named values as text.
@@ -231,7 +228,7 @@ class Plan:
                 f"no execution field {field!r}; {nearest(str(field), NAMES)}".rstrip("; ")
             )
         column = self._columns[field]
-        choices = next(f.declaration.choices for f in FIELDS if f.name == field)
+        choices = field_of(field).declaration.choices
         return np.array([*choices, ""])[column] if choices else column
 
     def row(self, number: int) -> Execution:
@@ -254,8 +251,9 @@ class Plan:
         return pd.DataFrame({name: self.values(name) for name in self.names})
 
 
-def _fields_of(row: Any) -> dict[str, Any]:
+def _fields_of(row: Any, place: str) -> dict[str, Any]:
     """Return the fields of a row of a DataFrame; an optional one that is blank has its default."""
+    inputs.check_columns(row.keys(), place)
     return {
         name: row[name]
         for name in NAMES
@@ -263,6 +261,9 @@ def _fields_of(row: Any) -> dict[str, Any]:
     }
 
 
-def code(field: str, value: str) -> int:
-    """Return the code that stands for a named value of a field."""
-    return next(f.declaration.choices.index(value) for f in FIELDS if f.name == field)
+@lru_cache(4096)
+def _one(name: str, value: Any) -> Array:
+    """Return a column of one entry."""
+    values: Array = np.array([held(name, value)], type_of(name))
+    values.setflags(write=False)
+    return values

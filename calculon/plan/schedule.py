@@ -1,145 +1,207 @@
-"""The counts that follow from a plan: microbatches, blocks per stage, chunks."""
+"""The counts that follow from executions: microbatches, blocks per stage, chunks; of a table and of a grid alike."""
 
-from dataclasses import replace
+from copy import copy
+from typing import Self
 
 import numpy as np
 
+from calculon.architecture.workload import sequence_lengths
+from calculon.arrays import derived
 from calculon.hardware.system import System
-from calculon.plan.mesh import data_stride, networks_of
-from calculon.plan.plan import Plan, code
-from calculon.plan.replicas import Replicas, shard_count
-from calculon.plan.stage_layout import Stages
-from calculon.records import record
+from calculon.plan.columns import Columns, code
+from calculon.plan.mesh import networks_of, processors, strides_of
+from calculon.plan.stage_layout import StageLayout
+from calculon.spec.execution import BatchChoice
 from calculon.spec.model import Model
-from calculon.units import MIB, Array, Bytes, Count
+from calculon.units import MIB, Array, Bytes, Count, Seconds
 
 _AUTO = code("grad_dtype", "auto")
 
 
-@record
 class Schedule:
-    """What the batch level needs to know of executions; arrays that broadcast against each other.
+    """What the batch level needs to know of executions that share a choice; arrays that broadcast against each other.
 
     A *stage* is what one pipeline rank holds, a *chunk* one of its virtual stages. The last block of a chunk (the
-    *edge* block) is followed by a pipeline transfer, the others are *base* blocks.
+    *edge* block) is followed by a pipeline transfer, the others are *base* blocks. Each quantity is derived when it is
+    asked for, from columns of any shape that broadcast.
 
     Attributes
     ----------
-    microbatches : array
-        Microbatches per pipeline and batch.
-    blocks : array
-        Blocks of the most loaded stage.
-    missing_blocks : array
-        Blocks that the other stages have less, in total.
-    chunk_blocks : array
-        Blocks of a chunk.
-    shards : array
-        Parts of the optimizer state.
-    recompute_all : array of bool
-        Only block inputs are kept for the backward pass.
-    tensor_par_net, pipeline_par_net, data_par_net : array
-        Network of the groups; the outermost one of those that span several.
-    data_stride : array
-        Distance of the ranks of a data-parallel group in a mesh; 0 where its network is stated.
-    algorithm : array
-        How collectives run: a code of the field ``coll_algo``.
-    replicas : Replicas or None
-        Data parallelism in a natural form; None where no execution states one.
-    reserved : array
-        Tier-1 memory that is not the model's.
-    stages : Stages or None
-        Schedule, layout and overlap of the pipeline; None where no execution states any.
-    accumulates : array of bool
-        Every microbatch after the first reads the gradients that it is added to.
+    choice : BatchChoice
+        The choice that the executions share.
     """
 
-    batch_size: Count
-    tensor_par: Count
-    microbatch_size: Count
-    microbatches: Count
-    pipeline_par: Count
-    data_par: Count
-    interleaving: Count
-    blocks: Count
-    missing_blocks: Count
-    chunk_blocks: Count
-    shards: Count
-    tensor_par_net: Array
-    pipeline_par_net: Array
-    data_par_net: Array
-    data_stride: Count
-    algorithm: Array
-    replicas: Replicas | None
-    reserved: Bytes
-    training: Array
-    recompute_all: Array
-    data_par_overlap: Array
-    latency_per_step: Array
-    stages: Stages | None
-    accumulates: Array
-    multiquery: Array
-    weight_offload: Array
-    activations_offload: Array
-    optimizer_offload: Array
+    def __init__(self, columns: Columns, choice: BatchChoice, model: Model, system: System):
+        self.columns, self.choice = columns, choice
+        self._model, self._system = model, system
 
-    @classmethod
-    def of(cls, plan: Plan, model: Model, system: System) -> "Schedule":
-        """Derive the schedule of every row of a plan."""
-        tensor_net, pipeline_net, data_net = networks_of(plan, system)
-        pipeline_par = plan.pipeline_par.astype(float)
-        data_par = plan.data_par.astype(float)
-        interleaving = plan.pipeline_interleaving.astype(float)
-        recompute_all = plan.is_choice("activation_recompute", "full")
-        stages = Stages.of(plan, pipeline_par, recompute_all, model)
-        blocks = blocks_of(stages, np.ceil(model.num_blocks / pipeline_par))
-        return cls(
-            batch_size=plan.batch_size.astype(float),
-            tensor_par=plan.tensor_par.astype(float),
-            microbatch_size=plan.microbatch_size.astype(float),
-            microbatches=np.floor(np.floor(plan.batch_size / data_par) / plan.microbatch_size),
-            pipeline_par=pipeline_par,
-            data_par=data_par,
-            interleaving=interleaving,
-            blocks=blocks,
-            missing_blocks=blocks * pipeline_par - model.num_blocks,
-            chunk_blocks=chunk_blocks_of(stages, blocks, interleaving),
-            shards=shard_count(plan.optimizer_sharding, plan.dp_shard, data_par),
-            tensor_par_net=tensor_net,
-            pipeline_par_net=pipeline_net,
-            data_par_net=data_net,
-            data_stride=data_stride(plan),
-            algorithm=plan.coll_algo,
-            replicas=Replicas.of(plan, data_par),
-            reserved=plan.mem_reserved_mib * MIB,
-            training=plan.training,
-            recompute_all=recompute_all,
-            data_par_overlap=plan.data_par_overlap,
-            latency_per_step=plan.latency_per_step,
-            stages=stages,
-            accumulates=plan.grad_dtype != _AUTO,
-            multiquery=plan.is_choice("attention_type", "multiquery"),
-            weight_offload=plan.weight_offload,
-            activations_offload=plan.activations_offload,
-            optimizer_offload=plan.optimizer_offload,
+    # -- columns ------------------------------------------------------------------------------------------------------
+
+    @derived
+    def batch_size(self) -> Count:
+        """Global batch, in sequences."""
+        return self.columns.batch_size.astype(float)
+
+    @derived
+    def tensor_par(self) -> Count:
+        """Tensor-parallel degree."""
+        return self.columns.tensor_par.astype(float)
+
+    @derived
+    def pipeline_par(self) -> Count:
+        """Pipeline stages."""
+        return self.columns.pipeline_par.astype(float)
+
+    @derived
+    def data_par(self) -> Count:
+        """Replicas."""
+        return self.columns.data_par.astype(float)
+
+    @derived
+    def microbatch_size(self) -> Count:
+        """Sequences per microbatch."""
+        return self.columns.microbatch_size.astype(float)
+
+    @derived
+    def seq_length(self) -> Count:
+        """Tokens per sequence."""
+        return sequence_lengths(self._model, self.columns.seq_length)
+
+    @derived
+    def interleaving(self) -> Count:
+        """Chunks of a stage."""
+        return self.columns.pipeline_interleaving.astype(float)
+
+    @property
+    def training(self) -> bool:
+        """Whether there is a backward pass."""
+        return self.choice.training
+
+    @derived
+    def recompute_all(self) -> Array:
+        """Whether only block inputs are kept for the backward pass."""
+        return self.columns.is_choice("activation_recompute", "full")
+
+    @derived
+    def multiquery(self) -> Array:
+        """Whether one key/value head serves all query heads."""
+        return self.columns.is_choice("attention_type", "multiquery")
+
+    @derived
+    def accumulates(self) -> Array:
+        """Whether every microbatch after the first reads the gradients that it is added to."""
+        found: Array = self.columns.grad_dtype != _AUTO
+        return found
+
+    @property
+    def data_par_overlap(self) -> Array:
+        """Whether data-parallel traffic runs beside the backward pass."""
+        return self.columns.data_par_overlap
+
+    @property
+    def latency_per_step(self) -> Array:
+        """Whether a collective pays its latency in every step of a ring."""
+        return self.columns.latency_per_step
+
+    @property
+    def transfers_overlap(self) -> Array:
+        """Whether transfers between stages happen beside their passes."""
+        return self.columns.p2p_overlap
+
+    @property
+    def weight_offload(self) -> Array:
+        """Whether weights are kept in tier-2 memory."""
+        return self.columns.weight_offload
+
+    @property
+    def activations_offload(self) -> Array:
+        """Whether activations are kept in tier-2 memory."""
+        return self.columns.activations_offload
+
+    @property
+    def optimizer_offload(self) -> Array:
+        """Whether the optimizer state is kept in tier-2 memory."""
+        return self.columns.optimizer_offload
+
+    @derived
+    def reserved(self) -> Bytes:
+        """Tier-1 memory that is not the model's."""
+        return self.columns.mem_reserved_mib * MIB
+
+    @property
+    def host_time(self) -> Seconds | float:
+        """Time of a batch in which no processor works: that of the host."""
+        return self._system.ext.launch.step
+
+    # -- counts -------------------------------------------------------------------------------------------------------
+
+    @derived
+    def microbatches(self) -> Count:
+        """Microbatches per pipeline and batch."""
+        found: Count = np.floor(
+            np.floor(self.columns.batch_size / self.data_par) / self.columns.microbatch_size
         )
+        return found
 
-    def with_blocks(self, blocks: Count) -> "Schedule":
+    @derived
+    def shards(self) -> Count:
+        """Parts of the optimizer state."""
+        return shard_count(self.columns.optimizer_sharding, self.columns.dp_shard, self.data_par)
+
+    @derived
+    def layout(self) -> StageLayout | None:
+        """Blocks of the stages, where executions state a schedule or a layout; None where they are as published."""
+        if not self.choice.own_stages:
+            return None
+        return StageLayout.of(self.columns, self.pipeline_par, self.recompute_all, self._model)
+
+    @derived
+    def blocks(self) -> Count:
+        """Blocks of the most loaded stage."""
+        if self.layout is not None:
+            return self.layout.largest
+        found: Count = np.ceil(self._model.num_blocks / self.pipeline_par)
+        return found
+
+    @derived
+    def missing_blocks(self) -> Count:
+        """Blocks that the other stages have less, in total."""
+        missing: Count = self.blocks * self.pipeline_par - self._model.num_blocks
+        return missing
+
+    @derived
+    def chunk_blocks(self) -> Count:
+        """Blocks of a chunk; of those that differ within a stage the mean."""
+        if self.layout is not None:
+            return self.blocks / self.interleaving
+        found: Count = np.floor(self.blocks / self.interleaving)
+        return found
+
+    def with_blocks(self, blocks: Count) -> Self:
         """Return the schedule of stages of so many blocks, of one chunk where that is not what they have."""
         chunks = np.where(blocks == self.blocks, self.chunk_blocks, blocks)
-        return replace(self, blocks=blocks, chunk_blocks=chunks)
+        if self.layout is not None:
+            chunks = blocks / self.interleaving
+        other = copy(self)
+        other.__dict__ |= {
+            "missing_blocks": self.missing_blocks,
+            "blocks": blocks,
+            "chunk_blocks": chunks,
+        }
+        return other
 
     @property
     def mean_blocks(self) -> Count:
         """Blocks of a stage that useful work is counted of: the mean of a stated layout, else the most."""
-        if self.stages is None:
+        if self.layout is None:
             return self.blocks
-        mean = (self.blocks * self.pipeline_par - self.missing_blocks) / self.pipeline_par
-        return np.where(self.stages.stated, mean, self.blocks)
+        mean: Count = (self.blocks * self.pipeline_par - self.missing_blocks) / self.pipeline_par
+        return mean
 
     @property
     def processors(self) -> Count:
         """Processors of an execution."""
-        return self.tensor_par * self.pipeline_par * self.data_par
+        return processors(self.columns)
 
     @property
     def base_blocks(self) -> Count:
@@ -154,13 +216,20 @@ class Schedule:
         """Add a quantity of the two kinds of block up over the batch on one processor."""
         return self.microbatches * self.interleaving * self.chunk_sum(base, edge)
 
+    # -- groups along the axes ----------------------------------------------------------------------------------------
 
-def blocks_of(stages: Stages | None, uniform: Count) -> Count:
-    """Return the blocks of the stage that has most, from those of the published layout."""
-    return uniform if stages is None else np.where(stages.stated, stages.largest, uniform)
+    @derived
+    def strides(self) -> dict[str, Count]:
+        """Distance of the numbers of neighbours in the groups of each axis."""
+        return dict(strides_of(self.columns, self.choice.mesh_order))
+
+    @derived
+    def networks(self) -> dict[str, Array]:
+        """Network of the groups of each axis: the one stated, or in a mesh the outermost that they span."""
+        return networks_of(self.columns, self.choice.mesh_order, self._system)
 
 
-def chunk_blocks_of(stages: Stages | None, blocks: Count, interleaving: Count) -> Count:
-    """Return the blocks of a chunk; stages of a stated layout have one."""
-    blocks_of_chunk = np.floor(blocks / interleaving)
-    return blocks_of_chunk if stages is None else np.where(stages.stated, blocks, blocks_of_chunk)
+def shard_count(split: Array, dp_shard: Count, data_par: Count) -> Count:
+    """Return in how many parts the optimizer state is: one, those stated, or one for each replica."""
+    shards: Count = np.where(split, np.where(dp_shard > 0, dp_shard, data_par), 1.0)
+    return shards

@@ -1,11 +1,16 @@
-"""How blocks are laid out over pipeline stages, and how microbatches go through them."""
+"""How blocks are laid out over pipeline stages."""
 
-from typing import Any
+import math
+from functools import reduce
+from operator import add
+from typing import NamedTuple
 
 import numpy as np
 
-from calculon.plan.plan import code
+from calculon.architecture.segments import kinds_of_block, segments, totals
+from calculon.plan.columns import Columns, code, field_of
 from calculon.records import record
+from calculon.spec.lists_of_counts import ListsOfCounts
 from calculon.spec.model import Model
 from calculon.units import Array, Count
 
@@ -14,86 +19,126 @@ STAGE_FIELDS = (
     "pp_layout",
     "first_stage_blocks",
     "last_stage_blocks",
+    "stage_blocks",
     "p2p_overlap",
 )
-"""Fields of an execution that this is about; 0 and false are their defaults, also as codes."""
+"""Fields of an execution that this is about; 0, empty and false are their defaults, also as codes."""
 
-_GPIPE, _ZERO_BUBBLE = code("pp_schedule", "gpipe"), code("pp_schedule", "zb_h1")
+FIRST, SECOND, LAST = 0, 1, -1
+"""Kinds of stage that every layout has."""
+
 _BALANCED = code("pp_layout", "balanced")
+_LISTS = field_of("stage_blocks").declaration.choices
+assert isinstance(_LISTS, ListsOfCounts)
+
+
+def own_stages(columns: Columns) -> Array:
+    """Whether executions state a schedule or a layout, which the published model does not have."""
+    stated = (columns.first_stage_blocks > 0) | (columns.last_stage_blocks > 0)
+    stated = stated | (columns.stage_blocks > 0)
+    mask: Array = stated | (columns.pp_layout != 0) | (columns.pp_schedule != 0)
+    return mask
 
 
 @record
-class Stages:
-    """The pipeline of executions, where some of them state a schedule, a layout or overlap.
+class StageLayout:
+    """Blocks of the stages of executions whose stages have whole blocks each, any of which may be the slowest.
+
+    The first axis of all arrays is that of kinds of stage: the first stage, two kinds between, of which the first have
+    more blocks, and the last or only one. Executions that list their stages have further kinds before the last: kind
+    *i* is stage *i*.
 
     Attributes
     ----------
-    stated : array of bool
-        The schedule or the layout is not the published one.
-    uneven : array of bool
-        The layout is not the published one: stages have whole blocks each, and any may be the slowest.
-    gpipe, zero_bubble : array of bool
-        The schedule; 1F1B where it is neither.
-    overlap : array of bool
-        Transfers between stages happen beside their passes.
-    first, last : array
-        Blocks of the first and of the last stage; both all of them where there is one stage.
-    low, high, more : array
-        Blocks of the stages between them: `more` have `high`, the others `low`.
+    blocks, count : array
+        Blocks of a stage of each kind, and how many such stages there are.
     """
 
-    stated: Array
-    uneven: Array
-    gpipe: Array
-    zero_bubble: Array
-    overlap: Array
-    first: Count
-    last: Count
-    low: Count
-    high: Count
-    more: Count
+    blocks: Count
+    count: Count
 
     @classmethod
     def of(
-        cls, columns: Any, pipeline_par: Count, recompute_all: Array, model: Model
-    ) -> "Stages | None":
-        """Return the pipeline of executions whose fields are attributes; None where all are as published."""
-        if not any(np.count_nonzero(getattr(columns, name)) for name in STAGE_FIELDS):
-            return None
+        cls, columns: Columns, pipeline_par: Count, recompute_all: Array, model: Model
+    ) -> "StageLayout":
+        """Lay the blocks of a model out as executions state it."""
         balanced = columns.pp_layout == _BALANCED
         given = columns.first_stage_blocks, columns.last_stage_blocks
-        uneven = balanced | (given[0] > 0) | (given[1] > 0)
-        gpipe, zero_bubble = (columns.pp_schedule == c for c in (_GPIPE, _ZERO_BUBBLE))
         first, last = _outer(balanced, given, pipeline_par, recompute_all, model)
+        piped, inner = pipeline_par > 1, np.where(pipeline_par > 1, pipeline_par - 2, 0.0)
         between = np.maximum(pipeline_par - 2, 1)
         rest = np.where(pipeline_par > 2, model.num_blocks - first - last, 0)
         low = np.floor(rest / between)
         more = rest - low * between
-        return cls(
-            stated=uneven | gpipe | zero_bubble,
-            uneven=uneven,
-            gpipe=gpipe,
-            zero_bubble=zero_bubble,
-            overlap=columns.p2p_overlap,
-            first=first,
-            last=last,
-            low=low,
-            high=low + (more > 0),
-            more=more,
-        )
+        blocks = np.stack(np.broadcast_arrays(first, low + (more > 0), low, last))
+        count = np.stack(np.broadcast_arrays(np.where(piped, 1.0, 0.0), more, inner - more, 1.0))
+        if columns.stage_blocks.any():
+            blocks, count = _listed(columns, blocks, count)
+        return cls(blocks=blocks, count=count)
 
     def mean(self, pipeline_par: Count) -> Count:
         """Blocks of a stage, the mean."""
-        between = np.where(pipeline_par > 2, self.low * (pipeline_par - 2) + self.more, 0.0)
-        outer = np.where(pipeline_par > 1, self.first + self.last, self.last)
-        found: Count = (outer + between) / pipeline_par
+        found: Count = reduce(add, self.blocks * self.count) / pipeline_par
         return found
 
     @property
     def largest(self) -> Count:
         """Blocks of the stage that has most."""
-        found: Count = np.maximum(np.maximum(self.first, self.last), self.high)
+        found: Count = np.where(self.count > 0, self.blocks, 0.0).max(axis=0)
         return found
+
+
+def chunks_of(listed: str, stages: int) -> Array:
+    """Return the blocks of every chunk of a list: shape (stages, chunks)."""
+    found: Array = np.array(ListsOfCounts.counts(listed), float).reshape(-1, stages).T
+    return found
+
+
+class ListedCounts(NamedTuple):
+    """Of the lists of executions how many counts they have, their sum, and what divides all of them."""
+
+    length: Array
+    total: Array
+    divisor: Array
+
+
+def listed_counts(stage_blocks: Array) -> ListedCounts:
+    """Describe the lists of blocks of executions."""
+    lists = [ListsOfCounts.counts(text) for text in _LISTS]
+    return ListedCounts(
+        *(np.array([of(one) for one in lists])[stage_blocks] for of in (len, sum, _divisor))
+    )
+
+
+def _divisor(counts: tuple[int, ...]) -> int:
+    return math.gcd(*counts)
+
+
+def _listed(columns: Columns, blocks: Count, count: Count) -> tuple[Count, Count]:
+    """Replace the stages of executions that list their blocks: one kind for each stage."""
+    numbers, stages = np.broadcast_arrays(columns.stage_blocks, columns.pipeline_par)
+    most = max(len(blocks), int(np.where(numbers > 0, stages, 0).max()))
+    shape = np.broadcast_shapes(blocks.shape[1:], numbers.shape)
+    further = ((0, 0),) * len(shape)
+
+    def widened(values: Count) -> Count:
+        values = np.broadcast_to(values, (len(values), *shape))
+        inner = np.pad(values[:LAST], ((0, most - len(values)), *further))
+        return np.concatenate([inner, values[LAST:]])
+
+    blocks, count = widened(blocks), widened(count)
+    for number, degree in set(zip(numbers.ravel().tolist(), stages.ravel().tolist(), strict=True)):
+        counts = ListsOfCounts.counts(_LISTS[number])
+        if not counts or len(counts) % degree:
+            continue  # rules refuse the latter
+        here = np.broadcast_to((numbers == number) & (stages == degree), shape)
+        of_stages = chunks_of(_LISTS[number], degree).sum(axis=1)
+        for kind in range(most):
+            stage = degree - 1 if kind == most - 1 else kind
+            there = kind == most - 1 or kind < degree - 1
+            blocks[kind, here] = of_stages[stage] if there else 0.0
+            count[kind, here] = 1.0 if there else 0.0
+    return blocks, count
 
 
 def head_blocks(model: Model) -> float:
@@ -103,10 +148,9 @@ def head_blocks(model: Model) -> float:
     >>> round(head_blocks(inputs.model("llama3-8B")), 2)
     2.41
     """
-    heads = 2 * model.attn_heads + 2 * model.key_value_heads
-    attention = model.hidden * model.attn_size * heads
-    mlp = (3 if model.gated else 2) * model.hidden * model.feedforward
-    return model.vocab * model.hidden / (attention + mlp)
+    blocks = sum(kind.count * totals(model, kind).matrices for kind in kinds_of_block(model))
+    head = sum(totals(model, one).matrices for one in segments(model) if one.place == "last")
+    return head * model.num_blocks / blocks
 
 
 def _outer(

@@ -4,18 +4,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
+from math import prod
 from typing import Any
 
 from calculon.hardware.system import System
-from calculon.plan.choice import Choice
+from calculon.plan.columns import DEFAULTS, FIELDS
 from calculon.plan.divisors import divisors
-from calculon.plan.plan import DEFAULTS
-from calculon.plan.rules import data_rules, optimizer_rules, pipeline_rules
-from calculon.plan.rules.tensor_rules import possible, splits
+from calculon.spec.axes import FURTHER_AXES
 from calculon.spec.execution import PUBLISHED
 from calculon.spec.model import Model
 
-EXTENSIONS = tuple(name for name in DEFAULTS if name != "edition")
+EXTENSIONS = tuple(
+    f.name for f in FIELDS if f.declaration.optional and f.declaration.searched != "argument"
+)
 """Fields that the published search does not have; each has its default unless a value is asked for."""
 
 LOOPS = (
@@ -42,7 +43,7 @@ LOOPS = (
 )
 """The loops of the search, outermost first."""
 
-STRUCTURE = (
+VARIANT = (
     "activation_recompute",
     "tensor_par_comm_type",
     "seq_par_ag_redo",
@@ -51,7 +52,7 @@ STRUCTURE = (
     "fused_activation",
     *EXTENSIONS,
 )
-"""The loops that decide which layers a block has."""
+"""The loops whose combinations do not depend on degrees: each combination is a *variant* of an execution."""
 
 Values = tuple[Any, ...]
 
@@ -66,8 +67,6 @@ class Unit:
         What the unit fixes.
     batch_position : int
         Position of the batch size among the candidates.
-    blocks : int
-        Blocks of the most loaded stage.
     interleavings, microbatches : tuple of int
         Candidates of the two loops whose values depend on the unit.
     """
@@ -77,7 +76,6 @@ class Unit:
     data_par: int
     batch_size: int
     batch_position: int
-    blocks: int
     interleavings: tuple[int, ...]
     microbatches: tuple[int, ...]
 
@@ -122,8 +120,6 @@ class Candidates:
     add: Mapping[str, Values] = field(default_factory=dict)
     edition: str = PUBLISHED
 
-    # -- candidates -------------------------------------------------------------------------------
-
     def _fixed(self, name: str, values: Values) -> Values:
         """Restrict candidates to the values that are asked for."""
         if name not in self.fix:
@@ -158,6 +154,17 @@ class Candidates:
             return self.fix[name]
         return tuple(dict.fromkeys((DEFAULTS[name], *self.add.get(name, ()))))
 
+    @cached_property
+    def asked(self) -> frozenset[str]:
+        """The optional fields that have another value than their default in some candidate."""
+        return frozenset(n for n in EXTENSIONS if self.switches[n] != (DEFAULTS[n],))
+
+    @cached_property
+    def lengths(self) -> tuple[int, ...]:
+        """The tokens per sequence that there are."""
+        own = self.model.seq_size
+        return tuple(sorted({length or own for length in self.switches["seq_length"]}))
+
     def replicated(self, name: str, data_par: int) -> Values:
         """Candidates of a switch that needs data parallelism."""
         allowed = self.switches[name]
@@ -173,62 +180,6 @@ class Candidates:
         count = len(self.system.networks) if degree > 1 and not self.meshed else 1
         return self._fixed(name, tuple(range(count)))
 
-    def structures(self, *, parallel: bool) -> tuple[Choice, ...]:
-        """List the block structures to try, with tensor parallelism or without."""
-        return self._parallel if parallel else self._serial
-
-    @cached_property
-    def _parallel(self) -> tuple[Choice, ...]:
-        return self._structures(parallel=True)
-
-    @cached_property
-    def _serial(self) -> tuple[Choice, ...]:
-        return self._structures(parallel=False)
-
-    def _structures(self, *, parallel: bool) -> tuple[Choice, ...]:
-        s = self.switches
-        return tuple(
-            Choice(
-                datatype=self.datatype,
-                training=True,
-                activation_recompute=recompute,
-                tensor_par_comm_type=comm,
-                seq_par_ag_redo=redo,
-                tensor_par_overlap=overlap,
-                attention_type=attention,
-                fused_activation=fused,
-                edition=self.edition,
-                **extension,
-            )
-            for recompute in s["activation_recompute"]
-            for comm in s["tensor_par_comm_type"]
-            for redo in s["seq_par_ag_redo"]
-            if not redo or (comm == "rs_ag" and recompute != "full")
-            for overlap in s["tensor_par_overlap"]
-            if parallel or overlap == "none"
-            for attention in s["attention_type"]
-            for fused in s["fused_activation"]
-            for extension in self._extensions
-            if possible(
-                self.model,
-                extension | {"tensor_par_comm_type": comm, "tensor_par_overlap": overlap},
-                parallel=parallel,
-            )
-        )
-
-    @cached_property
-    def _extensions(self) -> tuple[dict[str, Any], ...]:
-        """Combinations of the fields that the published search does not have, but for contradictions."""
-        every = product(*(self.switches[name] for name in EXTENSIONS))
-        named = (dict(zip(EXTENSIONS, values, strict=True)) for values in every)
-        return tuple(
-            values
-            for values in named
-            if all(
-                rules.consistent(values) for rules in (optimizer_rules, data_rules, pipeline_rules)
-            )
-        )
-
     @cached_property
     def units(self) -> tuple[Unit, ...]:
         """All units in the order of the loops, those of one tensor degree together."""
@@ -237,34 +188,42 @@ class Candidates:
     def _units(self) -> Iterator[Unit]:
         model = self.model
         for tensor_par in self._fixed("tensor_par", divisors(self.num_procs)):
-            if not splits(model, tensor_par):
+            if not self._splits(tensor_par):
                 continue
             rest = self.num_procs // tensor_par
             for pipeline_par in self._fixed("pipeline_par", self._pipelines(rest)):
-                data_par = rest // pipeline_par
                 blocks = -(-model.num_blocks // pipeline_par)
                 chunks = divisors(blocks) if pipeline_par > 1 else (1,)
                 interleavings = self._fixed("pipeline_interleaving", chunks)
-                batches = self._batches(data_par)
-                if not interleavings or not self._possible(tensor_par, pipeline_par, data_par):
-                    continue
-                for position, batch in enumerate(batches):
-                    micro = (
-                        size
-                        for size in divisors(batch // data_par)
-                        if size * model.seq_size % tensor_par == 0
-                    )
-                    if sizes := self._fixed("microbatch_size", tuple(micro)):
-                        yield Unit(
-                            tensor_par,
-                            pipeline_par,
-                            data_par,
-                            batch,
-                            position,
-                            blocks,
-                            interleavings,
-                            sizes,
+                for data_par in self._replicas(rest // pipeline_par):
+                    degrees = tensor_par, pipeline_par, data_par
+                    if not interleavings or not self._possible(*degrees):
+                        continue
+                    for position, batch in enumerate(self._batches(data_par)):
+                        micro = (
+                            size
+                            for size in divisors(batch // data_par)
+                            if any(size * length % tensor_par == 0 for length in self.lengths)
                         )
+                        if sizes := self._fixed("microbatch_size", tuple(micro)):
+                            yield Unit(*degrees, batch, position, interleavings, sizes)
+
+    def _replicas(self, rest: int) -> Iterator[int]:
+        """Yield what further axes may leave of so many processors for data parallelism: a single axis, all of it."""
+        degrees = (self.switches[axis.degree] for axis in FURTHER_AXES)
+        for further in dict.fromkeys(map(prod, product(*degrees))):
+            if rest % further == 0:
+                yield rest // further
+
+    def _splits(self, tensor_par: int) -> bool:
+        """Whether the widths that the search checks at once divide over so many ranks; the MLP's has a rule."""
+        model = self.model
+        if model.hidden % tensor_par:
+            return False
+        heads, groups = model.attn_heads, model.key_value_heads
+        return not model.attends or (
+            heads % tensor_par == 0 and (groups % tensor_par == 0 or tensor_par % groups == 0)
+        )
 
     def _possible(self, tensor_par: int, pipeline_par: int, data_par: int) -> bool:
         """Whether every other loop has a candidate at these degrees."""
@@ -276,7 +235,6 @@ class Candidates:
                 self.networks("data_par_net", data_par),
                 self.replicated("optimizer_sharding", data_par),
                 self.replicated("data_par_overlap", data_par),
-                self.structures(parallel=tensor_par > 1),
                 *self.switches.values(),
             )
         )

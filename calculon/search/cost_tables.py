@@ -1,153 +1,185 @@
 """Block costs of a search: every distinct block of some tensor degrees, laid out so that its row is arithmetic."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 
-from calculon.cost.block_cost import BlockCost, BlockLayout
-from calculon.cost.block_tables import EndTables, block_costs
+from calculon.architecture.layer_sizes import SIZE_FIELDS
+from calculon.architecture.optimizer import Parameters
+from calculon.cost.block_cost import BlockCost
+from calculon.cost.block_tables import EndTables, block_costs, layer_parameters, step_cost
 from calculon.cost.ends import Ends
-from calculon.cost.optimizer_step import OptimizerCost, optimizer_cost
+from calculon.cost.optimizer_step import OptimizerCost
 from calculon.editions import EDITIONS
-from calculon.plan.plan import DEFAULTS, code
-from calculon.plan.rules.data_rules import NEEDS
-from calculon.plan.stage_layout import STAGE_FIELDS
+from calculon.plan.choices import distinct, grouped
 from calculon.records import concatenate
+from calculon.search.candidates import VARIANT
 from calculon.search.space import Space, Unit
+from calculon.spec.axes import FURTHER_SIZES
+from calculon.spec.execution import BatchChoice, BlockChoice, LayoutChoice, StepChoice
 from calculon.units import Array
 
-ANY_REPLICAS = ("coll_algo", "mesh_order", "mem_reserved_mib")
-"""Fields of collectives and memory that any form of data parallelism has."""
-
-BATCH_FIELDS = ("zero_stage", *NEEDS, *ANY_REPLICAS, *STAGE_FIELDS, "latency_per_step")
-"""Fields of a block structure that only the batch level knows of."""
+_OF_VARIANTS = tuple(name for name in SIZE_FIELDS if name in VARIANT)
+"""Numbers that size a block, and that variants fix."""
 
 
-class SearchTables:
+class CostTables:
     """Costs of the blocks and optimizer steps of some units.
 
-    Rows of ``block`` are numbered by structure, then tensor degree, then microbatch size, then tensor network; rows of
-    ``optimizer`` by layout of the block, then tensor degree, then shards.
+    Rows of ``block`` are numbered by block choice, then tensor degree, then microbatch size, tensor network and the
+    numbers that variants fix; rows of ``optimizer`` by step choice, then tensor degree, shards and these numbers.
 
     Attributes
     ----------
-    structures : tuple of Choice
-        The block structures; those without overlap are all that a tensor degree of 1 has.
+    variants : Variants
+        All variants of the space.
+    groups : list of pair of BatchChoice and array
+        The variants that share the strategies of a batch.
     """
 
     def __init__(self, space: Space, units: Sequence[Unit]):
-        self.space = space
+        self.space, self.variants = space, space.variants
         self.edition = EDITIONS[space.edition]
         degrees = sorted({unit.tensor_par for unit in units}, reverse=True)  # 1 is the last
-        self.structures = space.structures(parallel=degrees[0] > 1)
         self._micro = {
             t: np.array(sorted({b for u in units if u.tensor_par == t for b in u.microbatches}))
             for t in degrees
         }
         self._networks = {t: space.networks("tensor_par_net", t) for t in degrees}
-        parts = {1, *(c.dp_shard for c in self.structures if c.dp_shard)}
-        self._shards = {
-            t: np.array(sorted({*parts, *(u.data_par for u in units if u.tensor_par == t)}))
-            for t in degrees
-        }
-        self._block_start = self._starts({t: len(self._block_sizes(t)) for t in degrees})
-        self._step_start = self._starts({t: len(self._shards[t]) for t in degrees})
+        self._columns = space.variant_columns
+        stated = self._columns.dp_shard[self._columns.dp_shard > 0]
+        self._shards = np.unique([1, *stated.tolist(), *(unit.data_par for unit in units)])
+        own = [getattr(self._columns, name) for name in _OF_VARIANTS]
+        self._own, self._own_size, _ = distinct(own)
+        self._of_unit: dict[Unit, tuple[Array, Array, Array, Array]] = {}
         self._build(degrees)
 
-    @staticmethod
-    def _starts(lengths: dict[int, int]) -> dict[int, int]:
-        starts, total = {}, 0
-        for degree, length in lengths.items():
-            starts[degree] = total
-            total += length
-        return starts
+    @cached_property
+    def groups(self) -> list[tuple[BatchChoice, Array]]:
+        """The variants that share the strategies of a batch, and the degrees and networks of further axes."""
+        found = []
+        for choice, numbers in grouped(self._columns, BatchChoice):
+            further = [getattr(self._columns, name)[numbers] for name in FURTHER_SIZES]
+            kinds = distinct(further)[1] if further else np.zeros(len(numbers), np.int64)
+            found += [(choice, numbers[kinds == kind]) for kind in range(kinds.max() + 1)]
+        return found
 
-    def _block_sizes(self, degree: int) -> list[tuple[int, int, int]]:
-        return [(degree, b, net) for b in self._micro[degree] for net in self._networks[degree]]
+    def _size_rows(self, degree: int) -> Array:
+        """Rows of the numbers that size blocks of a tensor degree, in the order of :data:`SIZE_FIELDS`."""
+        axes = (self._micro[degree], np.array(self._networks[degree]), np.arange(len(self._own)))
+        micro, network, own = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
+        known = {
+            "tensor_par": np.full(len(micro), degree),
+            "microbatch_size": micro,
+            "tensor_par_net": network,
+        }
+        known |= dict(zip(_OF_VARIANTS, self._own[own].T, strict=True))
+        return np.stack([known[name] for name in SIZE_FIELDS], axis=1)
 
     def _build(self, degrees: list[int]) -> None:
-        """Cost blocks of every structure, and optimizer steps of every layout."""
-        space, count = self.space, len(self.structures)
-        layouts: dict[Hashable, list[int]] = {}
-        for number, choice in enumerate(self.structures):
-            layouts.setdefault(BlockLayout.key(choice), []).append(number)
+        """Cost blocks of every block choice, and optimizer steps of every step choice."""
+        space, count = self.space, len(self.variants)
         ends = EndTables(space.model, space.system, self.edition) if space.model.vocab else None
         blocks: list[BlockCost] = []
-        steps: list[OptimizerCost] = []
+        layouts: dict[LayoutChoice, list[tuple[BlockChoice, Array]]] = {}
+        for choice, numbers in space.block_groups:
+            layouts.setdefault(choice.layout, []).append((choice, numbers))
         self._block_base, self._step_base = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        block_rows = step_rows = 0
-        for numbers in layouts.values():
-            choices = [self.structures[number] for number in numbers]
-            overlapped = choices[0].tensor_par_overlap != "none"
-            used = [t for t in degrees if t > 1] if overlapped else degrees
-            sizes = np.array([row for t in used for row in self._block_sizes(t)], np.int64)
-            costs, weights = block_costs(space.model, space.system, choices, sizes, self.edition)
-            blocks += costs
-            self._block_base[numbers] = block_rows + len(sizes) * np.arange(len(numbers))
-            block_rows += len(sizes) * len(numbers)
-            pairs = [(self._block_start[t], z) for t in used for z in self._shards[t]]
-            column, shards = np.array(pairs).T
-            step = optimizer_cost(
-                weights.take(column), shards.astype(float), space.system, choices[0], self.edition
-            )
-            steps.append(step)
+        self._block_start: dict[int, int] = {}
+        self._step_start: dict[int, int] = {}
+        rows_of = self._rows_of = {t: self._size_rows(t) for t in degrees}
+        total = 0
+        for degree in degrees:
+            self._block_start[degree] = total
+            total += len(self._micro[degree]) * len(self._networks[degree]) * len(self._own)
+        rows = 0
+        for layout, members in layouts.items():
+            choices = [choice for choice, _ in members]
+            used = [t for t in degrees if t > 1 or not layout.overlapped]
+            if not used:
+                continue
+            sizes = np.concatenate([rows_of[t] for t in used])
+            blocks += block_costs(space.model, space.system, choices, sizes, self.edition)
             if ends is not None:
-                ends.add(choices, sizes, column, shards.astype(float))
-            self._step_base[numbers] = step_rows
-            step_rows += len(pairs)
-        self.block, self.optimizer = concatenate(blocks), concatenate(steps)
+                ends.add_costs(choices, sizes)
+            for _, numbers in members:
+                self._block_base[numbers] = rows
+                rows += len(sizes)
+        self.block = concatenate(blocks)
+        self.optimizer = self._steps(degrees, ends)
         self._ends = ends.ends() if ends is not None else None
 
-    @cached_property
-    def columns(self) -> dict[str, Array]:
-        """Fields of the structures that matter beyond a block, as columns of a plan hold them."""
-        return {
-            name: np.array(
-                [
-                    code(name, value) if isinstance(value, str) else value
-                    for value in (getattr(choice, name) for choice in self.structures)
-                ]
+    def _steps(self, degrees: list[int], ends: EndTables | None) -> OptimizerCost:
+        """Cost optimizer steps."""
+        space, steps, total = self.space, [], 0
+        for degree in degrees:
+            self._step_start[degree] = total
+            total += len(self._shards) * len(self._own)
+        rows, count = 0, len(self._own)
+        known: dict[tuple[LayoutChoice, bool], list[Parameters]] = {}
+        for choice, numbers in grouped(self._columns, StepChoice):
+            used = [t for t in degrees if t > 1 or not choice.layout.overlapped]
+            if not used:
+                continue
+            alone = np.concatenate([self._rows_of[t][:count] for t in used])
+            key = choice.layout, choice.steps_by_matrix
+            if key not in known:
+                known[key] = layer_parameters(space.model, choice, alone, self.edition)
+            rows_of = np.arange(len(alone)).reshape(len(used), count)
+            each = np.tile(rows_of, (1, len(self._shards))).ravel()  # the same for all shards
+            sizes, weights = alone[each], [of_kind.take(each) for of_kind in known[key]]
+            shards = np.tile(np.repeat(self._shards, count), len(used)).astype(float)
+            steps.append(
+                step_cost(space.model, space.system, choice, weights, shards, self.edition)
             )
-            for name in (("latency_per_step",) if self.plain else BATCH_FIELDS)
-        }
-
-    @cached_property
-    def plain(self) -> bool:
-        """Whether data parallelism, collectives and pipeline are as published in all structures."""
-        fields = ("zero_stage", *ANY_REPLICAS, *STAGE_FIELDS)
-        return all(self.space.switches[name] == (DEFAULTS[name],) for name in fields)
+            if ends is not None:
+                ends.add_steps(choice, sizes, shards)
+            self._step_base[numbers] = rows
+            rows += len(sizes)
+        return concatenate(steps)
 
     def ends(self, blocks: Array, steps: Array) -> Ends | None:
         """Return embedding and head for rows of blocks and of optimizer steps; nothing without a vocabulary."""
         return self._ends.take(blocks, steps) if self._ends is not None else None
 
-    def block_rows(self, unit: Unit, structures: Array) -> Array:
-        """Rows of the blocks of a unit: shape (tensor networks, structures x microbatch sizes)."""
-        degree = unit.tensor_par
-        networks = len(self._networks[degree])
-        micro = np.searchsorted(self._micro[degree], unit.microbatches)
-        rows = self._block_base[structures][:, None] + self._block_start[degree] + micro * networks
-        return np.asarray(rows.reshape(1, -1) + np.arange(networks)[:, None])
+    def networks(self, unit: Unit) -> int:
+        """Return how many tensor networks the blocks of a unit are costed on."""
+        return len(self._networks[unit.tensor_par])
 
-    def step_rows(self, unit: Unit, structures: Array, shards: Array) -> Array:
-        """Rows of the optimizer steps of a unit: shape (candidates, structures x microbatch sizes).
+    def of_unit(self, unit: Unit) -> tuple[Array, Array, Array, Array]:
+        """Return what the nodes of a unit have in common, on axes that broadcast to (chunks, variant, microbatch size).
 
-        `shards` has that shape, or one column for all.
+        Returns
+        -------
+        tuple of arrays
+            Chunks, microbatch sizes, the block row that the row of a variant is counted from, and what all but the
+            variant adds to the number of an execution.
         """
-        degree = unit.tensor_par
-        number = np.searchsorted(self._shards[degree], shards)
-        rows = self._step_base[structures] + self._step_start[degree]
-        spread = np.repeat(rows, len(unit.microbatches))
-        return np.asarray(number + spread)
+        if unit not in self._of_unit:
+            space, degree = self.space, unit.tensor_par
+            place = np.searchsorted(self._micro[degree], unit.microbatches)
+            blocks = self._block_start[degree] + place * (self.networks(unit) * len(self._own))
+            number = (
+                space.number("tensor_par", (unit.tensor_par,))
+                + space.number("pipeline_par", (unit.pipeline_par,))
+                + unit.batch_position * space.strides["batch_size"]
+                + space.number("pipeline_interleaving", unit.interleavings)[:, None, None]
+                + space.number("microbatch_size", unit.microbatches)
+            )
+            chunks = np.array(unit.interleavings)[:, None, None]
+            self._of_unit[unit] = chunks, np.array(unit.microbatches), blocks, number
+        return self._of_unit[unit]
 
-    @cached_property
-    def serial(self) -> Array:
-        """Numbers of the structures that need no tensor parallelism."""
-        return np.array(
-            [
-                i
-                for i, c in enumerate(self.structures)
-                if c.tensor_par_overlap == "none" and not c.tp_async
-            ]
-        )
+    def block_rows(self, first: Array, variants: Array, networks: int) -> Array:
+        """Return the block rows of nodes: shape (tensor networks, nodes)."""
+        rows = first + self._block_base[variants] + self._own_size[variants]
+        return np.asarray(rows + len(self._own) * np.arange(networks)[:, None])
+
+    def step_rows(self, degrees: Array, variants: Array, shards: Array) -> Array:
+        """Return the optimizer rows of nodes, by tensor degree and shards; the arguments broadcast."""
+        known = np.array(sorted(self._step_start))
+        starts = np.array([self._step_start[degree] for degree in known.tolist()])
+        start = starts[np.searchsorted(known, degrees)]
+        number = np.searchsorted(self._shards, shards) * len(self._own)
+        return np.asarray(start + number + self._step_base[variants] + self._own_size[variants])

@@ -6,14 +6,20 @@ from typing import Any
 import numpy as np
 
 from calculon import inputs
-from calculon.editions import SC23
 from calculon.editions.edition import Edition
 from calculon.evaluate import Evaluation, evaluate
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.search.effect import PYTHON, check_left
 from calculon.search.one import feasible_numbers, search_space
 from calculon.search.ranking import Ranking
-from calculon.search.request import make_condition, make_ranking, make_space, takes_space
+from calculon.search.request import (
+    make_condition,
+    make_ranking,
+    make_space,
+    needed_edition,
+    takes_space,
+)
 from calculon.search.search_result import SearchResult
 from calculon.search.space import Space
 from calculon.search.where import Condition
@@ -54,7 +60,7 @@ def search(
     data_overlap: bool = True,
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
-    edition: Edition | str = SC23,
+    edition: Edition | str | None = None,
 ) -> SearchResult:
     """Find the best executions of a model on so many processors, exactly.
 
@@ -73,7 +79,7 @@ def search(
     Raises
     ------
     SpecError
-        For anything malformed, before any work.
+        For anything malformed, and for a `fix` that leaves nothing, before any work.
 
     Examples
     --------
@@ -81,12 +87,15 @@ def search(
     >>> found
     <SearchResult: 193,496 executions, 156,682 feasible, best sample_rate 5.69623>
     """
+    model = inputs.model(model)
+    edition = needed_edition(model) if edition is None else edition
     choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
     choices |= {"tensor_overlap": tensor_overlap, "data_overlap": data_overlap}
     choices |= {"edition": edition}
     space = make_space(model, system, num_procs, max_batch_size, datatype, **choices)
     ranking = make_ranking(top, objective, pareto, where, edition)
     mbs_break = inputs.switch(mbs_break, "mbs_break", "search")
+    check_left([space], PYTHON)
     return run(space, ranking, mbs_break=mbs_break)
 
 
@@ -112,7 +121,7 @@ def executions(
     data_overlap: bool = True,
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
-    edition: Edition | str = SC23,
+    edition: Edition | str | None = None,
 ) -> Iterator[Evaluation]:
     """Return every feasible execution of a space in the order of the loops, as tables of at most `chunk` rows.
 
@@ -127,14 +136,17 @@ def executions(
     Raises
     ------
     SpecError
-        For anything malformed, before any work.
+        For anything malformed, and for a `fix` that leaves nothing, before any work.
     """
+    model = inputs.model(model)
+    edition = needed_edition(model) if edition is None else edition
     choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
     choices |= {"tensor_overlap": tensor_overlap, "data_overlap": data_overlap}
     choices |= {"edition": edition}
     space = make_space(model, system, num_procs, max_batch_size, datatype, **choices)
     condition = make_condition(where, edition)
     chunk = inputs.count(chunk, "chunk", "executions")
+    check_left([space], PYTHON)
     return feasible_tables(space, condition, chunk=chunk)
 
 

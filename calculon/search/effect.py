@@ -1,26 +1,78 @@
 """Refuse to restrict or widen spaces where that leaves nothing, or changes nothing, before any work."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from calculon.errors import Problem, SpecError
+from calculon.plan.columns import DEFAULTS, field_of
 from calculon.plan.divisors import divisors
-from calculon.plan.plan import DEFAULTS
-from calculon.plan.rules.data_rules import NEEDS
+from calculon.plan.rules.data_rules import NEEDING
 from calculon.search.one import count_space
 from calculon.search.space import Space, Values
+from calculon.spec.model import Model
 
 _SHOWN = 12
 
 
-def check_effect(spaces: Sequence[Space]) -> None:
+@dataclass(frozen=True)
+class Wording:
+    """How options and values are written by those who ask: on the command line, or in Python."""
+
+    python: bool
+    fused_both: str
+    no_tensor_overlap: str
+    no_data_overlap: str
+
+    def option(self, name: str) -> str:
+        """Return the name of an option."""
+        return name if self.python else f"--{name}"
+
+    def setting(self, option: str, field: str, values: Sequence[Any] = (...,)) -> str:
+        """Write an option with values of a field."""
+        texts = [self._value(value) for value in values]
+        if not self.python:
+            return f"--{option} {field}={','.join(texts)}"
+        one = len(texts) == 1
+        return f"{option}={{{field!r}: {texts[0] if one else '[' + ', '.join(texts) + ']'}}}"
+
+    def words(self, values: Sequence[Any]) -> str:
+        """Write values; some of them, where there are many."""
+        texts = [self._value(value) for value in values]
+        more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+        return ", ".join(texts[:_SHOWN]) + more if texts else "none"
+
+    def _value(self, value: Any) -> str:
+        if value is ...:
+            return "..."
+        if self.python:
+            return repr(value)
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+COMMAND_LINE = Wording(
+    python=False,
+    fused_both="-f all tries both",
+    no_tensor_overlap="leave out --no-tp-overlap",
+    no_data_overlap="leave out --no-dp-overlap",
+)
+PYTHON = Wording(
+    python=True,
+    fused_both="fused=(False, True) tries both",
+    no_tensor_overlap="leave out tensor_overlap=False",
+    no_data_overlap="leave out data_overlap=False",
+)
+
+
+def check_effect(spaces: Sequence[Space], wording: Wording = COMMAND_LINE) -> None:
     """Check that something is left of at least one space, and that every added value adds to at least one.
 
     Parameters
     ----------
     spaces : sequence of Space
         The same space for several processor counts: all have the same `fix` and `add`.
+    wording : Wording
+        How those who ask write options and values.
 
     Raises
     ------
@@ -28,8 +80,13 @@ def check_effect(spaces: Sequence[Space]) -> None:
         For the first restriction that leaves nothing, with the values that there are; and for added values without
         effect.
     """
-    _check_used(spaces)
-    _check_added(spaces)
+    _check_used(spaces, wording)
+    _check_added(spaces, wording)
+    check_left(spaces, wording)
+
+
+def check_left(spaces: Sequence[Space], wording: Wording = COMMAND_LINE) -> None:
+    """Check that restrictions leave something of at least one space; arguments and errors as :func:`check_effect`."""
     fix = spaces[0].fix
     if not fix or any(count_space(space) for space in spaces):
         return
@@ -40,25 +97,25 @@ def check_effect(spaces: Sequence[Space]) -> None:
             there = _existing(before, name)
             others = " with the other options" if before[0].fix else ""
             raise SpecError(
-                "--fix",
+                wording.option("fix"),
                 Problem(
                     name,
-                    f"a value that this search has{others}: {_words(there)}",
-                    _words(fix[name]),
-                    _remedy(name, fix[name], before[0]),
+                    f"a value that this search has{others}: {wording.words(there)}",
+                    wording.words(fix[name]),
+                    _remedy(name, fix[name], before[0], wording),
                 ),
             )
         before = after
 
 
-def _check_used(spaces: Sequence[Space]) -> None:
+def _check_used(spaces: Sequence[Space], wording: Wording) -> None:
     """Refuse what concerns the vocabulary of a model that has none."""
     space = spaces[0]
     for name in ("ce_impl", "vocab_pad_multiple"):
         asked = (*space.fix.get(name, ()), *space.add.get(name, ()))
         if asked and not space.model.vocab:
             wanted = f"a model with a vocabulary; {space.model.name} states none, so that no head is counted"
-            raise SpecError("search", Problem(name, wanted, _words(asked)))
+            raise SpecError("search", Problem(name, wanted, wording.words(asked)))
 
 
 def _existing(spaces: Sequence[Space], name: str) -> Values:
@@ -85,76 +142,93 @@ def _candidates(space: Space, name: str) -> Values:
     return tuple(sorted({getattr(unit, name) for unit in space.units}))
 
 
-def _check_added(spaces: Sequence[Space]) -> None:
+def _check_added(spaces: Sequence[Space], wording: Wording) -> None:
     """Refuse added values that no space becomes larger by."""
     problems = []
+    plain = [replace(space, add={}) for space in spaces] if spaces[0].add else []
+    counts = list(map(count_space, plain))
     for name, values in spaces[0].add.items():
-        others = {other: v for other, v in spaces[0].add.items() if other != name}
         if values == (DEFAULTS.get(name),) or (name in spaces[0].fix and name in DEFAULTS):
-            wanted = f"values beside {_words((DEFAULTS[name],))}, or --fix {name}=... alone"
-            problems.append(Problem(name, wanted, _words(values)))
+            alone = wording.setting("fix", name)
+            wanted = f"values beside {wording.words((DEFAULTS[name],))}, or {alone} alone"
+            problems.append(Problem(name, wanted, wording.words(values)))
             continue
         for value in values:
             if name in DEFAULTS and value == DEFAULTS[name]:
                 continue  # whoever names all values need not know which one is there
-            added = {**others, name: (value,)}
-            if not any(
-                count_space(replace(s, add=added)) > count_space(replace(s, add=others))
-                for s in spaces
-            ):
-                wanted = _addable(name, spaces)
-                problems.append(Problem(name, wanted, f"{_words((value,))}, which adds nothing"))
+            if _adds(plain, counts, name, (value,)):  # alone, which is counted sooner
+                continue
+            rest = {other: v for other, v in spaces[0].add.items() if other != name}
+            others = [replace(space, add=rest) for space in spaces]
+            if not _adds(others, list(map(count_space, others)), name, (value,)):
+                wanted = _addable(name, spaces, wording)
+                found = f"{wording.words((value,))}, which adds nothing"
+                problems.append(Problem(name, wanted, found))
     if problems:
-        raise SpecError("--add", problems)
+        raise SpecError(wording.option("add"), problems)
 
 
-def _addable(name: str, spaces: Sequence[Space]) -> str:
+def _adds(spaces: Sequence[Space], counts: Sequence[int], name: str, values: Values) -> bool:
+    """Return whether values of a field make any space larger than it is."""
+    larger = (replace(space, add={**space.add, name: values}) for space in spaces)
+    return any(count_space(s) > count for s, count in zip(larger, counts, strict=True))
+
+
+def _addable(name: str, spaces: Sequence[Space], wording: Wording) -> str:
     """Say which values of a field can be added."""
-    model = spaces[0].model
+    model, fix = spaces[0].model, wording.option("fix")
     if name == "pipeline_par":
         degrees = {p for s in spaces for p in divisors(s.num_procs) if p <= model.num_blocks}
         uneven = sorted(p for p in degrees if model.num_blocks % p)
-        return "a degree that is not tried already: " + (_words(uneven) if uneven else "none here")
-    if name in NEEDS:
-        stages = ", ".join(NEEDS[name].stages)
-        return (
-            f"a value that is not tried already, beside zero_stage {stages} (--add zero_stage=...)"
-        )
+        there = wording.words(uneven) if uneven else "none here"
+        return f"a degree that is not tried already: {there}"
+    if name in NEEDING:
+        stages = ", ".join(field_of(name).declaration.needs["zero_stage"])
+        add = wording.setting("add", "zero_stage")
+        return f"a value that is not tried already, beside zero_stage {stages} ({add})"
     if name in DEFAULTS:
-        return f"a value of {name} that is not tried already"
+        untried = f"a value of {name} that is not tried already"
+        return (
+            f"{untried}; {_positions(model)}"
+            if name == "seq_length" and model.positions
+            else untried
+        )
     return {
         "batch_size": "a multiple of a data-parallel degree below the largest batch "
         f"({spaces[0].max_batch_size}) that is not tried already",
-        "attention_type": "multiquery, where --fix does not exclude it and the model states no kv_heads",
-        "activations_offload": "true, on a system with a tier-2 memory, where --fix does not exclude it",
+        "attention_type": f"multiquery, where {fix} does not exclude it and the model states no kv_heads",
+        "activations_offload": f"{wording.words((True,))}, on a system with a tier-2 memory, where {fix} does not "
+        "exclude it",
     }[name]
 
 
-def _remedy(name: str, values: Values, space: Space) -> str:
+def _positions(model: Model) -> str:
+    """Say what bounds the length of sequences, where positions are learned."""
+    return f"{model.name} has {model.positions} learned positions" if model.positions else ""
+
+
+def _remedy(name: str, values: Values, space: Space, wording: Wording) -> str:
     """Return which option brings values that the search does not have."""
     largest = {"batch_size": space.max_batch_size, "pipeline_par": space.model.num_blocks}
     fitting = [v for v in values if v <= largest[name]] if name in largest else []
-    added = f"--add {name}={','.join(map(str, fitting))}, where it divides" if fitting else ""
+    added = f"{wording.setting('add', name, fitting)}, where it divides" if fitting else ""
+    gradients = wording.setting("fix", "grad_dtype", ("bfloat16",))
     hints = {
-        "fused_activation": "-f all tries both",
-        "attention_type": "--add attention_type=multiquery",
+        "fused_activation": wording.fused_both,
+        "attention_type": wording.setting("add", "attention_type", ("multiquery",)),
         "batch_size": added,
         "pipeline_par": added,
-        "main_grad": "with gradients of 2 bytes: --fix grad_dtype=bfloat16",
+        "seq_length": _positions(space.model),
+        "main_grad": f"with gradients of 2 bytes: {gradients}",
     }
-    for field, needs in NEEDS.items():
-        hints[field] = f"{needs.why}: --fix zero_stage={','.join(needs.stages)}"
+    if name in NEEDING:
+        declared = field_of(name).declaration
+        stages = tuple(declared.needs["zero_stage"])
+        return f"{declared.why}: {wording.setting('fix', 'zero_stage', stages)}"
     if not space.tensor_overlap:
-        hints["tensor_par_overlap"] = "leave out --no-tp-overlap"
+        hints["tensor_par_overlap"] = wording.no_tensor_overlap
     if not space.data_overlap:
-        hints["data_par_overlap"] = "leave out --no-dp-overlap"
+        hints["data_par_overlap"] = wording.no_data_overlap
     if name.endswith("_offload") and not space.system.mem2.capacity:
         return f"{space.system.name} has no tier-2 memory"
     return hints.get(name, "")
-
-
-def _words(values: Sequence[Any]) -> str:
-    """Write values as the command line takes them."""
-    texts = [str(v).lower() if isinstance(v, bool) else str(v) for v in values]
-    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return ", ".join(texts[:_SHOWN]) + more if texts else "none"

@@ -1,211 +1,190 @@
-"""The memory grid of a unit with some block structures: what is feasible, and why the rest is not.
+"""The memory grid of some nodes: what is feasible, and why the rest is not.
 
 Every input has its own axis, and intermediate results carry only the axes that they depend on: memory does not know of
 networks, a block not of offloading. So a tile of a hundred thousand executions costs a few small arrays.
 """
 
-from functools import cached_property
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+from calculon.architecture.workload import sequence_lengths
+from calculon.arrays import derived
 from calculon.cost.batch import Batch
-from calculon.plan.plan import Plan
-from calculon.plan.replicas import shard_count
+from calculon.plan.columns import Columns
 from calculon.plan.rules.check import MEMORY_REASONS
-from calculon.plan.rules.data_rules import UNIT_RULES, shares_state
-from calculon.plan.rules.network_rules import MESH_RULES, NETWORK_RULES
-from calculon.plan.rules.pipeline_rules import STAGE_RULES
-from calculon.plan.rules.rule import DEGREES, Question
+from calculon.plan.rules.rule import Question, Rule
+from calculon.plan.schedule import Schedule
 from calculon.records import gather
-from calculon.search.cost_tables import BATCH_FIELDS, SearchTables
-from calculon.search.nodes import node_columns, unit_schedule
+from calculon.search.nodes import Nodes
 from calculon.search.select import Counts
-from calculon.search.space import Space, Unit
+from calculon.search.space import Space, Values
+from calculon.spec.axes import FURTHER_SIZES, PUBLISHED_AXES
 from calculon.units import Array
 
 OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
 
+GRID_AXES = ("optimizer_sharding", *OFFLOADS, "node")
+"""Axes of a memory grid: loops, and the nodes."""
+
+MOST_SMALL = 255
+"""Cells of a node that a count of one byte holds."""
+
+NETWORKS = ("data_par_net", "pipeline_par_net", "tensor_par_net")
+"""Axes of the combinations of networks."""
+
+
+def along(values: Any, name: str, axes: tuple[str, ...] = GRID_AXES) -> Array:
+    """Lay values along the named axis of a grid."""
+    shape = [1] * len(axes)
+    shape[axes.index(name)] = -1
+    return np.asarray(values).reshape(shape)
+
 
 class Grid:
-    """A unit with some block structures.
+    """Nodes that share the strategies of a batch, with all that is tried with them."""
 
-    The memory grid has the axes (interleaving, sharding, weight, activation and optimizer offload, node), where a node
-    is a structure with a microbatch size.
-    """
+    def __init__(self, nodes: Nodes):
+        self.nodes, self.choice = nodes, nodes.choice
+        self.space, self.tables = nodes.space, nodes.tables
+        unit = nodes.units[0]
+        self.sharding = self._sharding()
+        self.overlap = self.space.replicated("data_par_overlap", unit.data_par)
+        degrees = {axis.network: getattr(unit, axis.degree) for axis in PUBLISHED_AXES}
+        self.networks = tuple(self.space.networks(name, degrees[name]) for name in NETWORKS)
 
-    def __init__(self, space: Space, tables: SearchTables, unit: Unit, structures: Array):
-        self.space, self.tables, self.unit = space, tables, unit
-        self.structures = structures
-        data_par = unit.data_par
-        self.sharding = space.replicated("optimizer_sharding", data_par)
-        self.overlap = space.replicated("data_par_overlap", data_par)
-        self.networks = tuple(
-            space.networks(name, degree)
-            for name, degree in (
-                ("data_par_net", data_par),
-                ("pipeline_par_net", unit.pipeline_par),
-                ("tensor_par_net", unit.tensor_par),
-            )
+    # -- columns ----------------------------------------------------------------------------------
+
+    def _sharding(self) -> Values:
+        """Return the candidates of ``optimizer_sharding`` that go with the strategy of data parallelism.
+
+        A stage of ZeRO decides it: half of the grid would hold nothing.
+        """
+        candidates = self.space.replicated("optimizer_sharding", self.nodes.units[0].data_par)
+        columns = {**self.nodes.columns, **self._switches}
+        columns["optimizer_sharding"] = along(candidates, "optimizer_sharding")
+        held = enumerated(self.space, Columns(columns))
+        held = np.broadcast_to(held, np.broadcast_shapes(held.shape, (len(candidates), 1, 1, 1, 1)))
+        some = np.flatnonzero(held.any(axis=(1, 2, 3, 4))).tolist()
+        return tuple(candidates[place] for place in some)
+
+    @property
+    def _switches(self) -> dict[str, Array]:
+        """What may be offloaded, each on its own axis."""
+        return {name: along(self.space.switches[name], name) for name in OFFLOADS}
+
+    @derived
+    def columns(self) -> Columns:
+        """The executions of the memory grid, each loop on its own axis; networks are not known to it."""
+        return Columns(
+            {
+                **self.nodes.columns,
+                "optimizer_sharding": along(self.sharding, "optimizer_sharding"),
+                **self._switches,
+                "data_par_overlap": np.array(False),
+                **dict.fromkeys(NETWORKS, np.array(0)),
+            }
         )
 
-    # -- axes -------------------------------------------------------------------------------------
-
-    @cached_property
-    def block_rows(self) -> Array:
-        """Rows of the block table: shape (tensor networks, nodes)."""
-        return self.tables.block_rows(self.unit, self.structures)
-
-    @cached_property
+    @derived
     def step_rows(self) -> Array:
         """Rows of the optimizer table: shape (sharding, nodes)."""
-        return self.tables.step_rows(self.unit, self.structures, self.shards)
+        return self.nodes.step_rows(np.array(self.sharding))
 
-    @cached_property
-    def shards(self) -> Array:
-        """Shards of the optimizer state for each candidate of sharding: shape (sharding, nodes or 1)."""
-        on = np.array(self.sharding)[:, None]
-        return shard_count(
-            on, self.nodes.get("dp_shard", np.array([0])), np.array(self.unit.data_par)
-        )
-
-    @cached_property
-    def nodes(self) -> dict[str, Array]:
-        """What a node fixes."""
-        return node_columns(self.tables, self.unit, self.structures)
-
-    def axis(self, values: tuple[bool, ...] | tuple[int, ...], place: int) -> Array:
-        """Lay candidates along one of six axes."""
-        shape = [1] * 6
-        shape[place] = len(values)
-        return np.array(values).reshape(shape)
-
-    @cached_property
+    @derived
     def memory(self) -> Batch:
         """The memory grid; its times are those of the first tensor network."""
-        switches = self.space.switches
-        schedule = unit_schedule(
-            self.tables,
-            self.unit,
-            self.axis(self.unit.interleavings, 0).astype(float),
-            self.shards[:, None, None, None, :].astype(float),
-            tuple(self.axis(switches[name], 2 + i) for i, name in enumerate(OFFLOADS)),
-            self.nodes,
-        )
         steps = self.step_rows[:, None, None, None, :]
+        return self.batch(self.columns, self.nodes.block_rows[0], steps)
+
+    def batch(self, columns: Columns, blocks: Array, steps: Array) -> Batch:
+        """Return the statistics of executions on any axes, by rows of the block and the optimizer table."""
+        space, tables = self.space, self.tables
         return Batch(
-            self.space.model,
-            gather(self.tables.block, self.block_rows[0]),
-            gather(self.tables.optimizer, steps),
-            schedule,
-            self.space.system,
-            self.tables.edition,
-            self.tables.ends(self.block_rows[0], steps),
+            space.model,
+            gather(tables.block, blocks),
+            gather(tables.optimizer, steps),
+            Schedule(columns, self.choice, space.model, space.system),
+            space.system,
+            tables.edition,
+            tables.ends(blocks, steps),
         )
 
-    @cached_property
+    @derived
     def shape(self) -> tuple[int, ...]:
         """Lengths of the axes of the memory grid."""
-        switches = self.space.switches
-        return (
-            len(self.unit.interleavings),
-            len(self.sharding),
-            *(len(switches[name]) for name in OFFLOADS),
-            self.block_rows.shape[1],
-        )
+        offloads = (len(self.space.switches[name]) for name in OFFLOADS)
+        return (len(self.sharding), *offloads, len(self.nodes))
 
     # -- feasibility and counts -------------------------------------------------------------------
 
-    @cached_property
+    @derived
     def network_reasons(self) -> Array:
-        """Why a combination of networks does not fit: '' or a reason; axes (data, pipeline, tensor)."""
-        unit = self.unit
-        grids = np.meshgrid(*self.networks, indexing="ij")
-        data, pipeline, tensor = (grid.ravel() for grid in grids)
-        rows = np.ones(len(data), np.int64)
-        plan = Plan(
-            {
-                "tensor_par": rows * unit.tensor_par,
-                "pipeline_par": rows * unit.pipeline_par,
-                "data_par": rows * unit.data_par,
-                "tensor_par_net": tensor,
-                "pipeline_par_net": pipeline,
-                "data_par_net": data,
-                "mesh_order": rows * int(self.space.meshed),
-            }
-        )
-        question = Question(self.space.model, self.space.system, plan)
-        reasons = np.full(len(data), "", dtype="U32")
-        for rule in NETWORK_RULES:
+        """Why a combination of networks does not fit: '' or a reason; axes (unit, data, pipeline, tensor)."""
+        units, axes = self.nodes.units, ("unit", *NETWORKS)
+        columns = {
+            axis.degree: along([getattr(unit, axis.degree) for unit in units], "unit", axes)
+            for axis in PUBLISHED_AXES
+        }
+        columns |= {n: along(v, n, axes) for n, v in zip(NETWORKS, self.networks, strict=True)}
+        columns |= {name: self.nodes.shared(name) for name in FURTHER_SIZES}
+        columns["mesh_order"] = np.array(int(self.space.meshed))
+        question = self._question(columns)
+        reasons = np.full((len(units), *map(len, self.networks)), "", dtype="U32")
+        for rule in self.space.rules.of_networks:
             reasons[(reasons == "") & ~rule.holds(question)] = rule.reason
-        return reasons.reshape(grids[0].shape)
+        return reasons
 
-    @cached_property
+    def _question(self, columns: Mapping[str, Array]) -> Question:
+        return Question(self.space.model, self.space.system, Columns(columns))
+
+    @derived
     def allowed_networks(self) -> Array:
-        """Which combinations of networks fit."""
+        """Which combinations of networks fit: axes (unit, data, pipeline, tensor)."""
         return np.asarray(self.network_reasons == "")
 
-    @cached_property
-    def enumerated(self) -> Array:
-        """Which combinations the space holds: axes (sharding or 1, 1, activation offload, 1, node)."""
-        offload = np.array(self.space.switches["activations_offload"])[:, None, None]
-        if True in self.space.add.get("activations_offload", ()):
-            held = np.ones((len(offload), 1, self.shape[-1]), bool)
-        else:
-            held = np.asarray(~(offload & self.nodes["recompute_all"]))
-        held = held[None, None]
-        if not self.tables.plain:
-            stages = [self.tables.structures[s].zero_stage for s in self.structures]
-            fitting = [[on in shares_state(stage) for stage in stages] for on in self.sharding]
-            fits = np.repeat(fitting, len(self.unit.microbatches), axis=1)
-            held = held & fits[:, None, None, None, :]
-        return np.asarray(held)
+    @derived
+    def _ways(self) -> Array:
+        """Combinations of networks and overlap that fit, for each node."""
+        fitting = self.allowed_networks.reshape(len(self.nodes.units), -1).sum(axis=1)
+        return np.asarray(fitting[self.nodes.unit] * len(self.overlap))
 
-    @cached_property
+    @derived
+    def enumerated(self) -> Array:
+        """Which combinations the space holds, on axes that broadcast to those of the grid."""
+        return enumerated(self.space, self.columns)
+
+    @derived
     def verdicts(self) -> list[tuple[str, Array]]:
-        """Rules besides networks in the order of checking: the reason, and which cells of the grid fail."""
-        switches = self.space.switches
-        verdicts = [] if self.tables.plain else self._unit_verdicts()
-        if self.unit.blocks < 3:
-            axes = [self.axis(switches[name], 2 + i) for i, name in enumerate(OFFLOADS)]
-            verdicts.append(("offload_blocks", axes[0] | axes[1] | axes[2]))
-        model = self.space.model
-        if model.feeds_forward and model.feedforward % self.unit.tensor_par:
-            verdicts.append(("feedforward_split", np.ones([1] * 6, bool)))
-            return verdicts
-        system = self.space.system
-        needed = self.memory.capacity
+        """Counted rules besides those on networks, in the order of checking: the reason, and which cells fail."""
+        verdicts: list[tuple[str, Array]] = []
+        for rule in self.space.rules.counted:
+            failed = self._fails(rule)
+            if failed.any():
+                verdicts.append((rule.reason, failed))
+            if failed.all():
+                return verdicts
+        system, needed = self.space.system, self.memory.capacity
         tiers = (needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req)
         for reason, tier, memory in zip(
             MEMORY_REASONS, tiers, (system.mem1, system.mem2), strict=True
         ):
-            verdicts.append((reason, tier > memory.capacity))
-        return verdicts
-
-    def _unit_verdicts(self) -> list[tuple[str, Array]]:
-        """Rules on forms of pipeline and data parallelism that depend on the unit, where they fail."""
-        nodes, unit = self.nodes, self.unit
-        free = {
-            "pipeline_interleaving": self.axis(unit.interleavings, 0),
-            "weight_offload": self.axis(self.space.switches["weight_offload"], 2),
-            **{name: nodes[name] for name in BATCH_FIELDS},
-        }
-        shape = np.broadcast_shapes(*(values.shape for values in free.values()))
-        columns = {name: np.broadcast_to(v, shape).ravel() for name, v in free.items()}
-        rows = np.ones(len(columns["zero_stage"]), np.int64)
-        sizes = np.broadcast_to(nodes["microbatch_size"], shape).ravel().astype(np.int64)
-        columns |= {name: rows * getattr(unit, name) for name in (*DEGREES, "batch_size")}
-        columns |= {"training": rows > 0, "microbatch_size": sizes}
-        question = Question(self.space.model, self.space.system, Plan(columns))
-        verdicts = []
-        for rule in (*STAGE_RULES, *UNIT_RULES, *MESH_RULES):
-            if not rule.concerns(question):
-                continue
-            failed = ~np.broadcast_to(rule.holds(question), rows.shape)
+            failed = np.asarray(tier > memory.capacity)
             if failed.any():
-                verdicts.append((rule.reason, failed.reshape(shape)))
+                verdicts.append((reason, failed))
         return verdicts
 
-    @cached_property
+    def _fails(self, rule: Rule) -> Array:
+        """Return which cells a rule rejects; one that reads nothing of a node but its unit is asked once a unit."""
+        columns, of_units = self.columns.columns, self.nodes.unit_columns
+        own = (name for name in self.space.rules.read(rule) if name not in of_units)
+        if any(np.shape(columns[name])[-1:] == (len(self.nodes),) for name in own):
+            return np.asarray(~rule.holds(self._question(columns)))
+        failed = np.atleast_1d(~rule.holds(self._question({**columns, **of_units})))
+        return failed if failed.shape[-1] == 1 else failed[..., self.nodes.unit]
+
+    @derived
     def fits(self) -> Array:
         """Which enumerated cells of the memory grid can run, networks apart."""
         good = np.broadcast_to(self.enumerated, self.shape).copy()
@@ -216,41 +195,41 @@ class Grid:
     @property
     def feasible(self) -> bool:
         """Whether any execution of the tile can run."""
-        return bool(self.allowed_networks.any() and self.fits.any())
+        return bool((self.fits & (self._ways > 0)).any())
 
     def reached(self, *, mbs_break: bool) -> Array:
         """Which cells the search visits: with `mbs_break` none after the first microbatch size that fails."""
         visited = np.broadcast_to(self.enumerated, self.shape)
         if not mbs_break:
             return visited
-        sizes = len(self.unit.microbatches)
-        by_size = (*self.shape[:-1], len(self.structures), sizes)
-        good = (self.fits & self.allowed_networks.any()).reshape(by_size)
-        before = np.ones(by_size, bool)
-        before[..., 1:] = np.logical_and.accumulate(good, axis=-1)[..., :-1]
-        return np.asarray(visited & before.reshape(self.shape))
+        failed = visited & ~(self.fits & (self._ways > 0))
+        before: Array = np.cumsum(failed, axis=-1) - failed  # failures before each node
+        return np.asarray(visited & (before == before[..., self.nodes.starts]))
 
     def count(self, *, mbs_break: bool = False) -> Counts:
         """Count executions and the reasons of the infeasible ones, and drop what is not reached."""
         visited = self.reached(mbs_break=mbs_break)
-        cells = int(np.count_nonzero(visited)) * len(self.overlap)
-        counts = Counts(total=cells * self.network_reasons.size)
-        for reason in self.network_reasons[~self.allowed_networks]:
-            counts.reasons[str(reason)] += cells
-        ways = len(self.overlap) * int(np.count_nonzero(self.allowed_networks))
-        if not ways:
-            return counts
+        cells = np.bincount(self.nodes.unit, _by_node(visited), len(self.nodes.units))
+        cells = cells.astype(np.int64) * len(self.overlap)
+        counts = Counts(total=int(cells.sum()) * self.network_reasons[0].size)
+        unfit = self.network_reasons[~self.allowed_networks]
+        if len(unfit):
+            times = np.broadcast_to(cells[:, None, None, None], self.network_reasons.shape)
+            for reason, several in zip(unfit, times[~self.allowed_networks], strict=True):
+                if several:
+                    counts.reasons[str(reason)] += int(several)
         if mbs_break:
             self.fits &= visited
         left = visited.copy() if self.verdicts else visited
         for reason, failed in self.verdicts:
             here = left & failed
-            if number := int(np.count_nonzero(here)):
-                counts.reasons[reason] += number * ways
+            if number := int(_by_node(here) @ self._ways):
+                counts.reasons[reason] += number
                 if reason in MEMORY_REASONS:
+                    here &= self._ways > 0
                     counts.nearest_miss[reason] = self._nearest_miss(reason, here)
-                left &= ~failed
-        counts.good = int(np.count_nonzero(self.fits)) * ways
+            left &= ~failed
+        counts.good = int(_by_node(self.fits) @ self._ways)
         return counts
 
     def _nearest_miss(self, reason: str, cells: Array) -> float:
@@ -259,5 +238,32 @@ class Grid:
         first = reason == MEMORY_REASONS[0]
         tier = needed.proc_mem_tier1_cap_req if first else needed.proc_mem_tier2_cap_req
         capacity = (system.mem1 if first else system.mem2).capacity
-        whole = np.broadcast_to(tier, self.shape)
-        return float(np.min(whole, where=cells, initial=np.inf) - capacity)
+        least = np.where(cells, tier, np.inf).min()  # faster than a minimum under a mask
+        return float(least - capacity)
+
+
+def _by_node(cells: Array) -> Array:
+    """Count cells of each node."""
+    flat = cells.reshape(-1, cells.shape[-1])
+    small = np.uint8 if len(flat) <= MOST_SMALL else np.int64  # sums of bytes are many at once
+    counts: Array = np.add.reduce(flat, axis=0, dtype=small).astype(np.int64)
+    return counts
+
+
+def enumerated(space: Space, columns: Columns) -> Array:
+    """Return which executions of a grid the space holds.
+
+    Published counting has no loop over offloaded activations with full recomputation, unless it is added. It tries the
+    microbatch sizes whose tokens divide over tensor parallelism, which with several lengths are not those of a unit.
+    """
+    held = np.array(True)
+    if len(space.lengths) > 1:
+        tokens = columns.microbatch_size * sequence_lengths(space.model, columns.seq_length)
+        held = tokens % columns.tensor_par == 0
+    if True not in space.add.get("activations_offload", ()):
+        full = columns.is_choice("activation_recompute", "full")
+        held = held & ~(columns.activations_offload & full)
+    question = Question(space.model, space.system, columns)
+    for rule in space.rules.of_cells:
+        held = held & rule.holds(question)
+    return np.asarray(held)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Literal, NoReturn
 
 from calculon.errors import Problem, SpecError, nearest
-from calculon.plan.plan import FIELDS
+from calculon.plan.columns import FIELDS
 from calculon.spec.fields import SpecField
 
 Kind = Literal["number", "switch", "text"]

@@ -1,94 +1,168 @@
-"""The nodes of a grid, a block structure with a microbatch size each, and the schedule of a unit with some of them."""
+"""The nodes of a tile: units with their chunks, variants and microbatch sizes, one after the other."""
 
-from types import SimpleNamespace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from calculon.plan.mesh import data_stride, networks_of
-from calculon.plan.replicas import Replicas
-from calculon.plan.rules.rule import DEGREES
-from calculon.plan.schedule import Schedule, blocks_of, chunk_blocks_of
-from calculon.plan.stage_layout import Stages
-from calculon.search.cost_tables import SearchTables
-from calculon.search.space import Unit
-from calculon.units import MIB, Array
+from calculon.arrays import derived
+from calculon.plan.choices import members
+from calculon.plan.columns import held
+from calculon.plan.schedule import shard_count
+from calculon.search.candidates import VARIANT
+from calculon.search.cost_tables import CostTables
+from calculon.search.space import Space, Unit, Values
+from calculon.spec.axes import PUBLISHED_AXES
+from calculon.spec.execution import BatchChoice
+from calculon.units import Array
+
+REPLICATED = ("optimizer_sharding", "data_par_overlap")
+"""Loops that need data parallelism."""
 
 
-def node_columns(tables: SearchTables, unit: Unit, structures: Array) -> dict[str, Array]:
-    """Return what nodes fix: microbatches per pipeline and their size, and choices of the batch level."""
-    micro = np.array(unit.microbatches, float)
-    local = unit.batch_size // unit.data_par
-    choices = [tables.structures[s] for s in structures]
-    fixed = {name: values[structures] for name, values in tables.columns.items()}
-    fixed |= {
-        "recompute_all": np.array([c.recompute_all for c in choices]),
-        "accumulates": np.array([c.grad_dtype != "auto" for c in choices]),
-        "multiquery": np.array([c.multiquery for c in choices]),
-    }
-    return {
-        "microbatches": np.tile(np.floor(local / micro), len(choices)),
-        "microbatch_size": np.tile(micro, len(choices)),
-        **{name: np.repeat(values, len(micro)) for name, values in fixed.items()},
-    }
+@dataclass(frozen=True)
+class Nodes:
+    """Nodes of units that are alike (:func:`alike`).
 
+    Microbatch sizes of the same unit, chunks and variant follow each other, ascending.
 
-def unit_schedule(
-    tables: SearchTables,
-    unit: Unit,
-    chunks: Array,
-    shards: Array,
-    offloads: tuple[Array, ...],
-    nodes: dict[str, Array],
-    overlap: Array | bool = False,
-    networks: tuple[Array, ...] | None = None,
-) -> Schedule:
-    """Make the schedule of executions of a unit on any axes.
-
-    `offloads` are those of weights, activations and optimizer, `networks` those of data, pipeline and tensor
-    parallelism; `nodes` is what :func:`node_columns` returns, for some nodes.
+    Attributes
+    ----------
+    choice : BatchChoice
+        The strategies of a batch that all of them share.
+    units : sequence of Unit
+        The units.
+    unit : array of int, shape (nodes,)
+        Number of the unit of each node.
+    chunks, variant, microbatch : array of int, shape (nodes,)
+        Model chunks of a stage, number of the variant, microbatch size.
+    first_block, number : array of int, shape (nodes,)
+        Block row of the node's unit and microbatch size; what both and the chunks add to the number of an execution.
     """
-    data, pipeline, tensor = networks or (np.array(0),) * 3
-    stride, algorithm, reserved = np.array(0.0), np.array(0), np.array(0.0)
-    replicas = stages = None
-    model, pipeline_par = tables.space.model, np.array(float(unit.pipeline_par))
-    if not tables.plain:
-        degrees = {name: np.array(float(getattr(unit, name))) for name in DEGREES}
-        stated = {f"{name}_net": np.array(0) for name in DEGREES}
-        columns = SimpleNamespace(**degrees, **stated, **nodes)
-        replicas = Replicas.of(columns, columns.data_par)
-        stages = Stages.of(columns, pipeline_par, nodes["recompute_all"], model)
-        stride, algorithm = data_stride(columns), columns.coll_algo
-        reserved = columns.mem_reserved_mib * MIB
-        if tables.space.meshed:
-            tensor, pipeline, data = networks_of(columns, tables.space.system)
-    blocks = blocks_of(stages, np.array(float(unit.blocks)))
-    return Schedule(
-        batch_size=np.array(float(unit.batch_size)),
-        tensor_par=np.array(float(unit.tensor_par)),
-        microbatch_size=nodes["microbatch_size"],
-        microbatches=nodes["microbatches"],
-        pipeline_par=pipeline_par,
-        data_par=np.array(float(unit.data_par)),
-        interleaving=chunks,
-        blocks=blocks,
-        missing_blocks=blocks * pipeline_par - model.num_blocks,
-        chunk_blocks=chunk_blocks_of(stages, blocks, chunks),
-        shards=shards,
-        tensor_par_net=tensor,
-        pipeline_par_net=pipeline,
-        data_par_net=data,
-        data_stride=stride,
-        algorithm=algorithm,
-        replicas=replicas,
-        reserved=reserved,
-        training=np.array(True),
-        recompute_all=nodes["recompute_all"],
-        data_par_overlap=np.asarray(overlap),
-        latency_per_step=nodes["latency_per_step"],
-        stages=stages,
-        accumulates=nodes["accumulates"],
-        multiquery=nodes["multiquery"],
-        weight_offload=offloads[0],
-        activations_offload=offloads[1],
-        optimizer_offload=offloads[2],
-    )
+
+    space: Space
+    tables: CostTables
+    choice: BatchChoice
+    units: Sequence[Unit]
+    unit: Array
+    chunks: Array
+    variant: Array
+    microbatch: Array
+    first_block: Array
+    number: Array
+
+    def __len__(self) -> int:
+        return len(self.unit)
+
+    @derived
+    def unit_columns(self) -> dict[str, Array]:
+        """What units fix, as columns of shape (units,)."""
+        names = (*(axis.degree for axis in PUBLISHED_AXES), "batch_size")
+        return {n: np.array([getattr(u, n) for u in self.units]) for n in names}
+
+    @derived
+    def columns(self) -> dict[str, Array]:
+        """What nodes fix, as columns: of shape (nodes,), or a single value that all share."""
+        return {
+            **self.space.rules.constants,
+            **{name: values[self.unit] for name, values in self.unit_columns.items()},
+            "pipeline_interleaving": self.chunks,
+            "microbatch_size": self.microbatch,
+            **self.tables.variants.take(self.variant),
+            **self._shared,
+        }
+
+    def forget_columns(self) -> None:
+        """Give the memory of what follows from the nodes free; it is laid out again where it is asked for."""
+        for name in ("columns", "block_rows", "numbers", "starts"):
+            self.__dict__.pop(name, None)
+
+    @property
+    def _shared(self) -> dict[str, Array]:
+        """What all nodes share since they share the strategies of a batch: single values."""
+        return {
+            name: np.array(held(name, getattr(self.choice, name)))
+            for name in members(BatchChoice)
+            if name in VARIANT
+        }
+
+    def shared(self, name: str) -> Array:
+        """Return the value of a field that all nodes have in common."""
+        values: Array = self.columns[name]
+        found = values.reshape(-1)[:1]
+        assert (values == found).all(), name
+        return found
+
+    @derived
+    def block_rows(self) -> Array:
+        """Rows of the block table: shape (tensor networks, nodes)."""
+        networks = self.tables.networks(self.units[0])
+        return self.tables.block_rows(self.first_block, self.variant, networks)
+
+    def step_rows(self, sharding: Array) -> Array:
+        """Rows of the optimizer table for candidates of ``optimizer_sharding``: shape (candidates, nodes)."""
+        columns = self.columns
+        shards = shard_count(sharding[:, None], columns["dp_shard"], columns["data_par"])
+        return self.tables.step_rows(columns["tensor_par"], self.variant, shards)
+
+    @derived
+    def numbers(self) -> Array:
+        """What each node adds to the number of an execution."""
+        return np.asarray(self.number + self.space.variant_numbers[self.variant])
+
+    @derived
+    def starts(self) -> Array:
+        """The first node of the run of microbatch sizes that each node is in: shape (nodes,)."""
+        same = (self.unit, self.chunks, self.variant)
+        new = np.concatenate([[True], np.logical_or.reduce([c[1:] != c[:-1] for c in same])])
+        starts: Array = np.maximum.accumulate(np.where(new, np.arange(len(new)), 0))
+        return starts
+
+
+def alike(space: Space, units: Sequence[Unit]) -> Iterator[list[Unit]]:
+    """Yield units whose loops over networks and over data parallelism have the same candidates."""
+    kinds: dict[tuple[Values, ...], list[Unit]] = {}
+    for unit in units:
+        networks = (
+            space.networks(axis.network, getattr(unit, axis.degree)) for axis in PUBLISHED_AXES
+        )
+        replicated = (space.replicated(name, unit.data_par) for name in REPLICATED)
+        kinds.setdefault((*networks, *replicated), []).append(unit)
+    yield from kinds.values()
+
+
+def nodes_of(
+    tables: CostTables, choice: BatchChoice, units: Sequence[Unit], variants: Array, most: int
+) -> Iterator[Nodes]:
+    """Yield all nodes of units that are alike with variants of a choice, at most so many at once where one allows."""
+    serial = tables.variants.serial[variants]
+    pending: list[tuple[Unit, Array]] = []
+    count = 0
+    for unit in units:
+        own = variants if unit.tensor_par > 1 else variants[serial]
+        each = len(unit.interleavings) * len(unit.microbatches)
+        while len(own):
+            room = max(1, (most - count) // each) if count < most else 0
+            if not room or (pending and room * each > most - count):
+                yield _laid_out(tables, choice, pending)
+                pending, count = [], 0
+                continue
+            pending.append((unit, own[:room]))
+            count += len(own[:room]) * each
+            own = own[room:]
+    if pending:
+        yield _laid_out(tables, choice, pending)
+
+
+def _laid_out(
+    tables: CostTables, choice: BatchChoice, parts: Sequence[tuple[Unit, Array]]
+) -> Nodes:
+    """Lay the nodes of some variants of units out."""
+    columns: list[tuple[Array, ...]] = []
+    for place, (unit, variants) in enumerate(parts):
+        chunks, sizes, blocks, numbers = tables.of_unit(unit)
+        shape = (len(chunks), len(variants), len(sizes))
+        laid = (np.array(place), chunks, variants[:, None], sizes, blocks, numbers)
+        columns.append(tuple(np.broadcast_to(values, shape).ravel() for values in laid))
+    joined = (np.concatenate(of_all) for of_all in zip(*columns, strict=True))
+    return Nodes(tables.space, tables, choice, [unit for unit, _ in parts], *joined)

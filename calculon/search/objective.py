@@ -11,7 +11,7 @@ from calculon.errors import Problem, SpecError, nearest
 from calculon.records import Column, column, columns
 from calculon.spec.execution import CORRECTED
 from calculon.statistics import CorrectedStats
-from calculon.units import Array, Seconds
+from calculon.units import Array, Count, Seconds
 
 SENSES = ("max", "min")
 
@@ -49,7 +49,7 @@ class Objective:
         """Return the statistic from scores."""
         return score if self.sense == "max" else np.negative(score)
 
-    def bound(self, least_time: Callable[[], Seconds], batch_size: float) -> Array | None:
+    def bound(self, least_time: Callable[[], Seconds], batch_size: Count) -> Array | None:
         """Return a score that no execution of at least this time exceeds; nothing where time says nothing.
 
         The last digits of a time depend on the order of its sum; the bound gives them away.

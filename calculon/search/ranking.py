@@ -30,8 +30,11 @@ class Ranking(ABC):
         self.where = where
 
     @abstractmethod
-    def bound(self, tile: Tile) -> Array | None:
-        """Return the best score that each cell of a tile can hope for, or nothing if that is not known."""
+    def bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
+        """Return the best score that each cell of a tile can hope for, or nothing if that is not known.
+
+        Of some `nodes` of the tile a closer bound, which takes longer to find.
+        """
 
     @abstractmethod
     def keep(self, scores: Array, numbers: Array) -> None:
@@ -73,11 +76,14 @@ class Best(Ranking):
         """The score of the last that is kept."""
         return self._top.threshold
 
-    def bound(self, tile: Tile) -> Array | None:
+    def bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
         """Return the best score of each cell, where the objective has a bound."""
         if not self._prune:
             return None
-        return self.objectives[0].bound(lambda: tile.least_time, tile.unit.batch_size)
+        bound = self.objectives[0].bound
+        if nodes is None:
+            return bound(lambda: tile.least_time, tile.batch_size)
+        return bound(lambda: tile.closer_time(nodes), tile.batch_size[nodes])
 
     def keep(self, scores: Array, numbers: Array) -> None:
         """Take in executions."""
@@ -96,7 +102,7 @@ class Front(Ranking):
         super().__init__(objectives, where)
         self._front = Pareto(len(objectives))
 
-    def bound(self, tile: Tile) -> Array | None:
+    def bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
         """Nothing: a front has no single threshold."""
         return None
 

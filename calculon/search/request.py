@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from textwrap import indent
+from textwrap import fill, indent
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -14,11 +14,12 @@ from calculon.editions.edition import Edition
 from calculon.errors import Problem, SpecError, nearest
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.plan.plan import DEFAULTS, NAMES
+from calculon.plan.columns import DEFAULTS
+from calculon.plan.plan import NAMES
 from calculon.search.candidates import EXTENSIONS
 from calculon.search.objective import Objective, check_statistic
 from calculon.search.ranking import Best, Front, Ranking
-from calculon.search.restrict import checked
+from calculon.search.restrict import OPTIONS, checked
 from calculon.search.space import Space
 from calculon.search.where import Condition
 from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, MATMUL_BYTES, PUBLISHED
@@ -48,15 +49,11 @@ add : mapping
     Values that the published enumeration leaves out, by field: ``attention_type`` (``"multiquery"``),
     ``batch_size`` (more sizes, multiples of the data-parallel degree), ``pipeline_par`` (degrees with uneven
     stages), ``activations_offload`` (``True``: also with full recomputation), and in edition ``corrected`` other
-    values of ``fusion``, ``matmul_dtype``, ``vocab_pad_multiple``, ``attn_impl``, ``ce_impl``, ``grad_buffer``,
-    ``grad_comm_dtype``, ``optimizer``, ``optimizer_impl``, ``optimizer_state_dtype``, ``grad_dtype``, ``main_grad``,
-    ``grad_clip``, ``latency_per_step``, ``zero_stage``, ``dp_shard``, ``fsdp_unit``, ``fsdp_prefetch``,
-    ``reshard_after_forward``, ``ddp_bucket_mib``, ``no_sync``, ``overlap_param_gather``, ``mem_reserved_mib``,
-    ``coll_algo``, ``pp_schedule``, ``pp_layout``, ``first_stage_blocks``, ``last_stage_blocks``, ``p2p_overlap``,
-    ``tp_impl``, ``tp_async``, ``bias_after_reduce`` and ``matmul_impl`` (which `fix` may set as well;
-    `fix` alone sets ``mesh_order``, which stands for all networks).
-edition : Edition or str
-    Edition of the cost model, or its name."""
+    values of the optional fields of an execution: {options}; `fix` may set them as well, and alone sets
+    ``mesh_order``, which stands for all networks.
+edition : Edition or str, optional
+    Edition of the cost model, or its name; by default the one that the model needs: ``sc23`` for the six published
+    fields alone, ``corrected`` for a model that states more."""
 
 _INSTEAD = {
     "fused_activation": "write fused=True, fused=False or fused=(False, True)",
@@ -83,7 +80,9 @@ def takes_space(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     if call.__doc__:
-        call.__doc__ = call.__doc__.replace("    {space}", indent(_SPACE, "    "))
+        options = ", ".join(f"``{name}``" for name in OPTIONS)
+        space = _SPACE.replace("{options}", fill(options, 110, subsequent_indent="    "))
+        call.__doc__ = call.__doc__.replace("    {space}", indent(space, "    "))
     return call
 
 
@@ -150,6 +149,11 @@ def _check_arithmetic(
             if value not in usable:
                 wanted = f"a type of {system.name} of at most {stored} bytes: {', '.join(usable)}"
                 raise SpecError("search", Problem(f"{option}.matmul_dtype", wanted, repr(value)))
+
+
+def needed_edition(model: Model) -> str:
+    """Return the edition that a model needs: the published one, where it states the published fields alone."""
+    return CORRECTED if model.extensions else PUBLISHED
 
 
 def check_edition(

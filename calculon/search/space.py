@@ -11,18 +11,55 @@ from typing import Any
 
 import numpy as np
 
-from calculon.plan.plan import FIELDS, Plan, code
-from calculon.search.candidates import LOOPS, STRUCTURE, Candidates, Unit, Values
+from calculon.plan.choices import grouped
+from calculon.plan.columns import FIELDS, Columns, code, field_of, type_of
+from calculon.plan.plan import Plan
+from calculon.search.candidates import LOOPS, Candidates, Unit, Values
+from calculon.search.variants import Rules, Variants, variants
+from calculon.spec.axes import FURTHER_AXES
+from calculon.spec.execution import BlockChoice
 from calculon.units import Array
 
-__all__ = ["LOOPS", "STRUCTURE", "Space", "Unit", "Values"]
-
-_FIELDS = {field.name: field for field in FIELDS}
+__all__ = ["LOOPS", "Space", "Unit", "Values"]
 
 
 @dataclass(frozen=True)
 class Space(Candidates):
     """All executions of a model on so many processors of a system; the fields are those of :class:`Candidates`."""
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The rules of the space, by where a search asks them."""
+        return Rules(self)
+
+    @cached_property
+    def variants(self) -> Variants:
+        """The combinations of loops that do not depend on degrees."""
+        return variants(self, self.rules)
+
+    def _possible(self, tensor_par: int, pipeline_par: int, data_par: int) -> bool:
+        """Whether every loop has a candidate at these degrees, the variants among them."""
+        some = len(self.variants) if tensor_par > 1 else self.variants.serial.any()
+        return bool(some) and super()._possible(tensor_par, pipeline_par, data_par)
+
+    @cached_property
+    def variant_columns(self) -> Columns:
+        """The variants as a table, with what all executions share."""
+        columns = {**self.rules.constants, **self.variants.columns}
+        return Columns({n: np.broadcast_to(v, len(self.variants)) for n, v in columns.items()})
+
+    @cached_property
+    def block_groups(self) -> list[tuple[BlockChoice, Array]]:
+        """The different blocks of the variants, sizes apart, and the variants that have each."""
+        return list(grouped(self.variant_columns, BlockChoice))
+
+    @cached_property
+    def variant_numbers(self) -> Array:
+        """What each variant adds to the number of an execution."""
+        numbers = np.zeros(len(self.variants), np.int64)
+        for name, position in self.variants.positions.items():
+            numbers += position * self.strides[name]
+        return numbers
 
     @cached_property
     def values(self) -> dict[str, Array]:
@@ -40,11 +77,11 @@ class Space(Candidates):
         for name in ("tensor_par_net", "pipeline_par_net", "data_par_net"):
             values[name] = np.arange(len(self.system.networks))
         for name, candidates in self.switches.items():
-            field = _FIELDS[name]
+            field = field_of(name)
             choices = field.declaration.choices
             values[name] = np.array(
                 [code(name, value) if choices else value for value in candidates],
-                np.int8 if choices else np.int64 if field.annotation is int else bool,
+                type_of(name),
             )
         return {name: values[name] for name in LOOPS}
 
@@ -78,6 +115,8 @@ class Space(Candidates):
         rows = len(rest)
         columns["num_procs"] = np.full(rows, self.num_procs, np.int64)
         columns["data_par"] = self.num_procs // (columns["tensor_par"] * columns["pipeline_par"])
+        for axis in FURTHER_AXES:
+            columns["data_par"] //= columns[axis.degree]
         columns["batch_size"] = self._batch_sizes(columns["data_par"], columns["batch_size"])
         columns["datatype"] = np.full(rows, code("datatype", self.datatype), np.int8)
         columns["training"] = np.ones(rows, bool)

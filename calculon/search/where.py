@@ -6,7 +6,8 @@ import numpy as np
 
 from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression, ExpressionError, Lookup
-from calculon.plan.plan import FIELDS, NAMES
+from calculon.plan.columns import FIELDS
+from calculon.plan.plan import NAMES
 from calculon.records import columns
 from calculon.search.kinds import check_kinds
 from calculon.statistics import CorrectedStats

@@ -8,6 +8,7 @@ and because a single estimate should not wait for a validation framework to be i
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, Protocol, TypeVar, cast, get_args, get_origin, runtime_checkable
 
 from calculon.errors import Problem, SpecError, nearest
@@ -58,6 +59,11 @@ def decode(cls: type[R], raw: object, file: str, **extra: Any) -> R:
     if problems:
         raise SpecError(file, problems)
     return cast("R", record)
+
+
+def decode_part(cls: type[R], raw: object, path: str, problems: list[Problem]) -> R | None:
+    """Decode a part of a document into a record, or add to `problems`; for types that decode themselves."""
+    return cast("R | None", _record(cls, raw, path, problems, "", {}))
 
 
 def _record(
@@ -134,7 +140,7 @@ def _value(
         return _mapping(field, raw, path, problems, file)
     if get_origin(kind) is tuple:
         return _sequence(field, raw, path, problems, file)
-    if isinstance(kind, Decodable):
+    if _decodes_itself(kind):
         found: list[Problem] = []
         value: object = kind.decode(raw, path, found, field.declaration.scale)
         for problem in found if field.declaration.forgiving else ():
@@ -142,6 +148,12 @@ def _value(
         problems += () if field.declaration.forgiving else found
         return value
     return _record(kind, raw, path, problems, file, {})
+
+
+@cache
+def _decodes_itself(kind: Any) -> bool:
+    """Whether a type is :class:`Decodable`: to look for the members of a protocol takes long."""
+    return isinstance(kind, Decodable)
 
 
 def _mapping(

@@ -1,9 +1,21 @@
-"""The execution: how a model is split over processors and what is traded for what."""
+"""The execution: how a model is split over processors and what is traded for what.
+
+Every field is declared once, with what it decides (:class:`~calculon.spec.fields.Scope`). Named values and switches
+of a scope are a frozen record below, the key of what they decide; numbers are columns of a table.
+"""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
-from calculon.spec.fields import check_record, declare, optional_defaults, spec_fields
+from calculon.spec.fields import (
+    ABOVE_ONE,
+    Scope,
+    check_record,
+    declare,
+    optional_defaults,
+    spec_fields,
+)
+from calculon.spec.lists_of_counts import ListsOfCounts
 
 DATATYPE_BYTES = {"float8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
 """Bytes per element of each datatype."""
@@ -13,6 +25,19 @@ MATMUL_BYTES = DATATYPE_BYTES | {"tfloat32": 4}
 
 OPTIMIZERS = ("adam", "adam_8bit", "lion", "sgd_momentum", "sgd", "adafactor", "muon")
 """Optimizers whose step is known."""
+
+
+MASTER_BYTES: Final = 4
+"""Bytes of a master copy of a weight, and of a gradient in the arithmetic of a step."""
+
+_LEAST_RESULT_BYTES = 2
+"""8-bit products have 16-bit results (Micikevicius et al., arXiv 2209.05433, section 3)."""
+
+_MOMENTS = ("adam", "lion", "sgd_momentum", "muon")
+"""Optimizers that keep moments whose type can be chosen."""
+
+_GATHERED = ("3", "fsdp")
+"""Forms of data parallelism whose weights are gathered for each pass."""
 
 
 def arithmetic_type(datatype: str, matmul_dtype: str) -> str:
@@ -46,6 +71,11 @@ PUBLISHED, CORRECTED = "sc23", "corrected"
 EDITION_NAMES = (PUBLISHED, CORRECTED)
 """Editions of the cost model; the first is that of an execution that names none."""
 
+LAYOUT, BLOCK, STEP, BATCH = Scope.LAYOUT, Scope.BLOCK, Scope.STEP, Scope.BATCH
+
+
+_STAGE_LISTS = ListsOfCounts()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
@@ -58,219 +88,574 @@ class Execution:
     unknown_keys: ClassVar[str] = "error"
 
     num_procs: int = declare(
-        "processors; the product of the three degrees of parallelism", at_least=1
+        "processors; the product of the three degrees of parallelism",
+        at_least=1,
+        scope=BATCH,
+        searched="argument",
     )
-    tensor_par: int = declare("tensor-parallel degree (TP)", at_least=1)
-    pipeline_par: int = declare("pipeline-parallel degree (PP)", at_least=1)
-    data_par: int = declare("data-parallel degree (DP)", at_least=1)
-    tensor_par_net: int = declare("network of the tensor-parallel groups", at_least=0)
-    pipeline_par_net: int = declare("network of the pipeline", at_least=0)
-    data_par_net: int = declare("network of the data-parallel groups", at_least=0)
-    batch_size: int = declare("global batch", unit="sequences", at_least=1)
-    microbatch_size: int = declare("sequences per microbatch", unit="sequences", at_least=1)
+    tensor_par: int = declare(
+        "tensor-parallel degree (TP)",
+        at_least=1,
+        scope=BLOCK | STEP | BATCH,
+    )
+    pipeline_par: int = declare(
+        "pipeline-parallel degree (PP)",
+        at_least=1,
+        scope=BATCH,
+        adds="pipeline degrees that leave stages uneven",
+    )
+    data_par: int = declare(
+        "data-parallel degree (DP)",
+        at_least=1,
+        scope=STEP | BATCH,
+    )
+    tensor_par_net: int = declare(
+        "network of the tensor-parallel groups",
+        at_least=0,
+        scope=BLOCK | BATCH,
+    )
+    pipeline_par_net: int = declare(
+        "network of the pipeline",
+        at_least=0,
+        scope=BATCH,
+    )
+    data_par_net: int = declare(
+        "network of the data-parallel groups",
+        at_least=0,
+        scope=BATCH,
+    )
+    batch_size: int = declare(
+        "global batch",
+        unit="sequences",
+        at_least=1,
+        scope=BATCH,
+        adds="batch sizes below the largest",
+    )
+    microbatch_size: int = declare(
+        "sequences per microbatch",
+        unit="sequences",
+        at_least=1,
+        scope=BLOCK | BATCH,
+    )
     datatype: str = declare(
-        "type of weights, activations and matrix arithmetic", choices=tuple(DATATYPE_BYTES)
+        "type of weights, activations and matrix arithmetic",
+        choices=tuple(DATATYPE_BYTES),
+        scope=LAYOUT,
+        searched="argument",
     )
-    fused_activation: bool = declare("GeLU fused with its neighbours: its input is not stored")
+    fused_activation: bool = declare(
+        "GeLU fused with its neighbours: its input is not stored",
+        scope=LAYOUT,
+    )
     attention_type: str = declare(
         "multihead, or multiquery with one shared key/value head",
         choices=("multihead", "multiquery"),
+        scope=LAYOUT | BATCH,
+        adds="multiquery beside multihead",
     )
     activation_recompute: str = declare(
         "what the backward pass computes again instead of storing: all, the attention core, nothing",
         choices=("full", "attn_only", "none"),
+        scope=BLOCK | BATCH,
     )
-    pipeline_interleaving: int = declare("model chunks per processor (virtual stages)", at_least=1)
-    optimizer_sharding: bool = declare("optimizer state split over data parallelism (ZeRO-1)")
+    pipeline_interleaving: int = declare(
+        "model chunks per processor (virtual stages)",
+        at_least=1,
+        scope=BATCH,
+    )
+    optimizer_sharding: bool = declare(
+        "optimizer state split over data parallelism (ZeRO-1)",
+        scope=BATCH,
+    )
     tensor_par_comm_type: str = declare(
         "all-reduce; split into reduce-scatter and all-gather around pipeline transfers; or split "
         "everywhere (sequence parallelism)",
         choices=("ar", "p2p_rs_ag", "rs_ag"),
+        scope=LAYOUT | BLOCK,
     )
     tensor_par_overlap: str = declare(
         "tensor-parallel collectives overlapped with their matrix products, in tiles",
         choices=("none", "ring", "pipe"),
+        scope=LAYOUT | BLOCK,
     )
     seq_par_ag_redo: bool = declare(
-        "sequence parallelism stores split inputs and gathers them again in the backward pass"
+        "sequence parallelism stores split inputs and gathers them again in the backward pass",
+        scope=BLOCK,
     )
-    data_par_overlap: bool = declare("data-parallel traffic overlapped with the backward pass")
-    weight_offload: bool = declare("weights kept in tier-2 memory")
-    activations_offload: bool = declare("activations kept in tier-2 memory")
-    optimizer_offload: bool = declare("optimizer state kept in tier-2 memory")
-    training: bool = declare("training step; false is inference, forward only")
+    data_par_overlap: bool = declare(
+        "data-parallel traffic overlapped with the backward pass",
+        scope=BATCH,
+    )
+    weight_offload: bool = declare(
+        "weights kept in tier-2 memory",
+        scope=BATCH,
+    )
+    activations_offload: bool = declare(
+        "activations kept in tier-2 memory",
+        scope=BATCH,
+        adds="true: also with full recomputation",
+    )
+    optimizer_offload: bool = declare(
+        "optimizer state kept in tier-2 memory",
+        scope=BATCH,
+    )
+    training: bool = declare(
+        "training step; false is inference, forward only",
+        scope=BLOCK | STEP | BATCH,
+        searched="argument",
+    )
     edition: str = declare(
         "edition of the cost model: as published, or with its defects corrected",
         choices=EDITION_NAMES,
         default=PUBLISHED,
+        scope=LAYOUT | STEP | BATCH,
+        searched="argument",
     )
     attn_impl: str = declare(
         "attention kernel: eager stores the matrix of scores, flash never has it in memory",
         choices=("eager", "flash"),
         default="eager",
+        scope=LAYOUT,
+        label="{} attention",
+        mark="{}",
+        adds="flash beside eager attention",
+        searched="option",
     )
     ce_impl: str = declare(
         "cross-entropy: eager holds logits, a 4-byte copy and its gradient; fused works in place",
         choices=("eager", "fused"),
         default="eager",
+        scope=LAYOUT,
+        label="{} cross-entropy",
+        mark="{} CE",
+        adds="fused beside eager cross-entropy",
+        searched="option",
     )
     grad_buffer: str = declare(
         "gradients that wait for a sharded optimizer: split with it, or whole (grad_dtype auto: in 4 bytes)",
         choices=("sharded", "full"),
         default="sharded",
+        scope=STEP,
+        label="{} gradients",
+        mark={"full": "whole gradients"},
+        needs={"zero_stage": ("auto",)},
+        why="what is whole is left to optimizer_sharding",
+        adds="full beside sharded gradients",
+        searched="option",
     )
     grad_comm_dtype: str = declare(
         "type in which gradients are reduced over data parallelism; same: that of the weights",
         choices=("same", *DATATYPE_BYTES),
         default="same",
+        scope=BLOCK,
+        label="gradients reduced in {}",
+        mark="{} gradients",
+        adds="types in which gradients are reduced",
+        searched="option",
     )
     optimizer: str = declare(
-        "what turns gradients into new weights", choices=OPTIMIZERS, default="adam"
+        "what turns gradients into new weights",
+        choices=OPTIMIZERS,
+        default="adam",
+        scope=STEP,
+        label="optimizer {}",
+        mark="{}",
+        adds="optimizers beside adam",
+        searched="option",
     )
     optimizer_impl: str = declare(
         "optimizer step: fused into one pass; one pass over all weights for each of its operations; "
         "or one kernel for each operation and weight tensor",
         choices=("fused", "foreach", "loop"),
         default="fused",
+        scope=STEP,
+        label="{} optimizer step",
+        mark="{}",
+        adds="foreach and loop beside a fused step",
+        searched="option",
     )
     optimizer_state_dtype: str = declare(
-        "type of the optimizer's moments", choices=("float32", "bfloat16"), default="float32"
+        "type of the optimizer's moments",
+        choices=("float32", "bfloat16"),
+        default="float32",
+        scope=STEP,
+        label="{} moments",
+        mark="{} moments",
+        needs={"optimizer": _MOMENTS},
+        why="a type can be chosen",
+        adds="bfloat16 beside float32 moments",
+        searched="option",
     )
     grad_dtype: str = declare(
         "type in which gradients are added up and wait, the buffer read again by each microbatch after the first; "
         "auto: 4 bytes while whole, sharded that of the weights, nothing read again",
         choices=("auto", "float32", "bfloat16", "float16"),
         default="auto",
+        scope=BLOCK | STEP | BATCH,
+        label="gradients added up in {}",
+        mark="adds in {}",
+        adds="types in which gradients are added up",
+        searched="option",
     )
     main_grad: bool = declare(
-        "gradients of fewer than 4 bytes are copied to 4 for the step", default=False
+        "gradients of fewer than 4 bytes are copied to 4 for the step",
+        default=False,
+        scope=STEP,
+        label="4-byte copy of gradients",
+        mark="4 B copy",
+        needs={"grad_dtype": ("bfloat16", "float16")},
+        why="with gradients of 2 bytes",
+        adds="true: a 4-byte copy of smaller gradients",
+        searched="option",
     )
     grad_clip: bool = declare(
-        "gradients are scaled to a largest norm before the step", default=False
+        "gradients are scaled to a largest norm before the step",
+        default=False,
+        scope=STEP,
+        label="gradient clipping",
+        mark="clipping",
+        adds="true: gradients scaled to a largest norm",
+        searched="option",
     )
     latency_per_step: bool = declare(
-        "a collective pays its latency in every step of a ring, not once", default=False
+        "a collective pays its latency in every step of a ring, not once",
+        default=False,
+        scope=BLOCK | BATCH,
+        label="latency in every step",
+        mark="latency per step",
+        needs={"coll_algo": ("published",)},
+        why="other algorithms pay it anyway",
+        adds="true: latency in every step of a collective",
+        searched="option",
     )
-
     fusion: str = declare(
         "kernels of elementwise operators: as in the published layers; one for each operator, as PyTorch runs them; "
         "chains compiled into one; also into the products before them",
         choices=("published", "none", "compile", "max"),
         default="published",
+        scope=LAYOUT,
+        label="fusion {}",
+        mark={"none": "unfused", "compile": "compiled", "max": "max fusion"},
+        adds="none, compile or max beside the published kernels",
+        searched="option",
     )
     matmul_dtype: str = declare(
         "type of matrix arithmetic, where it is smaller than the datatype; same: the datatype",
         choices=("same", *MATMUL_BYTES),
         default="same",
+        scope=LAYOUT,
+        label="products in {}",
+        mark="{}",
+        adds="types of matrix arithmetic",
+        searched="option",
     )
     vocab_pad_multiple: int = declare(
         "the vocabulary on each tensor-parallel rank is filled up to a multiple of this",
         at_least=1,
         default=1,
+        scope=BLOCK | STEP,
+        label="vocabulary in multiples of {}",
+        mark="padded to {}",
+        adds="multiples that the vocabulary is filled up to",
+        samples=(128,),
+        searched="option",
+    )
+    seq_length: int = declare(
+        "sequence length; 0: the model's own",
+        unit="tokens",
+        at_least=0,
+        default=0,
+        scope=BLOCK | BATCH,
+        label="sequences of {} tokens",
+        mark="sequences of {}",
+        adds="sequence lengths beside the model's own",
+        samples=(64, 1024),
+        searched="option",
     )
     tp_impl: str = declare(
         "tensor parallelism: column- then row-split products (megatron); or every product split by columns and its "
         "output gathered, so that all ranks hold whole inputs (allgather)",
         choices=("megatron", "allgather"),
         default="megatron",
+        scope=LAYOUT,
+        label="TP form {}",
+        mark={"allgather": "all-gather TP"},
+        needs={"tensor_par_comm_type": ("ar",), "tensor_par_overlap": ("none",)},
+        adds="allgather beside megatron",
+        searched="option",
     )
     tp_async: bool = declare(
         "the collective of an input's gradient runs behind the weight gradients of the same products",
         default=False,
+        scope=BLOCK,
+        label="gradients reduced behind weight gradients",
+        mark="async TP",
+        needs={
+            "training": (True,),
+            "tensor_par": ABOVE_ONE,
+            "tensor_par_overlap": ("none",),
+            "tp_impl": ("megatron",),
+        },
+        adds="true: gradients of inputs reduced behind those of weights",
+        searched="option",
     )
     bias_after_reduce: bool = declare(
         "biases of row-split products are added in a pass of their own after the reduction; false: in the product",
         default=False,
+        scope=LAYOUT,
+        label="biases after the reduction",
+        mark="late bias",
+        needs={"tp_impl": ("megatron",)},
+        adds="true: biases in a pass after the reduction",
+        searched="option",
     )
     matmul_impl: str = declare(
         "products with weights: matrix products; or multiplied and summed on the vector engine, "
         "with all single products in memory between the two (mul_sum) or in one kernel (mul_sum_fused)",
         choices=("gemm", "mul_sum", "mul_sum_fused"),
         default="gemm",
+        scope=LAYOUT,
+        label="products as {}",
+        mark={"mul_sum": "mul + sum", "mul_sum_fused": "mul + sum, fused"},
+        needs={"tensor_par_overlap": ("none",), "matmul_dtype": ("same",)},
+        adds="mul_sum or mul_sum_fused beside gemm",
+        searched="option",
     )
-
     zero_stage: str = declare(
         "what replicas share: auto as optimizer_sharding says, by the published laws; 0 nothing (DDP), 1 optimizer "
         "state, 2 also gradients, 3 also weights (ZeRO); fsdp: 3 with 4-byte weights and no other copy; owner: each "
         "layer is whole on one rank, nothing overlaps",
         choices=ZERO_STAGES,
         default="auto",
+        scope=STEP | BATCH,
+        label="replicas share: zero_stage {}",
+        mark={
+            "0": "DDP",
+            "1": "ZeRO-1",
+            "2": "ZeRO-2",
+            "3": "ZeRO-3",
+            "fsdp": "FSDP",
+            "owner": "owned layers",
+        },
+        needs={"training": (True,)},
+        adds="natural forms of data parallelism: 0, 1, 2, 3, fsdp, owner",
+        searched="option",
     )
     dp_shard: int = declare(
         "ranks that share what zero_stage splits, replicated over the others (hybrid sharding); 0: all replicas",
         at_least=0,
         default=0,
+        scope=STEP | BATCH,
+        label="over groups of {} replicas",
+        mark="shards of {}",
+        needs={"zero_stage": ("1", "2", *_GATHERED)},
+        why="what is split over some of the replicas",
+        adds="ranks that share what zero_stage splits",
+        samples=(2,),
+        searched="option",
     )
     fsdp_unit: int = declare(
-        "blocks whose weights are gathered together (zero_stage 3, fsdp)", at_least=1, default=1
+        "blocks whose weights are gathered together (zero_stage 3, fsdp)",
+        at_least=1,
+        default=1,
+        scope=BATCH,
+        label="units of {} blocks",
+        mark="units of {}",
+        needs={"zero_stage": _GATHERED},
+        why="weights that are gathered",
+        adds="blocks that are gathered together",
+        samples=(2,),
+        searched="option",
     )
     fsdp_prefetch: int = declare(
         "units gathered ahead of their computation (zero_stage 3, fsdp); 0: nothing overlaps",
         at_least=0,
         default=1,
+        scope=BATCH,
+        label="{} units gathered ahead",
+        mark="{} ahead",
+        needs={"zero_stage": _GATHERED},
+        why="weights that are gathered",
+        adds="units that are gathered ahead",
+        samples=(0, 2),
+        searched="option",
     )
     reshard_after_forward: bool = declare(
         "weights are dropped after the forward pass and gathered again (zero_stage 3, fsdp)",
         default=True,
+        scope=BATCH,
+        label="gathered weights kept until the backward pass",
+        mark="kept weights",
+        needs={"zero_stage": _GATHERED},
+        why="weights that are gathered",
+        adds="false: gathered weights stay until the backward pass",
+        searched="option",
     )
     ddp_bucket_mib: int = declare(
         "gradients reduced together (zero_stage 0 to 2); 0: those of a block",
         unit="MiB",
         at_least=0,
         default=0,
+        scope=BATCH,
+        label="gradient buckets of {} MiB",
+        mark="buckets {} MiB",
+        needs={"zero_stage": ("0", "1", "2")},
+        why="gradients that are reduced in buckets",
+        adds="sizes of gradient buckets",
+        samples=(1, 25),
+        searched="option",
     )
     no_sync: bool = declare(
         "gradients are reduced once per batch, not after every microbatch (zero_stage 0 and 1)",
         default=True,
+        scope=BATCH,
+        label="gradients reduced after every microbatch",
+        mark="reduced each microbatch",
+        needs={"zero_stage": ("0", "1")},
+        why="gradients that wait for the end of the batch",
+        adds="false: gradients reduced after every microbatch",
+        searched="option",
     )
     overlap_param_gather: bool = declare(
-        "new weights are gathered beside the next forward pass (zero_stage 1 and 2)", default=False
+        "new weights are gathered beside the next forward pass (zero_stage 1 and 2)",
+        default=False,
+        scope=BATCH,
+        label="new weights gathered beside the forward pass",
+        mark="late gather",
+        needs={"zero_stage": ("1", "2")},
+        why="weights that are gathered after the step",
+        adds="true: new weights gathered beside the next forward pass",
+        searched="option",
     )
     mem_reserved_mib: int = declare(
         "tier-1 memory of each processor that is not the model's: context, libraries, fragments",
         unit="MiB",
         at_least=0,
         default=0,
+        scope=BATCH,
+        label="{} MiB reserved",
+        mark="{} MiB reserved",
+        adds="memory that is not the model's",
+        samples=(64, 512),
+        searched="option",
     )
     coll_algo: str = declare(
         "algorithm of collectives: published is the formula of the network's ops, auto the fastest of those that "
         "libraries choose from; any other one where it can run, and auto elsewhere",
         choices=COLLECTIVES,
         default="published",
+        scope=BLOCK | BATCH,
+        label="collectives {}",
+        mark="{} collectives",
+        adds="algorithms of collectives",
+        searched="option",
     )
     mesh_order: str = declare(
         "how ranks are numbered, fastest dimension first: groups then use the networks that they span, whatever "
         "the three *_net say; stated: each group is on its *_net",
         choices=MESH_ORDERS,
         default="stated",
+        scope=BLOCK | BATCH,
+        label="ranks numbered {}",
+        mark="{}",
+        searched="fixed",
     )
     pp_schedule: str = declare(
         "order of passes in a training pipeline: 1f1b (interleaved with several chunks), gpipe (all forward passes "
         "first), zb_h1 (gradients of weights fill the drain)",
         choices=PP_SCHEDULES,
         default="1f1b",
+        scope=BATCH,
+        label="pipeline schedule {}",
+        mark={"gpipe": "GPipe", "zb_h1": "ZB-H1"},
+        needs={
+            "training": (True,),
+            "pipeline_par": ABOVE_ONE,
+            "pipeline_interleaving": (1,),
+        },
+        adds="gpipe or zb_h1 beside 1f1b",
+        searched="option",
     )
     pp_layout: str = declare(
         "blocks of pipeline stages: uniform, or balanced, where the output head counts as the blocks that its weights "
         "are worth",
         choices=("uniform", "balanced"),
         default="uniform",
+        scope=BATCH,
+        label="{} pipeline stages",
+        mark="{}",
+        needs={"pipeline_par": ABOVE_ONE, "pipeline_interleaving": (1,)},
+        adds="balanced beside uniform pipeline stages",
+        searched="option",
     )
     first_stage_blocks: int = declare(
-        "blocks of the first pipeline stage; 0: as pp_layout says", at_least=0, default=0
+        "blocks of the first pipeline stage; 0: as pp_layout says",
+        at_least=0,
+        default=0,
+        scope=BATCH,
+        label="first stage of {} blocks",
+        mark="first {}",
+        needs={
+            "pipeline_par": ABOVE_ONE,
+            "pipeline_interleaving": (1,),
+            "pp_layout": ("uniform",),
+        },
+        adds="blocks of the first pipeline stage",
+        samples=(1, 2),
+        searched="option",
     )
     last_stage_blocks: int = declare(
-        "blocks of the last pipeline stage; 0: as pp_layout says", at_least=0, default=0
+        "blocks of the last pipeline stage; 0: as pp_layout says",
+        at_least=0,
+        default=0,
+        scope=BATCH,
+        label="last stage of {} blocks",
+        mark="last {}",
+        needs={
+            "pipeline_par": ABOVE_ONE,
+            "pipeline_interleaving": (1,),
+            "pp_layout": ("uniform",),
+        },
+        adds="blocks of the last pipeline stage",
+        samples=(1, 2),
+        searched="option",
+    )
+    stage_blocks: str = declare(
+        "blocks of each pipeline stage, in order, or of each chunk: of the first chunk of all stages, then of the "
+        "second, and so on; empty: as pp_layout says",
+        choices=_STAGE_LISTS,
+        default="",
+        scope=BATCH,
+        label="stages of {} blocks",
+        mark="stages {}",
+        needs={
+            "pipeline_par": ABOVE_ONE,
+            "pp_layout": ("uniform",),
+            "first_stage_blocks": (0,),
+            "last_stage_blocks": (0,),
+        },
+        adds="lists of the blocks of all stages, such as 9-8-8-7",
+        samples=("2-2", "3-1"),
+        searched="option",
     )
     p2p_overlap: bool = declare(
         "transfers between pipeline stages run beside other passes, but for one trip of a microbatch",
         default=False,
+        scope=BATCH,
+        label="pipeline transfers overlapped",
+        mark="p2p overlap",
+        needs={"pipeline_par": ABOVE_ONE},
+        adds="true: pipeline transfers beside other passes",
+        searched="option",
     )
 
     def __post_init__(self) -> None:
         stage: Any = self.zero_stage
         if type(stage) is int:  # as people write it
             object.__setattr__(self, "zero_stage", str(stage))
+        blocks: Any = self.stage_blocks
+        if isinstance(blocks, (list, tuple)):
+            object.__setattr__(self, "stage_blocks", _STAGE_LISTS.plain(blocks))
         check_record(self)
 
     @property
@@ -292,3 +677,236 @@ class Execution:
             if not field.declaration.optional
         }
         return published | self.extensions
+
+
+# -- choices: the named values and switches of a scope, each record the key of what it decides ------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutChoice:
+    """What decides which layers there are; all that a generator of layers may read of an execution.
+
+    Attributes
+    ----------
+    sequence_parallel : bool
+        The residual region is split along the sequence (Korthikanti 2022, section 4.2.2): ``tensor_par_comm_type``.
+    overlapped : bool
+        Tensor-parallel collectives run beside their products: ``tensor_par_overlap``.
+    """
+
+    datatype: str
+    fused_activation: bool
+    attention_type: str
+    edition: str
+    attn_impl: str
+    ce_impl: str
+    fusion: str
+    matmul_dtype: str
+    tp_impl: str
+    bias_after_reduce: bool
+    matmul_impl: str
+    sequence_parallel: bool
+    overlapped: bool
+
+    @property
+    def dtype_bytes(self) -> int:
+        """Bytes per element."""
+        return DATATYPE_BYTES[self.datatype]
+
+    @property
+    def matmul_type(self) -> str:
+        """Type of the arithmetic of products with weights."""
+        return arithmetic_type(self.datatype, self.matmul_dtype)
+
+    @property
+    def operand_bytes(self) -> int:
+        """Bytes per element of what products with weights read."""
+        return min(self.dtype_bytes, MATMUL_BYTES[self.matmul_type])
+
+    @property
+    def result_bytes(self) -> int:
+        """Bytes per element of what products write, and of what is computed between them."""
+        return min(self.dtype_bytes, max(self.operand_bytes, _LEAST_RESULT_BYTES))
+
+    @property
+    def gathers_outputs(self) -> bool:
+        """Whether every product is split by columns, and its output gathered."""
+        return self.tp_impl == "allgather"
+
+    @property
+    def fuses(self) -> bool:
+        """Whether chains of elementwise operators are one kernel."""
+        return self.fusion in ("compile", "max")
+
+    @property
+    def multiquery(self) -> bool:
+        """Whether one key/value head serves all query heads."""
+        return self.attention_type == "multiquery"
+
+    @property
+    def flash(self) -> bool:
+        """Whether attention is one fused kernel that never has the scores in memory."""
+        return self.attn_impl == "flash"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockChoice:
+    """What decides, for layers of a layout, what a block of them costs."""
+
+    layout: LayoutChoice
+    activation_recompute: str
+    tensor_par_comm_type: str
+    tensor_par_overlap: str
+    seq_par_ag_redo: bool
+    training: bool
+    grad_comm_dtype: str
+    grad_dtype: str
+    latency_per_step: bool
+    tp_async: bool
+    coll_algo: str
+    mesh_order: str
+
+    never: ClassVar[bool] = False
+    always: ClassVar[bool] = True
+
+    @property
+    def sequence_parallel(self) -> bool:
+        """Whether the residual region is split along the sequence."""
+        return self.layout.sequence_parallel
+
+    @property
+    def recompute_all(self) -> bool:
+        """Whether every layer is computed again in the backward pass."""
+        return self.activation_recompute == "full"
+
+    @property
+    def recompute_attention(self) -> bool:
+        """Whether at least the attention core is computed again (selective recompute)."""
+        return self.activation_recompute in ("full", "attn_only")
+
+    @property
+    def regather_attention(self) -> bool:
+        """Whether the backward pass repeats the gather of the attention input."""
+        return self.recompute_attention or self.seq_par_ag_redo
+
+    @property
+    def regather_mlp(self) -> bool:
+        """Whether the backward pass repeats the gather of the MLP input."""
+        return self.recompute_all or self.seq_par_ag_redo
+
+    @property
+    def splits_transfers(self) -> bool:
+        """Whether collectives are split around pipeline transfers only (Narayanan 2021, section 4.1)."""
+        return self.tensor_par_comm_type == "p2p_rs_ag"
+
+    @property
+    def reduced_bytes(self) -> int:
+        """Bytes per element of the gradients that data parallelism reduces."""
+        return DATATYPE_BYTES.get(self.grad_comm_dtype, self.layout.dtype_bytes)
+
+    @property
+    def stated_gradient_bytes(self) -> int | None:
+        """Bytes per element of the gradients that wait, where the execution states their type."""
+        return DATATYPE_BYTES.get(self.grad_dtype)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepChoice:
+    """What decides, for the weights of a layout, what an optimizer step costs, and what waits for it."""
+
+    layout: LayoutChoice
+    training: bool
+    grad_buffer: str
+    optimizer: str
+    optimizer_impl: str
+    optimizer_state_dtype: str
+    grad_dtype: str
+    main_grad: bool
+    grad_clip: bool
+    zero_stage: str
+
+    @property
+    def dtype_bytes(self) -> int:
+        """Bytes per element of the weights."""
+        return self.layout.dtype_bytes
+
+    @property
+    def stated_gradient_bytes(self) -> int | None:
+        """Bytes per element of the gradients that wait, where the execution states their type."""
+        return DATATYPE_BYTES.get(self.grad_dtype)
+
+    @property
+    def whole_gradients(self) -> bool:
+        """Whether a rank keeps all of its gradients until the step, whatever its share of the optimizer state is."""
+        return self.zero_stage in ("0", "1") or self.grad_buffer == "full"
+
+    @property
+    def sharded_masters(self) -> bool:
+        """Whether the weights that a rank keeps are 4-byte masters (FSDP: Zhao et al., arXiv 2304.11277, 4.4)."""
+        return self.zero_stage == "fsdp"
+
+    @property
+    def splits_weights(self) -> bool:
+        """Whether a rank keeps its share of the weights only."""
+        return self.zero_stage in ("3", "fsdp", "owner")
+
+    @property
+    def plain_step(self) -> bool:
+        """Whether the step reads every gradient once, in one fused pass."""
+        return not (
+            self.main_grad
+            or self.grad_clip
+            or self.optimizer_impl != "fused"
+            or self.optimizer == "adafactor"
+        )
+
+    @property
+    def steps_by_matrix(self) -> bool:
+        """Whether the step depends on which weights are matrices, and on their shapes."""
+        return self.optimizer_impl == "loop" or self.optimizer in ("adafactor", "muon")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchChoice:
+    """What chooses the strategies of a batch: plain code for all executions that share it.
+
+    Attributes
+    ----------
+    own_stages : bool
+        Stages have a schedule or a layout of their own, not the published ones.
+    """
+
+    edition: str
+    training: bool
+    zero_stage: str
+    coll_algo: str
+    mesh_order: str
+    pp_schedule: str
+    own_stages: bool
+
+    @property
+    def meshed(self) -> bool:
+        """Whether ranks are numbered, and groups use the networks that they span."""
+        return self.mesh_order != MESH_ORDERS[0]
+
+
+DERIVED: dict[str, tuple[str, ...]] = {
+    "sequence_parallel": ("tensor_par_comm_type",),
+    "overlapped": ("tensor_par_overlap",),
+    "own_stages": (
+        "pp_schedule",
+        "pp_layout",
+        "first_stage_blocks",
+        "last_stage_blocks",
+        "stage_blocks",
+    ),
+}
+"""Members of choices that are no field of an execution, and the fields that they follow from."""
+
+CHOICES = {
+    Scope.LAYOUT: LayoutChoice,
+    Scope.BLOCK: BlockChoice,
+    Scope.STEP: StepChoice,
+    Scope.BATCH: BatchChoice,
+}
+"""The record of each scope."""

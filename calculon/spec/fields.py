@@ -2,20 +2,23 @@
 
 A spec record is a frozen dataclass whose fields are made by :func:`declare`. From that one declaration
 come the decoder (:mod:`calculon.spec.decode`), the JSON Schema (:mod:`calculon.spec.schema`), the
-reference tables of ``calculon describe`` and the checks of a record built by hand.
+reference tables of ``calculon describe``, the checks of a record built by hand, and of an execution also the words of
+pages and tables, what a search does with it, what it needs beside it, and the cases that tests draw.
 """
 
 import dataclasses
 import math
 import numbers
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Flag
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 from calculon.errors import Problem, SpecError, nearest
+from calculon.spec.lists_of_counts import PATTERN, ListsOfCounts
 
 _METADATA = "spec"
 LARGEST_INTEGER = 2**31 - 1
@@ -28,6 +31,37 @@ JSON_TYPES = {int: "integer", float: "number", bool: "boolean", str: "string"}
 """What JSON Schema calls the types of plain fields."""
 
 
+class Scope(Flag):
+    """What a field of an execution decides. Named values and switches are part of a key, numbers are columns.
+
+    Attributes
+    ----------
+    LAYOUT
+        Which layers there are.
+    BLOCK
+        What the layers of a block cost.
+    STEP
+        What the optimizer step of a block costs.
+    BATCH
+        What a batch makes of blocks and steps: schedule, data parallelism, memory.
+    """
+
+    LAYOUT = 1
+    BLOCK = 2
+    STEP = 4
+    BATCH = 8
+
+
+_NOTHING = Scope(0)
+
+Searched = Literal["loop", "option", "fixed", "argument"]
+"""What a search does with a field: a loop of the published enumeration; one value unless more are asked for; one that
+only restricting sets; or an argument of the search."""
+
+ABOVE_ONE = range(2, LARGEST_INTEGER + 1)
+"""Degrees of parallelism that split something."""
+
+
 @dataclass(frozen=True, slots=True)
 class Declaration:
     """What is known about one field of a spec file.
@@ -35,6 +69,27 @@ class Declaration:
     ``scale`` turns the number in the file into SI units (``GBps`` times 1e9 is B/s); limits are those of the
     number in the file. An ``optional`` field has the default of its record class. What is wrong inside a
     ``forgiving`` one, whose type decodes itself, is worth a warning, and left out.
+
+    Of an execution also:
+
+    Attributes
+    ----------
+    scope : Scope
+        What the field decides.
+    label : str
+        Words for it on a page, where it does not have its default; ``{}`` is its value.
+    mark : str or mapping
+        The same in a few letters, for a column of a table; by value, or with ``{}``.
+    needs : mapping
+        Other fields, and the values of them with which a value other than the default means something.
+    why : str
+        What these values have in common, for a message.
+    searched : str
+        What a search does with it: one of :data:`Searched`.
+    adds : str
+        What adding values of it brings to a search; empty where none can be added.
+    samples : tuple
+        Numbers other than the default that tests draw; named values and switches are all drawn.
     """
 
     help: str
@@ -45,12 +100,22 @@ class Declaration:
     at_least: float | None = None
     below: float | None = None
     at_most: float | None = None
-    choices: tuple[str, ...] = ()
+    choices: Sequence[str] = ()
     optional: bool = False
     forgiving: bool = False
+    scope: Scope = _NOTHING
+    label: str = ""
+    mark: str | Mapping[Any, str] = ""
+    needs: Mapping[str, Collection[Any]] = dataclasses.field(default_factory=dict)
+    why: str = ""
+    searched: Searched = "loop"
+    adds: str = ""
+    samples: tuple[Any, ...] = ()
 
     def wanted(self, kind: type) -> str:
         """Say in words what values the field takes."""
+        if isinstance(self.choices, ListsOfCounts):
+            return self.choices.wanted
         if self.choices:
             return "one of " + ", ".join(self.choices)
         if kind is bool:
@@ -72,7 +137,11 @@ class Declaration:
 
     def plain(self, value: Any) -> Any:
         """Return a value as it is held: a named value that is a number may be written as one."""
-        if isinstance(value, (bool, str)) or not isinstance(value, numbers.Real):
+        if isinstance(self.choices, ListsOfCounts):
+            return self.choices.plain(value)
+        if not self.choices or isinstance(value, (bool, str)):
+            return value
+        if not isinstance(value, numbers.Real):
             return value
         return next((c for c in self.choices if c.isdigit() and value == int(c)), value)
 
@@ -96,6 +165,10 @@ class Declaration:
 
     def schema(self, kind: type) -> dict[str, Any]:
         """Return the JSON Schema of a value in file units; the range next to 0 is left to the decoder."""
+        if isinstance(self.choices, ListsOfCounts):
+            counts = {"type": "array", "items": {"type": "integer", "minimum": 1}}
+            text = {"type": "string", "pattern": f"^({PATTERN})?$"}
+            return {"anyOf": [text, counts]}
         if self.choices:
             return {"enum": [*self.choices, *(int(c) for c in self.choices if c.isdigit())]}
         result: dict[str, Any] = {"type": JSON_TYPES[kind]}
@@ -112,6 +185,8 @@ class Declaration:
 
     def _value_hint(self, kind: type, value: Any) -> str | None:
         """Return None for an allowed value of the right type, else a hint (which may be empty)."""
+        if isinstance(self.choices, ListsOfCounts):
+            return None if value in self.choices else ""
         if self.choices:
             return None if value in self.choices else nearest_choice(str(value), self.choices)
         if kind in (str, bool):
@@ -150,6 +225,8 @@ def _range_hint(kind: type, value: Any) -> str:
 
 def _type_hint(kind: type, value: object) -> str | None:
     """Return None when a value has the type of a field, else a hint (which may be empty)."""
+    if type(value) is kind or (kind is float and type(value) is int):  # nearly always, and quick
+        return None
     if kind is str or kind is bool:
         if isinstance(value, kind) or (kind is bool and type(value).__name__ == "bool"):
             return None
@@ -158,9 +235,8 @@ def _type_hint(kind: type, value: object) -> str | None:
         return "no quotes" if _is_number(value) else ""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return ""
-    if kind is int and not isinstance(value, numbers.Integral):
-        return None if math.isfinite(value) and float(value).is_integer() else ""
-    return None
+    whole = kind is not int or isinstance(value, numbers.Integral)
+    return None if whole or (math.isfinite(value) and float(value).is_integer()) else ""
 
 
 def _is_number(text: str) -> bool:
@@ -215,6 +291,26 @@ class SpecField:
     def key(self) -> str:
         """The name of the field in files."""
         return self.declaration.key or self.name
+
+    @property
+    def named(self) -> bool:
+        """Whether it takes named values or is a switch, and no number."""
+        return self.annotation is not int and self.annotation is not float
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """All values of a named field or switch; of a number or list its default and the samples."""
+        choices = self.declaration.choices
+        if choices and not isinstance(choices, ListsOfCounts):
+            return tuple(choices)
+        if self.annotation is bool:
+            return (False, True)
+        return tuple(dict.fromkeys((self.default, *self.declaration.samples)))
+
+    @property
+    def others(self) -> tuple[Any, ...]:
+        """The values but the default."""
+        return tuple(value for value in self.values if value != self.default)
 
 
 @cache

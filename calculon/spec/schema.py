@@ -33,6 +33,11 @@ def schema(cls: type) -> dict[str, Any]:
     return head | described | overlay
 
 
+def part_schema(cls: type) -> dict[str, Any]:
+    """Return the JSON Schema of a part of a document that decodes into a record class."""
+    return _record(cls)
+
+
 def _record(cls: type) -> dict[str, Any]:
     fields = spec_fields(cls)
     properties = {field.key: _described(field) for field in fields}

@@ -1,6 +1,13 @@
 """The statistics of an execution, each declared once: the published 96, and figures that people quote."""
 
-from calculon.statistics.figures import ALL_PARTS_OF_TIME, Buffers, CorrectedStats, Figures
+from calculon.statistics.figures import (
+    ALL_PARTS_OF_TIME,
+    AXIS_PARTS_OF_TIME,
+    AxisTimes,
+    Buffers,
+    CorrectedStats,
+    Figures,
+)
 from calculon.statistics.published import (
     KINDS,
     PARTS_OF_TIME,
@@ -21,8 +28,10 @@ from calculon.statistics.published import (
 
 __all__ = [
     "ALL_PARTS_OF_TIME",
+    "AXIS_PARTS_OF_TIME",
     "KINDS",
     "PARTS_OF_TIME",
+    "AxisTimes",
     "BlockSpace",
     "Buffers",
     "Capacity",

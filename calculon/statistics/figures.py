@@ -1,6 +1,10 @@
 """The statistics that the corrected edition has beside the published ones: figures that people quote."""
 
+from dataclasses import fields
+from typing import Self
+
 from calculon.records import part, record, stat
+from calculon.spec.axes import FURTHER_NAMES
 from calculon.statistics.published import PARTS_OF_TIME, Stats
 from calculon.units import (
     Bytes,
@@ -53,13 +57,34 @@ class Buffers:
     reserved_space: Bytes = stat("memory that is not the model's")
 
 
-ALL_PARTS_OF_TIME = (*PARTS_OF_TIME, "host_time")
+@record
+class AxisTimes:
+    """Times of the collectives of further axes of parallelism in a batch, by axis; new in the corrected edition."""
+
+    link: Seconds = stat(
+        "{axis} collectives on the link", name="{axis}_comm_link_time", axis=FURTHER_NAMES
+    )
+    exposed: Seconds = stat(
+        "{axis} collectives, not hidden", name="{axis}_comm_exposed_time", axis=FURTHER_NAMES
+    )
+
+
+AXIS_PARTS_OF_TIME = tuple(f"{name}_comm_exposed_time" for name in FURTHER_NAMES)
+
+ALL_PARTS_OF_TIME = (*PARTS_OF_TIME, "host_time", *AXIS_PARTS_OF_TIME)
 """The statistics that add up to ``total_time`` in any edition; the published one has no host time."""
 
 
 @record
 class CorrectedStats(Stats):
-    """The statistics of the corrected edition: the published 96, then figures that people quote, and buffers."""
+    """The statistics of the corrected edition: the published 96, then figures that people quote, and more."""
 
     figures: Figures = part()
     buffers: Buffers = part()
+    axes: AxisTimes = part()
+
+    @classmethod
+    def of(cls, published: Stats, *, figures: Figures, buffers: Buffers, axes: AxisTimes) -> Self:
+        """Add what is new to the published statistics."""
+        known = {field.name: getattr(published, field.name) for field in fields(Stats)}
+        return cls(**known, figures=figures, buffers=buffers, axes=axes)

@@ -8,9 +8,8 @@ import pytest
 from calculon.architecture.attention import attention_layers, mean_keys
 from calculon.architecture.shape import BlockShape
 from calculon.editions import CORRECTED
-from calculon.plan.choice import Sizes
 from calculon.spec.model import Model
-from tests.helpers import choice
+from tests.helpers import layout_choice, sizes
 
 MODEL = Model(
     hidden=48, feedforward=120, seq_size=20, attn_heads=8, attn_size=10, num_blocks=6, kv_heads=2
@@ -22,8 +21,8 @@ GROUPS = np.array([2.0, 1.0, 1.0])  # on one rank: two ranks share one in the la
 
 
 def _attention(model=MODEL, **changes):
-    sizes = Sizes(tensor_par=T, microbatch_size=B, tensor_par_net=np.zeros(3, int))
-    shape = BlockShape.of(model, choice(edition="corrected", **changes), sizes, CORRECTED)
+    columns = sizes(tensor_par=T, microbatch_size=B)
+    shape = BlockShape.of(model, layout_choice(edition="corrected", **changes), columns, CORRECTED)
     return {layer.name.removeprefix("AttnBlock_"): layer for layer in attention_layers(shape)}
 
 
@@ -36,16 +35,22 @@ def _mask(model):
     return seen
 
 
+def _mean_keys(model):
+    (keys,) = mean_keys(model, np.array([float(model.seq_size)]))
+    return keys
+
+
 @pytest.mark.parametrize("length", [1, 2, 7, 64])
 @pytest.mark.parametrize("window", [0, 1, 2, 6, 7, 8, 100])
 def test_mean_keys_are_what_the_causal_mask_lets_through(length, window):
     model = replace(MODEL, seq_size=length, sliding_window=window)
-    assert mean_keys(model) == pytest.approx(_mask(model).sum(axis=1).mean(), rel=1e-14)
+    assert _mean_keys(model) == pytest.approx(_mask(model).sum(axis=1).mean(), rel=1e-14)
 
 
 @pytest.mark.parametrize(("window", "keys"), [(0, 20), (6, 6), (20, 20), (99, 20)])
 def test_without_a_mask_a_query_has_all_keys_of_its_window(window, keys):
-    assert mean_keys(replace(MODEL, causal=False, sliding_window=window)) == keys
+    model = replace(MODEL, causal=False, sliding_window=window)
+    assert _mean_keys(model) == keys
 
 
 @pytest.mark.parametrize(("every", "full"), [(0, 0), (1, 6), (2, 3), (4, 1), (6, 1), (7, 0)])
@@ -54,7 +59,7 @@ def test_some_blocks_attend_to_the_whole_sequence(every, full):
     window = _mask(replace(model, full_attention_every=0)).sum(axis=1).mean()
     whole = (20 + 1) / 2
     expected = (full * whole + (6 - full) * window) / 6
-    assert mean_keys(model) == pytest.approx(expected, rel=1e-14)
+    assert _mean_keys(model) == pytest.approx(expected, rel=1e-14)
 
 
 def test_grouped_projections_have_whole_heads_and_ranks_may_share_one():
@@ -81,7 +86,7 @@ def test_flash_replaces_the_core():
     assert [name for name in eager if name not in core] == [n for n in flash if n != "Flash"]
     assert list(flash).index("Flash") == list(eager).index(core[0])
     layer = flash["Flash"]
-    assert layer.keys == (20 + 1) / 2
+    np.testing.assert_array_equal(layer.keys, (20 + 1) / 2)
     np.testing.assert_array_equal(layer.flops[0], 4 * M * (20 + 1) / 2 * A / T * D)
     np.testing.assert_array_equal(layer.outputs, M * A / T * D)
     np.testing.assert_array_equal(layer.inputs, M * (A / T + 2 * GROUPS) * D)

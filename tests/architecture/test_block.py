@@ -6,9 +6,8 @@ import pytest
 from calculon.architecture.block import block_layers
 from calculon.architecture.shape import BlockShape
 from calculon.editions import SC23
-from calculon.plan.choice import Sizes
 from calculon.spec.model import Model
-from tests.helpers import choice
+from tests.helpers import block_choice, layout_choice, sizes
 
 MODEL = Model(hidden=48, feedforward=120, seq_size=20, attn_heads=4, attn_size=10, num_blocks=3)
 S, H, F, A, D = 20.0, 48.0, 120.0, 4.0, 10.0
@@ -32,14 +31,14 @@ MLP = {
 
 
 def _block(**changes):
-    sizes = Sizes(tensor_par=T, microbatch_size=B, tensor_par_net=np.zeros(3, int))
-    shape = BlockShape.of(MODEL, choice(**changes), sizes, SC23)
+    columns = sizes(tensor_par=T, microbatch_size=B)
+    shape = BlockShape.of(MODEL, layout_choice(**changes), columns, SC23)
     return {layer.name: layer for layer in block_layers(shape)}
 
 
 def _flagged(flag, **changes):
     """Return the names of the layers for which a flag holds."""
-    chosen = choice(**changes)
+    chosen = block_choice(**changes)
     layers = _block(**changes).items()
     return {name for name, layer in layers if SC23.happens(getattr(layer.flags, flag), chosen)}
 

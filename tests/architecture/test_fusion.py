@@ -7,9 +7,8 @@ from calculon.architecture.block import block_layers
 from calculon.architecture.embedding_and_head import head_layers
 from calculon.architecture.shape import BlockShape
 from calculon.editions import CORRECTED
-from calculon.plan.choice import Sizes
 from calculon.spec.model import Model
-from tests.helpers import choice
+from tests.helpers import layout_choice, sizes
 
 MODEL = Model(
     hidden=64,
@@ -35,12 +34,12 @@ GATED = Model(
 )
 B, S, H, F, A, V = 3.0, 16.0, 64.0, 256.0, 4.0, 1000.0
 T = B * S
-SIZES = Sizes(tensor_par=np.ones(1), microbatch_size=np.array([B]), tensor_par_net=np.zeros(1, int))
+SIZES = sizes(microbatch_size=np.array([B]))
 POLICIES = ("none", "compile", "max")
 
 
 def _layers(model, fusion, layers=block_layers, **changes):
-    chosen = choice(edition="corrected", fusion=fusion, **changes)
+    chosen = layout_choice(edition="corrected", fusion=fusion, **changes)
     shape = BlockShape.of(model, chosen, SIZES, CORRECTED)
     return {layer.name: layer for layer in layers(shape)}
 
@@ -135,7 +134,7 @@ def test_fused_never_moves_more_nor_launches_more(model, datatype, matmul):
     for policy in POLICIES:
         layers = _layers(model, policy, datatype=datatype, matmul_dtype=matmul).values()
         moved = np.array([[float(np.sum(one)) for one in layer.accessed] for layer in layers])
-        kernels = sum(sum(layer.kernels or (1, 1, 0)) for layer in layers)
+        kernels = sum(sum(layer.launches or (1, 1, 0)) for layer in layers)
         now = np.array([moved[:, 0].sum(), moved[:, 1:].sum(), kernels])
         if before is not None:
             assert (now <= before).all()
@@ -155,5 +154,5 @@ def test_fusion_changes_neither_arithmetic_nor_what_is_stored(policy):
 
 
 def test_published_layers_stay_as_they_are():
-    shape = BlockShape.of(MODEL, choice(edition="corrected"), SIZES, CORRECTED)
-    assert all(layer.kernels in (None, (1, 2, 0)) for layer in block_layers(shape))
+    shape = BlockShape.of(MODEL, layout_choice(edition="corrected"), SIZES, CORRECTED)
+    assert all(layer.launches in (None, (1, 2, 0)) for layer in block_layers(shape))

@@ -1,11 +1,13 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from calculon import inputs
 from calculon.architecture.attention import mean_keys
 from calculon.architecture.model_flops import model_flops_per_token
-from calculon.architecture.parameters import norm_parameters, parameter_count
+from calculon.architecture.parameters import parameter_count
+from tests.architecture.parameters_by_hand import norm_parameters
 
 LLAMA = inputs.model("llama3-8B")
 CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
@@ -58,5 +60,5 @@ def test_windows_and_the_mask_count_in_the_causal_figure_only():
         model_flops_per_token(window, training=True, causal=causal) for causal in (False, True)
     )
     assert full == model_flops_per_token(LLAMA, training=True)
-    keys = LLAMA.seq_size - mean_keys(window)
+    keys = LLAMA.seq_size - mean_keys(window, np.array(float(LLAMA.seq_size)))
     assert full - causal == 12 * LLAMA.num_blocks * LLAMA.attn_heads * LLAMA.attn_size * keys

@@ -13,10 +13,8 @@ from calculon.architecture.optimizer import (
     step_bytes,
     step_kernels,
 )
-from calculon.plan.choice import Choice
-from calculon.plan.plan import DEFAULTS
 from calculon.spec import execution
-from tests.helpers import document
+from tests.helpers import document, step_choice
 
 EXAMPLE = document("examples", "3072_t4_p64_d12_mbs4_full")
 WEIGHTS, SHARDS = np.array([[120.0, 7.0]]), np.array([4.0, 1.0])
@@ -29,8 +27,7 @@ ONE = np.array([1.0])
 
 
 def _choice(**changes):
-    fields = {name: EXAMPLE[name] for name in Choice.__slots__ if name in EXAMPLE}
-    return Choice(**DEFAULTS | fields | changes)
+    return step_choice(**EXAMPLE | changes)
 
 
 def _state(optimizer, datatype="float32", parameters=MATRIX, **changes):

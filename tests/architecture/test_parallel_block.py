@@ -8,13 +8,13 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.architecture.block import block_layers
-from calculon.architecture.parameters import block_parameters, parameter_count
+from calculon.architecture.parameters import parameter_count
 from calculon.architecture.shape import BlockShape
 from calculon.editions import CORRECTED
-from calculon.plan.choice import Sizes
 from calculon.spec import catalog
 from calculon.spec.model import Model
-from tests.helpers import choice, document
+from tests.architecture.parameters_by_hand import block_parameters
+from tests.helpers import block_choice, document, layout_choice, sizes
 
 MODEL = Model(
     hidden=48,
@@ -47,8 +47,8 @@ EXECUTION = document("examples", "3072_t4_p64_d12_mbs4_full") | {
 
 
 def _block(model=MODEL, **changes):
-    sizes = Sizes(tensor_par=T, microbatch_size=B, tensor_par_net=np.zeros(3, int))
-    shape = BlockShape.of(model, choice(edition="corrected", **changes), sizes, CORRECTED)
+    columns = sizes(tensor_par=T, microbatch_size=B)
+    shape = BlockShape.of(model, layout_choice(edition="corrected", **changes), columns, CORRECTED)
     return list(block_layers(shape))
 
 
@@ -111,17 +111,19 @@ def test_its_input_is_gathered_again_or_stored(recompute):
         layer.name: layer
         for layer in _block(tensor_par_comm_type="rs_ag", activation_recompute=recompute)
     }
-    choice = _choice(recompute)
+    chosen = _chosen(recompute)
     again = recompute == "attn_only"
     flags = layers["Block_F"].flags, layers["Block_In"].flags
-    assert CORRECTED.happens(flags[0].recommunicate, choice) == again
-    assert CORRECTED.happens(flags[0].drops_activation, choice) != again
-    assert CORRECTED.happens(flags[1].drops_activation, choice) == again
+    assert CORRECTED.happens(flags[0].recommunicate, chosen) == again
+    assert CORRECTED.happens(flags[0].drops_activation, chosen) != again
+    assert CORRECTED.happens(flags[1].drops_activation, chosen) == again
 
 
-def _choice(recompute):
+def _chosen(recompute):
     changes = {"tensor_par_comm_type": "rs_ag", "activation_recompute": recompute}
-    return choice(**changes, fused_activation=EXECUTION["fused_activation"], edition="corrected")
+    return block_choice(
+        **changes, fused_activation=EXECUTION["fused_activation"], edition="corrected"
+    )
 
 
 # -- every model of the catalog, in sequence and side by side ----------------------------------------------------------

@@ -4,16 +4,16 @@ from dataclasses import replace
 import pytest
 
 from calculon import inputs
-from calculon.architecture.parameters import (
-    VOCABULARY,
-    block_parameters,
-    embedding_parameters,
-    head_parameters,
-    parameter_count,
-)
+from calculon.architecture.parameters import VOCABULARY, parameter_count
 from calculon.spec import catalog
 from calculon.spec.files import read_document
 from calculon.spec.model import Model
+from tests.architecture.parameters_by_hand import (
+    block_parameters,
+    counted_by_hand,
+    embedding_parameters,
+    head_parameters,
+)
 
 COUNTS = {
     "gpt2-124M": 124_439_808,
@@ -224,3 +224,11 @@ def test_embedding_and_head_count_with_a_vocabulary(changes, embedding, head):
     assert embedding_parameters(model) == embedding
     assert head_parameters(model) == head
     assert parameter_count(model) == embedding + 3 * block_parameters(model) + head
+
+
+@pytest.mark.parametrize("name", sorted(catalog.names("model")))
+def test_layers_hold_the_parameters_that_are_counted_by_hand(name):
+    model = inputs.model(name)
+    for one in (model, replace(model, kv_heads=1)):
+        if one.extensions:
+            assert parameter_count(one) == counted_by_hand(one)

@@ -13,9 +13,8 @@ from calculon.architecture.parameters import parameter_count
 from calculon.architecture.shape import BlockShape
 from calculon.editions import CORRECTED
 from calculon.errors import SpecError
-from calculon.plan.choice import Sizes
 from calculon.spec.model import Model
-from tests.helpers import choice, document
+from tests.helpers import document, layout_choice, sizes
 
 MODEL = Model(
     hidden=48,
@@ -46,8 +45,8 @@ EXECUTION = document("examples", "llama3-8B_h100x64") | {
 
 
 def _layers(model, **changes):
-    sizes = Sizes(tensor_par=T, microbatch_size=B, tensor_par_net=np.zeros(3, int))
-    shape = BlockShape.of(model, choice(edition="corrected", **changes), sizes, CORRECTED)
+    columns = sizes(tensor_par=T, microbatch_size=B)
+    shape = BlockShape.of(model, layout_choice(edition="corrected", **changes), columns, CORRECTED)
     return {layer.name: layer for layer in block_layers(shape)}
 
 

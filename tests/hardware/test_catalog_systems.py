@@ -9,6 +9,7 @@ import pytest
 from calculon import inputs
 from calculon.apps.cli.main import main
 from calculon.units import GIB, GIGA, TERA
+from tests.hardware.kernels.layers import attention_time
 from tests.helpers import document
 
 NAMES = (
@@ -191,8 +192,7 @@ def test_fused_attention_stays_below_the_best_forward_pass_shown(name):
 def test_eight_bit_attention_runs_in_sixteen():
     for name in IN_SWITCHES:
         system = inputs.system(name)
-        flops, keys = np.array(1e12), 4096.5
-        eight, sixteen = (system.attention_time(flops, keys, d) for d in ("float8", "float16"))
+        eight, sixteen = (attention_time(system, [1e12], 4096.5, d) for d in ("float8", "float16"))
         assert eight == pytest.approx(sixteen, rel=0.02)
 
 

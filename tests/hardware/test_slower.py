@@ -9,6 +9,9 @@ import pytest
 from calculon import inputs
 from calculon.hardware.residuals import Spread
 from calculon.hardware.slower import slowed
+from tests.hardware.kernels.layers import attention_time, layer, product
+from tests.hardware.kernels.layers import times as kernel_times
+from tests.helpers import document
 
 SIZES = np.geomspace(1.0, 1e13, 40)
 BOUND = 1e8
@@ -37,7 +40,7 @@ def times(system, part):
             ]
         )
     if part == "attention":
-        return np.array([system.attention_time(SIZES, keys, "bfloat16") for keys in (64, 4096.5)])
+        return np.array([attention_time(system, SIZES, keys, "bfloat16") for keys in (64, 4096.5)])
     kind, _, datatype = part.partition(".")
     found = getattr(system, kind)
     return (found[datatype] if datatype else found).time(SIZES)
@@ -111,6 +114,78 @@ def test_products_by_shape_are_slowed_by_the_peak_where_the_edition_sees_them():
     assert slowed(system.published, part, 2.0) is system.published
 
 
-@pytest.mark.parametrize("part", ["networks[7]", "matrix.float64", "ext.gemm.x", "mem3", "", "x.y"])
+CURVE = [[2e7, 0.8], [0, 0.3]]
+STATED = {
+    "norm": {"curve": CURVE, "over": "bytes"},
+    "softmax": {"table": [[1e6, 2e-6], [1e8, 5e-5]], "values": "seconds"},
+    "attention": {"table": [[1024, 128, 0.5], [8192, 128, 0.6]], "values": "share"},
+}
+
+
+def of_kernels(system):
+    """Return the times of one layer of each kind."""
+    one = {"flops": (4e9, 1e10, 0.0), "accessed": (1e7, 3e7, 0.0)}
+    one |= {"keys": 1024.0, "head_width": 128}
+    found = {
+        kind: kernel_times(system, layer(kind, **one), "bfloat16") for kind in (*STATED, "sum")
+    }
+    products = kernel_times(system, product(4096, 8192, 1024), "bfloat16")
+    return {
+        kind: arithmetic if memory is None else memory
+        for kind, (arithmetic, memory) in (found | {"product": products}).items()
+    }
+
+
+@pytest.mark.parametrize("kind", STATED)
+def test_a_stated_kernel_takes_so_many_times_as_long_and_no_other_changes(kind):
+    raw = document("systems", "h100_80g_sxm")
+    raw["ext"] = {"kernels": {name: {"bfloat16": rate} for name, rate in STATED.items()}}
+    system = inputs.system(raw)
+    before = of_kernels(system)
+    after = of_kernels(slowed(system, spread(f"ext.kernels.{kind}.bfloat16"), 1.25))
+    for name, times in after.items():
+        factor = 1.25 if name == kind else 1.0
+        np.testing.assert_allclose(times, before[name] * factor, rtol=1e-14)
+
+
+def test_a_spread_of_a_stated_curve_holds_for_its_sizes():
+    raw = document("systems", "h100_80g_sxm")
+    raw["ext"] = {"kernels": {"norm": {"bfloat16": STATED["norm"]}}}
+    system = inputs.system(raw)
+    small = slowed(system, spread("ext.kernels.norm.bfloat16", end=2e7), 2.0)
+    np.testing.assert_allclose(of_kernels(small)["norm"], of_kernels(system)["norm"] * [2, 1, 1])
+
+
+@pytest.mark.parametrize("form", ["law", "curve", "table", "seconds"])
+def test_stated_products_are_slowed_with_their_engine(form):
+    rates = {
+        "law": {"law": "tiles", "max_efficiency": 0.8, "multiprocessors": 132},
+        "curve": {"curve": [[0, 0.5]], "over": "flops"},
+        "table": {"table": [[64, 64, 64, 0.1], [4096, 4096, 4096, 0.7]], "values": "share"},
+        "seconds": {"table": [[64, 64, 64, 1e-6], [4096, 4096, 4096, 1e-3]], "values": "seconds"},
+    }
+    raw = document("systems", "h100_80g_sxm")
+    raw["ext"] = {"kernels": {"product": {"bfloat16": rates[form]}}}
+    system = inputs.system(raw)
+    before = of_kernels(system)["product"]
+    for part in ("ext.kernels.product.bfloat16", "ext.gemm.bfloat16", "matrix.bfloat16"):
+        after = of_kernels(slowed(system, spread(part), 2.0))["product"]
+        np.testing.assert_allclose(after, before * 2, rtol=1e-14)
+    assert slowed(system, spread("ext.kernels.product.bfloat16", end=BOUND), 2.0) is system
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "networks[7]",
+        "ext.kernels.norm.float32",
+        "ext.kernels.x.y",
+        "matrix.float64",
+        "ext.gemm.x",
+        "mem3",
+        "",
+        "x.y",
+    ],
+)
 def test_a_part_that_is_not_there_changes_nothing(system, part):
     assert slowed(system, spread(part), 2.0) is system

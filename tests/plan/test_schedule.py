@@ -3,8 +3,7 @@ import pytest
 
 from calculon import inputs
 from calculon.plan.plan import Plan
-from calculon.plan.schedule import Schedule
-from tests.helpers import document
+from tests.helpers import document, schedule_of
 
 RAW = document("examples", "3072_t4_p64_d12_mbs4_full")
 
@@ -13,7 +12,7 @@ SYSTEM = inputs.system("a100_80g")
 
 def _schedule(num_blocks, **changes):
     model = inputs.model(document("models", "megatron-1T") | {"num_blocks": num_blocks})
-    return Schedule.of(Plan.from_records([RAW | changes]), model, SYSTEM)
+    return schedule_of(Plan.from_records([RAW | changes]), model, SYSTEM)
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,55 @@ def test_tables_are_joined_even_when_there_are_none():
             calculon.Plan.concatenate(wrong)
 
 
+WRONG_COLUMNS = {
+    "micro_batch_size": "did you mean 'microbatch_size'?",
+    "total_tim": "did you mean 'total_time'?",
+    "mem1.GBps": "mem1 belongs to the system, which is an argument of its own",
+    "hidden": "hidden belongs to the model, which is an argument of its own",
+    "colour": "leave it out where it is no part of an execution",
+}
+
+
+@pytest.mark.parametrize(("column", "hint"), WRONG_COLUMNS.items(), ids=WRONG_COLUMNS)
+def test_a_frame_has_no_unknown_columns(column, hint):
+    frame = FRAME.assign(**{column: 8})
+    calls = {
+        "plan": lambda: calculon.evaluate("megatron-1T", "a100_80g", frame),
+        "row 1": lambda: calculon.evaluate(
+            "megatron-1T", "a100_80g", [FRAME.iloc[0], frame.iloc[1]]
+        ),
+        "execution": lambda: calculon.estimate("megatron-1T", frame.iloc[0], "a100_80g"),
+    }
+    for place, call in calls.items():
+        with pytest.raises(calculon.SpecError) as error:
+            call()
+        assert (error.value.file, error.value.field) == (place, column)
+        assert error.value.found == "an unknown column"
+        assert error.value.hint == hint
+
+
+def test_every_unknown_column_is_named_and_a_misspelled_one_before_it_is_missed():
+    frame = FRAME.rename(columns={"microbatch_size": "micro_batch_size"}).assign(colour="red")
+    with pytest.raises(calculon.SpecError) as error:
+        calculon.Plan.from_frame(frame)
+    assert [p.field for p in error.value.problems] == ["micro_batch_size", "colour"]
+
+
+@pytest.mark.parametrize(
+    "form", [dict, lambda raw: {n: [v] for n, v in raw.items()}, lambda r: [r]]
+)
+def test_mappings_have_no_unknown_fields_either(form):
+    with pytest.raises(calculon.SpecError, match=r"micro_batch_size: .*mean 'microbatch_size'\?"):
+        calculon.evaluate("megatron-1T", "a100_80g", form(RAW | {"micro_batch_size": 8}))
+
+
+def test_labels_of_rows_are_no_columns_of_their_own(tmp_path):
+    found = calculon.evaluate("megatron-1T", "a100_80g", FRAME).to_frame()
+    found.to_csv(tmp_path / "found.csv")
+    for table in (pd.read_csv(tmp_path / "found.csv"), found.reset_index()):
+        assert _rows(as_plan(table)) == [RAW, RAW]
+
+
 def test_an_unknown_column_has_the_nearest_name():
     with pytest.raises(KeyError, match="did you mean 'tensor_par'"):
         as_plan(RAW).values("tensor_pa")

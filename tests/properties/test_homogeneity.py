@@ -16,16 +16,16 @@ import calculon
 from calculon.architecture.block import block_layers
 from calculon.architecture.shape import BlockShape
 from calculon.cost.batch import Batch
-from calculon.cost.block_tables import block_tables, choice_of, sizes_of
+from calculon.cost.block_tables import block_tables, only_choices
 from calculon.cost.layer_cost import LayerTable, LayerTimes, layer_cost, layer_times
 from calculon.editions import SC23
 from calculon.hardware.curve import Curve
-from calculon.parallel.tensor import Traffic
+from calculon.parallel.tensor import NetworkTimes, Traffic
 from calculon.plan.plan import Plan
-from calculon.plan.schedule import Schedule
 from calculon.records import columns
 from calculon.statistics import Stats
 from calculon.units import unit_of
+from tests.helpers import schedule_of
 from tests.strategies import questions
 
 EXPONENTS = st.integers(-30, 30)
@@ -115,7 +115,7 @@ def test_statistics_of_an_iteration(question, other):
         return
     model, system, plan = decoded
     tables = block_tables(model, system, plan, SC23)
-    schedule = Schedule.of(plan, model, system)
+    schedule = schedule_of(plan, model, system)
     with np.errstate(invalid="ignore"):  # null is not-a-number
         ours = Batch(model, tables.block, tables.optimizer, schedule, system, SC23)
         theirs = Batch(
@@ -136,14 +136,14 @@ def test_times_and_messages_of_layers(question, other):
     if (decoded := _decoded(question)) is None:
         return
     model, system, plan = decoded
-    choice, sizes = choice_of(plan), sizes_of(plan)
-    if choice.tensor_par_overlap != "none":  # there a byte of a message stands for an addition
+    block, _, sizes = only_choices(plan)
+    if block.tensor_par_overlap != "none":  # there a byte of a message stands for an addition
         other = Units(other.bytes, other.bytes, other.seconds)
-    layers = list(block_layers(BlockShape.of(model, choice, sizes, SC23)))
+    layers = list(block_layers(BlockShape.of(model, block.layout, sizes, SC23)))
 
     def cost(table, system):
-        times = layer_times(table, system, choice)
-        return layer_cost(table, times, system, choice, sizes, SC23)
+        times = layer_times(table, system, block.layout)
+        return layer_cost(table, times, NetworkTimes(system, sizes), block, SC23)
 
     ours = cost(LayerTable(layers, 1), system)
     table = LayerTable([_with_message(layer, other.bytes) for layer in layers], 1)

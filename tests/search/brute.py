@@ -1,12 +1,13 @@
 """Every execution of a space by nested loops, written from the specification of the search; and small spaces.
 
-Nothing here is shared with the search but the inputs: the loops make rows, :func:`calculon.evaluate` tells what they
-cost and why they fail.
+Nothing here is shared with the search but the inputs and the rules: the loops make rows, a row that an uncounted rule
+rejects is dropped, and :func:`calculon.evaluate` tells what the others cost and why they fail. Optional fields and
+their values come from the declarations.
 """
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -18,8 +19,9 @@ from hypothesis import strategies as st
 import calculon
 from calculon.editions import EDITIONS
 from calculon.evaluate import evaluate_rows
-from calculon.plan.plan import DEFAULTS
-from calculon.plan.plan import NAMES as FIELDS
+from calculon.plan.columns import DEFAULTS, field_of
+from calculon.plan.plan import NAMES
+from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.check import check
 from calculon.plan.rules.rule import Question
 from calculon.search.candidates import EXTENSIONS
@@ -28,6 +30,7 @@ from calculon.search.objective import Objective
 from calculon.search.one import count_space
 from calculon.search.space import Space
 from tests import strategies
+from tests.declared import ADDED, FIXED, REPLICATING, missing, others
 from tests.strategies import divisors
 
 LIMIT = 900
@@ -79,13 +82,23 @@ class Case:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """The executions in the order of the loops."""
-        return list(loops(self))
+        """The executions in the order of the loops, but for those that are not counted."""
+        nested = list(loops(self))
+        return [nested[i] for i in np.flatnonzero(self.enumerated(table(nested)))]
+
+    def enumerated(self, plan: calculon.Plan) -> np.ndarray:
+        """Which executions no uncounted rule rejects."""
+        question = Question(self.model, self.system, plan)
+        held = np.ones(len(plan), bool)
+        for rule in RULES:
+            if not rule.counted:
+                held &= rule.holds(question)
+        return held
 
     @cached_property
     def plan(self) -> calculon.Plan:
         """The executions as a table."""
-        return calculon.Plan.from_columns({n: [row[n] for row in self.rows] for n in FIELDS})
+        return table(self.rows)
 
     @cached_property
     def table(self) -> calculon.Evaluation:
@@ -96,7 +109,7 @@ class Case:
     def needs(self) -> np.ndarray:
         """Bytes that executions need in the two tiers, shape (2, rows); nan where another rule fails."""
         needs = np.full((2, len(self.rows)), np.nan)
-        possible = np.flatnonzero(check(Question(self.model, self.system, self.plan)) == 0)
+        possible = np.flatnonzero(check(self.model, self.system, self.plan) == 0)
         rows, edition = self.plan.take(possible), EDITIONS[self.edition]
         for part, batch in evaluate_rows(self.model, self.system, rows, edition):
             capacity = batch.capacity
@@ -121,6 +134,11 @@ class Case:
         rows = np.flatnonzero(self.table.feasible if mask is None else mask & self.table.feasible)
         scores = score(objective, self.table)[rows]
         return rows[np.argsort(-scores, kind="stable")][:count]
+
+
+def table(rows: list[Row]) -> calculon.Plan:
+    """Make a table of rows."""
+    return calculon.Plan.from_columns({name: [row[name] for row in rows] for name in NAMES})
 
 
 def score(objective: Objective, table: calculon.Evaluation) -> np.ndarray:
@@ -163,7 +181,7 @@ def loops(case: Case) -> Iterator[Row]:
                 if more % d == 0 and more <= largest and more not in batches:
                     batches.append(more)
             for batch in pick("batch_size", batches) if pick("data_par", [d]) else ():
-                sizes = [b for b in divisors(batch // d) if b * model.seq_size % t == 0]
+                sizes = divisors(batch // d)
                 of_unit = {
                     "num_procs": case.num_procs,
                     "tensor_par": t,
@@ -206,9 +224,8 @@ def loops(case: Case) -> Iterator[Row]:
                             ("pipeline_par_net", networks if p > 1 else (0,)),
                             ("data_par_net", networks if d > 1 else (0,)),
                         ):
-                            if not steps(choices) or not forms(model, t, choices):
-                                continue
-                            if not shared(choices):
+                            length = choices["seq_length"] or model.seq_size
+                            if choices["microbatch_size"] * length % t:
                                 continue
                             redo_possible = choices["tensor_par_comm_type"] == "rs_ag" and not full
                             if choices["seq_par_ag_redo"] and not redo_possible:
@@ -219,59 +236,6 @@ def loops(case: Case) -> Iterator[Row]:
                                 "activation_recompute": recompute,
                                 **choices,
                             }
-
-
-def steps(choices: Row) -> bool:
-    """Whether an optimizer step can be had: moments to shorten, and gradients to copy into 4 bytes."""
-    plain = choices["optimizer_state_dtype"] == "float32"
-    shortened = plain or choices["optimizer"] in ("adam", "lion", "sgd_momentum", "muon")
-    if choices["main_grad"] and choices["grad_dtype"] in ("auto", "float32"):
-        return False
-    stated = choices["first_stage_blocks"] or choices["last_stage_blocks"]
-    return shortened and not (stated and choices["pp_layout"] == "balanced")
-
-
-MESHES = {"mesh_order": ("tp-pp-dp", "tp-dp-pp")}
-
-MEANS = {
-    "dp_shard": ("1", "2", "3", "fsdp"),
-    "fsdp_unit": ("3", "fsdp"),
-    "fsdp_prefetch": ("3", "fsdp"),
-    "reshard_after_forward": ("3", "fsdp"),
-    "ddp_bucket_mib": ("0", "1", "2"),
-    "no_sync": ("0", "1"),
-    "overlap_param_gather": ("1", "2"),
-}
-"""Forms of data parallelism in which a field means something."""
-
-
-def shared(choices: Row) -> bool:
-    """Whether a form of data parallelism can be had."""
-    stage = choices["zero_stage"]
-    if choices["latency_per_step"] and choices["coll_algo"] != "published":
-        return False
-    if any(choices[n] != DEFAULTS[n] and stage not in stages for n, stages in MEANS.items()):
-        return False
-    if stage == "auto":
-        return True
-    whole = choices["grad_buffer"] == "sharded"
-    return whole and choices["optimizer_sharding"] == (stage != "0")
-
-
-def forms(model: calculon.Model, t: int, choices: Row) -> bool:
-    """Whether a form of tensor parallelism and of products can be had."""
-    tiled = choices["tensor_par_overlap"] != "none"
-    split = tiled or choices["tensor_par_comm_type"] != "ar"
-    gathers = choices["tp_impl"] == "allgather"
-    if split and (gathers or model.part == "linear"):
-        return False
-    if choices["tp_async"] and (t == 1 or tiled or gathers):
-        return False
-    halves = [("attention", model.out_bias), ("mlp", model.mlp_bias)]
-    bias = any(has for part, has in halves if model.part in ("block", part))
-    if choices["bias_after_reduce"] and (gathers or not bias):
-        return False
-    return choices["matmul_impl"] == "gemm" or not (tiled or choices["matmul_dtype"] != "same")
 
 
 def extension(case: Case, name: str) -> tuple[Any, ...]:
@@ -321,39 +285,19 @@ ADDITIONS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
 }
 
 
-MORE: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
-    "attn_impl": st.just(("flash",)),
-    "ce_impl": st.just(("fused",)),
-    "grad_buffer": st.just(("full",)),
-    "grad_comm_dtype": st.sampled_from((("float32",), ("float8", "float16"))),
-    "optimizer": st.sampled_from((("lion",), ("sgd", "muon"), ("adafactor", "adam_8bit"))),
-    "optimizer_impl": st.sampled_from((("foreach",), ("loop",))),
-    "optimizer_state_dtype": st.just(("bfloat16",)),
-    "grad_dtype": st.sampled_from((("float32",), ("bfloat16",))),
-    "main_grad": st.just((True,)),
-    "grad_clip": st.just((True,)),
-    "latency_per_step": st.just((True,)),
-    "zero_stage": st.sampled_from((("2",), ("0", "3"), ("fsdp", "owner"), ("1", "2", "3"))),
-    "dp_shard": st.sampled_from(((2,), (3,))),
-    "fsdp_unit": st.just((2,)),
-    "fsdp_prefetch": st.just((0,)),
-    "reshard_after_forward": st.just((False,)),
-    "ddp_bucket_mib": st.just((1,)),
-    "no_sync": st.just((False,)),
-    "overlap_param_gather": st.just((True,)),
-    "mem_reserved_mib": st.just((64,)),
-    "coll_algo": st.sampled_from((("auto",), ("ring", "hierarchical"))),
-    "tp_impl": st.just(("allgather",)),
-    "tp_async": st.just((True,)),
-    "bias_after_reduce": st.just((True,)),
-    "matmul_impl": st.sampled_from((("mul_sum",), ("mul_sum_fused",))),
-    "pp_schedule": st.sampled_from((("gpipe",), ("zb_h1",), ("gpipe", "zb_h1"))),
-    "pp_layout": st.just(("balanced",)),
-    "first_stage_blocks": st.sampled_from(((1,), (2, 3))),
-    "last_stage_blocks": st.sampled_from(((1,), (2, 3))),
-    "p2p_overlap": st.just((True,)),
-}
-"""Values that only the corrected edition has."""
+@st.composite
+def widened(
+    draw: st.DrawFn, names: Iterable[str], system: calculon.System, datatype: str
+) -> dict[str, tuple[Any, ...]]:
+    """One or two values of some optional fields, and what these need beside them."""
+    add: dict[str, tuple[Any, ...]] = {}
+    for name in names:
+        for other, values in {name: others(name, system, datatype), **missing(name)}.items():
+            if values:
+                some = draw(st.lists(st.sampled_from(values), min_size=1, max_size=2, unique=True))
+                add[other] = tuple(dict.fromkeys((*add.get(other, ()), *some)))
+    return add
+
 
 SHAPES: dict[str, st.SearchStrategy[Any]] = {
     "activation": st.sampled_from(("swiglu", "squared_relu")),
@@ -405,6 +349,8 @@ def cases(draw: st.DrawFn, limit: int = LIMIT) -> Case:
     tiers = {"mem1": 1e9, "mem2": draw(st.sampled_from((0, 1e9, 1e9)))}
     for tier, size in tiers.items():
         document[tier] = document[tier] | {"GiB": size}
+    system = calculon.inputs.system(document)
+    datatype = draw(st.sampled_from(sorted(document["matrix"])))
     add = {n: draw(s) for n, s in ADDITIONS.items() if draw(st.sampled_from((False, True)))}
     num_procs = draw(st.sampled_from((12, 8, 24, 6, 36, 4, 16, 2, 1)))
     batch = st.one_of(st.integers(1, 24), st.integers(1, 3).map(lambda n: n * num_procs + 1))
@@ -412,22 +358,23 @@ def cases(draw: st.DrawFn, limit: int = LIMIT) -> Case:
     more: dict[str, Any] = {}
     fix: dict[str, Any] = {}
     if edition == "corrected":
-        names = draw(st.lists(st.sampled_from(sorted(MORE)), max_size=4, unique=True))
-        add |= {n: draw(MORE[n]) for n in names}  # few, as their combinations multiply
-        if draw(st.booleans()):
-            add["zero_stage"] = draw(MORE["zero_stage"])
-            beside = draw(st.lists(st.sampled_from(sorted(MEANS)), max_size=2, unique=True))
-            add |= {name: draw(MORE[name]) for name in beside}
-            fix = draw(st.sampled_from(({}, {}, {"mesh_order": ("tp-dp-pp",)}, MESHES)))
+        names = draw(st.lists(st.sampled_from(ADDED), max_size=4, unique=True))
+        if draw(st.booleans()):  # few, as their combinations multiply
+            beside = draw(st.lists(st.sampled_from(REPLICATING), max_size=2, unique=True))
+            names = list(dict.fromkeys((*names[:2], "zero_stage", *beside)))
+            name = draw(st.sampled_from(FIXED))
+            one = (draw(st.sampled_from(field_of(name).others)),)
+            fix = draw(st.sampled_from(({}, {}, {name: one}, {name: field_of(name).others})))
+        add |= draw(widened(names, system, datatype))
         more = {n: draw(s) for n, s in SHAPES.items() if draw(st.integers(0, 2)) == 1}
         if more.get("parallel_attention"):
             more["norms"] = draw(st.sampled_from((1, 2)))
     case = Case(
         draw(models(more)),
-        calculon.inputs.system(document),
+        system,
         num_procs,
         draw(batch),
-        draw(st.sampled_from(sorted(document["matrix"]))),
+        datatype,
         fused=draw(st.sampled_from(((True,), (False,), (False, True)))),
         tensor_overlap=draw(st.sampled_from((True, True, False))),
         data_overlap=draw(st.sampled_from((True, True, False))),

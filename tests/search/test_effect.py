@@ -2,7 +2,7 @@
 
 import pytest
 
-from calculon import SpecError
+from calculon import SpecError, executions, search
 from calculon.search.driver import make_space
 from calculon.search.effect import check_effect
 
@@ -67,3 +67,52 @@ def test_names_the_option_and_what_there_is(options, words):
 )
 def test_a_value_that_some_count_has_is_fine(counts, options):
     check_effect(_spaces(*counts, **options))
+
+
+MODERN = {"model": "llama3-8B", "edition": "corrected"}
+WORDED = [
+    (
+        {"fix": {"tensor_par": 3}},
+        "fix: tensor_par: expected a value that this search has: 1, 2, 4, 8, found 3",
+    ),
+    ({"fix": {"batch_size": [2, 3]}}, "found 2, 3. Hint: add={'batch_size': [2, 3]}, where it"),
+    (
+        {"fix": {"attention_type": "multiquery"}},
+        "has: 'multihead', found 'multiquery'. Hint: add={'attention_type': 'multiquery'}",
+    ),
+    (
+        {"fix": {"fused_activation": False}},
+        "has: True, found False. Hint: fused=(False, True) tries both",
+    ),
+    (
+        {"fix": {"tensor_par_overlap": "ring"}, "tensor_overlap": False},
+        "leave out tensor_overlap=False",
+    ),
+    ({"fix": {"data_par_overlap": True}, "data_overlap": False}, "leave out data_overlap=False"),
+    ({"fix": {"tensor_par": 8, "pipeline_par": 8}}, "has with the other options: 1, found 8"),
+    ({"fix": {"fsdp_unit": 2}, **MODERN}, ": fix={'zero_stage': "),
+]
+
+
+@pytest.mark.parametrize("call", [search, executions], ids=["search", "executions"])
+@pytest.mark.parametrize(("options", "words"), WORDED, ids=str)
+def test_python_says_the_same_in_its_own_words(call, options, words):
+    arguments = {"model": "megatron-22B", "system": "a100_80g", "num_procs": 8} | options
+    with pytest.raises(SpecError) as error:
+        call(max_batch_size=4, **arguments)
+    assert words in str(error.value)
+    assert "--" not in str(error.value)
+
+
+def test_in_python_an_addition_without_effect_is_no_error():
+    asked = {"model": "megatron-22B", "system": "a100_80g", "num_procs": 8, "max_batch_size": 4}
+    plain, added = search(**asked), search(**asked, add={"batch_size": 128, "pipeline_par": 5})
+    assert added.counts == plain.counts
+
+
+def test_a_value_that_adds_only_beside_another_is_fine():
+    check_effect(_spaces(10, add={"pipeline_par": 5, "batch_size": 1}))
+    add = {"zero_stage": "fsdp", "fsdp_unit": 2}
+    check_effect(_spaces(add=add, edition="corrected"))
+    with pytest.raises(SpecError, match="fsdp_unit"):
+        check_effect(_spaces(add={"fsdp_unit": 2}, edition="corrected"))

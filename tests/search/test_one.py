@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import itertools
 from collections import Counter
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 import calculon
 from calculon.search import one
-from calculon.search.cost_tables import SearchTables
+from calculon.search.cost_tables import CostTables
 from calculon.search.objective import Objective
 from calculon.search.one import count_space, feasible_numbers, groups, search_space, tiles
 from calculon.search.ranking import Best, Front
@@ -174,14 +175,24 @@ def test_small_tables_make_groups_of_one_tensor_degree(monkeypatch):
     assert [unit for part in parts for unit in part] == list(space.units)
 
 
-def test_tiles_of_a_unit_share_its_structures_out(monkeypatch):
+def test_tiles_of_a_unit_share_its_variants_out(monkeypatch):
     space = Case(*_inputs(), 24, 24, "float16").space
-    tables = SearchTables(space, space.units)
+    tables = CostTables(space, space.units)
     monkeypatch.setattr(one, "GRID_CELLS", 40)
     for unit in space.units:
-        parts = [tile.structures for tile in tiles(space, tables, [unit])]
-        wanted = space.structures(parallel=unit.tensor_par > 1)
-        assert [tables.structures[i] for part in parts for i in part] == list(wanted)
+        parts = [tile.nodes for tile in tiles(space, tables, [unit])]
+        variants = np.arange(len(space.variants))
+        if unit.tensor_par == 1:
+            variants = np.flatnonzero(space.variants.serial)
+        found = [
+            (variant, chunks, size)
+            for part in parts
+            for variant, chunks, size in zip(
+                part.variant.tolist(), part.chunks.tolist(), part.microbatch.tolist(), strict=True
+            )
+        ]
+        wanted = itertools.product(variants.tolist(), unit.interleavings, unit.microbatches)
+        assert sorted(found) == sorted(wanted)
         assert len(parts) > 1
 
 

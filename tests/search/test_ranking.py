@@ -77,10 +77,8 @@ def test_a_condition_keeps_the_rows_that_meet_it(case, where):
 )
 def test_only_what_has_a_bound_is_pruned(text, prune, bounded):
     class Stub:
-        least_time = np.ones((1, 1, 1))
-
-        class unit:
-            batch_size = 8
+        least_time = np.ones((1, 1))
+        batch_size = np.array([8])
 
     bound = Best(Objective.parse(text), 1, prune=prune).bound(Stub())
     assert (bound is not None) == bounded

@@ -1,5 +1,6 @@
 """Natural mistakes in the arguments of a search, and what may be written in several ways."""
 
+import dataclasses
 import inspect
 import re
 
@@ -151,3 +152,39 @@ def test_an_edition_goes_by_its_name():
     for call in (calculon.search, calculon.executions):
         with pytest.raises(calculon.SpecError, match="did you mean 'sc23'"):
             call(*SPACE, edition="sc24")
+
+
+MODERN = ("llama3-8B", "h100_80g_sxm", 8, 8, "bfloat16")
+ONE = {"tensor_par": 8, "pipeline_par": 1, "weight_offload": False, "optimizer_offload": False}
+
+
+def test_a_search_takes_the_edition_that_its_model_needs():
+    assert calculon.search(*SPACE, fix=FEW).edition == "sc23"
+    assert calculon.search(*SPACE, fix=FEW, edition="corrected").edition == "corrected"
+    plain = calculon.inputs.model("megatron-126M")
+    for model, edition in (
+        (plain, "sc23"),
+        (dataclasses.replace(plain, kv_heads=0, dropout=True), "sc23"),
+        (dataclasses.replace(plain, kv_heads=1), "corrected"),
+    ):
+        assert calculon.search(model, *SPACE[1:], fix=FEW).edition == edition
+        table = next(calculon.executions(model, *SPACE[1:], fix=FEW))
+        assert set(table.plan.values("edition")) == {edition}
+
+
+def test_objective_condition_and_fields_are_those_of_the_needed_edition():
+    found = calculon.search(*MODERN, objective="mfu", fix=ONE | {"attn_impl": "flash"})
+    wanted = calculon.search(
+        *MODERN, objective="mfu", fix=ONE | {"attn_impl": "flash"}, edition="corrected"
+    )
+    assert found.best.stats == wanted.best.stats
+    tables = calculon.executions(*MODERN, where="mfu > 0.1", fix=ONE, add={"attn_impl": "flash"})
+    assert all((table["mfu"] > 0.1).all() for table in tables)
+
+
+@pytest.mark.parametrize("call", [calculon.search, calculon.executions], ids=["search", "all"])
+def test_a_stated_edition_wins_and_fields_do_not_change_it(call):
+    with pytest.raises(calculon.SpecError, match=r"^search: edition: .*llama3-8B: .*found sc23"):
+        call(*MODERN, edition="sc23")
+    with pytest.raises(calculon.SpecError, match="or edition='corrected' in Python"):
+        call(*SPACE, fix={"attn_impl": "flash"})

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 
 import calculon
-from calculon.plan.plan import FIELDS, NAMES
+from calculon.plan.columns import FIELDS
+from calculon.plan.plan import NAMES
+from calculon.search.driver import make_ranking, run
 from calculon.search.one import count_space
 from calculon.search.space import LOOPS, Space
 from tests.helpers import reference_system
@@ -116,7 +118,7 @@ def test_dimensions_are_restricted_and_widened(options, name, wanted):
     case = _case(system=system, **options)
     assert _values(case, name) == (wanted, wanted)
     assert count_space(case.space) == len(case.rows)
-    assert calculon.search(SMALL, system, 8, 8, **options).counts.total == len(case.rows)
+    assert run(case.space, make_ranking()).counts.total == len(case.rows)
 
 
 def test_offloading_cannot_be_fixed_where_there_is_no_second_tier():
@@ -124,8 +126,10 @@ def test_offloading_cannot_be_fixed_where_there_is_no_second_tier():
     for name in ("weight_offload", "activations_offload", "optimizer_offload"):
         case = _case(4, 4, system, fix={name: (True,)})
         assert (len(case.rows), count_space(case.space)) == (0, 0)
-        result = calculon.search(SMALL, system, 4, 4, fix={name: True})
+        result = run(case.space, make_ranking())
         assert (result.counts.total, len(result)) == (0, 0)
+        with pytest.raises(calculon.SpecError, match="Hint: no_tier2 has no tier-2 memory"):
+            calculon.search(SMALL, system, 4, 4, fix={name: True})
 
 
 def test_batches_below_a_data_parallel_degree_leave_it_out():

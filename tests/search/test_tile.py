@@ -5,7 +5,7 @@ from hypothesis import given, settings
 
 import calculon
 from calculon.records import columns
-from calculon.search.cost_tables import SearchTables
+from calculon.search.cost_tables import CostTables
 from calculon.search.objective import Objective
 from calculon.search.one import groups, tiles
 from calculon.search.select import Counts
@@ -15,7 +15,7 @@ from tests.search.brute import Case, cases
 
 def _tiles(space):
     for group in groups(space):
-        yield from tiles(space, SearchTables(space, group), group)
+        yield from tiles(space, CostTables(space, group), group)
 
 
 @settings(max_examples=12)
@@ -41,17 +41,19 @@ def test_rows_have_the_statistics_of_their_executions_to_the_bit(case):
 def test_no_execution_beats_what_its_cell_can_hope_for(case):
     objectives = [Objective.parse(text) for text in ("sample_rate", "total_time")]
     for tile in _tiles(case.space):
-        cells = tuple(np.indices(tile.shape).reshape(6, -1))  # those that do not fit as well
+        axes = len(tile.shape)
+        cells = tuple(np.indices(tile.shape).reshape(axes, -1))  # those that do not fit as well
         least = tile.least_time
         assert (least > 0).all()
-        of_cell = np.broadcast_to(least, (*tile.shape[:2], tile.shape[5]))
-        of_cell = of_cell[cells[0], cells[1], cells[5]]
+        assert least.shape == (tile.shape[0], tile.shape[-1])
+        of_cell, batches = least[cells[0], cells[-1]], tile.batch_size[cells[-1]]
         done = 0
         for rows in tile.rows(cells):
-            part = of_cell[done : done + rows.numbers.shape[-1]]
+            here = slice(done, done + rows.numbers.shape[-1])
+            part, batch_size = of_cell[here], batches[here]
             done += len(part)
             for objective in objectives:
-                bound = objective.bound(part.copy, tile.unit.batch_size)
+                bound = objective.bound(part.copy, batch_size)
                 assert (objective.score(rows.batch) <= bound).all()
         assert done == len(of_cell)
 

@@ -12,13 +12,28 @@ from typing import Any
 
 from .batch import Batch
 from .block import Block
-from .checks import checked_run
+from .checks import FORMS, checked_run
 from .errors import DoesNotFit, Rejected
+from .fields import EXTENSIONS, LINK_KINDS, OPTIONS, known, known_of_models
 from .outputs import LayerStatistics, Statistics, layer_statistics, statistics
 from .rules import CORRECTED, PUBLISHED, Rules
 from .transformer import block_layers
 
-__all__ = ["CORRECTED", "PUBLISHED", "DoesNotFit", "Rejected", "Rules", "estimate", "layers"]
+__all__ = [
+    "CORRECTED",
+    "EXTENSIONS",
+    "FORMS",
+    "LINK_KINDS",
+    "OPTIONS",
+    "PUBLISHED",
+    "DoesNotFit",
+    "Rejected",
+    "Rules",
+    "estimate",
+    "known",
+    "known_of_models",
+    "layers",
+]
 
 File = Mapping[str, Any]
 
@@ -26,9 +41,9 @@ File = Mapping[str, Any]
 def estimate(model: File, execution: File, system: File, rules: Rules | None = None) -> Statistics:
     """Evaluate an execution, given the contents of the three input files.
 
-    Returns the 96 statistics in published order.  Raises `Rejected` for a malformed request and
-    `DoesNotFit` for a well-formed one that the system cannot run.  Without `rules` those of the
-    edition that the execution names apply.
+    Returns the 96 statistics in published order, then those of the corrected edition.  Raises
+    `Rejected` for a malformed request and `DoesNotFit` for a well-formed one that the system cannot
+    run.  Without `rules` those of the edition that the execution names apply.
     """
     block = Block(checked_run(model, execution, system, rules))
     return statistics(block, Batch(block))

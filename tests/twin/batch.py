@@ -1,11 +1,17 @@
-"""What one processor of the first pipeline stage takes for one global batch."""
+"""What one processor takes for one global batch."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from .block import Block
 from .data_parallel import DataParallel, per
 from .errors import require_fit
+from .memory import fullest_stage
+from .model_ends import Ends
+from .replicas import Replicas, Windows
 from .run import KINDS, Kind
+from .stages import StagePasses, idle_time, slowest_stage
 
 ByKind = dict[Kind, float]
 
@@ -15,46 +21,41 @@ class Batch:
 
     def __init__(self, block: Block) -> None:
         self.block, self.run, self.execution = block, block.run, block.run.execution
-        self._compute()
+        self.piped = self.execution.pipeline_par > 1
+        self.ends = Ends(self.run) if self.run.model.vocab else None
         self._pipeline_transfers()
         self._offload()
+        self._stages()
+        self._compute()
+        self._replicas()
         self._bubble()
-        self.dp = DataParallel(block, self.bw, self.bw_pp_time)
         self._memory()
-        self._tiers()
         self._offload_requirements()
         self._totals()
 
-    def _compute(self) -> None:
-        """Arithmetic and TP communication."""
-        block, run = self.block, self.run
-        passes, mem1 = run.blocks * run.microbatches, run.system.mem1
-        self.fw_time = passes * block.fw.time
-        self.bw_time = passes * block.agrad.time + passes * block.wgrad.time
-        if run.step.stated:  # the sums so far are read by all microbatches but the first
-            self.bw_time += (run.microbatches - 1) * run.blocks * mem1.time(block.weight_grad)
-        self.optim_step_time = run.blocks * block.optim.time
-        self.recompute_time = passes * block.re.time
-        total = run.batch_sum
-        self.tp_comm_link_time = total(block.fw_tp.time) + total(block.agrad_tp.time)
-        self.tp_comm_exposed_time = total(block.fw_tp.exposed) + total(block.agrad_tp.exposed)
-        self.recomm_link_time = total(block.recomm.time)
-        self.recomm_exposed_time = total(block.recomm.exposed)
-
     def _pipeline_transfers(self) -> None:
-        ex, run = self.execution, self.run
+        ex, run, pp = self.execution, self.run, self.run.pp_network
         elements = run.activation if ex.tensor_par_comm_type == "ar" else run.split_activation
-        self.fw_pp_size = run.element_bytes * elements if ex.pipeline_par > 1 else 0
+        self.fw_pp_size = run.element_bytes * elements if self.piped else 0
         self.bw_pp_size = self.fw_pp_size if ex.training else 0
         # [O8] Without a pipeline, and backward in inference, the latency remains.
-        self.fw_pp_time = run.pp_network.time("p2p", self.fw_pp_size, 2)
-        self.bw_pp_time = run.pp_network.time("p2p", self.bw_pp_size, 2)
+        self.fw_pp_time = pp.time("p2p", self.fw_pp_size, 2)
+        self.bw_pp_time = pp.time("p2p", self.bw_pp_size, 2)
         if run.rules.empty_transfers:
             self.fw_pp_time = self.fw_pp_time if self.fw_pp_size else 0
             self.bw_pp_time = self.bw_pp_time if self.bw_pp_size else 0
         time = self.fw_pp_time + (self.bw_pp_time if ex.training else 0)
-        transfers = run.microbatches * ex.pipeline_interleaving if ex.pipeline_par > 1 else 0
-        self.pp_comm_time = transfers * time
+        transfers = run.microbatches * ex.pipeline_interleaving if self.piped else 0
+        self.pp_traffic = transfers * time
+        # Beside other passes, but for one trip of a microbatch through all chunks.
+        self.pp_trip = (ex.pipeline_par * ex.pipeline_interleaving - 1) * time
+        # Two copies of a table exchange their gradient.
+        self.pp_shared = 0.0
+        if self.ends is not None and run.model.tied and self.piped and ex.training:
+            self.pp_shared = pp.time("all_reduce", self.ends.table_gradient, 2)
+        self.pp_link_time = self.pp_traffic + self.pp_shared
+        if ex.p2p_overlap:
+            self.fw_pp_time = self.bw_pp_time = 0
 
     def _offload(self) -> None:
         """Time of a block of either kind, first without (`0`), then with the offload traffic."""
@@ -80,73 +81,130 @@ class Batch:
         self.fw0["edge"] += self.fw_pp_time
         self.bw0["edge"] += self.bw_pp_time
 
-        fw_excess: ByKind = {k: max(0, fw_traffic - self.fw0[k]) for k in KINDS}
-        bw_excess: ByKind = {k: max(0, bw_traffic - self.bw0[k]) for k in KINDS}
-        self.fw: ByKind = {k: self.fw0[k] + fw_excess[k] for k in KINDS}
-        self.bw: ByKind = {k: self.bw0[k] + bw_excess[k] for k in KINDS}
-        self.fw_offload_exposed_time = run.batch_sum(fw_excess)
-        self.bw_offload_exposed_time = run.batch_sum(bw_excess) if ex.training else 0
+        self.fw_excess: ByKind = {k: max(0, fw_traffic - self.fw0[k]) for k in KINDS}
+        self.bw_excess: ByKind = {k: max(0, bw_traffic - self.bw0[k]) for k in KINDS}
+        self.fw: ByKind = {k: self.fw0[k] + self.fw_excess[k] for k in KINDS}
+        self.bw: ByKind = {k: self.bw0[k] + self.bw_excess[k] for k in KINDS}
+
+    def _stages(self) -> None:
+        """What is different in each stage, where they are told apart."""
+        run = self.run
+        self.busy_blocks, self.busy_chunk = run.blocks, float(run.chunk_blocks)
+        self.at_embedding = self.at_head = True  # whether the slowest stage has that end
+        if self.ends is not None and self.piped:
+            embedding, head = self.ends.whole
+            self.at_embedding, self.at_head = embedding > head, embedding <= head
+        if run.layout is None:
+            return
+        slowest = slowest_stage(self._passes(run.layout, 0))
+        self.busy_blocks = run.layout[slowest]
+        self.busy_chunk = run.layout[slowest] / run.execution.pipeline_interleaving
+        self.at_embedding, self.at_head = slowest == 0, slowest == len(run.layout) - 1
+
+    def _passes(self, layout: list[int], stalled: float) -> list[StagePasses]:
+        """Return the passes of each stage, each of which is stalled for so long."""
+        fw, bw, wgrad = self.fw, self.bw, self.block.wgrad.time
+        stages, chunks = [], self.execution.pipeline_interleaving
+        for blocks in layout:
+            forward = (blocks - chunks) * fw["base"] + chunks * fw["edge"]
+            backward = (blocks - chunks) * bw["base"] + chunks * bw["edge"] + stalled
+            stages.append(StagePasses(forward, backward, blocks * wgrad))
+        if self.ends is not None:
+            for stage, end in ((stages[0], 0), (stages[-1], 1)):
+                stage.forward += self.ends.seconds("fw", comm=True)[end]
+                stage.backward += self.ends.seconds("agrad", "wgrad", comm=True)[end]
+                stage.weight += self.ends.seconds("wgrad")[end]
+        return stages
+
+    def _at_ends(self, embedding: float, head: float) -> float:
+        """Return a quantity of the end of the slowest stage, if it has one."""
+        return embedding * self.at_embedding + head * self.at_head
+
+    def _batch_sum(self, per_block: Mapping[Kind, float]) -> float:
+        """Sum over all chunks of the slowest processor and all microbatches."""
+        chunks = self.run.microbatches * self.execution.pipeline_interleaving
+        return chunks * ((self.busy_chunk - 1) * per_block["base"] + per_block["edge"])
+
+    def _compute(self) -> None:
+        """Arithmetic and TP communication."""
+        block, run, ends, m = self.block, self.run, self.ends, self.run.microbatches
+        passes, ex, mem1 = self.busy_blocks * m, self.execution, run.system.mem1
+        self.fw_time = passes * block.fw.time
+        self.bw_time = passes * block.agrad.time + passes * block.wgrad.time
+        self.optim_step_time = run.blocks * block.optim.time
+        self.recompute_time = passes * block.re.time
+        total = self._batch_sum
+        self.tp_comm_link_time = total(block.fw_tp.time) + total(block.agrad_tp.time)
+        self.tp_comm_exposed_time = total(block.fw_tp.exposed) + total(block.agrad_tp.exposed)
+        self.recomm_link_time = total(block.recomm.time)
+        self.recomm_exposed_time = total(block.recomm.exposed)
+        self.fw_offload_exposed_time = total(self.fw_excess)
+        self.bw_offload_exposed_time = total(self.bw_excess) if ex.training else 0
         if ex.optimizer_offload and run.rules.optimizer_offload:
             state = run.system.mem2.time(block.optimizer + block.weight_grad)
             self.bw_offload_exposed_time += run.blocks * state
+        read_again = self.busy_blocks * mem1.time(block.weight_grad)
+        if ends is not None:
+            self.fw_time += m * self._at_ends(*ends.seconds("fw"))
+            self.bw_time += m * self._at_ends(*ends.seconds("agrad", "wgrad"))
+            link = m * self._at_ends(*ends.link)
+            self.tp_comm_link_time += link
+            self.tp_comm_exposed_time += link
+            first, last, both = (x.step_time for x in (ends.first, ends.last, ends.both))
+            self.optim_step_time += max(first, last) if self.piped else both
+            gradients = mem1.time(ends.first.weight_grad), mem1.time(ends.last.weight_grad)
+            read_again += self._at_ends(*gradients)
+        if run.rules.optimizer_fields and ex.grad_dtype != "auto":
+            self.bw_time += (m - 1) * read_again  # the sums so far, by all but the first
+
+    def _replicas(self) -> None:
+        """Data parallelism, published or in a natural form."""
+        run, block, ends = self.run, self.block, self.ends
+        self.dp = DataParallel(block, self.bw, self.bw_pp_time, ends)
+        ex = self.execution
+        if ex.zero_stage == "auto" or ex.data_par == 1 or not ex.training:
+            return
+        forward, backward = self.fw["base"], self.bw["base"]
+        if run.dp_on_tp:
+            forward -= block.fw_tp.time["base"]
+            backward -= block.recomm.time["base"] + block.agrad_tp.time["base"]
+        head = 0.0 if ends is None else ends.seconds("agrad", "wgrad")[1]
+        windows = Windows(max(0, forward), max(0, backward), head)
+        natural = Replicas(block, ends, windows)
+        self.dp.link_time, self.dp.exposed_time = natural.link_time, natural.exposed_time
+        self.dp.stalled = natural.stalled
 
     def _bubble(self) -> None:
-        """Idle time of the pipeline."""
-        run, fw, bw = self.run, self.fw, self.bw
-        p, chunks = self.execution.pipeline_par, self.execution.pipeline_interleaving
-        chunk = run.chunk_sum(fw) + run.chunk_sum(bw)
-        block = fw["edge"] + bw["edge"]
-        if run.base_blocks > 0:
-            block = (fw["base"] + fw["edge"] + bw["base"] + bw["edge"]) / 2
-        rest = run.microbatches % p
-        extra = (chunks - 1) * (p - rest) if rest else 0
-        self.bubble_time = (p - 1) * chunk + extra * chunk - run.missing_blocks * block
+        """Idle time of the pipeline, and transfers that stages wait for."""
+        run, fw, bw, ex = self.run, self.fw, self.bw, self.execution
+        p, chunks, m = ex.pipeline_par, ex.pipeline_interleaving, run.microbatches
+        if run.layout is not None:
+            stages = self._passes(run.layout, self.dp.stalled)
+            self.bubble_time = idle_time(ex.pp_schedule, stages, m, chunks)
+        else:
+            chunk = run.chunk_sum(fw) + run.chunk_sum(bw) + self.dp.stalled / chunks
+            block = fw["edge"] + bw["edge"]
+            if run.base_blocks > 0:
+                block = (fw["base"] + fw["edge"] + bw["base"] + bw["edge"]) / 2
+            extra = (chunks - 1) * (p - m % p) if m % p else 0
+            self.bubble_time = (p - 1) * chunk + extra * chunk - run.missing_blocks * block
+            if self.ends is not None and self.piped:
+                self.bubble_time += min(self.ends.whole)
+        self.pp_exposed_time = self.pp_link_time
+        if ex.p2p_overlap:
+            waits = self.pp_trip
+            if chunks > 1:  # a pass of a chunk hides a transfer that is no longer
+                shortest = min(run.chunk_sum(fw), run.chunk_sum(bw))
+                waits += max(0, self.pp_traffic - 2 * m * chunks * shortest)
+            self.pp_exposed_time = min(self.pp_traffic, waits) + self.pp_shared
 
     def _memory(self) -> None:
-        """Bytes in all, and bytes that stay in tier 1 if that kind of data is offloaded."""
-        block, ex, run, p = self.block, self.execution, self.run, self.execution.pipeline_par
-        alive: float = min(run.microbatches, p)  # microbatches, one forward one backward
-        if ex.pipeline_interleaving > 1:
-            alive *= 1 + (p - 1) / (ex.pipeline_interleaving * p)
-        if run.rules.in_flight:
-            alive = min(alive, run.microbatches)
-        self.weight_space = block.weight * run.blocks
-        self.act_space = self.act_space_with_offload = block.act_working
-        if not run.full_recompute:
-            # [O13] In inference offloading raises the need.
-            kept = ex.training or not run.rules.inference_space
-            self.act_space_with_offload += block.act_storage if kept else 0
-            if ex.training:
-                self.act_space += block.act_storage * (run.blocks * alive - 1)
-        self.act_checkpoint_size = run.blocks * block.checkpoint * alive
-        # [O7] Null, not 0, in inference.
-        counted = ex.training or run.rules.inference_space
-        self.act_checkpoint_size_with_offload = 2 * block.checkpoint if counted else None
-        self.weight_grad_space = block.weight_grad_unsharded + block.weight_grad * (run.blocks - 1)
-        self.weight_grad_space_with_offload = block.weight_grad_unsharded + block.weight_grad
-        self.optimizer_space = block.optimizer * run.blocks
-
-    def _tiers(self) -> None:
-        block, ex, system = self.block, self.execution, self.run.system
-        tier1, tier2 = block.act_grad, 0.0
-        if ex.weight_offload:
-            tier1 += 2 * block.weight
-            tier2 += self.weight_space
-        else:
-            tier1 += self.weight_space
-        if ex.activations_offload:
-            tier1 += self.act_space_with_offload + (self.act_checkpoint_size_with_offload or 0)
-            tier2 += self.act_checkpoint_size if self.run.full_recompute else self.act_space
-        else:
-            tier1 += self.act_space + self.act_checkpoint_size
-        if ex.optimizer_offload:
-            tier1 += self.weight_grad_space_with_offload + 2 * block.optimizer
-            tier2 += block.weight_grad * self.run.blocks + self.optimizer_space
-        else:
-            tier1 += self.weight_grad_space + self.optimizer_space
+        memory, self.tier2 = fullest_stage(self.block, self.ends)
+        self.memory, self.tier1 = memory, memory.tier1
+        system = self.run.system
+        tier1, tier2 = self.tier1, self.tier2
         require_fit(21, tier1 <= system.mem1.capacity, f"tier 1 would hold {tier1} bytes")
         require_fit(22, tier2 <= system.mem2.capacity, f"tier 2 would hold {tier2} bytes")
-        self.tier1, self.tier2 = tier1, tier2
 
     def _offload_requirements(self) -> None:
         """Bandwidths that hide the traffic behind the time in which tier 1 is idle."""
@@ -165,21 +223,26 @@ class Batch:
             self.offload_mem_bw_req = max(self.offload_mem_bw_req, per(self.bw_offload, bw))
 
     def _totals(self) -> None:
-        block, run = self.block, self.run
+        block, run, ex = self.block, self.run, self.execution
         busy = self.fw_time + self.bw_time + self.optim_step_time
         self.total_time = busy + self.recompute_time + self.bubble_time
         self.total_time += self.fw_offload_exposed_time + self.bw_offload_exposed_time
         self.total_time += self.tp_comm_exposed_time + self.recomm_exposed_time
-        self.total_time += self.pp_comm_time + self.dp.exposed_time
+        self.total_time += self.pp_exposed_time + self.dp.exposed_time + run.system.host
         # [O12] Arithmetic of forks, dropout and reductions counts as useful, and the optimizer
         # step counts once per microbatch.
         step = block.optim.flops
         if run.rules.useful_flops:
             step /= run.microbatches
         self.useful_flops = block.fw.flops + block.agrad.flops + block.wgrad.flops + step
-        peak = run.system.matrix[self.execution.datatype].peak
-        perfect = run.blocks * run.microbatches * self.useful_flops / peak
+        blocks = run.blocks if run.layout is None else run.model.num_blocks / ex.pipeline_par
+        useful = blocks * self.useful_flops
+        if self.ends is not None:
+            for end in (self.ends.embedding, self.ends.head):
+                useful += (end.fw.flops + end.agrad.flops + end.wgrad.flops) / ex.pipeline_par
+        self.peak = run.system.multiply[run.multiply_type].peak
+        perfect = run.microbatches * useful / self.peak
         self.compute_efficiency = perfect / busy
         self.system_efficiency = busy / self.total_time
         self.total_efficiency = perfect / self.total_time
-        self.sample_rate = self.execution.batch_size / self.total_time
+        self.sample_rate = ex.batch_size / self.total_time

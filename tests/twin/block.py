@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from .communication import OverlappedLinear
 from .layers import Layer, Stage
+from .optimizer import Step
 from .run import KINDS, Kind, Run
 from .transformer import block_layers
 
@@ -36,17 +37,21 @@ class Comm:
 
 
 class Block:
-    """One block and microbatch; what only training has is 0 in inference."""
+    """One block and microbatch; what only training has is 0 in inference.
 
-    def __init__(self, run: Run) -> None:
+    Other layers than those of a block make an end of the model.
+    """
+
+    def __init__(self, run: Run, layers: Sequence[Layer] | None = None) -> None:
         self.run, training = run, run.execution.training
-        layers = block_layers(run)
+        layers = block_layers(run) if layers is None else layers
         backward = layers if training else []
         again = [layer for layer in backward if layer.flags.recomm]
         self.fw, self.fw_tp = _work(layers, "fw"), _comm(layers, "fw")
         self.agrad, self.agrad_tp = _work(backward, "agrad"), _comm(backward, "agrad")
         self.wgrad, self.recomm = _work(backward, "wgrad"), _comm(again, "wgrad")
-        self.optim, self.re = _work(backward, "optim"), _recompute(backward)
+        self.re = _recompute(backward)
+        self.optim = _work(backward, "optim")
         stages: tuple[Stage, ...] = ("fw", "agrad") if training else ("fw",)
         self.tp_bandwidth = max(
             layer.required_bandwidth(stage, kind)
@@ -62,10 +67,31 @@ class Block:
         checkpoint = run.residual if run.rules.checkpoint_split else run.activation
         self.checkpoint = run.element_bytes * checkpoint if run.full_recompute else 0
         self.act_storage = 0 if run.full_recompute else sum(_stored(x, training) for x in layers)
-        self.weight_grad = sum(layer.weight_grad_space for layer in backward)
-        self.weight_grad_unsharded = sum(run.step.computed * x.counts.weights for x in backward)
+        self.weight_grad_unsharded = sum(x.step.computed * x.weights for x in backward)
         self.act_grad = sum(layer.activation_grad_space for layer in backward)
-        self.optimizer = sum(layer.optimizer_space for layer in backward)
+        self.held = Held([layer.step for layer in backward])
+        self.weight_grad, self.optimizer = self.held.weight_grad, self.held.optimizer
+        # Arithmetic of the matrix engine, that is done twice included.
+        products = [layer for layer in layers if layer.engine != "vector"]
+        self.matrix_flops = sum(layer.work["fw"] for layer in products)
+        if training:
+            again_fw = [layer for layer in products if layer.flags.recompute]
+            self.matrix_flops += sum(layer.work["fw"] for layer in again_fw)
+            self.matrix_flops += sum(
+                layer.work["agrad"] + layer.work["wgrad"] for layer in products
+            )
+
+
+class Held:
+    """What some weights leave on a rank between steps, and the time of their step."""
+
+    def __init__(self, steps: Sequence[Step], *, trained: bool = True) -> None:
+        self.whole = sum(step.size * step.weights for step in steps)
+        self.resident = sum(step.resident for step in steps)
+        steps = steps if trained else []
+        self.weight_grad = sum(step.weight_grad for step in steps)
+        self.optimizer = sum(step.state for step in steps)
+        self.step_time = sum(step.time for step in steps)
 
 
 def _stored(layer: Layer, training: bool) -> float:
@@ -79,9 +105,9 @@ def _stored(layer: Layer, training: bool) -> float:
 
 def _work(layers: Sequence[Layer], stage: Stage) -> Work:
     return Work(
-        flops=sum(layer.flops[stage] for layer in layers),
+        flops=sum(layer.flops(stage) for layer in layers),
         flops_time=sum(layer.flops_time(stage) for layer in layers),
-        mem_accessed=sum(layer.mem_accessed[stage] for layer in layers),
+        mem_accessed=sum(layer.mem_accessed(stage) for layer in layers),
         mem_time=sum(layer.mem_time(stage) for layer in layers),
         time=sum(layer.processing_time(stage) for layer in layers),
     )

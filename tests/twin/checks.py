@@ -7,31 +7,17 @@ a size (part of rule 20) shows when it is looked up.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
-from math import prod
+from dataclasses import fields, replace
+from math import gcd, prod
 from typing import Any
 
 from .errors import require, require_fit
-from .optimizer import OPERATIONS
+from .fields import CHOICES, MULTIPLIED_BYTES, OPTIONS, Execution, Model
+from .mesh import sits_evenly
 from .rules import EDITIONS, Rules
-from .run import BYTES_PER_ELEMENT, Execution, Model, Run
+from .run import Run
+from .stages import counts_of
 from .system import System
-
-CHOICES = {
-    "attention_type": ("multihead", "multiquery"),
-    "activation_recompute": ("full", "attn_only", "none"),
-    "tensor_par_comm_type": ("ar", "p2p_rs_ag", "rs_ag"),
-    "tensor_par_overlap": ("none", "ring", "pipe"),
-    "edition": tuple(EDITIONS),
-    "attn_impl": ("eager",),  # what the twin knows
-    "ce_impl": ("eager", "fused"),
-    "grad_buffer": ("sharded", "full"),
-    "grad_comm_dtype": ("same", *BYTES_PER_ELEMENT),
-    "optimizer": tuple(OPERATIONS),  # what the twin knows
-    "optimizer_impl": ("fused", "foreach", "loop"),
-    "optimizer_state_dtype": ("float32", "bfloat16"),
-    "grad_dtype": ("auto", "float32", "bfloat16", "float16"),
-}
 
 
 def checked_run(
@@ -44,27 +30,39 @@ def checked_run(
 
     The rules are those of the edition that the execution names, unless others are given.
     """
-    options = {field.name for field in fields(Execution) if field.default is not MISSING}
-    odd = {field.name for field in fields(Execution)} ^ (set(execution) | options)
+    odd = {field.name for field in fields(Execution)} ^ (set(execution) | set(OPTIONS))
     require(1, not odd, f"missing or unknown fields: {sorted(odd)}")
-    ex, hardware = Execution(**execution), System.of(system)
+    ex = Execution(**execution)
     require(4, ex.edition in EDITIONS, "unknown edition")
-    extended = any(getattr(ex, name) != getattr(Execution, name) for name in options)
+    # Other keys of a model are ignored.
+    shape = Model(**{f.name: model[f.name] for f in fields(Model) if f.name in model})
+    extended = any(getattr(ex, name) != default for name, default in OPTIONS.items())
     asked = rules is not None or ex.edition != "sc23"
-    require(1, asked or not extended, "the published edition has no options")
-    _check_request(ex, len(hardware.networks))
+    require(1, asked or not (extended or not shape.plain), "the published edition has no options")
+    hardware = System.of(system, extended=asked)
+    if ex.seq_length:
+        positions = max(shape.positions, shape.seq_size)
+        fits = not shape.positions or ex.seq_length <= positions
+        require(33, fits, "every token has its learned position")
+        shape = replace(shape, seq_size=ex.seq_length)
+    _check_request(ex)
+    _check_products(ex, shape)
+    _check_optimizer(ex)
+    _check_replicas(ex)
     _check_networks(ex, hardware)
-    require(14, ex.datatype in BYTES_PER_ELEMENT, "unknown datatype")
-    # The fields of a model that are not ours are ignored.
-    shape = Model(**{field.name: model[field.name] for field in fields(Model)})
+    _check_stages(ex, shape)
     run = Run(shape, ex, hardware, rules or EDITIONS[ex.edition])
+    _check_shares(run)
     _check_division(run)
     for engine in (hardware.matrix, hardware.vector):
         require(20, ex.datatype in engine, "the system lacks the datatype")
+    wide = MULTIPLIED_BYTES[run.multiply_type] > run.element_bytes
+    require(30, not wide, "products read no more than is stored")
+    require(30, run.multiply_type in hardware.multiply, "the system does not multiply this type")
     return run
 
 
-def _check_request(ex: Execution, num_networks: int) -> None:
+def _check_request(ex: Execution) -> None:
     degrees = (ex.tensor_par, ex.pipeline_par, ex.data_par)
     require(2, ex.num_procs > 0 and min(degrees) > 0, "degrees must be positive")
     require(2, ex.num_procs == prod(degrees), "degrees must multiply to the processors")
@@ -86,15 +84,21 @@ def _check_request(ex: Execution, num_networks: int) -> None:
     gradients = ex.training and ex.data_par > 1
     require(10, not ex.data_par_overlap or gradients, "there are no gradients to overlap")
     require(11, not ex.optimizer_offload or ex.training, "there is no optimizer to offload")
+
+
+def _check_optimizer(ex: Execution) -> None:
     short = ex.optimizer_state_dtype != "float32"
-    require(4, not short or ex.optimizer in ("adam", "lion", "sgd_momentum"), "no such moments")
+    moments = ex.optimizer in ("adam", "lion", "sgd_momentum", "muon")
+    require(32, moments or not short, "no such moments")
     small = ex.grad_dtype in ("bfloat16", "float16")
-    require(4, small or not ex.main_grad, "there are no smaller gradients to copy")
-    for network in (ex.tensor_par_net, ex.pipeline_par_net, ex.data_par_net):
-        require(12, 0 <= network < num_networks, f"there is no network {network}")
+    require(32, small or not ex.main_grad, "there are no smaller gradients to copy")
 
 
 def _check_networks(ex: Execution, system: System) -> None:
+    if ex.mesh_order != "stated":
+        return
+    for number in (ex.tensor_par_net, ex.pipeline_par_net, ex.data_par_net):
+        require(12, 0 <= number < len(system.networks), f"there is no network {number}")
     assigned = (
         (ex.tensor_par_net, ex.tensor_par),
         (ex.pipeline_par_net, ex.pipeline_par),
@@ -109,14 +113,125 @@ def _check_networks(ex: Execution, system: System) -> None:
             require_fit(13, filled or not network.must_be_filled, f"network {index} is not filled")
 
 
+def _check_products(ex: Execution, model: Model) -> None:
+    """Forms of tensor parallelism and of products."""
+    alone = ex.tensor_par_overlap == "none"
+    whole = alone and ex.tensor_par_comm_type == "ar"
+    megatron = ex.tp_impl == "megatron"
+    behind = ex.training and ex.tensor_par > 1 and alone and megatron
+    require(23, model.part != "linear" or whole, "one linear layer has no row-split product")
+    require(23, megatron or whole, "gathered activations are not split")
+    require(23, not ex.tp_async or behind, "there is nothing to run behind weight gradients")
+    biased = model.part in ("block", "attention") and model.out_bias
+    biased = biased or (model.part in ("block", "mlp") and model.mlp_bias)
+    require(23, not ex.bias_after_reduce or (megatron and biased), "no bias follows a reduction")
+    plain = alone and ex.matmul_dtype == "same"
+    require(23, ex.matmul_impl == "gemm" or plain, "the vector engine has no tiles, no types")
+
+
+def _check_replicas(ex: Execution) -> None:
+    """Forms of data parallelism."""
+    if ex.zero_stage != "auto":
+        require(24, ex.data_par > 1 or ex.zero_stage == "0", "there is nothing to share")
+        require(24, ex.training, "only training has gradients")
+        require(24, ex.optimizer_sharding == (ex.zero_stage != "0"), "the stage says what is split")
+    for name, stages in FORMS.items():
+        fits = ex.zero_stage in stages or getattr(ex, name) == OPTIONS[name]
+        require(25, fits, f"{name} needs zero_stage {stages}")
+    published = ex.zero_stage == "auto" or ex.grad_buffer == "sharded"
+    require(24, published, "the stage says what is whole")
+    once = ex.coll_algo == "published" or not ex.latency_per_step
+    require(26, once, "algorithms count steps by themselves")
+
+
+FORMS = {
+    "dp_shard": ("1", "2", "3", "fsdp"),
+    "fsdp_unit": ("3", "fsdp"),
+    "fsdp_prefetch": ("3", "fsdp"),
+    "reshard_after_forward": ("3", "fsdp"),
+    "ddp_bucket_mib": ("0", "1", "2"),
+    "no_sync": ("0", "1"),
+    "overlap_param_gather": ("1", "2"),
+}
+"""What some forms of data parallelism have alone."""
+
+
+def _check_stages(ex: Execution, model: Model) -> None:
+    """Schedule and layout of a pipeline."""
+    first, last = ex.first_stage_blocks, ex.last_stage_blocks
+    layout = ex.pp_layout == "balanced" or first > 0 or last > 0
+    stated = layout or ex.pp_schedule != "1f1b"
+    p = ex.pipeline_par
+    require(27, p > 1 or not (stated or ex.p2p_overlap), "there is no pipeline")
+    require(27, ex.pipeline_interleaving == 1 or not stated, "stages have one chunk")
+    counts = counts_of(ex)
+    require(27, p > 1 or not counts, "there is no pipeline")
+    require(27, not (layout and counts), "the layout is stated twice")
+    whole = len(counts) == p * ex.pipeline_interleaving and sum(counts) == model.num_blocks
+    require(27, whole or not counts, "every chunk and every block is listed")
+    require(27, ex.training or ex.pp_schedule == "1f1b", "inference passes forward only")
+    require(27, ex.pp_layout == "uniform" or not (first or last), "the layout is stated twice")
+    if first or last:
+        free, left = p - (first > 0) - (last > 0), model.num_blocks - first - last
+        require(27, left >= free if free else left == 0, "every stage has blocks")
+    if ex.p2p_overlap:
+        chunks = ex.pipeline_interleaving > 1
+        due = (chunks or ex.pp_schedule == "gpipe") if ex.training else not chunks
+        enough = ex.batch_size // (ex.data_par * ex.microbatch_size) >= p
+        require(27, due and enough, "nothing else is due during a transfer")
+
+
+def _check_shares(run: Run) -> None:
+    """Whether shards, units and owners come out even, and groups of a mesh."""
+    ex, blocks = run.execution, -(-run.model.num_blocks // run.execution.pipeline_par)
+    even = ex.dp_shard == 0 or (ex.dp_shard > 1 and ex.data_par % ex.dp_shard == 0)
+    require(28, even, "shards must divide the replicas")
+    chunk = gcd(*counts_of(ex)) or blocks // ex.pipeline_interleaving
+    require(28, chunk % ex.fsdp_unit == 0, "units must divide a chunk")
+    owned = ex.zero_stage == "owner"
+    require(28, not owned or blocks % ex.data_par == 0, "owners have whole layers")
+    split = ex.zero_stage in ("3", "fsdp", "owner")
+    require(28, not (split and ex.weight_offload), "split weights stay")
+    if ex.mesh_order == "stated":
+        return
+    largest = max(network.size for network in run.system.networks)
+    require_fit(29, ex.num_procs <= largest, "the largest network is too small")
+    shards = ex.dp_shard or ex.data_par
+    replica = run.replica_distance
+    groups = (
+        (ex.tensor_par, 1),
+        (ex.pipeline_par, run.stage_distance),
+        (ex.data_par, replica),
+        (shards, replica),
+        (ex.data_par // shards, replica * shards),
+    )
+    for ranks, apart in groups:
+        even = sits_evenly(run.system, ranks, apart, ex.num_procs)
+        require_fit(29, even, "groups are cut")
+
+
 def _check_division(run: Run) -> None:
     model, ex = run.model, run.execution
     chunks, t = ex.pipeline_interleaving, ex.tensor_par
-    require_fit(15, chunks <= run.blocks, "there are more chunks than blocks")
-    require_fit(16, run.blocks % chunks == 0, "chunks must divide the blocks evenly")
+    blocks = -(-model.num_blocks // ex.pipeline_par)
+    require_fit(15, chunks <= blocks, "there are more chunks than blocks")
+    require_fit(
+        16, bool(ex.stage_blocks) or blocks % chunks == 0, "chunks must divide the blocks evenly"
+    )
     offload = ex.weight_offload or ex.activations_offload or ex.optimizer_offload
-    require_fit(17, not offload or run.blocks >= 3, "offloading takes three blocks or more")
+    require_fit(17, not offload or blocks >= 3, "offloading takes three blocks or more")
     split = ex.tensor_par_comm_type != "ar"
     require(18, not split or run.tokens % t == 0, "tokens must split evenly")
-    for size in (model.hidden, model.feedforward, model.attn_heads):
-        require(19, size % t == 0, f"tensor parallelism must divide {size}")
+    attends, widens = model.part in ("block", "attention"), model.part != "attention"
+    for size, there in (
+        (model.hidden, True),
+        (model.feedforward, widens),
+        (model.attn_heads, attends),
+    ):
+        require(19, size % t == 0 or not there, f"tensor parallelism must divide {size}")
+    groups = model.kv_heads not in (0, 1, model.attn_heads)
+    one = ex.attention_type == "multiquery"
+    require(31, not (groups and one), "the model has more heads than one")
+    shared = model.key_heads % t == 0 or t % model.key_heads == 0
+    published = ex.edition == "sc23"
+    require(31, shared or not attends or published, "key heads must divide")

@@ -2,78 +2,127 @@
 
 from __future__ import annotations
 
-from .counts import Counts, linear
-from .layers import Flags, Layer, MatMul, Side, Stage
+from .layers import Flags, Layer, Side, Stage
+from .operators import linear
 from .run import Kind, Run
 
 
 class TPComm(Layer):
     """A TP collective by itself, empty without tensor parallelism."""
 
-    def __init__(
-        self, run: Run, name: str, side: Side, flags: Flags, *, outermost: bool = False
-    ) -> None:
-        t = run.execution.tensor_par
-        size = run.activation if t > 1 else 0
-        additions = size * (t - 1) / t
-        fw, agrad = (additions, 0.0) if side == "reduce" else (0.0, additions)
-        counts = Counts(inputs=size, outputs=size, saved=size, grads=size, fw=fw, agrad=agrad)
-        super().__init__(run, name, counts, flags)
-        self.side, self.message, self.outermost = side, run.element_bytes * size, outermost
-        if run.sequence_par:
-            self.activation_space = self.activation_grad_space = self.message / t
-            self.mem_accessed["fw"] = self.mem_accessed["agrad"] = 2 * self.message
-        else:
-            reduced = self.message if side == "reduce" else 0
-            self.activation_space, self.activation_grad_space = reduced, self.message - reduced
-            self.mem_accessed["fw"] = 2 * reduced
-            self.mem_accessed["agrad"] = 2 * (self.message - reduced)
-
-    def processing_time(self, stage: Stage) -> float:
-        return 0  # [O16] it is in the link time; flops_time and mem_time are summed nevertheless
-
-    def _reduction_time(self, op: str, stage: Stage) -> float:
-        return super().processing_time(stage)
-
-    def exposed_time(self, stage: Stage, kind: Kind) -> float:
-        return self.link_time(stage, kind)
-
-
-class OverlappedLinear(MatMul):
-    """A linear layer (m x n) times (n x k) in t tiles, between which its collective proceeds."""
+    hidden_behind: float = 0  # seconds of weight gradients behind which its backward pass runs
 
     def __init__(
         self,
         run: Run,
         name: str,
         side: Side,
-        m: int,
-        n: int,
-        k: int,
         flags: Flags,
         *,
+        count: int | None = None,
         outermost: bool = False,
+        element: int | None = None,
     ) -> None:
         t = run.execution.tensor_par
+        count = run.activation if count is None else count
+        size = count if t > 1 else 0
+        element = run.result_bytes if element is None else element
+        message, additions = element * size, size * (t - 1) / t
+        flops = {
+            "reduce": (additions, 0.0, 0.0),
+            "total": (additions, 0.0, 0.0),
+            "join": (0.0, 0.0, 0.0),
+        }.get(side, (0.0, additions, 0.0))
+        passes = {"gather": (0, 2, 0), "reduce": (2, 0, 0), "collect": (2, 2, 0)}.get(
+            side, (2, 0, 0)
+        )
+        kept = {"gather": (0.0, 1.0), "reduce": (1.0, 0.0), "total": (0.0, 0.0)}.get(
+            side, (1 / t, 1.0)
+        )
+        if run.sequence_par and side in ("gather", "reduce"):
+            passes, kept = (2, 2, 0), (1 / t, 1 / t)
+        super().__init__(
+            run,
+            name,
+            flags,
+            flops=flops,
+            moved=(passes[0] * message, passes[1] * message, 0),
+            inputs=size / t if side in ("collect", "join") else size,
+            outputs=size,
+            output_space=message,
+            saved=kept[0] * message,
+            grads=kept[1] * message,
+        )
+        self.side, self.message, self.outermost = side, message, outermost
+
+    def processing_time(self, stage: Stage) -> float:
+        if stage == "optim":
+            return super().processing_time(stage)
+        return 0  # [O16] it is in the link time; flops_time and mem_time are summed nevertheless
+
+    def _reduction_time(self, op: str, stage: Stage) -> float:
+        return self.unlaunched_time(stage)
+
+    def exposed_time(self, stage: Stage, kind: Kind) -> float:
+        exposed = self.link_time(stage, kind)
+        return max(0, exposed - self.hidden_behind) if stage == "agrad" else exposed
+
+
+class OverlappedLinear(Layer):
+    """A linear layer (m x n) times (n x k) in t tiles, between which its collective proceeds."""
+
+    beside = True
+
+    def __init__(
+        self,
+        run: Run,
+        name: str,
+        side: Side,
+        shape: tuple[int, int, int],
+        flags: Flags,
+        *,
+        bias: int | None = None,
+        outermost: bool = False,
+    ) -> None:
+        t, (m, n, k) = run.execution.tensor_par, shape
+        plain = linear(run, name, m, n, k, flags, bias)
         # [O6] What is saved differs by side and by sequence parallelism.
-        if side == "gather":
-            k //= t
-            saved, grads = (m * n // t, m * k) if run.sequence_par else (m * n, 0)
-        else:
-            n //= t
-            saved, grads = (m * n, 2 * (m * k // t)) if run.sequence_par else (0, 2 * m * k)
         if run.rules.overlapped_operands:
             saved, grads = m * n, m * k
-        super().__init__(run, name, linear(m, n, k, saved, grads), flags)
+        elif side == "gather":
+            saved, grads = (m * n // t, m * k) if run.sequence_par else (m * n, 0)
+        else:
+            saved, grads = (m * n, 2 * (m * k // t)) if run.sequence_par else (0, 2 * m * k)
+        read, wrote = run.operand_bytes, run.result_bytes
+        moved = plain.traffic["fw"], plain.traffic["agrad"], plain.traffic["wgrad"]
+        if not run.rules.overlapped_operands:
+            gradients = read * (plain.weights + saved + grads)
+            moved = plain.traffic["fw"], gradients, gradients
+        super().__init__(
+            run,
+            name,
+            flags,
+            kind="product",
+            engine="matrix",
+            flops=(plain.work["fw"],) * 3,
+            moved=moved,
+            inputs=m * n,
+            outputs=m * k,
+            weights=plain.weights,
+            output_space=wrote * m * k,
+            saved=read * saved,
+            grads=wrote * grads,
+        )
+        self.product = plain.product
         self.side, self.outermost = side, outermost
-        self.message = run.element_bytes * (m * n if side == "gather" else m * k)
+        self.message = wrote * (m * n if side == "gather" else m * k)
         self.usage = run.tp_network.processor_usage
 
     @property
     def stored_space(self) -> float:
         again = self.side == "gather" and self.run.sequence_par and self.flags.recomm
         if again and self.run.rules.overlapped_operands:
-            return self.run.element_bytes * (self.counts.inputs // self.t)
+            return self.run.operand_bytes * (int(self.inputs) // self.t)
         return self.activation_space
 
     def comm_tile(self, stage: Stage, kind: Kind) -> float:
@@ -82,7 +131,7 @@ class OverlappedLinear(MatMul):
     def _reduction_time(self, op: str, stage: Stage) -> float:
         if op == "all_gather":
             return 0
-        return self.vector.time(self.message / self.run.element_bytes * (self.t - 1) / self.t)
+        return self.vector.time(self.message / self.run.result_bytes * (self.t - 1) / self.t)
 
     @property
     def pays_again(self) -> bool:
@@ -110,9 +159,11 @@ class OverlappedLinear(MatMul):
         return processing + tile, exposed + tile
 
     def processing_time(self, stage: Stage) -> float:
+        if stage == "optim":
+            return super().processing_time(stage)
         if not self.run.rules.overlap_times:
             return self._published_overlap(stage)[0]
-        return self._beside(stage, "base")
+        return max(self._beside(stage, "base"), self.floor(stage))
 
     def _beside(self, stage: Stage, kind: Kind) -> float:
         """Processing time beside the communication of a kind of block."""
@@ -152,3 +203,20 @@ class OverlappedLinear(MatMul):
     def required_bandwidth(self, stage: Stage, kind: Kind) -> float:
         slowed = self.flops_time(stage) / (1 - self.usage)
         return self.comm_tile(stage, kind) / (slowed / self.t)
+
+
+def hide_input_gradients(layers: list[Layer]) -> None:
+    """Let the collective of an input's gradient run behind the gradients of the weights.
+
+    Those are of the products that read what was gathered; while they wait for the network to be
+    done, they get what engines it leaves.
+    """
+    for place, layer in enumerate(layers):
+        if not isinstance(layer, TPComm) or layer.side != "gather":
+            continue
+        behind = 0.0
+        for reader in layers[place + 1 :]:
+            if reader.kind not in ("product", "fork"):
+                break
+            behind += reader.processing_time("wgrad")
+        layer.hidden_behind = behind * (1 - layer.run.tp_network.processor_usage)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf
 
 from .block import Block
-from .run import KINDS, Kind
+from .model_ends import Ends
+from .run import KINDS, Kind, Run
 
 
 def per(size: float, time: float) -> float:
@@ -15,36 +17,73 @@ def per(size: float, time: float) -> float:
     return size / time
 
 
+@dataclass
+class Synced:
+    """Bytes of weights, and of the gradients that are reduced for them."""
+
+    weight: float
+    gradient: float
+
+
+def synced_ends(run: Run, ends: Ends | None) -> tuple[Synced, Synced]:
+    """Return what embedding and head synchronise; a table that both use on one stage counts once."""
+    if ends is None:
+        return Synced(0, 0), Synced(0, 0)
+    alone = run.execution.pipeline_par == 1
+    first, last = ends.first.whole, ends.last.whole
+    if run.model.tied and alone:
+        first, last = ends.both.whole, 0
+    ratio = run.reduction_bytes / run.element_bytes
+    return Synced(first, first * ratio), Synced(last, last * ratio)
+
+
 class DataParallel:
     """Times in seconds, sizes in bytes; `bw` is the backward time of a block of either kind."""
 
-    def __init__(self, block: Block, bw: dict[Kind, float], bw_pp_time: float) -> None:
+    def __init__(
+        self, block: Block, bw: dict[Kind, float], bw_pp_time: float, ends: Ends | None = None
+    ) -> None:
         self.block, self.run, self.execution = block, block.run, block.run.execution
         self.bw, self.bw_pp_time = bw, bw_pp_time
-        self.size = 0
-        self.link_time = self.exposed_time = 0.0
+        self.size: float = 0
+        self.link_time = self.exposed_time = self.stalled = 0.0
         self.bw_overlap_req_chunk = self.bw_overlap_req_tail = 0.0
         if self.execution.data_par > 1 and self.execution.training:
-            self._communicate()
+            # [O23] Every collective moves the bytes of the weights, that of the gradients too.
+            run = self.run
+            self.size = self.block.weight // run.element_bytes * run.reduction_bytes
+            if self.execution.zero_stage == "auto":
+                self._communicate(ends)
 
-    def _communicate(self) -> None:
+    def _time(self, collectives: dict[str, float]) -> float:
+        return sum(self.run.dp_team.time(op, size) for op, size in collectives.items())
+
+    def _collectives(self, synced: Synced) -> dict[str, float]:
+        if self.execution.optimizer_sharding:
+            return {"reduce_scatter": synced.gradient, "all_gather": synced.weight}
+        return {"all_reduce": synced.gradient}
+
+    def _communicate(self, ends: Ends | None) -> None:
         ex, run = self.execution, self.run
-        # [O23] Every collective moves the bytes of the weights, that of the gradients too.
-        self.size = self.block.weight // run.element_bytes * run.reduction_bytes
-        self.collectives = {"all_reduce": self.size}
-        if ex.optimizer_sharding:
-            self.collectives = {"reduce_scatter": self.size, "all_gather": self.block.weight}
+        self.collectives = self._collectives(Synced(self.block.weight, self.size))
         self.network = run.dp_network
-        self.comm = sum(
-            self.network.time(op, size, ex.data_par, run.per_step)
-            for op, size in self.collectives.items()
-        )
-        self.link_time = self.exposed_time = run.blocks * self.comm
+        self.comm = self._time(self.collectives)
+        first, last = synced_ends(run, ends)
+        embedding = self._time(self._collectives(first)) if first.weight else 0
+        self.head = self._time(self._collectives(last)) if last.weight else 0
+        piped = ex.pipeline_par > 1
+        at_ends = max(embedding, self.head) if piped else embedding + self.head
+        self.link_time = run.blocks * self.comm + at_ends
+        self.exposed_time = self.link_time
         if ex.data_par_overlap:
             if not (run.rules.data_par_exposed and run.rules.data_par_bandwidth):
                 self._published_overlap()
             if run.rules.data_par_exposed:
-                self._expose()
+                # Gradients of the head come first and may hide, those of the embedding come last.
+                with_head = self._expose(self.head)
+                self.exposed_time = with_head + embedding
+                if piped:
+                    self.exposed_time = max(with_head, self._expose(0) + embedding)
             if run.rules.data_par_bandwidth:
                 self._bandwidths()
 
@@ -53,25 +92,26 @@ class DataParallel:
         block, ex, run = self.block, self.execution, self.run
         mem_time = block.agrad.mem_time + block.wgrad.mem_time + block.re.mem_time
         free: dict[Kind, float] = {k: self.bw[k] - mem_time for k in KINDS}
-        if ex.data_par_net == ex.tensor_par_net:
+        if run.dp_on_tp:
             for k in KINDS:
                 free[k] -= block.recomm.time[k] + block.agrad_tp.time[k]
-        if ex.data_par_net == ex.pipeline_par_net and ex.pipeline_par > 1:
+        if run.dp_on_pp and ex.pipeline_par > 1:
             free["edge"] -= self.bw_pp_time
         # The first microbatches of the pipeline are still to come when the last one is done.
         chunk = min(run.microbatches, ex.pipeline_par) * run.chunk_sum(free)
         return max(0, chunk), max(0, run.base_blocks * free["base"])
 
-    def _expose(self) -> None:
+    def _expose(self, head: float) -> float:
         """Hide the communication of a block behind the backward pass of the others."""
         block, ex, run = self.block, self.execution, self.run
         window, last_window = self._windows()
         flops_time = block.agrad.flops_time + block.wgrad.flops_time + block.re.flops_time
         passes = min(run.microbatches, ex.pipeline_par) * run.chunk_blocks
         early = self._exposed(run.chunk_blocks * self.comm, window, passes * flops_time)
-        tail = self._exposed(run.base_blocks * self.comm, last_window, run.base_blocks * flops_time)
+        last = run.base_blocks * self.comm + head
+        tail = self._exposed(last, last_window, run.base_blocks * flops_time)
         # The last block overlaps with nothing.
-        self.exposed_time = self.comm + (ex.pipeline_interleaving - 1) * early + tail
+        return self.comm + (ex.pipeline_interleaving - 1) * early + tail
 
     def _exposed(self, comm: float, window: float, flops_time: float) -> float:
         """What does not fit, or else the arithmetic that the communication takes away."""
@@ -84,8 +124,7 @@ class DataParallel:
         """Bandwidths at which everything but the last block just fits."""
         volume = 0.0
         for op, size in self.collectives.items():
-            scalar, offset = self.network.ops[op]
-            volume += size * scalar * (1 + (offset or 0) / self.execution.data_par)
+            volume += self.network.volume(op, size, self.execution.data_par)
         window, last_window = self._windows()
         if self.execution.pipeline_interleaving > 1:
             self.bw_overlap_req_chunk = per(self.run.chunk_blocks * volume, window)
@@ -104,7 +143,7 @@ class DataParallel:
         # All chunks but the last.
         window, comm_chunk = p * free, run.chunk_blocks * comm
         slowed = p * (run.chunk_blocks * flops_time)
-        with_pp = ex.data_par_net == ex.pipeline_par_net
+        with_pp = run.dp_on_pp
         collisions = min(comm_chunk // run.chunk_sum(bw), run.microbatches % p or p)
         hidden = window - (collisions if with_pp else 0) * self.bw_pp_time
         excess = comm_chunk - hidden + slowed * usage
@@ -133,11 +172,11 @@ class DataParallel:
 
         [O1] Both the memory and the FLOP time of recompute are the inflated ones.
         """
-        block, ex, sharded = self.block, self.execution, self.execution.optimizer_sharding
+        block, sharded = self.block, self.execution.optimizer_sharding
         slack = 0 if sharded else block.optim.time - block.optim.mem_time
         mem_time = block.agrad.mem_time + block.wgrad.mem_time + block.re.mem_time
         free: dict[Kind, float] = {k: self.bw[k] - mem_time + slack for k in KINDS}
-        if ex.data_par_net == ex.tensor_par_net:
+        if self.run.dp_on_tp:
             for k in KINDS:
                 free[k] -= block.recomm.time[k] + block.agrad_tp.time[k]
         flops_time = block.agrad.flops_time + block.wgrad.flops_time + block.re.flops_time

@@ -1,15 +1,22 @@
-"""One layer of a block: counts of elements and FLOP, bytes, and times of its stages."""
+"""One layer of a block: what it computes, moves and keeps, and the times of its stages."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
-from .counts import Counts, pointwise
+from .fields import MULTIPLIED_BYTES
+from .optimizer import Step
 from .run import Kind, Run
+from .system import efficiency_at
 
 Stage = Literal["fw", "agrad", "wgrad", "optim"]  # agrad, wgrad: gradient of input, of weights
-Side = Literal["gather", "reduce"]  # where a TP region begins (column split), ends (row split)
+PASSES: tuple[Stage, Stage, Stage] = ("fw", "agrad", "wgrad")
+Side = Literal["gather", "reduce", "total", "collect", "join"]
+Engine = Literal["matrix", "vector", "attention"]
+"""Where a TP region begins (column split) or ends (row split); a sum over the ranks; a gathered
+output whose gradient is reduced and scattered, or only cut."""
 
 
 @dataclass(frozen=True)
@@ -26,67 +33,110 @@ class Flags:
 class Layer:
     """A layer without communication; times are seconds, everything else bytes or FLOP."""
 
-    on_matrix_engine = False
     side: Side | None = None  # of a TP region, if the layer communicates ...
-    message = 0  # ... so many bytes
+    message: float = 0  # ... so many bytes
     outermost = False  # whether it is the first gather or the last reduction of the block
+    beside = False  # whether its collective runs beside a product
+    branch = False  # whether it ends a branch of the residual stream
+    product: tuple[int, int, int, int] | None = None  # count, rows, depth, columns
+    table: tuple[int, int] | None = None  # of weights that are looked up
+    mean_keys: float = 0  # of fused attention
+    kernels: tuple[int, int, int] | None = None  # that each pass launches
 
-    def __init__(self, run: Run, name: str, counts: Counts, flags: Flags) -> None:
-        self.run, self.name, self.counts, self.flags = run, name, counts, flags
+    def __init__(
+        self,
+        run: Run,
+        name: str,
+        flags: Flags,
+        *,
+        kind: str = "",
+        engine: Engine = "vector",
+        flops: tuple[float, float, float] = (0, 0, 0),
+        moved: tuple[float, float, float] = (0, 0, 0),
+        inputs: float = 0,
+        outputs: float = 0,
+        weights: int = 0,
+        output_space: float = 0,
+        saved: float = 0,
+        grads: float = 0,
+    ) -> None:
+        self.run, self.name, self.flags, self.kind, self.engine = run, name, flags, kind, engine
         self.t = run.execution.tensor_par
         self.vector = run.system.vector[run.execution.datatype]
-        matrix = run.system.matrix[run.execution.datatype]
-        self.engine = matrix if self.on_matrix_engine else self.vector
-        size = run.element_bytes
-        self.weight_space = size * counts.weights
-        self.output_space = size * counts.outputs
-        self.activation_space: float = size * counts.saved
-        self.activation_grad_space: float = size * counts.grads
-        step = run.step
-        self.weight_grad_space: float = self.weight_space / run.shards
-        if run.rules.waiting_gradients and (run.whole_gradients or step.stated):
-            parts = 1 if run.whole_gradients else run.shards
-            self.weight_grad_space = step.gradient * counts.weights / parts
-        # Moments and, unless the weights have 4 bytes themselves, a master copy.
-        self.optimizer_space = step.state * counts.weights / run.shards
-        self.flops: dict[Stage, float] = {
-            "fw": counts.fw,
-            "agrad": counts.agrad,
-            "wgrad": counts.wgrad,
-            "optim": counts.weights / run.shards * step.flops,
-        }
-        gradient = size * (counts.weights + counts.saved + counts.grads)
-        self.beside_step: float = 0
-        unwritten = size * counts.unwritten if run.rules.backward_traffic else 0
-        self.mem_accessed: dict[Stage, float] = {
-            "fw": size * (counts.inputs + counts.outputs + counts.weights),
-            "agrad": gradient + unwritten,
-            "wgrad": gradient if counts.weights else 0,
-            "optim": self.optimizer_space,  # [O23] gradients are not read
-        }
-        if run.rules.optimizer_traffic:
-            # Reads and writes the state, reads the gradient; weights of 4 bytes are their own
-            # master copy, which is read and written, others are written only.
-            self.mem_accessed["optim"] = step.moved * counts.weights / run.shards
-            self.beside_step = step.beside * counts.weights / run.shards
+        self.inputs, self.outputs, self.weights = inputs, outputs, weights
+        self.weight_space = run.element_bytes * weights
+        self.output_space, self.activation_space = output_space, saved
+        self.activation_grad_space = grads
+        self.work: dict[Stage, float] = dict(zip(PASSES, flops, strict=True))
+        self.traffic: dict[Stage, float] = dict(zip(PASSES, moved, strict=True))
+
+    @cached_property
+    def step(self) -> Step:
+        """The optimizer step of its weights."""
+        sides = self.table
+        if self.product is not None and self.weights:
+            sides = self.product[2], self.product[3]
+        return Step(self.run, self.weights, sides)
 
     @property
     def stored_space(self) -> float:
         """Bytes kept for the backward pass by a layer that stores its activation."""
         return self.activation_space
 
+    def flops(self, stage: Stage) -> float:
+        return self.step.flops if stage == "optim" else self.work[stage]
+
+    def mem_accessed(self, stage: Stage) -> float:
+        return self.step.moved if stage == "optim" else self.traffic[stage]
+
     def flops_time(self, stage: Stage) -> float:
-        engine = self.vector if stage == "optim" else self.engine
-        return engine.time(self.flops[stage])
+        """Seconds of the arithmetic on its engine."""
+        if stage == "optim":
+            return self.step.flops_time
+        flops, system = self.work[stage], self.run.system
+        if self.engine == "vector":
+            return self.vector.time(flops)
+        arithmetic = self.run.multiply_type if self.kind == "product" else self.run.core_type
+        engine = system.multiply[arithmetic]
+        if self.engine == "attention":
+            if arithmetic not in system.attention:
+                return engine.time(flops)
+            efficiency = efficiency_at(system.attention[arithmetic], self.mean_keys)
+            return flops / (engine.peak * efficiency)
+        if arithmetic in system.gemm:
+            return flops / (engine.peak * self._by_shape(stage, arithmetic))
+        return engine.time(flops)
+
+    def _by_shape(self, stage: Stage, arithmetic: str) -> float:
+        """Efficiency of the product or, of two activations, of both gradients together."""
+        assert self.product is not None
+        gemm, size = self.run.system.gemm[arithmetic], MULTIPLIED_BYTES[arithmetic]
+        forward, inputs, weights = gemm.efficiencies(*self.product, size)
+        if stage == "fw":
+            return forward
+        if stage == "wgrad":
+            return weights
+        return inputs if self.weights else 2 * inputs * weights / (inputs + weights)
 
     def mem_time(self, stage: Stage) -> float:
-        time, moved = self.run.system.mem1.time, self.mem_accessed[stage]
-        if stage == "optim" and self.beside_step:
-            return time(moved - self.beside_step) + time(self.beside_step)
-        return time(moved)
+        if stage == "optim":
+            return self.step.mem_time
+        return self.run.system.mem1.time(self.traffic[stage])
+
+    def floor(self, stage: Stage) -> float:
+        """Seconds that it takes to launch the kernels of a pass, at least one if anything moves."""
+        count = int(self.traffic[stage] != 0)
+        if self.kernels is not None:
+            count = self.kernels[PASSES.index(stage)]
+        return count * self.run.system.launch
+
+    def unlaunched_time(self, stage: Stage) -> float:
+        return self.run.system.combine(self.flops_time(stage), self.mem_time(stage))
 
     def processing_time(self, stage: Stage) -> float:
-        return self.run.system.combine(self.flops_time(stage), self.mem_time(stage))
+        if stage == "optim":
+            return self.step.time
+        return max(self.unlaunched_time(stage), self.floor(stage))
 
     def collective(self, stage: Stage, kind: Kind) -> str | None:
         """Operation of a stage; in `wgrad` it is the repeated forward communication."""
@@ -94,6 +144,10 @@ class Layer:
             return None
         if stage == "wgrad":
             return self.collective("fw", kind) if self.flags.recomm else None
+        if self.side in ("total", "collect", "join"):
+            forward = "all_reduce" if self.side == "total" else "all_gather"
+            backward = "reduce_scatter" if self.side == "collect" else None
+            return forward if stage == "fw" else backward
         # [O15] p2p_rs_ag differs from ar in the collectives of edge blocks only.
         ex = self.run.execution
         edge = ex.tensor_par_comm_type == "p2p_rs_ag" and kind == "edge"
@@ -114,7 +168,7 @@ class Layer:
         op = self.collective(stage, kind)
         if op is None:
             return 0
-        time = self.run.tp_network.time(op, self.message, self.t, self.run.per_step)
+        time = self.run.tp_team.time(op, self.message)
         if stage == "wgrad":
             if not self.pays_again:
                 return time  # [O24] what is communicated again is charged for the network alone
@@ -137,43 +191,3 @@ class Layer:
     def required_bandwidth(self, stage: Stage, kind: Kind) -> float:
         """Bandwidth that hides the communication behind the arithmetic."""
         return 0
-
-
-class MatMul(Layer):
-    """A product of matrices."""
-
-    on_matrix_engine = True
-
-
-class Activation(Layer):
-    """GeLU or softmax: the forward pass reads its input and writes its output, even if fused.
-
-    The backward pass reads a saved tensor and a gradient and writes one; published are two of them.
-    """
-
-    def __init__(self, run: Run, name: str, counts: Counts, flags: Flags) -> None:
-        super().__init__(run, name, counts, flags)
-        passes = 3 if run.rules.backward_traffic else 2
-        self.mem_accessed["agrad"] = passes * run.element_bytes * counts.inputs
-
-
-class DropOut(Layer):
-    """Keeps a mask of one byte per element."""
-
-    def __init__(self, run: Run, name: str, size: int, flags: Flags) -> None:
-        super().__init__(run, name, pointwise(size, fw=1, agrad=1), flags)
-        self.mem_accessed["fw"] += size
-        self.mem_accessed["agrad"] = self.mem_accessed["fw"]
-        self.activation_space = size
-        if not run.rules.dropout_gradient:
-            self.activation_grad_space = size  # [O18] one byte, as the mask
-
-
-class Fork(Layer):
-    """Hands a tensor to several users; reads their gradients and writes the sum."""
-
-    def __init__(self, run: Run, name: str, size: int, users: int, flags: Flags) -> None:
-        counts = Counts(inputs=size, outputs=0, saved=size, grads=0, agrad=users * size)
-        super().__init__(run, name, counts, flags)
-        self.mem_accessed["fw"] = 0
-        self.mem_accessed["agrad"] = run.element_bytes * size * (users + 1)

@@ -1,29 +1,51 @@
-"""The optimizer step per parameter: bytes kept and moved, FLOP.  Weights that are matrices are
-not told apart, so Adafactor and Muon are not known here."""
+"""The optimizer step of the weights of a layer: bytes kept and moved, FLOP and time."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .run import Execution
+    from .fields import Execution
+    from .run import Run
 
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
+QUANTIZED = 1 + 4 / 256  # 256 values of 8 bits share a scale of 4 bytes
 
-ADAM = ("m g > m", "v > v", "v g > v", "v > x", "x > x", "x > x", "w m x > w")
-OPERATIONS = {
+
+@dataclass(frozen=True)
+class Method:
+    """What one optimizer does to a parameter."""
+
+    state: str  # moments
+    flops: int
+    operations: tuple[str, ...]
+    """What elementwise operations read > write: gradient, moments m and v, 8-bit moments q and r,
+    weight, and what is in between."""
+
+    reads: int = 1  # of the gradient in a fused step
+    products: int = 0  # of matrices between the operations
+
+
+ADAM = Method("mv", 11, ("m g > m", "v > v", "v g > v", "v > x", "x > x", "x > x", "w m x > w"))
+METHODS = {
     "adam": ADAM,
-    "adam_8bit": ("q > m", "r > v", *ADAM, "m > q", "v > r"),
-    "lion": ("m g > u", "u > u", "w u > w", "m g > m"),
-    "sgd_momentum": ("m > m", "m g > m", "w m > w"),
-    "sgd": ("w g > w",),
+    "adam_8bit": Method("qr", 20, ("q > m", "r > v", *ADAM.operations, "m > q", "v > r")),
+    "lion": Method("m", 5, ("m g > u", "u > u", "w u > w", "m g > m")),
+    "sgd_momentum": Method("m", 4, ("m > m", "m g > m", "w m > w")),
+    "sgd": Method("", 2, ("w g > w",)),
+    # Sums of squares over rows and columns, their product, its root, update, two norms, weight.
+    "adafactor": Method("", 8, ("g", "g", "> x", "x > x", "g x > u", "u", "w", "w u > w"), reads=3),
+    "muon": Method("m", 6, ("m g > m", "m g > u", "w u > w"), products=15),
 }
-"""What elementwise operations read > write: gradient, moments m and v, 8-bit moments q and r,
-weight, and what is in between."""
-
-STATES = {"adam": "mv", "adam_8bit": "qr", "lion": "m", "sgd_momentum": "m", "sgd": ""}
-FLOPS = {"adam": 11, "adam_8bit": 20, "lion": 5, "sgd_momentum": 4, "sgd": 2}
+OF_VECTORS = {
+    "adafactor": Method(
+        "m", 8, ("m > m", "m g > m", "m > x", "g x > u", "u", "w", "w u > w"), reads=2
+    ),
+    "muon": ADAM,
+}
+"""What steps weights that are no matrices, where that is another method."""
 
 
 def adam(ex: Execution) -> Execution:
@@ -39,38 +61,155 @@ def adam(ex: Execution) -> Execution:
     )
 
 
+@dataclass(frozen=True)
+class Form:
+    """How replicas share what a step needs."""
+
+    shards: int  # of the optimizer state
+    whole_gradients: bool  # on every rank, until the step
+    split_weights: bool
+    masters: bool  # the only weights are shards of 4 bytes
+
+
+def form_of(run: Run) -> Form:
+    """Return the form that an execution has."""
+    ex = run.execution
+    stage = ex.zero_stage
+    shards = (ex.dp_shard or ex.data_par) if ex.optimizer_sharding else 1
+    whole = shards == 1 or ex.grad_buffer == "full" or stage in ("0", "1")
+    return Form(shards, whole, stage in ("3", "fsdp", "owner"), stage == "fsdp")
+
+
 class Step:
-    """Sizes are bytes of one parameter."""
+    """The step of `weights` of one layer, of which `sides` are those of the matrix among them."""
 
-    def __init__(self, ex: Execution, size: int, whole: bool) -> None:
-        self.stated = ex.grad_dtype != "auto"
-        waiting = 4 if whole else size
-        self.gradient = WIDTHS[ex.grad_dtype] if self.stated else waiting
-        self.computed = self.gradient if self.stated else 4  # of the block that is computed
-        self.flops = FLOPS[ex.optimizer]
+    def __init__(self, run: Run, weights: int, sides: tuple[int, int] | None) -> None:
+        self.run, self.weights = run, weights
+        self.sides = sides if sides and sides[0] * sides[1] else None
+        self.form = form_of(run)
+        self.ex = run.execution if run.rules.optimizer_fields else adam(run.execution)
+        self.method = METHODS[self.ex.optimizer]
+        self.other = OF_VECTORS.get(self.ex.optimizer, self.method)
+        self.size = run.element_bytes
+        self._gradients()
+        self._state()
 
-        moment = WIDTHS[ex.optimizer_state_dtype]
-        if ex.optimizer == "adam_8bit":
-            moment = 4
-        widths = {"m": moment, "v": moment, "q": 1 + 4 / 256, "r": 1 + 4 / 256}
-        kept = sum(widths[name] for name in STATES[ex.optimizer])
-        copies = size < 4  # the weights that are computed with are copies of 4-byte ones
-        kept += 4 if copies else 0
-        self.state = kept + (4 if ex.main_grad else 0)
+    def _parts(self) -> list[tuple[Method, int]]:
+        """Return the weights by what steps them."""
+        in_matrix = self.sides[0] * self.sides[1] if self.sides else 0
+        return [(self.method, in_matrix), (self.other, self.weights - in_matrix)]
 
-        stepped = 4 if ex.main_grad else self.gradient  # gradient that the step begins with
-        fused = 2 * kept + stepped + (size if copies else 2 * size)
-        fused += self.gradient + 4 if ex.main_grad else 0
-        fused += stepped if ex.grad_clip else 0
+    def _gradients(self) -> None:
+        """Bytes of an element of the gradients, in the block that is computed and while they wait."""
+        ex, form = self.ex, self.form
+        stated = ex.grad_dtype != "auto"
+        self.computed = WIDTHS[ex.grad_dtype] if stated else 4
+        waiting = 4 if form.whole_gradients or form.masters else self.size
+        self.gradient = WIDTHS[ex.grad_dtype] if stated else waiting
+        self.weight_grad = self.size * self.weights / form.shards
+        if self.run.rules.waiting_gradients and (form.whole_gradients or stated or form.masters):
+            parts = 1 if form.whole_gradients else form.shards
+            self.weight_grad = self.gradient * self.weights / parts
+
+    def _state(self) -> None:
+        """Moments and, unless the weights have 4 bytes themselves, a master copy."""
+        ex, form = self.ex, self.form
+        moment: float = 4 if ex.optimizer == "adam_8bit" else WIDTHS[ex.optimizer_state_dtype]
+        self.widths = {"m": moment, "v": moment, "q": QUANTIZED, "r": QUANTIZED}
+        kept: float = 0
+        for method, count in self._parts():
+            kept += count * sum(self.widths[name] for name in method.state)
+        if ex.optimizer == "adafactor" and self.sides:
+            kept += 4 * sum(self.sides)
+        if self.size < 4 and not form.masters:
+            kept += 4 * self.weights
+        self.kept = kept / form.shards
+        self.state = self.kept + (4 * self.weights / form.shards if ex.main_grad else 0)
+        resident = (4 if form.masters else self.size) * self.weights
+        self.resident = resident / (form.shards if form.split_weights else 1)
+
+    @cached_property
+    def flops(self) -> float:
+        flops = sum(method.flops * count for method, count in self._parts()) / self.form.shards
+        return flops + sum(self._newton_schulz)
+
+    @cached_property
+    def flops_time(self) -> float:
+        system = self.run.system
+        flops = sum(method.flops * count for method, count in self._parts()) / self.form.shards
+        time = system.vector[self.run.execution.datatype].time(flops)
+        if self._newton_schulz:
+            engine = system.matrix.get("bfloat16", system.matrix[self.run.execution.datatype])
+            share = self._share
+            time += share * sum(engine.time(one / share) for one in self._newton_schulz)
+        return time
+
+    @property
+    def _share(self) -> float:
+        """Part of the products of a whole matrix that falls to this rank."""
+        return 1 / (self.run.execution.tensor_par * self.form.shards)
+
+    @property
+    def _newton_schulz(self) -> list[float]:
+        """FLOP of this rank in each product of five steps: n x m by m x n, n x n, and n x n by n x m.
+
+        The matrix is that of all ranks: they split the side that is not the residual stream.
+        """
+        if not self.sides or not self.method.products:
+            return []
+        ranks, hidden = self.run.execution.tensor_par, self.run.model.hidden
+        rows, columns = self.sides
+        whole = (rows * ranks, columns) if columns == hidden else (rows, columns * ranks)
+        n, m = min(whole), max(whole)
+        return 5 * [x * self._share for x in (2 * n * n * m, 2 * n**3, 2 * n * n * m)]
+
+    @cached_property
+    def moved(self) -> float:
+        if not self.run.rules.optimizer_traffic:
+            return self.kept  # [O23] gradients are not read
+        return self._moved(self.ex)
+
+    def _moved(self, ex: Execution) -> float:
+        """Bytes of a step that copies and scales gradients as this execution says."""
+        alone = self.size == 4 or self.form.masters  # no copy to write besides
+        stepped = 4 if ex.main_grad else self.gradient  # bytes of what the step begins with
+        fused: float = 2 * self.kept * self.form.shards
+        fused += self.weights * (8 if alone else self.size)
+        fused += self.weights * (self.gradient + 4 if ex.main_grad else 0)
+        fused += self.weights * (stepped if ex.grad_clip else 0)
         apart: float = 0
-        for operation in OPERATIONS[ex.optimizer]:
-            apart += sum(widths.get(name, 4) for name in operation.split() if name != ">")
-        apart += 4 + size if copies else 0
-        apart += self.gradient + 4 if self.gradient < 4 else 0
-        apart += 3 * stepped if ex.grad_clip else 0
-        self.moved = fused if ex.optimizer_impl == "fused" else max(fused, apart)
+        for method, count in self._parts():
+            fused += count * stepped * method.reads
+            accesses = [x for one in method.operations for x in one.split() if x != ">"]
+            apart += count * sum(self.widths.get(name, 4) for name in accesses)
+        apart += self.weights * (4 + self.size if self.size < 4 else 0)
+        apart += self.weights * (self.gradient + 4 if self.gradient < 4 else 0)
+        apart += self.weights * (3 * stepped if ex.grad_clip else 0)
+        moved = fused if ex.optimizer_impl == "fused" else max(fused, apart)
+        return moved / self.form.shards
 
-        self.beside: float = 0  # of it, what passes of their own move
-        if ex.grad_clip or ex.main_grad:
-            without = replace(ex, grad_clip=False, main_grad=False)
-            self.beside = self.moved - Step(without, size, whole).moved
+    @cached_property
+    def mem_time(self) -> float:
+        """Copying and scaling gradients are passes of their own."""
+        time, ex = self.run.system.mem1.time, self.ex
+        if self.run.rules.optimizer_traffic and (ex.grad_clip or ex.main_grad):
+            within = self._moved(replace(ex, grad_clip=False, main_grad=False))
+            return time(within) + time(self.moved - within)
+        return time(self.moved)
+
+    @cached_property
+    def time(self) -> float:
+        time = self.run.system.combine(self.flops_time, self.mem_time)
+        if self.ex.optimizer_impl != "loop":
+            return time
+        more = 2 * self.ex.grad_clip + (self.size < 4) + (self.gradient < 4)
+        kernels = 0
+        for method, count in self._parts():
+            if count:
+                kernels += len(method.operations) + method.products + more
+        return max(time, self.run.system.launch * kernels)
+
+    def without_matrix(self) -> Step:
+        """Return the step of the weights beside the matrix."""
+        in_matrix = self.sides[0] * self.sides[1] if self.sides else 0
+        return Step(self.run, self.weights - in_matrix, None)

@@ -8,7 +8,9 @@ from math import inf
 
 from .batch import Batch
 from .block import Block, Work
+from .figures import figures
 from .layers import Layer, Stage
+from .memory import Tensors
 from .run import KINDS, Kind
 
 Statistics = dict[str, float | None]
@@ -16,7 +18,7 @@ LayerStatistics = dict[str, str | float]
 
 
 def statistics(block: Block, batch: Batch) -> Statistics:
-    """Return the 96 statistics of one execution."""
+    """Return the 96 statistics of one execution, and those that the corrected edition adds."""
     return {
         **_work("fw", block.fw),
         **_kinds("fw_tp_time", block.fw_tp.time),
@@ -46,34 +48,9 @@ def statistics(block: Block, batch: Batch) -> Statistics:
         "block_weight_grad_space_no_sharding": block.weight_grad_unsharded,
         "block_act_grad_space": block.act_grad,
         "block_optimizer_space": block.optimizer,
-        "weight_space_with_offload": 2 * block.weight,
-        "act_space_with_offload": batch.act_space_with_offload,
-        "act_checkpoint_size_with_offload": batch.act_checkpoint_size_with_offload,
-        "act_grad_space_with_offload": block.act_grad,
-        "weight_grad_space_with_offload": batch.weight_grad_space_with_offload,
-        "optimizer_space_with_offload": 2 * block.optimizer,
-        "weight_space": batch.weight_space,
-        "act_space": batch.act_space,
-        "act_checkpoint_size": batch.act_checkpoint_size,
-        "act_grad_space": block.act_grad,
-        "weight_grad_space": batch.weight_grad_space,
-        "optimizer_space": batch.optimizer_space,
-        "fw_time": batch.fw_time,
-        "bw_time": batch.bw_time,
-        "optim_step_time": batch.optim_step_time,
-        "recompute_time": batch.recompute_time,
-        "recomm_link_time": batch.recomm_link_time,
-        "recomm_exposed_time": batch.recomm_exposed_time,
-        "bubble_time": batch.bubble_time,
-        "tp_comm_link_time": batch.tp_comm_link_time,
-        "pp_comm_link_time": batch.pp_comm_time,
-        "dp_comm_link_time": batch.dp.link_time,
-        "tp_comm_exposed_time": batch.tp_comm_exposed_time,
-        "pp_comm_exposed_time": batch.pp_comm_time,
-        "dp_comm_exposed_time": batch.dp.exposed_time,
-        "fw_offload_exposed_time": batch.fw_offload_exposed_time,
-        "bw_offload_exposed_time": batch.bw_offload_exposed_time,
-        "total_time": batch.total_time,
+        **_tensors(batch.memory.near, "_with_offload"),
+        **_tensors(batch.memory.all, ""),
+        **_times(batch),
         "act_offload_bw_req": batch.act_offload_bw_req,
         "weight_offload_bw_req": batch.weight_offload_bw_req,
         "optim_offload_bw_req": batch.optim_offload_bw_req,
@@ -85,6 +62,39 @@ def statistics(block: Block, batch: Batch) -> Statistics:
         "system_efficiency": batch.system_efficiency,
         "total_efficiency": batch.total_efficiency,
         "sample_rate": batch.sample_rate,
+        **(figures(batch) if batch.execution.edition == "corrected" else {}),
+    }
+
+
+def _times(batch: Batch) -> Statistics:
+    return {
+        "fw_time": batch.fw_time,
+        "bw_time": batch.bw_time,
+        "optim_step_time": batch.optim_step_time,
+        "recompute_time": batch.recompute_time,
+        "recomm_link_time": batch.recomm_link_time,
+        "recomm_exposed_time": batch.recomm_exposed_time,
+        "bubble_time": batch.bubble_time,
+        "tp_comm_link_time": batch.tp_comm_link_time,
+        "pp_comm_link_time": batch.pp_link_time,
+        "dp_comm_link_time": batch.dp.link_time,
+        "tp_comm_exposed_time": batch.tp_comm_exposed_time,
+        "pp_comm_exposed_time": batch.pp_exposed_time,
+        "dp_comm_exposed_time": batch.dp.exposed_time,
+        "fw_offload_exposed_time": batch.fw_offload_exposed_time,
+        "bw_offload_exposed_time": batch.bw_offload_exposed_time,
+        "total_time": batch.total_time,
+    }
+
+
+def _tensors(tensors: Tensors, where: str) -> Statistics:
+    return {
+        f"weight_space{where}": tensors.weight,
+        f"act_space{where}": tensors.act,
+        f"act_checkpoint_size{where}": tensors.checkpoint,
+        f"act_grad_space{where}": tensors.act_grad,
+        f"weight_grad_space{where}": tensors.weight_grad,
+        f"optimizer_space{where}": tensors.optimizer,
     }
 
 
@@ -100,8 +110,8 @@ def layer_statistics(layer: Layer) -> LayerStatistics:
     """Return the 48 members of a layer, the backward ones in inference too."""
     return {
         "name": layer.name,
-        "inputs_size": layer.counts.inputs,
-        "outputs_size": layer.counts.outputs,
+        "inputs_size": layer.inputs,
+        "outputs_size": layer.outputs,
         **_layer_work(layer, "fw"),
         **_layer_comm(layer, "fw", "fw_tp_comm"),
         **_layer_work(layer, "agrad"),
@@ -111,14 +121,14 @@ def layer_statistics(layer: Layer) -> LayerStatistics:
         **_layer_work(layer, "optim"),
         "weight": layer.weight_space,
         "activation": layer.activation_space,
-        "weight_grad": layer.weight_grad_space,
+        "weight_grad": layer.step.weight_grad,
         "activation_grad": layer.activation_grad_space,
-        "optimizer": layer.optimizer_space,
+        "optimizer": layer.step.state,
     }
 
 
 def _layer_work(layer: Layer, stage: Stage) -> LayerStatistics:
-    flops, accessed = layer.flops[stage], layer.mem_accessed[stage]
+    flops, accessed = layer.flops(stage), layer.mem_accessed(stage)
     intensity = 0.0
     if flops:
         intensity = flops / accessed if accessed else inf

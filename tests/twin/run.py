@@ -3,70 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Literal
 
-from .optimizer import Step, adam
+from .collectives import Group, group_time, stated_group
+from .fields import BYTES_PER_ELEMENT, MULTIPLIED_BYTES, Execution, Model
+from .mesh import mesh_group, outermost
 from .rules import Rules
+from .stages import stage_blocks
 from .system import System
 
 Kind = Literal["base", "edge"]
 KINDS: tuple[Kind, Kind] = ("base", "edge")
 
-BYTES_PER_ELEMENT = {"float8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
 
+class Team:
+    """Ranks that work together: so many, so far apart in a mesh (0: on a stated network)."""
 
-@dataclass(frozen=True)
-class Model:
-    """A transformer: a stack of identical blocks."""
+    def __init__(self, run: Run, ranks: int, stated: int, apart: int) -> None:
+        self.run, self.ranks = run, ranks
+        system = run.system
+        if apart == 0:
+            self.number = stated
+            self.group: Group = stated_group(system, ranks, stated)
+        else:
+            self.number = outermost(system, ranks * apart)
+            self.group = mesh_group(system, ranks, apart)
+        self.network = system.networks[self.number]
 
-    hidden: int  # width of the residual stream
-    feedforward: int  # inner width of the MLP
-    seq_size: int  # tokens per sequence
-    attn_heads: int
-    attn_size: int  # width of one head; heads * width need not equal `hidden`
-    num_blocks: int
-
-
-@dataclass(frozen=True)
-class Execution:
-    """How the model is run; the fields of an execution file in canonical order, then options."""
-
-    num_procs: int
-    tensor_par: int
-    pipeline_par: int
-    data_par: int
-    tensor_par_net: int
-    pipeline_par_net: int
-    data_par_net: int
-    batch_size: int  # global, in sequences
-    microbatch_size: int  # sequences
-    datatype: str
-    fused_activation: bool
-    attention_type: str
-    activation_recompute: str
-    pipeline_interleaving: int  # chunks per processor
-    optimizer_sharding: bool
-    tensor_par_comm_type: str
-    tensor_par_overlap: str
-    seq_par_ag_redo: bool
-    data_par_overlap: bool
-    weight_offload: bool
-    activations_offload: bool
-    optimizer_offload: bool
-    training: bool
-    edition: str = "sc23"
-    attn_impl: str = "eager"
-    ce_impl: str = "eager"  # of models with a vocabulary, which ours have not
-    grad_buffer: str = "sharded"
-    grad_comm_dtype: str = "same"
-    optimizer: str = "adam"
-    optimizer_impl: str = "fused"
-    optimizer_state_dtype: str = "float32"
-    grad_dtype: str = "auto"
-    main_grad: bool = False
-    grad_clip: bool = False
-    latency_per_step: bool = False
+    def time(self, op: str, size: float) -> float:
+        """Seconds of a collective by the algorithm of the execution."""
+        run, algorithm = self.run, self.run.execution.coll_algo
+        if algorithm != "published":
+            return group_time(run.system, self.group, op, size, algorithm)
+        if op in ("broadcast", "reduce"):  # a transfer of the whole message
+            return run.system.networks[self.group.outermost].time("p2p", size, 2)
+        return self.network.time(op, size, self.ranks, run.per_step)
 
 
 class Run:
@@ -79,25 +51,26 @@ class Run:
     def __init__(self, model: Model, execution: Execution, system: System, rules: Rules) -> None:
         ex = execution
         self.model, self.execution, self.system, self.rules = model, execution, system, rules
-        self.element_bytes = BYTES_PER_ELEMENT[ex.datatype]
         self.microbatches = ex.batch_size // ex.data_par // ex.microbatch_size  # per pipeline
-        self.shards = ex.data_par if ex.optimizer_sharding else 1  # of the optimizer state
         self.sequence_par = ex.tensor_par_comm_type == "rs_ag"
         self.full_recompute = ex.activation_recompute == "full"
         self.recomputes_attention = ex.activation_recompute in ("full", "attn_only")
         self.per_step = rules.latency_per_step and ex.latency_per_step
+        self._widths()
 
         # The backward pass repeats the collective at the input of attention, of the MLP.
         split = self.sequence_par or not rules.regather_needs_sequence_par
         self.regathers_attention = split and (self.recomputes_attention or ex.seq_par_ag_redo)
         self.regathers_mlp = split and (self.full_recompute or ex.seq_par_ag_redo)
-        self.whole_gradients = self.shards == 1 or ex.grad_buffer == "full"
-        asked = ex if rules.optimizer_fields else adam(ex)
-        self.step = Step(asked, self.element_bytes, self.whole_gradients)
 
+        self.layout = stage_blocks(model, ex)  # if one is stated, or a schedule of whole stages
         self.blocks = -(-model.num_blocks // ex.pipeline_par)  # of the most loaded stage
+        if self.layout is not None:
+            self.blocks = max(self.layout)
         self.missing_blocks = self.blocks * ex.pipeline_par - model.num_blocks  # of later stages
-        self.chunk_blocks = self.blocks // ex.pipeline_interleaving
+        self.chunk_blocks: float = self.blocks // ex.pipeline_interleaving
+        if self.layout is not None:  # the mean of those that a stage lists
+            self.chunk_blocks = self.blocks / ex.pipeline_interleaving
         self.base_blocks = self.chunk_blocks - 1  # per chunk, besides the edge block
 
         self.tokens = ex.microbatch_size * model.seq_size  # per microbatch
@@ -105,10 +78,79 @@ class Run:
         self.split_activation = self.tokens // ex.tensor_par * model.hidden
         # An activation in the residual region.
         self.residual = self.split_activation if self.sequence_par else self.activation
+        self._groups()
 
-        self.tp_network = system.networks[ex.tensor_par_net]
-        self.pp_network = system.networks[ex.pipeline_par_net]
-        self.dp_network = system.networks[ex.data_par_net]
+    def _widths(self) -> None:
+        """Bytes of an element: as stored, as products read it, as products write it."""
+        ex = self.execution
+        self.multiply_type = ex.datatype if ex.matmul_dtype == "same" else ex.matmul_dtype
+        self.element_bytes = BYTES_PER_ELEMENT[ex.datatype]
+        self.operand_bytes = min(self.element_bytes, MULTIPLIED_BYTES[self.multiply_type])
+        self.result_bytes = min(self.element_bytes, max(2, self.operand_bytes))
+        self.narrow = self.operand_bytes < self.element_bytes
+        # Attention of 8-bit products is computed in the type of their results.
+        self.core_type = self.multiply_type
+        if ex.matmul_dtype == "float8":
+            self.core_type = ex.datatype
+            if self.result_bytes < self.element_bytes:
+                halves = [x for x in ("bfloat16", "float16") if x in self.system.matrix]
+                self.core_type = (halves or [ex.datatype])[0]
+
+    def _groups(self) -> None:
+        """Who works with whom: neighbours first, then replicas or stages as the mesh says."""
+        ex = self.execution
+        self.replica_distance = self.stage_distance = 0
+        if ex.mesh_order == "tp-dp-pp":
+            self.replica_distance, self.stage_distance = (
+                ex.tensor_par,
+                ex.tensor_par * ex.data_par,
+            )
+        elif ex.mesh_order == "tp-pp-dp":
+            self.replica_distance, self.stage_distance = (
+                ex.tensor_par * ex.pipeline_par,
+                ex.tensor_par,
+            )
+        near = 0 if ex.mesh_order == "stated" else 1
+        self.tp_team = Team(self, ex.tensor_par, ex.tensor_par_net, near)
+        self.tp_network = self.tp_team.network
+        self.pp_net = ex.pipeline_par_net
+        if near:
+            self.pp_net = outermost(self.system, ex.pipeline_par * self.stage_distance)
+        self.pp_network = self.system.networks[self.pp_net]
+        self.dp_team = self.replicas(ex.data_par)
+        self.dp_network = self.dp_team.network
+        self.dp_on_tp = self.dp_team.number == self.tp_team.number
+        self.dp_on_pp = self.dp_team.number == self.pp_net
+
+    def replicas(self, ranks: int, apart: int = 1) -> Team:
+        """Return groups of so many replicas, each so many replicas from the next."""
+        return Team(self, ranks, self.execution.data_par_net, self.replica_distance * apart)
+
+    def of_ends(self) -> Run:
+        """Return the run as embedding and head see it: split by the vocabulary, nothing else.
+
+        Muon leaves them to Adam.
+        """
+        plain = replace(
+            self.execution,
+            optimizer="adam" if self.execution.optimizer == "muon" else self.execution.optimizer,
+            activation_recompute="none",
+            tensor_par_overlap="none",
+            seq_par_ag_redo=False,
+            fused_activation=False,
+            attention_type="multihead",
+            attn_impl="eager",
+            tp_impl="megatron",
+            tp_async=False,
+            bias_after_reduce=False,
+        )
+        return Run(self.model, plain, self.system, self.rules)
+
+    @property
+    def vocab_rows(self) -> int:
+        """Rows of the vocabulary on a rank, filled up."""
+        multiple = self.execution.vocab_pad_multiple
+        return -(-self.model.vocab // (multiple * self.execution.tensor_par)) * multiple
 
     @property
     def reduction_bytes(self) -> int:
@@ -121,8 +163,3 @@ class Run:
     def chunk_sum(self, per_block: Mapping[Kind, float]) -> float:
         """Sum over the blocks of one chunk."""
         return self.base_blocks * per_block["base"] + per_block["edge"]
-
-    def batch_sum(self, per_block: Mapping[Kind, float]) -> float:
-        """Sum over all chunks of a processor and all microbatches."""
-        chunks = self.microbatches * self.execution.pipeline_interleaving
-        return chunks * self.chunk_sum(per_block)

@@ -1,16 +1,37 @@
-"""The layers of a transformer block."""
+"""The layers of a transformer block, or of a part of one."""
 
 from __future__ import annotations
 
-from .communication import OverlappedLinear, TPComm
-from .counts import add, batch_matmul, layer_norm, linear, pointwise
-from .layers import Activation, DropOut, Flags, Fork, Layer, MatMul
+from .attention import attention_core, projected_widths
+from .communication import OverlappedLinear, TPComm, hide_input_gradients
+from .fusion import fused
+from .layers import Flags, Layer
+from .operators import activation, add, cast, dropout, fork, late_bias, linear, residual_norm
 from .run import Run
+
+FUNCTIONS = {
+    "gelu": "GeLU",
+    "relu": "ReLU",
+    "squared_relu": "ReLU2",
+    "swiglu": "SwiGLU",
+    "geglu": "GeGLU",
+}
 
 
 def block_layers(run: Run) -> list[Layer]:
     """Layers in the order of the forward pass."""
-    return [*_attention(run), *_mlp(run)]
+    part = run.model.part
+    if part == "linear":
+        layers = _chain(run)
+    elif part == "block" and run.model.parallel_attention:
+        layers = _side_by_side(run)
+    else:
+        layers = [] if part == "mlp" else _attention(run)
+        layers += [] if part == "attention" else _mlp(run)
+    layers = fused(layers, run)
+    if run.execution.tp_async:
+        hide_input_gradients(layers)
+    return layers
 
 
 def _common(run: Run) -> tuple[Flags, Flags]:
@@ -20,113 +41,284 @@ def _common(run: Run) -> tuple[Flags, Flags]:
     return Flags(recompute=again), shared
 
 
-def _attention(run: Run) -> list[Layer]:
-    model, ex, residual = run.model, run.execution, run.residual
-    s, a, d = model.seq_size, model.attn_heads, model.attn_size
+def _tiled(run: Run) -> bool:
+    return run.execution.tensor_par_overlap != "none"
+
+
+def _enter(run: Run, prefix: str, norms: int = 1) -> list[Layer]:
+    """Fork off the residual stream, and normalize."""
     plain, shared = _common(run)
-    again = run.recomputes_attention
-    unstored = Flags(recompute=again, stores_output=not again)
-    mask = Flags(recompute=again, stores_activation=not again)
-    products = ex.microbatch_size * a // ex.tensor_par
-    scores = a // ex.tensor_par * s**2 * ex.microbatch_size
-    # [O22] Published is a key and a value per query head, in multiquery too.
-    one_head = run.rules.one_key_value_head and ex.attention_type == "multiquery"
-    key_heads = ex.microbatch_size if one_head else products
-    key_query = batch_matmul(products, s, d, s, key_heads)
-    values = batch_matmul(products, s, s, d, key_heads)
-    weighted = Flags(recompute=again if run.rules.values_recomputed else run.full_recompute)
+    if run.model.part != "block":
+        return []
+    split = fork(run, f"{prefix}_Fork", run.residual, 1 + norms, plain, run.element_bytes)
+    return [split, *(residual_norm(run, prefix, shared) for _ in range(norms))]
+
+
+def _leave(run: Run, prefix: str) -> list[Layer]:
+    """Return to the residual stream."""
+    plain, shared = _common(run)
+    if run.model.part != "block":
+        return []
+    layers = []
+    if run.model.norms == 4:
+        layers.append(residual_norm(run, f"{prefix}_Post", plain))
+    if run.model.dropout:
+        dropped = dropout(run, f"{prefix}_DropOut", run.residual, plain)
+        dropped.branch = True
+        layers.append(dropped)
+    return [*layers, add(run, f"{prefix}_Residual", run.residual, shared)]
+
+
+def _converted(
+    run: Run, name: str, counts: tuple[int, int, int], source: int, *, apart: bool = False
+) -> list[Layer]:
+    """Convert what a product reads, where it reads less than is stored.
+
+    The kernel that makes its input may do that if chains are fused, unless it stands `apart`.
+    """
+    if not run.narrow:
+        return []
+    fuses = run.execution.fusion in ("compile", "max")
+    return [cast(run, name, counts, source, alone=apart or not fuses)]
+
+
+def _attention(run: Run) -> list[Layer]:
+    model = run.model
+    queries, keys = projected_widths(run)
+    width = queries + 2 * keys
+    weights = (model.hidden + model.qkv_bias) * width
+    counts = weights, run.activation, run.tokens * width
     return [
-        Fork(run, "AttnBlock_Fork", residual, 2, plain),
-        Layer(run, "AttnBlock_LayerNorm", layer_norm(residual, model.hidden), shared),
-        *_projections(run),
-        MatMul(run, "AttnBlock_Multihead_Key_Query", key_query, unstored),
-        Activation(run, "AttnBlock_Multihead_SoftMax", pointwise(scores, 5, 8), unstored),
-        DropOut(run, "AttnBlock_Multihead_DropOut", scores, mask),
-        MatMul(run, "AttnBlock_Multihead_Attn", values, weighted),
-        *_reduced(run, "AttnBlock_MLP", "AttnBlock_G", a * d, last=False),
-        DropOut(run, "AttnBlock_DropOut", residual, plain),
-        Layer(run, "AttnBlock_Residual", add(residual), shared),
+        *_enter(run, "AttnBlock"),
+        *_converted(run, "AttnBlock_QKV_Cast", counts, run.element_bytes),
+        *(_tiled_projections(run) if _tiled(run) else _projections(run)),
+        *attention_core(run),
+        *_reduced(
+            run,
+            "AttnBlock_MLP",
+            "AttnBlock",
+            model.attn_heads * model.attn_size,
+            bias=model.hidden if model.out_bias else 0,
+        ),
+        *_leave(run, "AttnBlock"),
     ]
+
+
+def _gathered(run: Run, name: str, redo: bool, *, outermost: bool = False) -> list[Layer]:
+    """Gather the input of column-split products, unless all activations are gathered already.
+
+    Its own input is needed only to gather it again.
+    """
+    if run.execution.tp_impl == "allgather":
+        return []
+    flags = Flags(recomm=redo, stores_activation=redo or not run.rules.gathered_input_once)
+    return [TPComm(run, name, "gather", flags, outermost=outermost)]
 
 
 def _projections(run: Run) -> list[Layer]:
-    """Query, key and value."""
-    ex, tokens, h, d = run.execution, run.tokens, run.model.hidden, run.model.attn_size
-    heads = run.model.attn_heads * d  # width of all heads together
+    """Query, key and value; one product but in the published form."""
+    tokens, model = run.tokens, run.model
     _, shared = _common(run)
     redo = run.regathers_attention
+    layers = _gathered(run, "AttnBlock_F", redo, outermost=True)
+    queries, keys = projected_widths(run)
+    if run.execution.fusion != "published":
+        kept = Flags(recompute=run.full_recompute, stores_activation=not redo)
+        width = queries + 2 * keys
+        bias = width if model.qkv_bias else 0
+        return [*layers, linear(run, "AttnBlock_QKV", tokens, model.hidden, width, kept, bias)]
     split = Flags(recompute=redo, stores_activation=not redo)
-    multihead = ex.attention_type == "multihead"
-    # [O22] In multiquery every TP rank has the one key and value head.
-    kv = linear(tokens, h, heads // ex.tensor_par if multihead else d)
-    key_value: list[Layer] = [
-        MatMul(run, "AttnBlock_Key", kv, shared),
-        MatMul(run, "AttnBlock_Value", kv, shared),
-    ]
-    if ex.tensor_par_overlap == "none":
-        query = linear(tokens, h, heads // ex.tensor_par)
-        return [
-            TPComm(run, "AttnBlock_F", "gather", _gather(run, redo), outermost=True),
-            Fork(run, "AttnBlock_Multihead_Fork", run.activation, 3, split),
-            MatMul(run, "AttnBlock_Query", query, shared),
-            *key_value,
-        ]
-    flags = Flags(recompute=run.full_recompute, recomm=redo)
-    name, width = ("QKV", 3 * heads) if multihead else ("Query", heads)
-    if run.rules.fused_projections and not multihead:
-        multihead, name, width = True, "QKV", heads + 2 * d * ex.tensor_par
-    gather = OverlappedLinear(
-        run, f"AttnBlock_{name}_AG", "gather", tokens, h, width, flags, outermost=True
+    layers.append(
+        fork(run, "AttnBlock_Multihead_Fork", run.activation, 3, split, run.operand_bytes)
     )
-    if multihead:
+    for name, width in (("Query", queries), ("Key", keys), ("Value", keys)):
+        bias = width if model.qkv_bias else 0
+        layers.append(linear(run, f"AttnBlock_{name}", tokens, model.hidden, width, shared, bias))
+    return layers
+
+
+def _tiled_projections(run: Run) -> list[Layer]:
+    """Query, key and value beside the gather of their input; published only query of multiquery."""
+    tokens, h = run.tokens, run.model.hidden
+    _, shared = _common(run)
+    redo = run.regathers_attention
+    flags = Flags(recompute=run.full_recompute, recomm=redo)
+    queries, keys = projected_widths(run)
+    alone = run.execution.attention_type == "multiquery" and not run.rules.fused_projections
+    name, width = ("Query", queries) if alone else ("QKV", queries + 2 * keys)
+    bias = width if run.model.qkv_bias else 0
+    gather = OverlappedLinear(
+        run,
+        f"AttnBlock_{name}_AG",
+        "gather",
+        (tokens, h, width),
+        flags,
+        bias=bias,
+        outermost=True,
+    )
+    if not alone:
         return [gather]
+    split = Flags(recompute=redo, stores_activation=not redo)
     return [
         gather,
-        Fork(run, "AttnBlock_KV_Fork", run.activation, 2, split),
-        *key_value,
+        fork(run, "AttnBlock_KV_Fork", run.activation, 2, split, run.operand_bytes),
+        linear(run, "AttnBlock_Key", tokens, h, keys, shared),
+        linear(run, "AttnBlock_Value", tokens, h, keys, shared),
     ]
+
+
+def _widen(
+    run: Run, name: str, comm_name: str, width: int, bias: int, redo: bool, *, outermost: bool
+) -> list[Layer]:
+    """Return a column-split product of so many columns on this rank, with its gather."""
+    h = run.model.hidden
+    if _tiled(run):
+        flags = Flags(recompute=run.full_recompute, recomm=redo)
+        return [
+            OverlappedLinear(
+                run,
+                f"{name}_AG",
+                "gather",
+                (run.tokens, h, width),
+                flags,
+                bias=bias,
+                outermost=outermost,
+            )
+        ]
+    flags = Flags(recompute=run.full_recompute, stores_activation=not redo)
+    return [
+        *_gathered(run, comm_name, redo, outermost=outermost),
+        linear(run, name, run.tokens, h, width, flags, bias),
+    ]
+
+
+def _inner_width(run: Run) -> int:
+    """Columns of the first product of the MLP on one rank, with those of a gate."""
+    return (2 if run.model.gated else 1) * (run.model.feedforward // run.execution.tensor_par)
+
+
+def _function(run: Run, prefix: str = "MlpBlock") -> Layer:
+    name = f"{prefix}_{FUNCTIONS[run.model.activation]}"
+    return activation(run, name, Flags(recompute=run.full_recompute))
 
 
 def _mlp(run: Run) -> list[Layer]:
-    model, ex, tokens, residual = run.model, run.execution, run.tokens, run.residual
-    h, f = model.hidden, model.feedforward
-    plain, shared = _common(run)
+    model, width = run.model, _inner_width(run)
+    bias = width if model.mlp_bias else 0
+    counts = model.hidden * width + bias, run.activation, run.tokens * width
     redo = run.regathers_mlp
-    gather = Flags(recompute=run.full_recompute, recomm=redo)
-    widen: list[Layer] = [OverlappedLinear(run, "MlpBlock_Mlp1_AG", "gather", tokens, h, f, gather)]
-    if ex.tensor_par_overlap == "none":
-        split = Flags(recompute=run.full_recompute, stores_activation=not redo)
-        widen = [
-            TPComm(run, "MlpBlock_F", "gather", _gather(run, redo)),
-            MatMul(run, "MlpBlock_Mlp1", linear(tokens, h, f // ex.tensor_par), split),
-        ]
-    gelu = pointwise(f * tokens // ex.tensor_par, 8, 13, fused=ex.fused_activation)
     return [
-        Fork(run, "MlpBlock_Fork", residual, 2, plain),
-        Layer(run, "MlpBlock_LayerNorm", layer_norm(residual, h), shared),
-        *widen,
-        Activation(run, "MlpBlock_GeLU", gelu, plain),
-        *_reduced(run, "MlpBlock_Mlp2", "MlpBlock_G", f, last=True),
-        DropOut(run, "MlpBlock_DropOut", residual, plain),
-        Layer(run, "MlpBlock_Residual", add(residual), shared),
+        *_enter(run, "MlpBlock"),
+        *_converted(run, "MlpBlock_Mlp1_Cast", counts, run.element_bytes),
+        *_widen(run, "MlpBlock_Mlp1", "MlpBlock_F", width, bias, redo, outermost=False),
+        _function(run),
+        *_reduced(
+            run,
+            "MlpBlock_Mlp2",
+            "MlpBlock",
+            model.feedforward,
+            bias=model.hidden if model.mlp_bias else 0,
+            last=True,
+        ),
+        *_leave(run, "MlpBlock"),
     ]
 
 
-def _gather(run: Run, redo: bool) -> Flags:
-    """Flags of a gather by itself, whose input is needed again to `redo` it."""
-    return Flags(recomm=redo, stores_activation=redo or not run.rules.gathered_input_once)
+def _side_by_side(run: Run) -> list[Layer]:
+    """Attention and MLP of the same input: one product before both, one after."""
+    model = run.model
+    queries, keys = projected_widths(run)
+    attention, inner = queries + 2 * keys, _inner_width(run)
+    width = attention + inner
+    bias = attention * model.qkv_bias + inner * model.mlp_bias
+    counts = model.hidden * width + bias, run.activation, run.tokens * width
+    redo = run.regathers_attention
+    return [
+        *_enter(run, "Block", norms=model.norms),
+        *_converted(run, "Block_In_Cast", counts, run.element_bytes),
+        *_widen(run, "Block_In", "Block_F", width, bias, redo, outermost=True),
+        *attention_core(run),
+        _function(run),
+        *_reduced(
+            run,
+            "Block_Out",
+            "Block",
+            model.attn_heads * model.attn_size + model.feedforward,
+            bias=model.hidden * (model.out_bias + model.mlp_bias),
+            last=True,
+        ),
+        *_leave(run, "Block"),
+    ]
 
 
-def _reduced(run: Run, name: str, comm_name: str, width: int, last: bool) -> list[Layer]:
+def _reduced(
+    run: Run, name: str, prefix: str, width: int, *, bias: int, last: bool = False
+) -> list[Layer]:
     """Linear layer from `width` back to the hidden width, and its reduction."""
     full, tokens, h = run.full_recompute, run.tokens, run.model.hidden
-    if run.execution.tensor_par_overlap == "none":
-        counts = linear(tokens, width // run.execution.tensor_par, h)
+    ex, t = run.execution, run.execution.tensor_par
+    if ex.tp_impl == "allgather":
+        return _gathered_output(run, name, prefix, width, bias)
+    share = width // t
+    counts = share * h + bias, tokens * share, tokens * h
+    apart = name == "AttnBlock_MLP"  # attention is a kernel of its own
+    layers = _converted(run, f"{name}_Cast", counts, run.result_bytes, apart=apart)
+    if _tiled(run):
+        flags = Flags(recompute=full, recomm=full)
+        layers.append(
+            OverlappedLinear(
+                run,
+                f"{name}_RS",
+                "reduce",
+                (tokens, share, h),
+                flags,
+                bias=bias,
+                outermost=last,
+            )
+        )
+    else:
         reduced = Flags(recomm=full, stores_activation=False)
-        return [
-            MatMul(run, name, counts, Flags(recompute=full)),
-            TPComm(run, comm_name, "reduce", reduced, outermost=last),
+        layers += [
+            linear(run, name, tokens, share, h, Flags(recompute=full), bias),
+            TPComm(run, f"{prefix}_G", "reduce", reduced, outermost=last),
         ]
-    flags = Flags(recompute=full, recomm=full)
-    scatter = OverlappedLinear(run, f"{name}_RS", "reduce", tokens, width, h, flags, outermost=last)
-    return [scatter]
+    if bias and ex.bias_after_reduce:
+        layers.append(late_bias(run, f"{prefix}_BiasAdd", Flags(recompute=full)))
+    return layers
+
+
+def _whole(run: Run, name: str, count: int, *, summed: bool = True) -> Layer:
+    """Gather the columns of a product."""
+    flags = Flags(recomm=run.full_recompute, stores_activation=False)
+    return TPComm(run, name, "collect" if summed else "join", flags, count=count)
+
+
+def _gathered_output(run: Run, name: str, prefix: str, width: int, bias: int) -> list[Layer]:
+    """Gather the input of a product that is split by columns, too, and its output."""
+    tokens, h, t = run.tokens, run.model.hidden, run.execution.tensor_par
+    columns, own = h // t, bias // t
+    counts = width * columns + own, tokens * width, tokens * columns
+    return [
+        _whole(run, f"{name}_Gather", tokens * width),
+        *_converted(run, f"{name}_Cast", counts, run.result_bytes, apart=True),
+        linear(run, name, tokens, width, columns, Flags(recompute=run.full_recompute), own),
+        _whole(run, f"{prefix}_Gather", run.activation),
+    ]
+
+
+def _chain(run: Run) -> list[Layer]:
+    """One square product, split by columns, and its activation."""
+    h, columns = run.model.hidden, run.model.hidden // run.execution.tensor_par
+    bias = columns if run.model.mlp_bias else 0
+    counts = h * columns + bias, run.activation, run.tokens * columns
+    layers = _converted(run, "Linear_Cast", counts, run.element_bytes)
+    gathers = run.execution.tp_impl == "allgather"
+    if not gathers:
+        layers.append(TPComm(run, "Linear_F", "gather", Flags(stores_activation=False)))
+    again = Flags(recompute=run.full_recompute)
+    return [
+        *layers,
+        linear(run, "Linear_Product", run.tokens, h, columns, again, bias),
+        _function(run, "Linear"),
+        _whole(run, "Linear_Gather", run.activation, summed=gathers),
+    ]

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from calculon.apps.calibrate.steps import rounded
 from calculon.errors import Problem, SpecError, nearest
+from calculon.hardware.kernels.kernel import ProductKind
 from calculon.hardware.system import System
 
 WIDEST = 20.0
@@ -70,6 +71,25 @@ def _products(document: dict[str, Any], factor: float, *, apart: str = "") -> No
     for name, gemm in extension.get("gemm", {}).items():
         if name != apart:
             gemm["max_efficiency"] = _capped(gemm["max_efficiency"] * factor)
+    for kind in get_args(ProductKind):
+        _rates(document, kind, factor, apart=apart)
+
+
+def _rates(document: dict[str, Any], kind: str, factor: float, *, apart: str = "") -> None:
+    """Scale the rates that ``ext.kernels`` states for a kind of kernel."""
+    for name, rate in document.get("ext", {}).get("kernels", {}).get(kind, {}).items():
+        if name == apart:
+            continue
+        if "law" in rate:
+            rate["max_efficiency"] = _capped(rate["max_efficiency"] * factor)
+        elif "curve" in rate:
+            _scale(rate, "curve", factor)
+        elif rate["values"] == "share":
+            rate["table"] = [[*sizes, _capped(share * factor)] for *sizes, share in rate["table"]]
+        else:
+            rate["table"] = [
+                [*sizes, rounded(seconds / factor, _EXACT)] for *sizes, seconds in rate["table"]
+            ]
 
 
 def _matrix(document: dict[str, Any], factor: float) -> None:
@@ -86,8 +106,9 @@ def _vector(document: dict[str, Any], factor: float) -> None:
 
 
 def _attention(document: dict[str, Any], factor: float) -> None:
-    for kernel in document["ext"]["attention"].values():
+    for kernel in document["ext"].get("attention", {}).values():
         _scale(kernel, "efficiency", factor)
+    _rates(document, "attention", factor)
 
 
 def _launch(key: str) -> Callable[[dict[str, Any], float], None]:
@@ -108,10 +129,14 @@ def _network(number: int) -> Callable[[dict[str, Any], float], None]:
 
 FACTORS = (
     Factor("mem1", "all efficiencies of mem1 times a factor", _mem1),
-    Factor("matrix", "those of matrix, ext.matrix and ext.gemm (max_efficiency)", _matrix),
+    Factor(
+        "matrix", "those of matrix, ext.matrix, and of products in ext.gemm or ext.kernels", _matrix
+    ),
     Factor("tensor_cores", "the same of all types but float32", _tensor_cores),
     Factor("vector", "those of vector", _vector),
-    Factor("attention", "those of ext.attention", _attention, extension=True),
+    Factor(
+        "attention", "those of ext.attention or ext.kernels.attention", _attention, extension=True
+    ),
     Factor("launch.kernel", "ext.launch.kernel in seconds", _launch("kernel"), True, True),
     Factor("launch.step", "ext.launch.step in seconds", _launch("step"), True, True),
 )
@@ -123,7 +148,7 @@ NETWORKS = "networks[i]"
 def factors(system: System) -> Iterator[Factor]:
     """Yield what can be fitted of a system."""
     for one in FACTORS:
-        if one.name != "attention" or system.ext.attention:
+        if one.name != "attention" or any(kind == "attention" for kind, _ in system.ext.rates):
             yield one
     for i in range(len(system.networks)):
         yield Factor(f"networks[{i}]", "efficiency of a network times a factor", _network(i))

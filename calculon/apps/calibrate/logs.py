@@ -16,7 +16,7 @@ from calculon.hardware.residuals import TRAINING
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check, raise_for
-from calculon.plan.rules.rule import One, Question
+from calculon.plan.rules.rule import One
 from calculon.spec import catalog
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
@@ -123,7 +123,7 @@ def _step(line: Line, system: System, read: Mapping[str, Callable[[str], Any]]) 
     execution, more = _spec(line, "execution", read["execution"])
     one = One(model, system, execution)
     try:
-        raise_for(one, int(check(Question(model, system, Plan.of(execution)))[0]))
+        raise_for(one, int(check(model, system, Plan.of(execution))[0]))
     except Infeasible as error:
         wanted = f"an execution that runs on {system.name}"
         raise line.refuse("execution", wanted, str(error)) from None

@@ -107,6 +107,10 @@ def write_part(document: dict[str, Any], part: str, values: Mapping[str, Any]) -
     if part.startswith("networks"):
         write_network(document, _number(part), values)
         return
+    stated = document.get("ext", {}).get("kernels", {}).get("product", {})
+    if part.startswith(PART) and part.removeprefix(PART) in stated:
+        stated[part.removeprefix(PART)] = {"law": "tiles", **values}
+        return
     target = document
     for key in part.split("."):
         target = target.setdefault(key, {})

@@ -11,7 +11,7 @@ from calculon.apps.calibrate.solve import Solution, Unknown, alike, solve
 from calculon.apps.calibrate.steps import rounded
 from calculon.errors import Problem, SpecError
 from calculon.hardware.curve import Curve
-from calculon.hardware.gemm import Gemm, alignment
+from calculon.hardware.kernels.tiles import Gemm, alignment
 from calculon.hardware.system import System
 from calculon.spec.execution import MATMUL_BYTES
 from calculon.units import Array, Seconds
@@ -142,10 +142,10 @@ def fit_shapes(
 
 def _base(system: System, matmul_type: str, multiprocessors: int | None) -> Gemm:
     """Return what the system says of products in this type, or another, with a number of multiprocessors."""
-    known = system.ext.gemm or {}
-    one = known.get(matmul_type)
+    known = [rate for rate in system.ext.rates.values() if isinstance(rate, Gemm)]
+    one = system.gemm(matmul_type)
     count = multiprocessors or next(
-        (some.multiprocessors for some in (one, *known.values()) if some is not None), None
+        (some.multiprocessors for some in (one, *known) if some is not None), None
     )
     if count is None:
         wanted = "--multiprocessors N, or ext.gemm in the system to start from"

@@ -44,8 +44,9 @@ def predicted(steps: Sequence[Step], system: System) -> tuple[Array, Array]:
     for (model, edition), members in same.items():
         plan = Plan.from_records(steps[i].execution for i in members)
         for part, batch in evaluate_rows(model, system, plan, EDITIONS[edition]):
-            seconds[members[part]] = batch.times.total_time
-            memory[members[part]] = batch.capacity.proc_mem_tier1_cap_req
+            rows = np.array(members)[part]
+            seconds[rows] = batch.times.total_time
+            memory[rows] = batch.capacity.proc_mem_tier1_cap_req
     return seconds, memory
 
 

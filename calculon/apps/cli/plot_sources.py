@@ -9,7 +9,7 @@ import numpy as np
 
 from calculon.apps.cli.result_files import DOCUMENTS, TABLES, read_rows
 from calculon.errors import Problem, SpecError, nearest
-from calculon.plan.plan import DEFAULTS
+from calculon.plan.columns import DEFAULTS
 from calculon.search.where import Condition
 from calculon.spec.execution import EDITION_NAMES
 from calculon.spec.files import document_suffix

@@ -7,7 +7,8 @@ from typing import Any
 from calculon.apps.report.sheet import Stats
 from calculon.editions import EDITIONS
 from calculon.errors import Problem, SpecError
-from calculon.plan.plan import DEFAULTS, NAMES, PUBLISHED_NAMES
+from calculon.plan.columns import DEFAULTS
+from calculon.plan.plan import NAMES, PUBLISHED_NAMES
 from calculon.records import columns
 from calculon.spec.execution import EDITION_NAMES, PUBLISHED, Execution
 from calculon.spec.fields import nearest_choice

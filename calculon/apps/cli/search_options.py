@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from calculon.apps.cli.options import Log, Parser, add_edition, datatype
 from calculon.errors import Problem, SpecError
-from calculon.spec.execution import DATATYPE_BYTES, PUBLISHED
+from calculon.search.restrict import OPTIONS
+from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
 
 if TYPE_CHECKING:
     from calculon.apps.sweep.task import Search
@@ -17,6 +18,9 @@ FUSED = {
     **dict.fromkeys(("both", "all", "*"), (False, True)),
 }
 """Spellings of the candidates for fused activation."""
+
+NEEDED = f"what the model needs: {PUBLISHED} for the published fields alone, else {CORRECTED}"
+"""The edition of a search that states none."""
 
 
 def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> None:
@@ -41,7 +45,7 @@ def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> N
         help="finding nothing is fine: exit code 0 and an empty result",
     )
     add_choice_options(parser)
-    add_edition(parser, absent=PUBLISHED)
+    add_edition(parser, absent=NEEDED)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
 
 
@@ -69,16 +73,9 @@ def add_choice_options(parser: Parser) -> None:
         default=[],
         metavar="FIELD=VALUE[,VALUE...]",
         help="also try values that are left out: attention_type=multiquery, batch_size=..., "
-        "pipeline_par=... (uneven stages), activations_offload=true (with full recomputation); in edition "
-        "corrected also fusion=..., matmul_dtype=..., vocab_pad_multiple=..., attn_impl=flash, ce_impl=fused, "
-        "grad_buffer=full, grad_comm_dtype=..., optimizer=..., optimizer_impl=..., "
-        "optimizer_state_dtype=bfloat16, grad_dtype=..., main_grad=true, grad_clip=true, "
-        "latency_per_step=true, zero_stage=0,1,2,3,fsdp,owner, dp_shard=..., fsdp_unit=..., fsdp_prefetch=..., "
-        "reshard_after_forward=false, ddp_bucket_mib=..., no_sync=false, overlap_param_gather=true, "
-        "mem_reserved_mib=..., coll_algo=auto, pp_schedule=gpipe,zb_h1, pp_layout=balanced, "
-        "first_stage_blocks=..., last_stage_blocks=..., p2p_overlap=true, tp_impl=allgather, tp_async=true, "
-        "bias_after_reduce=true, "
-        "matmul_impl=... (which --fix may set as well; --fix alone sets mesh_order, which stands for all networks)",
+        "pipeline_par=... (uneven stages), activations_offload=true (with full recomputation); in edition corrected "
+        f"also other values of {', '.join(OPTIONS)} (which --fix may set as well; --fix alone sets mesh_order, "
+        "which stands for all networks); `calculon describe execution` lists the values",
     )
     parser.add_argument(
         "--where",
@@ -118,6 +115,7 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
     from calculon.apps.sweep.task import Search
     from calculon.search.counts import parse_counts
     from calculon.search.effect import check_effect
+    from calculon.search.request import needed_edition
     from calculon.search.restrict import parse
 
     model, system = inputs.model(arguments.application), inputs.system(arguments.system)
@@ -141,7 +139,7 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
             data_overlap=not getattr(arguments, "no_dp_overlap", False),
             fix=fix,
             add=add,
-            edition=arguments.edition or PUBLISHED,
+            edition=arguments.edition or needed_edition(model),
         )
         for number, count in enumerate(parse_counts(arguments.num_procs, "NUM_PROCS"))
     ]

@@ -2,7 +2,7 @@
 
 from calculon.apps.output.writers import Labels
 from calculon.evaluate import Evaluation
-from calculon.plan.plan import FIELDS
+from calculon.plan.columns import FIELDS
 from calculon.units import Array
 
 
@@ -14,7 +14,7 @@ def evaluation_columns(table: Evaluation) -> dict[str, Array | Labels]:
             continue
         column = getattr(table.plan, field.name)
         choices = field.declaration.choices
-        columns[field.name] = Labels(column, choices) if choices else column
+        columns[field.name] = Labels(column, tuple(choices)) if choices else column
     for name in table.names:
         columns[name] = table[name]
     return columns

@@ -56,7 +56,7 @@ QUANTITIES = (
 
 
 def layer_table(layers: Sequence[Layer], width: int, *, training: bool) -> list[RenderableType]:
-    """Return heading and table of the layers of a block.
+    """Return heading and table of the layers of a block of one kind.
 
     Parameters
     ----------
@@ -91,7 +91,19 @@ def layer_table(layers: Sequence[Layer], width: int, *, training: bool) -> list[
             table.add_row(f"  {name}", *cells(shown, units, [layer]), share, bar)
     whole = ["total", *cells(shown, units, layers), "100.0 %"]
     table.add_row(*(Text(cell, "bold") for cell in whole))
-    return [heading("Layers", "one block, one microbatch"), Padding(table, (0, 0, 0, 2))]
+    remark = f"one {kind_of(layers)}, one microbatch"
+    return [heading("Layers", remark), Padding(table, (0, 0, 0, 2))]
+
+
+def by_kind(layers: Sequence[Layer]) -> list[list[Layer]]:
+    """Return the layers of each kind of block."""
+    return [list(same) for _, same in groupby(layers, key=lambda layer: layer.get("kind"))]
+
+
+def kind_of(layers: Sequence[Layer]) -> str:
+    """Name the kind of block that layers are of, and how many there are of it where it is not the only one."""
+    one = layers[0] if layers else {}
+    return f"{one['kind']} of {one['blocks']:,}" if "kind" in one else "block"
 
 
 def timed_quantities(layers: Sequence[Layer], *, training: bool) -> list[Quantity]:

@@ -9,7 +9,15 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from calculon.apps.report.layer_table import COUNTS, SIZES, TIMES, Quantity, cells
+from calculon.apps.report.layer_table import (
+    COUNTS,
+    SIZES,
+    TIMES,
+    Quantity,
+    by_kind,
+    cells,
+    kind_of,
+)
 from calculon.apps.report.setup import options as switched_on
 from calculon.apps.report.texts import counted, heading, seconds
 
@@ -78,9 +86,20 @@ class BlockPage:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from self._title()
-        yield from self._operators(options.max_width)
+        kinds = by_kind(self.operators)
+        for number, operators in enumerate(kinds):
+            if len(kinds) > 1:
+                name = f"One {kind_of(operators)}"
+                yield from ([Text()] if number else [])
+                yield Text(name, "bold underline")
+            one = BlockPage({**self.document, "operators": operators})
+            yield from one._of_kind(options.max_width)
+
+    def _of_kind(self, width: int) -> Iterator[RenderableType]:
+        """Lay out what a block of one kind does."""
+        yield from self._operators(width)
         if self.sent:
-            yield from (Text(), *self._collectives(options.max_width))
+            yield from (Text(), *self._collectives(width))
         yield from (Text(), *self._sums())
 
     def _title(self) -> Iterator[RenderableType]:
@@ -92,7 +111,10 @@ class BlockPage:
         )
         edition = f"   edition {self.document['edition']}"
         yield Text.assemble((words, "bold underline"), (edition, "dim"))
-        micro, length = execution["microbatch_size"], model["seq_size"]
+        micro, length = (
+            execution["microbatch_size"],
+            execution.get("seq_length") or model["seq_size"],
+        )
         lines = [
             f"one microbatch: {counted(micro, 'sequence')} x {length:,} = "
             f"{counted(micro * length, 'token')}, hidden {model['hidden']:,}, {execution['datatype']}",
@@ -163,7 +185,9 @@ class BlockPage:
             grid.add_row(title, *seconds([one, other, one + other], busy + sent))
         whole = ("sum", *seconds([busy, sent, busy + sent], busy + sent))
         grid.add_row(*(Text(text, "bold") for text in whole))
-        yield heading("Sums", "one block and microbatch, as llm reports them (block_*)")
+        several = "kind" in self.operators[0]
+        reported = "llm reports the mean block" if several else "as llm reports them"
+        yield heading("Sums", f"one {kind_of(self.operators)} and microbatch, {reported} (block_*)")
         yield Padding(grid, (0, 0, 0, 2))
 
 

@@ -14,12 +14,13 @@ from rich.text import Text
 from calculon.apps.report.bars import COLORS, Bar, Share, has_blocks, marks
 from calculon.apps.report.figures_group import figures_group, has_figures
 from calculon.apps.report.interval_group import interval_group
-from calculon.apps.report.layer_table import layer_table
+from calculon.apps.report.layer_table import by_kind, layer_table
 from calculon.apps.report.rank_group_table import groups_section
 from calculon.apps.report.setup import key_figures, setup, title
 from calculon.apps.report.sheet import Sheet
 from calculon.apps.report.stage_table import stages_group
 from calculon.apps.report.texts import bandwidth, capacity, gib, heading, percent, seconds
+from calculon.spec.axes import FURTHER_AXES
 from calculon.statistics import ALL_PARTS_OF_TIME
 from calculon.units import duration
 
@@ -39,6 +40,10 @@ PARTS = {
     "pp_comm_exposed_time": ("pipeline-parallel traffic", "communicating"),
     "dp_comm_exposed_time": ("data-parallel traffic", "communicating"),
     "host_time": ("work of the host", "waiting"),
+    **{
+        f"{axis.name}_comm_exposed_time": (f"{axis.kind}-parallel traffic", "communicating")
+        for axis in FURTHER_AXES
+    },
 }
 """Words and group of every part of the iteration time."""
 
@@ -55,6 +60,7 @@ LINKS = (
     ("  repeated", "tensor_par", "recomm"),
     ("pipeline-parallel", "pipeline_par", "pp_comm"),
     ("data-parallel", "data_par", "dp_comm"),
+    *((f"{axis.kind}-parallel", axis.degree, f"{axis.name}_comm") for axis in FURTHER_AXES),
 )
 """Words, degree and statistics of every kind of traffic."""
 
@@ -96,8 +102,9 @@ class Page:
             yield from (time, Text(), rest)
         if sheet.layers is not None:
             training = bool(sheet.execution["training"])
-            yield Text()
-            yield from layer_table(sheet.layers, options.max_width, training=training)
+            for layers in by_kind(sheet.layers):
+                yield Text()
+                yield from layer_table(layers, options.max_width, training=training)
 
 
 def _time(sheet: Sheet, swatches: bool) -> Sequence[RenderableType]:

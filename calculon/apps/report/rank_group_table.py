@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from calculon.apps.report.texts import heading
+from calculon.spec.axes import AXES
 from calculon.units import scaled
 
 REMARK = "ranks that work together, and bytes through the port of one"
@@ -19,9 +20,7 @@ NUMBERS = (False, True, False, True, True, True)
 """Which columns are numbers."""
 
 WORDS = {
-    "tensor": "tensor-parallel",
-    "pipeline": "pipeline-parallel",
-    "data": "data-parallel",
+    **{axis.kind: f"{axis.kind}-parallel" for axis in AXES},
     "shards": "data, shards",
     "copies": "data, copies",
 }

@@ -12,6 +12,8 @@ from rich.text import Text
 from calculon.apps.report.model_details import details
 from calculon.apps.report.sheet import Sheet
 from calculon.apps.report.texts import bandwidth, capacity, counted, figure
+from calculon.spec.execution import Execution
+from calculon.spec.fields import spec_fields
 from calculon.units import duration, scaled
 
 _RECOMPUTE = {"full": "full recomputation", "attn_only": "attention recomputation"}
@@ -31,44 +33,6 @@ _OFFLOADS = {
     "activations_offload": "activations",
     "optimizer_offload": "optimizer",
 }
-_CHOICES = {
-    "attn_impl": "{} attention",
-    "ce_impl": "{} cross-entropy",
-    "grad_buffer": "{} gradients",
-    "grad_comm_dtype": "gradients reduced in {}",
-    "optimizer": "optimizer {}",
-    "optimizer_impl": "{} optimizer step",
-    "optimizer_state_dtype": "{} moments",
-    "grad_dtype": "gradients added up in {}",
-    "main_grad": "4-byte copy of gradients",
-    "grad_clip": "gradient clipping",
-    "latency_per_step": "latency in every step",
-    "fusion": "fusion {}",
-    "matmul_dtype": "products in {}",
-    "vocab_pad_multiple": "vocabulary in multiples of {}",
-    "zero_stage": "replicas share: zero_stage {}",
-    "dp_shard": "over groups of {} replicas",
-    "fsdp_unit": "units of {} blocks",
-    "fsdp_prefetch": "{} units gathered ahead",
-    "reshard_after_forward": "gathered weights kept until the backward pass",
-    "ddp_bucket_mib": "gradient buckets of {} MiB",
-    "no_sync": "gradients reduced after every microbatch",
-    "overlap_param_gather": "new weights gathered beside the forward pass",
-    "mem_reserved_mib": "{} MiB reserved",
-    "coll_algo": "collectives {}",
-    "mesh_order": "ranks numbered {}",
-    "pp_schedule": "pipeline schedule {}",
-    "pp_layout": "{} pipeline stages",
-    "first_stage_blocks": "first stage of {} blocks",
-    "last_stage_blocks": "last stage of {} blocks",
-    "p2p_overlap": "pipeline transfers overlapped",
-    "tp_impl": "TP form {}",
-    "tp_async": "gradients reduced behind weight gradients",
-    "bias_after_reduce": "biases after the reduction",
-    "matmul_impl": "products as {}",
-}
-"""Words for the optional fields of an execution, which are there only where they differ from their default."""
-
 _EFFICIENCIES = {"compute": "of the peak", "system": "of the time", "total": "(product)"}
 
 NARROW = 78
@@ -114,7 +78,7 @@ def setup_texts(sheet: Sheet) -> dict[str, str]:
     stated = ", ".join(details(model))
     return {
         "model": f"{scaled(sheet.parameters)} parameters: {counted(model['num_blocks'], 'block')}, "
-        f"hidden {model['hidden']:,}, {_widths(model)}sequences of {model['seq_size']:,}",
+        f"hidden {model['hidden']:,}, {_widths(model)}sequences of {sheet.seq_length:,}",
         **({"details": stated} if stated else {}),
         "processor": f"{machine.peak / 1e12:,g} TFLOP/s {_arithmetic(execution)}, {tier1}"
         + (f" + {tier2}" if machine.capacities[1] else ""),
@@ -149,7 +113,9 @@ def options(execution: Mapping[str, Any]) -> Iterator[str]:
         yield f"{execution['attention_type']} attention"
     yield from (words for field, words in _SWITCHES.items() if execution[field])
     yield from (
-        words.format(execution[field]) for field, words in _CHOICES.items() if field in execution
+        field.declaration.label.format(execution[field.name])
+        for field in spec_fields(Execution)
+        if field.declaration.label and field.name in execution
     )
     if offloaded := [words for field, words in _OFFLOADS.items() if execution[field]]:
         yield "offloading of " + " and ".join(
@@ -160,7 +126,7 @@ def options(execution: Mapping[str, Any]) -> Iterator[str]:
 def key_figures(sheet: Sheet, width: int) -> RenderableType:
     """Lay out the figures that people compare: speed at the left, efficiency at the right or below."""
     rate = sheet.value("sample_rate")
-    tokens = rate * sheet.model["seq_size"]
+    tokens = rate * sheet.seq_length
     speed = {
         "time per iteration": duration(sheet.value("total_time")),
         "samples/s": figure(rate),

@@ -93,6 +93,11 @@ class Sheet:
         return self.stats.get(name) or 0.0
 
     @property
+    def seq_length(self) -> int:
+        """Tokens per sequence: those that the execution states, or the model's own."""
+        return int(self.execution.get("seq_length") or self.model["seq_size"])
+
+    @property
     def blocks(self) -> int:
         """Blocks of the most loaded pipeline stage."""
         if self.stages is not None:

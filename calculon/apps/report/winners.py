@@ -6,6 +6,8 @@ from typing import Any
 
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import figure, percent
+from calculon.spec.execution import Execution
+from calculon.spec.fields import spec_fields
 from calculon.units import GIB, duration, significant
 
 REASONS = {
@@ -22,6 +24,7 @@ REASONS = {
     "stages_need_pipeline": "schedules and layouts need several stages",
     "stages_need_one_chunk": "GPipe, ZB-H1 and layouts have one chunk per stage",
     "stage_blocks": "too few blocks are left for the other stages",
+    "listed_blocks": "stage_blocks lists other chunks or other blocks",
     "overlap_needs_work": "nothing is due beside transfers of a single chunk",
     "mem1_capacity": "tier-1 memory is too small",
     "mem2_capacity": "tier-2 memory is too small",
@@ -30,54 +33,6 @@ REASONS = {
 
 SHOWN = ("sample_rate", "total_time", "proc_mem_tier1_cap_req")
 """Statistics that the table of winners has in any case."""
-
-_OWN_FIELDS: dict[str, dict[Any, str]] = {
-    "attn_impl": {"flash": "flash"},
-    "ce_impl": {"fused": "fused CE"},
-    "grad_buffer": {"full": "whole gradients"},
-    "main_grad": {True: "4 B copy"},
-    "grad_clip": {True: "clipping"},
-    "latency_per_step": {True: "latency per step"},
-    "fusion": {"none": "unfused", "compile": "compiled", "max": "max fusion"},
-    "zero_stage": {
-        "0": "DDP",
-        "1": "ZeRO-1",
-        "2": "ZeRO-2",
-        "3": "ZeRO-3",
-        "fsdp": "FSDP",
-        "owner": "owned layers",
-    },
-    "reshard_after_forward": {False: "kept weights"},
-    "no_sync": {False: "reduced each microbatch"},
-    "overlap_param_gather": {True: "late gather"},
-    "pp_schedule": {"gpipe": "GPipe", "zb_h1": "ZB-H1"},
-    "pp_layout": {"balanced": "balanced"},
-    "p2p_overlap": {True: "p2p overlap"},
-    "tp_impl": {"allgather": "all-gather TP"},
-    "tp_async": {True: "async TP"},
-    "bias_after_reduce": {True: "late bias"},
-    "matmul_impl": {"mul_sum": "mul + sum", "mul_sum_fused": "mul + sum, fused"},
-    "matmul_dtype": {name: name for name in ("float8", "float16", "bfloat16", "tfloat32")},
-}
-"""Words for choices of the corrected edition; they have a column where winners differ in them."""
-
-_OWN_VALUES = {
-    "grad_comm_dtype": ("same", "{} gradients"),
-    "grad_dtype": ("auto", "adds in {}"),
-    "optimizer": ("adam", "{}"),
-    "optimizer_impl": ("fused", "{}"),
-    "optimizer_state_dtype": ("float32", "{} moments"),
-    "dp_shard": (0, "shards of {}"),
-    "fsdp_unit": (1, "units of {}"),
-    "fsdp_prefetch": (1, "{} ahead"),
-    "ddp_bucket_mib": (0, "buckets {} MiB"),
-    "mem_reserved_mib": (0, "{} MiB reserved"),
-    "coll_algo": ("published", "{} collectives"),
-    "mesh_order": ("stated", "{}"),
-    "first_stage_blocks": (0, "first {}"),
-    "last_stage_blocks": (0, "last {}"),
-}
-"""Default of other such choices, and words for any other value."""
 
 _SHORT = {"full": "full", "attn_only": "attn", "none": "-"}
 _COMM = {"ar": "ar", "p2p_rs_ag": "p2p", "rs_ag": "sp"}
@@ -189,12 +144,11 @@ def _switches(execution: Mapping[str, Any]) -> str:
 
 def _own(execution: Mapping[str, Any]) -> str:
     """Name the choices that only the corrected edition has, where they are no default."""
-    words = [names[execution[n]] for n, names in _OWN_FIELDS.items() if execution.get(n) in names]
-    words += [
-        text.format(execution[name])
-        for name, (default, text) in _OWN_VALUES.items()
-        if execution.get(name, default) != default
-    ]
+    words = []
+    for field in spec_fields(Execution):
+        mark, value = field.declaration.mark, execution.get(field.name, field.default)
+        if mark and value != field.default:
+            words.append(mark.format(value) if isinstance(mark, str) else mark[value])
     return ", ".join(words) or "-"
 
 

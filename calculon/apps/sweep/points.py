@@ -14,6 +14,7 @@ from calculon.apps.sweep.task import Search
 from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression
 from calculon.hardware.system import System
+from calculon.search.request import needed_edition
 from calculon.spec import catalog
 from calculon.spec.decode import decode
 from calculon.spec.fields import LARGEST_INTEGER, shown
@@ -99,7 +100,7 @@ def _planned(file: str, number: int, model: Model, system: System, values: Point
         fused=FUSED[get["fused_activation"]],
         fix=get["fix"] or {},
         add=get["add"] or {},
-        edition=get["edition"],
+        edition=get["edition"] or needed_edition(model),
     )
     try:
         search.space()

@@ -15,7 +15,7 @@ from calculon.search.counts import parse_counts
 from calculon.search.objective import Objective
 from calculon.search.restrict import checked
 from calculon.search.where import Condition
-from calculon.spec.execution import DATATYPE_BYTES, EDITION_NAMES, PUBLISHED
+from calculon.spec.execution import DATATYPE_BYTES, EDITION_NAMES
 from calculon.spec.fields import Declaration, shown, spec_fields
 from calculon.spec.model import Model
 from calculon.statistics import CorrectedStats
@@ -51,7 +51,7 @@ SETTINGS = {
     "fix": Setting("an object with values by execution field"),
     "add": Setting("an object with values by execution field"),
     "top": Setting("a whole number of at least 1", 1),
-    "edition": Setting("one of " + ", ".join(EDITION_NAMES), PUBLISHED),
+    "edition": Setting("one of " + ", ".join(EDITION_NAMES)),
 }
 """Every setting of a search."""
 

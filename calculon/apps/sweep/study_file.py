@@ -145,7 +145,7 @@ class _Reader:
         study = Study(file, tuple(axes), fixed, quantities, None, self.text(raw, "about"))
         self.once(study)
         for name in (n for n, setting in SETTINGS.items() if setting.default is None):
-            if name not in study.names and name not in ("where", "fix", "add"):
+            if name not in study.names and name not in ("where", "fix", "add", "edition"):
                 self.missing(name, study)
         if "summary" in raw:
             return Study(

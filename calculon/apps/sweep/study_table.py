@@ -15,7 +15,8 @@ from calculon.apps.sweep.study_fields import kind_of
 from calculon.apps.sweep.task import Outcome
 from calculon.errors import Problem, SpecError
 from calculon.evaluate import Evaluation, evaluate
-from calculon.plan.plan import FIELDS, NAMES, PUBLISHED_NAMES, Plan
+from calculon.plan.columns import FIELDS
+from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Plan
 from calculon.records import columns
 from calculon.spec.execution import PUBLISHED
 from calculon.spec.files import document_suffix, write_json
@@ -194,7 +195,7 @@ def _results(
             continue
         values = part.result(field.name)
         if field.declaration.choices:
-            table[field.name] = _labels(values, field.declaration.choices, text=text)
+            table[field.name] = _labels(values, tuple(field.declaration.choices), text=text)
         else:
             table[field.name] = _switch(values) if text and values.dtype == bool else values
     for name in statistics:

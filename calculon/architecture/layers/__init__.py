@@ -7,6 +7,7 @@ moved in tier-1 memory, space). Sizes are arrays with *execution* as the only ax
 from calculon.architecture.layer import Collective, Flags, Layer
 from calculon.architecture.layers.activation import activation
 from calculon.architecture.layers.cast import cast
+from calculon.architecture.layers.communication import communication
 from calculon.architecture.layers.dropout import dropout
 from calculon.architecture.layers.elementwise import added_bias, elementwise
 from calculon.architecture.layers.flash_attention import flash_attention
@@ -18,7 +19,7 @@ from calculon.architecture.layers.rotary import rotary
 from calculon.architecture.layers.softmax import softmax
 from calculon.architecture.layers.tensor_collective import collect, gather, reduce, total
 from calculon.architecture.layers.vocabulary import cross_entropy, lookup, positions
-from calculon.plan.choice import When
+from calculon.editions.edition import When
 
 __all__ = [
     "Collective",
@@ -30,6 +31,7 @@ __all__ = [
     "batched_matmul",
     "cast",
     "collect",
+    "communication",
     "cross_entropy",
     "dropout",
     "elementwise",

@@ -45,6 +45,7 @@ def activation(
     if function.inputs == 1:
         return pointwise(
             name,
+            "activation",
             flops,
             elements,
             activation=grad,
@@ -52,12 +53,11 @@ def activation(
             input_grad=input_grad,
             dtype_bytes=dtype_bytes,
             flags=flags,
-            kind="activation",
         )
     inputs = function.inputs * elements
     return Layer(
         name=name,
-        engine="vector",
+        kernel="activation",
         flops=(*flops, 0.0),
         accessed=(
             dtype_bytes * (inputs + elements),
@@ -72,5 +72,4 @@ def activation(
         activation=dtype_bytes * (inputs - elements if fused else inputs),
         activation_grad=grad,
         flags=flags,
-        kind="activation",
     )

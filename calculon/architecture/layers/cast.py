@@ -27,17 +27,17 @@ def cast(
     copies = operand < stored
     forward = (stored + operand) * weights if copies else 0.0 * weights
     gradient = (result + stored) * weights if result < stored else 0.0 * weights
-    kernels = [int(copies), 0, int(result < stored)]
+    launches = [int(copies), 0, int(result < stored)]
     backward: Number = 0.0
     if alone and operand != source:
-        forward, kernels[0] = forward + (source + operand) * inputs, kernels[0] + 1
+        forward, launches[0] = forward + (source + operand) * inputs, launches[0] + 1
     if alone and result != source:
-        backward, kernels[1] = backward + (result + source) * inputs, kernels[1] + 1
+        backward, launches[1] = backward + (result + source) * inputs, launches[1] + 1
     if alone and operand < result:
-        backward, kernels[1] = backward + (result + operand) * outputs, kernels[1] + 1
+        backward, launches[1] = backward + (result + operand) * outputs, launches[1] + 1
     return Layer(
         name=name,
-        engine="vector",
+        kernel="cast",
         flops=(0.0, 0.0, 0.0),
         accessed=(forward, backward, gradient),
         inputs=inputs,
@@ -48,5 +48,5 @@ def cast(
         activation=operand * weights if copies else 0.0,
         activation_grad=0.0,
         flags=flags,
-        kernels=(kernels[0], kernels[1], kernels[2]),
+        launches=(launches[0], launches[1], launches[2]),
     )

@@ -12,6 +12,7 @@ def dropout(
     """
     return pointwise(
         name,
+        "dropout",
         (elements, elements),
         elements,
         mask_bytes=elements,
@@ -19,5 +20,4 @@ def dropout(
         activation_grad=grad_bytes * elements,
         dtype_bytes=dtype_bytes,
         flags=flags,
-        kind="dropout",
     )

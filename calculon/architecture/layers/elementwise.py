@@ -7,7 +7,7 @@ def elementwise(name: str, elements: Number, *, dtype_bytes: float, flags: Flags
     """Sum of two tensors of equal size: one FLOP per element forward, two backward."""
     return operator(
         name,
-        "vector",
+        "sum",
         (elements, 2 * elements, 0.0),
         inputs=2 * elements,
         outputs=elements,
@@ -15,7 +15,6 @@ def elementwise(name: str, elements: Number, *, dtype_bytes: float, flags: Flags
         grad=elements,
         dtype_bytes=dtype_bytes,
         flags=flags,
-        kind="sum",
     )
 
 
@@ -25,7 +24,7 @@ def added_bias(
     """Add one vector to every token, in place; `followed` by an elementwise operator, it can be joined to that."""
     return Layer(
         name=name,
-        engine="vector",
+        kernel="bias" if followed else "add",
         flops=(elements, 0.0, 0.0),
         accessed=(2 * dtype_bytes * elements, 0.0, 0.0),
         inputs=elements,
@@ -36,5 +35,4 @@ def added_bias(
         activation=0.0,
         activation_grad=0.0,
         flags=flags,
-        kind="bias" if followed else None,
     )

@@ -13,7 +13,7 @@ def flash_attention(
     key_value_heads: Number,
     size: int,
     *,
-    keys: float,
+    keys: Number,
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
@@ -32,7 +32,7 @@ def flash_attention(
     flops = 4 * tokens * keys * heads * size
     return Layer(
         name=name,
-        engine="attention",
+        kernel="attention",
         flops=(flops, 2.5 * flops, 0.0),
         accessed=(
             dtype_bytes * (inputs + queries) + statistic,
@@ -48,6 +48,6 @@ def flash_attention(
         activation_grad=dtype_bytes * queries,
         flags=flags,
         keys=keys,
-        kind="attention",
-        kernels=(1, 2, 0),
+        head_width=size,
+        launches=(1, 2, 0),
     )

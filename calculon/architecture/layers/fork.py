@@ -7,7 +7,7 @@ def fork(name: str, elements: Number, users: int, *, dtype_bytes: float, flags: 
     """Hand one tensor to several layers: nothing forward, one sum per user backward."""
     return Layer(
         name=name,
-        engine="vector",
+        kernel="fork",
         flops=(0.0, users * elements, 0.0),
         accessed=(0.0, dtype_bytes * elements * (users + 1), 0.0),
         inputs=elements,
@@ -18,5 +18,4 @@ def fork(name: str, elements: Number, users: int, *, dtype_bytes: float, flags: 
         activation=dtype_bytes * elements,
         activation_grad=0.0,
         flags=flags,
-        kind="fork",
     )

@@ -28,7 +28,7 @@ def linear(
         into_weights = result * weights + read + operand * outputs
     return Layer(
         name=name,
-        engine="matrix",
+        kernel="product",
         flops=(flops, flops, flops),
         accessed=(read + written + held, into_inputs, into_weights),
         inputs=inputs,
@@ -40,7 +40,6 @@ def linear(
         activation_grad=written,
         flags=flags,
         product=Product(1, m, n, k),
-        kind="product",
     )
 
 
@@ -64,7 +63,7 @@ def batched_matmul(
     operands = batch * (m * n) + shared * (n * k)
     layer = operator(
         name,
-        "matrix",
+        "batched_product",
         (flops, 2 * flops, 0.0),
         inputs=operands,
         outputs=batch * m * k,
@@ -74,4 +73,4 @@ def batched_matmul(
         dtype_bytes=dtype_bytes,
         flags=flags,
     )
-    return layer._replace(product=Product(batch, m, n, k), kernels=(1, 2, 0))
+    return layer._replace(product=Product(batch, m, n, k), launches=(1, 2, 0))

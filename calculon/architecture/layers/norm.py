@@ -40,7 +40,7 @@ def norm(
     (forward, agrad, wgrad), weights = KINDS[kind]
     return operator(
         name,
-        "vector",
+        "norm",
         (forward * elements, agrad * elements, wgrad * elements),
         inputs=elements,
         outputs=elements,
@@ -50,5 +50,4 @@ def norm(
         input_grad=input_grad,
         dtype_bytes=dtype_bytes,
         flags=flags,
-        kind="norm",
     )

@@ -36,7 +36,7 @@ def overlapped_linear(
     moved = operand * space.backward
     return Layer(
         name=name,
-        engine="matrix",
+        kernel="product",
         flops=(flops, flops, flops),
         accessed=(
             operand * inputs + result * outputs + operand * weights,
@@ -59,5 +59,4 @@ def overlapped_linear(
         ),
         shard=operand * space.shard,
         product=Product(1, m, n, k),
-        kind="product",
     )

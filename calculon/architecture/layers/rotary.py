@@ -10,11 +10,11 @@ def rotary(name: str, elements: Number, *, dtype_bytes: float, flags: Flags) -> 
     """
     return pointwise(
         name,
+        "rotary",
         (6 * elements, 6 * elements),
         elements,
         activation=0.0,
         activation_grad=dtype_bytes * elements,
         dtype_bytes=dtype_bytes,
         flags=flags,
-        kind="rotary",
     )

@@ -9,6 +9,7 @@ def softmax(
     """Softmax: 5 FLOP per element forward, 8 backward; saves its output in place of its input."""
     return pointwise(
         name,
+        "softmax",
         (5 * elements, 8 * elements),
         elements,
         activation=dtype_bytes * elements,
@@ -16,5 +17,4 @@ def softmax(
         input_grad=input_grad,
         dtype_bytes=dtype_bytes,
         flags=flags,
-        kind="softmax",
     )

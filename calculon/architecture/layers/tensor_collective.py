@@ -49,7 +49,7 @@ def total(name: str, elements: Elements, tensor_par: Count, *, value_bytes: int)
     size: Bytes = value_bytes * elements
     return Layer(
         name=name,
-        engine="vector",
+        kernel="collective",
         flops=(elements * (tensor_par - 1) / tensor_par, 0.0, 0.0),
         accessed=(2 * size, 0.0, 0.0),
         inputs=elements,
@@ -84,7 +84,7 @@ def collect(
     moved = 2 * size
     return Layer(
         name=name,
-        engine="vector",
+        kernel="collective",
         flops=(0.0, additions if summed else 0.0, 0.0),
         accessed=(moved, moved if summed else 0.0, 0.0),
         inputs=elements / tensor_par,
@@ -125,7 +125,7 @@ def _layer(
         moved, saved, grad = (pass_bytes, none), size, none
     return Layer(
         name=name,
-        engine="vector",
+        kernel="collective",
         flops=(forward, backward, 0.0),
         accessed=(*moved, 0.0),
         inputs=elements,

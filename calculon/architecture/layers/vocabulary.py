@@ -16,7 +16,7 @@ def lookup(name: str, tokens: Number, hidden: int, rows: Number, *, dtype_bytes:
     weights = rows * hidden
     return Layer(
         name=name,
-        engine="vector",
+        kernel="embedding",
         flops=(0.0, 0.0, elements),
         accessed=(2 * dtype_bytes * elements, 0.0, dtype_bytes * elements + FLOAT_BYTES * weights),
         inputs=tokens,
@@ -37,7 +37,7 @@ def positions(name: str, elements: Number, rows: int, hidden: int, *, dtype_byte
     moved = dtype_bytes * (2 * elements + weights)
     return Layer(
         name=name,
-        engine="vector",
+        kernel="add",
         flops=(elements, 0.0, elements),
         accessed=(moved, 0.0, dtype_bytes * elements + FLOAT_BYTES * weights),
         inputs=elements,
@@ -69,7 +69,7 @@ def cross_entropy(name: str, logits: Number, *, fused: bool, dtype_bytes: float)
         kept, grad = cast, FLOAT_BYTES * logits
     return Layer(
         name=name,
-        engine="vector",
+        kernel="loss",
         flops=(5 * logits, 8 * logits, 0.0),
         accessed=(*accessed, 0.0),
         inputs=logits,
@@ -80,5 +80,4 @@ def cross_entropy(name: str, logits: Number, *, fused: bool, dtype_bytes: float)
         activation=kept,
         activation_grad=grad,
         flags=Flags(),
-        kind="loss",
     )

@@ -1,6 +1,6 @@
 """The collectives of data parallelism in its natural forms: which there are, how often, and what they take together.
 
-Everything is counted with a :class:`~calculon.parallel.process_groups.Meter`, in seconds or in bytes.
+Everything is counted with a :class:`~calculon.parallel.process_groups.CollectiveCost`, in seconds or in bytes.
 
 Sources: Li et al., *PyTorch Distributed*, arXiv 2006.15704, section 3.2 (buckets); Rajbhandari et al., *ZeRO*, arXiv
 1910.02054, section 7 (traffic); Zhao et al., *PyTorch FSDP*, arXiv 2304.11277, sections 3.2 and 3.3 (units, hybrid
@@ -9,15 +9,15 @@ sharding, prefetching).
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from calculon.arrays import derived
 from calculon.hardware.system import System
+from calculon.parallel.data.sharding import Sharding, bucket_bytes, unit_blocks
 from calculon.parallel.data.synced import Synced
-from calculon.parallel.process_groups import Meter, Team, data_team
-from calculon.plan.replicas import Replicas
+from calculon.parallel.process_groups import CollectiveCost, ProcessGroup, data_group
 from calculon.plan.schedule import Schedule
 from calculon.units import Array, Bytes, Count
 
@@ -56,7 +56,7 @@ class Units(NamedTuple):
 
 
 class Exchanges:
-    """What replicas exchange in a batch, per execution; quantities are what the meter counts.
+    """What replicas exchange in a batch, per execution; quantities are what the cost function counts.
 
     Parameters
     ----------
@@ -66,71 +66,75 @@ class Exchanges:
         The same of embedding and head; 0 without a vocabulary.
     """
 
-    def __init__(self, block: Synced, ends: tuple[Synced, Synced], meter: Meter):
-        form = meter.schedule.replicas
-        assert form is not None
-        self.form: Replicas = form
-        self.block, self.ends = block, ends
+    def __init__(
+        self,
+        sharding: Sharding,
+        block: Synced,
+        ends: tuple[Synced, Synced],
+        cost: CollectiveCost,
+    ):
+        self.sharding, self.block, self.ends = sharding, block, ends
         self.embedding, self.head = ends
-        self.meter, self.schedule = meter, meter.schedule
+        self.cost, self.schedule = cost, cost.schedule
+
+    @derived
+    def _all(self) -> ProcessGroup:
+        """All replicas."""
+        return data_group(self.schedule, self.cost.system, self.schedule.data_par)
+
+    @derived
+    def _sharing(self) -> ProcessGroup:
+        """The replicas that share what is split."""
+        return shard_group(self.sharding, self.schedule, self.cost.system)
 
     # -- collectives --------------------------------------------------------------------------------------------------
 
     def gather(self, weight: Bytes) -> Array:
         """Have weights whole again."""
-        shared = shard_team(self.schedule, self.meter.system)
-        return either(
-            self.form.owned,
-            lambda: self.meter("broadcast", weight, shared),
-            lambda: self.meter("all_gather", weight, shared),
-        )
+        operation = "broadcast" if self.sharding.owned else "all_gather"
+        return self.cost(operation, weight, self._sharing)
 
     def reduce(self, gradient: Bytes) -> Array:
         """Add gradients up over all replicas: over those that share them, then over the copies."""
-        form, schedule, meter = self.form, self.schedule, self.meter
-
-        def split() -> Array:
-            once = meter("reduce_scatter", gradient, shard_team(schedule, meter.system))
-            if not np.any(form.copies > 1):
-                return once
-            rest = meter("all_reduce", gradient / form.shards, copy_team(schedule, meter.system))
-            return once + np.where(form.copies > 1, rest, 0.0)
-
-        whole = data_team(schedule, meter.system, schedule.data_par)
-        return either(
-            form.owned,
-            lambda: meter("reduce", gradient, whole),
-            lambda: either(form.splits_state, split, lambda: meter("all_reduce", gradient, whole)),
-        )
+        if self.sharding.owned:
+            return self.cost("reduce", gradient, self._all)
+        if not self.sharding.state:
+            return self.cost("all_reduce", gradient, self._all)
+        once = self.cost("reduce_scatter", gradient, self._sharing)
+        copies = self.sharding.copies(self.schedule)
+        if not np.any(copies > 1):
+            return once
+        group = copy_group(self.sharding, self.schedule, self.cost.system)
+        rest = self.cost("all_reduce", gradient / self.sharding.shards(self.schedule), group)
+        return once + np.where(copies > 1, rest, 0.0)
 
     # -- forms --------------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @derived
     def batch(self) -> Array:
         """Everything in a batch, on the stage where it takes longest."""
-        return either(
-            self.form.splits_weights,
-            lambda: self.schedule.microbatches * self.of_microbatch,
-            lambda: self._whole_weights,
-        )
+        if self.sharding.weights:
+            return self.schedule.microbatches * self.of_microbatch
+        return self._whole_weights
 
     @property
     def _whole_weights(self) -> Array:
         """DDP, ZeRO-1 and ZeRO-2: gradients are reduced in buckets, and a split step is followed by a gather."""
         reduced = self.times * self._of_longer(_stages)
-        if not np.any(self.form.splits_state):
+        if not self.sharding.state:
             return reduced
         update = self.update
         gathered = update.block + (self.schedule.blocks - 1) * update.block
         gathered = gathered + self.of_ends(lambda some: (some.update.embedding, some.update.head))
-        return reduced + np.where(self.form.splits_state, gathered, 0.0)
+        total: Array = reduced + gathered
+        return total
 
     @property
     def times(self) -> Count:
         """How often whole gradients are reduced in a batch."""
-        return np.where(self.form.every, self.schedule.microbatches, 1.0)
+        return np.where(self.sharding.every(self.schedule), self.schedule.microbatches, 1.0)
 
-    @cached_property
+    @derived
     def buckets(self) -> tuple[Buckets, ...]:
         """Gradients of the first stage and, where it is another one, of the last."""
         if not np.any(self.schedule.pipeline_par > 1):
@@ -141,7 +145,8 @@ class Exchanges:
 
     def _buckets(self, embedding: Synced, head: Synced) -> Buckets:
         """Reduce the gradients of a stage once, the head's first and the embedding's last."""
-        block, blocks, bucket = self.block.gradient, self.schedule.blocks, self.form.bucket
+        block, blocks = self.block.gradient, self.schedule.blocks
+        bucket = bucket_bytes(self.schedule)
         one = self.reduce(block)
         others = (blocks - 1) * one + self._part(self.reduce, head.gradient)
         last = one + self._part(self.reduce, embedding.gradient)
@@ -158,7 +163,7 @@ class Exchanges:
             before = np.where(bucket > 0, blocks * (1 - rest / whole), before)
         return Buckets(others, last, before)
 
-    @cached_property
+    @derived
     def update(self) -> Update:
         """New weights, gathered after the step."""
         return Update(
@@ -167,26 +172,26 @@ class Exchanges:
             self._part(self.gather, self.head.weight),
         )
 
-    @cached_property
+    @derived
     def units(self) -> Units:
         """ZeRO-3, FSDP and owners: weights are gathered for each pass of each microbatch, unit after unit.
 
         The head is kept from its forward to its backward pass.
         """
-        form = self.form
-        gather = self.gather(form.unit * self.block.weight)
+        unit = unit_blocks(self.schedule)
+        gather = self.gather(unit * self.block.weight)
         embedding = self._part(self.gather, self.embedding.weight)
         return Units(
-            number=self.schedule.chunk_blocks / form.unit,
+            number=self.schedule.chunk_blocks / unit,
             gather=gather,
-            again=np.where(form.regathers, gather, 0.0),
-            reduce=self.reduce(form.unit * self.block.gradient),
+            again=np.where(self.schedule.columns.reshard_after_forward, gather, 0.0),
+            reduce=self.reduce(unit * self.block.gradient),
             embedding=embedding + self._part(self.reduce, self.embedding.gradient),
             head_gather=self._part(self.gather, self.head.weight),
             head_reduce=self._part(self.reduce, self.head.gradient),
         )
 
-    @cached_property
+    @derived
     def of_microbatch(self) -> Array:
         """Everything that each microbatch exchanges in these forms."""
         units = self.units
@@ -208,36 +213,26 @@ class Exchanges:
     def _of_longer(self, stages: Callable[["Exchanges"], tuple[Array, Array]]) -> Array:
         """Return the quantity of the stage on which it takes longer."""
 
-        def both(meter: Meter) -> tuple[Array, Array]:
-            same = meter is self.meter
-            return stages(self if same else Exchanges(self.block, self.ends, meter))
+        def both(cost: CollectiveCost) -> tuple[Array, Array]:
+            same = cost is self.cost
+            return stages(self if same else Exchanges(self.sharding, self.block, self.ends, cost))
 
-        return self.meter.of_longer(both)
+        return self.cost.of_longer(both)
 
     def _part(self, measure: Callable[[Bytes], Array], size: Bytes) -> Array:
         """Measure a collective that there may be nothing for."""
         return np.where(size > 0, measure(size), 0.0) if np.any(size > 0) else np.zeros(1)
 
 
-def shard_team(schedule: Schedule, system: System) -> Team:
+def shard_group(sharding: Sharding, schedule: Schedule, system: System) -> ProcessGroup:
     """Return the groups of replicas that share what is split."""
-    assert schedule.replicas is not None
-    return data_team(schedule, system, schedule.replicas.shards)
+    return data_group(schedule, system, sharding.shards(schedule))
 
 
-def copy_team(schedule: Schedule, system: System) -> Team:
+def copy_group(sharding: Sharding, schedule: Schedule, system: System) -> ProcessGroup:
     """Return the groups of replicas that hold the same of what is split."""
-    form = schedule.replicas
-    assert form is not None
-    return replace(data_team(schedule, system, form.copies, form.shards), copies=True)
-
-
-def either(mask: Array, yes: Callable[[], Array], no: Callable[[], Array]) -> Array:
-    """Choose by a mask, and compute only what is chosen somewhere."""
-    if np.all(mask):
-        return yes()
-    found: Array = np.where(mask, yes(), no()) if np.any(mask) else no()
-    return found
+    shards, copies = sharding.shards(schedule), sharding.copies(schedule)
+    return replace(data_group(schedule, system, copies, shards), copies=True)
 
 
 def _stages(some: Exchanges) -> tuple[Array, Array]:

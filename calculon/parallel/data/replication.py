@@ -4,14 +4,13 @@ Forms are DDP, ZeRO, FSDP, and layers with owners. Sources: Li et al., *PyTorch 
 3.2 (buckets); Zhao et al., *PyTorch FSDP*, arXiv 2304.11277, section 3.3 (prefetching).
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from calculon.parallel.data.exchanges import Buckets, Exchanges
-from calculon.plan.replicas import Replicas
+from calculon.parallel.data.sharding import Sharding, unit_blocks, units_ahead
+from calculon.plan.schedule import Schedule
 from calculon.records import record
-from calculon.units import Array, Count, Fraction, Seconds
+from calculon.units import Count, Fraction, Seconds
 
 
 @record
@@ -55,16 +54,15 @@ class Replication:
 
     def __init__(self, exchanges: Exchanges, windows: Windows):
         self.exchanges, self.windows = exchanges, windows
-        self.form, self.schedule = exchanges.form, exchanges.schedule
-        usage = exchanges.meter.system.fabric.processor_usage
-        self.usage: Fraction = usage[self.schedule.data_par_net]
+        self.sharding, self.schedule = exchanges.sharding, exchanges.schedule
+        usage = exchanges.cost.system.fabric.processor_usage
+        self.usage: Fraction = usage[self.schedule.networks["dp"]]
 
     def synchronisation(self) -> Synchronisation:
         """Time the traffic of a batch."""
         link = self.exchanges.batch
-        exposed, stalled = _pairs(
-            self.form.splits_weights, self._of_split_weights, self._of_whole_weights
-        )
+        split = self.sharding.weights
+        exposed, stalled = self._of_split_weights() if split else self._of_whole_weights()
         return Synchronisation(link=link, exposed=exposed, stalled=stalled)
 
     def _of_whole_weights(self) -> tuple[Seconds, Seconds]:
@@ -74,10 +72,10 @@ class Replication:
         which comes last, is never before that.
         """
         exposed = np.maximum.reduce([self._waits(buckets) for buckets in self.exchanges.buckets])
-        stalled = np.where(self.form.every, exposed, 0.0)
+        stalled = np.where(self.sharding.every(self.schedule), exposed, 0.0)
         exposed = self.exchanges.times * exposed
-        if np.any(self.form.splits_state):
-            exposed = exposed + np.where(self.form.splits_state, self._gather_after_step(), 0.0)
+        if self.sharding.state:
+            exposed = exposed + self._gather_after_step()
         return exposed, stalled
 
     def _waits(self, buckets: Buckets) -> Seconds:
@@ -94,7 +92,7 @@ class Replication:
         link = one + others * one + self._of_ends(embedding, head)
         waits = one + others * not_hidden(one, window, self.usage)
         waits = waits + self._of_ends(embedding, not_hidden(head, window, self.usage))
-        exposed: Seconds = np.where(self.form.late_gather, waits, link)
+        exposed: Seconds = np.where(self.schedule.columns.overlap_param_gather, waits, link)
         return exposed
 
     def _of_ends(self, embedding: Seconds, head: Seconds) -> Seconds:
@@ -108,9 +106,9 @@ class Replication:
         While one unit is computed the next is gathered, and in the backward pass the one before reduced; the first
         gather and the last reduction have nothing to hide behind, nor has the embedding.
         """
-        form, schedule, usage = self.form, self.schedule, self.usage
+        schedule, usage, unit = self.schedule, self.usage, unit_blocks(self.schedule)
         count, gather, again, reduce, embedding, gathered, reduced = self.exchanges.units
-        forward, backward = form.unit * self.windows.forward, form.unit * self.windows.backward
+        forward, backward = unit * self.windows.forward, unit * self.windows.backward
         inner = not_hidden(gather, forward, usage) + not_hidden(again + reduce, backward, usage)
         waits = gather + again + reduce + (count - 1) * inner
         waits = schedule.interleaving * waits
@@ -122,29 +120,18 @@ class Replication:
             not_hidden(reduced, backward, usage),
         )
         at_head = at_head - (again - not_hidden(again, self.windows.head, usage))
-        overlapped = schedule.data_par_overlap & (form.ahead > 0) & ~form.owned
         link = self.exchanges.of_microbatch
+        if self.sharding.owned:
+            return schedule.microbatches * link, link
+        overlapped = schedule.data_par_overlap & (units_ahead(schedule) > 0)
         stalled = np.where(overlapped, waits + self._of_ends(embedding, at_head), link)
         stalled = np.minimum(stalled, link)
         exposed: Seconds = schedule.microbatches * stalled
         return exposed, stalled
 
 
-Pair = tuple[Seconds, Seconds]
-
-
-def _pairs(mask: Array, yes: Callable[[], Pair], no: Callable[[], Pair]) -> Pair:
-    """Choose pairs by a mask, and compute only what is chosen somewhere."""
-    if np.all(mask):
-        return yes()
-    if not np.any(mask):
-        return no()
-    (one, other), (first, second) = yes(), no()
-    return np.where(mask, one, first), np.where(mask, other, second)
-
-
-def units_held(form: Replicas, blocks: Count) -> Count:
+def units_held(sharding: Sharding, schedule: Schedule) -> Count:
     """Return blocks whose weights are whole at a time: the unit at work and those ahead, or all until they are used."""
-    ahead = np.where(form.owned, 0.0, form.ahead)
-    held: Count = np.minimum(form.unit * (1 + ahead), blocks)
-    return np.where(form.regathers, held, blocks)
+    ahead = 0.0 if sharding.owned else units_ahead(schedule)
+    held: Count = np.minimum(unit_blocks(schedule) * (1 + ahead), schedule.blocks)
+    return np.where(schedule.columns.reshard_after_forward, held, schedule.blocks)

@@ -1,11 +1,11 @@
-"""What data parallelism synchronises: bytes of weights, and of the gradients that are reduced for them."""
+"""What data parallelism synchronises, what of a block it can hide behind, and the times that come of it."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from calculon.records import apply, record
-from calculon.units import Array, Bytes
+from calculon.units import Array, Bytes, BytesPerSecond, Seconds
 
 
 @record
@@ -41,3 +41,41 @@ class SyncedEnds:
             return np.where(piped, first, both)
 
         return apply(first_or_both, [self.first, self.both]), self.last.where(piped)
+
+
+@record
+class GradientSync:
+    """Data-parallel traffic of one batch; ``stalled`` is the part of what is exposed that each microbatch waits for."""
+
+    message: Bytes
+    link: Seconds
+    exposed: Seconds
+    chunk_bandwidth: BytesPerSecond
+    tail_bandwidth: BytesPerSecond
+    stalled: Seconds | float = 0.0
+
+
+@record
+class BackwardPass:
+    """What the backward pass of a block offers to data-parallel traffic.
+
+    ``forward`` is the forward time of a base block, ``tensor_forward`` what of it is on the tensor-parallel link,
+    ``head`` the backward time of the output head. ``base`` and ``edge`` are the whole backward times, ``p2p`` the
+    transfer in an edge block. ``memory`` is time on tier-1 memory, ``tensor_base`` and ``tensor_edge`` time on the
+    tensor-parallel link, ``arithmetic`` that of the gradient passes and of recomputation; ``step_memory``,
+    ``step_arithmetic`` and ``step`` belong to the optimizer.
+    """
+
+    forward: Seconds
+    tensor_forward: Seconds
+    head: Seconds
+    base: Seconds
+    edge: Seconds
+    p2p: Seconds
+    memory: Seconds
+    tensor_base: Seconds
+    tensor_edge: Seconds
+    arithmetic: Seconds
+    step: Seconds
+    step_memory: Seconds
+    step_arithmetic: Seconds

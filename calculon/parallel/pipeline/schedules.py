@@ -6,6 +6,9 @@ that a stage waits for are part of its passes. Each form says where it is exact:
 of the orders in :mod:`calculon.parallel.pipeline.orders`.
 """
 
+from functools import reduce
+from operator import add
+
 import numpy as np
 
 from calculon.records import record
@@ -33,7 +36,7 @@ class Passes:
 
     def total(self, time: Seconds) -> Seconds:
         """Add a time up over all stages."""
-        found: Seconds = (self.stages * time).sum(axis=0)
+        found: Seconds = reduce(add, self.stages * time)
         return found
 
     def largest(self, time: Seconds) -> Seconds:
@@ -74,7 +77,7 @@ def batch_time(
     elif schedule == "zb_h1":
         time = _zero_bubble(passes, microbatches)
     else:
-        stages = passes.stages.sum(axis=0)
+        stages = reduce(add, passes.stages)
         rest = np.mod(microbatches, stages)
         short = np.where(rest != 0, (chunks - 1) * (stages - rest), 0.0)
         fill = passes.total(passes.both) - slowest + short * slowest
@@ -96,7 +99,7 @@ def _zero_bubble(passes: Passes, microbatches: Count) -> Seconds:
     first = np.where(passes.stages[0] > 0, weight[0], of_slowest(weight))
     fill = passes.total(passes.forward) - of_slowest(passes.forward)
     drain = passes.total(inputs) - of_slowest(inputs)
-    held = np.minimum(passes.stages.sum(axis=0), microbatches)
+    held = np.minimum(reduce(add, passes.stages), microbatches)
     left = np.maximum(0.0, drain - held * of_slowest(weight) + first)
     time: Seconds = microbatches * of_slowest(passes.both) + fill + left
     return time

@@ -31,18 +31,18 @@ def transfers(message: Bytes, schedule: Schedule, system: System, edition: Editi
     both = piped & schedule.training
     forward_size = np.where(piped, message, 0.0)
     backward_size = np.where(both, message, 0.0)
-    network = schedule.pipeline_par_net
+    network = schedule.networks["pp"]
     forward = system.fabric.time(network, "p2p", forward_size, np.array(2.0))
     backward = system.fabric.time(network, "p2p", backward_size, np.array(2.0))
     link = exposed = _of_batch(forward, backward, schedule)
     in_path = edition.transfer_time(forward, piped), edition.transfer_time(backward, both)
-    if (stages := schedule.stages) is not None and stages.overlap.any():
-        per_chunk = forward + np.where(schedule.training, backward, 0.0)
+    if (beside := schedule.transfers_overlap).any():
+        per_chunk = forward + backward if schedule.training else forward
         trip = (schedule.pipeline_par * schedule.interleaving - 1) * per_chunk
-        exposed = np.where(stages.overlap, trip, link)
+        exposed = np.where(beside, trip, link)
         in_path = (
-            np.where(stages.overlap, 0.0, in_path[0]),
-            np.where(stages.overlap, 0.0, in_path[1]),
+            np.where(beside, 0.0, in_path[0]),
+            np.where(beside, 0.0, in_path[1]),
         )
     return Transfers(
         forward_size=forward_size,
@@ -56,7 +56,7 @@ def transfers(message: Bytes, schedule: Schedule, system: System, edition: Editi
 
 def _of_batch(forward: Array, backward: Array, schedule: Schedule) -> Array:
     """Add what the transfers of a microbatch take up over the batch, on one processor."""
-    per_chunk = forward + np.where(schedule.training, backward, 0.0)
+    per_chunk = forward + backward if schedule.training else forward
     batch = schedule.microbatches * schedule.interleaving * per_chunk
     return np.where(schedule.pipeline_par > 1, batch, 0.0)
 
@@ -65,7 +65,7 @@ def pipeline_volume(
     sent: Transfers, shared: Bytes | None, schedule: Schedule, system: System
 ) -> Bytes:
     """Bytes per batch that one processor sends to other stages: transfers, and the `shared` gradient of a table."""
-    network, volume, two = schedule.pipeline_par_net, system.fabric.volume, np.array(2.0)
+    network, volume, two = schedule.networks["pp"], system.fabric.volume, np.array(2.0)
     forward = volume(network, "p2p", sent.forward_size, two)
     backward = volume(network, "p2p", sent.backward_size, two)
     moved = _of_batch(forward, backward, schedule)
@@ -81,12 +81,12 @@ def shared_gradient_time(message: Bytes, schedule: Schedule, system: System) -> 
     Source: Narayanan et al., arXiv 2104.04473, section 4 (tied embeddings are kept equal over two stages).
     """
     between = schedule.training & (schedule.pipeline_par > 1)
-    time = system.fabric.time(schedule.pipeline_par_net, "all_reduce", message, np.array(2.0))
+    time = system.fabric.time(schedule.networks["pp"], "all_reduce", message, np.array(2.0))
     return np.where(between, time, 0.0)
 
 
 def bubble_time(
-    schedule: Schedule, base: Seconds, edge: Seconds, stalled: Seconds | None = None
+    schedule: Schedule, base: Seconds, edge: Seconds, stalled: Seconds | float = 0.0
 ) -> Seconds:
     r"""Idle time of a stage while the pipeline fills and drains (section 5.5).
 
@@ -98,13 +98,13 @@ def bubble_time(
     ----------
     base, edge : array
         Forward plus backward time of a block of each kind.
-    stalled : array, optional
+    stalled : array or float
         Time that a stage waits for data-parallel traffic of each microbatch.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2 (1F1B and interleaved schedules).
     """
     chunk = schedule.chunk_sum(base, edge)
-    if stalled is not None:
+    if np.any(stalled):
         chunk = chunk + stalled / schedule.interleaving
     stages = schedule.pipeline_par
     rest = np.mod(schedule.microbatches, stages)

@@ -5,36 +5,39 @@ The first rule that fails gives a row its reason. A rule is either about the req
 """
 
 from collections.abc import Callable
+from math import prod
 
 import numpy as np
 
+from calculon.architecture.workload import sequence_lengths
 from calculon.errors import Problem
+from calculon.plan.columns import PLAIN, Columns
 from calculon.plan.divisors import divisors
-from calculon.plan.plan import Plan
+from calculon.plan.mesh import DEGREES, processors
 from calculon.plan.rules.data_rules import REPLICA_RULES, UNIT_RULES
-from calculon.plan.rules.network_rules import MESH_RULES, NETWORK_RULES
+from calculon.plan.rules.network_rules import FURTHER_RULES, MESH_RULES, NETWORK_RULES
 from calculon.plan.rules.optimizer_rules import OPTIMIZER_RULES
 from calculon.plan.rules.pipeline_rules import STAGE_RULES
 from calculon.plan.rules.precision_rules import PRECISION_RULES
-from calculon.plan.rules.rule import DEGREES, PLAIN, One, Question, Rule
+from calculon.plan.rules.rule import One, Question, Rule
 from calculon.plan.rules.tensor_rules import TENSOR_RULES
 from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
+from calculon.spec.model import Model
 from calculon.units import Array
 
 
 def _degrees_product(q: Question) -> Array:
-    degrees = [getattr(q.plan, name).astype(float) for name in DEGREES]
-    mask: Array = degrees[0] * degrees[1] * degrees[2] == q.plan.num_procs
+    mask: Array = processors(q.plan) == q.plan.num_procs
     return mask
 
 
 def _explain_product(one: One) -> Problem:
     e = one.execution
-    product = e.tensor_par * e.pipeline_par * e.data_par
-    parts = f"{e.tensor_par} x {e.pipeline_par} x {e.data_par}"
+    degrees = [getattr(e, name) for name in DEGREES]
+    product = prod(degrees)
     return Problem(
         "num_procs",
-        f"tensor_par x pipeline_par x data_par = {parts} = {product}",
+        f"{' x '.join(DEGREES)} = {' x '.join(map(str, degrees))} = {product}",
         str(e.num_procs),
         f"set num_procs to {product}, or change a degree",
     )
@@ -60,7 +63,7 @@ _OF_PART = {"attn_heads": "attends", "feedforward": "feeds_forward"}
 """What of a model has a width, where a part of a block may lack it."""
 
 
-def _divides_model(field: str) -> Rule:
+def _divides_model(field: str, *, counted: bool = False) -> Rule:
     """Make the rule that a width of the model divides over tensor parallelism."""
 
     def holds(q: Question) -> Array:
@@ -74,7 +77,7 @@ def _divides_model(field: str) -> Rule:
         wanted = f"a divisor of the model's {field}={width}"
         return Problem("tensor_par", wanted, str(one.execution.tensor_par))
 
-    return Rule(f"{field}_split", holds, explain)
+    return Rule(f"{field}_split", holds, explain, counted=counted)
 
 
 def _conflict(field: str, expected: str) -> Callable[[One], Problem]:
@@ -90,7 +93,8 @@ def _conflict(field: str, expected: str) -> Callable[[One], Problem]:
 
 
 def _tokens_split(q: Question) -> Array:
-    tokens = q.plan.microbatch_size.astype(float) * q.model.seq_size
+    length = sequence_lengths(q.model, q.plan.seq_length)
+    tokens = q.plan.microbatch_size.astype(float) * length
     even = np.mod(tokens, q.plan.tensor_par) == 0
     mask: Array = q.plan.is_choice("tensor_par_comm_type", "ar") | even
     return mask
@@ -98,9 +102,31 @@ def _tokens_split(q: Question) -> Array:
 
 def _explain_tokens(one: One) -> Problem:
     e = one.execution
-    tokens = e.microbatch_size * one.model.seq_size
+    tokens = e.microbatch_size * (e.seq_length or one.model.seq_size)
     wanted = f"a divisor of microbatch_size x seq_size = {tokens}"
     return Problem("tensor_par", wanted, str(e.tensor_par), "or use tensor_par_comm_type: ar")
+
+
+def _most_tokens(model: Model) -> int:
+    """Return how long sequences may be that executions state, where positions are learned.
+
+    The model's own length never fails: whether it fits is a matter of the model, not of a plan.
+    """
+    return max(model.positions, model.seq_size)
+
+
+def _has_positions(q: Question) -> Array:
+    if not q.model.positions:
+        return np.array(True)
+    mask: Array = q.plan.seq_length <= _most_tokens(q.model)
+    return mask
+
+
+def _explain_positions(one: One) -> Problem:
+    model = one.model
+    wanted = f"at most {_most_tokens(model)}: {model.name} has {model.positions} learned positions"
+    hint = "positions of the model states them"
+    return Problem("seq_length", wanted, str(one.execution.seq_length), hint)
 
 
 def _datatype_known(q: Question) -> Array:
@@ -158,7 +184,7 @@ def _one_kind_of_heads(q: Question) -> Array:
     return mask
 
 
-def _offloads(plan: Plan) -> Array:
+def _offloads(plan: Columns) -> Array:
     mask: Array = plan.weight_offload | plan.activations_offload | plan.optimizer_offload
     return mask
 
@@ -219,6 +245,7 @@ RULES: tuple[Rule, ...] = (
     *TENSOR_RULES,
     *OPTIMIZER_RULES,
     *REPLICA_RULES,
+    *FURTHER_RULES,
     *NETWORK_RULES,
     *STAGE_RULES,
     *UNIT_RULES,
@@ -233,7 +260,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "interleaving_split",
-        lambda q: np.mod(q.blocks, q.plan.pipeline_interleaving) == 0,
+        lambda q: (np.mod(q.blocks, q.plan.pipeline_interleaving) == 0) | (q.plan.stage_blocks > 0),
         lambda one: (
             f"the {one.blocks} blocks of a pipeline stage do not divide into "
             f"pipeline_interleaving={one.execution.pipeline_interleaving} equal chunks"
@@ -246,10 +273,12 @@ RULES: tuple[Rule, ...] = (
             f"offloading needs at least 3 blocks per pipeline stage; here there "
             f"{'is 1' if one.blocks == 1 else f'are {one.blocks}'}"
         ),
+        counted=True,
     ),
+    Rule("positions_cover_sequence", _has_positions, _explain_positions, ("seq_length",)),
     Rule("tokens_split", _tokens_split, _explain_tokens),
     _divides_model("hidden"),
-    _divides_model("feedforward"),
+    _divides_model("feedforward", counted=True),
     _divides_model("attn_heads"),
     Rule(
         "multiquery_heads",

@@ -4,9 +4,10 @@ import numpy as np
 
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.hardware.system import System
-from calculon.plan.plan import NAMES
+from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.rule import One, Question
+from calculon.spec.model import Model
 from calculon.units import Array, Bytes, scaled
 
 MEMORY_REASONS = ("mem1_capacity", "mem2_capacity")
@@ -22,15 +23,16 @@ REASONS: tuple[str, ...] = (
 _FIRST_RULE = 1 + len(INVALID_REASONS)
 
 
-def check(question: Question) -> Array:
+def check(model: Model, system: System, plan: Plan) -> Array:
     """Return a code of :data:`REASONS` for every row: the first rule that fails, or 0."""
-    reason = question.plan.malformed.astype(np.int16) + 1
+    question = Question(model, system, plan.scalars() if len(plan) == 1 else plan)
+    reason = plan.malformed.astype(np.int16) + 1
     for code, rule in enumerate(RULES, start=_FIRST_RULE):
         if not rule.concerns(question):
             continue
         holds = rule.holds(question)
         if not holds.all():
-            reason[~holds & (reason == 0)] = code
+            reason[np.broadcast_to(~holds, reason.shape) & (reason == 0)] = code
     return reason
 
 

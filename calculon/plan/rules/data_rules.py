@@ -1,13 +1,13 @@
-"""What makes a form of data parallelism valid: as rules for executions, and as a filter for a search."""
+"""What makes a form of data parallelism valid."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 
 from calculon.errors import Problem
-from calculon.plan.plan import DEFAULTS, code
+from calculon.plan.columns import DEFAULTS, FIELDS, code, field_of
 from calculon.plan.rules.rule import One, Question, Rule
+from calculon.plan.stage_layout import listed_counts
 from calculon.spec.execution import ZERO_STAGES
 from calculon.units import Array
 
@@ -17,38 +17,12 @@ _SPLIT = tuple(name for name in ZERO_STAGES if name not in _REPLICATED)
 _SPLIT_WEIGHTS = ("3", "fsdp", "owner")
 
 
-class _Needs(NamedTuple):
-    """What a field means something with."""
-
-    stages: tuple[str, ...]
-    why: str
-
-
-NEEDS: Mapping[str, _Needs] = {
-    "dp_shard": _Needs(("1", "2", "3", "fsdp"), "what is split over some of the replicas"),
-    "fsdp_unit": _Needs(("3", "fsdp"), "weights that are gathered"),
-    "fsdp_prefetch": _Needs(("3", "fsdp"), "weights that are gathered"),
-    "reshard_after_forward": _Needs(("3", "fsdp"), "weights that are gathered"),
-    "ddp_bucket_mib": _Needs(("0", "1", "2"), "gradients that are reduced in buckets"),
-    "no_sync": _Needs(("0", "1"), "gradients that wait for the end of the batch"),
-    "overlap_param_gather": _Needs(("1", "2"), "weights that are gathered after the step"),
-}
+NEEDING: tuple[str, ...] = tuple(
+    field.name
+    for field in FIELDS
+    if "zero_stage" in field.declaration.needs and field.name != "grad_buffer"
+)
 """Fields that only some forms of data parallelism have."""
-
-
-def shares_state(zero_stage: str) -> tuple[bool, ...]:
-    """Return the values of ``optimizer_sharding`` that go with a form."""
-    return (True, False) if zero_stage == "auto" else (zero_stage != "0",)
-
-
-def consistent(values: Mapping[str, Any]) -> bool:
-    """Whether the fields of data parallelism fit together, sizes apart."""
-    stage = values["zero_stage"]
-    if stage != "auto" and values["grad_buffer"] != DEFAULTS["grad_buffer"]:
-        return False
-    if values["latency_per_step"] and values["coll_algo"] != "published":
-        return False
-    return all(values[name] == DEFAULTS[name] or stage in NEEDS[name].stages for name in NEEDS)
 
 
 def _is_one_of(q: Question, stages: tuple[str, ...]) -> Array:
@@ -86,19 +60,19 @@ def _whole_weights_move(q: Question) -> Array:
 
 def _needs(name: str) -> Rule:
     """Make the rule that a field goes with the form of data parallelism."""
-    needs = NEEDS[name]
+    declared = field_of(name).declaration
+    forms: tuple[str, ...] = tuple(declared.needs["zero_stage"])
 
     def holds(q: Question) -> Array:
         plain: Array = getattr(q.plan, name) == DEFAULTS[name]
-        mask: Array = plain | _is_one_of(q, needs.stages)
+        mask: Array = plain | _is_one_of(q, forms)
         return mask
 
     def explain(one: One) -> Problem:
         default = str(DEFAULTS[name]).lower()
         wanted = f"{default} with zero_stage: {one.execution.zero_stage}"
         found = str(getattr(one.execution, name)).lower()
-        stages = ", ".join(needs.stages)
-        return Problem(name, wanted, found, f"{needs.why}: zero_stage {stages}")
+        return Problem(name, wanted, found, f"{declared.why}: zero_stage {', '.join(forms)}")
 
     return Rule(f"{name}_needs_form", holds, explain, (name,))
 
@@ -122,6 +96,8 @@ def _shards_divide(q: Question) -> Array:
 
 def _units_divide(q: Question) -> Array:
     chunk = np.floor(q.blocks / q.plan.pipeline_interleaving)
+    if (listed := q.plan.stage_blocks).any():
+        chunk = np.where(listed > 0, listed_counts(listed).divisor, chunk)
     mask: Array = np.mod(chunk, q.plan.fsdp_unit) == 0
     return mask
 
@@ -153,24 +129,29 @@ UNIT_RULES: tuple[Rule, ...] = (
         "dp_shard_split",
         _shards_divide,
         _problem("dp_shard", "0, or a divisor of data_par={data_par} above 1"),
+        ("dp_shard",),
+        counted=True,
     ),
     Rule(
         "fsdp_unit_split",
         _units_divide,
         _problem("fsdp_unit", "a divisor of the {chunk} blocks of a chunk of a pipeline stage"),
         ("fsdp_unit",),
+        counted=True,
     ),
     Rule(
         "owner_split",
         _owners_divide,
         _problem("data_par", "a divisor of the {blocks} blocks of a stage, which ranks own whole"),
         _FORM,
+        counted=True,
     ),
     Rule(
         "whole_weights_offload",
         _whole_weights_move,
         _problem("weight_offload", "false with zero_stage: {zero_stage}, which splits weights"),
         _FORM,
+        counted=True,
     ),
 )
 """Requirements that depend on degrees and sizes."""
@@ -189,7 +170,7 @@ REPLICA_RULES: tuple[Rule, ...] = (
         _FORM,
     ),
     Rule("zero_stage_sharding", _state_matches, _explain_state, _FORM),
-    *(_needs(name) for name in NEEDS),
+    *(_needs(name) for name in NEEDING),
     Rule(
         "grad_buffer_auto",
         _buffer_follows,

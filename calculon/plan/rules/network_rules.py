@@ -1,25 +1,28 @@
 """Whether groups of processors fit the networks they are put on (section 1.7)."""
 
+from functools import reduce
+from math import prod
+from operator import and_, mul
+
 import numpy as np
 
 from calculon.errors import Problem
-from calculon.plan.mesh import data_stride, even, pipeline_stride
-from calculon.plan.rules.rule import DEGREES, One, Question, Rule
+from calculon.plan.mesh import even, processors, strides
+from calculon.plan.rules.rule import One, Question, Rule
+from calculon.spec.axes import AXES, FURTHER_AXES, PUBLISHED_AXES, Axis
 from calculon.units import Array
 
 
-def _networks_exist(q: Question) -> Array:
+def _networks_exist(q: Question, axes: tuple[Axis, ...] = PUBLISHED_AXES) -> Array:
     count = len(q.system.networks)
-    masks = [getattr(q.plan, f"{name}_net") < count for name in DEGREES]
-    mask: Array = masks[0] & masks[1] & masks[2]
+    mask: Array = reduce(and_, (getattr(q.plan, axis.network) < count for axis in axes))
     if _meshed(q):
         mask = mask | (q.plan.mesh_order > 0)
     return mask
 
 
 def _mesh_holds(q: Question) -> Array:
-    degrees = [getattr(q.plan, name).astype(float) for name in DEGREES]
-    fits = degrees[0] * degrees[1] * degrees[2] <= q.system.fabric.size.max()
+    fits = processors(q.plan) <= q.system.fabric.size.max()
     mask: Array = fits | (q.plan.mesh_order == 0)
     return mask
 
@@ -27,7 +30,7 @@ def _mesh_holds(q: Question) -> Array:
 def _explain_mesh_size(one: One) -> str:
     sizes = [network.size for network in one.system.networks]
     e = one.execution
-    procs = e.tensor_par * e.pipeline_par * e.data_par
+    procs = prod(getattr(e, axis.degree) for axis in AXES)
     return (
         f"network {int(np.argmax(sizes))} of {one.system.name}, the largest, is not big enough: it joins {max(sizes)} "
         f"processors, and there are {procs} ({procs - max(sizes)} too many)"
@@ -35,18 +38,14 @@ def _explain_mesh_size(one: One) -> str:
 
 
 def _mesh_is_even(q: Question) -> Array:
-    p, stride = q.plan, np.maximum(data_stride(q.plan), 1)
+    """Whether the groups of every axis, and the shards and copies of hybrid sharding, sit alike in all networks."""
+    p, apart = q.plan, strides(q.plan)
+    count = reduce(mul, (getattr(p, axis.degree) for axis in AXES))
     shards = np.where(p.dp_shard > 0, p.dp_shard, p.data_par)
     copies = np.maximum(p.data_par // np.maximum(shards, 1), 1)
-    processors = p.tensor_par * p.pipeline_par * p.data_par
-    groups = (
-        (p.tensor_par, np.array(1)),
-        (p.pipeline_par, np.maximum(pipeline_stride(p), 1)),
-        (p.data_par, stride),
-        (shards, stride),
-        (copies, stride * shards),
-    )
-    alike = [even(q.system, ranks, apart, processors) for ranks, apart in groups]
+    groups = [(getattr(p, axis.degree), apart[axis.name]) for axis in AXES]
+    groups += [(shards, apart["dp"]), (copies, apart["dp"] * shards)]
+    alike = [even(q.system, ranks, stride, count) for ranks, stride in groups]
     mask: Array = (p.mesh_order == 0) | np.logical_and.reduce(np.broadcast_arrays(*alike))
     return mask
 
@@ -54,16 +53,17 @@ def _mesh_is_even(q: Question) -> Array:
 def _explain_uneven(one: One) -> str:
     e = one.execution
     sizes = ", ".join(str(network.size) for network in one.system.networks)
+    degrees = ", ".join(f"{axis.degree}={getattr(e, axis.degree)}" for axis in AXES)
     return (
-        f"mesh_order {e.mesh_order} with tensor_par={e.tensor_par}, pipeline_par={e.pipeline_par}, "
-        f"data_par={e.data_par} cuts groups unevenly over the networks of {one.system.name} (of {sizes} "
+        f"mesh_order {e.mesh_order} with {degrees} "
+        f"cuts groups unevenly over the networks of {one.system.name} (of {sizes} "
         "processors): degrees must divide them, or they the degrees"
     )
 
 
 def _explain_networks(one: One) -> Problem:
     count = len(one.system.networks)
-    names = [f"{name}_net" for name in DEGREES]
+    names = [axis.network for axis in AXES]
     name = next(name for name in names if getattr(one.execution, name) >= count)
     wanted = f"one of the {count} networks of {one.system.name}, numbered 0 to {count - 1}"
     return Problem(name, wanted, str(getattr(one.execution, name)))
@@ -71,10 +71,9 @@ def _explain_networks(one: One) -> Problem:
 
 def _group_size(q: Question, network: int) -> Array:
     """Product of the degrees above 1 that a stated network carries; 1 where it carries none."""
-    product = np.ones(len(q.plan))
     if _meshed(q):
         stated = q.plan.is_choice("mesh_order", "stated")
-        return np.where(stated, _stated_size(q, network), product)
+        return np.where(stated, _stated_size(q, network), 1.0)
     return _stated_size(q, network)
 
 
@@ -84,26 +83,26 @@ def _meshed(q: Question) -> bool:
 
 
 def _stated_size(q: Question, network: int) -> Array:
-    product = np.ones(len(q.plan))
-    for name in DEGREES:
-        on_network = getattr(q.plan, f"{name}_net") == network
-        product = product * np.where(on_network, getattr(q.plan, name), 1)
+    product = np.ones(1)
+    for axis in AXES:
+        on_network = getattr(q.plan, axis.network) == network
+        product = product * np.where(on_network, getattr(q.plan, axis.degree), 1)
     return product
 
 
 def _networks_large_enough(q: Question) -> Array:
-    fits = np.ones(len(q.plan), bool)
+    fits = np.ones(1, bool)
     for i, network in enumerate(q.system.networks):
         group = _group_size(q, i)
-        fits &= (group == 1) | (group <= network.size)
+        fits = fits & ((group == 1) | (group <= network.size))
     return fits
 
 
 def _networks_filled(q: Question) -> Array:
-    fits = np.ones(len(q.plan), bool)
+    fits = np.ones(1, bool)
     for i, network in enumerate(q.system.networks):
         if network.must_be_filled:
-            fits &= np.mod(network.size, _group_size(q, i)) == 0
+            fits = fits & (np.mod(network.size, _group_size(q, i)) == 0)
     return fits
 
 
@@ -111,7 +110,7 @@ def _network_use(one: One, *, too_large: bool) -> tuple[int, int, str]:
     """Return the first offending network, the size of the group on it, and which degrees make it up."""
     e = one.execution
     for i, network in enumerate(one.system.networks):
-        used = [n for n in DEGREES if getattr(e, f"{n}_net") == i and getattr(e, n) > 1]
+        used = [a.degree for a in AXES if getattr(e, a.network) == i and getattr(e, a.degree) > 1]
         group = int(np.prod([getattr(e, name) for name in used], dtype=object)) if used else 1
         if (too_large and used and group > network.size) or (
             not too_large and network.must_be_filled and network.size % group
@@ -140,11 +139,48 @@ def _explain_not_filled(one: One) -> str:
 
 NETWORK_RULES: tuple[Rule, ...] = (
     Rule("network_number", _networks_exist, _explain_networks),
-    Rule("network_size", _networks_large_enough, _explain_too_small),
-    Rule("network_filled", _networks_filled, _explain_not_filled),
+    Rule("network_size", _networks_large_enough, _explain_too_small, counted=True),
+    Rule("network_filled", _networks_filled, _explain_not_filled, counted=True),
 )
 
+
+def _further_rules(axis: Axis) -> list[Rule]:
+    """Make the rules on degree and network of a further axis.
+
+    Its network has a rule of its own, which a search asks of the candidates that are added.
+    """
+    degree, network, width = axis.degree, axis.network, axis.divides
+
+    def divides(q: Question) -> Array:
+        mask: Array = getattr(q.model, width) % getattr(q.plan, degree) == 0
+        return mask
+
+    def explain_width(one: One) -> Problem:
+        wanted = f"a divisor of the model's {width}={getattr(one.model, width)}"
+        return Problem(degree, wanted, str(getattr(one.execution, degree)))
+
+    def used(q: Question) -> Array:
+        mask: Array = (getattr(q.plan, degree) > 1) | (getattr(q.plan, network) == 0)
+        return mask
+
+    def explain_unused(one: One) -> Problem:
+        return Problem(network, f"0, since {degree} is 1", str(getattr(one.execution, network)))
+
+    def exists(q: Question) -> Array:
+        return _networks_exist(q, (axis,))
+
+    rules = [
+        Rule(f"{network}_used", used, explain_unused, (network,)),
+        Rule(f"{network}_number", exists, _explain_networks, (network,)),
+    ]
+    if width:
+        rules.append(Rule(f"{degree}_split", divides, explain_width, (degree,)))
+    return rules
+
+
+FURTHER_RULES = tuple(rule for axis in FURTHER_AXES for rule in _further_rules(axis))
+
 MESH_RULES: tuple[Rule, ...] = (
-    Rule("mesh_size", _mesh_holds, _explain_mesh_size, ("mesh_order",)),
-    Rule("mesh_even", _mesh_is_even, _explain_uneven, ("mesh_order",)),
+    Rule("mesh_size", _mesh_holds, _explain_mesh_size, ("mesh_order",), counted=True),
+    Rule("mesh_even", _mesh_is_even, _explain_uneven, ("mesh_order",), counted=True),
 )

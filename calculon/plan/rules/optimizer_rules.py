@@ -1,29 +1,16 @@
-"""Which optimizer steps contradict themselves: as rules for executions, and as a filter for a search."""
-
-from collections.abc import Mapping
-from typing import Any
+"""Which optimizer steps contradict themselves."""
 
 import numpy as np
 
 from calculon.errors import Problem
-from calculon.plan.plan import code
+from calculon.plan.columns import code, field_of
 from calculon.plan.rules.rule import One, Question, Rule
 from calculon.units import Array
 
-_MOMENTS = ("adam", "lion", "sgd_momentum", "muon")
-"""Optimizers that keep moments whose type can be chosen."""
-
-_SMALL = ("bfloat16", "float16")
-"""Types of gradients of which a 4-byte copy makes sense."""
-
+_MOMENTS = tuple(field_of("optimizer_state_dtype").declaration.needs["optimizer"])
+_SMALL = tuple(field_of("main_grad").declaration.needs["grad_dtype"])
 _MOMENT_CODES = [code("optimizer", name) for name in _MOMENTS]
 _SMALL_CODES = [code("grad_dtype", name) for name in _SMALL]
-
-
-def consistent(values: Mapping[str, Any]) -> bool:
-    """Whether the fields of an optimizer step fit together."""
-    state = values["optimizer_state_dtype"] == "float32" or values["optimizer"] in _MOMENTS
-    return state and (not values["main_grad"] or values["grad_dtype"] in _SMALL)
 
 
 def _state_has_type(q: Question) -> Array:

@@ -1,27 +1,26 @@
-"""Which pipelines contradict themselves: as rules for executions, and as filters for a search."""
+"""Which pipelines contradict themselves."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import reduce
+from operator import and_, or_
 from typing import Any
 
 import numpy as np
 
 from calculon.errors import Problem
-from calculon.plan.plan import DEFAULTS, Plan, code
+from calculon.plan.columns import DEFAULTS, Columns, code
 from calculon.plan.rules.rule import One, Question, Rule
-from calculon.plan.stage_layout import STAGE_FIELDS
+from calculon.plan.stage_layout import STAGE_FIELDS, listed_counts
+from calculon.spec.lists_of_counts import ListsOfCounts
 from calculon.units import Array
 
 _BALANCED = code("pp_layout", "balanced")
 _GPIPE = code("pp_schedule", "gpipe")
 _COUNTS = ("first_stage_blocks", "last_stage_blocks")
+_OTHERS = ("pp_layout", *_COUNTS)
+"""Fields that lay out the stages of executions that do not list them."""
 _SINGLE = ("pp_schedule", "pp_layout", *_COUNTS)
 """Fields whose stages have one chunk each."""
-
-
-def consistent(values: Mapping[str, Any]) -> bool:
-    """Whether the fields of a pipeline fit together."""
-    stated = values["first_stage_blocks"] or values["last_stage_blocks"]
-    return not (stated and values["pp_layout"] == "balanced")
 
 
 def _enough(first: Any, last: Any, blocks: int, stages: Any) -> Any:
@@ -31,11 +30,11 @@ def _enough(first: Any, last: Any, blocks: int, stages: Any) -> Any:
     return np.where(free > 0, left >= free, left == 0)
 
 
-def _needs(fields: tuple[str, ...], met: Callable[[Plan], Array]) -> Callable[[Question], Array]:
+def _needs(fields: tuple[str, ...], met: Callable[[Columns], Array]) -> Callable[[Question], Array]:
     """Make the mask of rows that state none of these fields, or meet what they need."""
 
     def holds(q: Question) -> Array:
-        asked = np.logical_or.reduce([getattr(q.plan, name) != 0 for name in fields])
+        asked = reduce(or_, (getattr(q.plan, name) != 0 for name in fields))
         mask: Array = ~asked | met(q.plan)
         return mask
 
@@ -78,6 +77,31 @@ def _blocks_suffice(q: Question) -> Array:
     return mask
 
 
+def _lists_fit(q: Question) -> Array:
+    """Whether lists have a count for every chunk of every stage, and all blocks."""
+    listed, plan = q.plan.stage_blocks, q.plan
+    counts = listed_counts(listed)
+    fit = counts.length == plan.pipeline_par * plan.pipeline_interleaving
+    fit = fit & (counts.total == q.model.num_blocks)
+    mask: Array = fit | (listed == 0)
+    return mask
+
+
+def _explain_lists(one: One) -> Problem:
+    e, total = one.execution, one.model.num_blocks
+    counts = ListsOfCounts.counts(e.stage_blocks)
+    chunks = e.pipeline_par * e.pipeline_interleaving
+    parts = f"pipeline_par x pipeline_interleaving = {chunks} counts"
+    wanted = f"{parts} that add up to num_blocks = {total}"
+    return Problem("stage_blocks", wanted, f"{len(counts)} that add up to {sum(counts)}")
+
+
+def _explain_listed_once(one: One) -> Problem:
+    name = next(name for name in _OTHERS if getattr(one.execution, name) != DEFAULTS[name])
+    found = str(getattr(one.execution, name))
+    return Problem(name, f"{DEFAULTS[name]}, since stage_blocks lists all stages", found)
+
+
 def _explain_blocks(one: One) -> Problem:
     e, total = one.execution, one.model.num_blocks
     given = {name: value for name in _COUNTS if (value := getattr(e, name))}
@@ -92,7 +116,7 @@ def _explain_blocks(one: One) -> Problem:
     return Problem(name, wanted, " + ".join(map(str, given.values())))
 
 
-def _can_overlap(plan: Plan) -> Array:
+def _can_overlap(plan: Columns) -> Array:
     """Whether other chunks or microbatches are due while a transfer is under way."""
     several = plan.pipeline_interleaving > 1
     due = np.where(plan.training, several | (plan.pp_schedule == _GPIPE), ~several)
@@ -100,7 +124,7 @@ def _can_overlap(plan: Plan) -> Array:
     return mask
 
 
-def _microbatches(plan: Plan) -> Array:
+def _microbatches(plan: Columns) -> Array:
     local: Array = plan.batch_size // (plan.data_par * plan.microbatch_size)
     return local
 
@@ -123,12 +147,14 @@ STAGE_RULES = (
         _needs(STAGE_FIELDS, lambda plan: plan.pipeline_par > 1),
         _explain_piped,
         STAGE_FIELDS,
+        counted=True,
     ),
     Rule(
         "stages_need_one_chunk",
         _needs(_SINGLE, lambda plan: plan.pipeline_interleaving == 1),
         _explain_one_chunk,
         _SINGLE,
+        counted=True,
     ),
     Rule(
         "schedule_needs_training",
@@ -142,12 +168,22 @@ STAGE_RULES = (
         _explain_once,
         _COUNTS,
     ),
-    Rule("stage_blocks", _blocks_suffice, _explain_blocks, _COUNTS),
+    Rule(
+        "listed_once",
+        _needs(
+            ("stage_blocks",), lambda plan: reduce(and_, (getattr(plan, n) == 0 for n in _OTHERS))
+        ),
+        _explain_listed_once,
+        ("stage_blocks",),
+    ),
+    Rule("listed_blocks", _lists_fit, _explain_lists, ("stage_blocks",), counted=True),
+    Rule("stage_blocks", _blocks_suffice, _explain_blocks, _COUNTS, counted=True),
     Rule(
         "overlap_needs_work",
         _needs(("p2p_overlap",), _can_overlap),
         _explain_overlap,
         ("p2p_overlap",),
+        counted=True,
     ),
 )
 """Requirements on schedule and layout of a pipeline, in the order of checking."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from calculon.errors import Problem
-from calculon.plan.plan import FIELDS
+from calculon.plan.columns import FIELDS
 from calculon.plan.rules.rule import One, Question, Rule
 from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
 from calculon.units import Array

@@ -1,4 +1,4 @@
-"""What a rule is: a mask for tables, a message with numbers for one execution."""
+"""The form of a rule: a mask for tables and grids alike, a message with numbers for one execution."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,28 +8,19 @@ import numpy as np
 
 from calculon.errors import Problem
 from calculon.hardware.system import System
-from calculon.plan.plan import DEFAULTS, Plan, code
+from calculon.plan.columns import Columns
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 from calculon.units import Array
 
-DEGREES = ("tensor_par", "pipeline_par", "data_par")
-
-
-PLAIN = {
-    name: code(name, default) if isinstance(default, str) else default
-    for name, default in DEFAULTS.items()
-}
-"""The optional fields as columns of a plan hold them where nothing is asked of them."""
-
 
 @dataclass(frozen=True)
 class Question:
-    """A table of executions of a model on a system: what a rule answers with a mask."""
+    """Executions of a model on a system, as columns that broadcast: what a rule answers with a mask."""
 
     model: Model
     system: System
-    plan: Plan
+    plan: Columns
 
     @property
     def blocks(self) -> Array:
@@ -39,14 +30,8 @@ class Question:
 
     @cached_property
     def asked(self) -> frozenset[str]:
-        """The optional fields that have another value than their default in some row."""
-        columns = self.plan.columns
-        return frozenset(
-            name
-            for name, plain in PLAIN.items()
-            if name in columns
-            and np.count_nonzero(columns[name] != plain if plain else columns[name])
-        )
+        """The optional fields that have another value than their default in some execution."""
+        return self.plan.asked()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +62,16 @@ class Rule:
         Message for one execution that does not: a :class:`Problem` for a malformed request, else text.
     about : tuple of str
         Optional fields: where all of them have their default, the rule holds.
+    counted : bool
+        A search counts what it rejects as infeasible. What other rules reject is not in the space at all: the
+        published enumeration has no loop for it.
     """
 
     reason: str
     holds: Callable[[Question], Array]
     explain: Callable[[One], Problem | str]
     about: tuple[str, ...] = ()
+    counted: bool = False
 
     def concerns(self, question: Question) -> bool:
         """Whether any row can break the rule."""

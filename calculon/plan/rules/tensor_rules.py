@@ -1,39 +1,12 @@
-"""Which forms of tensor parallelism and of products contradict others: as rules, and as a filter for a search."""
-
-from collections.abc import Mapping
-from typing import Any
+"""Which forms of tensor parallelism and of products contradict others."""
 
 import numpy as np
 
 from calculon.errors import Problem
 from calculon.plan.rules.rule import One, Question, Rule
-from calculon.spec.model import Model
 from calculon.units import Array
 
 _ALL = np.array(True)
-
-
-def splits(model: Model, tensor_par: int) -> bool:
-    """Whether the widths that a search checks at once divide over so many ranks; the MLP's has a rule of its own."""
-    if model.hidden % tensor_par:
-        return False
-    heads, groups = model.attn_heads, model.key_value_heads
-    return not model.attends or (
-        heads % tensor_par == 0 and (groups % tensor_par == 0 or tensor_par % groups == 0)
-    )
-
-
-def possible(model: Model, values: Mapping[str, Any], *, parallel: bool) -> bool:
-    """Whether the fields of a block structure fit together and to the model, with tensor parallelism or without."""
-    beside = values["tensor_par_overlap"] == "none"
-    unsplit = beside and values["tensor_par_comm_type"] == "ar"
-    megatron = values["tp_impl"] == "megatron"
-    return (
-        (unsplit or (model.part != "linear" and megatron))
-        and (not values["tp_async"] or (parallel and beside and megatron))
-        and (not values["bias_after_reduce"] or (megatron and model.biased_output))
-        and (values["matmul_impl"] == "gemm" or (beside and values["matmul_dtype"] == "same"))
-    )
 
 
 def _unsplit(q: Question) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.hardware.gemm import Gemm
+from calculon.hardware.kernels.tiles import Gemm
 from calculon.spec.catalog import load
 from tests.helpers import ROOT
 

@@ -9,8 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+import calculon
 from calculon.search.driver import SearchResult, search
 from tests.helpers import ROOT
 
@@ -213,6 +215,21 @@ def test_what_only_the_corrected_edition_knows_says_so(run, options, words):
     assert words in result.err
 
 
+@pytest.mark.parametrize("command", ["loe", "lae"])
+def test_the_edition_is_the_one_that_the_model_needs(run, command):
+    modern = ("llama3-8B", 8, 8, "bfloat16", "h100_80g_sxm")
+    fix = [f"--fix={text}" for text in ("tensor_par=8", "weight_offload=false", "attn_impl=flash")]
+    found = run(command, *modern, "best.csv", *fix)
+    assert (found.code, found.out.splitlines()[0]) == (0, "Edition: corrected")
+    assert set(pd.read_csv("best.csv")["edition"]) == {"corrected"}
+    refused = run(command, *modern, "best.csv", "--edition", "sc23", *fix)
+    assert refused.code == 2
+    assert "expected corrected, which llama3-8B: " in refused.err
+    assert "sc23 for the published fields alone, else corrected" in " ".join(
+        run(command, "--help").out.split()
+    )
+
+
 def test_naming_the_default_beside_an_added_value_is_fine(run):
     common = ("loe", *SPACE, "-", "--edition", "corrected", "-q")
     both = run(*common, "--add", "attn_impl=flash,eager").out
@@ -225,3 +242,11 @@ def test_naming_the_default_beside_an_added_value_is_fine(run):
     unused = run(*common, "--fix", "ce_impl=fused")
     assert unused.code == 2
     assert "expected a model with a vocabulary" in unused.err
+
+
+def test_a_table_of_winners_can_be_evaluated_again(run):
+    for options in (("-l",), ("--edition", "corrected", "--fix", "attn_impl=flash")):
+        assert run("loe", *SPACE, "best.csv", "-t", 3, *options).code == 0
+        table = pd.read_csv("best.csv")
+        again = calculon.evaluate(SPACE[0], SPACE[-1], table)
+        assert again["sample_rate"].tolist() == table["sample_rate"].tolist()

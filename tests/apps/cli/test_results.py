@@ -10,7 +10,8 @@ import pytest
 import calculon
 from calculon.apps.cli.results import read_results
 from calculon.errors import Infeasible, SpecError
-from calculon.plan.plan import DEFAULTS, PUBLISHED_NAMES
+from calculon.plan.columns import DEFAULTS
+from calculon.plan.plan import PUBLISHED_NAMES
 from calculon.records import columns
 from calculon.statistics import CorrectedStats, Stats
 from tests.apps.cli.conftest import ARGUMENTS

@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
+import calculon
 from calculon.apps.sweep import task as sweep
 from calculon.search.driver import search
 from tests.helpers import ROOT
@@ -267,3 +269,46 @@ def test_a_study_names_its_edition(run, tmp_path):
     refused = study(run, "x.csv", "--edition", "sc23", file="today.yaml")
     assert refused.code == 2
     assert "corrected" in refused.err
+
+
+def test_each_model_of_a_study_has_the_edition_that_it_needs(run, tmp_path):
+    text = (
+        "models: [megatron-22B, llama3-8B]\nsystems: [h100_80g_sxm]\nmax_batch_size: 16\n"
+        "num_procs: 16\ndatatype: bfloat16\nfix: {tensor_par: 8, optimizer_offload: false}\n"
+    )
+    (tmp_path / "both.yaml").write_text(text)
+    result = study(run, "r.csv", file="both.yaml")
+    assert result.code == 0
+    assert "Edition: sc23, corrected" in result.out
+    table = pd.read_csv("r.csv").set_index("model")
+    assert table["edition"].to_dict() == {"megatron-22B": "sc23", "llama3-8B": "corrected"}
+    (tmp_path / "both.yaml").write_text(text + "edition: sc23\n")
+    assert study(run, "x.csv", file="both.yaml").code == 2
+
+
+@pytest.mark.parametrize("file", ["r.csv", "r.parquet", "r.json"])
+def test_a_table_of_a_study_can_be_evaluated_again(run, file):
+    assert study(run, file, "--edition", "sc23,corrected").code == 0
+    read = {
+        "csv": pd.read_csv,
+        "parquet": pd.read_parquet,
+        "json": lambda name: pd.DataFrame(json.loads(Path(name).read_text())),
+    }
+    table = read[file.partition(".")[2]](file)
+    assert {"mem1.GiB", "price", "asked_num_procs", "asked_edition", "rank"} <= set(table.columns)
+    rows = table[(table["mem1.GiB"] == 80) & (table["rank"] >= 0)]
+    again = calculon.evaluate("megatron-22B", "a100_80g", rows)
+    assert again.feasible.all()
+    assert again["sample_rate"].tolist() == rows["sample_rate"].tolist()
+    one = calculon.estimate("megatron-22B", rows.iloc[0], "a100_80g")
+    assert one.stats["sample_rate"] == rows["sample_rate"].iloc[0]
+
+
+def test_columns_of_a_study_are_known_one_by_one(run):
+    assert study(run, "r.csv").code == 0
+    table = pd.read_csv("r.csv").drop(columns=["search", "mem1.GiB", "name", "cost"])
+    rows = table[table["rank"] >= 0]
+    with pytest.raises(calculon.SpecError, match=r"^plan: price: "):
+        calculon.evaluate("megatron-22B", "a100_80g", rows)
+    rows = rows.drop(columns="price")
+    assert len(calculon.evaluate("megatron-22B", "a100_80g", rows)) == len(rows)

@@ -21,6 +21,7 @@ from calculon.apps.cli.commands.plot import configure
 from calculon.apps.cli.options import Parser
 from calculon.apps.report.pictures import canvas
 from calculon.apps.report.pictures import error_scatter as validation
+from calculon.apps.report.pictures import gantt as schedule
 from calculon.apps.report.pictures import heatmap as heatmap_picture
 from calculon.apps.report.pictures import pareto as pareto_picture
 from calculon.apps.report.pictures import scaling as scaling_picture

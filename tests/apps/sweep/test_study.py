@@ -1,12 +1,16 @@
 """Study files: what they stand for, and everything that can be wrong with one."""
 
 import copy
+import dataclasses
 
 import pytest
 
+from calculon import inputs
 from calculon.apps.sweep.points import plan
+from calculon.apps.sweep.study_fields import SETTINGS
 from calculon.apps.sweep.study_file import Study
 from calculon.apps.sweep.study_summary import make_summary
+from calculon.apps.sweep.study_table import COUNTS, study_names
 from calculon.errors import SpecError
 from calculon.expression import Expression
 from tests.helpers import ROOT
@@ -285,3 +289,15 @@ def test_formulas(text, value):
 def test_formulas_are_arithmetic_only(text):
     with pytest.raises(ValueError, match="names, numbers"):
         Expression.parse(text)
+
+
+def test_evaluate_knows_the_columns_that_every_study_may_have():
+    settings = {"model": "m", "system": "s", **dict.fromkeys(SETTINGS)}
+    two = plan(study()).searches[:2]
+    differing = [
+        dataclasses.replace(p, values={n: f"{n}{i}" for n in settings}) for i, p in enumerate(two)
+    ]
+    names = study_names(differing)
+    assert set(names.values()) == set(settings)
+    for column in ("search", *names, *COUNTS):
+        inputs.check_columns([column], "plan")

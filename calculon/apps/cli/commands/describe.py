@@ -11,6 +11,7 @@ from calculon.errors import Problem, SpecError
 from calculon.records import columns
 from calculon.spec.execution import CORRECTED
 from calculon.spec.fields import JSON_TYPES, Declaration, SpecField, shown, spec_fields
+from calculon.spec.lists_of_counts import ListsOfCounts
 from calculon.spec.overlay import BASE, HELP
 from calculon.spec.schema import schema
 
@@ -156,6 +157,8 @@ def _values(kind: Any, declaration: Declaration) -> str:  # noqa: PLR0911 (one r
     """Name the values of a field: its type and limits, or what is allowed."""
     if get_origin(kind) is dict:
         return "object with " + ", ".join(declaration.choices)
+    if isinstance(declaration.choices, ListsOfCounts):
+        return declaration.choices.wanted
     if declaration.choices:
         return ", ".join(declaration.choices)
     if kind in _WORDS:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calculon.apps.cli.options import (
@@ -92,9 +93,10 @@ def sheet_of(result: "Estimate") -> "Sheet":
     from calculon.architecture.parameters import parameter_count
     from calculon.plan.mesh import networks_of
     from calculon.plan.plan import Plan
-    from calculon.plan.rules.rule import DEGREES
+    from calculon.spec.axes import AXES
 
     system, execution = result.system, result.execution
+    length = execution.seq_length or result.model.seq_size
     tiers = (system.mem1, system.mem2)
     machine = Machine(
         name=system.name,
@@ -106,14 +108,14 @@ def sheet_of(result: "Estimate") -> "Sheet":
             for network in system.networks
         ),
     )
-    networks = networks_of(Plan.from_records([execution.to_dict()]), system)
+    networks = networks_of(Plan.of(execution), execution.mesh_order, system)
     return Sheet(
         name=result.model.name,
-        parameters=parameter_count(result.model),
+        parameters=parameter_count(replace(result.model, seq_size=length)),
         model=result.model.to_dict(),
         execution=execution.to_dict(),
         machine=machine,
-        networks={name: int(number[0]) for name, number in zip(DEGREES, networks, strict=True)},
+        networks={axis.degree: int(networks[axis.name][0]) for axis in AXES},
         edition=result.edition,
         stats=result.stats,
         layers=result.layers,

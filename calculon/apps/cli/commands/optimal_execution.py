@@ -37,7 +37,7 @@ def configure(parser: Parser) -> None:
         "calculon loe gpt3-175B 1024 1536 float16 a100_80g best.csv -t 10\n"
         "calculon loe gpt3-175B 256:4096:256 4096 float16 h100_80g_nvl8 scaling.csv\n"
         "calculon loe gpt3-175B 1024 1536 float16 a100_80g - --objective total_efficiency --fix tensor_par=4,8\n"
-        "calculon loe llama3-8B 64 512 bfloat16 h100_80g_sxm - --edition corrected --fix attn_impl=flash",
+        "calculon loe llama3-8B 64 512 bfloat16 h100_80g_sxm - --fix attn_impl=flash",
     )
     add_space_arguments(
         parser,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from calculon.apps.cli.options import Log, Parser, add_edition, check_outputs
 from calculon.apps.cli.results import add_result_arguments, read_results
-from calculon.apps.cli.search_options import add_choice_options
+from calculon.apps.cli.search_options import NEEDED, add_choice_options
 from calculon.errors import Problem, SpecError
 from calculon.spec.execution import PUBLISHED
 
@@ -29,7 +29,7 @@ SOURCE_HELP = (
 def _add_source(parser: Parser) -> None:
     parser.add_argument("source", metavar="SOURCE", nargs="+", help=SOURCE_HELP)
     add_choice_options(parser)
-    add_edition(parser, absent=PUBLISHED)
+    add_edition(parser, absent=NEEDED)
 
 
 def _heatmap_options(parser: Parser) -> None:

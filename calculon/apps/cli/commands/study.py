@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from calculon.apps.cli.interrupts import exit_code, word
 from calculon.apps.cli.options import Log, Parser, add_edition, check_outputs
+from calculon.apps.cli.search_options import log_edition
 from calculon.apps.cli.streams import tell
 from calculon.spec import catalog
 from calculon.spec.files import STDIN
@@ -61,7 +62,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--restart", action="store_true", help="forget what is finished, and replace the output"
     )
-    add_edition(parser, several=True, absent="what the study says")
+    add_edition(parser, several=True, absent="what the study says, or each model needs")
     parser.add_argument(
         "-d", "--debug", action="store_true", help="only check the study and count its searches"
     )
@@ -110,6 +111,7 @@ def _search(plans: "Plans", engine: "Engine", journal: "Journal", log: Log, *, q
     finished, total = journal.outcomes, len(plans.searches)
     tasks = [p.search for p in plans.searches if p.search.number not in finished]
     log(f"Searches: {total:,}")
+    log_edition(log, ", ".join(sorted({p.search.edition for p in plans.searches}, reverse=True)))
     if finished:
         log(f"Finished before: {len(finished):,} (kept in {journal.path})")
     before, begin = len(finished), time.perf_counter()

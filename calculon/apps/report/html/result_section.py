@@ -1,13 +1,20 @@
 """One result on the page: what runs, key figures, where time and memory go, layers, statistics and the search."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from calculon.apps.report.figures_group import NO_VOCABULARY, figures, has_figures, has_vocabulary
 from calculon.apps.report.html.html_bars import Piece, bar, legend
 from calculon.apps.report.html.tags import Cell, Html, element, joined, plain_table, table
 from calculon.apps.report.interval_group import ends, interval_texts
-from calculon.apps.report.layer_table import QUANTITIES, chosen_units, timed_quantities
+from calculon.apps.report.layer_table import (
+    QUANTITIES,
+    Layer,
+    by_kind,
+    chosen_units,
+    kind_of,
+    timed_quantities,
+)
 from calculon.apps.report.page import LINKS, PARTS, network_text
 from calculon.apps.report.plain_result import EVERYTHING, Result
 from calculon.apps.report.rank_group_table import NUMBERS, REMARK, TITLES, group_rows
@@ -16,7 +23,7 @@ from calculon.apps.report.sheet import PUBLISHED
 from calculon.apps.report.texts import capacity, figure, gib, percent, seconds
 from calculon.apps.report.winners import LEGEND, winners_table
 from calculon.records import columns
-from calculon.statistics import CorrectedStats
+from calculon.statistics import AXIS_PARTS_OF_TIME, CorrectedStats
 from calculon.units import duration
 
 LOOKS = {
@@ -27,6 +34,7 @@ LOOKS = {
     "tp_comm_exposed_time": "vermilion",
     "pp_comm_exposed_time": "vermilion2",
     "dp_comm_exposed_time": "vermilion3",
+    **dict.fromkeys(AXIS_PARTS_OF_TIME, "vermilion4"),
     "recomm_exposed_time": "vermilion4",
     "fw_offload_exposed_time": "purple",
     "bw_offload_exposed_time": "purple2",
@@ -88,7 +96,7 @@ def _cards(result: Result) -> Html:
         "samples/s": figure(rate),
     }
     if result.sheet is not None:
-        tokens = rate * result.sheet.model["seq_size"]
+        tokens = rate * result.sheet.seq_length
         shown["tokens/s"] = figure(tokens)
         shown["tokens/s per processor"] = figure(tokens / result.sheet.execution["num_procs"])
     elif has_figures(result.stats):
@@ -175,9 +183,14 @@ def _communication(result: Result) -> Iterator[Html]:
 
 
 def _layers(result: Result) -> Iterator[Html]:
-    """Yield the layers of a block; a click on a title sorts them."""
-    layers = result.layers or ()
+    """Yield the layers of a block of each kind; a click on a title sorts them."""
     training = bool(result.execution["training"]) if result.execution else True
+    for layers in by_kind(result.layers or ()):
+        yield from _of_kind(layers, training=training)
+
+
+def _of_kind(layers: Sequence[Layer], *, training: bool) -> Iterator[Html]:
+    """Yield the layers of a block of one kind."""
     timed = timed_quantities(layers, training=training)
     shown = [*timed, *QUANTITIES]
     units = chosen_units(shown, timed, layers)
@@ -192,7 +205,7 @@ def _layers(result: Result) -> Iterator[Html]:
     titles = [f"{q.title} ({unit})" for q, (_, unit) in zip(shown, units, strict=True)]
     sums = [sum(q.value(layer) for layer in layers) for q in shown]
     footer = [_scaled(v, factor).text for v, (factor, _) in zip(sums, units, strict=True)]
-    yield _heading("Layers", "one block and microbatch, in the order of execution")
+    yield _heading("Layers", f"one {kind_of(layers)} and microbatch, in the order of execution")
     yield table(
         ["layer", *titles, "time"],
         rows,

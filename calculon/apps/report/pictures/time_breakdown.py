@@ -18,6 +18,7 @@ from calculon.apps.report.pictures.canvas import (
 from calculon.apps.report.plain_result import EVERYTHING, Result
 from calculon.apps.report.sheet import KINDS_OF_MEMORY
 from calculon.apps.report.texts import capacity
+from calculon.statistics import AXIS_PARTS_OF_TIME
 from calculon.units import GIB, significant
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ LOOKS = {
     "tp_comm_exposed_time": Look(COLORS["vermilion"]),
     "pp_comm_exposed_time": Look("#e8955a", "\\\\\\\\"),
     "dp_comm_exposed_time": Look("#f4c6a5"),
+    **dict.fromkeys(AXIS_PARTS_OF_TIME, Look("#f4c6a5", "xxxx")),
     "recomm_exposed_time": Look(COLORS["vermilion"], "xxxx"),
     "fw_offload_exposed_time": Look(COLORS["purple"]),
     "bw_offload_exposed_time": Look("#e6bfd5", "...."),

@@ -1,0 +1,190 @@
+"""Kinds of kernels, what a rate may depend on, and a kernel at its rate."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Protocol, get_args
+
+import numpy as np
+
+from calculon.hardware.engine import Engine
+from calculon.hardware.memory import Memory
+from calculon.units import Array, Bytes, Count, Flops, Seconds
+
+ProductKind = Literal["product", "batched_product"]
+"""Products with weights, and batches of products of two activations."""
+
+AttentionKind = Literal["attention"]
+"""Fused attention."""
+
+VectorKind = Literal[
+    "norm",
+    "activation",
+    "softmax",
+    "dropout",
+    "rotary",
+    "sum",
+    "fork",
+    "bias",
+    "add",
+    "reduction",
+    "cast",
+    "embedding",
+    "loss",
+    "collective",
+    "mul_sum",
+]
+"""What the vector engine runs, bound by memory.
+
+``sum`` is that of the residual stream, ``fork`` adds the gradients of several readers, ``bias`` can be joined to the
+elementwise kernel after it, any other elementwise sum is ``add``, ``reduction`` the gradient of a bias, ``collective``
+what processors compute beside a collective, and ``mul_sum`` a product that is not on the matrix engine.
+"""
+
+KernelKind = ProductKind | AttentionKind | VectorKind
+
+ENGINES: dict[str, str] = {
+    kind: engine
+    for engine, kinds in (
+        ("matrix", ProductKind),
+        ("attention", AttentionKind),
+        ("vector", VectorKind),
+    )
+    for kind in get_args(kinds)
+}
+"""What each kind of kernel runs on; fused attention is a kernel of the matrix engine with a rate of its own."""
+
+
+class ShapedLayer(Protocol):
+    """What a rate may ask a layer: batch, m, n, k of a product; of attention mean keys per query, and head width."""
+
+    @property
+    def product(self) -> tuple[Count | float, Count | float, Count | float, Count | float] | None:
+        """`batch` times ``(m, n) x (n, k)``."""
+
+    @property
+    def keys(self) -> Count | float:
+        """Mean keys per query of fused attention."""
+
+    @property
+    def head_width(self) -> int:
+        """Elements of a head of fused attention."""
+
+
+class Shapes(NamedTuple):
+    """The layers of a table that run at one rate; each size is picked when a rate asks for it.
+
+    Attributes
+    ----------
+    all_flops, all_accessed : array, shape (phases, all layers, blocks)
+        FLOP, and bytes moved in tier-1 memory.
+    all_layers : sequence of layers
+        The layers, for the sizes that FLOP and bytes do not tell.
+    rows : array of int, shape (layers,)
+        Which of them these are.
+    """
+
+    all_flops: Flops
+    all_accessed: Bytes
+    all_layers: Sequence[ShapedLayer]
+    rows: Array
+
+    def flops(self) -> Flops:
+        """Return FLOP: shape (phases, layers, blocks)."""
+        return self.all_flops.take(self.rows, axis=1)
+
+    def accessed(self) -> Bytes:
+        """Return bytes moved in tier-1 memory: shape (phases, layers, blocks)."""
+        return self.all_accessed.take(self.rows, axis=1)
+
+    def products(self) -> Array:
+        """Return batch, m, n and k of matrix products ``(m, n) x (n, k)``: shape (4, layers, blocks)."""
+        found = np.zeros((4, len(self.rows), self.all_flops.shape[-1]))
+        for i, layer in enumerate(self._layers()):
+            assert layer.product is not None
+            for j, size in enumerate(layer.product):
+                found[j, i] = size
+        return found
+
+    def keys(self) -> Array:
+        """Return mean keys per query: shape (layers, blocks)."""
+        found = np.zeros((len(self.rows), self.all_flops.shape[-1]))
+        for row, layer in zip(found, self._layers(), strict=True):
+            row[:] = layer.keys
+        return found
+
+    def head_widths(self) -> Array:
+        """Return elements of a head: shape (layers, 1)."""
+        return np.array([[float(layer.head_width)] for layer in self._layers()])
+
+    def _layers(self) -> list[ShapedLayer]:
+        return [self.all_layers[row] for row in self.rows.tolist()]
+
+
+Times = tuple[Seconds, Seconds | None]
+"""Arithmetic time of the passes of layers, and their memory time where it is not that of all tier-1 traffic."""
+
+
+class Rate(Protocol):
+    """How fast a kind of kernel runs in one type."""
+
+    def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
+        """Return the times of layers.
+
+        Parameters
+        ----------
+        shapes : Shapes
+            The layers.
+        engine : Engine
+            The engine that runs them: its peak is what shares are of.
+        memory : Memory
+            Tier-1 memory, likewise.
+        element_bytes : float
+            Bytes per element of the operands.
+        """
+
+    def slowed(self, factor: float, start: float, end: float) -> "Rate":
+        """Return the rate of operations that take `factor` times as long, for sizes from `start` to below `end`."""
+
+    @property
+    def follows_engine(self) -> bool:
+        """Whether arithmetic times are in shares of the engine's peak."""
+
+
+class EngineRate:
+    """The efficiency curve of the engine, by the FLOP of the operation."""
+
+    def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
+        """Return the arithmetic time of layers."""
+        return engine.time(shapes.flops()), None
+
+    def slowed(self, factor: float, start: float, end: float) -> "EngineRate":
+        """Return it as it is: what is slow is the engine."""
+        return self
+
+    @property
+    def follows_engine(self) -> bool:
+        """It is the engine's own."""
+        return True
+
+
+ENGINE_RATE = EngineRate()
+"""What counts where a system states no rate."""
+
+
+class Kernel(NamedTuple):
+    """Kernels at one rate on one engine: layers of several kinds whose kernel is equal are timed together."""
+
+    rate: Rate
+    engine: Engine
+    element_bytes: float
+
+    def times(self, shapes: Shapes, memory: Memory) -> Times:
+        """Return the times of layers: see :meth:`Rate.times`."""
+        return self.rate.times(shapes, self.engine, memory, self.element_bytes)
+
+
+class Types(NamedTuple):
+    """Types of arithmetic: of products with weights, of attention, and of everything else."""
+
+    product: str
+    attention: str
+    vector: str

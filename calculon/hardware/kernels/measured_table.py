@@ -1,0 +1,234 @@
+"""A rate that a system file states as a table of measured kernels."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from calculon.errors import Problem
+from calculon.hardware.engine import Engine
+from calculon.hardware.kernels.kernel import Shapes, Times
+from calculon.hardware.kernels.product_passes import of_passes
+from calculon.hardware.memory import Memory
+from calculon.spec.fields import Declaration, declare, shown
+from calculon.units import Array
+
+VALUES = ("share", "seconds")
+"""What the last number of a row is: a share of the peak, or the time of the whole kernel."""
+
+PRODUCT, ATTENTION, MEMORY = ("m", "n", "k"), ("keys", "width"), ("bytes",)
+"""Columns of tables: of products with an ``m x n`` result and a sum over k, of attention, of what memory binds."""
+
+_SIZE = Declaration(help="size", above=0)
+_SHARE = Declaration(help="share of the peak", above=0, at_most=1)
+_SECONDS = Declaration(help="time of the kernel", unit="s", above=0)
+_SMALLEST = 1e-30  # size of a pass that does nothing
+CORNERS = 8
+"""How many rows are interpolated in shapes of several sizes: as many as a cell of a grid has corners."""
+
+_SAME = 1e-12  # difference of logarithms of sizes that are one
+_AT_ONCE = 2**20  # distances of one lookup, so that they stay in the cache
+
+
+class Rows(NamedTuple):
+    """The rows of a table: sizes, shape (rows, columns), and shares of a peak or seconds, shape (rows,)."""
+
+    sizes: Array
+    values: Array
+
+    @classmethod
+    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> Any:
+        """Decode ``[[size, ..., value], ...]``, all of one length."""
+        if not isinstance(raw, (list, tuple)) or not raw:
+            problems.append(Problem(path, "a list of rows [size, ..., value]", shown(raw)))
+            return None
+        before = len(problems)
+        width = len(raw[0]) if isinstance(raw[0], (list, tuple)) else 0
+        for i, row in enumerate(raw):
+            if not isinstance(row, (list, tuple)) or len(row) != width or width < 2:
+                wanted = f"a row of {width} numbers" if width > 1 else "a row [size, ..., value]"
+                problems.append(Problem(f"{path}[{i}]", wanted, shown(row)))
+                continue
+            for j, value in enumerate(row):
+                if problem := _SIZE.problem(float, value, f"{path}[{i}][{j}]"):
+                    problems.append(problem)
+        if len(problems) > before:
+            return None
+        rows = np.array(raw, dtype=float)
+        return cls(rows[:, :-1].copy(), rows[:, -1].copy())
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of the raw list."""
+        row = {"type": "array", "items": _SIZE.schema(float), "minItems": 2, "maxItems": 4}
+        return {"type": "array", "minItems": 1, "items": row}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MeasuredTable:
+    """Measured kernels by size.
+
+    Shares of products and attention are of the engine's peak, those of memory-bound kernels of the bandwidth of tier-1
+    memory; either counts beside the other. Seconds are those of the whole kernel: it takes no more than that.
+
+    Every row gives what was measured, and nothing is faster than the best row, within the rows or beyond them. Between
+    them the logarithm of the rate is interpolated in logarithms of sizes, as both span orders of magnitude.
+
+    In one size that is linear, and beyond the ends the last rate goes on: the time between two rows is a power of the
+    size, so it grows where that of the rows does. Shapes of several sizes are no grid. There it is the mean of the
+    nearest rows, each weighted by the inverse of its distance less that of the first row that is left out, by which it
+    is continuous. It is bounded by the rows: a kernel takes at least as long as any that is nowhere larger, and at
+    most as long as any that is nowhere smaller, unless two such rows contradict each other. Of measured products with
+    half of the weight shapes left out (aiconfigurator, six GPUs) the mean error of the logarithm of the rate is 0.31,
+    without bounds 0.33, and 0.43 at the rate of the nearest row alone.
+
+    Source: Franke and Nielson, *Smooth interpolation of large sets of scattered data*, Int. J. Numer. Meth. Eng. 15,
+    1980, doi:10.1002/nme.1620151110 (inverse distances to nearby points, with weights that vanish at the next).
+    """
+
+    table: Rows = declare(
+        "measured kernels: [m, n, k, value] of products (m x n results, sums over k), [keys, head width, share] of "
+        "fused attention, [bytes, value] of others"
+    )
+    values: str = declare(
+        "the last number of a row: share of the peak rate (of the bandwidth of mem1, where rows are bytes), or "
+        "seconds of the whole kernel",
+        choices=VALUES,
+    )
+
+    def wrong(self, columns: Sequence[str], place: str) -> list[Problem]:
+        """Return what is wrong with the table of a kind of kernel that has these columns."""
+        sizes, values = self.table
+        names = ", ".join(columns)
+        if sizes.shape[1] != len(columns):
+            found = f"a row of {sizes.shape[1] + 1} numbers"
+            return [Problem(f"{place}.table[0]", f"a row [{names}, {self.values}]", found)]
+        if self.values == "seconds" and columns == ATTENTION:
+            hint = "keys and head width do not tell how much there is to do"
+            return [Problem(f"{place}.values", "share for attention", "'seconds'", hint)]
+        found_problems = []
+        last, rule = len(columns), _SHARE if self.values == "share" else _SECONDS
+        for i, value in enumerate(values.tolist()):
+            if problem := rule.problem(float, value, f"{place}.table[{i}][{last}]"):
+                found_problems.append(problem)
+        seen: dict[tuple[float, ...], int] = {}
+        for i, row in enumerate(map(tuple, sizes.tolist())):
+            if seen.setdefault(row, i) != i:
+                text = f"the same as row {seen[row]}"
+                found_problems.append(Problem(f"{place}.table[{i}]", f"each [{names}] once", text))
+        return found_problems
+
+    def at(self, *sizes: Array) -> Array:
+        """Return the rates of kernels of some sizes, one array for each column: shares, or work per second.
+
+        Work is the product of the columns, of matrix products twice that.
+        """
+        shape = np.broadcast_shapes(*(np.shape(size) for size in sizes))
+        columns = [np.broadcast_to(size, shape).ravel() for size in sizes]
+        points = np.log(np.maximum(_SMALLEST, np.stack(columns, axis=1)))
+        each, back = np.unique(points, axis=0, return_inverse=True)
+        rows, rates = np.log(self.table.sizes), self.rates
+        step = max(1, _AT_ONCE // len(rates))
+        parts = [_interpolated(rows, rates, each[i : i + step]) for i in range(0, len(each), step)]
+        found: Array = np.concatenate(parts)[back.ravel()].reshape(shape)
+        return found
+
+    @property
+    def rates(self) -> Array:
+        """Shares of the rows, or their work per second."""
+        sizes, values = self.table
+        if self.values == "share":
+            return values
+        return _work(sizes) / values
+
+    def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
+        """Return the times of layers: see :meth:`~calculon.hardware.kernels.kernel.Rate.times`."""
+        flops, columns = shapes.flops(), self.table.sizes.shape[1]
+        seconds = self.values == "seconds"
+        if columns == len(MEMORY):
+            accessed = shapes.accessed()
+            rate = self.at(accessed) * (1.0 if seconds else memory.bandwidth)
+            return np.zeros_like(flops) if seconds else engine.time(flops), accessed / rate
+        if columns == len(ATTENTION):
+            return flops / (engine.peak * self.at(shapes.keys(), shapes.head_widths())), None
+        rate = of_passes(self._product, shapes.products(), flops[2] == 0)
+        if seconds:
+            return flops / rate, np.zeros_like(flops)
+        return flops / (engine.peak * rate), None
+
+    def _product(self, batch: Array, m: Array, n: Array, depth: Array) -> Array:
+        """Return the rate of products: a batch fills the processor like one product with as many times the rows."""
+        return self.at(batch * m, n, depth)
+
+    def slowed(self, factor: float, start: float, end: float) -> "MeasuredTable":
+        """Return the table with rows of work from `start` to below `end` that take `factor` times as long."""
+        sizes, values = self.table
+        work = _work(sizes)
+        times = factor if self.values == "seconds" else 1 / factor
+        changed = values * np.where((work >= start) & (work < end), times, 1.0)
+        return replace(self, table=Rows(sizes, changed))
+
+    @property
+    def follows_engine(self) -> bool:
+        """Whether arithmetic times are in shares of the engine's peak."""
+        return self.values == "share" and self.table.sizes.shape[1] != len(MEMORY)
+
+
+def _work(sizes: Array) -> Array:
+    """Return FLOP or bytes of rows; of attention what they are in proportion to."""
+    work: Array = sizes.prod(axis=1)
+    return 2 * work if sizes.shape[1] == len(PRODUCT) else work
+
+
+def _interpolated(rows: Array, rates: Array, points: Array) -> Array:
+    """Return the rates at some points.
+
+    Parameters
+    ----------
+    rows : array, shape (rows, columns)
+        Logarithms of the sizes of the rows.
+    rates : array, shape (rows,)
+        Their rates.
+    points : array, shape (points, columns)
+        Logarithms of the sizes to find.
+    """
+    apart = points[:, None] - rows
+    distance = np.sqrt((apart * apart).sum(axis=-1))
+    if rows.shape[1] == 1:
+        order = rows[:, 0].argsort()
+        logs: Array = np.interp(points[:, 0], rows[order, 0], np.log(rates[order]))
+    else:
+        logs = _of_nearest(np.log(rates), distance)
+        logs = _bounded(logs, points.sum(axis=1), rows.sum(axis=1) - np.log(rates), apart)
+    found = np.clip(np.exp(logs), rates.min(), rates.max())
+    closest = distance.argmin(axis=1)
+    exact = distance[np.arange(len(points)), closest] <= _SAME
+    result: Array = np.where(exact, rates[closest], found)
+    return result
+
+
+def _of_nearest(logs: Array, distance: Array) -> Array:
+    """Return the means of the nearest rows, by inverse distances less that of the first row left out."""
+    corners = min(CORNERS, len(logs) - 1)
+    near = np.argpartition(distance, corners, axis=1)[:, : corners + 1]
+    there = np.take_along_axis(distance, near, axis=1)
+    nearest = there.min(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):  # at a row, whose rate counts then
+        weights = nearest / there - nearest / there.max(axis=1, keepdims=True)
+        total = weights.sum(axis=1, keepdims=True)
+        weights = np.where(total > 0, weights / total, 1 / (corners + 1))
+    means: Array = (weights * logs[near]).sum(axis=1)
+    return means
+
+
+def _bounded(logs: Array, work: Array, times: Array, apart: Array) -> Array:
+    """Return rates with times between those of rows that are nowhere larger and of rows that are nowhere smaller.
+
+    All in logarithms: rates and work of the points, times of the rows, and sizes of points less those of rows.
+    """
+    time = work - logs
+    least = np.where((apart >= 0).all(axis=-1), times, -np.inf).max(axis=1)
+    most = np.where((apart <= 0).all(axis=-1), times, np.inf).min(axis=1)
+    agree = least <= most
+    return work - np.where(agree, np.clip(time, least, np.where(agree, most, np.inf)), time)

@@ -1,0 +1,197 @@
+"""What a system file states of its kernels, under ``ext.kernels``: a law, a curve or a table by kind and type."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, get_args
+
+from calculon.errors import Problem, nearest
+from calculon.hardware.kernels import measured_table
+from calculon.hardware.kernels.kernel import AttentionKind, ProductKind, Rate, VectorKind
+from calculon.hardware.kernels.measured_table import MeasuredTable
+from calculon.hardware.kernels.stated_curve import StatedCurve
+from calculon.hardware.kernels.tiles import Gemm
+from calculon.spec.decode import decode_part
+from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
+from calculon.spec.fields import shown
+from calculon.spec.schema import part_schema
+
+
+class Family(NamedTuple):
+    """Kinds of kernels whose rates are stated alike.
+
+    Attributes
+    ----------
+    kinds, types : sequence of str
+        The kinds, and the types of arithmetic that they have.
+    laws : mapping
+        Records of constants by name of the law.
+    over : sequence of str
+        What a curve may be over.
+    columns : sequence of str
+        Sizes in a row of a table.
+    """
+
+    kinds: Sequence[str]
+    types: Sequence[str]
+    laws: Mapping[str, type[Any]]
+    over: Sequence[str]
+    columns: Sequence[str]
+
+
+FAMILIES = (
+    Family(
+        get_args(ProductKind),
+        tuple(MATMUL_BYTES),
+        {"tiles": Gemm},
+        ("flops", "bytes"),
+        measured_table.PRODUCT,
+    ),
+    Family(
+        get_args(AttentionKind),
+        tuple(MATMUL_BYTES),
+        {},
+        ("keys", "flops", "bytes"),
+        measured_table.ATTENTION,
+    ),
+    Family(
+        get_args(VectorKind),
+        tuple(DATATYPE_BYTES),
+        {},
+        ("flops", "bytes"),
+        measured_table.MEMORY,
+    ),
+)
+FAMILY = {kind: family for family in FAMILIES for kind in family.kinds}
+"""The family of each kind of kernel."""
+
+FORMS = ("law", "curve", "table")
+"""What a rate is stated as, by the key that says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatedKernels:
+    """Rates by kind of kernel and type of arithmetic."""
+
+    rates: Mapping[tuple[str, str], Rate]
+
+    @classmethod
+    def decode(
+        cls, raw: object, path: str, problems: list[Problem], scale: float
+    ) -> "StatedKernels":
+        """Decode ``{kind: {type: {"law" or "curve" or "table": ...}}}``."""
+        rates = {}
+        for kind, by_type in _members(raw, path, tuple(FAMILY), problems).items():
+            family, place = FAMILY[kind], f"{path}.{kind}"
+            for name, one in _members(by_type, place, family.types, problems).items():
+                rate = _rate(one, f"{place}.{name}", family, problems)
+                if rate is not None:
+                    rates[kind, name] = rate
+        return cls(rates)
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of the raw value."""
+        return {
+            "type": "object",
+            "minProperties": 1,
+            "patternProperties": {
+                f"^({'|'.join(family.kinds)})$": {
+                    "type": "object",
+                    "minProperties": 1,
+                    "propertyNames": {"enum": list(family.types)},
+                    "additionalProperties": {"oneOf": _schemas(family)},
+                }
+                for family in FAMILIES
+            },
+            "additionalProperties": False,
+        }
+
+
+def _members(
+    raw: object, path: str, known: Sequence[str], problems: list[Problem]
+) -> dict[str, object]:
+    """Return the members of an object that have a known name."""
+    wanted = "an object with at least one of " + ", ".join(known)
+    if not isinstance(raw, Mapping) or not raw:
+        problems.append(Problem(path, wanted, shown(raw)))
+        return {}
+    found = {}
+    for key, value in raw.items():
+        if key in known:
+            found[key] = value
+        else:
+            hint = nearest(str(key), known)
+            problems.append(Problem(f"{path}.{key}", wanted, f"the key {shown(key)}", hint))
+    return found
+
+
+def _rate(raw: object, path: str, family: Family, problems: list[Problem]) -> Rate | None:
+    """Decode one rate."""
+    wanted = "an object with one of " + ", ".join(FORMS if family.laws else FORMS[1:])
+    if not isinstance(raw, Mapping):
+        problems.append(Problem(path, wanted, shown(raw)))
+        return None
+    forms = [form for form in FORMS if form in raw]
+    if len(forms) != 1:
+        keys = ", ".join(map(str, raw)) or "an empty object"
+        problems.append(Problem(path, wanted, " and ".join(forms) if forms else keys))
+        return None
+    if forms == ["law"]:
+        return _law(raw, path, family, problems)
+    return (
+        _curve(raw, path, family, problems)
+        if forms == ["curve"]
+        else _table(raw, path, family, problems)
+    )
+
+
+def _law(raw: Mapping[Any, Any], path: str, family: Family, problems: list[Problem]) -> Rate | None:
+    """Decode the constants of a law."""
+    name, known = raw["law"], ", ".join(family.laws)
+    if not isinstance(name, str) or name not in family.laws:
+        wanted = f"one of {known}" if known else "a curve or a table: there is no law for this kind"
+        hint = nearest(str(name), list(family.laws))
+        problems.append(Problem(f"{path}.law", wanted, shown(name), hint))
+        return None
+    constants = {key: value for key, value in raw.items() if key != "law"}
+    found: Rate | None = decode_part(family.laws[name], constants, path, problems)
+    return found
+
+
+def _curve(
+    raw: Mapping[Any, Any], path: str, family: Family, problems: list[Problem]
+) -> StatedCurve | None:
+    """Decode a curve over a size that the kind has."""
+    found = decode_part(StatedCurve, raw, path, problems)
+    if found is not None and found.over not in family.over:
+        wanted = "one of " + ", ".join(family.over)
+        problems.append(Problem(f"{path}.over", wanted, shown(found.over)))
+    return found
+
+
+def _table(
+    raw: Mapping[Any, Any], path: str, family: Family, problems: list[Problem]
+) -> MeasuredTable | None:
+    """Decode a table with the columns of the kind."""
+    found = decode_part(MeasuredTable, raw, path, problems)
+    if found is not None:
+        problems += found.wrong(family.columns, path)
+    return found
+
+
+def _schemas(family: Family) -> list[dict[str, Any]]:
+    """Return the JSON Schemas of the forms of a family."""
+    laws = []
+    for name, record in family.laws.items():
+        one = part_schema(record)
+        law = {"const": name, "description": "the law that the rate follows"}
+        laws.append(
+            one
+            | {
+                "properties": {"law": law, **one["properties"]},
+                "required": ["law", *one["required"]],
+            }
+        )
+    curve, table = part_schema(StatedCurve), part_schema(MeasuredTable)
+    curve["properties"]["over"] = curve["properties"]["over"] | {"enum": list(family.over)}
+    return [*laws, curve, table]

@@ -1,0 +1,165 @@
+"""Groups of executions that share a choice: each is costed by plain code, with columns for what differs."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from functools import cache, lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+
+from calculon.architecture.layer_sizes import SIZE_FIELDS
+from calculon.plan.columns import FIELDS, Columns, field_of
+from calculon.plan.stage_layout import own_stages
+from calculon.spec.execution import (
+    CHOICES,
+    DERIVED,
+    BatchChoice,
+    BlockChoice,
+    LayoutChoice,
+    StepChoice,
+)
+from calculon.spec.fields import Scope, SpecField
+from calculon.units import Array
+
+C = TypeVar("C", LayoutChoice, BlockChoice, StepChoice, BatchChoice)
+
+_DERIVED: Mapping[str, Callable[[Columns], Array]] = {
+    "sequence_parallel": lambda columns: columns.is_choice("tensor_par_comm_type", "rs_ag"),
+    "overlapped": lambda columns: ~columns.is_choice("tensor_par_overlap", "none"),
+    "own_stages": own_stages,
+}
+
+assert _DERIVED.keys() == DERIVED.keys()
+
+
+LARGEST_RANGE = 65_536
+"""Range of values that are looked up in a table; others are sorted."""
+
+
+@cache
+def members(choice: Any) -> tuple[str, ...]:
+    """List the members of a choice, those of its layout among them."""
+    found: list[str] = []
+    for field in fields(choice):
+        found += members(LayoutChoice) if field.name == "layout" else [field.name]
+    return tuple(found)
+
+
+def _undeclared(field: SpecField) -> Iterator[str]:
+    """Say what the declaration of a field leaves out that a default would silently stand for."""
+    declared = field.declaration
+    if not declared.scope:
+        yield f"{field.name} has no scope"
+    if declared.optional and declared.searched == "loop":
+        yield f"{field.name} does not say what a search does with it (searched)"
+    if declared.searched == "option" and not (declared.adds and declared.label and declared.mark):
+        yield f"{field.name} lacks words for searches or pages (adds, label, mark)"
+    if declared.optional and not field.others:
+        yield f"{field.name} has no value beside its default (samples)"
+    if not field.named and Scope.LAYOUT in declared.scope:
+        yield f"{field.name} is a number, which decides no layers"
+    if not field.named and (Scope.BLOCK in declared.scope) != (field.name in SIZE_FIELDS):
+        yield f"{field.name} is of scope BLOCK or one of SIZE_FIELDS, and not both"
+
+
+def _unmatched(scope: Scope, choice: Any) -> Iterator[str]:
+    """Say in what the record of a scope and the declarations differ; of a batch, a member may be a column instead."""
+    own = {one.name for one in fields(choice)} - {"layout"}
+    there = {source for name in members(choice) for source in DERIVED.get(name, (name,))}
+    for field in FIELDS:
+        declared = scope in field.declaration.scope
+        if field.name in own and not declared:
+            yield f"{field.name} is in {choice.__name__}, and not of scope {scope.name}"
+        if declared and field.named and field.name not in there and scope is not Scope.BATCH:
+            yield f"{field.name} is of scope {scope.name}, and not in {choice.__name__}"
+    for name in own - {field.name for field in FIELDS} - DERIVED.keys():
+        yield f"{name} is in {choice.__name__}, and no field of an execution"
+
+
+_LEFT_OUT = [
+    *(text for field in FIELDS for text in _undeclared(field)),
+    *(text for scope, choice in CHOICES.items() for text in _unmatched(scope, choice)),
+]
+assert not _LEFT_OUT, "; ".join(_LEFT_OUT)
+
+
+def grouped(columns: Columns, choice: type[C]) -> Iterator[tuple[C, Array]]:
+    """Yield the distinct choices of a table, and the rows that have each."""
+    kind: Any = choice
+    keys = [
+        _DERIVED[name](columns) if name in _DERIVED else getattr(columns, name)
+        for name in members(kind)
+    ]
+    if len(keys[0]) == 1:
+        yield _choice(choice, tuple([key.item() for key in keys])), np.zeros(1, np.int64)
+        return
+    rows, row_of, _ = distinct(keys)
+    if len(rows) == 1:
+        yield _choice(choice, tuple(rows[0].tolist())), np.arange(len(row_of))
+        return
+    small = np.uint16 if len(rows) <= LARGEST_RANGE else np.int64  # two bytes are sorted by radix
+    order = np.argsort(row_of.astype(small), kind="stable")
+    bounds = np.searchsorted(row_of[order], np.arange(len(rows) + 1))
+    for number, codes in enumerate(rows.tolist()):
+        yield _choice(choice, tuple(codes)), order[bounds[number] : bounds[number + 1]]
+
+
+def _choice(choice: type[C], codes: tuple[int, ...]) -> C:
+    """Return the choice whose members have these codes."""
+    kind: Any = choice
+    made: C = _made(kind, codes)
+    return made
+
+
+@lru_cache(4096)
+def _made(choice: Any, codes: tuple[int, ...]) -> Any:
+    values = dict(zip(members(choice), map(_value, members(choice), codes), strict=True))
+    own = {field.name for field in fields(choice)}
+    if "layout" in own:
+        layout = {name: values.pop(name) for name in members(LayoutChoice)}
+        values["layout"] = LayoutChoice(**layout)
+    return choice(**values)
+
+
+def _value(name: str, code: int) -> Any:
+    """Return the value that a code stands for."""
+    if name in DERIVED:
+        return bool(code)
+    choices = field_of(name).declaration.choices
+    return choices[code] if choices else bool(code)
+
+
+def distinct(columns: Sequence[Array]) -> tuple[Array, Array, Array]:
+    """Return the distinct rows of integer columns, ascending, the number of each row among them, and a row of each."""
+    length = len(columns[0])
+    if length == 1:
+        return (
+            np.array([[int(c[0]) for c in columns]]),
+            np.zeros(1, np.int64),
+            np.zeros(1, np.int64),
+        )
+    ranks = np.zeros(length, np.int64)
+    for values in columns:
+        if (values == values[0]).all():
+            continue
+        count, inverse = _ranked(values)
+        ranks = ranks * count + inverse
+        if ranks.max(initial=0) > 2**40:  # before the product overflows
+            ranks = _ranked(ranks)[1]
+    count, inverse = _ranked(ranks)
+    first = np.zeros(count, np.int64)
+    first[inverse[::-1]] = np.arange(length)[::-1]  # the last that is written stays
+    return np.stack([c[first] for c in columns], axis=1).astype(np.int64), inverse, first
+
+
+def _ranked(values: Array) -> tuple[int, Array]:
+    """Return how many distinct values there are, and the rank of each; without sorting where they are small."""
+    low, high = int(values.min()), int(values.max())
+    if high - low > LARGEST_RANGE or values.dtype.kind == "f":
+        found, inverse = np.unique(values, return_inverse=True)
+        return len(found), inverse
+    places = values.astype(np.int64) - low
+    there = np.zeros(high - low + 1, bool)
+    there[places] = True
+    ranks = np.cumsum(there) - 1
+    return int(ranks[-1]) + 1, ranks.take(places)

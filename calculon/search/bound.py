@@ -1,0 +1,121 @@
+"""A time that no execution of a cell of a tile beats: what lets a search skip cells and stay exact."""
+
+import numpy as np
+
+from calculon.cost.block_cost import BlockCost
+from calculon.cost.block_times import axis_times
+from calculon.cost.ends import EndTimes
+from calculon.parallel.data.strategies import STRATEGIES
+from calculon.parallel.data.synced import BackwardPass, Synced
+from calculon.parallel.pipeline.transfers import bubble_time
+from calculon.parallel.process_groups import CollectiveCost
+from calculon.plan.columns import Columns
+from calculon.plan.schedule import Schedule
+from calculon.records import gather
+from calculon.search.grid import Grid
+from calculon.spec.axes import FURTHER_AXES
+from calculon.units import Array, Seconds
+
+
+def least_time(grid: Grid) -> Seconds:
+    """Return a time that no execution of a cell beats, whatever its networks, overlap and offloading.
+
+    Computation, recomputation, the least tensor-parallel time and the bubble of these; transfers, data-parallel and
+    offload traffic only add to it (:func:`least_exposed`).
+
+    Returns
+    -------
+    array
+        On the axes (sharding, node).
+    """
+    tables, schedule, optimizer = grid.tables, grid.memory.schedule, grid.memory.optimizer
+    rows = grid.nodes.block_rows
+    block = gather(tables.block, rows)
+    forward, backward = _passes(grid, block, schedule.pipeline_par > 1)
+    base, edge = (forward + backward).min(axis=1)
+    ends = tables.ends(rows, grid.step_rows)
+    end_times = EndTimes(ends, schedule) if ends else None
+    if schedule.layout is not None:
+        time = _of_stages(schedule, np.minimum(base, edge), end_times)
+    else:
+        time = schedule.batch_sum(base, edge) + bubble_time(schedule, base, edge)
+        if end_times is not None:
+            time = time + end_times.least()
+    time = time + schedule.blocks * optimizer.step.time
+    return np.asarray(time[:, 0, 0, 0, :])
+
+
+def _passes(grid: Grid, block: BlockCost, piped: Array) -> tuple[Seconds, Seconds]:
+    """Return forward and backward time of blocks without transfers and offloading: axes (kind, network, node)."""
+    tensor = grid.tables.edition.at_edge(block.collectives, piped)
+    forward = block.fw.time + tensor.fw_tp.time_exposed
+    backward = block.re.time + block.agrad.time + block.wgrad.time
+    backward = backward + tensor.recomm.time_exposed + tensor.agrad_tp.time_exposed
+    if FURTHER_AXES:
+        more = axis_times(block)
+        forward, backward = forward + more.forward, backward + more.backward
+    return forward, backward
+
+
+def _of_stages(schedule: Schedule, block: Seconds, ends: EndTimes | None) -> Seconds:
+    """Return a time of the passes that no schedule and layout beats: that of the mean and of the fullest stage."""
+    assert schedule.layout is not None
+    mean = schedule.layout.mean(schedule.pipeline_par) * block
+    if ends is not None:
+        mean = mean + (ends.embedding + ends.head).min(axis=0) / schedule.pipeline_par
+    fullest: Seconds = np.maximum(mean, schedule.blocks * block)
+    return schedule.microbatches * fullest
+
+
+def least_exposed(grid: Grid, nodes: Array) -> Seconds | float:
+    """Return the least exposed time of data-parallel traffic of some nodes: axes (sharding, node).
+
+    On the best of the data networks, with overlap where it is tried, behind the longest passes that blocks have without
+    transfers and offloading. Waiting for those makes what traffic hides behind longer, but the iteration by as much.
+    Nothing is known of the published laws.
+    """
+    strategy = STRATEGIES[grid.choice.zero_stage]
+    if strategy.sharding is None:
+        return 0.0
+    known = {n: v[nodes] if v.ndim else v for n, v in grid.nodes.columns.items()}
+    rows, steps = grid.nodes.block_rows[:, nodes], grid.step_rows[:, nodes]
+    block, ends = gather(grid.tables.block, rows), grid.tables.ends(rows, steps)
+    piped = known["pipeline_par"] > 1
+    forward, backward = (time[0].max(axis=0) for time in _passes(grid, block, piped))
+    columns = Columns(
+        {
+            **known,
+            "optimizer_sharding": np.array(grid.sharding)[:, None],
+            "data_par_overlap": np.array(any(grid.overlap)),
+            "data_par_net": np.array(grid.networks[0])[:, None, None],
+            "pipeline_par_net": np.array(-1),
+            "tensor_par_net": np.array(-1),  # its own network: nothing of a window is taken off
+        }
+    )
+    system = grid.space.system
+    schedule = Schedule(columns, grid.choice, grid.space.model, system)
+    none = np.zeros(1)
+    windows = BackwardPass(
+        forward=forward,
+        tensor_forward=none,
+        head=none if ends is None else EndTimes(ends, schedule).head_backward.max(axis=0),
+        base=backward,
+        edge=backward,
+        p2p=none,
+        memory=none,
+        tensor_base=none,
+        tensor_edge=none,
+        arithmetic=none,
+        step=none,
+        step_memory=none,
+        step_arithmetic=none,
+    )
+    weight, gradient = block.weight[0], block.gradient_message[0]
+    synced = Synced(weight=weight, gradient=gradient)
+    at_ends = None if ends is None else ends.synced(gradient / weight)
+    cost = CollectiveCost(system, schedule)
+    found = strategy.sync(synced, at_ends, windows, cost, grid.tables.edition)
+    exposed: Array = np.broadcast_to(
+        found.exposed, np.broadcast_shapes(found.exposed.shape, (1, 1, 1))
+    )
+    return np.asarray(exposed.min(axis=0))

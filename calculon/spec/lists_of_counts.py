@@ -1,0 +1,58 @@
+"""Lists of counts as values of a field: ``[9, 8, 8, 7]`` in a file, ``9-8-8-7`` in a table and at the command line."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, overload
+
+PATTERN = r"([1-9][0-9]*)(-[1-9][0-9]*)*"
+_TEXT = re.compile(PATTERN)
+
+
+class ListsOfCounts(Sequence[str]):
+    """The named values of a field that takes any list of counts; they are numbered as they come, the empty list first.
+
+    A number stands for a list within one process only: files, tables and pickles hold the text.
+    """
+
+    wanted = "a list of counts of at least 1, such as [9, 8, 8, 7], or as text 9-8-8-7"
+
+    def __init__(self) -> None:
+        self._texts = [""]
+        self._numbers = {"": 0}
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @overload
+    def __getitem__(self, number: int) -> str: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[str]: ...
+    def __getitem__(self, number: int | slice) -> str | Sequence[str]:
+        return self._texts[number]
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, str) and (not value or bool(_TEXT.fullmatch(value)))
+
+    def index(self, value: str, start: int = 0, stop: int | None = None) -> int:
+        """Return the number of a list, a new one where it was never asked for."""
+        if value not in self:
+            raise ValueError(value)
+        if value not in self._numbers:
+            self._numbers[value] = len(self._texts)
+            self._texts.append(value)
+        return self._numbers[value]
+
+    def plain(self, value: Any) -> Any:
+        """Return a list as its text, anything else as it is."""
+        if isinstance(value, (list, tuple)) and all(type(one) is int for one in value):
+            return "-".join(map(str, value))
+        return value
+
+    @staticmethod
+    def counts(text: str) -> tuple[int, ...]:
+        """Return the counts of a text.
+
+        >>> ListsOfCounts.counts("9-8-8-7")
+        (9, 8, 8, 7)
+        """
+        return tuple(map(int, text.split("-"))) if text else ()

@@ -1,0 +1,69 @@
+"""Factors scale the rates of kernels in either spelling."""
+
+import copy
+
+import pytest
+
+from calculon import inputs
+from calculon.apps.calibrate.factors import FACTORS, factors
+from calculon.apps.calibrate.parts import write_part
+from tests.helpers import document
+
+TYPE = "bfloat16"
+GEMM = {"max_efficiency": 0.8, "multiprocessors": 132}
+CURVE = [[1024, 0.6], [0, 0.4]]
+
+
+def changed(name, value, ext):
+    raw = document("systems", "h100_80g_sxm") | {"ext": copy.deepcopy(ext)}
+    next(one for one in FACTORS if one.name == name).change(raw, value)
+    return raw["ext"]
+
+
+def test_both_spellings_of_a_law_are_scaled_alike():
+    former = changed("matrix", 0.5, {"gemm": {TYPE: GEMM}})
+    new = changed("matrix", 0.5, {"kernels": {"product": {TYPE: {"law": "tiles", **GEMM}}}})
+    assert new["kernels"]["product"][TYPE] == {"law": "tiles", **former["gemm"][TYPE]}
+    assert former["gemm"][TYPE]["max_efficiency"] == pytest.approx(0.4)
+
+
+def test_both_spellings_of_attention_are_scaled_alike():
+    former = changed("attention", 0.5, {"attention": {TYPE: {"efficiency": CURVE}}})
+    rate = {"curve": CURVE, "over": "keys"}
+    new = changed("attention", 0.5, {"kernels": {"attention": {TYPE: rate}}})
+    assert new["kernels"]["attention"][TYPE]["curve"] == former["attention"][TYPE]["efficiency"]
+    assert former["attention"][TYPE]["efficiency"] == [[1024, 0.3], [0, 0.2]]
+
+
+@pytest.mark.parametrize(
+    ("values", "before", "after"), [("share", 0.6, 0.3), ("seconds", 1e-3, 2e-3)]
+)
+def test_a_table_is_scaled_row_by_row(values, before, after):
+    rate = {"table": [[64, 64, 64, before]], "values": values}
+    new = changed("matrix", 0.5, {"kernels": {"product": {TYPE: rate}}})
+    assert new["kernels"]["product"][TYPE]["table"] == [[64, 64, 64, pytest.approx(after)]]
+
+
+def test_the_type_of_ordinary_cores_is_left_out_of_tensor_cores():
+    rates = {name: {"law": "tiles", **GEMM} for name in (TYPE, "float32")}
+    new = changed("tensor_cores", 0.5, {"kernels": {"product": rates}})["kernels"]["product"]
+    assert (new[TYPE]["max_efficiency"], new["float32"]["max_efficiency"]) == (0.4, 0.8)
+
+
+def test_attention_is_a_factor_in_either_spelling():
+    for ext in (
+        {"attention": {TYPE: {"efficiency": CURVE}}},
+        {"kernels": {"attention": {TYPE: {"curve": CURVE, "over": "keys"}}}},
+    ):
+        system = inputs.system(document("systems", "h100_80g_sxm") | {"ext": ext})
+        assert "attention" in {one.name for one in factors(system)}
+    system = inputs.system(document("systems", "h100_80g_sxm") | {"ext": {}})
+    assert "attention" not in {one.name for one in factors(system)}
+
+
+def test_a_fitted_law_takes_the_place_of_what_kernels_state():
+    rate = {"curve": [[0, 0.5]], "over": "flops"}
+    raw = document("systems", "h100_80g_sxm") | {"ext": {"kernels": {"product": {TYPE: rate}}}}
+    write_part(raw, f"ext.gemm.{TYPE}", GEMM)
+    assert raw["ext"] == {"kernels": {"product": {TYPE: {"law": "tiles", **GEMM}}}}
+    assert inputs.system(raw).gemm(TYPE).max_efficiency == 0.8

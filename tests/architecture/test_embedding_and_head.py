@@ -1,0 +1,108 @@
+"""Embedding, output head and loss."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from calculon.architecture.embedding_and_head import embedding_layers, head_layers
+from calculon.architecture.shape import BlockShape
+from calculon.editions import CORRECTED
+from calculon.spec.model import Model
+from tests.helpers import layout_choice, sizes
+
+MODEL = Model(
+    hidden=48, feedforward=120, seq_size=20, attn_heads=4, attn_size=10, num_blocks=3, vocab=1001
+)
+S, H, V = 20.0, 48.0, 1001
+T, B = np.array([1.0, 2.0, 4.0]), np.array([3.0, 1.0, 2.0])
+M = B * S
+COLUMNS = np.array([1001.0, 501.0, 251.0])  # filled up to equal shares
+comm_types = pytest.mark.parametrize("comm_type", ["ar", "p2p_rs_ag", "rs_ag"])
+
+
+def _ends(layers, model=MODEL, **changes):
+    columns = sizes(tensor_par=T, microbatch_size=B)
+    shape = BlockShape.of(model, layout_choice(edition="corrected", **changes), columns, CORRECTED)
+    return {layer.name: layer for layer in layers(shape)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "more"),
+    [
+        ({}, ["Embedding_DropOut"]),
+        ({"dropout": False}, []),
+        ({"positions": 9}, ["Embedding_Positions", "Embedding_DropOut"]),
+        ({"embedding_norm": True}, ["Embedding_LayerNorm", "Embedding_DropOut"]),
+        ({"embedding_norm": True, "norm": "rmsnorm", "dropout": False}, ["Embedding_RMSNorm"]),
+    ],
+    ids=str,
+)
+def test_an_embedding_is_a_lookup_and_its_reduction(changes, more):
+    found = _ends(embedding_layers, replace(MODEL, **changes))
+    assert list(found) == ["Embedding", "Embedding_G", *more]
+
+
+def test_a_head_is_a_norm_a_product_and_the_loss():
+    sums = ["Head_Max", "Head_Sum", "Head_Target"]
+    expected = ["Head_LayerNorm", "Head_F", "Head_Logits", "Head_Loss", *sums]
+    assert list(_ends(head_layers)) == expected
+
+
+def test_the_vocabulary_is_split_in_equal_shares():
+    embedding, head = _ends(embedding_layers), _ends(head_layers)
+    np.testing.assert_array_equal(embedding["Embedding"].weights, COLUMNS * H)
+    np.testing.assert_array_equal(head["Head_Logits"].weights, COLUMNS * H)
+    np.testing.assert_array_equal(head["Head_Logits"].outputs, M * COLUMNS)
+    np.testing.assert_array_equal(head["Head_Loss"].inputs, M * COLUMNS)
+    for pass_ in head["Head_Logits"].flops:
+        np.testing.assert_array_equal(pass_, 2 * M * H * COLUMNS)
+
+
+def test_a_head_may_have_a_bias():
+    plain, biased = (
+        _ends(head_layers, replace(MODEL, head_bias=each))["Head_Logits"] for each in (False, True)
+    )
+    np.testing.assert_array_equal(biased.weights - plain.weights, COLUMNS)
+
+
+@comm_types
+def test_only_sequence_parallelism_splits_what_is_between_ends_and_blocks(comm_type):
+    model = replace(MODEL, positions=9, embedding_norm=True)
+    embedding, head = (
+        _ends(layers, model, tensor_par_comm_type=comm_type)
+        for layers in (embedding_layers, head_layers)
+    )
+    residual = M / T * H if comm_type == "rs_ag" else M * H
+    for name in ("Embedding_Positions", "Embedding_LayerNorm", "Embedding_DropOut"):
+        np.testing.assert_array_equal(embedding[name].inputs, residual)
+    np.testing.assert_array_equal(head["Head_LayerNorm"].inputs, residual)
+    np.testing.assert_array_equal(embedding["Embedding"].outputs, M * H)
+    np.testing.assert_array_equal(head["Head_Logits"].inputs, M * H)
+
+
+@comm_types
+def test_the_ranks_reduce_embeddings_gather_inputs_and_agree_on_three_values_per_token(comm_type):
+    changes = {"tensor_par_comm_type": comm_type}
+    messages = {
+        name: (layer.collective.side, layer.collective.message)
+        for layers in (embedding_layers, head_layers)
+        for name, layer in _ends(layers, **changes).items()
+        if layer.collective is not None
+    }
+    sides = {"Embedding_G": "reduce", "Head_F": "gather"}
+    parallel = T > 1
+    assert len(messages) == 2 + 3
+    for name, (side, message) in messages.items():
+        assert side == sides.get(name, "total")
+        expected = 2 * M * H if name in sides else 4 * M
+        np.testing.assert_array_equal(message, parallel * expected)
+
+
+@pytest.mark.parametrize(("impl", "bytes_each"), [("eager", 2 + 4 + 4), ("fused", 2)])
+def test_memory_of_the_logits(impl, bytes_each):
+    head = _ends(head_layers, ce_impl=impl)
+    loss, logits = head["Head_Loss"], head["Head_Logits"]
+    held = loss.activation + loss.activation_grad
+    np.testing.assert_array_equal(held, M * COLUMNS * bytes_each)
+    assert logits.activation_grad == 0  # counted by the loss

@@ -1,0 +1,336 @@
+"""Every kind of kernel: its rate where the system file states one, and its engine's own where it does not."""
+
+import re
+from typing import get_args
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.architecture.layer import Layer
+from calculon.errors import SpecError
+from calculon.hardware.kernels.all_kernels import KERNELS
+from calculon.hardware.kernels.kernel import ENGINES, KernelKind
+from calculon.hardware.kernels.stated_kernels import FAMILY
+from calculon.hardware.system import System
+from calculon.spec.schema import schema
+from tests.hardware.kernels.layers import layer, product, times
+from tests.helpers import document
+
+TYPE, KEYS, WIDTH = "bfloat16", 1024.5, 128
+GEMM = {"max_efficiency": 0.8, "multiprocessors": 64, "half_depth": 100}
+PRODUCT = product(4096, 8192, 1024)
+SCORES = product(512, 128, 256, batch=32, kernel="batched_product")
+ATTENTION = layer("attention", (4e9, 1e10, 0.0), (1e7, 3e7, 0.0), keys=KEYS, head_width=WIDTH)
+NORM = layer("norm", (1e7, 2e7, 1e6), (4e7, 6e7, 4e7))
+SOFTMAX = layer("softmax", (5e7, 8e7, 0.0), (4e7, 4e7, 0.0))
+LAYERS = (PRODUCT, SCORES, ATTENTION, NORM, SOFTMAX)
+KINDS = sorted(ENGINES)
+
+
+def raw_system(**ext):
+    """Return a system document without additions but these."""
+    raw = document("systems", "h100_80g_sxm")
+    return raw | {"ext": ext}
+
+
+def stated(kind, rate, datatype=TYPE):
+    """Return a system that states one rate."""
+    return inputs.system(raw_system(kernels={kind: {datatype: rate}}))
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return inputs.system(raw_system(networks=[]))
+
+
+def shares(one, curve, sizes):
+    """Return the share of each size on the steps of a curve."""
+    return np.array([next(share for start, share in curve if size >= start) for size in sizes])
+
+
+# -- the list ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_kind_has_a_kernel_an_engine_and_a_family():
+    kinds = {kind for part in get_args(KernelKind) for kind in get_args(part)}
+    assert set(KERNELS) == set(ENGINES) == set(FAMILY) == kinds
+
+
+def test_the_engine_of_a_layer_is_that_of_its_kernel():
+    assert [one.engine for one in LAYERS] == ["matrix", "matrix", "attention", "vector", "vector"]
+    assert "engine" not in Layer._fields
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_a_statement_the_curve_of_the_engine_counts(plain, kind):
+    flops = np.array([1e6, 1e9, 1e12])
+    engine = plain.vector[TYPE] if ENGINES[kind] == "vector" else plain.matrix[TYPE]
+    arithmetic, memory = times(plain, layer(kind, tuple(flops)), TYPE)
+    np.testing.assert_array_equal(arithmetic, engine.time(flops))
+    assert memory is None
+
+
+# -- laws -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_law_of_tiles_is_the_former_gemm_bit_for_bit():
+    former = inputs.system(raw_system(gemm={TYPE: GEMM}))
+    new = stated("product", {"law": "tiles", **GEMM})
+    assert former.gemm(TYPE) == new.gemm(TYPE)
+    for one in LAYERS:
+        np.testing.assert_array_equal(times(former, one, TYPE)[0], times(new, one, TYPE)[0])
+    m, n, k = 4096.0, 8192.0, 1024.0  # all tiles of 256 x 128 are whole: waves and depths are left
+    found, _ = times(new, PRODUCT, TYPE)
+    passes = ((m, k, n), (m, n, k), (n, k, m))
+    for time, (rows, columns, depth) in zip(found, passes, strict=True):
+        waves = rows * columns / (256 * 128) / 64
+        share = 0.8 * waves / np.ceil(waves) * depth / (depth + 100)
+        assert time == pytest.approx(2 * m * n * k / (989e12 * share))
+
+
+def test_a_batch_has_the_rate_of_products_unless_it_has_its_own(plain):
+    law = {"law": "tiles", **GEMM}
+    with_law = times(stated("product", law), SCORES, TYPE)[0]
+    assert (with_law != times(plain, SCORES, TYPE)[0])[:2].all()
+    both = raw_system(
+        kernels={
+            "product": {TYPE: law},
+            "batched_product": {TYPE: {"curve": [[0, 0.25]], "over": "flops"}},
+        }
+    )
+    found, _ = times(inputs.system(both), SCORES, TYPE)
+    np.testing.assert_allclose(found, np.array(SCORES.flops) / (989e12 * 0.25))
+    np.testing.assert_array_equal(
+        times(inputs.system(both), PRODUCT, TYPE)[0],
+        times(stated("product", law), PRODUCT, TYPE)[0],
+    )
+
+
+# -- curves -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_curve_over_keys_is_the_former_attention_bit_for_bit():
+    curve = [[2048, 0.6], [1000, 0.45], [0, 0.3]]
+    former = inputs.system(raw_system(attention={TYPE: {"efficiency": curve}}))
+    new = stated("attention", {"curve": curve, "over": "keys"})
+    for one in LAYERS:
+        np.testing.assert_array_equal(times(former, one, TYPE)[0], times(new, one, TYPE)[0])
+    np.testing.assert_array_equal(
+        times(new, ATTENTION, TYPE)[0], np.array(ATTENTION.flops) / (989e12 * 0.45)
+    )
+
+
+@pytest.mark.parametrize("one", [PRODUCT, ATTENTION, NORM], ids=lambda one: one.kernel)
+def test_a_curve_over_flops_is_a_share_of_the_peak_of_the_engine(one):
+    curve = [[8e9, 0.7], [1.5e7, 0.4], [0, 0.1]]
+    system = stated(one.kernel, {"curve": curve, "over": "flops"})
+    engine = (system.vector if one.engine == "vector" else system.matrix)[TYPE]
+    arithmetic, memory = times(system, one, TYPE)
+    expected = np.array(one.flops) / (engine.peak * shares(one, curve, one.flops))
+    np.testing.assert_allclose(arithmetic, expected, rtol=1e-15)
+    assert memory is None
+
+
+@pytest.mark.parametrize("one", [PRODUCT, ATTENTION, NORM], ids=lambda one: one.kernel)
+def test_a_curve_over_bytes_is_a_share_of_the_bandwidth_of_memory(plain, one):
+    curve = [[3e7, 0.9], [2e6, 0.5], [0, 0.2]]
+    system = stated(one.kernel, {"curve": curve, "over": "bytes"})
+    arithmetic, memory = times(system, one, TYPE)
+    expected = np.array(one.accessed) / (3350e9 * shares(one, curve, one.accessed))
+    np.testing.assert_allclose(memory, expected, rtol=1e-15)
+    np.testing.assert_array_equal(arithmetic, times(plain, one, TYPE)[0])
+
+
+# -- what a statement changes -----------------------------------------------------------------------------------------
+
+RATES = {
+    "law": {"law": "tiles", **GEMM},
+    "curve": {"curve": [[1e8, 0.6], [0, 0.3]], "over": "flops"},
+    "table": {"table": [[64, 64, 64, 0.1], [4096, 4096, 4096, 0.7]], "values": "share"},
+}
+
+
+def _layers(ext, **changes):
+    execution = document("examples", "llama3-8B_h100x64") | changes
+    raw = document("systems", "h100_80g_sxm")
+    raw["ext"] = {**raw["ext"], **ext}
+    return calculon.estimate("llama3-8B", execution, raw, layers=True).layers
+
+
+@pytest.mark.parametrize("form", RATES)
+def test_a_statement_of_products_changes_products_and_nothing_else(form):
+    before, after = _layers({}), _layers({"kernels": {"product": {TYPE: RATES[form]}}})
+    changed = {a["name"] for a, b in zip(before, after, strict=True) if a != b}
+    assert changed == {
+        "AttnBlock_QKV_AG",
+        "AttnBlock_MLP_RS",
+        "MlpBlock_Mlp1_AG",
+        "MlpBlock_Mlp2_RS",
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("norm", "Norm"),
+        ("activation", "GLU|GeLU|Act"),
+        ("rotary", "Rotary|RoPE"),
+        ("sum", "Residual"),
+    ],
+)
+def test_a_statement_of_a_kind_changes_only_that_kind(kind, name):
+    rate = {"curve": [[0, 0.05]], "over": "bytes"}
+    before, after = _layers({}), _layers({"kernels": {kind: {TYPE: rate}}})
+    changed = {a["name"] for a, b in zip(before, after, strict=True) if a != b}
+    assert changed
+    assert all(re.search(name, one) for one in changed)
+    other = _layers({"kernels": {kind: {"float16": rate}}})
+    assert other == before
+
+
+def test_the_published_edition_sees_no_kernels():
+    system = document("systems", "a100_80g")
+    slow = {"curve": [[0, 0.01]], "over": "bytes"}
+    changed = system | {"ext": {"kernels": {kind: {"float16": slow} for kind in KINDS}}}
+    names = ("megatron-1T", "3072_t4_p64_d12_mbs4_full")
+    assert calculon.estimate(*names, changed).stats == calculon.estimate(*names, system).stats
+
+
+# -- malformed statements ---------------------------------------------------------------------------------------------
+
+HERE = f"ext.kernels.product.{TYPE}"
+
+
+@pytest.mark.parametrize(
+    ("kernels", "field", "text"),
+    [
+        ({}, "ext.kernels", "at least one of product, batched_product, attention, norm"),
+        ({"prodcut": {}}, "ext.kernels.prodcut", "did you mean 'product'"),
+        ({"product": {"bf16": {}}}, "ext.kernels.product.bf16", "at least one of float8"),
+        ({"norm": {"tfloat32": {}}}, "ext.kernels.norm.tfloat32", "the key 'tfloat32'"),
+        ({"product": {TYPE: 0.5}}, HERE, "an object with one of law, curve, table, found 0.5"),
+        ({"product": {TYPE: {}}}, HERE, "found an empty object"),
+        (
+            {"product": {TYPE: {"curve": [[0, 1]], "table": []}}},
+            HERE,
+            "one of law, curve, table, found curve and table",
+        ),
+        ({"norm": {TYPE: {"over": "bytes"}}}, f"ext.kernels.norm.{TYPE}", "one of curve, table"),
+        ({"product": {TYPE: {"law": "tile"}}}, f"{HERE}.law", "one of tiles, found 'tile'"),
+        ({"norm": {TYPE: {"law": "tiles"}}}, f"ext.kernels.norm.{TYPE}.law", "no law for this"),
+        (
+            {"product": {TYPE: {"law": "tiles", "multiprocessors": 8}}},
+            f"{HERE}.max_efficiency",
+            "above 0 and of at most 1, found nothing",
+        ),
+        (
+            {"product": {TYPE: {"law": "tiles", **GEMM, "over": "flops"}}},
+            f"{HERE}.over",
+            "the unknown field 'over'",
+        ),
+        ({"product": {TYPE: {"curve": [[0, 1]]}}}, f"{HERE}.over", "one of flops, keys, bytes"),
+        (
+            {"product": {TYPE: {"curve": [[0, 1]], "over": "keys"}}},
+            f"{HERE}.over",
+            "one of flops, bytes, found 'keys'",
+        ),
+        (
+            {"product": {TYPE: {"curve": [[1, 1]], "over": "flops"}}},
+            f"{HERE}.curve[0][0]",
+            "0 as the last threshold",
+        ),
+        (
+            {"product": {TYPE: {"table": [], "values": "share"}}},
+            f"{HERE}.table",
+            "a list of rows",
+        ),
+        (
+            {"product": {TYPE: {"table": [[1, 1, 1, 0.5], [2, 2, 0.5]], "values": "share"}}},
+            f"{HERE}.table[1]",
+            "a row of 4 numbers",
+        ),
+        (
+            {"product": {TYPE: {"table": [[64, 0.5]], "values": "share"}}},
+            f"{HERE}.table[0]",
+            "a row [m, n, k, share], found a row of 2 numbers",
+        ),
+        (
+            {"product": {TYPE: {"table": [[0, 1, 1, 0.5]], "values": "share"}}},
+            f"{HERE}.table[0][0]",
+            "above 0",
+        ),
+        (
+            {"product": {TYPE: {"table": [[1, 1, 1, 70]], "values": "share"}}},
+            f"{HERE}.table[0][3]",
+            "write 0.7 for 70 %",
+        ),
+        (
+            {"product": {TYPE: {"table": [[1, 1, 1, 0.7]] * 2, "values": "share"}}},
+            f"{HERE}.table[1]",
+            "each [m, n, k] once, found the same as row 0",
+        ),
+        ({"product": {TYPE: {"table": [[1, 1, 1, 0.7]]}}}, f"{HERE}.values", "share, seconds"),
+        (
+            {"attention": {TYPE: {"table": [[512, 64, 1e-3]], "values": "seconds"}}},
+            f"ext.kernels.attention.{TYPE}.values",
+            "share for attention",
+        ),
+    ],
+)
+def test_a_malformed_statement_is_told_in_one_message(kernels, field, text):
+    with pytest.raises(SpecError) as caught:
+        inputs.system(raw_system(kernels=kernels))
+    assert len(caught.value.problems) == 1
+    assert caught.value.field == field
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "former"),
+    [
+        ("product", {"gemm": {TYPE: GEMM}}),
+        ("attention", {"attention": {TYPE: {"efficiency": [[0, 0.5]]}}}),
+    ],
+)
+def test_one_rate_in_both_spellings_is_refused(kind, former):
+    rate = {TYPE: {"curve": [[0, 0.5]], "over": "flops"}}
+    with pytest.raises(SpecError) as caught:
+        inputs.system(raw_system(kernels={kind: rate}, **former))
+    key = next(iter(former))
+    message = (
+        f"ext.kernels.{kind}.{TYPE}: expected one rate, found {key}.{TYPE} too. Hint: keep one"
+    )
+    assert message in str(caught.value)
+    other = {kind: {"float16": rate[TYPE]}}
+    assert len(inputs.system(raw_system(kernels=other, **former)).ext.rates) == 2
+
+
+# -- schema and overlays ----------------------------------------------------------------------------------------------
+
+
+def test_the_schema_knows_kernels():
+    import jsonschema
+
+    validator = jsonschema.Draft202012Validator(schema(System))
+    for rate in RATES.values():
+        assert validator.is_valid(raw_system(kernels={"product": {TYPE: rate}}))
+    for kernels in (
+        {},
+        {"prodcut": {TYPE: RATES["law"]}},
+        {"product": {"bf16": RATES["law"]}},
+        {"norm": {TYPE: RATES["law"]}},
+        {"product": {TYPE: RATES["law"] | RATES["curve"]}},
+        {"product": {TYPE: {"curve": [[0, 1]], "over": "keys"}}},
+        {"product": {TYPE: {"table": [[1, 1, 1, 0.7]]}}},
+    ):
+        assert not validator.is_valid(raw_system(kernels=kernels))
+
+
+def test_an_overlay_states_one_kernel_more():
+    rate = {"curve": [[0, 0.5]], "over": "bytes"}
+    system = inputs.system({"base": "h100_80g_sxm", "ext": {"kernels": {"norm": {TYPE: rate}}}})
+    base = inputs.system("h100_80g_sxm")
+    assert set(system.ext.rates) == {*base.ext.rates, ("norm", TYPE)}
+    assert system.ext.networks == base.ext.networks

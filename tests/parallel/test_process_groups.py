@@ -1,0 +1,70 @@
+"""Groups of the axes whose collectives are between layers, and operations that a layer states."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from calculon import inputs
+from calculon.architecture.layers import Flags, communication
+from calculon.cost.block_tables import only_choices
+from calculon.editions import EDITIONS
+from calculon.parallel.process_groups import layer_group
+from calculon.parallel.tensor import NetworkTimes, axis_traffic, operation_of, tensor_volumes
+from calculon.plan.plan import Plan
+
+EXECUTION = replace(inputs.execution("3072_t4_p64_d12_mbs4_full"), edition="corrected")
+SYSTEM, EDITION = inputs.system("a100_80g"), EDITIONS["corrected"]
+CHOICE, _, SIZES = only_choices(Plan.of(EXECUTION))
+LAYER = communication(
+    "Gather",
+    "tp",
+    np.array([1e6]),
+    np.array([4.0]),
+    forward="all_gather",
+    backward="reduce_scatter",
+    dtype_bytes=2,
+    flags=Flags(recommunicate="recompute_all"),
+)
+
+
+def test_stated_groups_are_on_their_network():
+    group = layer_group("tp", SIZES, CHOICE, SYSTEM)
+    assert (group.ranks, group.network, group.stride) == (4, EXECUTION.tensor_par_net, None)
+
+
+def test_in_a_mesh_tensor_parallel_ranks_are_neighbours():
+    group = layer_group("tp", SIZES, replace(CHOICE, mesh_order="tp-dp-pp"), SYSTEM)
+    assert (group.ranks, group.network, group.stride) == (4, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("pass_", "operation"),
+    [("fw", "all_gather"), ("agrad", "reduce_scatter"), ("recomm", "all_gather")],
+)
+@pytest.mark.parametrize("kind", ["base", "edge"])
+def test_a_layer_states_its_operations(pass_, kind, operation):
+    assert operation_of(LAYER, pass_, kind, CHOICE, EDITION) == operation
+    kept = replace(CHOICE, activation_recompute="none")
+    again = operation_of(LAYER, "recomm", kind, kept, EDITION)
+    assert again is None
+
+
+def test_traffic_along_an_axis_is_its_network_time_and_the_work_on_it():
+    work, memory = np.full((3, 1, 1), 2e-6), np.zeros((3, 1, 1))
+    network = NetworkTimes(SYSTEM, SIZES)
+    found = axis_traffic([LAYER], work, memory, network, CHOICE, EDITION)
+    group = layer_group("tp", SIZES, CHOICE, SYSTEM)
+    gather, scatter = (
+        group.time(SYSTEM, name, np.array([2e6]), "published")
+        for name in ("all_gather", "reduce_scatter")
+    )
+    np.testing.assert_array_equal(found.size, np.full((3, 1, 1), 2e6))
+    expected = [gather + 2e-6, scatter + 2e-6, gather]
+    np.testing.assert_allclose(found.link[:, 0], expected, rtol=1e-15)
+
+
+def test_volumes_are_those_of_the_network_of_the_group():
+    moved = tensor_volumes([LAYER], SYSTEM, CHOICE, SIZES, EDITION, "tp")
+    assert moved[:, :, EXECUTION.tensor_par_net].all()
+    assert not np.delete(moved, EXECUTION.tensor_par_net, axis=2).any()

@@ -1,0 +1,83 @@
+"""Cases of rules on schedule and layout of a pipeline: changes, field, expected, found."""
+
+CORRECTED = {"edition": "corrected"}
+SINGLE = CORRECTED | {"num_procs": 8, "pipeline_par": 1}
+GPIPE = CORRECTED | {"pp_schedule": "gpipe"}
+CHUNKS = CORRECTED | {"pipeline_interleaving": 2}
+
+MALFORMED = {
+    "stages_need_pipeline": (
+        SINGLE | {"pp_schedule": "zb_h1"},
+        "pp_schedule",
+        "1f1b, since pipeline_par is 1",
+        "zb_h1",
+    ),
+    "stages_need_one_chunk": (
+        CHUNKS | {"pp_layout": "balanced"},
+        "pp_layout",
+        "uniform with pipeline_interleaving=2",
+        "balanced",
+    ),
+    "schedule_needs_training": (
+        GPIPE | {"training": False},
+        "pp_schedule",
+        "1f1b, since inference passes forward only",
+        "gpipe",
+    ),
+    "layout_stated_once": (
+        CORRECTED | {"pp_layout": "balanced", "last_stage_blocks": 5},
+        "pp_layout",
+        "uniform, since first_stage_blocks or last_stage_blocks is stated",
+        "balanced",
+    ),
+    "listed_once": (
+        CORRECTED | {"stage_blocks": "6-6", "pp_layout": "balanced"},
+        "pp_layout",
+        "uniform, since stage_blocks lists all stages",
+        "balanced",
+    ),
+    "listed_blocks": (
+        CORRECTED | {"stage_blocks": "6-5"},
+        "stage_blocks",
+        "pipeline_par x pipeline_interleaving = 2 counts that add up to num_blocks = 12",
+        "2 that add up to 11",
+    ),
+    "stage_blocks": (
+        CORRECTED | {"last_stage_blocks": 12},
+        "last_stage_blocks",
+        "blocks that leave one for each of 1 other stage, of 12",
+        "12",
+    ),
+    "overlap_needs_work": (
+        CORRECTED | {"p2p_overlap": True},
+        "p2p_overlap",
+        "false with pp_schedule: 1f1b and one chunk, as nothing else is due",
+        "true",
+    ),
+}
+
+MORE = (
+    (SINGLE | {"p2p_overlap": True}, "p2p_overlap: expected false, since pipeline_par is 1"),
+    (CHUNKS | {"last_stage_blocks": 6}, "last_stage_blocks: expected 0 with"),
+    (
+        CORRECTED | {"first_stage_blocks": 6, "last_stage_blocks": 5},
+        "last_stage_blocks: expected all 12 blocks on the two stages, found 6 + 5",
+    ),
+    (
+        CHUNKS | {"training": False, "p2p_overlap": True},
+        "false with pipeline_interleaving=2 in inference",
+    ),
+)
+"""Further refusals, and what they say."""
+
+VALID = (
+    GPIPE | {"p2p_overlap": True},
+    CHUNKS | {"p2p_overlap": True},
+    CORRECTED | {"training": False, "p2p_overlap": True},
+    CORRECTED | {"first_stage_blocks": 7},
+    CORRECTED | {"first_stage_blocks": 7, "last_stage_blocks": 5, "pp_schedule": "zb_h1"},
+    GPIPE | {"pp_layout": "balanced"},
+    GPIPE | {"stage_blocks": "5-7"},
+    CHUNKS | {"stage_blocks": "2-4-5-1"},
+)
+"""What fits together."""

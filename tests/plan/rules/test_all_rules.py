@@ -1,0 +1,370 @@
+import dataclasses
+import re
+
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.plan.plan import NAMES
+from calculon.plan.rules.all_rules import RULES
+from calculon.plan.rules.check import MEMORY_REASONS, REASONS
+from tests.helpers import document
+from tests.plan.rules import data_cases, pipeline_cases
+
+MODEL = document("models", "megatron-126M") | {"num_blocks": 12, "seq_size": 2048}
+BASE = document("examples", "3072_t4_p64_d12_mbs4_full") | {
+    "num_procs": 16,
+    "tensor_par": 4,
+    "pipeline_par": 2,
+    "data_par": 2,
+    "tensor_par_net": 0,
+    "pipeline_par_net": 1,
+    "data_par_net": 1,
+    "batch_size": 32,
+    "activation_recompute": "none",
+    "pipeline_interleaving": 1,
+    "optimizer_sharding": False,
+    "tensor_par_comm_type": "ar",
+    "tensor_par_overlap": "none",
+    "seq_par_ag_redo": False,
+    "data_par_overlap": False,
+    "weight_offload": False,
+    "activations_offload": False,
+    "optimizer_offload": False,
+}
+ALONE = {"num_procs": 2, "tensor_par": 1, "pipeline_par": 1}
+INFERENCE = {"training": False}
+CORRECTED = {"edition": "corrected"}
+
+MALFORMED = {
+    "degrees_product": ({"num_procs": 17}, "num_procs", "= 16", "17"),
+    "batch_split": ({"batch_size": 33}, "batch_size", "a multiple of data_par=2", "33"),
+    "microbatch_split": (
+        {"microbatch_size": 5},
+        "microbatch_size",
+        "a divisor of batch_size / data_par = 16",
+        "5",
+    ),
+    "recompute_needs_training": (
+        INFERENCE | {"activation_recompute": "full"},
+        "activation_recompute",
+        "none",
+        "full",
+    ),
+    "interleaving_needs_pipeline": (
+        ALONE | {"pipeline_interleaving": 2},
+        "pipeline_interleaving",
+        "1, since pipeline_par is 1",
+        "2",
+    ),
+    "sharding_needs_data_par": (
+        {"num_procs": 8, "data_par": 1, "optimizer_sharding": True},
+        "optimizer_sharding",
+        "false, since data_par is 1",
+        "true",
+    ),
+    "overlap_needs_tensor_par": (
+        ALONE | {"tensor_par_overlap": "ring"},
+        "tensor_par_overlap",
+        "none, since tensor_par is 1",
+        "ring",
+    ),
+    "redo_needs_sequence_parallel": (
+        {"seq_par_ag_redo": True},
+        "seq_par_ag_redo",
+        "rs_ag",
+        "true",
+    ),
+    "dp_overlap_needs_training": (
+        INFERENCE | {"data_par_overlap": True},
+        "data_par_overlap",
+        "training",
+        "true",
+    ),
+    "optimizer_offload_needs_training": (
+        INFERENCE | {"optimizer_offload": True},
+        "optimizer_offload",
+        "no optimizer",
+        "true",
+    ),
+    "state_dtype_needs_moments": (
+        CORRECTED | {"optimizer": "sgd", "optimizer_state_dtype": "bfloat16"},
+        "optimizer_state_dtype",
+        "float32 with optimizer: sgd, which keeps no moments",
+        "bfloat16",
+    ),
+    "main_grad_needs_small_gradients": (
+        CORRECTED | {"main_grad": True},
+        "main_grad",
+        "false with grad_dtype: auto, since no smaller type is stated",
+        "true",
+    ),
+    "network_number": ({"data_par_net": 2}, "data_par_net", "numbered 0 to 1", "2"),
+    "tokens_split": (
+        {"num_procs": 12, "tensor_par": 3, "tensor_par_net": 1, "tensor_par_comm_type": "rs_ag"},
+        "tensor_par",
+        "a divisor of microbatch_size x seq_size = 8192",
+        "3",
+    ),
+    "hidden_split": (
+        {"num_procs": 20, "tensor_par": 5, "tensor_par_net": 1},
+        "tensor_par",
+        "a divisor of the model's hidden=768",
+        "5",
+    ),
+    "feedforward_split": (
+        {"num_procs": 4096, "tensor_par": 1024, "tensor_par_net": 1},
+        "tensor_par",
+        "a divisor of the model's feedforward=3073",
+        "1024",
+    ),
+    "attn_heads_split": (
+        {"num_procs": 12, "tensor_par": 3, "tensor_par_net": 1},
+        "tensor_par",
+        "a divisor of the model's attn_heads=16",
+        "3",
+    ),
+    "edition_fields": (
+        {"attn_impl": "flash"},
+        "edition",
+        "corrected, which attn_impl=flash",
+        "sc23",
+    ),
+    "multiquery_heads": (
+        {"attention_type": "multiquery", "edition": "corrected"},
+        "attention_type",
+        "multihead, since the model states kv_heads=4",
+        "multiquery",
+    ),
+    "kv_heads_split": (
+        {"num_procs": 16, "tensor_par": 4, "edition": "corrected"},
+        "tensor_par",
+        "a divisor or a multiple of the model's kv_heads=6",
+        "4",
+    ),
+    "linear_comm": (
+        CORRECTED | {"tensor_par_comm_type": "rs_ag"},
+        "tensor_par_comm_type",
+        "ar, since a linear layer alone has no row-split product",
+        "rs_ag",
+    ),
+    "tp_impl_comm": (
+        CORRECTED | {"tp_impl": "allgather", "tensor_par_overlap": "ring"},
+        "tp_impl",
+        "megatron, unless tensor_par_comm_type is ar and tensor_par_overlap none",
+        "allgather",
+    ),
+    "tp_async_needs_backward": (
+        CORRECTED | {"tp_async": True, "tensor_par_overlap": "pipe"},
+        "tp_async",
+        "false, since tensor_par_overlap: pipe hides collectives in its own way",
+        "true",
+    ),
+    "bias_needs_reduction": (
+        CORRECTED | {"bias_after_reduce": True},
+        "bias_after_reduce",
+        "false, since no row-split product of model has a bias",
+        "true",
+    ),
+    "mul_sum_needs_vector": (
+        CORRECTED | {"matmul_impl": "mul_sum", "tensor_par_overlap": "ring"},
+        "matmul_impl",
+        "gemm, unless tensor_par_overlap is none and matmul_dtype same",
+        "mul_sum",
+    ),
+    "positions_cover_sequence": (
+        CORRECTED | {"seq_length": 8192},
+        "seq_length",
+        "at most 4096: model has 4096 learned positions",
+        "8192",
+    ),
+    "datatype_engine": ({"datatype": "float8"}, "datatype", "float16", "'float8'"),
+    "matmul_wider": (
+        CORRECTED | {"matmul_dtype": "tfloat32"},
+        "matmul_dtype",
+        "a type of at most 2 bytes, as datatype=float16",
+        "'tfloat32'",
+    ),
+    "matmul_engine": (
+        CORRECTED | {"matmul_dtype": "float8"},
+        "matmul_dtype",
+        "a type that a100_80g multiplies: float16",
+        "'float8'",
+    ),
+} | data_cases.MALFORMED
+MALFORMED |= pipeline_cases.MALFORMED
+SHAPES = {
+    "feedforward_split": MODEL | {"hidden": 1024, "feedforward": 3073},
+    "linear_comm": MODEL | {"part": "linear", "feedforward": MODEL["hidden"]},
+    "multiquery_heads": MODEL | {"kv_heads": 4},
+    "positions_cover_sequence": MODEL | {"vocab": 1000, "positions": 4096},
+    "kv_heads_split": MODEL | {"kv_heads": 6, "attn_heads": 12},
+}
+
+INFEASIBLE = {
+    "network_size": (
+        {"num_procs": 64, "tensor_par": 16},
+        "joins 8 processors, and tensor_par=16 needs 16 (8 too many)",
+    ),
+    "network_filled": (
+        {"num_procs": 12, "tensor_par": 3},
+        "tensor_par=3 makes groups of 3, which do not divide its 8 processors",
+    ),
+    "interleaving_size": (
+        {"pipeline_interleaving": 7},
+        "pipeline_interleaving=7 is more than the 6 blocks of a pipeline stage",
+    ),
+    "interleaving_split": (
+        {"pipeline_interleaving": 4},
+        "the 6 blocks of a pipeline stage do not divide into pipeline_interleaving=4",
+    ),
+    "offload_blocks": (
+        {"num_procs": 48, "pipeline_par": 6, "weight_offload": True},
+        "at least 3 blocks per pipeline stage; here there are 2",
+    ),
+} | data_cases.INFEASIBLE
+
+
+def _table_reason(execution, model=MODEL, system="a100_80g"):
+    return calculon.evaluate(model, system, calculon.Plan.from_records([execution])).reason[0]
+
+
+def test_the_execution_that_the_cases_change_is_valid():
+    assert _table_reason(BASE) == ""
+
+
+def test_every_rule_has_a_case():
+    assert {rule.reason for rule in RULES} == set(MALFORMED) | set(INFEASIBLE)
+    assert len(set(REASONS)) == len(REASONS) == 1 + len(NAMES) + len(RULES) + len(MEMORY_REASONS)
+
+
+@pytest.mark.parametrize("reason", MALFORMED)
+def test_a_malformed_request_names_field_requirement_and_value(reason):
+    changes, field, expected, found = MALFORMED[reason]
+    model = SHAPES.get(reason, MODEL)
+    with pytest.raises(calculon.SpecError) as error:
+        calculon.estimate(model, BASE | changes, "a100_80g")
+    assert (error.value.file, error.value.field, error.value.found) == ("execution", field, found)
+    assert expected in error.value.expected
+    assert _table_reason(BASE | changes, model) == reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"optimizer": "adam_8bit", "optimizer_state_dtype": "bfloat16"}, "have 8 bits"),
+        ({"optimizer": "adafactor", "optimizer_state_dtype": "bfloat16"}, "4-byte sums"),
+        ({"grad_dtype": "float32", "main_grad": True}, "gradients have 4 bytes"),
+    ],
+)
+def test_an_optimizer_step_that_contradicts_itself_says_why(changes, reason):
+    with pytest.raises(calculon.SpecError, match=reason):
+        calculon.estimate(MODEL, BASE | CORRECTED | changes, "a100_80g")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"tp_async": True} | INFERENCE, "no backward pass"),
+        ({"tp_async": True} | ALONE, "tensor_par is 1"),
+        ({"tp_async": True, "tp_impl": "allgather"}, "no gradient that only weights wait for"),
+        ({"bias_after_reduce": True, "tp_impl": "allgather"}, "reduces no outputs"),
+        (
+            {"matmul_impl": "mul_sum_fused", "datatype": "float32", "matmul_dtype": "bfloat16"},
+            "in the datatype",
+        ),
+    ],
+)
+def test_a_form_that_cannot_be_had_says_why(changes, reason):
+    with pytest.raises(calculon.SpecError, match=reason):
+        calculon.estimate(
+            MODEL | {"mlp_bias": True}, BASE | CORRECTED | changes, "a100_80g_sxm_kernels"
+        )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optimizer": "muon", "optimizer_state_dtype": "bfloat16"},
+        {"grad_dtype": "bfloat16", "main_grad": True},
+        {"grad_dtype": "float16", "main_grad": True},
+    ],
+)
+def test_an_optimizer_step_that_fits_together_is_valid(changes):
+    assert _table_reason(BASE | CORRECTED | changes) == ""
+
+
+@pytest.mark.parametrize("reason", INFEASIBLE)
+def test_an_infeasible_execution_says_which_limit_and_by_how_much(reason):
+    changes, message = INFEASIBLE[reason]
+    with pytest.raises(calculon.Infeasible) as error:
+        calculon.estimate(MODEL, BASE | changes, "a100_80g")
+    assert error.value.reason == reason
+    assert message in str(error.value)
+    assert _table_reason(BASE | changes) == reason
+
+
+@pytest.mark.parametrize("tier", [1, 2])
+def test_a_memory_message_has_need_capacity_and_excess(tier):
+    system = inputs.system("a100_80g")
+    execution = BASE | {"weight_offload": True}
+    needed = calculon.estimate(MODEL, execution, system).stats[f"proc_mem_tier{tier}_cap_req"]
+    memory = dataclasses.replace(getattr(system, f"mem{tier}"), capacity=needed / 2)
+    small = dataclasses.replace(system, **{f"mem{tier}": memory})
+    with pytest.raises(calculon.Infeasible) as error:
+        calculon.estimate(MODEL, execution, small)
+    assert error.value.reason == f"mem{tier}_capacity"
+    unit = 2**30 if needed >= 2**30 else 2**20
+    assert str(error.value).count(f"{needed / 2 / unit:.2f}") == 2
+    assert f"{needed / unit:.2f}" in str(error.value)
+    assert str(error.value).startswith(f"tier-{tier} memory of a100_80g is too small")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"num_procs": 17, "batch_size": 33}, "degrees_product"),
+        ({"batch_size": 33, "pipeline_interleaving": 7}, "batch_split"),
+        ({"data_par_net": 5, "num_procs": 64, "tensor_par": 16}, "network_number"),
+        ({"num_procs": 12, "tensor_par": 3, "pipeline_interleaving": 7}, "network_filled"),
+        ({"pipeline_interleaving": 7, "datatype": "float8"}, "interleaving_size"),
+        (
+            {"num_procs": 20, "tensor_par": 5, "tensor_par_net": 1, "datatype": "float8"},
+            "hidden_split",
+        ),
+        ({"datatype": "float64", "num_procs": 17}, "invalid_datatype"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_first_rule_that_fails_gives_the_reason(changes, reason):
+    assert _table_reason(BASE | changes) == reason
+
+
+def test_degrees_of_one_need_no_network():
+    changes = {"num_procs": 2, "tensor_par": 1, "pipeline_par": 2, "data_par": 1}
+    assert _table_reason(BASE | changes | {"tensor_par_net": 0}) == ""
+
+
+def test_degrees_on_the_same_network_multiply():
+    changes = {"pipeline_par_net": 0, "data_par_net": 0}
+    assert _table_reason(BASE | changes) == "network_size"
+    with pytest.raises(
+        calculon.Infeasible, match="tensor_par=4 x pipeline_par=2 x data_par=2 needs 16"
+    ):
+        calculon.estimate(MODEL, BASE | changes, "a100_80g")
+
+
+def test_a_product_of_degrees_beyond_a_double_is_not_mistaken():
+    huge = {"tensor_par": 2**31 - 1, "pipeline_par": 2**31 - 1, "data_par": 2**31 - 1}
+    assert _table_reason(BASE | huge) == "degrees_product"
+
+
+@pytest.mark.parametrize(("changes", "expected"), pipeline_cases.MORE)
+def test_what_pipelines_are_refused(changes, expected):
+    with pytest.raises(calculon.SpecError, match=re.escape(expected)):
+        calculon.estimate(MODEL, BASE | changes, "a100_80g")
+
+
+@pytest.mark.parametrize("changes", pipeline_cases.VALID)
+def test_what_pipelines_can_be_had(changes):
+    assert _table_reason(BASE | changes) == ""

@@ -1,0 +1,99 @@
+"""Layouts of pipeline stages."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calculon import inputs
+from calculon.plan.columns import Columns, code
+from calculon.plan.stage_layout import StageLayout, head_blocks
+from tests.helpers import document
+
+MODEL = document("models", "llama3-8B")
+
+
+def layout(blocks, stages, first=0, last=0, *, balanced=False, recompute=False, head=0.0):
+    """Return the blocks of every stage, with a head that is worth so many blocks."""
+    model = inputs.model(MODEL | {"num_blocks": blocks})
+    width = head_blocks(model) / model.vocab
+    model = inputs.model(MODEL | {"num_blocks": blocks, "vocab": round(head / width)})
+    row = Columns(
+        {
+            "pp_schedule": np.array([code("pp_schedule", "gpipe")]),
+            "pp_layout": np.array([code("pp_layout", "balanced" if balanced else "uniform")]),
+            "first_stage_blocks": np.array([first]),
+            "last_stage_blocks": np.array([last]),
+        }
+    )
+    found = StageLayout.of(row, np.array([float(stages)]), np.array([recompute]), model)
+    blocks, count = (
+        np.broadcast_to(values, (4, 1))[:, 0] for values in (found.blocks, found.count)
+    )
+    assert count.sum() == stages
+    return np.repeat(blocks, count.astype(int)).astype(int).tolist()
+
+
+def test_the_head_of_llama3_8b_is_worth_241_hundredths_of_a_block():
+    """128,256 x 4,096 weights over 4,096 x (128 x 80 + 3 x 14,336)."""
+    worth = 128256 / (128 * (2 * 32 + 2 * 8) + 3 * 14336)
+    assert head_blocks(inputs.model("llama3-8B")) == worth == pytest.approx(2.41, abs=0.005)
+    assert head_blocks(inputs.model("megatron-1T")) == 0
+
+
+@given(
+    blocks=st.integers(2, 130),
+    stages=st.integers(2, 17),
+    head=st.floats(0, 12),
+    recompute=st.booleans(),
+)
+@settings(max_examples=60)
+def test_no_layout_has_a_smaller_largest_stage_than_the_balanced_one(
+    blocks, stages, head, recompute
+):
+    stages = min(stages, blocks)
+    found = layout(blocks, stages, balanced=True, recompute=recompute, head=head)
+    model_head = round(head / _per_word()) * _per_word() * (3 / 4 if recompute else 1)
+    assert len(found) == stages
+    assert sum(found) == blocks
+    assert min(found) >= 1
+    assert found[0] == min(found[:-1])
+    largest = max(*found[:-1], found[-1] + model_head)
+    for last in range(1, blocks - stages + 2):
+        others = -(-(blocks - last) // (stages - 1))
+        assert largest <= max(others, last + model_head) + 1e-9
+
+
+def _per_word():
+    model = inputs.model(MODEL)
+    return head_blocks(model) / model.vocab
+
+
+def test_llama3_8b_over_four_stages():
+    head = head_blocks(inputs.model("llama3-8B"))
+    assert layout(32, 4, balanced=True, head=head) == [8, 9, 9, 6]
+    assert layout(32, 4, balanced=True, recompute=True, head=head) == [8, 9, 8, 7]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        (0, 6, [8, 9, 9, 6]),
+        (9, 0, [9, 8, 8, 7]),
+        (9, 5, [9, 9, 9, 5]),
+        (0, 29, [1, 1, 1, 29]),
+        (29, 0, [29, 1, 1, 1]),
+        (0, 0, [8, 8, 8, 8]),
+    ],
+)
+def test_stated_numbers_leave_the_rest_to_the_others_evenly(first, last, expected):
+    assert layout(32, 4, first, last) == expected
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 5])
+@pytest.mark.parametrize("blocks", [1, 5, 7, 16])
+def test_every_stage_has_blocks(blocks, stages):
+    found = layout(blocks, min(stages, blocks))
+    assert sum(found) == blocks
+    assert max(found) == -(-blocks // min(stages, blocks))
+    assert min(found) >= 1

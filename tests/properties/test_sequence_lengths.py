@@ -1,0 +1,201 @@
+"""An execution that states a sequence length is the model of that length, bit for bit."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.apps.cli.commands.llm import sheet_of
+from calculon.apps.report.setup import setup_texts
+from calculon.search.driver import make_ranking, make_space, run
+from calculon.search.one import count_space
+
+MODELS = (
+    "gpt3-175B",  # six published fields, whose count of parameters has a position for every token
+    "llama3-8B",
+    "mistral-7B",  # a sliding window
+    "gemma2-9B",  # one in some blocks
+    "gpt3-125M",  # learned positions and a vocabulary
+    "nanogpt-mlp",  # no attention
+)
+LENGTHS = (128, 1024, 2048)
+LONGER = 16_384
+SYSTEM = "a100_80g_sxm_kernels"  # whose rates depend on keys and on shapes
+CHANGES = (
+    {},
+    {"attn_impl": "flash", "ce_impl": "fused"},
+    {"training": False, "activation_recompute": "none", "optimizer_sharding": False},
+    {"tensor_par_comm_type": "rs_ag", "activation_recompute": "attn_only"},
+    {"tensor_par_comm_type": "p2p_rs_ag", "tensor_par_overlap": "ring"},
+    {"attn_impl": "flash", "fusion": "compile", "zero_stage": "1", "coll_algo": "auto"},
+)
+BASE = {
+    "num_procs": 8,
+    "tensor_par": 2,
+    "pipeline_par": 2,
+    "data_par": 2,
+    "tensor_par_net": 0,
+    "pipeline_par_net": 0,
+    "data_par_net": 0,
+    "batch_size": 16,
+    "microbatch_size": 2,
+    "datatype": "bfloat16",
+    "fused_activation": False,
+    "attention_type": "multihead",
+    "activation_recompute": "full",
+    "pipeline_interleaving": 1,
+    "optimizer_sharding": True,
+    "tensor_par_comm_type": "ar",
+    "tensor_par_overlap": "none",
+    "seq_par_ag_redo": False,
+    "data_par_overlap": False,
+    "weight_offload": False,
+    "activations_offload": False,
+    "optimizer_offload": False,
+    "training": True,
+    "edition": "corrected",
+}
+
+
+def _of_length(name, length):
+    return replace(inputs.model(name), seq_size=length)
+
+
+def _system():
+    """A system whose memory is never too small."""
+    system = inputs.system(SYSTEM)
+    return replace(system, mem1=replace(system.mem1, capacity=1e18))
+
+
+def _assert_equal(found, expected):
+    assert found.keys() == expected.keys()
+    assert {n: (v, expected[n]) for n, v in found.items() if v != expected[n]} == {}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_estimate_is_that_of_the_model_of_the_length(name, change):
+    for length in LENGTHS:
+        stated = calculon.estimate(
+            name, BASE | change | {"seq_length": length}, _system(), layers=True
+        )
+        own = calculon.estimate(_of_length(name, length), BASE | change, _system(), layers=True)
+        _assert_equal(stated.stats, own.stats)
+        assert stated.layers == own.layers
+        assert stated.groups == own.groups
+        assert stated.stages == own.stages
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_rows_of_a_table_have_their_own_lengths(name):
+    model, system = inputs.model(name), _system()
+    rows = [
+        BASE | change | {"seq_length": length}
+        for length in (0, *LENGTHS, model.seq_size, LONGER)
+        for change in CHANGES
+    ]
+    found = calculon.evaluate(model, system, calculon.Plan.from_records(rows))
+    for i, row in enumerate(rows):
+        length = row["seq_length"] or model.seq_size
+        own = calculon.evaluate(
+            _of_length(name, length), system, calculon.Plan.from_records([row | {"seq_length": 0}])
+        )
+        if row["seq_length"] > max(model.positions, model.seq_size) and model.positions:
+            assert found.reason[i] == "positions_cover_sequence"
+            continue
+        assert found.reason[i] == own.reason[0] == ""
+        _assert_equal({n: found[n][i] for n in found.names}, {n: own[n][0] for n in own.names})
+
+
+def _search(model, *, num_procs=4, batch=8, objective="tokens_per_second", **changes):
+    space = make_space(
+        model, _system(), num_procs, batch, "bfloat16", edition="corrected", **changes
+    )
+    return run(space, make_ranking(20, objective, edition="corrected"))
+
+
+@pytest.mark.parametrize("name", ["gpt3-125M", "gemma3-1B"])
+@pytest.mark.parametrize("objective", ["tokens_per_second", "sample_rate", "mfu_causal"])
+def test_a_search_of_one_length_is_that_of_the_model_of_the_length(name, objective):
+    stated = _search(name, objective=objective, fix={"seq_length": (384,)})
+    own = _search(_of_length(name, 384), objective=objective)
+    assert stated.counts == own.counts
+    np.testing.assert_array_equal(stated.scores, own.scores)
+    for field in set(stated.plan.columns) - {"seq_length"}:
+        np.testing.assert_array_equal(stated.plan.columns[field], own.plan.columns[field])
+    assert (stated.plan.seq_length == 384).all()
+
+
+@pytest.mark.parametrize("mbs_break", [False, True])
+def test_a_search_of_several_lengths_is_the_union_of_searches_of_each(mbs_break):
+    """Which microbatch sizes divide over tensor parallelism differs by length."""
+    model = replace(inputs.model("gpt3-125M"), seq_size=6, positions=0)
+    lengths = (0, 4, 9, 384)
+
+    def found(**changes):
+        fix = {"seq_par_ag_redo": (False,), "data_par_overlap": (False,), **changes.pop("fix", {})}
+        space = make_space(
+            model, _system(), 12, 12, "bfloat16", edition="corrected", fix=fix, **changes
+        )
+        return space, run(
+            space, make_ranking(30, "tokens_per_second", edition="corrected"), mbs_break=mbs_break
+        )
+
+    space, together = found(add={"seq_length": lengths[1:]})
+    spaces, each = zip(*(found(fix={"seq_length": (length,)}) for length in lengths), strict=True)
+    assert len({tuple(u.microbatches for u in one.units) for one in spaces}) > 1
+    assert count_space(space) == sum(map(count_space, spaces))
+    for name in ("total", "good", "reasons"):
+        of_each = [getattr(one.counts, name) for one in each]
+        assert getattr(together.counts, name) == sum(of_each[1:], of_each[0])
+    scores = np.sort(np.concatenate([one.scores[0] for one in each]))[::-1]
+    np.testing.assert_array_equal(together.scores[0], scores[:30])
+
+
+def test_learned_positions_bound_the_length():
+    with pytest.raises(
+        calculon.SpecError, match=r"at most 2048: gpt3-125M has 2048 learned positions"
+    ):
+        calculon.estimate("gpt3-125M", BASE | {"seq_length": 2049}, _system())
+    beyond = replace(
+        inputs.model("gpt3-125M"), seq_size=4096
+    )  # the model's own length is its own matter
+    own = calculon.estimate(beyond, BASE, _system())
+    _assert_equal(
+        calculon.estimate(beyond, BASE | {"seq_length": 4096}, _system()).stats, own.stats
+    )
+
+
+def test_tokens_divide_where_they_are_split():
+    model = replace(inputs.model("llama3-8B"), seq_size=1024)
+    split = BASE | {"tensor_par_comm_type": "rs_ag", "microbatch_size": 1}
+    with pytest.raises(calculon.SpecError, match=r"microbatch_size x seq_size = 1023"):
+        calculon.estimate(model, split | {"seq_length": 1023}, _system())
+    odd = replace(model, seq_size=1023)
+    assert calculon.estimate(odd, split | {"seq_length": 1024}, _system()).stats["total_time"] > 0
+
+
+def test_the_published_edition_has_the_length_of_the_model():
+    with pytest.raises(calculon.SpecError, match=r"corrected, which seq_length=1024 needs"):
+        calculon.estimate("gpt3-125M", BASE | {"edition": "sc23", "seq_length": 1024}, _system())
+
+
+def test_an_optimizer_step_does_not_depend_on_the_length():
+    rows = [BASE | {"seq_length": length} for length in (64, 2048)]
+    found = calculon.evaluate("llama3-8B", _system(), calculon.Plan.from_records(rows))
+    for name in ("optim_step_time", "weight_space", "optimizer_space", "dp_comm_link_time"):
+        assert found[name][0] == found[name][1], name
+    rate, tokens = found["sample_rate"], found["tokens_per_second"]
+    np.testing.assert_allclose(tokens / rate, [64, 2048], rtol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["gpt3-175B", "llama3-8B"])
+def test_a_page_shows_the_length_that_was_estimated(name):
+    result = calculon.estimate(name, BASE | {"seq_length": 1024}, _system())
+    sheet = sheet_of(result)
+    assert sheet.parameters == result.stats["parameters"]
+    shown = setup_texts(sheet)
+    assert "sequences of 1,024" in shown["model"]
+    assert "sequences of 1024 tokens" in shown["options"]

@@ -1,0 +1,117 @@
+"""Pipelines that list the blocks of their stages."""
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.errors import SpecError
+from tests import twin
+
+MODEL, SYSTEM = inputs.model("llama3-8B"), inputs.system("h100_80g_sxm")
+STATED = inputs.execution("llama3-8B_h100x64").to_dict() | {
+    "edition": "corrected",
+    "tensor_par": 2,
+    "pipeline_par": 4,
+    "data_par": 8,
+    "mem_reserved_mib": 0,
+}
+SYSTEM_FILE = json.loads(Path("systems/h100_80g_sxm.json").read_text())
+
+
+def estimate(**changes):
+    return calculon.estimate(MODEL, STATED | changes, SYSTEM).stats
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "zb_h1"])
+def test_a_list_equals_the_same_layout_stated_otherwise(schedule):
+    form = {"pp_schedule": schedule, "batch_size": 64}
+    stated = estimate(**form, first_stage_blocks=9, last_stage_blocks=7)
+    assert estimate(**form, stage_blocks=[9, 8, 8, 7]) == stated
+
+
+def test_lists_are_read_as_lists_and_as_text(tmp_path):
+    (tmp_path / "run.json").write_text(json.dumps(STATED | {"stage_blocks": [9, 8, 8, 7]}))
+    read = inputs.execution(tmp_path / "run.json")
+    assert read.stage_blocks == "9-8-8-7"
+    assert inputs.execution(read.to_dict()) == read
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"stage_blocks": [7, 9, 8, 8]},
+        {"stage_blocks": [6, 7, 12, 7], "pp_schedule": "gpipe", "batch_size": 64},
+        {"stage_blocks": [4, 4, 4, 4, 5, 4, 4, 3], "pipeline_interleaving": 2},
+        {"stage_blocks": [3, 5, 6, 4, 5, 3, 4, 2], "pipeline_interleaving": 2, "batch_size": 208},
+        {"stage_blocks": [3] * 7 + [2] * 5 + [1], "pipeline_par": 13, "num_procs": 208},
+        {
+            "stage_blocks": [8, 8, 8, 8],
+            "zero_stage": "fsdp",
+            "fsdp_unit": 4,
+            "grad_buffer": "sharded",
+        },
+    ],
+)
+def test_lists_equal_the_twin(changes):
+    execution = STATED | changes
+    text = execution | {"stage_blocks": "-".join(map(str, execution["stage_blocks"]))}
+    expected = twin.estimate(MODEL.to_dict(), text, SYSTEM_FILE)
+    found = calculon.estimate(MODEL, execution, SYSTEM).stats
+    for name, value in expected.items():
+        if isinstance(value, float) and name in found:
+            assert found[name] == pytest.approx(value, rel=1e-9), name
+
+
+def test_rows_of_a_table_with_lists_equal_themselves_alone():
+    rows = [
+        STATED | changes
+        for changes in (
+            {"stage_blocks": [9, 8, 8, 7]},
+            {},
+            {"first_stage_blocks": 9},
+            {"stage_blocks": [4] * 8, "pipeline_interleaving": 2},
+            {"stage_blocks": [3] * 10 + [2], "pipeline_par": 11, "num_procs": 176},
+        )
+    ]
+    plan = pickle.loads(pickle.dumps(calculon.Plan.from_records(rows)))
+    table = calculon.evaluate(MODEL, SYSTEM, plan)
+    for number, row in enumerate(rows):
+        alone = calculon.evaluate(MODEL, SYSTEM, [row])
+        assert {n: table[n][number] for n in table.names} == {n: alone[n][0] for n in alone.names}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"stage_blocks": [9, 8, 8]}, "4 counts that add up to num_blocks = 32, found 3"),
+        ({"stage_blocks": [9, 8, 0, 8]}, "a list of counts of at least 1"),
+        ({"stage_blocks": "much"}, "a list of counts of at least 1"),
+        ({"stage_blocks": [8] * 4, "first_stage_blocks": 8}, "since stage_blocks lists"),
+        ({"stage_blocks": [32], "pipeline_par": 1, "data_par": 32}, "pipeline_par is 1"),
+    ],
+)
+def test_wrong_lists_are_refused(changes, message):
+    with pytest.raises(SpecError, match=message):
+        estimate(**changes)
+
+
+def test_a_search_tries_lists():
+    lists = ["9-8-8-7", "8-8-8-8", "5-4-4-4-4-4-4-3"]
+    fixed = {"pipeline_par": [4], "tensor_par": [8], "microbatch_size": [1, 2]}
+    found = calculon.search(
+        MODEL,
+        SYSTEM,
+        64,
+        512,
+        "bfloat16",
+        edition="corrected",
+        add={"stage_blocks": lists},
+        fix=fixed,
+    )
+    best = calculon.evaluate(MODEL, SYSTEM, [found.best.execution])["sample_rate"][0]
+    assert found.counts.reasons["listed_blocks"] > 0
+    assert best == pytest.approx(found.best.stats["sample_rate"], rel=1e-12)

@@ -1,0 +1,322 @@
+"""Every optional field of an execution, and every value of it, is searched, evaluated and refused as declared."""
+
+import dataclasses
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.architecture.layer_sizes import SIZE_FIELDS
+from calculon.cost.layer_cost import laid_out
+from calculon.editions import CORRECTED
+from calculon.plan.choices import members
+from calculon.plan.columns import DEFAULTS, FIELDS, field_of
+from calculon.plan.mesh import DEGREES
+from calculon.plan.plan import NAMES, Plan
+from calculon.plan.rules.check import check
+from calculon.records import columns
+from calculon.search import one
+from calculon.search.cost_tables import CostTables
+from calculon.search.objective import Objective
+from calculon.search.one import groups, search_space, tiles
+from calculon.search.ranking import Best, Front
+from calculon.spec.execution import CHOICES, DERIVED, Execution
+from calculon.spec.fields import Scope, declare, spec_fields
+from calculon.statistics import CorrectedStats
+from tests.declared import OPTIONAL, fitting, others
+from tests.helpers import PLAIN, document, layout_choice, sizes
+from tests.search.brute import Case, score
+
+MODEL = calculon.Model(
+    hidden=1536,
+    feedforward=3840,
+    seq_size=16,
+    attn_heads=8,
+    attn_size=64,
+    num_blocks=4,
+    kv_heads=4,
+    activation="swiglu",
+    qkv_bias=True,
+    out_bias=True,
+    mlp_bias=True,
+    vocab=4001,
+)
+DATATYPES = ("bfloat16", "float32")
+
+
+def _system(capacity=80.0):
+    """Return eight processors in two boxes, which multiply in every type, with so many GiB."""
+    raw = document("systems", "h100_80g_sxm")
+    raw["ext"]["matrix"] = {"tfloat32": raw["matrix"]["bfloat16"]}
+    raw["ext"]["networks"][1] |= {"in_network_reduction": True, "step_latency": 3e-6}
+    raw["networks"][0]["size"] = 4
+    raw["mem1"]["GiB"] = capacity
+    return inputs.system(raw)
+
+
+SYSTEM = _system()
+
+LOOPS = {
+    "tensor_par": (1, 2),
+    "pipeline_par": (1, 2),
+    "pipeline_interleaving": (1, 2),
+    "activation_recompute": ("full", "none"),
+    "tensor_par_comm_type": ("ar", "rs_ag"),
+    "tensor_par_overlap": ("none",),
+    "seq_par_ag_redo": (False,),
+    "weight_offload": (False,),
+    "activations_offload": (False,),
+    "optimizer_offload": (False,),
+    "tensor_par_net": (0,),
+    "pipeline_par_net": (0,),
+    "microbatch_size": (1, 2),
+}
+"""What is left of the published loops, so that a space is small."""
+
+CASES = [
+    (name, value) for name, field in OPTIONAL.items() if name != "edition" for value in field.others
+]
+
+
+def _datatype(name, value):
+    """Return a type in which executions can have a value."""
+    return next(datatype for datatype in DATATYPES if value in others(name, SYSTEM, datatype))
+
+
+def _case(name, value, capacity=80.0):
+    """Return a small space with a value beside the default of a field, and what the value needs."""
+    field = field_of(name).declaration
+    fix, add = dict(LOOPS), {}
+    for other, values in field.needs.items():
+        if other in OPTIONAL:
+            if DEFAULTS[other] not in values:
+                fix[other] = tuple(dict.fromkeys((values[0], values[-1])))
+        elif other in fix and not any(v in values for v in fix[other]):
+            fix[other] = (next(iter(values)),)
+    if field.searched == "fixed":
+        fix[name] = (value,)
+        fix |= dict.fromkeys(("tensor_par_net", "pipeline_par_net", "data_par_net"), (0,))
+    else:
+        add[name] = (value,)
+    return Case(
+        MODEL,
+        _system(capacity),
+        8,
+        16,
+        _datatype(name, value),
+        fix=fix,
+        add=add,
+        edition="corrected",
+    )
+
+
+@pytest.fixture(scope="module")
+def capacity():
+    """GiB in which most executions of a plain space fit, one of them exactly."""
+    needs = np.sort(_case("grad_clip", True).needs[0])
+    needs = needs[~np.isnan(needs)]
+    return float(needs[int(0.8 * len(needs))]) / 2**30
+
+
+def _tables(built, space, units):
+    """Return the tables of some units, built once."""
+    key = tuple(units)
+    if key not in built:
+        built[key] = CostTables(space, units)
+    return built[key]
+
+
+def _searched(space):
+    """Return the numbers of all feasible executions of a space, ascending, and their statistics by name."""
+    numbers, found = [], {column.name: [] for column in columns(CorrectedStats)}
+    for group in groups(space):
+        for tile in tiles(space, one.CostTables(space, group), group):
+            for rows in tile.rows(np.nonzero(tile.fits)) if tile.feasible else ():
+                shape = rows.numbers.shape
+                allowed = np.broadcast_to(rows.allowed, shape)
+                numbers.append(rows.numbers[allowed])
+                for column in columns(CorrectedStats):
+                    values = np.broadcast_to(column.of(rows.batch), shape)
+                    found[column.name].append(values[allowed])
+    order = np.argsort(np.concatenate(numbers))
+    joined = {name: np.concatenate(values)[order] for name, values in found.items()}
+    return np.concatenate(numbers)[order], joined
+
+
+def _same(found, wanted):
+    return all((found.values(name) == wanted.values(name)).all() for name in NAMES)
+
+
+@pytest.mark.parametrize(("name", "value"), CASES, ids=lambda part: str(part).lower())
+def test_search_and_brute_force_and_tables_and_rows_agree(name, value, capacity, monkeypatch):
+    case = _case(name, value, capacity)
+    space, table = case.space, case.table
+    feasible = np.flatnonzero(table.feasible)
+    exercised = feasible[(case.plan.values(name) == value)[feasible]]
+    assert len(exercised), f"no execution with {name}={value} can run"
+
+    built = {}
+    monkeypatch.setattr(one, "CostTables", partial(_tables, built))  # once for all searches
+    numbers, stats = _searched(space)
+    assert _same(space.plan(numbers), case.plan.take(feasible))
+    for statistic, values in stats.items():
+        assert np.array_equal(values, table[statistic][feasible], equal_nan=True), statistic
+
+    reasons = Counter(table.reason.tolist())
+    good = reasons.pop("", 0)
+    for text, prune in (("sample_rate", True), ("total_time", True), ("sample_rate", False)):
+        ranking = Best(Objective.parse(text), 7, prune=prune)
+        counts = search_space(space, ranking)
+        assert (counts.total, counts.good, +counts.reasons) == (len(case.rows), good, reasons)
+        scores, best = ranking.ranked()
+        rows = case.best(ranking.objectives[0], 7)
+        assert _same(space.plan(best), case.plan.take(rows))
+        assert (scores[0] == score(ranking.objectives[0], table)[rows]).all()
+
+    objectives = [Objective.parse(text) for text in ("total_time", "proc_mem_tier1_cap_req")]
+    front = Front(objectives)
+    search_space(space, front)
+    scores = np.stack([score(objective, table)[feasible] for objective in objectives])
+    wanted = feasible[_not_dominated(scores)]
+    assert _same(space.plan(np.sort(front.ranked()[1])), case.plan.take(wanted))
+
+    for row in {*exercised[:: -(-len(exercised) // 3)].tolist(), int(exercised[-1])}:
+        alone = calculon.evaluate(MODEL, case.system, [case.rows[row]])
+        for statistic in table.names:
+            assert alone[statistic].tobytes() == table[statistic][row : row + 1].tobytes()
+
+
+def _not_dominated(scores):
+    """Positions of what no other one equals or beats everywhere; of equals the first."""
+    each, other = scores[:, :, None], scores[:, None, :]
+    as_good = (other >= each).all(axis=0)
+    better = as_good & (other > each).any(axis=0)
+    before = np.tri(scores.shape[1], k=-1, dtype=bool)
+    return ~(better | (as_good & before)).any(axis=1)
+
+
+# -- records ----------------------------------------------------------------------------------------------------------
+
+COUNTS = {Scope.BLOCK: {*SIZE_FIELDS}, Scope.STEP: {*SIZE_FIELDS, "data_par", "dp_shard"}}
+"""Numbers that blocks and steps are sized by, as columns."""
+
+
+def _known(scope):
+    """Return the fields that the choice of a scope is made of."""
+    return {source for name in members(CHOICES[scope]) for source in DERIVED.get(name, (name,))}
+
+
+def _left_out(fields):
+    """Return the fields of layouts, blocks and steps that the choice of the scope does not know."""
+    return [
+        (field.name, scope.name)
+        for field in fields
+        for scope in (Scope.LAYOUT, Scope.BLOCK, Scope.STEP)
+        if scope in field.declaration.scope
+        and field.name not in (_known(scope) if field.named else COUNTS.get(scope, ()))
+    ]
+
+
+def test_choices_have_every_field_of_their_scope():
+    assert _left_out(FIELDS) == []
+
+
+@pytest.mark.parametrize("scope", CHOICES, ids=lambda scope: scope.name)
+def test_members_of_a_choice_have_its_scope(scope):
+    of_layout = _known(Scope.LAYOUT) if scope in (Scope.BLOCK, Scope.STEP) else set()
+    for name in _known(scope) - of_layout:
+        assert scope in field_of(name).declaration.scope, name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wider(Execution):
+    """An execution with a field that somebody adds, and forgets to add to the layout."""
+
+    gate_impl: str = declare(
+        "how gates are computed", choices=("two", "one"), default="two", scope=Scope.LAYOUT
+    )
+
+
+def test_a_field_that_a_choice_leaves_out_is_noticed():
+    assert _left_out(spec_fields(Wider)) == [("gate_impl", "LAYOUT")]
+
+
+@pytest.mark.parametrize("name", ["gate_impl", "zero_stage", "batch_size"])
+def test_layers_can_read_nothing_that_a_layout_does_not_depend_on(name):
+    def layers(shape):
+        if getattr(shape.choice, name) == "one":
+            yield
+
+    column = sizes(tensor_par=np.ones(2))
+    with pytest.raises(AttributeError, match=name):
+        laid_out(MODEL, layout_choice(edition="corrected"), column, CORRECTED, layers)
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIONAL if name != "edition"])
+def test_an_optional_field_is_described(name):
+    declared, field = field_of(name).declaration, field_of(name)
+    assert declared.help
+    assert declared.label
+    assert declared.scope
+    assert (declared.searched == "option") == bool(declared.adds)
+    assert declared.searched in ("option", "fixed")
+    assert field.others
+    for value in field.others:
+        mark = declared.mark if isinstance(declared.mark, str) else declared.mark[value]
+        assert mark.format(value)
+
+
+# -- needs ------------------------------------------------------------------------------------------------------------
+
+SPLIT = PLAIN | {"num_procs": 8, "tensor_par": 2, "pipeline_par": 2, "data_par": 2}
+SPLIT |= {"pipeline_par_net": 1, "data_par_net": 1, "batch_size": 16, "datatype": "bfloat16"}
+
+NEEDS = [
+    (name, other)
+    for name, field in OPTIONAL.items()
+    if name != "edition"
+    for other in field.declaration.needs
+]
+
+
+def _unmet(other, values):
+    """Return values of a field that are not among those that are needed."""
+    field = field_of(other)
+    if field.named:
+        known = field.values if other != "matmul_dtype" else others(other, SYSTEM, "bfloat16")
+        return [value for value in known if value not in values]
+    return [value for value in (1, 2) if value not in values]
+
+
+@pytest.mark.parametrize(("name", "other"), NEEDS)
+def test_a_value_without_what_it_needs_is_refused(name, other):
+    refused = []
+    for value in OPTIONAL[name].others:
+        row = fitting(MODEL, SYSTEM, SPLIT, name, value)
+        for unmet in _unmet(other, OPTIONAL[name].declaration.needs[other]):
+            for sharding, chunks in itertools.product((False, True), (1, 2)):
+                free = {"optimizer_sharding": sharding, "pipeline_interleaving": chunks}
+                broken = row | free | {other: unmet}
+                broken["num_procs"] = int(np.prod([broken[degree] for degree in DEGREES]))
+                rows = [broken, broken | {name: DEFAULTS[name]}]
+                alone, plain = check(MODEL, SYSTEM, Plan.from_records(rows))
+                if not plain:  # it is this value that is refused
+                    refused.append(alone)
+        assert refused
+    assert all(refused)
+
+
+def test_every_declaration_is_about_fields_that_there_are():
+    for name, field in OPTIONAL.items():
+        for other, values in field.declaration.needs.items():
+            known = field_of(other)
+            assert not known.named or set(values) <= set(known.values), name
+    assert {f.name for f in dataclasses.fields(Execution)} == set(NAMES)

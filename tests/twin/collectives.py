@@ -1,0 +1,189 @@
+"""The time of a collective by an algorithm, as NCCL's tuner estimates it.
+
+Each algorithm is written as its steps and bytes on each network: a group has `members` on a network
+that each hold `below` ranks, and every rank has a port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import inf, log2, prod
+
+from .system import HOPS, Network, System
+
+LIBRARY = {
+    "all_reduce": ("ring", "tree", "nvls", "nvls_tree", "collnet"),
+    "reduce_scatter": ("ring", "nvls"),
+    "all_gather": ("ring", "nvls"),
+    "broadcast": ("ring",),
+    "reduce": ("ring",),
+}
+"""What a library chooses from."""
+
+FRAMEWORK = {
+    "all_reduce": ("hierarchical", "pipelined"),
+    "reduce_scatter": ("hierarchical", "pipelined"),
+    "all_gather": ("hierarchical", "pipelined"),
+    "broadcast": ("tree",),
+    "reduce": ("tree",),
+}
+"""What can be asked for besides."""
+
+START = {"Simple": 8.4e-6, "LL": 6.6e-6, "LL128": 14e-6}
+RING = {
+    "Simple": HOPS,
+    "LL": {"nvlink": 0.6e-6, "pcie": 1.0e-6, "net": 2.7e-6},
+    "LL128": {"nvlink": 1.9e-6, "pcie": 2.5e-6, "net": 4.0e-6},
+}
+TREE = {
+    "Simple": {"nvlink": 4.0e-6, "pcie": 5.7e-6, "net": 14e-6},
+    "LL": {"nvlink": 0.6e-6, "pcie": 1.0e-6, "net": 5.0e-6},
+    "LL128": {"nvlink": 1.25e-6, "pcie": 2.5e-6, "net": 8.5e-6},
+}
+SWITCH = {"nvlink": 25e-6, "pcie": 25e-6, "net": 18e-6}
+"""Seconds to start and of a hop (NCCL, src/graph/tuning.cc)."""
+
+HOPS_OF = {"tree": TREE, "nvls": {"Simple": SWITCH}, "nvls_tree": {"Simple": SWITCH}}
+RATES = {
+    "tree": {"Simple": 0.92, "LL": 0.5, "LL128": 0.92},
+    "nvls": {"Simple": 1.0},
+    "nvls_tree": {"Simple": 0.92},
+    "collnet": {"Simple": 1.0},
+}
+RING_RATES = {"Simple": 1.0, "LL": 0.5, "LL128": 0.92}
+"""Shares of the rate of the links (same source); rings also serve the phases of a hierarchy."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Ranks, and what each network of the system joins of them."""
+
+    ranks: int
+    members: tuple[int, ...]
+    alone: bool = False  # every rank is an endpoint of the one network that they use
+
+    def below(self, number: int) -> int:
+        """Ranks inside each member on a network."""
+        return 1 if self.alone else prod(self.members[:number])
+
+    @property
+    def used(self) -> list[int]:
+        return [number for number, joined in enumerate(self.members) if joined > 1]
+
+    @property
+    def outermost(self) -> int:
+        return max(self.used, default=0)
+
+
+def stated_group(system: System, ranks: int, network: int) -> Group:
+    """Return ranks that are endpoints of one network."""
+    members = [1] * len(system.networks)
+    if network < len(members):
+        members[network] = ranks
+    return Group(ranks, tuple(members), alone=True)
+
+
+def rooms(system: System) -> list[tuple[int, int]]:
+    """Return the networks that are larger than those before, and how many of those each holds."""
+    found, inside = [], 1
+    for number, network in enumerate(system.networks):
+        if network.size // inside > 1:
+            found.append((number, network.size // inside))
+            inside = network.size
+    return found
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What a port of one network does in a collective: steps, and bytes per byte of the message."""
+
+    steps: float
+    share: float
+
+
+def _moves(system: System, group: Group, op: str, name: str) -> Mapping[int, Moves]:
+    """Return what an algorithm does on each network that the group uses."""
+    rounds = 2 if op == "all_reduce" else 1
+    whole = op in ("broadcast", "reduce")
+    found = {}
+    for i in group.used:
+        n, below, inner = group.members[i], group.below(i), i == group.used[0]
+        across = (n - 1) / n
+        phase = Moves(rounds * (n - 1), rounds * across / below)
+        node = next((number for number, _ in rooms(system)), 0)
+        chain = i == node and system.networks[i].kind != "net"
+        tree = Moves(rounds * (n - 1 if chain else log2(n)), rounds / below)
+        if name == "ring":
+            # A chunk goes over all edges but one; of those one leaves the innermost network.
+            edges = group.ranks // below - group.ranks // (below * n)
+            edges += (i == group.outermost) - inner
+            share = 1.0 if whole else rounds * (group.ranks - 1) / group.ranks
+            found[i] = Moves(rounds * edges, share / below)
+        elif name == "tree":
+            found[i] = tree
+        elif name == "nvls":
+            found[i] = Moves(0, 1 + (1 / group.ranks if op == "all_reduce" else 0))
+        elif name == "nvls_tree":
+            found[i] = Moves(0, 1 + 1 / n) if inner else Moves(2 * log2(n), tree.share)
+        elif name == "collnet" and i == group.outermost:
+            found[i] = Moves(0, (1 + 1 / n) / below)
+        else:
+            found[i] = phase
+    return found
+
+
+def _able(system: System, group: Group, name: str) -> bool:
+    """Whether switches reduce where an algorithm needs them to."""
+    if group.ranks == 1 or name not in ("nvls", "nvls_tree", "collnet"):
+        return True
+    if (len(group.used) > 1) != (name != "nvls"):
+        return False
+    network = group.outermost if name == "collnet" else group.used[0]
+    return system.networks[network].reduces
+
+
+def _protocols(system: System, name: str) -> Iterator[tuple[str, float]]:
+    """Yield the protocols that may run an algorithm, and their share of the rate."""
+    kinds = {network.kind for network in system.networks if not network.own_latency}
+    for protocol, rate in RATES.get(name, RING_RATES).items():
+        if protocol == "Simple" or (kinds and protocol == "LL") or "nvlink" in kinds:
+            yield protocol, rate
+
+
+def _latency(network: Network, name: str, protocol: str) -> tuple[float, float]:
+    """Seconds to start, and of a step."""
+    kind = network.kind
+    if kind is None or network.own_latency or name == "collnet":
+        return (network.latency if protocol == "Simple" else inf), network.step_latency
+    step = HOPS_OF.get(name, RING)[protocol][kind]
+    return (step if name in ("nvls", "nvls_tree") else START[protocol]), step
+
+
+def _algorithm_time(system: System, group: Group, op: str, name: str, size: float) -> float:
+    """Seconds with the fastest protocol."""
+    moves = _moves(system, group, op, name)
+    best = inf
+    for protocol, rate in _protocols(system, name):
+        start = steps = 0.0
+        wires = []
+        for i, move in moves.items():
+            network = system.networks[i]
+            base, step = _latency(network, name, protocol)
+            start = max(start, base)
+            steps += move.steps * step
+            wires.append(network.moving(size / rate * move.share))
+        wire = sum(wires) if name == "hierarchical" else max(wires)
+        best = min(best, start + steps + wire)
+    return max(best, system.launch)
+
+
+def group_time(system: System, group: Group, op: str, size: float, algorithm: str) -> float:
+    """Seconds by an algorithm where it can run, else by the fastest that the library has."""
+    if group.ranks == 1:
+        return 0
+    known = (*LIBRARY[op], *FRAMEWORK[op])
+    names = [algorithm] if algorithm in known and _able(system, group, algorithm) else []
+    if not names:
+        names = [name for name in LIBRARY[op] if _able(system, group, name)]
+    return min(_algorithm_time(system, group, op, name, size) for name in names)

@@ -1,0 +1,139 @@
+"""Which operators share a kernel, and what products are made of.
+
+A policy changes what an operator moves per element, and how many kernels it launches: `r` bytes of
+the residual stream, `c` bytes of what is computed, 4 of what softmax and loss compute in.
+"""
+
+from __future__ import annotations
+
+from .layers import PASSES, Flags, Layer
+from .run import Run
+
+Moved = tuple[float, float, int, int]
+"""Bytes per element forward and backward, kernels forward and backward."""
+
+
+def fused(layers: list[Layer], run: Run) -> list[Layer]:
+    """Return the layers as an execution runs them."""
+    policy = run.execution.fusion
+    found = []
+    for layer in layers:
+        moved = _alone(layer, run) if policy == "none" else None
+        if policy in ("compile", "max"):
+            moved = _joined(layer, run, into_products=policy == "max")
+        if moved is not None:
+            _rewrite(layer, moved)
+        found += _as_product(layer, run)
+        columns = _bias_columns(layer)
+        if policy == "none" and columns:
+            found.append(_bias_gradient(layer, run, columns))
+    return found
+
+
+def _rewrite(layer: Layer, moved: Moved) -> None:
+    """Let a layer move so many bytes per element of its result; weights move once in each pass."""
+    elements = layer.inputs if layer.kind in ("loss", "fork") else layer.outputs
+    forward, backward, first, second = moved
+    layer.traffic = {
+        "fw": forward * elements + layer.weight_space,
+        "agrad": backward * elements + layer.weight_space,
+        "wgrad": 0,
+    }
+    layer.kernels = first, second, 0
+
+
+def _alone(layer: Layer, run: Run) -> Moved | None:
+    """One kernel for each operator, as PyTorch runs them: reads and writes of each are listed."""
+    r, c = run.element_bytes, run.result_bytes
+    cast = c + 4 if c < 4 else 0  # scores and logits of fewer bytes are converted
+    scaled = masked = c + c
+    softmax = scaled + masked + 2 * cast
+    kernels = 5 if cast else 3
+    function: Moved = (2 * c, 3 * c, 1, 1)
+    if run.model.gated:
+        function = c + c + 3 * c, 3 * c + 5 * c, 2, 2
+    of_loss = 3 if cast else 2
+    return {
+        "softmax": (softmax + 4 + 4, softmax + 4 + 4 + 4, kernels, kernels),
+        "activation": function,
+        "rotary": (6 * c, 6 * c, 3, 3),  # times cosine, times sine, sum
+        "sum": (r + c + r, r + c if c < r else 0, 1, int(c < r)),
+        "loss": (cast + 4 + 4 + 4, 4 + 4 + 4 + 4 + cast, of_loss, of_loss),
+    }.get(layer.kind)
+
+
+def _joined(layer: Layer, run: Run, *, into_products: bool) -> Moved | None:
+    """Chains in one kernel: what comes in is read, what goes out is written."""
+    r, o, c = run.element_bytes, run.operand_bytes, run.result_bytes
+    function: Moved = (3 * c, 5 * c, 1, 1) if run.model.gated else (2 * c, 3 * c, 1, 1)
+    turned: Moved = 2 * c, 2 * c, 1, 1
+    if into_products:
+        function = (c, 4 * c, 0, 0) if run.model.gated else (0, c, 0, 0)
+        turned = 0, 0, 0, 0
+    width = layer.output_space / layer.outputs if layer.outputs else 0
+    # The norm after a sum finds its input there, and forks it.
+    after_sum = layer.flags.reuses_activation
+    return {
+        "fork": (0, 0, 0, 0),
+        "bias": (0, 0, 0, 0),
+        "norm": (o, c + 3 * r, 0, 1) if after_sum else (2 * width, 3 * width, 1, 1),
+        "softmax": (4 * c, 3 * c, 1, 1),
+        "dropout": (1, 1 + r + c, 0, 1) if layer.branch else (1, 1, 0, 0),
+        "activation": function,
+        "rotary": turned,
+        "sum": (r + c + r, c if c < r else 0, 1, 0),
+        "loss": (2 * c, 2 * c, 1, 1),
+    }.get(layer.kind)
+
+
+def _bias_columns(layer: Layer) -> int:
+    """Columns with a bias of a product with weights."""
+    if layer.kind != "product" or layer.product is None:
+        return 0
+    return layer.weights - layer.product[2] * layer.product[3]
+
+
+def _bias_gradient(layer: Layer, run: Run, columns: int) -> Layer:
+    """Sum the gradient of the output over the tokens, for the bias."""
+    assert layer.product is not None
+    count = layer.product[1] * columns
+    return Layer(
+        run,
+        f"{layer.name}_Bias",
+        Flags(recompute=layer.flags.recompute),
+        flops=(0, 0, count),
+        moved=(0, 0, run.result_bytes * count),
+        inputs=count,
+    )
+
+
+def _as_product(layer: Layer, run: Run) -> list[Layer]:
+    """Multiply and sum on the vector engine, in one kernel or with all products in memory between."""
+    form = run.execution.matmul_impl
+    if form == "gemm" or layer.kind != "product":
+        return [layer]
+    layer.engine = "vector"
+    if form == "mul_sum_fused":
+        return [layer]
+    assert layer.product is not None
+    _, m, n, k = layer.product
+    size = run.result_bytes
+    between = size * m * n * k
+    sums = (layer.output_space, layer.activation_space, layer.weight_space)
+    halves = (m * n * k,) * 3
+    for stage, result in zip(PASSES, sums, strict=True):
+        layer.traffic[stage] += between - result
+        layer.work[stage] = m * n * k
+    second = Layer(
+        run,
+        f"{layer.name}_Sum",
+        Flags(recompute=layer.flags.recompute, stores_activation=False),
+        kind="product",
+        flops=halves,
+        moved=(between + sums[0], between + sums[1], between + sums[2]),
+        inputs=m * n * k,
+        outputs=layer.outputs,
+        output_space=layer.output_space,
+        saved=between,
+    )
+    return [layer, second]

@@ -1,0 +1,188 @@
+"""Bytes per processor: every stage is counted, and the fullest one is the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .block import Block, Held
+from .model_ends import Ends
+from .run import Run
+
+
+@dataclass
+class End:
+    """What an end of the model adds to its stage; it is never offloaded."""
+
+    held: Held
+    table: float  # bytes of the weights of one end, the larger of two
+    stored: float  # until the backward pass of a microbatch
+    working: float  # while it is computed, when no block is ...
+    grad: float  # ... and gradients of activations
+
+
+@dataclass
+class Tensors:
+    """Bytes by kind of tensor."""
+
+    weight: float
+    act: float
+    checkpoint: float | None
+    act_grad: float
+    weight_grad: float
+    optimizer: float
+
+    def add(self, end: End, held: float, others: float) -> None:
+        """Add an end; `others` is what all blocks store while none is computed."""
+        self.weight += end.held.resident
+        self.weight_grad += end.held.weight_grad
+        self.optimizer += end.held.optimizer
+        if end.working + others + end.grad > self.act + self.act_grad:
+            self.act, self.act_grad = end.working + others, end.grad
+        self.act += end.stored * held
+
+
+class StageMemory:
+    """Memory of one stage of so many blocks, which holds activations of so many microbatches."""
+
+    def __init__(self, block: Block, blocks: int, held: float, end: End | None) -> None:
+        self.block, self.run, self.execution = block, block.run, block.run.execution
+        self.blocks, self.held = blocks, held
+        self.stated = self.execution.zero_stage != "auto"
+        self.split = self.execution.zero_stage in ("3", "fsdp", "owner")
+        self.all, self.near = self._in_blocks(), self._near()
+        self.tier2 = self._offloaded()
+        if end is not None:
+            one = block.act_storage if self.execution.training else 0
+            self.all.add(end, held, one * blocks * held)
+            self.near.add(end, held, one)
+        self._buffers(end)
+        self.tier1 = self._resident()
+
+    def _in_blocks(self) -> Tensors:
+        """Everything, in tier 1."""
+        block, run, blocks = self.block, self.run, self.blocks
+        act = block.act_working
+        if run.execution.training and not run.full_recompute:
+            act += block.act_storage * (blocks * self.held - 1)
+        # Published forms keep the gradients of the block at work whole beside the others.
+        gradients = block.weight_grad * blocks
+        if not self.stated:
+            gradients += block.weight_grad_unsharded - block.weight_grad
+        return Tensors(
+            weight=(block.held.resident if self.split else block.weight) * blocks,
+            act=act,
+            checkpoint=blocks * block.checkpoint * self.held,
+            act_grad=block.act_grad,
+            weight_grad=gradients,
+            optimizer=block.optimizer * blocks,
+        )
+
+    def _near(self) -> Tensors:
+        """Bytes that stay in tier 1 if that kind of data is offloaded: of two blocks."""
+        block, training = self.block, self.execution.training
+        # [O13] In inference offloading raises the need.
+        kept = training or not self.run.rules.inference_space
+        # [O7] Null, not 0, in inference.
+        counted = training or self.run.rules.inference_space
+        unsharded = block.weight_grad if self.stated else block.weight_grad_unsharded
+        return Tensors(
+            weight=2 * block.weight,
+            act=block.act_working + (block.act_storage if kept else 0),
+            checkpoint=2 * block.checkpoint if counted else None,
+            act_grad=block.act_grad,
+            weight_grad=unsharded + block.weight_grad,
+            optimizer=2 * block.optimizer,
+        )
+
+    def _offloaded(self) -> float:
+        """Bytes in tier 2; only blocks are offloaded."""
+        ex, space, tier2 = self.execution, self.all, 0.0
+        if ex.weight_offload:
+            tier2 += space.weight
+        if ex.activations_offload:
+            tier2 += (space.checkpoint or 0) if self.run.full_recompute else space.act
+        if ex.optimizer_offload:
+            tier2 += self.block.weight_grad * self.blocks + space.optimizer
+        return tier2
+
+    def _buffers(self, end: End | None) -> None:
+        """Gathered weights, gradients on their way, and what is not the model's."""
+        ex, block, run = self.execution, self.block, self.run
+        self.gathered: float = 0
+        self.passing: float = 0
+        self.reserved = ex.mem_reserved_mib * 2**20
+        if self.split:
+            ahead = 0 if self.run.execution.zero_stage == "owner" else ex.fsdp_prefetch
+            held = min(ex.fsdp_unit * (1 + ahead), self.blocks)
+            self.gathered = block.weight * (held if ex.reshard_after_forward else self.blocks)
+            self.gathered += end.held.whole if end else 0
+        if not self.stated or ex.data_par == 1 or not ex.training:
+            return
+        message = block.weight / run.element_bytes * run.reduction_bytes
+        if ex.zero_stage in ("0", "1"):
+            # A copy of the gradients of a bucket, if they are reduced in another type.
+            bucket: float = ex.ddp_bucket_mib * 2**20
+            bucket = min(bucket, self.blocks * message) if bucket else message
+            self.passing = 0 if block.weight_grad == message else bucket
+            return
+        # Gradients are whole until they are reduced.
+        self.passing = message * (ex.fsdp_unit if self.split else 1)
+        if end is not None:
+            table = end.table / run.element_bytes * run.reduction_bytes
+            self.passing = max(self.passing, table)
+
+    def _resident(self) -> float:
+        ex, space, near = self.execution, self.all, self.near
+        tier1 = (near if ex.weight_offload else space).weight
+        if ex.activations_offload:
+            tier1 += near.act + near.act_grad + (near.checkpoint or 0)
+        else:
+            tier1 += space.act + space.act_grad + (space.checkpoint or 0)
+        state = near if ex.optimizer_offload else space
+        tier1 += state.weight_grad + state.optimizer
+        return tier1 + self.gathered + self.passing + self.reserved
+
+
+def microbatches_held(run: Run, stage: int) -> float:
+    """Microbatches whose activations a stage holds at once."""
+    ex, m, p = run.execution, run.microbatches, run.execution.pipeline_par
+    chunks = ex.pipeline_interleaving
+    if ex.pp_schedule == "gpipe":
+        return m
+    if ex.pp_schedule == "zb_h1":
+        return min(m, p)
+    if chunks == 1:
+        return min(m, p - stage)
+    if not run.rules.in_flight:
+        return min(m, p) * (1 + (p - 1) / (chunks * p))
+    # Chunks that go forward before the first goes backward, and the one at work.
+    return min(m, (2 * (p - 1 - stage) + (chunks - 1) * p + 1) / chunks)
+
+
+def fullest_stage(block: Block, ends: Ends | None) -> tuple[StageMemory, float]:
+    """Return the first of the stages that need most of tier 1, and the most of tier 2."""
+    run, p = block.run, block.run.execution.pipeline_par
+    layout = run.layout or [run.blocks] * p
+    stages = []
+    for number, blocks in enumerate(layout):
+        end = None if ends is None else _end(run, ends, number)
+        stages.append(StageMemory(block, blocks, microbatches_held(run, number), end))
+    fullest = stages[0]
+    for stage in stages[1:]:
+        fullest = stage if stage.tier1 > fullest.tier1 else fullest
+    return fullest, max(stage.tier2 for stage in stages)
+
+
+def _end(run: Run, ends: Ends, number: int) -> End | None:
+    """Return what the ends add to a stage."""
+    p, embedding, head = run.execution.pipeline_par, ends.embedding, ends.head
+    stored = embedding.act_storage if run.execution.training else 0
+    if p == 1:
+        table = max(ends.first.whole, ends.last.whole)
+        working = max(embedding.act_working, head.act_working)
+        return End(ends.both, table, stored, working, max(embedding.act_grad, head.act_grad))
+    if number == 0:
+        return End(ends.first, ends.first.whole, stored, embedding.act_working, embedding.act_grad)
+    if number == p - 1:
+        return End(ends.last, ends.last.whole, 0, head.act_working, head.act_grad)
+    return None

@@ -1,0 +1,312 @@
+"""The operators that layers are made of: FLOP, bytes moved in each pass, and what is kept."""
+
+from __future__ import annotations
+
+from .layers import Flags, Layer
+from .run import Run
+
+NORMS = {
+    "layernorm": ((9, 14, 7), 2),
+    "layernorm_no_bias": ((9, 14, 5), 1),
+    "layernorm_plain": ((7, 12, 0), 0),
+    "rmsnorm": ((4, 7, 3), 1),
+}
+"""FLOP per element of each pass, and vectors of weights."""
+
+ACTIVATIONS = {
+    "gelu": (8, 13),
+    "relu": (1, 1),
+    "squared_relu": (2, 3),
+    "swiglu": (6, 11),
+    "geglu": (9, 16),
+}
+"""FLOP per output forward and backward; the gated ones have two inputs."""
+
+
+def linear(
+    run: Run, name: str, m: int, n: int, k: int, flags: Flags, bias: int | None = None
+) -> Layer:
+    """Multiply an input (m x n) by weights (n x k); `bias` is of so many columns.
+
+    Operands of fewer bytes than results come with the gradients converted to them.
+    """
+    read, wrote = run.operand_bytes, run.result_bytes
+    weights = n * k + (bias or 0)
+    flops = 2 * m * n * k
+    converted = read < wrote
+    forward = read * (m * n + weights) + wrote * m * k
+    inputs = read * weights + (
+        wrote * m * n + read * m * k if converted else read * m * n + wrote * m * k
+    )
+    into_weights = (wrote if converted else read) * weights + read * m * n
+    into_weights += (read if converted else wrote) * m * k
+    layer = Layer(
+        run,
+        name,
+        flags,
+        kind="product",
+        engine="matrix",
+        flops=(flops, flops, flops),
+        moved=(forward, inputs, into_weights),
+        inputs=m * n,
+        outputs=m * k,
+        weights=weights,
+        output_space=wrote * m * k,
+        saved=read * m * n,
+        grads=wrote * m * k,
+    )
+    layer.product = 1, m, n, k
+    return layer
+
+
+def batch_matmul(
+    run: Run, name: str, shape: tuple[int, int, int, int], factors: int, flags: Flags
+) -> Layer:
+    """Multiply activations: r times (m x n) by one of so many different (n x k)."""
+    r, m, n, k = shape
+    size, flops = run.result_bytes, 2 * r * m * n * k
+    operands, outputs = r * m * n + factors * n * k, r * m * k
+    unwritten = operands if run.rules.backward_traffic else 0
+    layer = Layer(
+        run,
+        name,
+        flags,
+        engine="matrix",
+        flops=(flops, 2 * flops, 0),
+        moved=(size * (operands + outputs), size * (operands + outputs + unwritten), 0),
+        inputs=operands,
+        outputs=outputs,
+        output_space=size * outputs,
+        saved=size * operands,
+        grads=size * outputs,
+    )
+    layer.product, layer.kernels = shape, (1, 2, 0)
+    return layer
+
+
+def norm(
+    run: Run, name: str, size: float, weights: int, flags: Flags, *, element: int | None = None
+) -> Layer:
+    """Normalize, with so many weights; an element has the bytes of the residual stream."""
+    element = run.element_bytes if element is None else element
+    flops, _ = NORMS[run.model.norm]
+    backward = element * (weights + 2 * size)
+    unwritten = element * size if run.rules.backward_traffic else 0
+    return Layer(
+        run,
+        name,
+        flags,
+        kind="norm",
+        flops=(flops[0] * size, flops[1] * size, flops[2] * size),
+        moved=(
+            element * (2 * size + weights),
+            backward + unwritten,
+            backward if weights else 0,
+        ),
+        inputs=size,
+        outputs=size,
+        weights=weights,
+        output_space=element * size,
+        saved=element * size,
+        grads=element * size,
+    )
+
+
+def residual_norm(run: Run, prefix: str, flags: Flags) -> Layer:
+    """Normalize the residual stream."""
+    name = "RMSNorm" if run.model.norm == "rmsnorm" else "LayerNorm"
+    weights = NORMS[run.model.norm][1] * run.model.hidden
+    return norm(run, f"{prefix}_{name}", run.residual, weights, flags)
+
+
+def activation(run: Run, name: str, flags: Flags) -> Layer:
+    """Apply the function of the MLP: it reads its input and writes its output, even if fused.
+
+    The backward pass reads what was saved and a gradient, and writes one; published are two passes.
+    Fused, one input less is kept per output, and no gradient.
+    """
+    kind, size = run.model.activation, run.result_bytes
+    count = run.model.feedforward * run.tokens // run.execution.tensor_par
+    inputs = count * (2 if run.model.gated else 1)
+    fused = run.execution.fused_activation
+    forward = size * (inputs + count)
+    backward = forward + (size * inputs if run.rules.backward_traffic else 0)
+    return Layer(
+        run,
+        name,
+        flags,
+        kind="activation",
+        flops=(ACTIVATIONS[kind][0] * count, ACTIVATIONS[kind][1] * count, 0),
+        moved=(forward, backward, 0),
+        inputs=inputs,
+        outputs=count,
+        output_space=size * count,
+        saved=size * (inputs - count if fused else inputs),
+        grads=0 if fused else size * count,
+    )
+
+
+def softmax(run: Run, name: str, count: int, flags: Flags) -> Layer:
+    """Turn scores into probabilities, which are saved in place of them."""
+    size = run.result_bytes
+    backward = (3 if run.rules.backward_traffic else 2) * size * count
+    return Layer(
+        run,
+        name,
+        flags,
+        kind="softmax",
+        flops=(5 * count, 8 * count, 0),
+        moved=(2 * size * count, backward, 0),
+        inputs=count,
+        outputs=count,
+        output_space=size * count,
+        saved=size * count,
+        grads=size * count,
+    )
+
+
+def dropout(run: Run, name: str, count: int, flags: Flags, *, element: int | None = None) -> Layer:
+    """Drop elements; a mask of one byte per element is kept."""
+    size = run.result_bytes if element is None else element
+    moved = (2 * size + 1) * count
+    return Layer(
+        run,
+        name,
+        flags,
+        kind="dropout",
+        flops=(count, count, 0),
+        moved=(moved, moved, 0),
+        inputs=count,
+        outputs=count,
+        output_space=size * count,
+        saved=count,
+        grads=(size if run.rules.dropout_gradient else 1) * count,  # [O18]
+    )
+
+
+def fork(run: Run, name: str, count: int, users: int, flags: Flags, size: int) -> Layer:
+    """Hand a tensor to several users; the backward pass reads their gradients, writes the sum."""
+    return Layer(
+        run,
+        name,
+        flags,
+        kind="fork",
+        flops=(0, users * count, 0),
+        moved=(0, size * count * (users + 1), 0),
+        inputs=count,
+        saved=size * count,
+    )
+
+
+def add(run: Run, name: str, count: int, flags: Flags) -> Layer:
+    """Add a branch to the residual stream."""
+    size = run.element_bytes
+    return Layer(
+        run,
+        name,
+        flags,
+        kind="sum",
+        flops=(count, 2 * count, 0),
+        moved=(3 * size * count, 3 * size * count, 0),
+        inputs=2 * count,
+        outputs=count,
+        output_space=size * count,
+        saved=2 * size * count,
+        grads=size * count,
+    )
+
+
+def late_bias(run: Run, name: str, flags: Flags) -> Layer:
+    """Add a bias in place to what was summed over the ranks."""
+    count = run.residual if run.execution.tensor_par > 1 else 0
+    size = run.result_bytes
+    return Layer(
+        run,
+        name,
+        flags,
+        kind="bias" if run.model.part == "block" else "",
+        flops=(count, 0, 0),
+        moved=(2 * size * count, 0, 0),
+        inputs=count,
+        outputs=count,
+        output_space=size * count,
+    )
+
+
+def rotary(run: Run, name: str, count: float, flags: Flags) -> Layer:
+    """Turn pairs of elements by an angle, and back."""
+    size = run.result_bytes
+    return Layer(
+        run,
+        name,
+        flags,
+        kind="rotary",
+        flops=(6 * count, 6 * count, 0),
+        moved=(2 * size * count, 2 * size * count, 0),
+        inputs=count,
+        outputs=count,
+        output_space=size * count,
+        grads=size * count,
+    )
+
+
+def flash(run: Run, name: str, heads: int, key_heads: int, flags: Flags) -> Layer:
+    """Attend in one kernel: two products forward, five backward; scores are never in memory.
+
+    Besides queries, keys and values it keeps 4 bytes per query and head; its backward pass reads
+    all of that with output and gradient, and adds query gradients up in 4 bytes.
+    """
+    tokens, width, size = run.tokens, run.model.attn_size, run.result_bytes
+    keys = run.model.mean_keys
+    queries, others = tokens * heads * width, 2 * tokens * key_heads * width
+    statistic = 4 * tokens * heads
+    flops = 2 * (2 * tokens * keys * heads * width)
+    layer = Layer(
+        run,
+        name,
+        flags,
+        kind="attention",
+        engine="attention",
+        flops=(flops, flops / 2 * 5, 0),
+        moved=(
+            size * (2 * queries + others) + statistic,
+            2 * size * (2 * queries + others) + statistic + 2 * 4 * queries,
+            0,
+        ),
+        inputs=queries + others,
+        outputs=queries,
+        output_space=size * queries,
+        saved=size * (queries + others) + statistic,
+        grads=size * queries,
+    )
+    layer.mean_keys, layer.kernels = keys, (1, 2, 0)
+    return layer
+
+
+def cast(run: Run, name: str, counts: tuple[int, int, int], source: int, *, alone: bool) -> Layer:
+    """Convert weights, input and gradient of the output of a product to fewer bytes, and back.
+
+    `counts` are elements of weights, input and output. Converted weights are kept for the backward
+    pass. The input comes in `source` bytes; converting it, and gradients, takes passes of their own
+    only where they stand `alone`: else the kernels that make them write both.
+    """
+    weights, inputs, outputs = counts
+    stored, read, wrote = run.element_bytes, run.operand_bytes, run.result_bytes
+    forward, kernels = [(stored + read) * weights], [1, 0, int(wrote < stored)]
+    backward = []
+    if alone and source != read:
+        forward.append((source + read) * inputs)
+    if alone and source != wrote:
+        backward.append((source + wrote) * inputs)
+    if alone and read < wrote:
+        backward.append((wrote + read) * outputs)
+    layer = Layer(
+        run,
+        name,
+        Flags(recompute=run.full_recompute),
+        moved=(sum(forward), sum(backward), (wrote + stored) * weights * kernels[2]),
+        inputs=inputs,
+        saved=read * weights,
+    )
+    layer.kernels = len(forward), len(backward), kernels[2]
+    return layer

@@ -1,0 +1,164 @@
+"""Data parallelism in its natural forms: DDP, ZeRO, FSDP, and layers with owners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from .block import Block
+from .data_parallel import Synced, synced_ends
+from .model_ends import Ends
+from .optimizer import form_of
+
+
+@dataclass
+class Windows:
+    """Seconds of a base block in which the network of the replicas is free, and of the head."""
+
+    forward: float
+    backward: float
+    head: float
+
+
+class Replicas:
+    """Traffic of a batch: on the link, exposed, and for how long it stalls each microbatch."""
+
+    def __init__(self, block: Block, ends: Ends | None, windows: Windows) -> None:
+        self.run, self.windows = block.run, windows
+        run, ex = self.run, self.run.execution
+        self.stage = ex.zero_stage
+        self.owned = self.stage == "owner"
+        self.shards = form_of(run).shards
+        self.sharing = run.replicas(self.shards)
+        self.copies = ex.data_par // self.shards
+        self.copying = run.replicas(self.copies, self.shards)
+        self.usage = run.dp_network.processor_usage
+        gradient = block.weight / run.element_bytes * run.reduction_bytes
+        self.one = Synced(block.weight, gradient)
+        self.embedding, self.head = synced_ends(run, ends)
+        self.piped = ex.pipeline_par > 1
+        if self.stage in ("0", "1", "2"):
+            self._whole_weights()
+        else:
+            self._split_weights()
+
+    # -- collectives ------------------------------------------------------------------------------
+
+    def _gather(self, weight: float) -> float:
+        """Seconds until weights are whole again."""
+        if not weight:
+            return 0
+        return self.sharing.time("broadcast" if self.owned else "all_gather", weight)
+
+    def _reduce(self, gradient: float) -> float:
+        """Seconds to add gradients up: over those that share them, then over the copies."""
+        if not gradient:
+            return 0
+        if self.owned:
+            return self.run.dp_team.time("reduce", gradient)
+        if self.stage == "0":
+            return self.run.dp_team.time("all_reduce", gradient)
+        time = self.sharing.time("reduce_scatter", gradient)
+        if self.copies > 1:
+            time += self.copying.time("all_reduce", gradient / self.shards)
+        return time
+
+    def _added(self, traffic: float, window: float) -> float:
+        """Seconds that traffic adds to the work beside it, which it slows while it lasts."""
+        return min(traffic, max(traffic - window, self.usage * traffic))
+
+    def _at_ends(self, embedding: float, head: float) -> float:
+        """Add up on one stage; of two the longer counts."""
+        return max(embedding, head) if self.piped else embedding + head
+
+    # -- weights on every rank --------------------------------------------------------------------
+
+    def _whole_weights(self) -> None:
+        """Gradients are reduced in buckets, then new weights are gathered if the step is split."""
+        run, ex = self.run, self.run.execution
+        every = self.stage == "2" or not ex.no_sync
+        times = run.microbatches if every else 1
+        stages = [(self.embedding.gradient, self.head.gradient)]
+        if self.piped:
+            stages = [(self.embedding.gradient, 0), (0, self.head.gradient)]
+        found = [self._bucketed(*stage) for stage in stages]
+        once = max(exposed for _, exposed in found)
+        self.link_time = times * max(link for link, _ in found)
+        self.exposed_time = times * once
+        self.stalled = once if every else 0
+        if self.stage == "0":
+            return
+        one = self._gather(self.one.weight)
+        first, last = self._gather(self.embedding.weight), self._gather(self.head.weight)
+        gathered = run.blocks * one + self._at_ends(first, last)
+        self.link_time += gathered
+        if ex.overlap_param_gather:
+            # The first to be used, block or table, is waited for.
+            window = self.windows.forward
+            gathered = one + (run.blocks - 1) * self._added(one, window)
+            gathered += self._at_ends(first, self._added(last, window))
+        self.exposed_time += gathered
+
+    def _bucketed(self, embedding: float, head: float) -> tuple[float, float]:
+        """Return link and exposed time to reduce gradients of a stage once, the embedding's last.
+
+        All buckets but the last hide behind what remains of the backward pass.
+        """
+        run, blocks, gradient = self.run, self.run.blocks, self.one.gradient
+        size = run.execution.ddp_bucket_mib * 2**20
+        if size:
+            whole = blocks * gradient + embedding + head
+            rest = whole - (ceil(whole / size) - 1) * size
+            rest = min(whole, max(rest, embedding))
+            count = ceil((whole - rest) / size)
+            others = count * self._reduce((whole - rest) / count) if count else 0
+            last, before = self._reduce(rest), blocks * (1 - rest / whole)
+        else:  # one for each block
+            others = (blocks - 1) * self._reduce(gradient) + self._reduce(head)
+            last, before = self._reduce(gradient) + self._reduce(embedding), blocks - 1
+        exposed = others
+        if run.execution.data_par_overlap:
+            exposed = self._added(others, before * self.windows.backward)
+        return others + last, exposed + last
+
+    # -- split weights ----------------------------------------------------------------------------
+
+    def _split_weights(self) -> None:
+        """Weights are gathered unit by unit for every pass of every microbatch."""
+        run, ex = self.run, self.run.execution
+        unit, chunks = ex.fsdp_unit, ex.pipeline_interleaving
+        units = run.chunk_blocks / unit
+        gather = self._gather(unit * self.one.weight)
+        again = gather if ex.reshard_after_forward else 0
+        reduce = self._reduce(unit * self.one.gradient)
+        embedding = self._gather(self.embedding.weight) + self._reduce(self.embedding.gradient)
+        head = self._gather(self.head.weight), self._reduce(self.head.gradient)
+        link = chunks * units * (gather + again + reduce) + self._at_ends(embedding, sum(head))
+        self.stalled = link
+        if ex.data_par_overlap and ex.fsdp_prefetch > 0 and not self.owned:
+            forward, backward = unit * self.windows.forward, unit * self.windows.backward
+            inner = self._added(gather, forward) + self._added(again + reduce, backward)
+            waits = chunks * (gather + again + reduce + (units - 1) * inner)
+            at_head = self._head(units, again, reduce, head, forward, backward)
+            self.stalled = min(link, waits + self._at_ends(embedding, at_head))
+        self.link_time = run.microbatches * link
+        self.exposed_time = run.microbatches * self.stalled
+
+    def _head(
+        self,
+        units: float,
+        again: float,
+        reduce: float,
+        head: tuple[float, float],
+        forward: float,
+        backward: float,
+    ) -> float:
+        """Seconds that the head adds: it comes beside the last unit forward and the first backward.
+
+        In exchange, its backward pass hides the first gather of the backward pass.
+        """
+        gathered, reduced = head
+        beside = again + reduce if units > 1 else 0
+        added = self._added(beside + reduced, backward) - self._added(beside, backward)
+        saved = again - self._added(again, self.windows.head)
+        return self._added(gathered, forward) + added - saved

@@ -1,0 +1,123 @@
+"""Pipelines whose stages are told apart: their blocks, and the time of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .fields import Execution, Model
+
+
+def stage_blocks(model: Model, ex: Execution) -> list[int] | None:
+    """Return the blocks of each stage; None for the published pipeline, of equal stages."""
+    p, total = ex.pipeline_par, model.num_blocks
+    if ex.stage_blocks:  # of chunk j of stage i the count j p + i
+        return [sum(counts_of(ex)[stage::p]) for stage in range(p)]
+    stated = ex.first_stage_blocks or ex.last_stage_blocks
+    if p == 1 or not (stated or ex.pp_layout == "balanced" or ex.pp_schedule != "1f1b"):
+        return None
+    first, last = ex.first_stage_blocks, ex.last_stage_blocks
+    if not last:
+        last = (total - first) // (p - 1) if first else -(-total // p)
+        if ex.pp_layout == "balanced":
+            last = _balanced(total, p, _head_blocks(model, ex))
+    # What is not stated is shared evenly; of the stages that share, the first has least.
+    first = first or (total - last) // (p - 1)
+    between = p - 2
+    if between == 0:
+        return [first, last]
+    rest = total - first - last
+    more = rest % between
+    return [first, *[rest // between + 1] * more, *[rest // between] * (between - more), last]
+
+
+def counts_of(ex: Execution) -> list[int]:
+    """Return the listed blocks of all chunks of stages."""
+    return [int(count) for count in ex.stage_blocks.split("-")] if ex.stage_blocks else []
+
+
+def _head_blocks(model: Model, ex: Execution) -> float:
+    """Return the blocks that the head is worth, by the weights of its products.
+
+    Blocks that are computed again take 4 passes where the head takes 3.
+    """
+    attention = 2 * model.hidden * model.attn_size * (model.attn_heads + model.key_heads)
+    mlp = (3 if model.gated else 2) * model.hidden * model.feedforward
+    worth = model.vocab * model.hidden / (attention + mlp)
+    return worth * 3 / 4 if ex.activation_recompute == "full" else worth
+
+
+def _balanced(total: int, stages: int, head: float) -> int:
+    """Try all numbers of blocks of the last stage: the most with the smallest largest stage."""
+    best, smallest = 1, float("inf")
+    for last in range(1, max(total - stages + 1, 1) + 1):
+        largest = max(-(-(total - last) // (stages - 1)), last + head)
+        if largest <= smallest * (1 + 1e-13):
+            best, smallest = last, min(smallest, largest)
+    return best
+
+
+@dataclass
+class StagePasses:
+    """Seconds of a stage for a microbatch; `weight` is the part of `backward` for weights."""
+
+    forward: float
+    backward: float
+    weight: float
+
+    @property
+    def both(self) -> float:
+        return self.forward + self.backward
+
+
+def slowest_stage(stages: Sequence[StagePasses]) -> int:
+    """Return the number of the slowest stage, the last of several."""
+    longest = max(stage.both for stage in stages)
+    return max(i for i, stage in enumerate(stages) if stage.both == longest)
+
+
+def idle_time(
+    schedule: str, stages: Sequence[StagePasses], microbatches: int, chunks: int = 1
+) -> float:
+    """Seconds of a batch in which the slowest stage has nothing to do."""
+    slowest = stages[slowest_stage(stages)]
+    others = sum(stage.both for stage in stages) - slowest.both
+    if schedule == "1f1b":  # passes of a chunk of the others, while it fills and drains
+        rest = microbatches % len(stages)
+        short = (chunks - 1) * (len(stages) - rest) if rest else 0
+        return (others + short * slowest.both) / chunks
+    if schedule == "gpipe":
+        return gpipe_time(stages, microbatches) - microbatches * slowest.both
+    return _zero_bubble(stages, microbatches)
+
+
+def gpipe_time(stages: Sequence[StagePasses], microbatches: int) -> float:
+    """Execute all forward passes, then all backward passes, event by event."""
+    there, free = [0.0] * microbatches, []
+    for stage in stages:
+        now = 0.0
+        for i in range(microbatches):
+            now = there[i] = max(now, there[i]) + stage.forward
+        free.append(now)
+    there = [0.0] * microbatches
+    for stage, begin in zip(reversed(stages), reversed(free), strict=True):
+        now = begin
+        for i in range(microbatches):
+            now = there[i] = max(now, there[i]) + stage.backward
+    return there[-1]
+
+
+def _zero_bubble(stages: Sequence[StagePasses], microbatches: int) -> float:
+    """Fill before the slowest stage, and what its gradients of weights leave of the drain after it.
+
+    Gradients of weights fill no more than they find: a forward pass, or gradients of inputs.
+    """
+    place = slowest_stage(stages)
+    fill = drain = 0.0
+    for i, stage in enumerate(stages):
+        if i != place:
+            fill += stage.forward
+            drain += stage.backward - stage.weight
+    filling = [min(x.weight, x.forward, x.backward - x.weight) for x in stages]
+    moved = min(len(stages), microbatches) * filling[place] - filling[0]
+    return fill + max(0, drain - moved)
