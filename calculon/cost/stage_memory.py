@@ -56,7 +56,10 @@ def memory(
     edition: Edition,
     ends: Ends | None,
 ) -> Memory:
-    """Memory of the fullest stage: the first, which holds most microbatches, or the last with the head."""
+    """Memory of the fullest stage: the first, which holds most microbatches, the last with the head, one between.
+
+    Those between matter where executions lay out their stages; elsewhere none of them is fuller than the first.
+    """
     held = in_flight.on_first(schedule, edition)
     layout = schedule.layout
     if ends is None and layout is None:
