@@ -1,0 +1,120 @@
+"""Every page does what it shows: commands run as printed, Python runs as printed, links lead somewhere.
+
+A command of calculon runs in this process, so that the suite does not pay for a start of Python each time; what needs
+a shell gets one.
+"""
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from calculon.apps.cli.main import COMMANDS, main
+from tests.helpers import ROOT
+
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for folder in (".", "examples", "models", "systems", "validation")
+    for path in sorted((ROOT / folder).glob("*.md" if folder == "." else "**/*.md"))
+}
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+LINKED = ("bin", "examples", "models", "systems", "validation", "calculon", "scripts")
+
+
+def blocks(language: str) -> list:
+    """Return the code blocks of all pages in a language, with ids."""
+    return [
+        pytest.param(block, id=f"{page}:{block.splitlines()[0][:60]}")
+        for page, text in PAGES.items()
+        for block in re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    ]
+
+
+def commands(block: str) -> list[tuple[str, str]]:
+    """Split a console block into commands and what they print."""
+    pairs = re.findall(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+    assert pairs
+    return pairs
+
+
+def run(command: str) -> tuple[int, str]:
+    """Run a command line, and return its exit code with all that it printed."""
+    words = shlex.split(command)
+    if words[0] == "./bin/calculon" and not set(words) & {"|", ">", "<", "&&"}:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            code = main(words[1:])
+        return code, printed.getvalue()
+    done = subprocess.run(
+        command,
+        shell=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    for name in (*LINKED, "pyproject.toml"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+@pytest.mark.usefixtures("checkout")
+@pytest.mark.parametrize("block", blocks("console"))
+def test_console_block(block):
+    for command, expected in commands(block):
+        code, printed = run(command)
+        assert code in ((0, 1, 2) if "calculon: " in expected else (0,)), printed
+        matches = doctest.OutputChecker().check_output(expected, printed, FLAGS)
+        assert matches, f"$ {command}\n{printed}"
+
+
+@pytest.mark.parametrize("block", blocks("python"))
+def test_python_block(block):
+    test = doctest.DocTestParser().get_doctest(block, {}, "page", "page", 0)
+    runner = doctest.DocTestRunner(optionflags=FLAGS)
+    runner.run(test)
+    assert runner.tries > 0
+    assert runner.failures == 0
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```", "", PAGES[page], flags=re.MULTILINE | re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / path if path else ROOT / page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target.read_text(encoding="utf-8")), link
+
+
+def test_every_command_is_listed():
+    for command in COMMANDS:
+        assert f"`{command.name}`" in PAGES["examples/commands.md"]
+
+
+def test_the_readme_is_short():
+    assert PAGES["README.md"].count("\n") <= 135
