@@ -6,15 +6,22 @@
 131.9 s, 23.29 samples/s
 """
 
-from calculon.errors import CalculonError, Infeasible, SpecError
-from calculon.estimate import Estimate, estimate
-from calculon.evaluate import Evaluation, evaluate
-from calculon.hardware.system import System
-from calculon.plan.plan import Plan
-from calculon.search.driver import SearchResult, executions, search
-from calculon.spec.execution import Execution
-from calculon.spec.model import Model
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
 from calculon.version import __version__
+
+if TYPE_CHECKING:
+    from calculon.errors import CalculonError, Infeasible, SpecError
+    from calculon.estimate import Estimate, estimate
+    from calculon.evaluate import Evaluation, evaluate
+    from calculon.hardware.system import System
+    from calculon.plan.plan import Plan
+    from calculon.search.driver import SearchResult, executions, search
+    from calculon.spec.execution import Execution
+    from calculon.spec.model import Model
 
 __all__ = [
     "CalculonError",
@@ -33,3 +40,37 @@ __all__ = [
     "executions",
     "search",
 ]
+
+_MODULES = {
+    "errors": ("CalculonError", "Infeasible", "SpecError"),
+    "estimate": ("Estimate", "estimate"),
+    "evaluate": ("Evaluation", "evaluate"),
+    "hardware.system": ("System",),
+    "plan.plan": ("Plan",),
+    "search.driver": ("SearchResult", "executions", "search"),
+    "spec.execution": ("Execution",),
+    "spec.model": ("Model",),
+}
+_HOMES = {name: f"calculon.{module}" for module, names in _MODULES.items() for name in names}
+"""The module of each public name: it is imported when the name is first used, so that an estimate loads no search."""
+
+
+class _Package(ModuleType):
+    """A package whose functions keep their names where a module inside has the same: ``estimate``, ``search``."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'calculon' has no attribute '{name}'")
+        value = getattr(import_module(_HOMES[name]), name)
+        setattr(self, name, value)
+        return value
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *__all__})
+
+
+sys.modules[__name__].__class__ = _Package

@@ -10,7 +10,7 @@ from calculon.units import Array
 if TYPE_CHECKING:
     from functools import cached_property as derived
 
-    __all__ = ["derived", "ordered_sum"]
+    __all__ = ["derived", "ordered_sum", "rate"]
 else:
 
     class derived:
@@ -49,3 +49,10 @@ def ordered_sum(values: Array) -> Array:
     for layer in range(1, values.shape[LAYER_AXIS]):
         total += values[..., layer, :]
     return total
+
+
+def rate(amount: Array, time: Array) -> Array:
+    """Return an amount per time: 0 for nothing, and NaN, which files write as *null*, for something in no time."""
+    amount, time = np.broadcast_arrays(amount, time)
+    found = np.where(amount > 0, np.nan, 0.0)
+    return np.divide(amount, time, out=found, where=time != 0)

@@ -1,17 +1,33 @@
-"""What can go wrong, in two words: the request is malformed, or it does not fit."""
+"""Errors: a malformed request, or an execution that does not fit."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
+
+from calculon.frozen import dataclass
+
+MOST_PROBLEMS = 20
+"""Problems of one input that a message tells; the others are counted."""
+
+_LONGEST_LINE, _LONGEST_NAME = 4_000, 200  # characters
 
 
 class CalculonError(Exception):
     """Base of all errors that this package raises on purpose."""
 
 
+def printable(text: str) -> str:
+    r"""Return a text on one line, with an escape in place of what a terminal would act on.
+
+    >>> printable("\x1b[31mred.json")
+    '\\x1b[31mred.json'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with an input: where it is, what was expected there, what was found."""
+    """A problem with an input: its place, the expected and the found value, and a hint."""
 
     field: str
     expected: str
@@ -32,7 +48,7 @@ class SpecError(CalculonError, ValueError):
     file : str
         Where the input came from: a path, a catalog name, ``<stdin>`` or a word such as ``execution``.
     problems : tuple of Problem
-        All that was found wrong, in the order of the input.
+        All problems, in the order of the input.
     field, expected, found, hint : str
         Those of the first problem.
     """
@@ -40,7 +56,10 @@ class SpecError(CalculonError, ValueError):
     def __init__(self, file: str, problems: Sequence[Problem] | Problem):
         self.file = file
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
-        super().__init__("\n".join(f"{file}: {problem}" for problem in self.problems))
+        lines = [_line(f"{file}: {problem}") for problem in self.problems[:MOST_PROBLEMS]]
+        if (more := len(self.problems) - MOST_PROBLEMS) > 0:
+            lines.append(_line(f"{file}: and {more:,} more"))
+        super().__init__("\n".join(lines))
 
     def __reduce__(self) -> tuple[type["SpecError"], tuple[str, tuple[Problem, ...]]]:
         return type(self), (self.file, self.problems)  # errors cross processes
@@ -52,17 +71,17 @@ class SpecError(CalculonError, ValueError):
 
     @property
     def expected(self) -> str:
-        """What the first wrong field should hold."""
+        """The expected value of the first wrong field."""
         return self.problems[0].expected
 
     @property
     def found(self) -> str:
-        """What the first wrong field holds."""
+        """The value found in the first wrong field."""
         return self.problems[0].found
 
     @property
     def hint(self) -> str:
-        """What to do about the first problem; may be empty."""
+        """The hint of the first problem; may be empty."""
         return self.problems[0].hint
 
 
@@ -88,7 +107,7 @@ class Infeasible(CalculonError):
         tier: int | None = None,
     ):
         self.reason, self.needed, self.available, self.tier = reason, needed, available, tier
-        super().__init__(message)
+        super().__init__(printable(message))
 
     def __reduce__(
         self,
@@ -97,11 +116,21 @@ class Infeasible(CalculonError):
         return type(self), (self.reason, str(self), *numbers)  # errors cross processes
 
 
+def _line(text: str) -> str:
+    """Return a text as a line of a message."""
+    text = text if len(text) <= _LONGEST_LINE else text[: _LONGEST_LINE - 3] + "..."
+    return printable(text)
+
+
 def nearest(name: str, known: Sequence[str]) -> str:
     """Return a hint that names the nearest known spelling, or an empty string.
 
     >>> nearest("hiden", ["hidden", "seq_size"])
     "did you mean 'hidden'?"
     """
+    from difflib import get_close_matches  # only for a message
+
+    if len(name) > _LONGEST_NAME:
+        return ""
     matches = get_close_matches(name, known, n=1, cutoff=0.6)
     return f"did you mean '{matches[0]}'?" if matches else ""

@@ -1,6 +1,6 @@
 """Estimate one execution: its statistics, its layers, and which processors work together."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ from calculon import inputs
 from calculon.editions import EDITIONS, find_edition
 from calculon.editions.edition import Edition
 from calculon.evaluate import evaluate_one
+from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.interval import Interval, interval
@@ -114,7 +115,7 @@ class Estimate:
         return document
 
     def __repr__(self) -> str:
-        e, s = self.execution, self.stats
+        e = self.execution
         degrees = {axis.name.upper(): getattr(e, axis.degree) for axis in AXES}
         split = ", ".join(f"{name} {degree}" for name, degree in degrees.items())
         edition = "" if self.edition == PUBLISHED else f", edition {self.edition}"
@@ -122,16 +123,12 @@ class Estimate:
         if found := self.interval:
             ends = f"{duration(found.low)} to {duration(found.high)}"
             expected = f" ({int(found.level * 100 + 1e-6)}%: {ends})"
-        total, rate = s["total_time"], s["sample_rate"]
-        tier1, efficiency = s["proc_mem_tier1_cap_req"], s["total_efficiency"]
-        assert total is not None
-        assert rate is not None
-        assert tier1 is not None
-        assert efficiency is not None
+        known = {name: value for name, value in self.stats.items() if value is not None}
         return (
             f"<Estimate of {self.model.name} on {e.num_procs} x {self.system.name} "
-            f"({split}): {duration(total)}{expected}, "
-            f"{significant(rate)} samples/s, {tier1 / GIB:.2f} GiB, {efficiency:.2%} efficiency{edition}>"
+            f"({split}): {duration(known['total_time'])}{expected}, "
+            f"{significant(known['sample_rate'])} samples/s, {known['proc_mem_tier1_cap_req'] / GIB:.2f} GiB, "
+            f"{known['total_efficiency']:.2%} efficiency{edition}>"
         )
 
 

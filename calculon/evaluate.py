@@ -5,7 +5,6 @@ operation works element by element, and sums over layers run from first to last.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from calculon.cost.block_tables import block_tables
 from calculon.editions import EDITIONS, SC23, find_edition
 from calculon.editions.edition import Edition
 from calculon.errors import nearest
+from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.choices import grouped

@@ -1,17 +1,21 @@
 """Expressions of users: arithmetic, comparisons and choices over named values, parsed once, never run as Python.
 
 The same expression works on plain values and, name by name, on columns. It serves conditions of a search, quantities
-of a study and the mapping of measured tables.
+of a study and the columns of a table of measurements.
 """
 
 import ast
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 from typing import Any, Self
 
 import numpy as np
+
+from calculon.errors import Problem
+from calculon.frozen import dataclass
+from calculon.spec.fields import shown
 
 Lookup = Callable[[str], Any]
 """Returns the value, or the column, of a name."""
@@ -25,7 +29,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "sqrt": np.sqrt,
     "log2": np.log2,
 }
-"""What may be called; only min and max take several values."""
+"""Functions of the language; only min and max take several values."""
 
 WANTED = (
     "an expression of names, numbers, 'texts', + - * / // % **, comparisons, and, or, not, in, if else, "
@@ -52,7 +56,7 @@ _COMPARE: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
 
 
 class ExpressionError(ValueError):
-    """A text that is no expression; ``found`` says what it holds instead."""
+    """A text that is no expression; ``found`` describes it."""
 
     def __init__(self, found: str):
         self.found = found
@@ -107,6 +111,38 @@ class Expression:
             raise ExpressionError(f"{text!r}: {error}") from None
         return cls(text, tuple(names), tree)
 
+    @classmethod
+    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float = 1.0) -> Any:
+        """Decode an expression of a file, also a number; see :class:`calculon.spec.decode.Decodable`."""
+        text = repr(raw) if isinstance(raw, (int, float)) else raw
+        try:
+            if isinstance(text, str):
+                return cls.parse(text)
+            problems.append(Problem(path, WANTED, shown(raw)))
+        except ExpressionError as error:
+            problems.append(Problem(path, WANTED, error.found))
+        return None
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of an expression of a file."""
+        return {"type": ["string", "number"]}
+
+    def of(self, values: Mapping[str, Any]) -> Any:
+        """Compute the expression from values or columns by name.
+
+        Raises
+        ------
+        ValueError
+            When they do not go together: a division by zero, arithmetic with a blank cell or a text.
+        """
+        try:
+            return self.value(values.__getitem__)
+        except (TypeError, ArithmeticError):
+            pairs = ((name, values[name]) for name in self.names)
+            given = ", ".join(f"{n}={'(blank)' if v is None else shown(v)}" for n, v in pairs)
+            raise ValueError(f"no value for {self.text}" + f" with {given}" * bool(given)) from None
+
     def value(self, lookup: Lookup) -> Any:
         """Compute the expression.
 
@@ -115,11 +151,17 @@ class Expression:
         ArithmeticError, TypeError
             For a division of plain numbers by zero, or values that do not go together.
         """
-        return _value(self._tree, lookup)
+        with np.errstate(all="ignore"):  # what is not finite is for the caller to judge
+            return _value(self._tree, lookup)
 
 
-def _check(node: ast.expr, names: dict[str, None]) -> None:
-    """Refuse a tree that is more than an expression on values, and collect the names."""
+_DEEPEST = 200  # levels of a tree; a sum has one for each term
+
+
+def _check(node: ast.expr, names: dict[str, None], level: int = 0) -> None:
+    """Refuse a tree outside of the language, and collect its names."""
+    if level == _DEEPEST:
+        raise ExpressionError("too long an expression")
     children: list[ast.expr] = []
     match node:
         case ast.Name() | ast.Attribute() | ast.Subscript() if _is_path(node):
@@ -151,7 +193,7 @@ def _check(node: ast.expr, names: dict[str, None]) -> None:
         case _:
             raise ExpressionError(f"'{ast.unparse(node)}'")
     for child in children:
-        _check(child, names)
+        _check(child, names, level + 1)
 
 
 def _is_path(node: ast.expr) -> bool:
@@ -195,7 +237,9 @@ def _is_column(value: object) -> bool:
 
 
 def _number(value: Any) -> Any:
-    """Return a value to compute with: in a column, true counts as 1."""
+    """Return a value to compute with: in a column, true counts as 1; a text is none, or it could be made any length."""
+    if isinstance(value, str):
+        raise TypeError("arithmetic with a text")
     return value.astype(np.int64) if _is_column(value) and value.dtype == bool else value
 
 

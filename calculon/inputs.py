@@ -1,14 +1,15 @@
-"""What people pass to the functions of this package: specs in any form, whole numbers and switches."""
+"""Arguments of the public functions: specs in any form, whole numbers and switches."""
 
 import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from calculon.errors import Problem, SpecError, nearest
+from calculon.errors import Problem, SpecError, nearest, printable
 from calculon.hardware.system import System
 from calculon.records import columns
 from calculon.spec import catalog
@@ -32,9 +33,6 @@ BESIDE = (
 )
 """Columns that tables of results have beside execution fields and statistics; most are those of a study."""
 
-_COLUMNS = dict.fromkeys(
-    (*_FIELDS[Execution], *(column.name for column in columns(CorrectedStats)), *BESIDE)
-)
 
 _ROW_LABELS = re.compile(r"(Unnamed: \d+|index|level_\d+)?")
 """What pandas calls the labels of rows that were written to a file or made a column."""
@@ -65,7 +63,7 @@ def system(source: Source | System) -> System:
 def execution(source: Source | Execution) -> Execution:
     """Return an execution from a catalog name, a path, a mapping or a record; errors as in :func:`model`.
 
-    Of a row of a DataFrame what tables of results have beside execution fields (statistics, say) is left out.
+    Columns of a row of a DataFrame that are no execution fields (statistics, for example) are left out.
     """
     if isinstance(source, Execution):
         return source
@@ -95,17 +93,23 @@ def check_columns(names: Iterable[object], file: str) -> None:
     given = dict.fromkeys(map(str, names))
     if {"search", "rank"} <= given.keys():
         return
+    known = _columns()
     unknown = [
         name
         for name in given
-        if name not in _COLUMNS
-        and not name.startswith("asked_")
-        and not _ROW_LABELS.fullmatch(name)
+        if name not in known and not name.startswith("asked_") and not _ROW_LABELS.fullmatch(name)
     ]
     if unknown:
         wanted = "only execution fields and columns of results"
         problems = [Problem(n, wanted, "an unknown column", _meant(n)) for n in unknown]
         raise SpecError(file, problems)
+
+
+@cache
+def _columns() -> dict[str, None]:
+    """Return the columns that tables of executions and results have."""
+    statistics = (column.name for column in columns(CorrectedStats))
+    return dict.fromkeys((*_FIELDS[Execution], *statistics, *BESIDE))
 
 
 def _meant(column: str) -> str:
@@ -114,7 +118,7 @@ def _meant(column: str) -> str:
     for kind, argument in ((Model, "model"), (System, "system")):
         if first in _FIELDS[kind]:
             return f"{first} belongs to the {argument}, which is an argument of its own"
-    return nearest(column, list(_COLUMNS)) or "leave it out where it is no part of an execution"
+    return nearest(column, list(_columns())) or "leave it out where it is no part of an execution"
 
 
 def is_row(value: object) -> bool:
@@ -163,13 +167,13 @@ def switch(value: object, name: str, call: str) -> bool:
 
 
 def found(value: object) -> str:
-    """Write an argument for a message: short, and on one line."""
+    """Format an argument for a message: short, and on one line."""
     text = " ".join(repr(value).split())
     return text if len(text) <= _LONGEST else f"{kind(value)} {text[: _LONGEST - 3]}..."
 
 
 def kind(value: object) -> str:
-    """Say what type a value is of, such as ``a list``."""
+    """Return the type of a value with its article, such as ``a list``."""
     name = type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
@@ -183,11 +187,11 @@ def _load(argument: str, source: Any) -> tuple[str, object, str]:
         raise SpecError(argument, _no_source(argument, source))
     path = os.fsdecode(source)
     name, document = catalog.load(argument, path)
-    return name, document, "<stdin>" if name == "stdin" else path
+    return printable(name), document, "<stdin>" if name == "stdin" else path
 
 
 def _no_source(argument: str, source: object) -> Problem:
-    """Say what an argument takes, and where its value may belong instead."""
+    """Return the problem with a value that is no source of a spec."""
     wanted = f"a name of the catalog, a path, a mapping with the fields of a file, or {_RECORDS[argument]}"
     for other, record in _RECORDS.items():
         if kind(source) == record:
@@ -198,4 +202,4 @@ def _no_source(argument: str, source: object) -> Problem:
 
 
 _RECORDS = {"model": "a Model", "execution": "an Execution", "system": "a System"}
-"""The record that each argument takes, in words."""
+"""The record type of each argument, with its article."""

@@ -3,19 +3,19 @@
 A record is a frozen dataclass whose fields are arrays with *execution* as the last axis, or further records.
 :func:`stat` declares a field with its help text and source; the annotation is its unit. Names that differ only in a
 prefix are an axis (``base``, ``edge``) or a part (``fw``, ``agrad``, ...): the declaration carries a template. All that
-prints, writes, documents or ranks statistics sees only :func:`columns`.
+prints, writes, documents or ranks statistics uses only :func:`columns`.
 """
 
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
-from typing import Any, TypeVar, cast, dataclass_transform, get_type_hints
+from typing import Any, TypeVar, cast, dataclass_transform
 
 import numpy as np
 
+from calculon.frozen import dataclass
 from calculon.units import Array, Unit, unit_of
 
 R = TypeVar("R")
@@ -108,12 +108,11 @@ def columns(cls: type) -> tuple[Column, ...]:
 
 
 def _columns(cls: type, path: tuple[str, ...], name: str, words: str) -> Iterator[Column]:
-    hints = get_type_hints(cls, include_extras=True)
     for field in dataclasses.fields(cls):
         declared = field.metadata[_KEY]
         here = (*path, field.name)
         if isinstance(declared, _Part):
-            nested = hints[field.name]
+            nested: Any = field.type
             yield from _columns(nested, here, declared.name or field.name, declared.words)
             continue
         template = declared.name or field.name
@@ -121,7 +120,7 @@ def _columns(cls: type, path: tuple[str, ...], name: str, words: str) -> Iterato
         for index, member in enumerate(members):
             yield Column(
                 name=template.format(part=name, axis=member),
-                unit=unit_of(hints[field.name]),
+                unit=unit_of(field.type),
                 help=declared.help.format(part=words, axis=member),
                 source=declared.source,
                 nullable=declared.nullable,
@@ -142,8 +141,7 @@ def column(cls: type, name: str) -> Column:
 @cache
 def _members(cls: type) -> tuple[tuple[str, bool], ...]:
     """List the attributes of a record class, and whether each is a record itself."""
-    hints = get_type_hints(cls)
-    return tuple((f.name, dataclasses.is_dataclass(hints[f.name])) for f in dataclasses.fields(cls))
+    return tuple((f.name, dataclasses.is_dataclass(f.type)) for f in dataclasses.fields(cls))
 
 
 def apply(function: Callable[..., Array], records: Sequence[R]) -> R:

@@ -1,22 +1,23 @@
-"""Units: the names used in annotations, the prefixes used in files, and text for people.
+"""Units: the names used in annotations, the prefixes used in files, and numbers as text.
 
 An annotation such as ``time: Seconds`` is the one declaration of a quantity's unit: the tables, the
 documentation and the plots read it from there (:func:`unit_of`).
 """
 
-from dataclasses import dataclass
+import math
 from typing import Annotated, Any, get_args, get_origin
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-"""What flows through the cost model: a numpy array whose last axis is *execution*."""
+from calculon.frozen import dataclass
+
+Array = np.ndarray[tuple[Any, ...], np.dtype[Any]]
+"""The values of the cost model: a numpy array whose last axis is *execution*."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A physical unit: its symbol and whether people read it in powers of 1024."""
+    """A physical unit: its symbol, and whether it is printed in powers of 1024."""
 
     symbol: str
     binary: bool = False
@@ -53,7 +54,7 @@ def unit_of(annotation: object) -> Unit:
 
 
 def scaled(value: float, unit: str = "", *, binary: bool = False, digits: int = 3) -> str:
-    """Write a quantity with the prefix that leaves one to three digits before the point.
+    """Format a quantity with the prefix that leaves one to three digits before the point.
 
     >>> scaled(1_008_038_707_200)
     '1.008 T'
@@ -64,14 +65,14 @@ def scaled(value: float, unit: str = "", *, binary: bool = False, digits: int = 
     """
     base, prefixes = (1024.0, _BINARY) if binary else (1000.0, _DECIMAL)
     step = 0
-    while round(abs(value), digits) >= base and step < len(prefixes) - 1 and np.isfinite(value):
+    while round(abs(value), digits) >= base and step < len(prefixes) - 1 and math.isfinite(value):
         value /= base
         step += 1
     return f"{value:.{digits}f} {prefixes[step]}{unit}".rstrip()
 
 
 def duration(seconds: float) -> str:
-    """Write a time with four significant digits and the unit that suits it.
+    """Format a time with four significant digits and a suitable unit.
 
     >>> duration(131.9), duration(0.0123456), duration(3.2e-5), duration(0)
     ('131.9 s', '12.35 ms', '32.00 us', '0 s')
@@ -85,12 +86,12 @@ def duration(seconds: float) -> str:
 
 
 def significant(value: float, digits: int = 4) -> str:
-    """Write a number with so many significant digits and no exponent.
+    """Format a number with `digits` significant digits and no exponent.
 
     >>> significant(23.2912), significant(1234567.0), significant(0.05)
     ('23.29', '1234567', '0.05000')
     """
-    if value == 0 or not np.isfinite(value):
+    if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    before = int(np.floor(np.log10(abs(value)))) + 1
+    before = math.floor(math.log10(abs(value))) + 1
     return f"{value:.{max(0, digits - before)}f}"

@@ -1,6 +1,7 @@
 """The benchmarks behind ``scripts/bench``."""
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -20,8 +21,8 @@ from snippets import SNIPPETS, Snippet
 import calculon
 from calculon import inputs
 from calculon.plan.plan import Plan
+from calculon.search.best_first import feasible_numbers
 from calculon.search.driver import SearchResult, make_ranking, make_space, run
-from calculon.search.one import feasible_numbers
 from calculon.search.space import Space
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,15 +56,20 @@ def timed(work: Callable[[], object], runs: int = RUNS) -> list[float]:
 
 def process(command: Sequence[str]) -> Callable[[], object]:
     """Return a function that runs a command to its end and fails when it fails."""
+    # Compiled modules are kept, as a user's are: else every start compiles the whole package.
+    variables = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
     def run() -> object:
-        return subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+        return subprocess.run(
+            command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT, env=variables
+        )
 
     return run
 
 
 def against_numpy(command: Sequence[str], runs: int = 15) -> tuple[float, float]:
     """Return median seconds of a command, and its median ratio to importing numpy, measured in turn."""
+    process(command)()  # compiles what has changed
     pairs = [
         (timed(process(IMPORT_NUMPY), 1)[0], timed(process(command), 1)[0]) for _ in range(runs)
     ]
@@ -81,19 +87,29 @@ def peak_memory(code: str) -> float:
     return int(done.stdout.split()[-1]) / 1024
 
 
+def estimate_process(what: str, program: Sequence[str], output: str) -> Figure:
+    """Time a whole ``calculon llm``."""
+    names = ["megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g"]
+    seconds, ratio = against_numpy([*program, "llm", *names, output])
+    return Figure(
+        f"llm, whole process, {what}",
+        "1 execution",
+        f"{seconds * 1e3:.0f} ms = {ratio:.2f} x import numpy",
+        "at most 1.7 x",
+        ratio <= 1.7,
+    )
+
+
 def llm_process() -> Figure:
     """Time a whole ``calculon llm`` with JSON output."""
     with tempfile.TemporaryDirectory() as folder:
         out = str(Path(folder) / "stats.json")
-        names = ["megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g"]
-        seconds, ratio = against_numpy([sys.executable, "-m", "calculon", "llm", *names, out])
-    return Figure(
-        "llm, whole process, JSON",
-        "1 execution",
-        f"{seconds * 1e3:.0f} ms = {ratio:.2f} x import numpy",
-        "at most 2.5 x",
-        ratio <= 2.5,
-    )
+        return estimate_process("JSON", [sys.executable, "-m", "calculon"], out)
+
+
+def llm_page_process() -> Figure:
+    """Time a whole ``bin/calculon llm`` that prints its page, the choice of the interpreter included."""
+    return estimate_process("page", [str(ROOT / "bin" / "calculon")], "-")
 
 
 def large_space() -> Space:
@@ -236,8 +252,8 @@ def search_process() -> Figure:
         "loe, whole process",
         "11,698,528 executions, top 10, JSON",
         f"{seconds:.2f} s = {ratio:.1f} x import numpy, {memory:.0f} MiB",
-        "at most 0.6 s or 5 x, 150 MB",
-        (seconds <= 0.6 or ratio <= 5) and memory * 2**20 <= 150e6,
+        "at most 2.8 x, 150 MB",
+        ratio <= 2.8 and memory * 2**20 <= 150e6,
     )
 
 
@@ -325,6 +341,7 @@ def sc23_study() -> Figure:
 
 BENCHMARKS: tuple[Callable[[], Figure], ...] = (
     llm_process,
+    llm_page_process,
     table_rate,
     search_large,
     search_without_memory_limit,

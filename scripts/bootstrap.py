@@ -4,23 +4,27 @@
 dependencies, nothing happens. Otherwise they are installed once into ``.venv`` in the checkout
 (or, when that cannot be written, into the user's cache folder).
 
-An environment is complete when it carries a stamp: the requirements that were installed, one a
-line. The stamp is written last, so an interrupted set-up is redone, and one that no longer covers
-what ``pyproject.toml`` asks for is brought up to date.
+What is installed stands in ``scripts/constraints.txt``: releases and the hashes of their files
+(scripts/lock refreshes it). A Python or machine that it does not cover gets the newest releases
+that ``pyproject.toml`` allows, and a notice.
+
+An environment is complete when it carries a stamp: requirements and releases that were installed,
+one a line. The stamp is written last, so an interrupted set-up is redone, and one that no longer
+covers what the checkout asks for is brought up to date.
 
 This file must run on Python 3.6, to be able to say that 3.11 is needed. It imports late: every
-call of calculon pays for what stands at the top.
+call of calculon pays for the imports at the top.
 """
 
 import os
 import sys
 
 MINIMUM = (3, 11)
-NEWEST = 14  # the newest 3.x to look for by name
-MODULES = ("numpy", "pandas", "psutil", "yaml", "rich", "shtab")  # what `dependencies` provides
+NEWEST = 14  # the newest 3.x that the lock covers, and that is looked for by name
+MODULES = ("numpy", "pandas", "psutil", "yaml", "rich", "shtab")  # of `dependencies`
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STAMP = "calculon-requirements.txt"
-EXTRAS = ("tables", "plot")  # installed beside the dependencies: fast table files, pictures
+EXTRAS = ("tables", "plot", "fit")  # also installed: fast table files, pictures, calibration
 PROMPT = "calculon-checkout"  # in its pyvenv.cfg: tells our environment from one of the user's
 FAILED = 2
 INTERRUPTED = 130
@@ -58,7 +62,7 @@ def environment(*extras: str) -> str:
 
     Makes or repairs the environment when needed; raises :class:`SetupError` when that fails.
     """
-    needed = requirements(*extras)
+    needed = requirements(*extras) + pins(*extras)
     folders = (os.path.join(ROOT, ".venv"), cache_folder())
     for folder in folders:
         if is_complete(folder, needed):
@@ -66,7 +70,7 @@ def environment(*extras: str) -> str:
     for folder in folders:
         if is_ours_to_make(folder):
             try:
-                return make(folder, needed)
+                return make(folder, extras)
             except OSError as error:
                 raise SetupError(f"could not set up {folder}: {error}.") from error
     raise SetupError(
@@ -77,22 +81,45 @@ def environment(*extras: str) -> str:
 
 def requirements(*extras: str) -> "list[str]":
     """Read the requirements of the project and of these extras from ``pyproject.toml``."""
-    import re
-
+    found = {}  # type: dict[str, list[str]]
+    name = ""
     with open(os.path.join(ROOT, "pyproject.toml"), encoding="utf-8") as file:
-        text = file.read()
+        for line in file:
+            if line.endswith("= [\n"):
+                name = line.split()[0]
+            elif line.startswith("]"):
+                name = ""
+            elif name and line.lstrip().startswith('"'):
+                found.setdefault(name, []).append(line.split('"')[1])
+    return [one for group in ("dependencies", *extras) for one in found.get(group, [])]
+
+
+def lock_files(*extras: str) -> "list[str]":
+    """Return the files that pin what the project and these extras need."""
+    names = ["constraints.txt"] + ["constraints-test.txt"] * ("test" in extras)
+    return [os.path.join(ROOT, "scripts", name) for name in names]
+
+
+def pins(*extras: str) -> "list[str]":
+    """Read the pinned releases, such as ``numpy==2.4.6``; none in a checkout without lock."""
     found = []
-    for name in ("dependencies", *extras):
-        block = re.search(rf"^{name} = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
-        found += re.findall(r'^\s*"([^"]+)"', block.group(1) if block else "", re.MULTILINE)
+    for path in lock_files(*extras):
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                found += [line.split()[0] for line in file if line[0] not in " #"]
     return found
+
+
+def names(requirements: "list[str]") -> "list[str]":
+    """Return the names of packages, from requirements or releases."""
+    return [one.replace("=", ">").split(">")[0].lower() for one in requirements]
 
 
 def missing_modules() -> "list[str]":
     """Name the dependencies that this interpreter cannot import, without importing them."""
-    from importlib.util import find_spec
+    from importlib.machinery import PathFinder  # importlib.util would take longer to load
 
-    specs = ((name, find_spec(name)) for name in MODULES)
+    specs = ((name, PathFinder.find_spec(name)) for name in MODULES)
     # An empty folder, left by a package that was removed, has a spec without an origin.
     return [name for name, spec in specs if spec is None or spec.origin is None]
 
@@ -138,7 +165,7 @@ def cache_folder() -> str:
     return os.path.join(home, "calculon", "venv-" + mark)
 
 
-def make(folder: str, needed: "list[str]") -> str:
+def make(folder: str, extras: "tuple[str, ...]") -> str:
     """Make or repair the environment in `folder` and return its interpreter."""
     try:
         import fcntl
@@ -155,20 +182,23 @@ def make(folder: str, needed: "list[str]") -> str:
         except BlockingIOError:
             tell(f"another set-up of {folder} is under way, waiting for it.")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        if not is_complete(folder, needed):
-            build(folder, needed, lock.fileno())
+        if not is_complete(folder, requirements(*extras) + pins(*extras)):
+            build(folder, extras, lock.fileno())
     return interpreter(folder)
 
 
-def build(folder: str, needed: "list[str]", lock: int) -> None:
-    """Install what is `needed` into `folder`; the caller holds the `lock` (a file descriptor)."""
+def build(folder: str, extras: "tuple[str, ...]", lock: int) -> None:
+    """Install the dependencies and these extras into `folder`.
+
+    The caller holds the `lock` (a file descriptor).
+    """
     import time
 
     begin = time.time()
     stamp = os.path.join(folder, STAMP)
     outdated = os.path.exists(stamp) and os.path.exists(interpreter(folder))
     if outdated and os.path.realpath(sys.prefix) != os.path.realpath(folder):
-        tell(f"updating {folder} to what pyproject.toml asks for.")
+        tell(f"updating {folder} to what this checkout asks for.")
         os.remove(stamp)
     else:
         python = find_builder()
@@ -181,25 +211,83 @@ def build(folder: str, needed: "list[str]", lock: int) -> None:
                 "Make sure that this Python is complete (Debian, Ubuntu: apt install "
                 "python3-venv) and that the disk is not full, then run the command again."
             )
-    tell(f"installing {', '.join(needed)}.")
-    command = [interpreter(folder), "-I", "-m", "pip", "install", "--no-input"]
-    command += ["--disable-pip-version-check", "--progress-bar=off", "--prefer-binary", *needed]
-    words = call(command, lock)
-    if words is not None:
-        raise SetupError(
-            f"could not set up {folder}: pip could not install these packages.\n"
-            f"{words}\n{advice(words)}"
-        )
+    install(folder, extras, lock)
     with open(stamp, "w", encoding="utf-8") as file:
-        file.write("\n".join(needed) + "\n")
+        file.write("\n".join(requirements(*extras) + pins(*extras)) + "\n")
     tell(f"ready after {time.time() - begin:.0f} s.")
 
 
-def call(command: "list[str]", *held: int) -> "str | None":
+def install(folder: str, extras: "tuple[str, ...]", lock: int) -> None:
+    """Install the locked releases, or where the lock does not fit, what ``pyproject.toml`` allows.
+
+    An index that serves other files under a locked name is an error: nothing is installed.
+    """
+    pip = [interpreter(folder), "-I", "-m", "pip", "install", "--no-input", "--progress-bar=off"]
+    pip += ["--disable-pip-version-check"]
+    needed = requirements(*extras)
+    reason = lock_gap(folder, extras)
+    if not reason:
+        releases = pins(*extras)
+        tell(f"downloading {len(releases)} packages: {', '.join(names(releases))}.")
+        command = [*pip, "--require-hashes", "--no-deps", "--only-binary=:all:"]
+        for path in lock_files(*extras):
+            command += ["-r", path]
+        words = call(command, lock, steps=len(releases))
+        if words is None:
+            return
+        if "No matching distribution" not in words or "(from versions: none)" in words:
+            raise pip_failed(folder, words)
+        reason = "has no files for this machine, or not on this package index"
+    tell(f"the lock (scripts/constraints.txt) {reason}; installing without it.")
+    tell(f"installing {', '.join(needed)}.")
+    words = call([*pip, "--prefer-binary", *needed], lock)
+    if words is not None:
+        raise pip_failed(folder, words)
+
+
+def lock_gap(folder: str, extras: "tuple[str, ...]") -> str:
+    """Say why the lock cannot be used in an environment; nothing when it can."""
+    releases = pins(*extras)
+    if not releases:
+        return "is not there"
+    if not set(names(requirements(*extras))) <= set(names(releases)):
+        return "is older than pyproject.toml (scripts/lock refreshes it)"
+    with open(os.path.join(folder, "pyvenv.cfg"), encoding="utf-8") as file:
+        versions = [line.split()[-1] for line in file if line.startswith("version")]
+    minor = int(versions[0].split(".")[1]) if versions else 0
+    if not MINIMUM[1] <= minor <= NEWEST:
+        return f"does not cover Python 3.{minor}"
+    return ""
+
+
+def pip_failed(folder: str, words: str) -> SetupError:
+    """Return the error for a failed installation, with what pip said last and what to do."""
+    if "No space left" in words:
+        advice = "The disk is full: free about 500 MB and run the command again."
+    elif "DO NOT MATCH THE HASHES" in words:
+        advice = (
+            "The package index serves other files than scripts/constraints.txt was made from: do "
+            "not use it before you know why. Files that changed for a good reason are locked anew "
+            "by scripts/lock."
+        )
+    else:
+        advice = (
+            "pip needs a package index: check the network, or name a mirror or proxy "
+            "(PIP_INDEX_URL, HTTPS_PROXY), and run the command again. Or install the packages "
+            "yourself: calculon uses them when the Python that runs it can import them."
+        )
+    return SetupError(
+        f"could not set up {folder}: pip could not install these packages.\n{words}\n{advice}"
+    )
+
+
+def call(command: "list[str]", *held: int, steps: int = 0) -> "str | None":
     """Run a command quietly; return None, or the last lines it wrote if it failed.
 
-    It keeps the `held` file descriptors too. With the lock among them, should this process be
-    killed, the next one waits until the command, which lives on, has ended.
+    A terminal shows the line it wrote last, with the number of packages out of `steps` that pip
+    has begun to download. The command keeps the `held` file descriptors too. With the lock among
+    them, should this process be killed, the next one waits until the command, which lives on, has
+    ended.
     """
     import subprocess
     from collections import deque
@@ -217,16 +305,21 @@ def call(command: "list[str]", *held: int) -> "str | None":
         universal_newlines=True,
         errors="replace",
     )
-    last = deque(maxlen=5)  # type: deque[str]
+    last = deque(maxlen=12 if steps else 5)  # type: deque[str]
+    done = 0
     assert process.stdout is not None
     try:
         with process.stdout as output:
             for line in output:
                 if line.strip():
                     last.append("  | " + line.rstrip()[:160])
-                if width:
-                    sys.stderr.write("\r\033[K" + line.strip()[: width - 1])
+                done += line.startswith(("Collecting", "Processing"))
+                if width and not line.startswith("WARNING"):
+                    shown = f"[{done}/{steps}] {line.strip()}" if steps else line.strip()
+                    sys.stderr.write("\r\033[K" + shown[: width - 1])
                     sys.stderr.flush()
+                elif steps and line.startswith("Installing collected packages"):
+                    tell("installing them.")
     except BaseException:
         process.kill()
         raise
@@ -287,14 +380,3 @@ def terminal_width() -> int:
         return os.get_terminal_size(sys.stderr.fileno()).columns
     except (OSError, ValueError):
         return 0
-
-
-def advice(words: str) -> str:
-    """Say what to do about a failed installation."""
-    if "No space left" in words:
-        return "The disk is full: free about 500 MB and run the command again."
-    return (
-        "pip needs a package index: check the network, or name a mirror or proxy (PIP_INDEX_URL, "
-        "HTTPS_PROXY), and run the command again. Or install the packages yourself: calculon uses "
-        "them when the Python that runs it can import them."
-    )

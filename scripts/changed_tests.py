@@ -8,7 +8,8 @@ import ast
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,6 +69,7 @@ def is_tested(path: str) -> bool:
     return path.startswith("calculon/") and ">>> " in (ROOT / path).read_text(encoding="utf-8")
 
 
+@cache
 def importers() -> defaultdict[str, set[str]]:
     """Return the importers of each file; a ``conftest.py`` counts as imported by the tests beside and below it."""
     files = [
@@ -79,9 +81,8 @@ def importers() -> defaultdict[str, set[str]]:
     users: defaultdict[str, set[str]] = defaultdict(set)
     for path in files:
         own = path.relative_to(ROOT).as_posix()
-        for name in mentioned(ast.parse(path.read_text(encoding="utf-8"))):
-            if name in names:
-                users[names[name]].add(own)
+        for name in mentioned(ast.parse(path.read_text(encoding="utf-8")), names.keys()):
+            users[names[name]].add(own)
         for folder in path.parents:
             if folder == ROOT:
                 break
@@ -94,16 +95,17 @@ def name_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def mentioned(tree: ast.Module) -> Iterator[str]:
-    """Yield the dotted names that a module imports, or has as a text, as the table of commands does."""
+def mentioned(tree: ast.Module, known: Set[str]) -> Iterator[str]:
+    """Yield the known modules that a module imports, or has as a text, as the table of commands does."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from known & {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield from known & {inner if inner in known else node.module}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
+            yield from known & {node.value}
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ import csv
 import sys
 from pathlib import Path
 
-from calculon.apps.cli.result_files import all_results
-from calculon.apps.cli.result_records import EVERY_STATISTIC, STATISTICS
+from calculon.apps.cli.result_files import EVERY_STATISTIC, STATISTICS_OF, results_in
 from calculon.errors import SpecError
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES
 from calculon.spec.execution import PUBLISHED
@@ -25,7 +24,7 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     try:
-        found = [one for path in arguments.results for one in all_results(path)]
+        found = [one for path in arguments.results for one in results_in(path, every=True)]
     except SpecError as error:
         print(f"scripts/json_to_csv: error: {error}", file=sys.stderr)
         return 2
@@ -38,15 +37,15 @@ def main() -> int:
 
 
 def _write(found, stream) -> None:
-    published = all(one.result.edition == PUBLISHED for one in found)
+    published = all(one.edition == PUBLISHED for one in found)
     fields = PUBLISHED_NAMES if published else NAMES
-    statistics = STATISTICS if published else EVERY_STATISTIC
+    statistics = STATISTICS_OF[PUBLISHED] if published else EVERY_STATISTIC
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(["result", *fields, *statistics])
     for one in found:
-        execution = one.result.execution or {"edition": one.result.edition}
+        execution = one.execution or {"edition": one.edition}
         cells = [execution.get(name) for name in fields]
-        writer.writerow([one.parts[0], *cells, *map(one.result.stats.get, statistics)])
+        writer.writerow([one.parts[0], *cells, *map(one.stats.get, statistics)])
 
 
 if __name__ == "__main__":

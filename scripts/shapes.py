@@ -8,8 +8,8 @@ are left out.
 import argparse
 import json
 import sys
+from bisect import bisect_left
 
-from calculon.apps.report.console import show
 from calculon.apps.report.text_tables import FORMATS, Column, Table
 from calculon.architecture.parameters import parameter_count
 from calculon.spec.model import Model
@@ -55,10 +55,7 @@ def main() -> int:
     shapes = sorted(shapes, key=lambda shape: abs(parameter_count(shape) - arguments.budget))
     shapes = sorted(shapes[: arguments.most], key=lambda shape: shape.num_blocks)
     table = Table(COLUMNS, [_row(shape, arguments.budget) for shape in shapes])
-    if arguments.format == "text":
-        show(table, sys.stdout, wrap=False)
-    else:
-        print(table.written(arguments.format))
+    print(table.written(arguments.format))
     return 0
 
 
@@ -80,7 +77,13 @@ def list_shapes(arguments: argparse.Namespace) -> list[Model]:
     low, high = arguments.aspect
     for blocks in range(2, 513):
         heads = [h for h in range(1, 2049) if low <= h * arguments.attn_size / blocks <= high]
-        made = [_shape(blocks, h, arguments) for h in heads]
+        # More heads, more parameters: the nearest are those around the first that has too many.
+        above = bisect_left(
+            heads,
+            arguments.budget,
+            key=lambda h: parameter_count(_shape(blocks, h, arguments)),
+        )
+        made = [_shape(blocks, h, arguments) for h in heads[max(0, above - 1) : above + 1]]
         if made:
             best = min(made, key=lambda shape: abs(parameter_count(shape) - arguments.budget))
             if abs(parameter_count(best) / arguments.budget - 1) < 0.1:

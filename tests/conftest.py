@@ -1,9 +1,12 @@
 """Settings of the whole suite: how many examples hypothesis draws, and which mark each test bears."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.helpers import ROOT
+ROOT = Path(__file__).resolve().parent.parent
+"""Not from ``tests.helpers``, which imports much: what this file imports, every test does."""
 
 EXAMPLES = 30
 settings.register_profile(

@@ -424,7 +424,7 @@ def _more(random: Random, row: Document, model: Document, system: Document) -> D
         chosen["latency_per_step"] = False
     if not _fits(chosen["seq_length"], row, model):
         chosen["seq_length"] = 0
-    return chosen | _pipeline(random, row, model)
+    return chosen | pipelines(random, row, model)
 
 
 def _fits(length: int, row: Document, model: Document) -> bool:
@@ -435,7 +435,7 @@ def _fits(length: int, row: Document, model: Document) -> bool:
     return not model.get("positions") or length <= max(model["positions"], model["seq_size"])
 
 
-def _pipeline(random: Random, row: Document, model: Document) -> Document:
+def pipelines(random: Random, row: Document, model: Document) -> Document:
     """Choose schedule and layout of a pipeline."""
     p, total = row["pipeline_par"], model["num_blocks"]
     if p == 1:

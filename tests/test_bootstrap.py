@@ -15,10 +15,14 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
 BARE = [sys._base_executable, "-S"]  # an interpreter without any installed package
 OLD = (3, 8, 18, "final", 0)
+LOCKS = ("scripts/constraints.txt", "scripts/constraints-test.txt")
 
 
 def load(path: Path, name: str) -> ModuleType:
@@ -42,7 +46,7 @@ def executable(path: Path, text: str) -> Path:
 def checkout(tmp_path, monkeypatch):
     """A checkout whose calculon prints its interpreter and arguments."""
     root = tmp_path / "checkout"
-    for name in ("bin/calculon", "scripts/bootstrap.py", "scripts/test", "pyproject.toml"):
+    for name in ("bin/calculon", "scripts/bootstrap.py", "scripts/test", "pyproject.toml", *LOCKS):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
     (root / "calculon" / "apps" / "cli").mkdir(parents=True)
@@ -64,26 +68,34 @@ def run(*command, cwd=None) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
+def everything(bootstrap: ModuleType) -> list[str]:
+    """Return what the stamp of an environment for bin/calculon says."""
+    return bootstrap.requirements(*bootstrap.EXTRAS) + bootstrap.pins()
+
+
 def make_venv(bootstrap: ModuleType, requirements: list[str] | None, python: str) -> Path:
     """Make a stand-in for an environment; its interpreter is a shell script."""
     folder = Path(bootstrap.ROOT, ".venv")
     executable(folder / "bin" / "python", python)
-    (folder / "pyvenv.cfg").write_text(f"prompt = '{bootstrap.PROMPT}'\n")
+    (folder / "pyvenv.cfg").write_text(f"prompt = '{bootstrap.PROMPT}'\nversion = 3.12.1\n")
     if requirements is not None:
         (folder / bootstrap.STAMP).write_text("\n".join(requirements) + "\n")
     return folder
 
 
-def pretend_to_build(bootstrap, monkeypatch) -> list[list[str]]:
+def pretend_to_build(bootstrap, monkeypatch, version="3.12.1") -> list[list[str]]:
     """Record the commands of a set-up instead of running them."""
     commands = []
 
-    def call(command, *_held):
+    def call(command, *_held, **_steps):
         commands.append(command)
         if "venv" in command:
             folder = Path(command[-1])
             shutil.rmtree(folder, ignore_errors=True)
             executable(folder / "bin" / "python", "")
+            (folder / "pyvenv.cfg").write_text(
+                f"prompt = '{bootstrap.PROMPT}'\nversion = {version}\n"
+            )
 
     monkeypatch.setattr(bootstrap, "call", call)
     return commands
@@ -131,7 +143,7 @@ def test_runs_through_a_link_from_another_folder(checkout, tmp_path):
 def test_restarts_in_an_environment_that_has_them(checkout, bootstrap):
     make_venv(
         bootstrap,
-        [*bootstrap.requirements(*bootstrap.EXTRAS), "another>=1"],
+        [*everything(bootstrap), "another>=1"],
         'echo "in venv: $*"; exit 5',
     )
     done = run(*BARE, checkout / "bin" / "calculon", "a", "b")
@@ -140,12 +152,13 @@ def test_restarts_in_an_environment_that_has_them(checkout, bootstrap):
 
 
 def test_updates_an_environment_whose_stamp_is_stale(checkout, bootstrap):
-    needed = bootstrap.requirements(*bootstrap.EXTRAS)
-    folder = make_venv(bootstrap, needed[1:], f'echo "$*" >> {checkout}/calls')
+    needed = everything(bootstrap)
+    folder = make_venv(bootstrap, needed[:-1], f'echo "$*" >> {checkout}/calls')
     done = run(*BARE, checkout / "bin" / "calculon", "a")
     pip, restart = (checkout / "calls").read_text().splitlines()
     assert pip.startswith("-I -m pip install ")
-    assert pip.endswith(" ".join(needed))
+    assert "--require-hashes" in pip
+    assert pip.endswith(f"-r {checkout}/scripts/constraints.txt")
     assert restart == f"{checkout}/bin/calculon a"
     assert (folder / bootstrap.STAMP).read_text().splitlines() == needed
     assert done.returncode == 0
@@ -162,6 +175,87 @@ def test_a_failure_of_pip_is_one_message_and_exit_code_2(checkout, bootstrap):
     assert "PIP_INDEX_URL" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (folder / bootstrap.STAMP).exists()
+
+
+# The lock
+
+
+def test_the_lock_pins_what_pyproject_asks_for(bootstrap):
+    releases = [one.partition("==") for one in bootstrap.pins("test")]
+    assert all(mark == "==" for _, mark, _ in releases)
+    locked = {name: Version(version) for name, _, version in releases}
+    assert len(locked) == len(releases)
+    for text in bootstrap.requirements(*bootstrap.EXTRAS, "test"):
+        wanted = Requirement(text)
+        assert locked[canonicalize_name(wanted.name)] in wanted.specifier, "run scripts/lock"
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_locked_release_has_hashes(name):
+    text = (ROOT / name).read_text().replace(" \\\n", "")
+    for line in text.splitlines()[1:]:
+        assert re.fullmatch(r"[a-z0-9.-]+==\S+(    --hash=sha256:[0-9a-f]{64})+", line), line
+
+
+def test_installs_with_hashes_and_without_looking_for_more(bootstrap, monkeypatch):
+    commands = pretend_to_build(bootstrap, monkeypatch)
+    bootstrap.environment("test")
+    assert {"--require-hashes", "--no-deps", "--only-binary=:all:"} <= set(commands[1])
+    assert commands[1][-4:] == [
+        "-r",
+        bootstrap.lock_files()[0],
+        "-r",
+        bootstrap.lock_files("test")[1],
+    ]
+
+
+def test_a_python_beyond_the_lock_gets_the_plain_requirements(bootstrap, monkeypatch, capsys):
+    commands = pretend_to_build(bootstrap, monkeypatch, version="3.99.0")
+    bootstrap.environment()
+    assert "--require-hashes" not in commands[1]
+    assert commands[1][-len(bootstrap.requirements()) :] == bootstrap.requirements()
+    assert "does not cover Python 3.99; installing without it" in capsys.readouterr().err
+    bootstrap.environment()
+    assert len(commands) == 2  # complete: the notice is given once
+
+
+def test_a_lock_behind_pyproject_is_left_out(bootstrap, monkeypatch, capsys):
+    project = Path(bootstrap.ROOT, "pyproject.toml")
+    project.write_text(project.read_text().replace('"psutil>=5.9"', '"unheard-of>=5.9"'))
+    commands = pretend_to_build(bootstrap, monkeypatch)
+    bootstrap.environment()
+    assert "unheard-of>=5.9" in commands[1]
+    assert "scripts/lock refreshes it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "without_lock"),
+    [
+        ("ERROR: ... (from versions: 1.0)\nERROR: No matching distribution found for numpy", True),
+        (
+            "ERROR: ... (from versions: none)\nERROR: No matching distribution found for numpy",
+            False,
+        ),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", False),
+    ],
+    ids=["no wheel for this machine", "offline", "other files"],
+)
+def test_only_a_missing_file_goes_on_without_the_lock(bootstrap, monkeypatch, words, without_lock):
+    commands = pretend_to_build(bootstrap, monkeypatch)
+    call = bootstrap.call
+
+    def pip(command, *held, **steps):
+        call(command, *held, **steps)
+        return words if "--require-hashes" in command else None
+
+    monkeypatch.setattr(bootstrap, "call", pip)
+    if without_lock:
+        bootstrap.environment()
+        assert len(commands) == 3
+    else:
+        with pytest.raises(bootstrap.SetupError, match="could not install") as error:
+            bootstrap.environment()
+        assert ("other files" in str(error.value)) == ("MATCH" in words)
 
 
 # Making an environment
@@ -187,7 +281,7 @@ def test_starts_over_after_an_interrupted_set_up(bootstrap, monkeypatch):
 
 
 def test_starts_over_when_its_own_packages_are_gone(bootstrap, monkeypatch):
-    folder = make_venv(bootstrap, bootstrap.requirements(*bootstrap.EXTRAS), "")
+    folder = make_venv(bootstrap, everything(bootstrap), "")
     monkeypatch.setattr(sys, "prefix", str(folder))
     monkeypatch.setattr(bootstrap, "missing_modules", lambda: ["rich"])
     commands = pretend_to_build(bootstrap, monkeypatch)
@@ -198,7 +292,7 @@ def test_starts_over_when_its_own_packages_are_gone(bootstrap, monkeypatch):
 def test_two_at_once_build_once(bootstrap, monkeypatch):
     commands = pretend_to_build(bootstrap, monkeypatch)
     call = bootstrap.call
-    monkeypatch.setattr(bootstrap, "call", lambda *args: (time.sleep(0.1), call(*args))[1])
+    monkeypatch.setattr(bootstrap, "call", lambda *args, **steps: (time.sleep(0.1), call(*args))[1])
     threads = [threading.Thread(target=bootstrap.environment) for _ in range(2)]
     for thread in threads:
         thread.start()

@@ -1,9 +1,9 @@
 """Every optional field of an execution, and every value of it, is searched, evaluated and refused as declared."""
 
 import dataclasses
+import importlib
 import itertools
 from collections import Counter
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -14,16 +14,16 @@ from calculon import inputs
 from calculon.architecture.layer_sizes import SIZE_FIELDS
 from calculon.cost.layer_cost import laid_out
 from calculon.editions import CORRECTED
+from calculon.frozen import dataclass
 from calculon.plan.choices import members
 from calculon.plan.columns import DEFAULTS, FIELDS, field_of
 from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.check import check
 from calculon.records import columns
-from calculon.search import one
+from calculon.search.best_first import groups, search_space, tiles
 from calculon.search.cost_tables import CostTables
 from calculon.search.objective import Objective
-from calculon.search.one import groups, search_space, tiles
 from calculon.search.ranking import Best, Front
 from calculon.spec.execution import CHOICES, DERIVED, Execution
 from calculon.spec.fields import Scope, declare, spec_fields
@@ -31,6 +31,8 @@ from calculon.statistics import CorrectedStats
 from tests.declared import OPTIONAL, fitting, others
 from tests.helpers import PLAIN, document, layout_choice, sizes
 from tests.search.brute import Case, score
+
+one = importlib.import_module("calculon.search.best_first")  # calculon.search is the function
 
 MODEL = calculon.Model(
     hidden=1536,
@@ -123,11 +125,12 @@ def capacity():
     return float(needs[int(0.8 * len(needs))]) / 2**30
 
 
-def _tables(built, space, units):
-    """Return the tables of some units, built once."""
-    key = tuple(units)
+def _tables(built, space, units, blocks=None):
+    """Return the tables of some units and block choices, built once."""
+    blocks = space.block_groups if blocks is None else blocks
+    key = (*units, *(choice for choice, _ in blocks))
     if key not in built:
-        built[key] = CostTables(space, units)
+        built[key] = CostTables(space, units, blocks)
     return built[key]
 
 

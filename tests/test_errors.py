@@ -2,7 +2,14 @@ import pickle
 
 import pytest
 
-from calculon.errors import CalculonError, Infeasible, Problem, SpecError, nearest
+from calculon.errors import (
+    MOST_PROBLEMS,
+    CalculonError,
+    Infeasible,
+    Problem,
+    SpecError,
+    nearest,
+)
 
 FIRST = Problem("networks[1].efficiency", "a number of at most 1", "92", "write 0.92 for 92 %")
 SECOND = Problem("", "an object", "null")
@@ -52,3 +59,19 @@ def test_an_error_survives_the_way_back_from_another_process(error):
 )
 def test_the_nearest_spelling_is_suggested_only_when_it_is_near(name, hint):
     assert nearest(name, ["hidden", "seq_size"]) == hint
+
+
+def test_a_message_tells_so_many_problems_and_counts_the_others():
+    problems = [Problem(f"k{i}", "nothing", "something") for i in range(1_234)]
+    error = SpecError("my.json", problems)
+    assert error.problems == tuple(problems)
+    lines = str(error).splitlines()
+    assert len(lines) == MOST_PROBLEMS + 1
+    assert lines[-1] == "my.json: and 1,214 more"
+    assert len(str(SpecError("my.json", [Problem("k" * 10**6, "nothing", "something")]))) < 5_000
+
+
+def test_messages_escape_what_a_terminal_would_act_on():
+    error = SpecError("\x1b[31mred\n.json", Problem("a\tb", "é", "\ud800"))
+    assert str(error) == r"\x1b[31mred\n.json: a\tb: expected é, found \ud800"
+    assert str(Infeasible("nothing", "my\x07.json: no")) == r"my\x07.json: no"

@@ -1,1 +1,1 @@
-"""What a model is made of: layers with their FLOP, bytes and stored tensors, and the generators that arrange them."""
+"""The architecture of a model: layers, their FLOP, bytes and activation memory, and generators that arrange them."""

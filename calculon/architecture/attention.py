@@ -1,10 +1,15 @@
-"""The attention half of a block (sections 3.1 and 3.2)."""
+"""The attention half of a block: projections, and attention over the sequence, with the score matrix or fused.
+
+Source: Vaswani et al., *Attention is all you need*, arXiv 1706.03762, section 3.2; split by heads over tensor
+parallelism: Shoeybi et al., *Megatron-LM*, arXiv 1909.08053, section 3 (sections 3.1 and 3.2 of the published model).
+"""
 
 from collections.abc import Iterator
 
 import numpy as np
 
 from calculon.architecture.layers import (
+    RECOMPUTED,
     Flags,
     Layer,
     When,
@@ -12,19 +17,25 @@ from calculon.architecture.layers import (
     dropout,
     flash_attention,
     fork,
-    linear,
     norm,
     rotary,
     softmax,
 )
-from calculon.architecture.projection import column_linear, converted, gather_inputs, output_layers
+from calculon.architecture.projection import (
+    column_parallel_linear,
+    converted,
+    gathered_input,
+    input_layers,
+    output_layers,
+    project,
+)
 from calculon.architecture.residual import SHARED, entry_layers, exit_layers
 from calculon.architecture.shape import BlockShape
 from calculon.architecture.workload import sequence_lengths
 from calculon.spec.model import Model
 from calculon.units import Count, Elements
 
-_ALL = Flags(recompute=When.RECOMPUTE_ALL)
+_REGATHER, _GATHERED = When.REGATHER_ATTENTION, When.GATHERED_ATTENTION
 
 
 def attention_layers(shape: BlockShape) -> Iterator[Layer]:
@@ -32,107 +43,57 @@ def attention_layers(shape: BlockShape) -> Iterator[Layer]:
 
     Attention alone has neither norm, nor dropout after it, nor residual connection.
     """
+    model, choice = shape.model, shape.choice
     if shape.whole:
         yield from entry_layers("AttnBlock", shape)
-    if shape.narrow:
-        width = shape.split(shape.attention_width) + 2 * shape.key_value_width
-        yield converted(
-            "AttnBlock_QKV_Cast",
-            shape,
-            shape.activation,
-            width,
-            shape.model.hidden * width + width * shape.model.qkv_bias,
-            source=shape.dtype_bytes,
+    fuses = choice.fusion != "published"
+    if shape.edition.fuses_projections(choice) if shape.overlapped else fuses:
+        width = projection_width(shape)
+        bias = width * model.qkv_bias
+        yield from input_layers(
+            "AttnBlock", "QKV", shape, width, bias=bias, regather=_REGATHER, gathered=_GATHERED
         )
-    if shape.overlapped:
-        yield from _overlapped_projections(shape)
     else:
-        yield from _projections(shape)
+        yield from _separate_projections(shape)
     yield from core_layers(shape)
-    bias = shape.model.hidden if shape.model.out_bias else None
-    yield from output_layers("AttnBlock", "MLP", shape, shape.attention_width, bias=bias)
+    bias_out = model.hidden * model.out_bias
+    yield from output_layers("AttnBlock", "MLP", shape, shape.attention_width, bias=bias_out)
     if shape.whole:
         yield from exit_layers("AttnBlock", shape)
 
 
-def _projections(shape: BlockShape) -> Iterator[Layer]:
-    """Gathered input, forked to query, key and value."""
-    if not shape.choice.gathers_outputs:
-        yield gather_inputs(
-            "AttnBlock_F", shape, regather=When.REGATHER_ATTENTION, gathered=When.GATHERED_ATTENTION
+def projection_width(shape: BlockShape) -> Elements:
+    """Width of query, key and value projection on one rank."""
+    return shape.split(shape.attention_width) + 2 * shape.key_value_width
+
+
+def _separate_projections(shape: BlockShape) -> Iterator[Layer]:
+    """Project the gathered input to query, key and value one by one; overlapped, only the query's product is."""
+    query, key_value = shape.split(shape.attention_width), shape.key_value_width
+    width, hidden, biased = projection_width(shape), shape.model.hidden, shape.model.qkv_bias
+    yield from converted("AttnBlock_QKV_Cast", shape, hidden, width, width * biased)
+    name, users = ("KV_Fork", 2) if shape.overlapped else ("Multihead_Fork", 3)
+    if shape.overlapped:
+        yield column_parallel_linear(
+            "AttnBlock_Query_AG", shape, query, bias=query * biased, regather=_REGATHER
         )
-    if shape.choice.fusion != "published":
-        yield _whole_projection(shape)
-        return
-    yield _input_fork("AttnBlock_Multihead_Fork", shape, 3)
-    yield _projection("AttnBlock_Query", shape, shape.split(shape.attention_width))
-    key = _projection("AttnBlock_Key", shape, shape.key_value_width)
-    yield key
-    yield key._replace(name="AttnBlock_Value")
-
-
-def _overlapped_projections(shape: BlockShape) -> Iterator[Layer]:
-    """One overlapped product for query, key and value, or one for the query and two beside it."""
-    flags = Flags(
-        recompute=When.RECOMPUTE_ALL,
-        recommunicate=When.REGATHER_ATTENTION,
-        drops_activation=When.REGATHER_ATTENTION,
-    )
-    width, biased = shape.split(shape.attention_width), shape.model.qkv_bias
-    if shape.edition.fuses_projections(shape.choice):
-        whole = width + 2 * shape.key_value_width
-        bias = whole if biased else None
-        yield column_linear("AttnBlock_QKV_AG", shape, whole, flags, bias=bias, outer=True)
-        return
-    yield column_linear(
-        "AttnBlock_Query_AG", shape, width, flags, bias=width if biased else None, outer=True
-    )
-    yield _input_fork("AttnBlock_KV_Fork", shape, 2)
-    key = _projection("AttnBlock_Key", shape, shape.key_value_width)
-    yield key
-    yield key._replace(name="AttnBlock_Value")
-
-
-def _input_fork(name: str, shape: BlockShape, users: int) -> Layer:
-    """Hand the gathered input to its projections; gathered again, it is not stored."""
-    return fork(
-        name,
+    else:
+        yield from gathered_input("AttnBlock_F", shape, regather=_REGATHER, gathered=_GATHERED)
+    yield fork(
+        f"AttnBlock_{name}",
         shape.activation,
         users,
         dtype_bytes=shape.widths.operand,
-        flags=Flags(recompute=When.REGATHER_ATTENTION, drops_activation=When.REGATHER_ATTENTION),
+        flags=Flags(recompute=_REGATHER, drops_activation=_REGATHER),
     )
-
-
-def _whole_projection(shape: BlockShape) -> Layer:
-    """Project to query, key and value in one product."""
-    width = shape.split(shape.attention_width) + 2 * shape.key_value_width
-    return linear(
-        "AttnBlock_QKV",
-        shape.tokens,
-        shape.model.hidden,
-        width,
-        bias=width if shape.model.qkv_bias else None,
-        widths=shape.widths,
-        flags=Flags(recompute=When.RECOMPUTE_ALL, drops_activation=When.REGATHER_ATTENTION),
-    )
-
-
-def _projection(name: str, shape: BlockShape, width: Elements | int) -> Layer:
-    """Project the forked input, whose buffer it shares."""
-    return linear(
-        name,
-        shape.tokens,
-        shape.model.hidden,
-        width,
-        bias=width if shape.model.qkv_bias else None,
-        widths=shape.widths,
-        flags=SHARED,
-    )
+    if not shape.overlapped:
+        yield project("AttnBlock_Query", shape, hidden, query, query * biased, SHARED)
+    for name in ("AttnBlock_Key", "AttnBlock_Value"):
+        yield project(name, shape, hidden, key_value, key_value * biased, SHARED)
 
 
 def core_layers(shape: BlockShape) -> Iterator[Layer]:
-    """Yield what is between projections: norms and positions of queries and keys, then attention."""
+    """Yield the layers between projections: norms and positions of queries and keys, then attention."""
     model = shape.model
     turned = shape.tokens * (shape.split(shape.attention_width) + shape.key_value_width)
     if model.qk_norm != "none":
@@ -146,11 +107,14 @@ def core_layers(shape: BlockShape) -> Iterator[Layer]:
             gain_only=True,
             input_grad=shape.edition.writes_input_gradients,
             dtype_bytes=shape.widths.result,
-            flags=_ALL,
+            flags=RECOMPUTED,
         )
     if model.rotary:
         yield rotary(
-            "AttnBlock_Rotary", turned * model.rotary, dtype_bytes=shape.widths.result, flags=_ALL
+            "AttnBlock_Rotary",
+            turned * model.rotary,
+            dtype_bytes=shape.widths.result,
+            flags=RECOMPUTED,
         )
     yield from (_flash(shape) if shape.choice.flash else _eager(shape))
 
@@ -158,7 +122,7 @@ def core_layers(shape: BlockShape) -> Iterator[Layer]:
 def mean_keys(model: Model, seq_length: Count | int = 0) -> Count:
     """Keys that a query attends to, on average over a sequence (0: of the model's own length) and over the blocks.
 
-    A causal query sees itself and what came before: ``(s + 1) / 2`` keys; a window of `w` tokens cuts that to
+    A causal query sees itself and earlier tokens: ``(s + 1) / 2`` keys; a window of `w` tokens cuts that to
     ``w - w (w - 1) / (2 s)``.
 
     >>> model = Model(hidden=8, feedforward=8, seq_size=4, attn_heads=1, attn_size=8, num_blocks=2)
@@ -177,7 +141,7 @@ def mean_keys(model: Model, seq_length: Count | int = 0) -> Count:
 
 
 def _flash(shape: BlockShape) -> Iterator[Layer]:
-    """One kernel, which knows the mask; its dropout needs no stored mask."""
+    """Run one kernel, which knows the mask; its dropout needs no stored mask."""
     model = shape.model
     yield flash_attention(
         "AttnBlock_Flash",
@@ -192,7 +156,10 @@ def _flash(shape: BlockShape) -> Iterator[Layer]:
 
 
 def _eager(shape: BlockShape) -> Iterator[Layer]:
-    """Scores, softmax, dropout and weighted values: what selective recompute computes again."""
+    """Write the score matrix: its product, softmax, dropout and weighted values.
+
+    Selective recomputation computes this again. Source: Korthikanti et al., arXiv 2205.05198, section 5.
+    """
     model, dtype_bytes, again = shape.model, shape.widths.result, When.RECOMPUTE_ATTENTION
     work, attn_size = shape.workload, float(model.attn_size)
     products = np.floor(work.sequences * model.attn_heads / shape.tensor_par)
@@ -201,6 +168,9 @@ def _eager(shape: BlockShape) -> Iterator[Layer]:
     scores = shape.split(model.attn_heads) * work.queries * work.keys * work.sequences
     input_grad = shape.edition.writes_input_gradients
     drops = again if model.dropout else When.NEVER
+    softmax_flags = Flags(recompute=again, drops_output=again)
+    if not model.dropout:
+        softmax_flags = softmax_flags._replace(drops_activation=When.ALWAYS, shares_activation=True)
     yield batched_matmul(
         "AttnBlock_Multihead_Key_Query",
         products,
@@ -217,14 +187,7 @@ def _eager(shape: BlockShape) -> Iterator[Layer]:
         scores,
         input_grad=input_grad,
         dtype_bytes=dtype_bytes,
-        flags=Flags(recompute=again, drops_output=again)
-        if model.dropout
-        else Flags(
-            recompute=again,
-            drops_output=again,
-            drops_activation=When.ALWAYS,
-            shares_activation=True,
-        ),
+        flags=softmax_flags,
     )
     if model.dropout:
         yield dropout(

@@ -1,61 +1,45 @@
-"""What the first and the last pipeline stage have beside blocks: embedding, output head and loss.
+"""Embedding and LM head with its loss: what the first and the last pipeline stage have besides blocks.
 
 Source: Shoeybi et al., *Megatron-LM*, arXiv 1909.08053, section 3: the vocabulary is split over tensor parallelism, and
 the loss sums over the ranks in place of gathering the logits.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from calculon.architecture.fusion import fuse
+from calculon.architecture.fusion import fused
+from calculon.architecture.layer import COLUMN_INPUT, ROW_OUTPUT
 from calculon.architecture.layers import (
     Flags,
     Layer,
     When,
+    communication,
     cross_entropy,
     dropout,
-    gather,
-    linear,
     lookup,
     positions,
-    reduce,
-    total,
 )
 from calculon.architecture.layers.vocabulary import FLOAT_BYTES
-from calculon.architecture.projection import converted
+from calculon.architecture.projection import border_collective, converted, project
 from calculon.architecture.residual import residual_norm
 from calculon.architecture.shape import BlockShape
 
 SUMS = ("Max", "Sum", "Target")
-"""What the ranks of a split vocabulary agree on per token: the largest logit, the sum of exponentials, the target's."""
-
+"""All-reduces per token over a split vocabulary: the largest logit, the sum of exponentials, the target's logit."""
 
 LOGITS = "Head_Logits"
 """The product whose weights a model may share with its embedding."""
 
 
-def embedding_layers(shape: BlockShape) -> Iterable[Layer]:
-    """Yield the layers of the embedding as the fusion policy runs them."""
-    return fuse(_embedding_layers(shape), shape)
+_DROPPED = Flags(drops_activation=When.ALWAYS)
 
 
-def head_layers(shape: BlockShape) -> Iterable[Layer]:
-    """Yield the layers of output head and loss as the fusion policy runs them."""
-    return fuse(_head_layers(shape), shape)
-
-
-def _embedding_layers(shape: BlockShape) -> Iterator[Layer]:
+@fused
+def embedding_layers(shape: BlockShape) -> Iterator[Layer]:
     """Yield lookup, learned positions, reduction over the split vocabulary, norm and dropout."""
     model, dtype_bytes = shape.model, shape.dtype_bytes
     rows = shape.vocab_rows
     yield lookup("Embedding", shape.tokens, model.hidden, rows, dtype_bytes=dtype_bytes)
-    yield reduce(
-        "Embedding_G",
-        shape.activation,
-        shape.tensor_par,
-        sequence_parallel=shape.choice.sequence_parallel,
-        dtype_bytes=dtype_bytes,
-        flags=Flags(drops_activation=When.ALWAYS),
-    )
+    yield border_collective("Embedding_G", ROW_OUTPUT, shape, _DROPPED, dtype_bytes=dtype_bytes)
     if model.positions:
         yield positions(
             "Embedding_Positions",
@@ -76,33 +60,16 @@ def _embedding_layers(shape: BlockShape) -> Iterator[Layer]:
         )
 
 
-def _head_layers(shape: BlockShape) -> Iterator[Layer]:
+@fused
+def head_layers(shape: BlockShape) -> Iterator[Layer]:
     """Yield final norm, gathered input, logits, and the loss with its sums over the ranks."""
     model, result = shape.model, shape.widths.result
     columns = shape.vocab_rows
     yield residual_norm("Head", shape, flags=Flags())
-    yield gather(
-        "Head_F",
-        shape.activation,
-        shape.tensor_par,
-        sequence_parallel=shape.choice.sequence_parallel,
-        dtype_bytes=result,
-        flags=Flags(drops_activation=When.ALWAYS),
-    )
-    weights = model.hidden * columns + columns * model.head_bias
-    if shape.narrow:
-        yield converted(
-            "Head_Cast", shape, shape.activation, columns, weights, source=shape.dtype_bytes
-        )
-    logits = linear(
-        LOGITS,
-        shape.tokens,
-        model.hidden,
-        columns,
-        bias=columns if model.head_bias else None,
-        widths=shape.widths,
-        flags=Flags(),
-    )
+    yield border_collective("Head_F", COLUMN_INPUT, shape, _DROPPED)
+    bias = columns * model.head_bias
+    yield from converted("Head_Cast", shape, model.hidden, columns, bias)
+    logits = project(LOGITS, shape, model.hidden, columns, bias, Flags())
     yield logits._replace(activation_grad=0.0)  # that of the loss, which counts it
     yield cross_entropy(
         "Head_Loss",
@@ -111,4 +78,13 @@ def _head_layers(shape: BlockShape) -> Iterator[Layer]:
         dtype_bytes=result,
     )
     for name in SUMS:
-        yield total(f"Head_{name}", shape.tokens, shape.tensor_par, value_bytes=FLOAT_BYTES)
+        yield communication(
+            f"Head_{name}",
+            "tp",
+            shape.tokens,
+            shape.tensor_par,
+            forward="all_reduce",
+            backward=None,
+            dtype_bytes=FLOAT_BYTES,
+            flags=Flags(),
+        )

@@ -1,20 +1,21 @@
-"""Which operators share a kernel: what a fusion policy leaves of the memory traffic and of the launches of layers.
+"""Kernel fusion: the memory traffic and the kernel launches of layers under a fusion policy.
 
-A chain of elementwise operators and reductions over one tile becomes one kernel: it reads what comes into the chain and
-writes what leaves it. Nothing is fused across a matrix product, a collective or fused attention; only policy ``max``
-puts activations and rotary embeddings into the product before them. FLOP and what is stored stay as they are.
+A chain of elementwise operators and reductions over one tile becomes one kernel: it reads the inputs of the chain and
+writes its outputs. Nothing is fused across a matrix product, a collective or fused attention; only policy ``max``
+puts activations and rotary embeddings into the product before them. FLOP and activation memory stay as they are.
 
-Each policy is a table by kind of kernel. Bytes per element: ``r`` of the residual stream, ``o`` of what products
-read, ``c`` of what they write, 4 of softmax and loss in float32 (PyTorch, *Automatic Mixed Precision*, op list).
+Each policy is a table by kind of kernel. Bytes per element: ``r`` of the residual stream, ``o`` of operands
+of products, ``c`` of their results, 4 of softmax and loss in float32 (PyTorch, *Automatic Mixed Precision*, op list).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
 from typing import NamedTuple
 
 import numpy as np
 
 from calculon.architecture.layer import Number, Widths
-from calculon.architecture.layers import Flags, Layer, When
+from calculon.architecture.layers import RECOMPUTED, Flags, Layer
 from calculon.architecture.layers.vocabulary import FLOAT_BYTES
 from calculon.architecture.multiply import multiplied
 from calculon.architecture.shape import BlockShape
@@ -32,37 +33,35 @@ class Moved(NamedTuple):
 Rule = Callable[[Layer, Widths], Moved]
 
 
-def fuse(layers: Iterable[Layer], shape: BlockShape) -> Iterable[Layer]:
-    """Return layers as the fusion policy of a choice runs them."""
-    policy = POLICIES.get(shape.choice.fusion)
-    fused = layers if policy is None else _fused(layers, policy, shape)
-    return multiplied(fused, shape.choice.matmul_impl)
+def fused(
+    generator: Callable[[BlockShape], Iterable[Layer]],
+) -> Callable[[BlockShape], Iterator[Layer]]:
+    """Make a generator of layers yield them as the fusion policy runs them, with products in the requested form."""
+
+    @wraps(generator)
+    def layers(shape: BlockShape) -> Iterator[Layer]:
+        return multiplied(_fused(generator(shape), shape), shape.choice.matmul_impl)
+
+    return layers
 
 
-def _fused(
-    layers: Iterable[Layer], policy: Mapping[KernelKind, Rule], shape: BlockShape
-) -> Iterator[Layer]:
-    """Yield layers under a policy."""
+def _fused(layers: Iterable[Layer], shape: BlockShape) -> Iterator[Layer]:
+    """Yield layers with the traffic that the policy leaves; weights move as before, once in each pass."""
+    fusion, widths = shape.choice.fusion, shape.widths
+    policy = POLICIES.get(fusion, {})
     for layer in layers:
-        rule = policy.get(layer.kernel)
-        yield _rewritten(layer, rule(layer, shape.widths)) if rule else layer
-        if shape.choice.fusion == "none" and layer.kernel == "product":
-            yield from _bias(layer, shape.widths)
-
-
-def _rewritten(layer: Layer, moved: Moved) -> Layer:
-    """Return a layer with other traffic; its weights move as before, once in each pass."""
-    elements = _elements(layer)
-    weights = layer.weight_bytes
-    return layer._replace(
-        accessed=(moved.forward * elements + weights, moved.backward * elements + weights, 0.0),
-        launches=moved.launches,
-    )
-
-
-def _elements(layer: Layer) -> Number:
-    """Return what a policy counts by: elements of the result; of a loss, of the logits; of a fork, of its input."""
-    return layer.inputs if layer.kernel in ("loss", "fork") else layer.outputs
+        if rule := policy.get(layer.kernel):
+            moved = rule(layer, widths)
+            # of a loss the policy counts by logits, of a fork by its input
+            elements = layer.inputs if layer.kernel in ("loss", "fork") else layer.outputs
+            weights = layer.weight_bytes
+            forward = moved.forward * elements + weights
+            accessed = (forward, moved.backward * elements + weights, 0.0)
+            yield layer._replace(accessed=accessed, launches=moved.launches)
+        else:
+            yield layer
+        if fusion == "none" and layer.kernel == "product":
+            yield from _bias(layer, widths)
 
 
 def _bias(layer: Layer, widths: Widths) -> Iterator[Layer]:
@@ -79,12 +78,6 @@ def _bias(layer: Layer, widths: Widths) -> Iterator[Layer]:
         flops=(0.0, 0.0, elements),
         accessed=(0.0, 0.0, widths.result * elements),
         inputs=elements,
-        outputs=0.0,
-        weights=0.0,
-        weight_bytes=0.0,
-        output_bytes=0.0,
-        activation=0.0,
-        activation_grad=0.0,
         flags=Flags(recompute=layer.flags.recompute),
     )
 
@@ -147,7 +140,7 @@ def _norm_joined(layer: Layer, widths: Widths) -> Moved:
 
 
 def _joined(layer: Layer, widths: Widths) -> Moved:
-    """Nothing of its own: a bias is added by what follows, a sum of gradients by the backward kernel of the norm."""
+    """Move nothing: the next kernel adds a bias, and the backward kernel of the norm adds the gradients."""
     return Moved(0.0, 0.0, (0, 0, 0))
 
 
@@ -159,7 +152,7 @@ def _softmax_joined(layer: Layer, widths: Widths) -> Moved:
 
 def _dropout_joined(layer: Layer, widths: Widths) -> Moved:
     """Only its mask moves; the gradient of a branch of the residual stream is written."""
-    branch = layer.flags == Flags(recompute=When.RECOMPUTE_ALL)
+    branch = layer.flags == RECOMPUTED
     gradient = widths.stored + widths.result if branch else 0
     return Moved(1.0, 1.0 + gradient, (0, int(branch), 0))
 
@@ -188,7 +181,7 @@ def _loss_joined(layer: Layer, widths: Widths) -> Moved:
 
 
 def _activation_in_product(layer: Layer, widths: Widths) -> Moved:
-    """Compute it before the product writes; backward, read what was saved (and write both gradients of a gate)."""
+    """Compute it before the product writes; backward, read the saved input (and write both gradients of a gate)."""
     c = widths.result
     return Moved(c, 4 * c, (0, 0, 0)) if _gated(layer) else Moved(0.0, c, (0, 0, 0))
 

@@ -1,6 +1,6 @@
-"""The layer record, and what most layers have in common."""
+"""The record of a layer, and constructors that most layers share."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from calculon.editions.edition import When
 from calculon.hardware.kernels.kernel import ENGINES, KernelKind, VectorKind
@@ -14,7 +14,7 @@ PHASES = ("fw", "agrad", "wgrad")
 
 
 class Flags(NamedTuple):
-    """What the block does with a layer's tensors, and when (:class:`When`); sizes do not depend on it.
+    """When (:class:`When`) a block recomputes, gathers again or drops tensors of a layer; sizes do not depend on it.
 
     Attributes
     ----------
@@ -37,8 +37,14 @@ class Flags(NamedTuple):
     shares_activation: bool = False
 
 
+RECOMPUTED = Flags(recompute=When.RECOMPUTE_ALL)
+"""Computed again in the backward pass of full recomputation, and nothing else."""
+
 REDUCING = ("reduce_scatter", "all_reduce")
-"""Collectives that add up what ranks have."""
+"""Collectives that add up the values of all ranks."""
+
+Operations = tuple[str | None, str | None]
+"""Collectives of the forward and of the backward pass, as in the ``ops`` of a network; None sends nothing."""
 
 
 class Collective(NamedTuple):
@@ -48,31 +54,45 @@ class Collective(NamedTuple):
     ----------
     message : array
         Bytes of the full, gathered or reduced, tensor; 0 without parallelism along the axis.
-    side : {"gather", "reduce", "total", "collect", "join"}, optional
-        Of tensor parallelism, whose operations an execution chooses:
-        The operator *f* before a column-split product, or *g* after a row-split one (Shoeybi 2019, figure 3), or a sum
-        that every rank needs in the forward pass only. The output of a column-split product for readers that are split
-        (*collect*: their gradients are summed and split again) or not (*join*: of its gradient a slice is taken).
+    operations, split_operations : tuple of str or None
+        Of the forward and of the backward pass; the second where the tensor is split along the sequence outside of
+        column- and row-parallel products, None where that makes no difference.
     overlapped : bool
-        Cut into tiles that run beside the tiles of a matrix product.
+        Cut into tiles that overlap the tiles of a matrix product.
     outer : bool
         The first gather or the last reduction of a block: next to a pipeline transfer.
     axis : str
         Axis of parallelism: one of :data:`~calculon.spec.axes.LAYER_AXES`.
-    operations : tuple of str or None
-        Without a side: the operations of the forward and of the backward pass.
     """
 
     message: Bytes
-    side: Literal["gather", "reduce", "total", "collect", "join"] | None = None
+    operations: Operations
+    split_operations: Operations | None = None
     overlapped: bool = False
     outer: bool = False
     axis: str = "tp"
-    operations: tuple[str | None, str | None] = (None, None)
+
+
+class TensorOperator(NamedTuple):
+    """The collectives at one end of a tensor-parallel product: of whole tensors, and split along the sequence."""
+
+    whole: Operations
+    split: Operations
+
+
+COLUMN_INPUT = TensorOperator((None, "all_reduce"), ("all_gather", "reduce_scatter"))
+"""Operator *f*, before column-parallel products: hands their input to all ranks, and adds its gradients up.
+
+Source: Shoeybi et al., *Megatron-LM*, arXiv 1909.08053, figure 3; split along the sequence: Korthikanti et al., arXiv
+2205.05198, section 4.2.2.
+"""
+
+ROW_OUTPUT = TensorOperator(("all_reduce", None), ("reduce_scatter", "all_gather"))
+"""Operator *g*, after a row-parallel product: adds up the parts of its output; source as of *f*."""
 
 
 class Widths(NamedTuple):
-    """Bytes per element: of stored weights, of what products read, of what they write."""
+    """Bytes per element: of stored weights, of operands of products, of their results."""
 
     stored: int
     operand: int
@@ -92,12 +112,12 @@ class Layer(NamedTuple):
     """One operator of a block on one processor, for one microbatch.
 
     ``flops`` and ``accessed`` (bytes moved in tier-1 memory) are per phase of :data:`PHASES`. ``inputs``, ``outputs``
-    and ``weights`` are elements; ``activation`` (saved for the backward pass), ``activation_grad``, ``output_bytes``
-    and ``weight_bytes`` are bytes. ``shard`` (bytes) stays where the activation is dropped. ``keys`` is the mean number
-    of keys per query of fused attention, and ``head_width`` its elements per head; ``product`` the shape of a matrix
-    product. ``kernel`` is what kind of kernel each pass is: its rate, and how fusion treats it
-    (:mod:`calculon.architecture.fusion`), depend on it. ``launches`` is how many kernels each pass launches: by default
-    one where it moves anything. ``table`` is rows and columns of weights that are looked up.
+    and ``weights`` are elements; ``activation`` (activation memory, saved for the backward pass), ``activation_grad``,
+    ``output_bytes`` and ``weight_bytes`` are bytes. ``shard`` (bytes) stays where the activation is dropped. ``keys``
+    is the mean number of keys per query of fused attention, and ``head_width`` its elements per head; ``product`` the
+    shape of a matrix product. Rate and fusion (:mod:`calculon.architecture.fusion`) depend on the kind of ``kernel``.
+    ``launches`` is the number of kernels that each pass launches: by default one where it moves anything. ``table`` is
+    rows and columns of weights that are looked up.
     """
 
     name: str
@@ -105,13 +125,13 @@ class Layer(NamedTuple):
     flops: tuple[Flops | float, Flops | float, Flops | float]
     accessed: tuple[Bytes | float, Bytes | float, Bytes | float]
     inputs: Number
-    outputs: Number
-    weights: Number
-    weight_bytes: Bytes | float
-    output_bytes: Bytes | float
-    activation: Bytes | float
-    activation_grad: Bytes | float
-    flags: Flags
+    outputs: Number = 0.0
+    weights: Number = 0.0
+    weight_bytes: Bytes | float = 0.0
+    output_bytes: Bytes | float = 0.0
+    activation: Bytes | float = 0.0
+    activation_grad: Bytes | float = 0.0
+    flags: Flags = Flags()
     collective: Collective | None = None
     shard: Bytes | float = 0.0
     keys: Number = 0.0
@@ -147,7 +167,7 @@ def operator(
     inputs, outputs, weights, saved, grad : array or float
         Elements read, written, held as weights, saved for the backward pass, and of the output's gradient.
     input_grad : bool
-        Count writing the gradient of what was saved.
+        Count writing the gradient of the saved tensors.
     dtype_bytes : float
         Bytes per element.
     """
@@ -179,8 +199,9 @@ def pointwise(
     flops: tuple[Flops | float, Flops | float],
     elements: Number,
     *,
+    inputs: Number | None = None,
     mask_bytes: Number = 0.0,
-    activation: Bytes | float,
+    activation: Bytes | float = 0.0,
     activation_grad: Bytes | float,
     input_grad: bool = False,
     dtype_bytes: float,
@@ -188,18 +209,18 @@ def pointwise(
 ) -> Layer:
     """Build a weightless vector layer whose backward pass moves the bytes of its forward pass.
 
-    With `input_grad` it also writes the gradient of its input.
+    It reads `inputs` elements, by default as many as it writes. With `input_grad` it also writes the gradient of its
+    input.
     """
-    accessed = dtype_bytes * (elements + elements) + mask_bytes
+    inputs = elements if inputs is None else inputs
+    accessed = dtype_bytes * (inputs + elements) + mask_bytes
     return Layer(
         name=name,
         kernel=kernel,
-        flops=(flops[0], flops[1], 0.0),
-        accessed=(accessed, accessed + dtype_bytes * elements if input_grad else accessed, 0.0),
-        inputs=elements,
+        flops=(*flops, 0.0),
+        accessed=(accessed, accessed + dtype_bytes * inputs if input_grad else accessed, 0.0),
+        inputs=inputs,
         outputs=elements,
-        weights=0.0,
-        weight_bytes=0.0,
         output_bytes=dtype_bytes * elements,
         activation=activation,
         activation_grad=activation_grad,

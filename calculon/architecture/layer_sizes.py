@@ -1,16 +1,17 @@
 """The columns that size the layers of a block: choices are scalars, sizes are arrays."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field, fields
 
 import numpy as np
 
+from calculon.frozen import dataclass
 from calculon.spec.axes import AXIS, FURTHER_AXES, FURTHER_SIZES
 from calculon.units import Array, Count
 
 
 def _one_rank() -> dict[str, Array]:
-    """Return what further axes are where nothing is said of them."""
+    """Return degrees and networks of further axes of one rank."""
     degrees: dict[str, Array] = {axis.degree: np.ones(1) for axis in FURTHER_AXES}
     return degrees | {axis.network: np.zeros(1, np.int64) for axis in FURTHER_AXES}
 
@@ -66,13 +67,7 @@ class Sizes:
         return self.tensor_par_net if axis == "tp" else self.further[AXIS[axis].network]
 
 
-_OWN = (
-    "tensor_par",
-    "microbatch_size",
-    "tensor_par_net",
-    "vocab_pad_multiple",
-    "seq_length",
-)
+_OWN = tuple(one.name for one in fields(Sizes) if one.name != "further")
 
 SIZE_FIELDS = (*_OWN, *FURTHER_SIZES)
 """Numbers of an execution that size a block, in the order of :class:`Sizes`."""

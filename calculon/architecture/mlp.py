@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from calculon.architecture.layers import Flags, Layer, When, activation, linear
-from calculon.architecture.projection import column_linear, converted, gather_inputs, output_layers
+from calculon.architecture.layers import RECOMPUTED, Layer, When, activation
+from calculon.architecture.projection import input_layers, output_layers
 from calculon.architecture.residual import entry_layers, exit_layers
 from calculon.architecture.shape import BlockShape
 
@@ -19,48 +19,30 @@ def mlp_layers(shape: BlockShape) -> Iterator[Layer]:
     if shape.whole:
         yield from entry_layers("MlpBlock", shape)
     width = shape.mlp_products * shape.split(model.feedforward)
-    bias = width if model.mlp_bias else None
-    if shape.narrow:
-        yield converted(
-            "MlpBlock_Mlp1_Cast",
-            shape,
-            shape.activation,
-            width,
-            model.hidden * width + width * model.mlp_bias,
-            source=shape.dtype_bytes,
-        )
-    if shape.overlapped:
-        flags = Flags(
-            recompute=When.RECOMPUTE_ALL,
-            recommunicate=When.REGATHER_MLP,
-            drops_activation=When.REGATHER_MLP,
-        )
-        yield column_linear("MlpBlock_Mlp1_AG", shape, width, flags, bias=bias)
-    else:
-        if not shape.choice.gathers_outputs:
-            yield gather_inputs(
-                "MlpBlock_F", shape, regather=When.REGATHER_MLP, gathered=When.GATHERED_MLP
-            )
-        yield linear(
-            "MlpBlock_Mlp1",
-            shape.tokens,
-            model.hidden,
-            width,
-            bias=bias,
-            widths=shape.widths,
-            flags=Flags(recompute=When.RECOMPUTE_ALL, drops_activation=When.REGATHER_MLP),
-        )
-    yield activation_layer(shape)
-    out_bias = model.hidden if model.mlp_bias else None
-    yield from output_layers(
-        "MlpBlock", "Mlp2", shape, model.feedforward, bias=out_bias, outer=True
+    yield from input_layers(
+        "MlpBlock",
+        "Mlp1",
+        shape,
+        width,
+        bias=width * model.mlp_bias,
+        regather=When.REGATHER_MLP,
+        gathered=When.GATHERED_MLP,
     )
+    yield activation_layer(shape)
+    bias = model.hidden * model.mlp_bias
+    yield from output_layers("MlpBlock", "Mlp2", shape, model.feedforward, bias=bias, outer=True)
     if shape.whole:
         yield from exit_layers("MlpBlock", shape)
 
 
-ACTIVATIONS = {"gelu": "GeLU", "relu": "ReLU", "squared_relu": "ReLU2", "swiglu": "SwiGLU"}
-ACTIVATIONS["geglu"] = "GeGLU"
+ACTIVATIONS = {
+    "gelu": "GeLU",
+    "relu": "ReLU",
+    "squared_relu": "ReLU2",
+    "swiglu": "SwiGLU",
+    "geglu": "GeGLU",
+}
+"""Names of activations in the list of layers."""
 
 
 def activation_layer(shape: BlockShape, prefix: str = "MlpBlock") -> Layer:
@@ -73,5 +55,5 @@ def activation_layer(shape: BlockShape, prefix: str = "MlpBlock") -> Layer:
         fused=shape.choice.fused_activation,
         input_grad=shape.edition.writes_input_gradients,
         dtype_bytes=shape.widths.result,
-        flags=Flags(recompute=When.RECOMPUTE_ALL),
+        flags=RECOMPUTED,
     )

@@ -1,4 +1,4 @@
-"""Arithmetic of a model per token, whatever runs it: what MFU counts."""
+"""Model FLOP per token, on any machine: the arithmetic that MFU counts."""
 
 import numpy as np
 

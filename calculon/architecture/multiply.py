@@ -1,26 +1,19 @@
-"""Products with weights that do not run on the matrix engine: every input times every weight, then sums."""
+"""Products with weights on the vector engine: every input times every weight, then sums."""
 
 from collections.abc import Iterable, Iterator
 
 from calculon.architecture.layers import Flags, Layer, When
 
 
-def multiplied(layers: Iterable[Layer], form: str) -> Iterable[Layer]:
-    """Return layers with their products in a form of the execution field ``matmul_impl``.
+def multiplied(layers: Iterable[Layer], form: str) -> Iterator[Layer]:
+    """Yield layers with their products in a form of the execution field ``matmul_impl``.
 
     Products of two activations, those of attention, stay what they are.
     """
-    if form == "gemm":
-        return layers
-    return _multiplied(layers, stored=form == "mul_sum")
-
-
-def _multiplied(layers: Iterable[Layer], *, stored: bool) -> Iterator[Layer]:
-    """Put products on the vector engine; `stored`, as two operators with the ``m n k`` single products between."""
     for layer in layers:
-        if layer.kernel != "product":
+        if layer.kernel != "product" or form == "gemm":
             yield layer
-        elif stored:
+        elif form == "mul_sum":
             yield from _two_operators(layer)
         else:
             yield layer._replace(kernel="mul_sum")
@@ -29,8 +22,8 @@ def _multiplied(layers: Iterable[Layer], *, stored: bool) -> Iterator[Layer]:
 def _two_operators(layer: Layer) -> Iterator[Layer]:
     """Yield multiplication and sum of ``(m, n) x (n, k)``, each with half of the FLOP of each pass.
 
-    Forward the sum is over `n`; the gradient of the input sums over `k`, that of the weights over `m`. The single
-    products are in memory between the two, and not until the backward pass, which reads the operands again.
+    Forward the sum is over `n`; the gradient of the input sums over `k`, that of the weights over `m`. The ``m n k``
+    single products are in memory between the two, and not until the backward pass, which reads the operands again.
     """
     product = layer.product
     assert product is not None
@@ -52,10 +45,7 @@ def _two_operators(layer: Layer) -> Iterator[Layer]:
         accessed=(single + results[0], single + results[1], single + results[2]),
         inputs=elements,
         outputs=layer.outputs,
-        weights=0.0,
-        weight_bytes=0.0,
         output_bytes=layer.output_bytes,
         activation=single,
-        activation_grad=0.0,
         flags=Flags(recompute=layer.flags.recompute, drops_activation=When.ALWAYS),
     )

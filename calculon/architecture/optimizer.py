@@ -1,4 +1,4 @@
-"""The optimizer step: what each optimizer keeps, computes and moves per parameter.
+"""The optimizer step: state, arithmetic and memory traffic of each optimizer per parameter.
 
 Resident and moved bytes follow Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 3.1: a state of 4-byte moments,
 and a 4-byte master copy of weights that are smaller. A fused step reads and writes the state once, reads a gradient,
@@ -23,7 +23,7 @@ NEWTON_SCHULZ_STEPS = 5
 
 
 class Optimizer(NamedTuple):
-    """What a step of an optimizer takes.
+    """The cost of a step of an optimizer.
 
     Attributes
     ----------
@@ -32,8 +32,8 @@ class Optimizer(NamedTuple):
     flops : int
         FLOP per parameter on the vector engine.
     values, moment_values : int
-        What the elementwise operations, one after the other, read and write per parameter: values of 4 bytes
-        (gradients, weights, what is in between), and moments in their own type.
+        Accesses per parameter of the elementwise operations, one after the other: values of 4 bytes (gradients,
+        weights, intermediate results), and moments in their own type.
     kernels : int
         Kernels of these operations, for one weight tensor.
     reads : int
@@ -87,7 +87,7 @@ OPTIMIZERS: Mapping[str, Optimizer] = {
 }
 
 OF_OTHERS: Mapping[str, Optimizer] = {"adafactor": ADAFACTOR_VECTOR, "muon": ADAM}
-"""What steps weights that are no matrices, where that is another optimizer."""
+"""Optimizers of weights that are no matrices, where that is another one."""
 
 
 class Matrices(NamedTuple):
@@ -123,7 +123,7 @@ class Parameters(NamedTuple):
         return Parameters(self.weights[:, columns], matrices)
 
     def without(self, layer: int, elements: Elements) -> "Parameters":
-        """Take so many elements, its matrix, from the weights of a layer."""
+        """Take a matrix of `elements` from the weights of a layer."""
         weights, kept = self.weights.copy(), np.ones_like(self.weights)
         weights[layer] -= elements
         kept[layer] = 0.0
@@ -152,7 +152,7 @@ def joined(parts: Sequence[Parameters], *, layers: bool = False) -> Parameters:
 
 
 def of_matrices_and_others(choice: StepChoice) -> tuple[Optimizer, Optimizer]:
-    """Return what steps matrices, and what steps the other weights."""
+    """Return the optimizer of matrices, and that of the other weights."""
     own = OPTIMIZERS[choice.optimizer]
     return own, OF_OTHERS.get(choice.optimizer, own)
 
@@ -235,7 +235,9 @@ def step_bytes(
     """
     own, other = of_matrices_and_others(choice)
     weights = parameters.weights / shards
-    element = MASTER_BYTES if choice.main_grad else gradient_bytes  # of what the step reads
+    element = (
+        MASTER_BYTES if choice.main_grad else gradient_bytes
+    )  # of the gradients that the step reads
     once = element * weights
     more = parameters.mix(own.reads - 1, other.reads - 1) * element / shards
     if choice.main_grad:
@@ -258,7 +260,7 @@ def step_bytes(
 
 
 def step_kernels(parameters: Parameters, gradient_bytes: Array | int, choice: StepChoice) -> Count:
-    """Kernels that a loop over weight tensors launches: a matrix is one, and what a layer has beside it another."""
+    """Kernels that a loop over weight tensors launches: a matrix is one tensor, other weights of a layer another."""
     if choice.optimizer_impl != "loop" or parameters.matrices is None:
         return np.zeros_like(parameters.weights)
     own, other = of_matrices_and_others(choice)

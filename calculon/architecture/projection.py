@@ -1,232 +1,248 @@
-"""The two forms of a tensor-parallel product: beside its collective in tiles, or after and before it."""
+"""Column- and row-parallel projections: the products with weights of a block, and the collectives around them.
+
+A product and its collective overlap in tiles, or run one after the other. Source: Shoeybi et al., *Megatron-LM*, arXiv
+1909.08053, section 3.
+"""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-from calculon.architecture.layer import Number
+from calculon.architecture.layer import COLUMN_INPUT, ROW_OUTPUT, Number, TensorOperator
 from calculon.architecture.layers import (
+    RECOMPUTED,
     Flags,
     Layer,
     When,
     added_bias,
     cast,
-    collect,
-    gather,
+    communication,
     linear,
     overlapped_linear,
-    reduce,
+    tensor_collective,
 )
 from calculon.architecture.shape import BlockShape
+from calculon.editions.edition import Side
 from calculon.units import Elements
 
+_SENT = Flags(recommunicate=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS)
+"""A collective of an output, which its reader saves."""
 
-def column_linear(
+
+def project(
     name: str,
     shape: BlockShape,
-    k: Elements,
+    n: Elements | int,
+    k: Elements | int,
+    bias: Number,
+    flags: Flags = RECOMPUTED,
+) -> Layer:
+    """Multiply the tokens by ``(n, k)`` weights of this rank; `bias` columns have a bias."""
+    return linear(name, shape.tokens, n, k, bias=bias, widths=shape.widths, flags=flags)
+
+
+def overlapped_projection(
+    name: str,
+    side: Side,
+    shape: BlockShape,
+    n: Elements | int,
+    k: Elements | int,
+    bias: Number,
     flags: Flags,
     *,
-    bias: Number | None,
-    outer: bool = False,
+    outer: bool,
 ) -> Layer:
-    """Overlapped linear whose input is gathered, and whose output has `k` columns on this rank."""
-    m, n = shape.tokens, np.array(float(shape.model.hidden))
+    """Multiply as :func:`project`, overlapped with the all-gather of the input or the reduce-scatter of the output."""
+    m, n, k = shape.tokens, np.asarray(n, float), np.asarray(k, float)
     return overlapped_linear(
         name,
-        "gather",
+        COLUMN_INPUT if side == "gather" else ROW_OUTPUT,
         m,
         n,
         k,
         bias=bias,
         outer=outer,
-        space=shape.edition.overlapped_space("gather", shape.choice, m, n, k, shape.tensor_par),
+        space=shape.edition.overlapped_space(side, shape.choice, m, n, k, shape.tensor_par),
         widths=shape.widths,
         flags=flags,
     )
 
 
-def row_linear(
+def border_collective(
     name: str,
+    operator: TensorOperator,
     shape: BlockShape,
-    width: int,
     flags: Flags,
     *,
-    bias: Number | None,
     outer: bool = False,
+    dtype_bytes: int | None = None,
 ) -> Layer:
-    """Overlapped linear whose input of `width` is split and whose output is reduced."""
-    m, n, k = shape.tokens, shape.split(width), np.array(float(shape.model.hidden))
-    return overlapped_linear(
+    """Run operator *f* or *g*, by default in the width of results."""
+    return tensor_collective(
         name,
-        "reduce",
-        m,
-        n,
-        k,
-        bias=bias,
-        outer=outer,
-        space=shape.edition.overlapped_space("reduce", shape.choice, m, n, k, shape.tensor_par),
-        widths=shape.widths,
-        flags=flags,
-    )
-
-
-def gather_inputs(name: str, shape: BlockShape, *, regather: str, gathered: str) -> Layer:
-    """Operator `f` before column-split products; its split input is stored where it is gathered again."""
-    return gather(
-        name,
+        operator,
         shape.activation,
         shape.tensor_par,
         sequence_parallel=shape.choice.sequence_parallel,
-        outer=regather == When.REGATHER_ATTENTION,
-        dtype_bytes=shape.widths.result,
-        flags=Flags(recommunicate=regather, drops_activation=gathered),
+        outer=outer,
+        dtype_bytes=dtype_bytes or shape.widths.result,
+        flags=flags,
     )
+
+
+def input_layers(
+    prefix: str,
+    product: str,
+    shape: BlockShape,
+    width: Elements,
+    *,
+    bias: Number,
+    regather: str,
+    gathered: str,
+) -> Iterator[Layer]:
+    """Gather the input and multiply it by weights of `width` columns on this rank, `bias` of them with a bias.
+
+    Parameters
+    ----------
+    regather, gathered : str
+        When the input is gathered again in the backward pass, and when it is saved gathered.
+    """
+    name, hidden = f"{prefix}_{product}", shape.model.hidden
+    yield from converted(f"{name}_Cast", shape, hidden, width, bias)
+    if shape.overlapped:
+        yield column_parallel_linear(f"{name}_AG", shape, width, bias=bias, regather=regather)
+    else:
+        yield from gathered_input(f"{prefix}_F", shape, regather=regather, gathered=gathered)
+        flags = RECOMPUTED._replace(drops_activation=regather)
+        yield project(name, shape, hidden, width, bias, flags)
+
+
+def column_parallel_linear(
+    name: str, shape: BlockShape, width: Elements, *, bias: Number, regather: str
+) -> Layer:
+    """Overlapped linear layer whose input is gathered, and whose output has `width` columns on this rank."""
+    flags = RECOMPUTED._replace(recommunicate=regather, drops_activation=regather)
+    outer = regather == When.REGATHER_ATTENTION
+    return overlapped_projection(
+        name, "gather", shape, shape.model.hidden, width, bias, flags, outer=outer
+    )
+
+
+def gathered_input(
+    name: str, shape: BlockShape, *, regather: str, gathered: str
+) -> Iterator[Layer]:
+    """Yield operator *f* before column-parallel products; where the input is gathered again, its share is saved.
+
+    Inputs are whole already where outputs are gathered.
+    """
+    if not shape.choice.gathers_outputs:
+        flags = Flags(recommunicate=regather, drops_activation=gathered)
+        outer = regather == When.REGATHER_ATTENTION
+        yield border_collective(name, COLUMN_INPUT, shape, flags, outer=outer)
 
 
 def converted(
     name: str,
     shape: BlockShape,
-    inputs: Elements,
-    columns: Number,
-    weights: Number,
+    n: Elements | int,
+    k: Elements | int,
+    bias: Number,
     *,
-    source: int,
+    source: int | None = None,
     joined: bool = True,
-) -> Layer:
-    """Convert what a product with weights reads, where it is stored wider than it is multiplied.
+) -> Iterator[Layer]:
+    """Convert the operands of a product ``(tokens, n) x (n, k)``, where they are stored wider than multiplied.
 
     Parameters
     ----------
-    inputs : array
-        Elements of its input.
-    columns, weights : array or float
-        Columns of its output, and weights with bias.
-    source : int
-        Bytes per element of its input as it comes.
+    bias : array or float
+        Columns that have a bias.
+    source : int, optional
+        Bytes per element of its input as it comes; by default those of the residual stream.
     joined : bool
         Whether the kernel that makes its input can convert it.
     """
-    return cast(
-        name,
-        weights,
-        inputs,
-        shape.tokens * columns,
-        widths=shape.widths,
-        source=source,
-        alone=not (joined and shape.choice.fuses),
-        flags=Flags(recompute=When.RECOMPUTE_ALL),
-    )
+    if shape.narrow:
+        yield cast(
+            name,
+            n * k + bias,
+            shape.tokens * n,
+            shape.tokens * k,
+            widths=shape.widths,
+            source=shape.dtype_bytes if source is None else source,
+            alone=not (joined and shape.choice.fuses),
+            flags=RECOMPUTED,
+        )
 
 
 def output_layers(
-    prefix: str,
-    product: str,
-    shape: BlockShape,
-    width: int,
-    *,
-    bias: int | None,
-    outer: bool = False,
+    prefix: str, product: str, shape: BlockShape, width: int, *, bias: int, outer: bool = False
 ) -> Iterator[Layer]:
-    """Row-split product of `width` and its reduction, in either form; or split by columns, both sides gathered."""
-    if shape.choice.gathers_outputs:
-        yield from _gathered_output(prefix, product, shape, width, bias=bias)
-        return
-    if shape.narrow:
-        yield converted(
-            f"{prefix}_{product}_Cast",
-            shape,
-            shape.tokens * shape.split(width),
-            shape.model.hidden,
-            shape.split(width) * shape.model.hidden + (bias or 0),
-            source=shape.widths.result,
-            joined=product != "MLP",
-        )
-    if shape.overlapped:
-        flags = Flags(recompute=When.RECOMPUTE_ALL, recommunicate=When.RECOMPUTE_ALL)
-        yield row_linear(f"{prefix}_{product}_RS", shape, width, flags, bias=bias, outer=outer)
-        yield from _late_bias(prefix, shape, bias)
-        return
-    yield linear(
-        f"{prefix}_{product}",
-        shape.tokens,
-        shape.split(width),
-        shape.model.hidden,
-        bias=bias,
-        widths=shape.widths,
-        flags=Flags(recompute=When.RECOMPUTE_ALL),
-    )
-    yield reduce(
-        f"{prefix}_G",
-        shape.activation,
-        shape.tensor_par,
-        sequence_parallel=shape.choice.sequence_parallel,
-        outer=outer,
-        dtype_bytes=shape.widths.result,
-        flags=Flags(recommunicate=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS),
-    )
-    yield from _late_bias(prefix, shape, bias)
+    """Yield a row-parallel product of an input of `width` and its reduction; or a column-parallel one, both gathered.
 
-
-def _late_bias(prefix: str, shape: BlockShape, bias: int | None) -> Iterator[Layer]:
-    """Add the bias of a row-split product to the sum over the ranks, in a pass over it.
-
-    Weights and their gradient stay with the product. Where an elementwise operator of the residual region follows,
-    fusion may join the two.
+    `bias` is how many columns of the whole output have one.
     """
-    if not bias or not shape.choice.bias_after_reduce:
+    if shape.choice.gathers_outputs:
+        yield from _column_parallel_output(prefix, product, shape, width, bias=bias)
         return
-    elements = np.where(shape.tensor_par > 1, shape.residual, 0.0)
-    yield added_bias(
-        f"{prefix}_BiasAdd",
-        elements,
-        followed=shape.whole,
-        dtype_bytes=shape.widths.result,
-        flags=Flags(recompute=When.RECOMPUTE_ALL),
+    name, hidden, rows = f"{prefix}_{product}", shape.model.hidden, shape.split(width)
+    joined = product != "MLP"
+    yield from converted(
+        f"{name}_Cast", shape, rows, hidden, bias, source=shape.widths.result, joined=joined
     )
+    if shape.overlapped:
+        flags = RECOMPUTED._replace(recommunicate=When.RECOMPUTE_ALL)
+        yield overlapped_projection(
+            f"{name}_RS", "reduce", shape, rows, hidden, bias, flags, outer=outer
+        )
+    else:
+        yield project(name, shape, rows, hidden, bias)
+        yield border_collective(f"{prefix}_G", ROW_OUTPUT, shape, _SENT, outer=outer)
+    if bias and shape.choice.bias_after_reduce:
+        # added to the sum over the ranks; weights and their gradient stay with the product
+        yield added_bias(
+            f"{prefix}_BiasAdd",
+            np.where(shape.tensor_par > 1, shape.residual, 0.0),
+            followed=shape.whole,
+            dtype_bytes=shape.widths.result,
+            flags=RECOMPUTED,
+        )
 
 
-def gathered(name: str, shape: BlockShape, elements: Elements, *, summed: bool = True) -> Layer:
-    """Gather the columns of a product for readers that are split as well, or whose gradients are whole."""
-    return collect(
+def gathered_output(
+    name: str, shape: BlockShape, elements: Elements, *, summed: bool = True
+) -> Layer:
+    """Gather the columns of a product, so that every rank has all `elements`.
+
+    Where the gradient that comes back is `summed`, each rank has only its part of it (the readers are split): it is
+    reduced and scattered. Otherwise every rank has the whole of it, and takes its slice.
+    """
+    layer = communication(
         name,
+        "tp",
         elements,
         shape.tensor_par,
-        summed=summed,
+        forward="all_gather",
+        backward="reduce_scatter" if summed else None,
+        saved=elements / shape.tensor_par,
         dtype_bytes=shape.widths.result,
-        flags=Flags(recommunicate=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS),
+        flags=_SENT,
     )
+    return layer._replace(activation_grad=layer.output_bytes)
 
 
-def _gathered_output(
-    prefix: str, product: str, shape: BlockShape, width: int, *, bias: int | None
+def _column_parallel_output(
+    prefix: str, product: str, shape: BlockShape, width: int, *, bias: int
 ) -> Iterator[Layer]:
-    """Column-split product of a gathered input of `width`, and its gathered output.
+    """Yield a column-parallel product of a gathered input of `width`, and its gathered output.
 
     Each gather has the reduce-scatter of the same tensor as its backward pass: readers are split, and each has only a
     part of the gradient (Shoeybi 2019, section 3, splits every other product by rows to save them).
     """
-    columns = shape.split(shape.model.hidden)
-    own = None if bias is None else shape.split(bias)
-    inputs = shape.tokens * width
-    yield gathered(f"{prefix}_{product}_Gather", shape, inputs)
-    if shape.narrow:
-        yield converted(
-            f"{prefix}_{product}_Cast",
-            shape,
-            inputs,
-            columns,
-            width * columns + (0.0 if own is None else own),
-            source=shape.widths.result,
-            joined=False,
-        )
-    yield linear(
-        f"{prefix}_{product}",
-        shape.tokens,
-        width,
-        columns,
-        bias=own,
-        widths=shape.widths,
-        flags=Flags(recompute=When.RECOMPUTE_ALL),
+    name, columns, own = f"{prefix}_{product}", shape.split(shape.model.hidden), shape.split(bias)
+    yield gathered_output(f"{name}_Gather", shape, shape.tokens * width)
+    yield from converted(
+        f"{name}_Cast", shape, width, columns, own, source=shape.widths.result, joined=False
     )
-    yield gathered(f"{prefix}_Gather", shape, shape.activation)
+    yield project(name, shape, width, columns, own)
+    yield gathered_output(f"{prefix}_Gather", shape, shape.activation)

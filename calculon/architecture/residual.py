@@ -1,13 +1,20 @@
-"""The residual region around attention and MLP."""
+"""The residual stream around attention and MLP: norms, dropout and residual sum."""
 
 from collections.abc import Iterator
 
-from calculon.architecture.layers import Flags, Layer, When, dropout, elementwise, fork, norm
+from calculon.architecture.layers import (
+    RECOMPUTED,
+    Flags,
+    Layer,
+    When,
+    dropout,
+    fork,
+    norm,
+    residual_sum,
+)
 from calculon.architecture.shape import BlockShape
 
-_ALL = Flags(recompute=When.RECOMPUTE_ALL)
-
-SHARED = Flags(recompute=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS, shares_activation=True)
+SHARED = RECOMPUTED._replace(drops_activation=When.ALWAYS, shares_activation=True)
 """A layer whose saved input lies in the buffer of another one."""
 
 NORM_NAMES = {"rmsnorm": "RMSNorm"}
@@ -17,14 +24,14 @@ NORM_NAMES = {"rmsnorm": "RMSNorm"}
 def entry_layers(prefix: str, shape: BlockShape, *, norms: int = 1) -> Iterator[Layer]:
     """Fork off the residual connection and normalise; several norms read the same input."""
     yield fork(
-        f"{prefix}_Fork", shape.residual, 1 + norms, dtype_bytes=shape.dtype_bytes, flags=_ALL
+        f"{prefix}_Fork", shape.residual, 1 + norms, dtype_bytes=shape.dtype_bytes, flags=RECOMPUTED
     )
     for _ in range(norms):
         yield residual_norm(prefix, shape, flags=SHARED)
 
 
 def residual_norm(prefix: str, shape: BlockShape, *, flags: Flags) -> Layer:
-    """Normalise the residual stream, or what is added to it."""
+    """Normalise the residual stream, or a branch before it is added."""
     return norm(
         f"{prefix}_{NORM_NAMES.get(shape.model.norm, 'LayerNorm')}",
         shape.model.norm,
@@ -40,15 +47,15 @@ def exit_layers(prefix: str, shape: BlockShape) -> Iterator[Layer]:
     """Normalise once more in blocks of four norms, drop out, and add the residual connection."""
     result = shape.widths.result
     if shape.model.norms == 4:
-        yield residual_norm(f"{prefix}_Post", shape, flags=_ALL)
+        yield residual_norm(f"{prefix}_Post", shape, flags=RECOMPUTED)
     if shape.model.dropout:
         yield dropout(
             f"{prefix}_DropOut",
             shape.residual,
             grad_bytes=shape.edition.dropout_grad_bytes(result),
             dtype_bytes=result,
-            flags=_ALL,
+            flags=RECOMPUTED,
         )
-    yield elementwise(
+    yield residual_sum(
         f"{prefix}_Residual", shape.residual, dtype_bytes=shape.dtype_bytes, flags=SHARED
     )

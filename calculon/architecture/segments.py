@@ -1,4 +1,4 @@
-"""A model as a list of segments: embedding, one or more kinds of block, output head.
+"""A model as a list of segments: embedding, one or more kinds of block, LM head.
 
 A segment says which layers it has, how many of it there are and where they are. All else follows: costs, memory and
 gradients are sums over the segments of a pipeline stage; parameters and model FLOP are sums over those of the model.
@@ -9,7 +9,6 @@ every chunk of a stage has the kinds in the proportion of the model, as patterns
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -22,6 +21,7 @@ from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.layers import Layer
 from calculon.architecture.shape import BlockShape
 from calculon.editions import CORRECTED
+from calculon.frozen import dataclass
 from calculon.spec.execution import Execution, LayoutChoice
 from calculon.spec.fields import optional_defaults
 from calculon.spec.model import Model
@@ -65,7 +65,7 @@ def kinds_of_block(model: Model) -> tuple[Segment, ...]:
 
 
 def listed_kinds(model: Model) -> Iterator[tuple[Segment, dict[str, Any]]]:
-    """Yield the kinds of block, and what lists of their layers say of each: nothing where there is one kind."""
+    """Yield the kinds of block, each with the labels of its layers in lists: none where there is one kind."""
     kinds = kinds_of_block(model)
     for kind in kinds:
         yield kind, {"kind": kind.name, "blocks": kind.count} if len(kinds) > 1 else {}
@@ -82,7 +82,7 @@ class Totals:
     matrices : int
         Those of matrices that tokens are multiplied with.
     scores : int
-        Matrix FLOP per query and key: of attention.
+        FLOP per query and key of products with the score matrix of attention.
     """
 
     parameters: int

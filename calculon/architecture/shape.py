@@ -1,6 +1,4 @@
-"""The sizes that the layers of a block share."""
-
-from dataclasses import dataclass
+"""The sizes that the layers of a segment share."""
 
 import numpy as np
 
@@ -8,6 +6,7 @@ from calculon.architecture.layer import Widths
 from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.workload import Workload
 from calculon.editions.edition import Edition
+from calculon.frozen import dataclass
 from calculon.spec.execution import LayoutChoice
 from calculon.spec.model import Model
 from calculon.units import Count, Elements
@@ -19,8 +18,8 @@ class BlockShape:
 
     ``tokens`` is per microbatch, ``workload`` says of which sequences; ``activation`` is the elements of a full
     activation and ``residual`` of one in the residual region, which sequence parallelism splits; ``dtype_bytes`` is
-    bytes per element of the residual stream and of stored weights, ``widths`` of what products read and write, and
-    ``overlapped`` whether tensor-parallel collectives run beside their products.
+    bytes per element of the residual stream and of stored weights, ``widths`` those of operands and results of
+    products, and ``overlapped`` whether tensor-parallel collectives overlap their products.
     """
 
     model: Model
@@ -34,7 +33,6 @@ class BlockShape:
     dtype_bytes: int
     widths: Widths
     overlapped: bool
-    vocab_pad_multiple: Count
     sizes: Sizes
 
     @classmethod
@@ -58,7 +56,6 @@ class BlockShape:
             dtype_bytes=choice.dtype_bytes,
             widths=Widths(choice.dtype_bytes, choice.operand_bytes, choice.result_bytes),
             overlapped=choice.overlapped,
-            vocab_pad_multiple=sizes.vocab_pad_multiple,
             sizes=sizes,
         )
 
@@ -83,7 +80,7 @@ class BlockShape:
 
     @property
     def narrow(self) -> bool:
-        """Whether products read less than what is stored, so that something has to be converted."""
+        """Whether operands of products are narrower than stored tensors, and have to be converted."""
         return self.widths.operand < self.widths.stored
 
     @property
@@ -101,5 +98,5 @@ class BlockShape:
 
         Source: Megatron-LM, ``--make-vocab-size-divisible-by``.
         """
-        multiple = self.vocab_pad_multiple
+        multiple = self.sizes.vocab_pad_multiple
         return np.ceil(self.model.vocab / (multiple * self.tensor_par)) * multiple

@@ -1,13 +1,12 @@
-"""What one pass over a microbatch works on: sequences, and of each its queries and keys.
+"""The workload of one pass over a microbatch: sequences, and of each its queries and keys.
 
 Training passes over whole sequences, whose tokens are queries and keys alike.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from calculon.architecture.layer_sizes import Sizes
+from calculon.frozen import dataclass
 from calculon.spec.model import Model
 from calculon.units import Array, Count
 

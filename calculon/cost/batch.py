@@ -3,7 +3,7 @@
 from calculon.arrays import derived
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.efficiency import efficiency
-from calculon.cost.ends import Ends
+from calculon.cost.embedding_head import Ends
 from calculon.cost.iteration_times import IterationTimes
 from calculon.cost.offload import offload_bandwidth
 from calculon.cost.optimizer_step import OptimizerCost
@@ -177,7 +177,7 @@ class Batch(Stage):
             busy,
             times.total_time,
             self.edition,
-            self.end_times.useful_flops if self.end_times else 0.0,
+            self.embedding_head_times.useful_flops if self.embedding_head_times else 0.0,
         )
 
     # -- space ------------------------------------------------------------------------------------

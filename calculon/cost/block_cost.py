@@ -159,7 +159,7 @@ class BlockLayout:
 
     def unsharded_gradients(self, choice: BlockChoice) -> Bytes:
         """Weight gradients of the block being computed."""
-        width = choice.stated_gradient_bytes or UNSHARDED_GRADIENT_BYTES
+        width = choice.explicit_gradient_bytes or UNSHARDED_GRADIENT_BYTES
         return ordered_sum(width * self.table.weights)
 
     def gradient_message(self, choice: BlockChoice) -> Bytes:

@@ -1,7 +1,6 @@
 """Costs of the distinct blocks and optimizer steps of a table: millions of executions share a few thousand of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,11 +8,19 @@ from calculon.architecture.layer_sizes import SIZE_FIELDS, Sizes
 from calculon.architecture.optimizer import Parameters, joined
 from calculon.architecture.segments import kinds_of_block
 from calculon.cost.block_cost import BlockCost, BlockLayout, block_cost
-from calculon.cost.ends import Ends, EndsCost, EndsStep, ends_cost, ends_step, plain_choice
+from calculon.cost.embedding_head import (
+    EmbeddingHeadCost,
+    EmbeddingHeadStep,
+    Ends,
+    embedding_head_cost,
+    embedding_head_step,
+    plain_choice,
+)
 from calculon.cost.layer_cost import laid_out
 from calculon.cost.mixture import mixed_block, mixed_step
 from calculon.cost.optimizer_step import OptimizerCost, optimizer_cost, parameters_of
 from calculon.editions.edition import Edition
+from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.choices import distinct, grouped
 from calculon.plan.plan import Plan
@@ -51,14 +58,14 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
     A block depends on its choice and on the numbers of :data:`SIZE_FIELDS`; a step on its own choice, the tensor degree
     and the shards.
     """
-    ends = EndTables(model, system, edition) if model.vocab else None
+    ends = EmbeddingHeadTables(model, system, edition) if model.vocab else None
     blocks: list[BlockCost] = []
     block_row, count = np.zeros(len(plan), np.int64), 0
     for block, rows in grouped(plan, BlockChoice):
         sizes, size_of, _ = distinct([getattr(plan, name)[rows] for name in SIZE_FIELDS])
         blocks += block_costs(model, system, [block], sizes, edition)
         if ends is not None:
-            ends.add_costs([block], sizes)
+            ends.add_cost(block, sizes)
         block_row[rows] = count + size_of
         count += len(sizes)
     shards = shard_count(plan.optimizer_sharding, plan.dp_shard, plan.data_par)
@@ -132,28 +139,23 @@ def step_cost(
     return mixed_step(costs, [kind.count for kind in kinds_of_block(model)])
 
 
-class EndTables:
-    """Costs of embedding and head beside those of blocks, row by row; equal ones are computed once."""
+class EmbeddingHeadTables:
+    """Costs of embedding and head beside those of blocks, row by row."""
 
     def __init__(self, model: Model, system: System, edition: Edition):
         self._model, self._system, self._edition = model, system, edition
-        self._costs: list[EndsCost] = []
-        self._steps: list[EndsStep] = []
+        self._costs: list[EmbeddingHeadCost] = []
+        self._steps: list[EmbeddingHeadStep] = []
 
-    def add_costs(self, choices: Sequence[BlockChoice], sizes: Array) -> None:
-        """Cost the ends for each choice of one layout of blocks, and rows of sizes as in :func:`block_costs`."""
-        known: dict[BlockChoice, EndsCost] = {}
-        for choice in choices:
-            plain = plain_choice(choice)
-            if plain not in known:
-                args = (self._model, self._system, plain, Sizes.of(sizes), self._edition)
-                known[plain] = ends_cost(*args)
-            self._costs.append(known[plain])
+    def add_cost(self, choice: BlockChoice, sizes: Array) -> None:
+        """Cost the ends of blocks of a choice, for rows of sizes as in :func:`block_costs`."""
+        args = (self._model, self._system, plain_choice(choice), Sizes.of(sizes), self._edition)
+        self._costs.append(embedding_head_cost(*args))
 
     def add_steps(self, choice: StepChoice, sizes: Array, shards: Array) -> None:
         """Cost what the ends hold, for each optimizer step."""
         args = (self._model, self._system, choice, Sizes.of(sizes), shards, self._edition)
-        self._steps.append(ends_step(*args))
+        self._steps.append(embedding_head_step(*args))
 
     def ends(self) -> Ends:
         """Return all of them as one."""

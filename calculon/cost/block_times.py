@@ -1,18 +1,17 @@
 """The time of a block of each kind."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from calculon.cost.block_cost import BlockCost, Collectives
 from calculon.cost.offload import Offload, exposed
-from calculon.parallel.pipeline.transfers import Transfers
+from calculon.records import record
 from calculon.spec.axes import FURTHER_AXES
 from calculon.units import Seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class BlockTimes:
     """Forward and backward time of a base and an edge block, before and with exposed offload traffic."""
 
@@ -32,7 +31,9 @@ class BlockTimes:
         return np.minimum(self.backward_base, self.backward_edge)
 
 
-def block_times(block: BlockCost, collectives: Collectives, sent: Transfers) -> BlockTimes:
+def block_times(
+    block: BlockCost, collectives: Collectives, sent_forward: Seconds, sent_backward: Seconds
+) -> BlockTimes:
     """Add computation, exposed collectives and transfers up to the time of a block (section 5.4)."""
     forward = block.fw.time + collectives.fw_tp.time_exposed
     backward = (
@@ -47,9 +48,9 @@ def block_times(block: BlockCost, collectives: Collectives, sent: Transfers) -> 
         forward, backward = forward + more.forward, backward + more.backward
     return BlockTimes(
         forward_base=forward[0],
-        forward_edge=forward[1] + sent.forward,
+        forward_edge=forward[1] + sent_forward,
         backward_base=backward[0],
-        backward_edge=backward[1] + sent.backward,
+        backward_edge=backward[1] + sent_backward,
     )
 
 

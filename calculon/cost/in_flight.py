@@ -1,4 +1,4 @@
-"""How many microbatches the stages of a pipeline hold at once."""
+"""Microbatches in flight: of how many a pipeline stage holds the activations."""
 
 import numpy as np
 

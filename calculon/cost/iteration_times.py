@@ -34,7 +34,7 @@ class IterationTimes:
     def fw_time(self) -> Seconds:
         """Forward computation."""
         time: Seconds = self._passes * self._stage.block.fw.time
-        ends = self._stage.end_times
+        ends = self._stage.embedding_head_times
         return time + ends.forward if ends else time
 
     @derived
@@ -44,14 +44,14 @@ class IterationTimes:
         time: Seconds = self._passes * block.agrad.time + self._passes * block.wgrad.time
         if (more := self._stage.accumulation) is not None:
             time = time + more
-        ends = self._stage.end_times
+        ends = self._stage.embedding_head_times
         return time + ends.backward if ends else time
 
     @derived
     def optim_step_time(self) -> Seconds:
         """The optimizer step, once per batch."""
         time: Seconds = self._stage.schedule.blocks * self._stage.optimizer.step.time
-        ends = self._stage.end_times
+        ends = self._stage.embedding_head_times
         return time + ends.step if ends else time
 
     @derived
@@ -71,7 +71,7 @@ class IterationTimes:
 
     @derived
     def bubble_time(self) -> Seconds:
-        """The pipeline bubble."""
+        """The pipeline bubble: idle time while the pipeline fills and drains."""
         whole, schedule = self._stage.block_whole, self._stage.schedule
         stalled = self._stage.gradient_sync.stalled if self._stage.strategy.sharding else 0.0
         if (uneven := self._stage.uneven) is not None:
@@ -82,7 +82,7 @@ class IterationTimes:
             whole.forward_edge + whole.backward_edge,
             stalled,
         )
-        ends = self._stage.end_times
+        ends = self._stage.embedding_head_times
         return time + ends.fill if ends else time
 
     @derived
@@ -90,7 +90,7 @@ class IterationTimes:
         """Tensor-parallel collectives, on the link."""
         collectives = self._stage.collectives
         time = self._batch_sum(collectives.fw_tp.time) + self._batch_sum(collectives.agrad_tp.time)
-        ends = self._stage.end_times
+        ends = self._stage.embedding_head_times
         return time + ends.tensor_link if ends else time
 
     @derived
@@ -109,7 +109,7 @@ class IterationTimes:
         collectives = self._stage.collectives
         forward = self._batch_sum(collectives.fw_tp.time_exposed)
         time = forward + self._batch_sum(collectives.agrad_tp.time_exposed)
-        ends = self._stage.end_times
+        ends = self._stage.embedding_head_times
         return time + ends.tensor_link if ends else time
 
     @derived

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from calculon.architecture.layer import PHASES
+from calculon.architecture.layer import COLUMN_INPUT, PHASES
 from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.layers import Layer
 from calculon.architecture.segments import LayerGenerator
@@ -296,7 +296,7 @@ def _gradients_after(table: LayerTable, row: int, times: LayerTimes) -> Seconds:
     """
     total = np.zeros(table.weights.shape[1])
     collective = table.layers[row].collective
-    if collective is None or collective.side != "gather":
+    if collective is None or collective.operations != COLUMN_INPUT.whole:
         return total
     for i in range(row + 1, len(table.layers)):
         if table.layers[i].kernel not in ("product", "mul_sum", "fork"):

@@ -20,7 +20,7 @@ _OF_ONE = (
     "pipeline_message",
     "matrix_peak",
 )
-"""What a stage has of one block at a time: that of the kind that needs most."""
+"""Members of which a stage has those of one block at a time: the largest among the kinds."""
 
 
 def mixed_block(kinds: Sequence[BlockCost], counts: Sequence[int]) -> BlockCost:

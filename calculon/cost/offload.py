@@ -1,13 +1,14 @@
-"""Offloading to tier-2 memory: what moves, how long it takes, what compute does not hide."""
+"""Offloading to tier-2 memory: bytes moved, transfer time, and exposed time."""
 
 import numpy as np
 
+from calculon.arrays import rate
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
 from calculon.plan.schedule import Schedule
 from calculon.records import record
 from calculon.statistics import OffloadBandwidth
-from calculon.units import Array, Bytes, BytesPerSecond, Seconds
+from calculon.units import Array, Bytes, Seconds
 
 
 @record
@@ -30,9 +31,9 @@ def offload(
 ) -> Offload:
     """Time the tier-2 traffic of a block (section 5.4)."""
     forward, backward = edition.offload_bytes(
-        np.where(schedule.weight_offload, weight, 0.0),
-        np.where(schedule.activations_offload, activation, 0.0),
-        np.where(schedule.optimizer_offload, state, 0.0),
+        np.where(schedule.columns.weight_offload, weight, 0.0),
+        np.where(schedule.columns.activations_offload, activation, 0.0),
+        np.where(schedule.columns.optimizer_offload, state, 0.0),
     )
     if not schedule.training:
         backward = np.zeros_like(backward)
@@ -50,13 +51,6 @@ def exposed(transfer: Seconds, memory: Seconds, busy: Seconds) -> Seconds:
     return np.maximum(0.0, hidden)
 
 
-def required_bandwidth(size: Bytes, window: Seconds) -> BytesPerSecond:
-    """Bandwidth that moves so many bytes in a window: 0 for nothing to move, infinite for no time at all."""
-    size, window = np.broadcast_arrays(size, window)
-    needed = np.where(size > 0, np.inf, 0.0)
-    return np.divide(size, window, out=needed, where=window != 0)
-
-
 def offload_bandwidth(
     moved: Offload,
     weight: Bytes,
@@ -68,20 +62,18 @@ def offload_bandwidth(
     training: bool,
 ) -> OffloadBandwidth:
     """Tier-2 bandwidth that would hide each kind of traffic, and all that moves (section 5.9)."""
-    forward = required_bandwidth(moved.forward_size, forward_window)
+    forward = rate(moved.forward_size, forward_window)
     if not training:
         none = np.zeros_like(forward)
         return OffloadBandwidth(
-            act_offload_bw_req=required_bandwidth(activation, forward_window),
-            weight_offload_bw_req=required_bandwidth(weight, forward_window),
+            act_offload_bw_req=rate(activation, forward_window),
+            weight_offload_bw_req=rate(weight, forward_window),
             optim_offload_bw_req=none,
             offload_mem_bw_req=forward,
         )
     return OffloadBandwidth(
-        act_offload_bw_req=required_bandwidth(activation, forward_window),
-        weight_offload_bw_req=required_bandwidth(weight, forward_window),
-        optim_offload_bw_req=required_bandwidth(optimizer, backward_window),
-        offload_mem_bw_req=np.maximum(
-            forward, required_bandwidth(moved.backward_size, backward_window)
-        ),
+        act_offload_bw_req=rate(activation, forward_window),
+        weight_offload_bw_req=rate(weight, forward_window),
+        optim_offload_bw_req=rate(optimizer, backward_window),
+        offload_mem_bw_req=np.maximum(forward, rate(moved.backward_size, backward_window)),
     )

@@ -1,4 +1,4 @@
-"""Figures that people quote: rates, utilisation, and what embedding and head cost."""
+"""Figures that people quote: rates, utilisation (MFU, HFU), and the times of embedding and LM head."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,7 +46,7 @@ def quoted_figures(model: Model, stage: Stage, total_time: Seconds) -> Figures:
     each = tokens_per_second / schedule.processors
     rate = flops * each
     tokens = schedule.microbatch_size * schedule.seq_length
-    ends, microbatches = stage.end_times, schedule.microbatches
+    ends, microbatches = stage.embedding_head_times, schedule.microbatches
     return Figures(
         parameters=of_model(parameters),
         tokens_per_second=tokens_per_second,

@@ -1,4 +1,4 @@
-"""What each layer of a block adds to what stays of its activations, and to what is exposed of its collectives."""
+"""Activation memory and exposed communication of each layer of a block."""
 
 import numpy as np
 

@@ -1,21 +1,27 @@
-"""What a pipeline stage does for one microbatch: a block with its transfers, offload traffic and reductions."""
+"""A pipeline stage for one microbatch: its blocks with transfers, offload traffic and gradient reduction."""
 
 import numpy as np
 
 from calculon.arrays import derived
 from calculon.cost.block_cost import BlockCost, Collectives
 from calculon.cost.block_times import BlockTimes, block_times, offload_times
-from calculon.cost.ends import Ends, EndTimes
+from calculon.cost.embedding_head import EmbeddingHeadTimes, Ends
 from calculon.cost.offload import Offload, offload
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.cost.uneven import UnevenStages
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
-from calculon.parallel.data.strategies import STRATEGIES, Strategy
-from calculon.parallel.data.synced import BackwardPass, GradientSync, Synced, SyncedEnds
+from calculon.parallel.data.strategies import STRATEGIES, DataParallelStrategy
+from calculon.parallel.data.synced import (
+    BackwardPass,
+    GradientSync,
+    SyncedBytes,
+    SyncedEmbeddingHead,
+)
 from calculon.parallel.pipeline.transfers import Transfers, shared_gradient_time, transfers
 from calculon.parallel.process_groups import CollectiveCost
 from calculon.plan.schedule import Schedule
+from calculon.records import apply
 from calculon.spec.axes import FURTHER_NAMES
 from calculon.units import Array, Bytes, Seconds
 
@@ -50,20 +56,22 @@ class Stage:
         return more
 
     @derived
-    def end_times(self) -> EndTimes | None:
-        """Times that embedding and head add."""
+    def embedding_head_times(self) -> EmbeddingHeadTimes | None:
+        """Times of embedding and LM head."""
         if self.ends is None:
             return None
         if (uneven := self.uneven) is None:
-            return EndTimes(self.ends, self.schedule)
-        return EndTimes(self.ends, self.schedule, uneven.slowest_is_outer)
+            return EmbeddingHeadTimes(self.ends, self.schedule)
+        return EmbeddingHeadTimes(self.ends, self.schedule, uneven.slowest_is_outer)
 
     @derived
     def uneven(self) -> UnevenStages | None:
         """Stages of executions that state a schedule or a layout; None where they do not."""
         if self.schedule.layout is None:
             return None
-        return UnevenStages(self.block, self.block_whole, self.schedule, self.ends)
+        return UnevenStages(
+            self.block, self.block_whole, self.block_waits, self.schedule, self.ends
+        )
 
     @derived
     def slowest(self) -> Schedule:
@@ -73,8 +81,8 @@ class Stage:
         return self.schedule.with_blocks(self.uneven.blocks_of_slowest)
 
     @property
-    def strategy(self) -> Strategy:
-        """The form of data parallelism."""
+    def strategy(self) -> DataParallelStrategy:
+        """The data-parallel strategy."""
         return STRATEGIES[self.schedule.choice.zero_stage]
 
     @derived
@@ -103,21 +111,37 @@ class Stage:
 
     @derived
     def pipeline_exposed(self) -> Seconds:
-        """The same, as far as stages wait for it: passes of a chunk hide a transfer that is no longer than each."""
-        beside = self.schedule.transfers_overlap
+        """The same, as far as stages wait for it.
+
+        Beside other passes, what offload traffic leaves of the transfers of one microbatch is waited for on its way
+        through all chunks; of others the part that is longer than a pass of a chunk.
+        """
+        beside = self.schedule.columns.p2p_overlap
         if not beside.any():
             return self.pipeline_link
         schedule, whole, sent = self.schedule, self.block_whole, self.transfers
+        forward, backward = self.transfers_after_offload
+        left = forward + backward if schedule.training else forward
         count = schedule.microbatches * schedule.interleaving
+        trip = (schedule.pipeline_par * schedule.interleaving - 1) * left
         shortest = np.minimum(
             schedule.chunk_sum(whole.forward_base, whole.forward_edge),
             schedule.chunk_sum(whole.backward_base, whole.backward_edge),
         )
         longer = 2 * np.maximum(0.0, sent.link / (2 * count) - shortest)
         longer = np.where(beside & (schedule.interleaving > 1), count * longer, 0.0)
-        hidden = np.maximum(0.0, sent.link - sent.exposed - longer)
-        exposed: Seconds = self.pipeline_link - hidden
+        hidden = np.maximum(0.0, np.maximum(sent.link - trip - longer, sent.link - count * left))
+        exposed: Seconds = self.pipeline_link - np.where(beside, hidden, 0.0)
         return exposed
+
+    @derived
+    def transfers_after_offload(self) -> tuple[Seconds, Seconds]:
+        """Forward and backward transfer of a microbatch, less the offload traffic that an edge block waits for."""
+        sent, waits = self.transfers, self.block_waits
+        return (
+            np.maximum(0.0, sent.forward - waits.forward_edge),
+            np.maximum(0.0, sent.backward - waits.backward_edge),
+        )
 
     @derived
     def offload(self) -> Offload:
@@ -134,7 +158,11 @@ class Stage:
     @derived
     def block_alone(self) -> BlockTimes:
         """Time of a block without offloading."""
-        return block_times(self.block, self.collectives, self.transfers)
+        sent, beside = self.transfers, self.schedule.columns.p2p_overlap
+        times = sent.forward, sent.backward
+        if beside.any():
+            times = np.where(beside, 0.0, sent.forward), np.where(beside, 0.0, sent.backward)
+        return block_times(self.block, self.collectives, *times)
 
     @derived
     def block_waits(self) -> BlockTimes:
@@ -157,34 +185,29 @@ class Stage:
         moved = self.edition.step_offload_bytes(self.optimizer.state, self.optimizer.weight_grad)
         if moved is None:
             return None
-        return np.where(self.schedule.optimizer_offload, self.system.mem2.time(moved), 0.0)
+        return np.where(self.schedule.columns.optimizer_offload, self.system.mem2.time(moved), 0.0)
 
     @derived
     def accumulation(self) -> Seconds | None:
-        """Time per batch to read the gradients that microbatches after the first are added to; None where none is.
+        """Gradient accumulation: time per batch to read the sums that microbatches after the first are added to.
 
-        They are added in the products that make them (beta = 1, Megatron-LM's gradient accumulation fusion).
+        None where nothing is read. They are added in the products that make them (beta = 1, Megatron-LM's gradient
+        accumulation fusion).
         """
         schedule, time = self.schedule, self.system.mem1.time
         if not schedule.accumulates.any():
             return None
         once: Seconds = self.slowest.blocks * time(self.optimizer.weight_grad)
-        if self.ends is not None and self.end_times is not None:
+        if self.ends is not None and self.embedding_head_times is not None:
             step = self.ends.step
             first, last = (time(end.optimizer.weight_grad) for end in (step.first, step.last))
-            once = once + self.end_times.of_slower(first, last)
+            once = once + self.embedding_head_times.of_slower(first, last)
         return np.where(schedule.accumulates, (schedule.microbatches - 1) * once, 0.0)
 
     @derived
     def block_whole(self) -> BlockTimes:
         """Time of a block, offload traffic included."""
-        alone, waits = self.block_alone, self.block_waits
-        return BlockTimes(
-            forward_base=alone.forward_base + waits.forward_base,
-            forward_edge=alone.forward_edge + waits.forward_edge,
-            backward_base=alone.backward_base + waits.backward_base,
-            backward_edge=alone.backward_edge + waits.backward_edge,
-        )
+        return apply(np.add, [self.block_alone, self.block_waits])
 
     @derived
     def gradient_sync(self) -> GradientSync:
@@ -196,9 +219,11 @@ class Stage:
         backward = BackwardPass(
             forward=whole.forward_base,
             tensor_forward=self.collectives.fw_tp.time[0],
-            head=np.zeros(1) if self.end_times is None else self.end_times.head_backward,
+            head=np.zeros(1)
+            if self.embedding_head_times is None
+            else self.embedding_head_times.head_backward,
             base=whole.backward_base,
-            edge=whole.backward_edge,
+            edge=self._backward_edge(whole.backward_edge),
             p2p=self.transfers.backward,
             memory=block.agrad.mem_time + block.wgrad.mem_time + block.re.mem_time,
             tensor_base=tensor[0],
@@ -212,6 +237,13 @@ class Stage:
         cost = CollectiveCost(self.system, self.schedule)
         return self.strategy.sync(synced, ends, backward, cost, self.edition)
 
+    def _backward_edge(self, time: Seconds) -> Seconds:
+        """Backward time of an edge block and its transfer, also where that overlaps: the drain waits for one trip."""
+        beside = self.schedule.columns.p2p_overlap
+        if not beside.any():
+            return time
+        return time + np.where(beside, self.transfers_after_offload[1], 0.0)
+
     def _without_shared_link(self, whole: BlockTimes) -> BlockTimes:
         """Take off what further axes send on the network of data parallelism: its traffic cannot hide behind that."""
         networks = self.schedule.networks
@@ -221,16 +253,17 @@ class Stage:
             same = networks[name] == networks["dp"]
             forward = forward + np.where(same, times[0], 0.0)
             backward = backward + np.where(same, times[1] + times[2], 0.0)
-        return BlockTimes(
-            forward_base=whole.forward_base - forward,
-            forward_edge=whole.forward_edge - forward,
-            backward_base=whole.backward_base - backward,
-            backward_edge=whole.backward_edge - backward,
+        shared = BlockTimes(
+            forward_base=forward,
+            forward_edge=forward,
+            backward_base=backward,
+            backward_edge=backward,
         )
+        return apply(np.subtract, [whole, shared])
 
     @derived
-    def synced(self) -> tuple[Synced, SyncedEnds | None]:
-        """What data parallelism synchronises: of a block, and of embedding and head."""
+    def synced(self) -> tuple[SyncedBytes, SyncedEmbeddingHead | None]:
+        """Gradient and parameter bytes that replicas synchronise: of a block, and of embedding and LM head."""
         weight, gradient = self.block.weight, self.block.gradient_message
         ends = None if self.ends is None else self.ends.synced(gradient / weight)
-        return Synced(weight=weight, gradient=gradient), ends
+        return SyncedBytes(weight=weight, gradient=gradient), ends

@@ -1,4 +1,4 @@
-"""Memory per processor: what each kind of tensor takes, and what both tiers must hold."""
+"""Memory per processor: weights, activation memory, gradients, optimizer state; and the need of both tiers."""
 
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
@@ -7,11 +7,11 @@ import numpy as np
 
 from calculon.cost import in_flight
 from calculon.cost.block_cost import BlockCost
-from calculon.cost.ends import Ends, Held
+from calculon.cost.embedding_head import Ends, VocabularyWeights
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.editions.edition import Edition
 from calculon.parallel.data.strategies import STRATEGIES
-from calculon.parallel.data.synced import Synced
+from calculon.parallel.data.synced import SyncedBytes
 from calculon.plan.schedule import Schedule
 from calculon.plan.stage_layout import FIRST, LAST, SECOND
 from calculon.records import joint_view, record
@@ -32,11 +32,10 @@ class Memory:
 
 
 class End(NamedTuple):
-    """Bytes that an end of the model adds to its stage; it stays in tier 1.
+    """Bytes of the embedding or the LM head on its stage, all in tier 1.
 
-    ``stored`` waits for the backward pass of a microbatch; ``working`` and ``grad`` are there while the end is
-    computed, when no block is. ``weight`` stays; the end computes with ``whole``, the largest table of which is
-    ``table``.
+    ``stored`` waits for the backward pass of a microbatch; ``working`` and ``grad`` are there while this layer is
+    computed, when no block is. ``weight`` stays; it computes with ``whole``, the largest table of which is ``table``.
     """
 
     whole: Bytes
@@ -62,12 +61,17 @@ def memory(
     """
     held = in_flight.on_first(schedule, edition)
     layout = schedule.layout
-    if ends is None and layout is None:
-        return memory_of_stage(block, optimizer, schedule, edition, held)
-    first, last = (None, None) if ends is None else ends_held(ends, schedule)
     of_first = of_last = schedule
     if layout is not None:
         of_first, of_last = (schedule.with_blocks(layout.blocks[i]) for i in (FIRST, LAST))
+    elif schedule.missing_blocks.any():
+        counts = schedule.blocks, schedule.missing_blocks, schedule.pipeline_par
+        blocks = edition.first_stage_blocks(*counts)
+        if (blocks != schedule.blocks).any():
+            of_first = schedule.with_blocks(blocks)
+    if ends is None and of_first is of_last:
+        return memory_of_stage(block, optimizer, schedule, edition, held)
+    first, last = (None, None) if ends is None else embedding_head_memory(ends, schedule)
     found = memory_of_stage(block, optimizer, of_first, edition, held, first)
     if layout is not None:
         listed = schedule.columns.stage_blocks.any()
@@ -100,51 +104,42 @@ def _fuller(one: Memory, other: Memory) -> Memory:
     )
 
 
-def ends_held(ends: Ends, schedule: Schedule) -> tuple[End, End]:
-    """Return what the first and the last stage hold; a single stage holds both ends."""
+def embedding_head_memory(ends: Ends, schedule: Schedule) -> tuple[End, End]:
+    """Return the memory of the embedding on the first and of the LM head on the last stage; a single one has both."""
     embedding, head, step = ends.cost.embedding, ends.cost.head, ends.step
     piped = schedule.pipeline_par > 1
 
-    def end(alone: Bytes, together: Bytes) -> Bytes:
-        return np.where(piped, alone, together)
-
-    stored = embedding.act_storage if schedule.training else 0.0 * embedding.act_storage
     splits = STRATEGIES[schedule.choice.zero_stage].splits_weights
+    stored = embedding.act_storage if schedule.training else 0.0 * embedding.act_storage
 
-    def kept(held: Held) -> Bytes:
-        return held.optimizer.weight if splits else held.weight
+    def end(
+        held: VocabularyWeights, table: Bytes, stored: Bytes, working: Bytes, grad: Bytes
+    ) -> End:
+        return End(
+            whole=held.weight,
+            table=table,
+            weight=held.optimizer.weight if splits else held.weight,
+            weight_grad=held.optimizer.weight_grad,
+            optimizer=held.optimizer.state,
+            stored=stored,
+            working=working,
+            grad=grad,
+        )
 
-    both = End(
-        whole=step.both.weight,
-        table=np.maximum(step.first.weight, step.last.weight),
-        weight=kept(step.both),
-        weight_grad=step.both.optimizer.weight_grad,
-        optimizer=step.both.optimizer.state,
-        stored=stored,
-        working=np.maximum(embedding.act_working, head.act_working),
-        grad=np.maximum(embedding.act_grad, head.act_grad),
-    )
-    first = End(
-        whole=step.first.weight,
-        table=step.first.weight,
-        weight=kept(step.first),
-        weight_grad=step.first.optimizer.weight_grad,
-        optimizer=step.first.optimizer.state,
-        stored=stored,
-        working=embedding.act_working,
-        grad=embedding.act_grad,
-    )
-    last = End(
-        whole=step.last.weight,
-        table=step.last.weight,
-        weight=kept(step.last),
-        weight_grad=step.last.optimizer.weight_grad,
-        optimizer=step.last.optimizer.state,
-        stored=0.0 * stored,
-        working=head.act_working,
-        grad=head.act_grad,
-    )
-    return End(*map(end, first, both)), End(*map(end, last, both))
+    first = end(step.first, step.first.weight, stored, embedding.act_working, embedding.act_grad)
+    last = end(step.last, step.last.weight, 0.0 * stored, head.act_working, head.act_grad)
+    table = np.maximum(step.first.weight, step.last.weight)
+    working = np.maximum(embedding.act_working, head.act_working)
+    grad = np.maximum(embedding.act_grad, head.act_grad)
+    both = end(step.both, table, stored, working, grad)
+
+    def on(stage: End) -> End:
+        """Where there is one stage, it has both."""
+        return End(
+            *(np.where(piped, alone, of_both) for alone, of_both in zip(stage, both, strict=True))
+        )
+
+    return on(first), on(last)
 
 
 def memory_of_stage(
@@ -157,7 +152,7 @@ def memory_of_stage(
 ) -> Memory:
     """Memory of a stage that holds so many microbatches."""
     blocks = whole = _space(block, optimizer, schedule, held)
-    resident = _offloaded_space(block, optimizer, schedule, edition)
+    resident = _offloaded_space(block, optimizer, schedule, edition, held)
     if end is not None:
         one = block.act_storage if schedule.training else 0.0 * block.act_storage
         every = np.where(schedule.recompute_all, 0.0, one * (schedule.blocks * held))
@@ -179,7 +174,7 @@ def _buffers(
     none = np.zeros_like(schedule.blocks)
     message, alone = block.gradient_message, None
     if end is not None:
-        alone = Synced(weight=end.whole, gradient=end.table * (message / block.weight))
+        alone = SyncedBytes(weight=end.whole, gradient=end.table * (message / block.weight))
     strategy = STRATEGIES[schedule.choice.zero_stage]
     used = strategy.buffers(schedule, block.weight, message, optimizer.weight_grad, alone)
     return Buffers(
@@ -206,7 +201,7 @@ def _space(block: BlockCost, optimizer: OptimizerCost, schedule: Schedule, held:
 
 
 def _with_end(tensors: R, block_store: Bytes, held: Count, end: End) -> R:
-    """Add an end of the model: its weights stay, its activations are there when those of a block are not.
+    """Add the embedding or the LM head: its weights stay, its activations are there when those of a block are not.
 
     `block_store` is what all blocks store, while none is computed.
     """
@@ -223,18 +218,25 @@ def _with_end(tensors: R, block_store: Bytes, held: Count, end: End) -> R:
 
 
 def _offloaded_space(
-    block: BlockCost, optimizer: OptimizerCost, schedule: Schedule, edition: Edition
+    block: BlockCost,
+    optimizer: OptimizerCost,
+    schedule: Schedule,
+    edition: Edition,
+    held: Count,
 ) -> OffloadedSpace:
     """Memory that stays in tier 1 for tensors that are offloaded: two blocks' worth (section 5.7)."""
     training = schedule.training
     strategy, waiting = STRATEGIES[schedule.choice.zero_stage], optimizer.weight_grad
+    blocks = edition.offloaded_blocks(schedule.blocks)
+    activations = edition.offloaded_blocks(schedule.blocks * held)
+    stored, checkpoint = block.act_storage * (activations - 1), block.act_checkpoint * activations
     return OffloadedSpace(
-        weight=2 * block.weight,
-        act=edition.offloaded_activations(block.act_working, block.act_storage, training=training),
-        act_checkpoint=edition.offloaded_checkpoint(2 * block.act_checkpoint, training=training),
+        weight=blocks * block.weight,
+        act=edition.offloaded_activations(block.act_working, stored, training=training),
+        act_checkpoint=edition.offloaded_checkpoint(checkpoint, training=training),
         act_grad=block.act_grad,
-        weight_grad=strategy.gradients(block.weight_grad_no_sharding, waiting, 2),
-        optimizer=2 * optimizer.state,
+        weight_grad=strategy.gradients(block.weight_grad_no_sharding, waiting, blocks),
+        optimizer=blocks * optimizer.state,
     )
 
 
@@ -249,25 +251,27 @@ def _capacity(
     """Memory that the two tiers must hold (section 5.8); only `blocks` are offloaded."""
     full = schedule.recompute_all
     checkpoint = np.where(full, resident.act_checkpoint, 0.0)
-    weights = np.where(schedule.weight_offload, resident.weight, whole.weight)
+    weights = np.where(schedule.columns.weight_offload, resident.weight, whole.weight)
     activations = np.where(
-        schedule.activations_offload, resident.act + checkpoint, whole.act + whole.act_checkpoint
+        schedule.columns.activations_offload,
+        resident.act + checkpoint,
+        whole.act + whole.act_checkpoint,
     )
     optimizer_tier1 = np.where(
-        schedule.optimizer_offload,
+        schedule.columns.optimizer_offload,
         resident.weight_grad + resident.optimizer,
         whole.weight_grad + whole.optimizer,
     )
-    weights_tier2 = np.where(schedule.weight_offload, blocks.weight, 0.0)
+    weights_tier2 = np.where(schedule.columns.weight_offload, blocks.weight, 0.0)
     activations_tier2 = np.where(
-        schedule.activations_offload, np.where(full, blocks.act_checkpoint, blocks.act), 0.0
+        schedule.columns.activations_offload, np.where(full, blocks.act_checkpoint, blocks.act), 0.0
     )
     optimizer_tier2 = np.where(
-        schedule.optimizer_offload,
+        schedule.columns.optimizer_offload,
         optimizer.weight_grad * schedule.blocks + blocks.optimizer,
         0.0,
     )
-    act_grad = np.where(schedule.activations_offload, resident.act_grad, whole.act_grad)
+    act_grad = np.where(schedule.columns.activations_offload, resident.act_grad, whole.act_grad)
     tier1 = weights + activations + optimizer_tier1 + act_grad
     if STRATEGIES[schedule.choice.zero_stage].sharding is not None or schedule.reserved.any():
         tier1 = tier1 + (

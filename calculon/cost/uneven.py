@@ -7,7 +7,7 @@ import numpy as np
 from calculon.arrays import derived
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_times import BlockTimes
-from calculon.cost.ends import Ends
+from calculon.cost.embedding_head import Ends
 from calculon.parallel.pipeline.schedules import Passes, batch_time
 from calculon.plan.schedule import Schedule
 from calculon.plan.stage_layout import FIRST, LAST
@@ -19,19 +19,20 @@ class UnevenStages:
 
     Parameters
     ----------
-    times : BlockTimes
-        Whole times of a block, transfers and offload traffic included.
+    times, waits : BlockTimes
+        Times of a block with its transfers and the offload traffic that it waits for, and of that traffic alone.
     """
 
     def __init__(
         self,
         block: BlockCost,
         times: BlockTimes,
+        waits: BlockTimes,
         schedule: Schedule,
         ends: Ends | None,
     ):
         assert schedule.layout is not None
-        self._block, self._times, self._ends = block, times, ends
+        self._block, self._times, self._waits, self._ends = block, times, waits, ends
         self._schedule, self._layout = schedule, schedule.layout
 
     @derived
@@ -40,12 +41,17 @@ class UnevenStages:
         return self._passes(np.zeros(1))
 
     def _passes(self, stalled: Seconds) -> Passes:
-        """Return the passes of each kind of stage, of which each is stalled for so long."""
-        times, block = self._times, self._block
+        """Return the passes of each kind of stage, of which each is stalled for so long.
+
+        While a backward pass waits for offload traffic, gradients of weights fill the time: those of inputs are not
+        delayed.
+        """
+        times, waits, alone = self._times, self._waits, self._block.wgrad.time
+        base, edge = alone + waits.backward_base, alone + waits.backward_edge
         forward = self._whole(times.forward_base, times.forward_edge, forward_time)
         backward = self._whole(times.backward_base, times.backward_edge, backward_time)
         backward = [time + stalled for time in backward]
-        weight = self._whole(block.wgrad.time, block.wgrad.time, lambda end: end.wgrad.time)
+        weight = self._whole(base, edge, lambda end: end.wgrad.time)
         count = self._layout.count
         kinds = len(count)
         same = np.broadcast_arrays(*count, *forward, *backward, *weight)

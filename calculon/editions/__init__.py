@@ -1,4 +1,4 @@
-"""The editions of the cost model; each implements :class:`calculon.editions.edition.Edition`."""
+"""The editions of the cost model; each is an :class:`~calculon.editions.edition.Edition`."""
 
 from calculon.editions.corrected import Corrected
 from calculon.editions.edition import Edition
@@ -9,7 +9,7 @@ SC23 = Sc23()
 """The model as published (Isaev et al., SC'23), oddities included."""
 
 CORRECTED = Corrected()
-"""The published model with its defects mended, and today's architectures."""
+"""The published model with its defects fixed, and today's architectures."""
 
 EDITIONS: dict[str, Edition] = {edition.name: edition for edition in (SC23, CORRECTED)}
 """The editions by name."""

@@ -1,17 +1,19 @@
-"""The contract of an edition of the cost model: every choice in which editions differ, as a function.
+"""Every choice in which editions of the cost model differ, as a function: as it should be.
 
-The published model (edition ``sc23``) has behaviour that is odd but required. Each such behaviour is one method
-here, implemented by the classes in :mod:`calculon.editions`; no formula asks which edition it serves. The rows of the
-fidelity table in ``validation/README.md`` name these methods.
+The published model (edition ``sc23``) has behaviour that is odd but required: it overrides what it does otherwise. No
+formula asks which edition it serves. Tags such as [A05] name a row of the fidelity table in ``validation/README.md``,
+which says what was wrong and what difference it makes.
 """
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
+import numpy as np
+
+from calculon.arrays import ordered_sum, rate
+from calculon.frozen import dataclass
 from calculon.hardware.system import System
-from calculon.records import Column, columns
-from calculon.spec.execution import BlockChoice, LayoutChoice, StepChoice
+from calculon.records import Column, columns, view
+from calculon.spec.execution import MASTER_BYTES, BlockChoice, LayoutChoice, StepChoice
 from calculon.spec.model import Model
 from calculon.units import Array, Bytes, BytesPerSecond, Count, Elements, Flops, Fraction, Seconds
 
@@ -127,8 +129,15 @@ class DataParallelWindow:
     head: Seconds | float = 0.0
 
 
-class Edition(ABC):
-    """One edition of the cost model.
+MAIN_GRADIENT_BYTES = 4
+"""Bytes of an element of the gradients that microbatches are added up in (Megatron-LM's *main gradients*)."""
+
+ROUNDING = 1e-12
+"""Share of a time that may be left of the difference of equal ones."""
+
+
+class Edition:
+    """One edition of the cost model; what it does not override has the defects of the published model corrected.
 
     Attributes
     ----------
@@ -145,8 +154,8 @@ class Edition(ABC):
 
     name: str
     stats: Any
-    writes_input_gradients: bool
-    counts_flops: bool
+    writes_input_gradients = True  # [A22]
+    counts_flops = True
 
     def __repr__(self) -> str:
         return f"<edition {self.name}>"
@@ -156,35 +165,60 @@ class Edition(ABC):
         """Columns of its statistics."""
         return columns(self.stats)
 
-    @abstractmethod
     def machine(self, system: System) -> System:
-        """Return the system as this edition knows it."""
+        """Return the system as this edition knows it: by default all of it."""
+        return system
 
     # -- layers ---------------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def happens(self, when: str, choice: BlockChoice) -> bool:
-        """Whether something happens to a layer under a choice (:class:`~calculon.architecture.layer.When`)."""
+        """Whether something happens to a layer under a choice (:class:`~calculon.architecture.layer.When`).
 
-    @abstractmethod
+        [A02, A25, A28] Inputs are gathered again only where they are split; then their shard is what is stored.
+        """
+        match when:
+            case When.RECOMPUTE_VALUES:
+                return choice.recompute_attention
+            case When.REGATHER_ATTENTION | When.REGATHER_MLP:
+                return choice.sequence_parallel and bool(getattr(choice, when))
+            case When.GATHERED_ATTENTION:
+                return not self.happens(When.REGATHER_ATTENTION, choice)
+            case When.GATHERED_MLP:
+                return not self.happens(When.REGATHER_MLP, choice)
+        return bool(getattr(choice, when))
+
     def dropout_grad_bytes(self, dtype_bytes: int) -> int:
-        """Bytes of one element of the gradient of a dropout's output."""
+        """Bytes of one element of the gradient of a dropout's output.
 
-    @abstractmethod
+        [A21] The gradient has the datatype of the activations.
+        """
+        return dtype_bytes
+
     def fuses_projections(self, choice: LayoutChoice) -> bool:
-        """Whether query, key and value are one product when that runs beside its collective."""
+        """Whether query, key and value are one product when that runs beside its collective.
 
-    @abstractmethod
+        [A45] Always.
+        """
+        return True
+
     def key_value_width(
         self, model: Model, choice: LayoutChoice, tensor_par: Count
     ) -> Elements | int:
-        """Width of the key projection (and of the value projection) on one processor."""
+        """Width of the key projection (and of the value projection) on one processor.
 
-    @abstractmethod
+        [A45] Whole heads: a rank has its share of them, or one that it shares with other ranks.
+        """
+        heads: Elements = self.key_value_heads(model, choice, tensor_par) * model.attn_size
+        return heads
+
     def key_value_heads(self, model: Model, choice: LayoutChoice, tensor_par: Count) -> Array:
-        """Key (and value) heads that the score products of one processor read, as a share of all; per sequence."""
+        """Key (and value) heads that the score products of one processor read, as a share of all; per sequence.
 
-    @abstractmethod
+        [A45] Those of the model, at least one; one for all in multiquery attention.
+        """
+        heads = 1 if choice.multiquery else model.key_value_heads
+        return np.ceil(heads / tensor_par)
+
     def overlapped_space(
         self,
         side: Side,
@@ -194,27 +228,39 @@ class Edition(ABC):
         k: Elements,
         tensor_par: Count,
     ) -> OverlappedSpace:
-        """Elements that an overlapped ``(m, n) x (n, k)`` stores and moves."""
+        """Elements that an overlapped ``(m, n) x (n, k)`` stores and moves.
+
+        [A04, A29, A30] The operands of the gradient products; of an input that is gathered again, its shard.
+        """
+        inputs, outputs = m * n, m * k
+        shard = np.floor(inputs / tensor_par) if side == "gather" else inputs
+        return OverlappedSpace(inputs, outputs, backward=inputs + outputs, shard=shard)
 
     # -- time of a block ------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def link_time(
         self, network: Seconds, work: Seconds, *, recommunication: bool, overlapped: bool
     ) -> Seconds:
         """Time of a collective, from its network time and that of its arithmetic and, alone in its layer, memory.
 
         A repeated collective is given the work of the forward one. An overlapped one runs beside a product.
-        """
 
-    @abstractmethod
+        [A23, A24] As published: arithmetic and memory pass count, but not of a repeated collective.
+
+        The published validation is calibrated with this convention. Beside a product, a repeated collective is the
+        first one again: it must not be exposed for longer than it takes.
+        """
+        return network if recommunication and not overlapped else network + work
+
     def splits_collectives(self, choice: BlockChoice, *, edge: bool, outer: bool) -> bool:
         """Whether a collective is split into reduce-scatter and all-gather.
 
         In a base or `edge` block; an `outer` one is next to the pipeline transfer: the first gather, the last reduce.
-        """
 
-    @abstractmethod
+        [A18] Around pipeline transfers, only the first gather and the last reduction.
+        """
+        return choice.sequence_parallel or (edge and outer and choice.splits_transfers)
+
     def overlapped_times(
         self,
         arithmetic: Seconds,
@@ -226,94 +272,248 @@ class Edition(ABC):
         *,
         pipelined: bool,
     ) -> OverlappedTimes:
-        """Return processing and exposed time of an overlapped linear; ``link`` is per kind of block."""
+        """Return processing and exposed time of an overlapped linear; ``link`` is per kind of block.
 
-    @abstractmethod
+        [A05, A06, L1, L3] The first tile runs alone; the others are slowed, and wait for longer communication.
+
+        Being slowed never takes longer than running slowed from beginning to end, and a collective hides behind all
+        that it runs beside [L1], so that more bandwidth or FLOP/s is never slower. Each kind of block waits for its
+        own collective [A06], and is slowed by it: what that takes beyond a base block counts as exposed [L3]. The
+        first tile of the pipelined form is paid once, as exposed time [A05].
+        """
+        slowed = arithmetic / (1 - usage)
+        normal, longest = system.combine(arithmetic, memory), system.combine(slowed, memory)
+        beside = system.beside_collective(slowed, memory)
+        first, others = 1 / tiles, (tiles - 1) / tiles
+        slower = np.minimum(normal + link * usage, longest)
+        processing = first * normal + others * np.where(link > beside, longest, slower)
+        processing = np.where(link > 0, processing, normal)
+        exposed = others * np.maximum(0.0, link - beside)
+        exposed = np.maximum(0.0, exposed + (processing - processing[0]))
+        if pipelined:
+            exposed = exposed + link * first
+        return OverlappedTimes(processing=processing[0], exposed=exposed)
+
     def gradient_link(self, link: Seconds, recomputed: Array) -> Seconds:
-        """Link time beside which the weight-gradient pass runs, from that of the repeated collective."""
+        """Link time beside which the weight-gradient pass runs, from that of the repeated collective.
 
-    @abstractmethod
+        [A07] A recomputed layer has repeated its collective in its forward pass.
+        """
+        return np.where(recomputed, 0.0, link)
+
     def repeated_exposed(self, forward: Seconds, backward: Seconds, recomputed: Array) -> Seconds:
-        """Exposed time of a layer's repeated overlapped collective, from the forward and weight-gradient pass."""
+        """Exposed time of a layer's repeated overlapped collective, from the forward and weight-gradient pass.
 
-    @abstractmethod
+        [A06] That of the pass in which it is repeated.
+        """
+        return np.where(recomputed, forward, backward)
+
     def recommunication_exposed(self, forward: Seconds, repeated: Seconds) -> Seconds:
-        """Return what counts of :meth:`repeated_exposed` in a block, given that of the forward pass too."""
+        """Return what counts of :meth:`repeated_exposed` in a block, given that of the forward pass too.
 
-    @abstractmethod
+        [A06] The same in a block as in its layers.
+        """
+        return repeated
+
     def recomputed_work(self, forward: Array, recomputed: Array) -> Array:
-        """Work of recomputation: ``forward`` is ``(..., layers, blocks)``, ``recomputed`` a flag per layer."""
+        """Work of recomputation: ``forward`` is ``(..., layers, blocks)``, ``recomputed`` a flag per layer.
+
+        [A01] The forward work of the recomputed layers.
+        """
+        return ordered_sum(forward * recomputed)
 
     # -- space of a block -----------------------------------------------------------------------------------------
 
-    @abstractmethod
     def checkpoint_bytes(self, activation: Bytes, choice: LayoutChoice, tensor_par: Count) -> Bytes:
-        """Bytes of the block input that full recomputation keeps."""
+        """Bytes of the block input that full recomputation keeps.
 
-    @abstractmethod
+        [A15] The block input is split where the residual stream is.
+        """
+        return np.floor(activation / tensor_par) if choice.sequence_parallel else activation
+
     def gradient_bytes(self, choice: StepChoice, shards: Count) -> Array | int:
-        """Bytes of an element of the weight gradients that stay until the optimizer step."""
+        """Bytes of an element of the weight gradients that stay until the optimizer step.
 
-    @abstractmethod
+        [A10, A11] Four while they are whole; sharded with the optimizer, those of the weights; or as stated.
+        """
+        if stated := choice.explicit_gradient_bytes:
+            return stated
+        if choice.whole_gradients or choice.sharded_masters:
+            return MAIN_GRADIENT_BYTES
+        return np.where(shards > 1, choice.dtype_bytes, MAIN_GRADIENT_BYTES)
+
     def optimizer_traffic(
         self, state: Bytes, gradients: Bytes, weights: Elements, choice: StepChoice, shards: Count
     ) -> Bytes:
-        """Bytes that a fused optimizer step moves in tier-1 memory; `gradients` are those that it reads."""
+        """Bytes that a fused optimizer step moves in tier-1 memory; `gradients` are those that it reads.
+
+        [A12] The state is read and written, a gradient read, a weight written (in 4 bytes also read).
+        """
+        alone = choice.sharded_masters or choice.dtype_bytes == MASTER_BYTES
+        each = (
+            2 * MASTER_BYTES if alone else choice.dtype_bytes
+        )  # a master copy is part of the state
+        weight = each * weights / shards
+        traffic: Bytes = 2 * state + gradients + weight
+        return traffic
 
     # -- time of a batch ------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def transfer_time(self, time: Seconds, needed: Array) -> Seconds:
-        """Time of a pipeline transfer in a block's critical path; `needed` where there is one at all."""
+        """Time of a pipeline transfer in a block's critical path; `needed` where there is one at all.
 
-    @abstractmethod
+        [A17] Nothing to send takes no time.
+        """
+        return np.where(needed, time, 0.0)
+
     def at_edge(self, collectives: R, piped: Array) -> R:
-        """Return what edge blocks do, of collectives by kind of block, in stages that are `piped` or not."""
+        """Return what edge blocks do, of collectives by kind of block, in stages that are `piped` or not.
 
-    @abstractmethod
+        [A18] Without a pipeline, edge blocks are as the others.
+        """
+        return view(collectives, lambda values: np.where(piped, values, values[:1]))
+
     def offload_bytes(
         self, weights: Bytes, activations: Bytes, optimizer: Bytes
     ) -> tuple[Bytes, Bytes]:
-        """Bytes moved to and from tier 2 per block in the forward and in the backward pass."""
+        """Bytes moved to and from tier 2 per block in the forward and in the backward pass.
 
-    @abstractmethod
+        [A13, A36] The larger of weights and activations forward, their sum backward; no optimizer.
+        """
+        return np.maximum(weights, activations), weights + activations
+
     def step_offload_bytes(self, state: Bytes, gradients: Bytes) -> Bytes | None:
-        """Bytes of an offloaded optimizer that move once per batch and block; None where it moves in every pass."""
+        """Bytes of an offloaded optimizer that move once per batch and block; None where it moves in every pass.
 
-    @abstractmethod
+        [A13] State and gradients move once per batch (ZeRO-Offload, arXiv 2101.06840, section 4).
+        """
+        return state + gradients
+
     def backward_memory(self, gradients: Seconds, recomputation: Seconds) -> Seconds:
-        """Tier-1 memory time in the backward pass of a block, when offload traffic has to wait."""
+        """Tier-1 memory time in the backward pass of a block, when offload traffic has to wait.
 
-    @abstractmethod
+        [A14] Recomputation uses the memory too.
+        """
+        return gradients + recomputation
+
     def data_par_exposed(self, window: DataParallelWindow) -> Seconds:
-        """Exposed time of overlapped data-parallel traffic."""
+        """Exposed time of overlapped data-parallel traffic.
 
-    @abstractmethod
+        [A08, A09] Last block, then all chunks but the last, then the rest of the last chunk and the head.
+        """
+        available, compute = self._chunk(window)
+        rest = window.chunk_blocks - 1
+        chunk = self._exposed(
+            window.chunk_blocks * window.collective, available, compute, window.usage
+        )
+        tail = self._exposed(
+            rest * window.collective + window.head,
+            self._last(window),
+            rest * window.compute,
+            window.usage,
+        )
+        exposed: Seconds = window.collective + (window.interleaving - 1) * chunk + tail
+        return exposed
+
+    @staticmethod
+    def _exposed(
+        traffic: Seconds, available: Seconds, compute: Seconds, usage: Fraction
+    ) -> Seconds:
+        """Return what traffic adds: what its window does not hold, or the slow-down of what runs beside it."""
+        share = np.divide(compute, available, out=np.ones_like(available), where=available > 0)
+        slowed = usage * traffic * np.minimum(1.0, share)
+        left = np.where(available > 0, np.maximum(traffic - available, slowed), traffic)
+        return np.minimum(traffic, left)
+
+    def _chunk(self, window: DataParallelWindow) -> tuple[Seconds, Seconds]:
+        """Return window and arithmetic of a chunk: microbatches pass it in groups of as many as there are stages.
+
+        A short group keeps the places of a full one, in which stages are idle and traffic hides all the same.
+        """
+        base, edge = self._usable(window)
+        group, blocks = window.pipeline_par, window.chunk_blocks
+        available = np.maximum(0.0, group * ((blocks - 1) * base + edge))
+        return available, np.minimum(window.microbatches, group) * blocks * window.compute
+
+    def _last(self, window: DataParallelWindow) -> Seconds:
+        """Return the window of the last chunk: its blocks but one, for one microbatch."""
+        available: Seconds = np.maximum(0.0, (window.chunk_blocks - 1) * self._usable(window)[0])
+        return available
+
+    @staticmethod
+    def _usable(window: DataParallelWindow) -> tuple[Seconds, Seconds]:
+        """Return the time of a base and of an edge block in which neither memory nor the network is busy [L2]."""
+        base = window.backward_base - window.memory - window.tensor_base
+        transfer = np.where(window.shares_pipeline_network, window.p2p, 0.0)
+        return base, window.backward_edge - window.memory - window.tensor_edge - transfer
+
     def data_par_bandwidth(
         self, window: DataParallelWindow
     ) -> tuple[BytesPerSecond, BytesPerSecond]:
-        """Bandwidth that would hide the traffic of the chunks but the last, and of the last."""
+        """Bandwidth that would hide the traffic of the chunks but the last, and of the last.
 
-    @abstractmethod
+        [A10w] The bytes of a chunk over its own window; of the last, those of all its blocks but one.
+
+        Where there is no window none would do: null.
+        """
+        chunk = np.where(window.interleaving > 1, window.chunk_blocks * window.volume, 0.0)
+        return (
+            rate(chunk, self._chunk(window)[0]),
+            rate((window.chunk_blocks - 1) * window.volume, self._last(window)),
+        )
+
     def offload_window(self, busy: Seconds, memory: Seconds) -> Seconds:
-        """Time that a block leaves to offload traffic, of a pass that uses the memory for so long."""
+        """Time that a block leaves to offload traffic, of a pass that uses the memory for so long.
+
+        [A38] Never below 0; what rounding leaves of a pass that only uses the memory is no window.
+        """
+        window = busy - memory
+        return np.where(window > ROUNDING * busy, window, 0.0)
 
     # -- space and efficiency of a batch --------------------------------------------------------------------------
 
-    @abstractmethod
     def in_flight(self, held: Count, microbatches: Count) -> Count:
-        """Microbatches whose activations the first stage holds, from those of a long batch."""
+        """Microbatches whose activations the first stage holds, from those of a long batch.
 
-    @abstractmethod
+        [A16] Not more than there are.
+        """
+        return np.minimum(held, microbatches)
+
+    def offloaded_blocks(self, blocks: Count) -> Count | int:
+        """Blocks that stay in tier 1 of the `blocks` whose tensors are offloaded.
+
+        [A47] The one at work and the next one, if there is one.
+        """
+        return np.minimum(2, blocks)
+
+    def first_stage_blocks(self, blocks: Count, missing: Count, stages: Count) -> Count:
+        """Blocks of the first of equal stages, of which the largest has `blocks` and all others lack `missing`.
+
+        [A48] A single odd block is on the last stage, whatever the schedule.
+        """
+        single = (stages > 1) & (missing == stages - 1) & (blocks > 1)
+        return np.where(single, blocks - 1, blocks)
+
     def offloaded_activations(self, working: Bytes, stored: Bytes, *, training: bool) -> Bytes:
-        """Bytes of activations that stay in tier 1 when activations are offloaded."""
+        """Bytes of activations that stay in tier 1 when activations are offloaded.
 
-    @abstractmethod
+        [A41] Working set, and in training one block's store.
+        """
+        return working + stored if training else working
+
     def offloaded_checkpoint(self, checkpoint: Bytes, *, training: bool) -> Bytes:
-        """Bytes of checkpoints that stay in tier 1 when they are offloaded."""
+        """Bytes of checkpoints that stay in tier 1 when they are offloaded.
 
-    @abstractmethod
+        [A37] None in inference.
+        """
+        return checkpoint if training else np.zeros_like(checkpoint)
+
     def useful_flops(
         self, forward: Flops, backward: Flops, optimizer: Flops, microbatches: Count
     ) -> Flops:
-        """FLOP of one block and microbatch that count as useful."""
+        """FLOP of one block and microbatch that count as useful.
+
+        [A19] The optimizer's FLOP count once per batch.
+        """
+        useful: Flops = forward + backward + optimizer / microbatches
+        return useful

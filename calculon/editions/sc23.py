@@ -248,6 +248,14 @@ class Sc23(Edition):
         """[A16] Interleaving holds more than there are in a short batch."""
         return held
 
+    def offloaded_blocks(self, blocks: Count) -> Count | int:
+        """[O26] Two, however few there are."""
+        return 2
+
+    def first_stage_blocks(self, blocks: Count, missing: Count, stages: Count) -> Count:
+        """[O27] As many as the largest, even where another stage has the only odd block."""
+        return blocks
+
     def offloaded_activations(self, working: Bytes, stored: Bytes, *, training: bool) -> Bytes:
         """[O13] Working set and one block's store, in inference too, where nothing is stored."""
         return working + stored

@@ -1,4 +1,4 @@
-"""What the machine can do: engines, memories and networks as frozen records in SI units.
+"""Hardware: engines, memories, networks and kernels as frozen records in SI units.
 
 Every formula here takes arrays of any shape and returns arrays of that shape; nothing knows of transformers.
 """

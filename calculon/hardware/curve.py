@@ -1,12 +1,13 @@
 """Efficiency as a step function of the size of an operation."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from calculon.errors import Problem
-from calculon.spec.fields import Declaration, shown
+from calculon.frozen import dataclass
+from calculon.hardware.number_rows import decode_rows, rows_schema
+from calculon.spec.fields import Declaration
 from calculon.units import Array, Fraction
 
 _THRESHOLD = Declaration(help="smallest size of the step", at_least=0)
@@ -34,9 +35,8 @@ class Curve:
         >>> Curve(np.array([0.0, 1e9]), np.array([0.1, 0.6])).at(np.array([0.0, 9.9e8, 1e9]))
         array([0.1, 0.1, 0.6])
         """
-        step = self.sizes[1:].searchsorted(
-            size, side="right"
-        )  # methods: this is called most of all
+        # methods of arrays, not functions of numpy: this is called most of all
+        step = self.sizes[1:].searchsorted(size, side="right")
         found: Array = self.efficiencies.take(step)
         return found
 
@@ -46,7 +46,7 @@ class Curve:
         >>> Curve(np.array([0.0, 8.0]), np.array([0.2, 0.6])).scaled(0.5, start=4.0)
         Curve(sizes=array([0., 4., 8.]), efficiencies=array([0.2, 0.1, 0.3]))
         """
-        edges = np.unique([*self.sizes, start, *([end] if end < np.inf else [])])
+        edges = np.array(sorted({*self.sizes.tolist(), start, *([end] if end < np.inf else [])}))
         inside = (edges >= start) & (edges < end)
         return Curve(edges, self.at(edges) * np.where(inside, factor, 1.0))
 
@@ -55,40 +55,22 @@ class Curve:
         cls, raw: object, path: str, problems: list[Problem], scale: float
     ) -> "Curve | None":
         """Decode ``[[threshold, efficiency], ...]``, thresholds strictly falling to 0."""
-        if not isinstance(raw, (list, tuple)) or not raw:
-            problems.append(Problem(path, "a list of [threshold, efficiency] pairs", shown(raw)))
-            return None
-        before = len(problems)
-        pairs: list[tuple[Any, Any]] = []
-        for i, pair in enumerate(raw):
-            place = f"{path}[{i}]"
-            if not isinstance(pair, (list, tuple)) or len(pair) != 2:
-                problems.append(Problem(place, "a pair [threshold, efficiency]", shown(pair)))
-                continue
-            for declaration, value, j in zip((_THRESHOLD, _EFFICIENCY), pair, (0, 1), strict=True):
-                if problem := declaration.problem(float, value, f"{place}[{j}]"):
-                    problems.append(problem)
-            pairs.append((pair[0], pair[1]))
-        if len(problems) > before:
+        rules = (_THRESHOLD, _EFFICIENCY)
+        pairs = decode_rows(raw, path, problems, "pair [threshold, efficiency]", rules)
+        if pairs is None:
             return None
         for i in range(1, len(pairs)):
             if pairs[i][0] >= pairs[i - 1][0]:
                 wanted = f"a threshold below the one before it ({pairs[i - 1][0]:g})"
                 hint = "thresholds fall from the largest to 0"
-                problems.append(Problem(f"{path}[{i}][0]", wanted, shown(pairs[i][0]), hint))
+                problems.append(Problem(f"{path}[{i}][0]", wanted, f"{pairs[i][0]:g}", hint))
         if pairs[-1][0] != 0:
             wanted = "0 as the last threshold, so that every size is covered"
-            problems.append(Problem(f"{path}[{len(pairs) - 1}][0]", wanted, shown(pairs[-1][0])))
-        steps = np.array(pairs[::-1], dtype=float)
+            problems.append(Problem(f"{path}[{len(pairs) - 1}][0]", wanted, f"{pairs[-1][0]:g}"))
+        steps = np.array(pairs[::-1])
         return cls(steps[:, 0] * scale, steps[:, 1].copy())
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
         """Return the JSON Schema of the raw list."""
-        values = [_THRESHOLD.schema(float), _EFFICIENCY.schema(float)]
-        pair = {"type": "array", "prefixItems": values}
-        return {
-            "type": "array",
-            "minItems": 1,
-            "items": pair | {"items": False, "minItems": 2, "maxItems": 2},
-        }
+        return rows_schema(_THRESHOLD, _EFFICIENCY)

@@ -1,7 +1,6 @@
 """A processing engine: the time of some FLOP."""
 
-from dataclasses import dataclass
-
+from calculon.frozen import dataclass
 from calculon.hardware.curve import Curve
 from calculon.spec.fields import declare
 from calculon.units import GIGA, TERA, Flops, Seconds

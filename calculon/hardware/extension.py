@@ -1,9 +1,10 @@
-"""What a system file says beyond the published tool: everything under its key ``ext``."""
+"""Additions of a system file to the published format: everything under its key ``ext``."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar
 
 from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
 from calculon.hardware.curve import Curve
 from calculon.hardware.engine import Engine
 from calculon.hardware.kernels.kernel import Rate
@@ -31,7 +32,7 @@ STEP_LATENCY = {"nvlink": 3.4e-6, "pcie": 5.7e-6, "net": 14e-6}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """What a network is known for beyond its published fields."""
+    """Additions to the published fields of a network."""
 
     kind: str | None = declare(
         "kind of its links: latencies of collectives by algorithm are those of NCCL's tuner, unless one is stated here",

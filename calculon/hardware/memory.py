@@ -1,7 +1,6 @@
 """A memory: the time to move some bytes, and how many fit."""
 
-from dataclasses import dataclass
-
+from calculon.frozen import dataclass
 from calculon.hardware.curve import Curve
 from calculon.spec.fields import declare
 from calculon.units import GIB, GIGA, MEGA, Bytes, Seconds

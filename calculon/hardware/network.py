@@ -1,14 +1,16 @@
 """Networks: the time of a point-to-point transfer and of the collectives."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import chain, repeat
 from typing import Any, ClassVar
 
 import numpy as np
 
 from calculon.errors import Problem
+from calculon.frozen import dataclass
 from calculon.hardware.extension import Link
+from calculon.hardware.number_rows import row_schema
 from calculon.spec.fields import Declaration, declare, shown
 from calculon.units import GIGA, Array, Bytes, Count, Seconds
 
@@ -55,22 +57,12 @@ class Operations:
     @classmethod
     def schema(cls) -> dict[str, Any]:
         """Return the JSON Schema of the raw object."""
-        scalar = _SCALAR.schema(float)
-
-        def pair(offset: dict[str, Any]) -> dict[str, Any]:
-            return {
-                "type": "array",
-                "prefixItems": [scalar, offset],
-                "items": False,
-                "minItems": 2,
-                "maxItems": 2,
-            }
-
+        scalar, offset = _SCALAR.schema(float), _OFFSET.schema(float)
+        pair, of_p2p = row_schema(scalar, offset), row_schema(scalar, {"const": None})
         names = [field.name for field in fields(cls)]
-        number = pair(_OFFSET.schema(float))
         return {
             "type": "object",
-            "properties": {n: pair({"const": None}) if n == "p2p" else number for n in names},
+            "properties": {n: of_p2p if n == "p2p" else pair for n in names},
             "required": names,
             "additionalProperties": False,
         }
@@ -96,7 +88,7 @@ def _operation(name: str, raw: object, path: str, problems: list[Problem]) -> Op
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """One network: what each endpoint sees of it."""
+    """One network, as each endpoint sees it."""
 
     unknown_keys: ClassVar[str] = "error"
 
@@ -167,7 +159,7 @@ class Fabric:
         .. math:: t = \alpha + \frac{s \, c \, (1 + o / n)}{\beta}
 
         with the operation's scalar `c` and offset `o`; the latency is paid once, also by an empty message. A network
-        with a ramp adds what :meth:`moving` says; no operation takes less than its launch.
+        with a ramp adds that of :meth:`moving`; no operation takes less than its launch.
 
         Parameters
         ----------

@@ -1,47 +1,51 @@
-"""How far the parts of a calibrated system were from what was measured: ``calibration.fits[].spreads`` of its file."""
+"""Residuals of a calibrated system, from ``calibration.fits[].spreads`` of its file: the basis of intervals."""
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from calculon.errors import Problem
-from calculon.spec.fields import Declaration, shown
+from calculon.frozen import dataclass
+from calculon.spec.decode import decode_part
+from calculon.spec.fields import declare, spec_fields
 
 TRAINING = "training"
 """The part that stands for whole iterations."""
 
-_FACTOR = Declaration(help="measured over predicted time", above=0)
-_LEVEL = Declaration(help="share of unseen rows inside", above=0, below=1)
-_SIZE = Declaration(help="bound of the sizes", at_least=0)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Between which multiples of its predicted times a part was measured.
+    """The range of measured over predicted times of a part.
 
     Attributes
     ----------
     part : str
         ``mem1``, ``matrix.bfloat16``, ``networks[0]``, or :data:`TRAINING`.
     low, high : float
-        Measured over predicted time: a row is below `low` or above `high` with a probability of `1 - level`, half of
-        it on each side.
+        Ends of the range: a row is below `low` or above `high` with a probability of `1 - level`, half of it on each
+        side.
     level : float
         Share of the rows of new groups that is inside.
     start, end : float
         Sizes of operations that it holds for, in bytes or FLOP: from `start` to below `end`.
     edition : str
-        Edition of the times that were predicted, where they are of whole iterations; else empty.
+        Edition of the predicted times, where they are of whole iterations; else empty.
     """
 
-    part: str
-    low: float
-    high: float
-    level: float
-    start: float = 0.0
-    end: float = math.inf
-    edition: str = ""
+    part: str = ""
+    low: float = declare("measured over predicted time", above=0)
+    high: float = declare("measured over predicted time", above=0)
+    level: float = declare("share of unseen rows inside", above=0, below=1)
+    start: float = declare("smallest size", key="from", at_least=0, default=0.0)
+    end: float = declare("size above all of them", key="below", at_least=0, default=math.inf)
+    edition: str = declare("edition of whole iterations", default="")
+
+    def problems(self, path: str) -> list[Problem]:
+        """Return a range whose ends are the wrong way round."""
+        if self.low <= self.high:
+            return []
+        return [Problem(f"{path}.low", f"at most high ({self.high:g})", f"{self.low:g}")]
 
     @property
     def operations(self) -> str:
@@ -53,40 +57,24 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Residuals:
-    """What a system file says under ``calibration``, as far as estimates need it."""
+    """The spreads of a system file; anything else under ``calibration`` is free."""
 
     spreads: tuple[Spread, ...] = ()
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "Residuals":
-        """Read the spreads of a calibration; anything else under its key is free, and skipped."""
+        """Read the spreads of a calibration; other keys are skipped, and so is the end of an open range, null."""
+        known = {one.key for one in spec_fields(Spread)}
         found = []
         for part, place, one in _stated(raw, path):
-            before = len(problems)
-            low, high, level = (
-                _number(declaration, one.get(key), f"{place}.{key}", problems)
-                for key, declaration in (("low", _FACTOR), ("high", _FACTOR), ("level", _LEVEL))
-            )
-            start = _number(_SIZE, one.get("from", 0), f"{place}.from", problems)
-            end = one.get("below")
-            end = math.inf if end is None else _number(_SIZE, end, f"{place}.below", problems)
-            edition = one.get("edition", "")
-            if not isinstance(edition, str):
-                problems.append(Problem(f"{place}.edition", "the name of one", shown(edition)))
-            if len(problems) == before and low > high:
-                problems.append(Problem(f"{place}.low", f"at most high ({high:g})", f"{low:g}"))
-            if len(problems) == before:
-                found.append(
-                    Spread(
-                        part=part,
-                        low=low,
-                        high=high,
-                        level=level,
-                        start=start,
-                        end=end,
-                        edition=edition,
-                    )
-                )
+            values = {
+                key: one[key] for key in known & set(one) if key != "below" or one[key] is not None
+            }
+            wrong: list[Problem] = []
+            spread = decode_part(Spread, values, place, wrong)
+            problems += wrong
+            if spread is not None and not wrong:
+                found.append(replace(spread, part=part))
         return cls(tuple(found))
 
     @classmethod
@@ -104,14 +92,3 @@ def _stated(raw: object, path: str) -> Iterator[tuple[str, str, Mapping[str, Any
         for j, one in enumerate(spreads if isinstance(spreads, list) else ()):
             if isinstance(one, Mapping):
                 yield str(part), f"{path}.fits[{i}].spreads[{j}]", one
-
-
-def _number(declaration: Declaration, value: Any, place: str, problems: list[Problem]) -> float:
-    """Return a number, or add to the problems and return anything."""
-    if value is None:
-        problems.append(Problem(place, declaration.wanted(float), shown(value)))
-    elif problem := declaration.problem(float, value, place):
-        problems.append(problem)
-    else:
-        return float(value)
-    return math.nan

@@ -1,4 +1,4 @@
-"""A system of which one part is slower or faster than its file says."""
+"""A system with one part slower or faster than in its file."""
 
 import math
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ def _slowed_engine(
 def _slowed_products(
     system: System, spread: Spread, kind: str, datatype: str, factor: float
 ) -> System:
-    """Slow products that have a rate of their own, and what else is in shares of the peak of their engine."""
+    """Slow products that have a rate of their own, with everything else in shares of the peak of their engine."""
     if datatype not in system.matrix or (spread.operations == "small" and kind != "matrix"):
         return system  # memory and launches bind small ones
     engine = system.matrix[datatype]

@@ -1,10 +1,11 @@
 """The system: engines, two tiers of memory, networks, and how compute and memory time combine."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar
 
 import numpy as np
 
+from calculon.frozen import dataclass
 from calculon.hardware.engine import Engine
 from calculon.hardware.extension import Extension, Link
 from calculon.hardware.kernels.kernel import Rate
@@ -87,12 +88,12 @@ class System:
         return self.ext.rates.get((kind, datatype))
 
     def gemm(self, matmul_type: str) -> Gemm | None:
-        """Return the constants of the law of products by their shape, if the system says so."""
+        """Return the constants of the law of products by their shape, if the system states them."""
         rate = self.rate("product", matmul_type)
         return rate if isinstance(rate, Gemm) else None
 
     def link(self, network: int) -> Link:
-        """Return what ``ext`` adds to a network."""
+        """Return the additions of ``ext`` to a network."""
         links = self.ext.networks
         return links[network] if network < len(links) else Link()
 

@@ -1,17 +1,18 @@
 """The interval of the iteration time that follows from the residuals of a calibrated system.
 
 Each part that was calibrated is made as slow and as fast as its residuals say, it alone; the changes of the iteration
-time are independent of each other and add in quadrature, those of each side apart. Errors inside one part are taken
+time are independent of each other and add in quadrature, slower and faster ones apart. Errors inside one part are taken
 as fully correlated: all its small operations err together, and all its large ones.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from calculon.editions.edition import Edition
 from calculon.evaluate import evaluate_one
+from calculon.frozen import dataclass
 from calculon.hardware.residuals import TRAINING, Spread
 from calculon.hardware.slower import slowed
 from calculon.hardware.system import System
@@ -50,10 +51,10 @@ class Interval:
     level : float
         With which probability: the least level of the parts that count.
     low, high : float
-        Its ends in seconds.
-    parts : sequence of Influence
-        What each part with residuals does alone, most first; those that do nothing are left out.
-    unknown : sequence of str
+        Its bounds in seconds.
+    parts : list of Influence
+        The influence of each part with residuals alone, most first; those without influence are left out.
+    unknown : list of str
         Parts that the time depends on and that have no residuals: the interval takes them as exact.
     method : str
         How it was found, in one line.
@@ -62,14 +63,13 @@ class Interval:
     level: float
     low: float
     high: float
-    parts: Sequence[Influence]
-    unknown: Sequence[str]
+    parts: list[Influence]
+    unknown: list[str]
     method: str
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
-        parts = [asdict(one) for one in self.parts]
-        return asdict(self) | {"parts": parts, "unknown": list(self.unknown)}
+        return asdict(self)
 
 
 def interval(
@@ -79,7 +79,7 @@ def interval(
 
     Residuals of whole iterations take precedence over those of parts, in the edition that they are of.
 
-    Source: quadrature of independent contributions: JCGM 100:2008 (GUM), section 5.1.2, here with the ends of each
+    Source: quadrature of independent contributions: JCGM 100:2008 (GUM), section 5.1.2, here with the bounds of each
     interval instead of standard deviations, as times are not linear in their parts.
     """
     spreads = [s for s in system.calibration.spreads if s.edition in ("", edition.name)]
@@ -118,7 +118,7 @@ def interval(
 
 
 def _joined(
-    total: float, level: float, parts: Sequence[Influence], unknown: Sequence[str], method: str
+    total: float, level: float, parts: Sequence[Influence], unknown: list[str], method: str
 ) -> Interval:
     """Join the contributions of independent parts; one whose times are all slower does not make others faster."""
     down = math.hypot(*(max(0.0, total - one.low) for one in parts))

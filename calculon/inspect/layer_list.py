@@ -1,21 +1,28 @@
-"""The cost of every layer of one execution, as the published tool lists it."""
+"""The table of the operators of a block: arithmetic, memory traffic, memory, messages and times of each layer.
 
+``llm --layers`` lists its published columns, ``block`` all of them (:mod:`calculon.inspect.operators`).
+"""
+
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from calculon.architecture.segments import Segment, listed_kinds
+from calculon.architecture.segments import listed_kinds
 from calculon.cost.block_cost import BlockLayout
 from calculon.cost.block_tables import only_choices
-from calculon.cost.layer_cost import LayerCost, LayerTable, layer_cost
-from calculon.cost.optimizer_step import optimizer_layers, parameters_of
+from calculon.cost.layer_cost import LayerCost, layer_cost
+from calculon.cost.optimizer_step import OptimizerCost, optimizer_layers, parameters_of
+from calculon.cost.shares import stored_activations
 from calculon.editions.edition import Edition
+from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
 from calculon.plan.schedule import shard_count
 from calculon.records import columns, part, record, stat
 from calculon.spec.axes import FURTHER_NAMES
-from calculon.spec.execution import Execution
+from calculon.spec.execution import BlockChoice, Execution
 from calculon.spec.model import Model
 from calculon.statistics import KINDS
 from calculon.units import Array, Bytes, Elements, Flops, FlopsPerByte, Seconds
@@ -30,7 +37,10 @@ class LayerWork:
         "tier-1 memory traffic in {part}", name="{part}_mem_accessed", source="2.3"
     )
     intensity: FlopsPerByte = stat(
-        "arithmetic intensity in {part}", name="{part}_arithmetic_intensity", source="6.2"
+        "arithmetic intensity in {part}",
+        name="{part}_arithmetic_intensity",
+        source="6.2",
+        nullable=True,
     )
     time: Seconds = stat("processing time in {part}", name="{part}_processing_time", source="2.5")
 
@@ -61,7 +71,7 @@ class LayerTraffic:
 
 @record
 class LayerStats:
-    """The layers of one block; the last axis of every array is *layer*."""
+    """The published columns of the layers of one block; the last axis of every array is *layer*."""
 
     inputs_size: Elements = stat("elements read", source="2.2")
     outputs_size: Elements = stat("elements written", source="2.2")
@@ -82,6 +92,45 @@ class LayerStats:
     )
 
 
+@record
+class OperatorStats(LayerStats):
+    """All columns: with the work of recomputation, and the activation memory until the backward pass."""
+
+    recompute: LayerWork = part("recomputation")
+    saved: Bytes = stat("activation memory that the layer adds", source="4.3")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTable:
+    """The operators of one kind of block of an execution, for one microbatch on one processor.
+
+    Attributes
+    ----------
+    labels : mapping
+        Of several kinds of block, the ``kind`` and of how many ``blocks`` it is.
+    layout, cost, choice
+        Layers, their costs, and how the execution runs them; arrays have one block.
+    stats : OperatorStats
+        The columns.
+    """
+
+    labels: Mapping[str, Any]
+    layout: BlockLayout
+    cost: LayerCost
+    choice: BlockChoice
+    stats: OperatorStats
+
+    def rows(self, record: type) -> Iterator[dict[str, Any]]:
+        """Yield the columns of a record by name, one mapping for each layer in order of execution."""
+        values = [(column, column.of(self.stats).tolist()) for column in columns(record)]
+        for i, layer in enumerate(self.layout.table.layers):
+            row = {
+                column.name: None if column.nullable and math.isnan(entries[i]) else entries[i]
+                for column, entries in values
+            }
+            yield {"name": layer.name} | dict(self.labels) | row
+
+
 def breakdown(
     model: Model, system: System, execution: Execution, edition: Edition
 ) -> list[dict[str, Any]]:
@@ -91,86 +140,103 @@ def breakdown(
     Everything is shown whether or not the execution trains: backward and optimizer entries in inference too. The
     execution must be valid.
     """
-    return [
-        {"name": layer.pop("name")} | said | layer
-        for kind, said in listed_kinds(model)
-        for layer in _of_kind(model, system, execution, edition, kind)
-    ]
+    tables = operator_tables(model, system, Plan.of(execution), edition)
+    return [row for table in tables for row in table.rows(LayerStats)]
 
 
-def _of_kind(
-    model: Model, system: System, execution: Execution, edition: Edition, kind: Segment
-) -> list[dict[str, Any]]:
-    """List the layers of one kind of block."""
-    plan, system = Plan.of(execution), edition.machine(system)
-    choice, step_choice, sizes = only_choices(plan)
-    layout = BlockLayout(model, system, choice.layout, sizes, edition, kind.layers)
-    table = layout.table
-    cost = layer_cost(table, layout.times, layout.network, choice, edition)
+def operator_tables(
+    model: Model, system: System, plan: Plan, edition: Edition
+) -> Iterator[OperatorTable]:
+    """Yield the operators of each kind of block of a plan of one row."""
+    system, (choice, step_choice, sizes) = edition.machine(system), only_choices(plan)
     shards = shard_count(plan.optimizer_sharding, plan.dp_shard, plan.data_par).astype(float)
-    optimizer = optimizer_layers(
-        parameters_of(table, layout.shape, step_choice), shards, system, step_choice, edition
+    for kind, labels in listed_kinds(model):
+        layout = BlockLayout(model, system, choice.layout, sizes, edition, kind.layers)
+        cost = layer_cost(layout.table, layout.times, layout.network, choice, edition)
+        parameters = parameters_of(layout.table, layout.shape, step_choice)
+        optimizer = optimizer_layers(parameters, shards, system, step_choice, edition)
+        stats = _stats(layout, cost, choice, optimizer, plan.pipeline_par > 1)
+        yield OperatorTable(labels, layout, cost, choice, stats)
+
+
+def _stats(
+    layout: BlockLayout,
+    cost: LayerCost,
+    choice: BlockChoice,
+    optimizer: OptimizerCost,
+    piped: Array,
+) -> OperatorStats:
+    """Return the columns of the layers of a layout."""
+    table, edition, step = layout.table, layout.edition, optimizer.step
+    repeated = table.flagged("recompute", choice, edition)
+    counted = edition.recomputed_work(np.eye(len(table.layers))[..., None], repeated)
+    fw, agrad, wgrad = (
+        _work(*passes)
+        for passes in zip(table.flops, table.accessed, cost.times.processing, strict=True)
     )
-    step = optimizer.step
-    piped = np.array(execution.pipeline_par > 1)
-
-    def traffic(index: int) -> LayerTraffic:
-        return edition.at_edge(_traffic(table, cost, index), piped)
-
-    stats = LayerStats(
+    fw_traffic, bw_traffic, recomm = (
+        edition.at_edge(_traffic(layout, cost, index), piped) for index in range(3)
+    )
+    return OperatorStats(
         inputs_size=table.inputs[:, 0],
         outputs_size=table.outputs[:, 0],
-        fw=_phase(table, cost, 0),
-        fw_traffic=traffic(0),
-        agrad=_phase(table, cost, 1),
-        bw_traffic=traffic(1),
-        wgrad=_phase(table, cost, 2),
-        recomm=traffic(2),
+        fw=fw,
+        fw_traffic=fw_traffic,
+        agrad=agrad,
+        bw_traffic=bw_traffic,
+        wgrad=wgrad,
+        recomm=recomm,
         optim=_work(step.flops, step.mem_accessed, step.time),
         weight=table.weight_bytes[:, 0],
         activation=table.activation[:, 0],
         weight_grad=optimizer.weight_grad[:, 0],
         activation_grad=table.activation_grad[:, 0],
         optimizer=optimizer.state[:, 0],
-        axes=_axis_times(table, cost),
+        axes=_axis_times(layout, cost),
+        recompute=_work(
+            table.flops[0] * counted,
+            table.accessed[0] * counted,
+            cost.times.processing[0] * repeated,
+        ),
+        saved=_of_readers(stored_activations(table, choice, edition)[:, 0]),
     )
-    values = {column.name: column.of(stats) for column in columns(LayerStats)}
-    return [
-        {"name": layer.name} | {name: array[i].item() for name, array in values.items()}
-        for i, layer in enumerate(table.layers)
-    ]
-
-
-def _phase(table: LayerTable, cost: LayerCost, phase: int) -> LayerWork:
-    return _work(table.flops[phase], table.accessed[phase], cost.times.processing[phase])
 
 
 def _work(flops: Flops, accessed: Bytes, time: Seconds) -> LayerWork:
-    """Name the work of a pass; the intensity is 0 without arithmetic, infinite without traffic."""
+    """Name the work of a pass; the intensity is 0 without arithmetic, and none (NaN) without traffic."""
     flops, accessed = flops[:, 0], accessed[:, 0]
-    intensity = np.where(flops > 0, np.inf, 0.0)
+    intensity = np.where(flops > 0, np.nan, 0.0)
     np.divide(flops, accessed, out=intensity, where=(flops > 0) & (accessed > 0))
     return LayerWork(flops=flops, mem_accessed=accessed, intensity=intensity, time=time[:, 0])
 
 
-def _axis_times(table: LayerTable, cost: LayerCost) -> Seconds:
+def _of_readers(stored: Bytes) -> Bytes:
+    """Take outputs that do not stay off the operators that save them as their input: none keeps less than nothing."""
+    saved, owed = np.zeros_like(stored), 0.0
+    for i, size in enumerate(stored):
+        left = size + owed
+        saved[i], owed = max(0.0, left), min(0.0, left)
+    return saved
+
+
+def _axis_times(layout: BlockLayout, cost: LayerCost) -> Seconds:
     """Time of the collectives of further axes in all passes: shape (axes, layers)."""
-    whole = np.zeros((len(FURTHER_NAMES), len(table.layers)))
-    for times, axis in zip(whole, FURTHER_NAMES, strict=True):
-        times[table.collective_rows(axis)] = cost.further[axis].link[..., 0].sum(axis=0)
-    return whole
+    times = np.zeros((len(FURTHER_NAMES), len(layout.table.layers)))
+    for of_axis, axis in zip(times, FURTHER_NAMES, strict=True):
+        rows = layout.table.collective_rows(axis)
+        of_axis[rows] = cost.further[axis].link[..., 0].sum(axis=0)
+    return times
 
 
-def _traffic(table: LayerTable, cost: LayerCost, index: int) -> LayerTraffic:
-    """Spread the rows of the collective layers over all layers."""
-    rows = table.collective_rows()
+def _traffic(layout: BlockLayout, cost: LayerCost, index: int) -> LayerTraffic:
+    """Spread the rows of the collective layers over all layers, in a pass with traffic."""
+    rows, traffic = layout.table.collective_rows(), cost.traffic
 
     def spread(values: Array) -> Array:
-        whole = np.zeros((len(KINDS), len(table.layers)))
+        whole = np.zeros((len(KINDS), len(layout.table.layers)))
         whole[:, rows] = values[index, :, :, 0]
         return whole
 
-    traffic = cost.traffic
     return LayerTraffic(
         tile=spread(traffic.tile),
         size=spread(traffic.size),

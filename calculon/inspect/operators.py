@@ -1,25 +1,21 @@
-"""One block, operator by operator: what each pass computes, moves, sends, and how long it takes."""
+"""One block, operator by operator: arithmetic, memory traffic, collectives and time of each pass."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
-import numpy as np
-
 from calculon import inputs
-from calculon.architecture.layer_sizes import Sizes
-from calculon.architecture.segments import Segment, listed_kinds
 from calculon.cost.block_cost import BlockLayout
-from calculon.cost.block_tables import only_choices
-from calculon.cost.layer_cost import LayerCost, LayerTable, layer_cost
-from calculon.cost.shares import exposed_times, stored_activations
+from calculon.cost.shares import exposed_times
 from calculon.editions import EDITIONS, find_edition
 from calculon.editions.edition import Edition
 from calculon.evaluate import evaluate_one
+from calculon.frozen import dataclass
 from calculon.hardware.collectives.algorithm_times import bus_factor
 from calculon.hardware.collectives.group_times import PUBLISHED
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.inspect.layer_list import OperatorStats, OperatorTable, operator_tables
 from calculon.parallel.process_groups import layer_group
 from calculon.parallel.tensor import PASSES, operation_of
 from calculon.plan.plan import Plan
@@ -29,13 +25,17 @@ from calculon.spec.axes import FURTHER_NAMES
 from calculon.spec.execution import BlockChoice, Execution
 from calculon.spec.model import Model
 from calculon.statistics import KINDS
-from calculon.units import Array
+from calculon.units import Bytes, Seconds
 
 FORWARD, INPUTS, WEIGHTS, AGAIN = "forward", "activation_grad", "weight_grad", "recompute"
 WORK_PASSES = (FORWARD, INPUTS, WEIGHTS, AGAIN)
 """Passes over an operator: forward, gradients of its input and of its weights, and forward once more."""
 
-_OF_TRAFFIC = dict(zip(PASSES, (FORWARD, INPUTS, AGAIN), strict=True))
+_PASS_OF_TRAFFIC = dict(zip(PASSES, (FORWARD, INPUTS, AGAIN), strict=True))
+
+_COLUMNS = dict(zip(WORK_PASSES, ("fw", "agrad", "wgrad", "recompute"), strict=True))
+_QUANTITIES = {"flops": "flops", "bytes": "mem_accessed", "time": "processing_time"}
+"""First and last parts of the names of columns."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Block:
     Attributes
     ----------
     model, execution, system
-        What was asked.
+        The three specs.
     edition : str
         Edition of the cost model.
     operators : list of dict
@@ -58,6 +58,9 @@ class Block:
         ``kind``, and of how many ``blocks`` it is.
     stats : dict
         The statistics of a block that :func:`calculon.estimate` reports, by name.
+    rows : list of dict
+        The operators as a flat table: ``describe layers``, then recomputation, and activation memory as ``saved``.
+        Backward passes are there without training, too; collectives are sums.
     """
 
     model: Model
@@ -66,6 +69,7 @@ class Block:
     edition: str
     operators: list[dict[str, Any]] = field(repr=False)
     stats: dict[str, float | None] = field(repr=False)
+    rows: list[dict[str, Any]] = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -90,7 +94,7 @@ def block(
 ) -> Block:
     """List the operators of one block of a model, or of a part of it.
 
-    Whether all blocks fit into memory is not asked.
+    The whole model need not fit into memory.
 
     Parameters
     ----------
@@ -120,124 +124,83 @@ def block(
     batch = evaluate_one(one.model, one.system, plan, known)
     columns = (column for column in known.columns if "block_" in column.name)
     stats = {column.name: column.only(batch) for column in columns}
+    tables = list(operator_tables(one.model, one.system, plan, known))
     return Block(
         model=one.model,
         execution=one.execution,
         system=one.system,
         edition=known.name,
-        operators=list(_operators(one, plan, known)),
+        operators=[
+            operator
+            for table in tables
+            for operator in _operators(table, piped=one.execution.pipeline_par > 1)
+        ],
         stats=stats,
+        rows=[row for table in tables for row in table.rows(OperatorStats)],
     )
 
 
-def _operators(one: One, plan: Plan, edition: Edition) -> Iterator[dict[str, Any]]:
-    """Yield the operators of each kind of block, whose columns have one entry."""
-    for kind, said in listed_kinds(one.model):
-        for operator in _of_kind(one, plan, edition, kind):
-            yield {"name": operator.pop("name")} | said | operator
-
-
-def _of_kind(one: One, plan: Plan, edition: Edition, kind: Segment) -> Iterator[dict[str, Any]]:
-    """Yield the operators of one kind of block."""
-    system, (choice, _, sizes) = edition.machine(one.system), only_choices(plan)
-    layout = BlockLayout(one.model, system, choice.layout, sizes, edition, kind.layers)
-    table = layout.table
-    cost = layer_cost(table, layout.times, layout.network, choice, edition)
-    repeated = table.flagged("recompute", choice, edition)
-    counted = edition.recomputed_work(np.eye(len(table.layers))[..., None], repeated)
-    passes = np.array([1.0, choice.training, choice.training])[:, None, None]
-    work = {
-        "flops": _with_repeated(passes * table.flops, counted),
-        "bytes": _with_repeated(passes * table.accessed, counted),
-        "time": _with_repeated(passes * cost.times.processing, repeated),
-    }
-    saved = _of_readers(stored_activations(table, choice, edition)[:, 0].tolist())
-    sent = _Sent(table, cost, system, choice, sizes, edition)
-    piped = one.execution.pipeline_par > 1
-    for i, layer in enumerate(table.layers):
-        base, edge = (sent.by(i, kind) for kind in range(len(KINDS)))
+def _operators(table: OperatorTable, *, piped: bool) -> Iterator[dict[str, Any]]:
+    """Yield the operators of one kind of block as plain data; without training there is only a forward pass."""
+    passes = WORK_PASSES if table.choice.training else WORK_PASSES[:1]
+    exposed = exposed_times(table.layout.table, table.cost, table.choice, table.layout.edition)
+    for i, row in enumerate(table.rows(OperatorStats)):
+        base, edge = (list(_collectives(table, exposed, i, kind)) for kind in range(len(KINDS)))
         yield {
-            "name": layer.name,
-            "engine": layer.engine,
+            "name": row["name"],
+            **table.labels,
+            "engine": table.layout.table.layers[i].engine,
             **{
-                quantity: dict(zip(WORK_PASSES, values[:, i, 0].tolist(), strict=True))
-                for quantity, values in work.items()
+                quantity: dict.fromkeys(WORK_PASSES, 0.0)
+                | {name: row[f"{_COLUMNS[name]}_{column}"] for name in passes}
+                for quantity, column in _QUANTITIES.items()
             },
-            "weights": table.weight_bytes[i, 0].item(),
-            "saved": saved[i],
+            "weights": row["weight"],
+            "saved": row["saved"],
             "collectives": base,
             **({"edge_collectives": edge} if piped and edge != base else {}),
         }
 
 
-def _of_readers(stored: list[float]) -> list[float]:
-    """Take outputs that do not stay off the operators that save them as their input: none keeps less than nothing."""
-    saved, owed = [], 0.0
-    for size in stored:
-        left = size + owed
-        saved.append(max(0.0, left))
-        owed = min(0.0, left)
-    return saved
+def _collectives(
+    table: OperatorTable, tensor_exposed: Seconds, layer: int, kind: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the collectives of a layer in a block of one kind."""
+    layout, choice, one = table.layout, table.choice, table.layout.table.layers[layer]
+    if one.collective is None:
+        return
+    axis = one.collective.axis
+    if axis in FURTHER_NAMES:
+        further = table.cost.further[axis]
+        sizes, times, exposed = further.size, further.link, further.link
+    else:
+        traffic = table.cost.traffic
+        sizes, times, exposed = (
+            values[:, kind] for values in (traffic.size, traffic.link, tensor_exposed)
+        )
+    number = layout.table.collective_rows(axis).index(layer)
+    for i, name in enumerate(PASSES if choice.training else PASSES[:1]):
+        operation = operation_of(one, name, KINDS[kind], choice, layout.edition)
+        message = sizes[i, number]
+        if operation is None or not message.any():
+            continue
+        yield {
+            **({"axis": axis} if axis in FURTHER_NAMES else {}),
+            "pass": _PASS_OF_TRAFFIC[name],
+            "operation": operation,
+            "message": message.item(),
+            "moved": _through_port(layout, choice, operation, message, axis).item(),
+            "time": times[i, number].item(),
+            "exposed": exposed[i, number].item(),
+        }
 
 
-def _with_repeated(values: Array, times: Array) -> Array:
-    """Append what recomputation does again of the forward pass: shape (passes, layers, blocks)."""
-    return np.concatenate([values, (values[0] * times)[None]])
-
-
-class _Sent:
-    """The collectives of the layers of a block."""
-
-    def __init__(
-        self,
-        table: LayerTable,
-        cost: LayerCost,
-        system: System,
-        choice: BlockChoice,
-        sizes: Sizes,
-        edition: Edition,
-    ):
-        self.table, self.cost, self.system = table, cost, system
-        self.choice, self.sizes, self.edition = choice, sizes, edition
-        self.exposed = exposed_times(table, cost, choice, edition)
-
-    def by(self, layer: int, kind: int) -> list[dict[str, Any]]:
-        """Return the collectives of a layer in a block of one kind."""
-        found = self.table.layers[layer].collective
-        return [] if found is None else list(self._by(layer, found.axis, kind))
-
-    def _sent(self, axis: str, kind: int) -> tuple[Array, Array, Array]:
-        """Return message, time and exposed time of the collectives along an axis: shape (passes, layers, blocks)."""
-        if axis in FURTHER_NAMES:
-            further = self.cost.further[axis]
-            return further.size, further.link, further.link
-        traffic = self.cost.traffic
-        return traffic.size[:, kind], traffic.link[:, kind], self.exposed[:, kind]
-
-    def _by(self, layer: int, axis: str, kind: int) -> Iterator[dict[str, Any]]:
-        number = self.table.collective_rows(axis).index(layer)
-        sizes, times, exposed = self._sent(axis, kind)
-        for i, name in enumerate(PASSES if self.choice.training else PASSES[:1]):
-            operation = operation_of(
-                self.table.layers[layer], name, KINDS[kind], self.choice, self.edition
-            )
-            message = sizes[i, number]
-            if operation is None or not message.any():
-                continue
-            yield {
-                **({"axis": axis} if axis in FURTHER_NAMES else {}),
-                "pass": _OF_TRAFFIC[name],
-                "operation": operation,
-                "message": message.item(),
-                "moved": self._moved(operation, message, axis).item(),
-                "time": times[i, number].item(),
-                "exposed": exposed[i, number].item(),
-            }
-
-    def _moved(self, operation: str, message: Array, axis: str) -> Array:
-        """Bytes through each port."""
-        group = layer_group(axis, self.sizes, self.choice, self.system)
-        if self.choice.coll_algo == PUBLISHED:
-            return self.system.fabric.volume(group.network, operation, message, group.ranks)
-        moved: Array = bus_factor(operation, int(group.ranks[0])) * message
-        return moved
+def _through_port(
+    layout: BlockLayout, choice: BlockChoice, operation: str, message: Bytes, axis: str
+) -> Bytes:
+    """Bytes of a collective through each port."""
+    group = layer_group(axis, layout.sizes, choice, layout.system)
+    if choice.coll_algo == PUBLISHED:
+        return layout.system.fabric.volume(group.network, operation, message, group.ranks)
+    moved: Bytes = bus_factor(operation, int(group.ranks[0])) * message
+    return moved

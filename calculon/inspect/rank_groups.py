@@ -1,9 +1,9 @@
-"""Which ranks of one execution work together: where they sit, and what passes their ports in a step."""
+"""Process groups of one execution: the ranks that work together, their networks, and bytes through ports in a step."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,13 +12,14 @@ from calculon.architecture.segments import EMBEDDING, HEAD, Segment, kinds_of_bl
 from calculon.cost.batch import Batch
 from calculon.cost.block_cost import BlockLayout
 from calculon.cost.block_tables import only_choices
-from calculon.cost.ends import plain_choice
+from calculon.cost.embedding_head import plain_choice
 from calculon.cost.mixture import mean_of
 from calculon.editions.edition import Edition
 from calculon.evaluate import evaluate_one
+from calculon.frozen import dataclass
 from calculon.hardware.collectives.placement import Group, fits_mesh
 from calculon.hardware.system import System
-from calculon.parallel.data.exchanges import copy_group, shard_group
+from calculon.parallel.data.data_collectives import copy_group, shard_group
 from calculon.parallel.data.strategies import data_traffic
 from calculon.parallel.pipeline.transfers import pipeline_volume
 from calculon.parallel.process_groups import (
@@ -30,7 +31,7 @@ from calculon.parallel.process_groups import (
 from calculon.parallel.tensor import tensor_volumes
 from calculon.plan.mesh import strides
 from calculon.plan.plan import Plan
-from calculon.spec.axes import AXES, LAYER_AXES
+from calculon.spec.axes import AXES
 from calculon.spec.execution import BlockChoice, Execution
 from calculon.spec.model import Model
 from calculon.units import Array, Bytes
@@ -38,23 +39,24 @@ from calculon.units import Array, Bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankGroup:
-    """The groups of ranks of one kind of parallelism.
+    """The process groups of one kind of parallelism.
 
     Attributes
     ----------
     kind : str
-        That of an axis: ``tensor``, ``pipeline``, ``data``; with hybrid sharding ``shards``, the replicas that share
-        what is split, and ``copies``, those that hold the same of it, in place of ``data``.
+        That of an axis: ``tensor``, ``pipeline``, ``data``; with hybrid sharding (HSDP) ``shards``, the
+        replicas that share one state, and ``copies``, those that hold the same share, in place of ``data``.
     ranks, groups : int
         Ranks of a group, and how many groups there are.
     stride : int
         Distance of the numbers of the ranks of a group.
     members : tuple of int
-        What one instance of each network joins in a group: ranks, nodes, or groups of nodes; 1 where it is not used.
+        Members of a group that one instance of each network joins: ranks, nodes, or groups of nodes; 1 where it is not
+        used.
     bytes : tuple of float
-        What passes the port of one rank to each network in a step.
+        Bytes through the port of one rank to each network in a step.
     link_time, exposed_time : float
-        Seconds of a step on the link, and of them not hidden. What of data parallelism is exposed is shared out between
+        Seconds of a step on the link, and of them not hidden. Exposed time of data parallelism is divided between
         ``shards`` and ``copies`` as their time on the link.
     """
 
@@ -112,49 +114,26 @@ def rank_groups(
     batch = evaluate_one(model, system, plan, edition)
     choice, _, sizes = only_choices(plan)
     apart = {name: int(np.asarray(one).item()) for name, one in strides(plan).items()}
-    groups = {axis.name: layer_group(axis.name, sizes, choice, system) for axis in LAYER_AXES}
-    groups["pp"] = _pipeline_group(batch)
-    moved = {axis.name: _layer_bytes(axis.name, model, batch, choice, sizes) for axis in LAYER_AXES}
-    moved["pp"] = _pipeline_bytes(batch)
-    parts: list[_Part] = []
+    found: list[RankGroup] = []
     for axis in AXES:
+        name = axis.name
         if getattr(execution, axis.degree) == 1:
             continue
-        times = _seconds(stats, *_TIMES.get(axis.name, (f"{axis.name}_comm",)))
-        if axis.name == "dp":
-            parts += _data_parts(batch, apart["dp"], times)
+        times = _seconds(stats, *_TIMES.get(name, (f"{name}_comm",)))
+        if name == "dp":
+            found += _data_groups(batch, apart[name], times)
+            continue
+        if name == "pp":
+            group, moved = _pipeline_group(batch), _pipeline_bytes(batch)
         else:
-            name = axis.name
-            parts.append(_Part(axis.kind, groups[name], apart[name], moved[name], times))
-    return [
-        RankGroup(
-            kind=part.kind,
-            ranks=part.ranks,
-            groups=execution.num_procs // part.ranks,
-            stride=part.stride,
-            members=_members(part.group, system),
-            bytes=tuple(float(one) for one in np.reshape(part.bytes, -1)),
-            link_time=part.times[0],
-            exposed_time=part.times[1],
-        )
-        for part in parts
-        if part.ranks > 1
-    ]
+            group = layer_group(name, sizes, choice, system)
+            moved = _layer_bytes(name, model, batch, choice, sizes)
+        found.append(_rank_group(axis.kind, batch, group, apart[name], moved, times))
+    return [group for group in found if group.ranks > 1]
 
 
-class _Part(NamedTuple):
-    """One kind of parallelism: its groups, and bytes of shape (networks, 1)."""
-
-    kind: str
-    group: ProcessGroup
-    stride: int
-    bytes: Bytes
-    times: tuple[float, float]
-
-    @property
-    def ranks(self) -> int:
-        """Ranks of a group."""
-        return int(np.asarray(self.group.ranks).item())
+_TIMES = {"tp": ("tp_comm", "recomm")}
+"""Statistics of the time of an axis where there are several, without ``_link_time`` and ``_exposed_time``."""
 
 
 def _seconds(stats: Mapping[str, float | None], *names: str) -> tuple[float, float]:
@@ -165,8 +144,26 @@ def _seconds(stats: Mapping[str, float | None], *names: str) -> tuple[float, flo
     return link, exposed
 
 
-_TIMES = {"tp": ("tp_comm", "recomm")}
-"""Statistics of the time of an axis where there are several, without ``_link_time`` and ``_exposed_time``."""
+def _rank_group(
+    kind: str,
+    batch: Batch,
+    group: ProcessGroup,
+    stride: int,
+    moved: Bytes,
+    times: tuple[float, float],
+) -> RankGroup:
+    """Return process groups as plain numbers; `moved` has shape (networks, 1)."""
+    ranks = int(np.asarray(group.ranks).item())
+    return RankGroup(
+        kind=kind,
+        ranks=ranks,
+        groups=int(batch.schedule.processors[0]) // ranks,
+        stride=stride,
+        members=_members(group, batch.system),
+        bytes=tuple(np.ravel(moved).astype(float).tolist()),
+        link_time=times[0],
+        exposed_time=times[1],
+    )
 
 
 def _pipeline_group(batch: Batch) -> ProcessGroup:
@@ -176,7 +173,7 @@ def _pipeline_group(batch: Batch) -> ProcessGroup:
     return ProcessGroup(schedule.pipeline_par, schedule.networks["pp"], stride)
 
 
-def _data_parts(batch: Batch, apart: int, times: tuple[float, float]) -> list[_Part]:
+def _data_groups(batch: Batch, apart: int, times: tuple[float, float]) -> list[RankGroup]:
     """Return the groups of replicas: all of them, or with hybrid sharding shards and copies."""
     schedule, system, sharding = batch.schedule, batch.system, batch.strategy.sharding
     synced, ends = batch.synced
@@ -185,14 +182,14 @@ def _data_parts(batch: Batch, apart: int, times: tuple[float, float]) -> list[_P
     if sharding is None or not 1 < shards < schedule.data_par[0]:
         whole = data_group(schedule, system, schedule.data_par)
         moved = data_traffic(synced, ends, replace(cost, bytes=True))
-        return [_Part("data", whole, apart, moved, times)]
+        return [_rank_group("data", batch, whole, apart, moved, times)]
     link, exposed = times
 
-    def part(kind: str, group: ProcessGroup, stride: int) -> _Part:
+    def part(kind: str, group: ProcessGroup, stride: int) -> RankGroup:
         these = replace(cost, copies=group.copies)
         moved = data_traffic(synced, ends, replace(these, bytes=True))
         time = float(data_traffic(synced, ends, these).item())
-        return _Part(kind, group, stride, moved, (time, exposed * time / link))
+        return _rank_group(kind, batch, group, stride, moved, (time, exposed * time / link))
 
     return [
         part("shards", shard_group(sharding, schedule, system), apart),
@@ -201,7 +198,7 @@ def _data_parts(batch: Batch, apart: int, times: tuple[float, float]) -> list[_P
 
 
 def _members(group: ProcessGroup, system: System) -> tuple[int, ...]:
-    """Return what each network joins; all ranks on the outermost one where they are not spread evenly."""
+    """Return the members that each network joins; all on the outermost one where they are not spread evenly."""
     ranks, stride = np.asarray(group.ranks, np.int64), group.stride
     placed = group.placed(system)
     uneven = stride is not None and not np.all(
@@ -236,7 +233,7 @@ def _layer_bytes(axis: str, model: Model, batch: Batch, choice: BlockChoice, siz
     mean = mean_of([passed(kind, choice) for kind in kinds], [kind.count for kind in kinds])
     of_block = edition.at_edge(SimpleNamespace(bytes=mean), batch.piped)
     total: Bytes = schedule.batch_sum(*of_block.bytes)
-    if batch.end_times is not None:
+    if batch.embedding_head_times is not None:
         both = (passed(one, plain_choice(choice))[0] for one in (EMBEDDING, HEAD))
-        total = total + schedule.microbatches * batch.end_times.of_slower(*both)
+        total = total + schedule.microbatches * batch.embedding_head_times.of_slower(*both)
     return total

@@ -1,11 +1,11 @@
-"""What every pipeline stage of one execution does and holds."""
+"""Time and memory of every pipeline stage of one execution."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from calculon.cost.batch import Batch
-from calculon.cost.stage_memory import Memory, ends_held, memory_of_stage
+from calculon.cost.stage_memory import Memory, embedding_head_memory, memory_of_stage
 from calculon.cost.uneven import backward_time, forward_time
 from calculon.parallel.pipeline.orders import Kind, order
 from calculon.parallel.pipeline.schedules import held_microbatches
@@ -36,8 +36,8 @@ def schedule_of(batch: Batch) -> str:
 def stage_blocks(batch: Batch) -> list[int]:
     """Return the blocks of every stage.
 
-    In the published layout of blocks that do not divide, stages lack one each: those before the last, which has the
-    head, then the first.
+    In the published layout of blocks that do not divide, stages have one less each: those before the last, which has
+    the LM head, then the first.
     """
     schedule, layout = batch.schedule, batch.schedule.layout
     count = _one(schedule.pipeline_par)
@@ -45,13 +45,13 @@ def stage_blocks(batch: Batch) -> list[int]:
         kinds = zip(layout.blocks, layout.count, strict=True)
         return [_one(blocks) for blocks, stages in kinds for _ in range(_one(stages))]
     blocks = [_one(schedule.blocks)] * count
-    for lacking in range(_one(schedule.missing_blocks)):
-        blocks[count - 2 - lacking] -= 1
+    for missing in range(_one(schedule.missing_blocks)):
+        blocks[count - 2 - missing] -= 1
     return blocks
 
 
 def stage_passes(batch: Batch) -> StagePasses:
-    """Return the passes of every stage, with all that it waits for; every chunk ends with transfers."""
+    """Return the passes of every stage, exposed communication included; every chunk ends with transfers."""
     whole, weight = batch.block_whole, batch.block.wgrad.time
     passes = StagePasses(
         forward=_chunks(batch, whole.forward_base, whole.forward_edge),
@@ -68,7 +68,7 @@ def stage_passes(batch: Batch) -> StagePasses:
 
 
 def _chunks(batch: Batch, base: Seconds, edge: Seconds) -> Array:
-    """Add a time up over the blocks of every chunk; a block that is lacking costs what the bubble takes it for."""
+    """Add a time up over the blocks of every chunk; a missing block costs as much as in the pipeline bubble."""
     schedule = batch.schedule
     blocks, chunks = np.array(stage_blocks(batch)), _one(schedule.interleaving)
     listed = field_of("stage_blocks").declaration.choices[_one(schedule.columns.stage_blocks)]
@@ -99,9 +99,9 @@ def execute(batch: Batch, microbatches: int) -> list[Span]:
 
 
 def _delay(batch: Batch) -> float:
-    """Return the time of a transfer that happens beside the passes."""
+    """Return the time of a transfer that overlaps the passes."""
     schedule = batch.schedule
-    if not schedule.transfers_overlap.any():
+    if not schedule.columns.p2p_overlap.any():
         return 0.0
     ways = 2 if schedule.training else 1
     count = ways * schedule.microbatches * schedule.interleaving
@@ -122,7 +122,7 @@ def stage_memory(batch: Batch) -> list[Memory]:
             schedule.interleaving,
         )
 
-    ends = (None, None) if batch.ends is None else ends_held(batch.ends, schedule)
+    ends = (None, None) if batch.ends is None else embedding_head_memory(batch.ends, schedule)
     place = {0: ends[0], len(blocks) - 1: ends[1]}
     return [
         memory_of_stage(
@@ -138,17 +138,17 @@ def stage_memory(batch: Batch) -> list[Memory]:
 
 
 def stage_rows(batch: Batch) -> list[dict[str, Any]]:
-    """Return what each stage does for a microbatch, in seconds, and what it holds, by names of the statistics."""
+    """Return time (s) of a microbatch and memory (bytes) of each stage, by names of the statistics."""
     passes, memories = stage_passes(batch), stage_memory(batch)
     times = [time.sum(axis=1) for time in passes]
     rows = []
     for stage, (blocks, memory) in enumerate(zip(stage_blocks(batch), memories, strict=True)):
         forward, backward, weight = (float(time[stage]) for time in times)
-        row = {"stage": stage, "blocks": blocks, "forward_time": forward}
+        row: dict[str, float | None] = {"stage": stage, "blocks": blocks, "forward_time": forward}
         row |= {"backward_time": backward, "weight_grad_time": weight}
         for part in (memory.space, memory.offloaded, memory.buffers, memory.capacity):
             kind: Any = type(part)
-            row |= {c.name: float(np.ravel(c.of(part))[0]) for c in columns(kind)}
+            row |= {column.name: column.only(part) for column in columns(kind)}
         rows.append(row)
     return rows
 

@@ -1,1 +1,1 @@
-"""One file per dimension of parallelism: its traffic, its link time, its exposed time."""
+"""One file per dimension of parallelism: its collectives, their link time and their exposed time."""

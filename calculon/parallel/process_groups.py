@@ -1,11 +1,11 @@
 """Process groups of executions, and what their collectives cost by the algorithm that an execution asks for."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from calculon.architecture.layer_sizes import Sizes
+from calculon.frozen import dataclass
 from calculon.hardware.collectives.group_times import PUBLISHED, group_time, group_volume
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.system import System
@@ -125,7 +125,7 @@ class CollectiveCost:
         if self.bytes:
             found: Array = group.volume(self.system, operation, size, algorithm)
         else:
-            each = self.schedule.latency_per_step
+            each = self.schedule.columns.latency_per_step
             per_step: Array | bool = each if each.any() else False
             found = group.time(self.system, operation, size, algorithm, per_step=per_step)
         return found if self.copies in (None, group.copies) else 0.0 * found

@@ -1,6 +1,6 @@
 """Collectives of layers: which runs where, how long it holds the link; of tensor parallelism, what is exposed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,29 +19,6 @@ from calculon.units import Array, Bytes, BytesPerSecond, Seconds
 
 PASSES = ("fw", "agrad", "recomm")
 """Passes with tensor-parallel traffic; ``recomm`` repeats the forward collective in the backward pass."""
-
-OPERATIONS: Mapping[tuple[str, str, bool], str | None] = {
-    ("gather", "fw", True): "all_gather",
-    ("gather", "fw", False): None,
-    ("gather", "agrad", True): "reduce_scatter",
-    ("gather", "agrad", False): "all_reduce",
-    ("reduce", "fw", True): "reduce_scatter",
-    ("reduce", "fw", False): "all_reduce",
-    ("reduce", "agrad", True): "all_gather",
-    ("reduce", "agrad", False): None,
-    ("total", "fw", True): "all_reduce",
-    ("total", "fw", False): "all_reduce",
-    ("total", "agrad", True): None,
-    ("total", "agrad", False): None,
-    ("collect", "fw", False): "all_gather",
-    ("collect", "agrad", False): "reduce_scatter",
-    ("join", "fw", False): "all_gather",
-    ("join", "agrad", False): None,
-}
-"""Collective of a side in a pass, split or not. Source: Korthikanti 2022, section 4.2.2.
-
-Outputs of column-split products are gathered where nothing is split along the sequence.
-"""
 
 
 @record
@@ -269,10 +246,10 @@ def operation_of(
     again = pass_ == "recomm"
     if collective is None or (again and not edition.happens(layer.flags.recommunicate, choice)):
         return None
-    if collective.side is None:
-        return collective.operations[1 if pass_ == "agrad" else 0]
-    split = edition.splits_collectives(choice, edge=kind == "edge", outer=collective.outer)
-    return OPERATIONS[collective.side, "fw" if again else pass_, split]
+    operations, split = collective.operations, collective.split_operations
+    if split and edition.splits_collectives(choice, edge=kind == "edge", outer=collective.outer):
+        operations = split
+    return operations[1 if pass_ == "agrad" else 0]
 
 
 def _reduction_time(

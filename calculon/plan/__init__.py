@@ -1,1 +1,1 @@
-"""Which executions we ask about: a table of plans, what follows from them, and which of them are feasible."""
+"""Tables of executions, the counts that follow from them, and the rules that feasible ones meet."""

@@ -8,7 +8,6 @@ import numpy as np
 
 from calculon.spec.execution import Execution
 from calculon.spec.fields import LARGEST_INTEGER, SpecField, optional_defaults, spec_fields
-from calculon.spec.lists_of_counts import ListsOfCounts
 from calculon.units import Array
 
 FIELDS: tuple[SpecField, ...] = spec_fields(Execution)
@@ -34,9 +33,9 @@ def code(field: str, value: str) -> int:
 def type_of(field: str) -> type:
     """Return the type of a column."""
     known = field_of(field)
-    if isinstance(known.declaration.choices, ListsOfCounts):
-        return np.int64
-    return np.int8 if known.declaration.choices else bool if known.annotation is bool else np.int64
+    if known.declaration.choices and not known.listed:
+        return np.int8
+    return bool if known.annotation is bool else np.int64
 
 
 def held(field: str, value: Any) -> Any:
@@ -108,8 +107,8 @@ def column(values: Any) -> Array:
 
 def parse(field: SpecField, raw: Array) -> tuple[Array, Array]:
     """Return a column in its stored form, and a mask of impossible values (stored as a harmless one)."""
-    choices = field.declaration.choices
-    if isinstance(choices, ListsOfCounts):
+    choices = field.declaration.named
+    if field.listed:
         texts = [choices.plain(value) for value in raw.ravel().tolist()]
         codes = np.array([choices.index(text) if text in choices else -1 for text in texts], int)
         return codes.reshape(raw.shape), codes.reshape(raw.shape) < 0

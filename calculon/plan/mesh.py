@@ -48,7 +48,7 @@ def strides_of(columns: Columns, mesh_order: str) -> Mapping[str, Count]:
 
 def strides(columns: Columns) -> Mapping[str, Count]:
     """Return the distance of the numbers of neighbours in the groups of each axis, in the order of each execution."""
-    codes = np.unique(columns.mesh_order)
+    codes = np.flatnonzero(np.bincount(np.ravel(columns.mesh_order)))  # np.unique loads numpy.ma
     found: dict[str, Count] = {}
     for number in codes:
         here = strides_of(columns, MESH_ORDERS[number])

@@ -21,7 +21,6 @@ from calculon.plan.columns import (
 )
 from calculon.spec.decode import decode
 from calculon.spec.execution import PUBLISHED, Execution
-from calculon.spec.lists_of_counts import ListsOfCounts
 from calculon.units import Array
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 NAMES: tuple[str, ...] = tuple(field.name for field in FIELDS)
 
-_LISTS = tuple(f.name for f in FIELDS if isinstance(f.declaration.choices, ListsOfCounts))
+_LISTS = tuple(f.name for f in FIELDS if f.listed)
 
 PUBLISHED_NAMES = tuple(field.name for field in FIELDS if not field.declaration.optional)
 

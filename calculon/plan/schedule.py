@@ -89,39 +89,9 @@ class Schedule:
 
     @derived
     def accumulates(self) -> Array:
-        """Whether every microbatch after the first reads the gradients that it is added to."""
+        """Whether gradient accumulation reads the sums so far, in every microbatch after the first."""
         found: Array = self.columns.grad_dtype != _AUTO
         return found
-
-    @property
-    def data_par_overlap(self) -> Array:
-        """Whether data-parallel traffic runs beside the backward pass."""
-        return self.columns.data_par_overlap
-
-    @property
-    def latency_per_step(self) -> Array:
-        """Whether a collective pays its latency in every step of a ring."""
-        return self.columns.latency_per_step
-
-    @property
-    def transfers_overlap(self) -> Array:
-        """Whether transfers between stages happen beside their passes."""
-        return self.columns.p2p_overlap
-
-    @property
-    def weight_offload(self) -> Array:
-        """Whether weights are kept in tier-2 memory."""
-        return self.columns.weight_offload
-
-    @property
-    def activations_offload(self) -> Array:
-        """Whether activations are kept in tier-2 memory."""
-        return self.columns.activations_offload
-
-    @property
-    def optimizer_offload(self) -> Array:
-        """Whether the optimizer state is kept in tier-2 memory."""
-        return self.columns.optimizer_offload
 
     @derived
     def reserved(self) -> Bytes:

@@ -162,8 +162,10 @@ def _outer(
 ) -> tuple[Count, Count]:
     """Return blocks of the first and of the last stage.
 
-    What is not stated is shared evenly among the other stages, of which the first is one that has least: it holds most
-    microbatches. Full recomputation computes each block's products four times where the head's are computed thrice.
+    Where nothing is stated, odd blocks go to the last stage, to the first, and then to those after it, whatever the
+    schedule. Otherwise what is not stated is shared evenly among the other stages, of which the first is one that has
+    least: it holds most microbatches. Full recomputation computes each block's products four times where the head's
+    are computed thrice.
     """
     total = float(model.num_blocks)
     others = np.maximum(pipeline_par - 1, 1)
@@ -173,7 +175,9 @@ def _outer(
     after_first = np.where(first > 0, np.floor((total - first) / others), uniform)
     even = np.where(balanced, _balanced(total, pipeline_par, head), after_first)
     last = np.where(last > 0, last, even)
-    first = np.where(first > 0, first, np.floor((total - last) / others))
+    shared = (total - last) / others
+    stated = balanced | (given[0] > 0) | (given[1] > 0)
+    first = np.where(first > 0, first, np.where(stated, np.floor(shared), np.ceil(shared)))
     piped = pipeline_par > 1
     return np.where(piped, first, total), np.where(piped, last, total)
 

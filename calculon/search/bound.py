@@ -4,9 +4,9 @@ import numpy as np
 
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_times import axis_times
-from calculon.cost.ends import EndTimes
+from calculon.cost.embedding_head import EmbeddingHeadTimes
 from calculon.parallel.data.strategies import STRATEGIES
-from calculon.parallel.data.synced import BackwardPass, Synced
+from calculon.parallel.data.synced import BackwardPass, SyncedBytes
 from calculon.parallel.pipeline.transfers import bubble_time
 from calculon.parallel.process_groups import CollectiveCost
 from calculon.plan.columns import Columns
@@ -17,11 +17,11 @@ from calculon.spec.axes import FURTHER_AXES
 from calculon.units import Array, Seconds
 
 
-def least_time(grid: Grid) -> Seconds:
+def time_lower_bound(grid: Grid) -> Seconds:
     """Return a time that no execution of a cell beats, whatever its networks, overlap and offloading.
 
     Computation, recomputation, the least tensor-parallel time and the bubble of these; transfers, data-parallel and
-    offload traffic only add to it (:func:`least_exposed`).
+    offload traffic only add to it (:func:`exposed_lower_bound`).
 
     Returns
     -------
@@ -34,13 +34,13 @@ def least_time(grid: Grid) -> Seconds:
     forward, backward = _passes(grid, block, schedule.pipeline_par > 1)
     base, edge = (forward + backward).min(axis=1)
     ends = tables.ends(rows, grid.step_rows)
-    end_times = EndTimes(ends, schedule) if ends else None
+    embedding_head_times = EmbeddingHeadTimes(ends, schedule) if ends else None
     if schedule.layout is not None:
-        time = _of_stages(schedule, np.minimum(base, edge), end_times)
+        time = _of_stages(schedule, np.minimum(base, edge), embedding_head_times)
     else:
         time = schedule.batch_sum(base, edge) + bubble_time(schedule, base, edge)
-        if end_times is not None:
-            time = time + end_times.least()
+        if embedding_head_times is not None:
+            time = time + embedding_head_times.least()
     time = time + schedule.blocks * optimizer.step.time
     return np.asarray(time[:, 0, 0, 0, :])
 
@@ -57,7 +57,7 @@ def _passes(grid: Grid, block: BlockCost, piped: Array) -> tuple[Seconds, Second
     return forward, backward
 
 
-def _of_stages(schedule: Schedule, block: Seconds, ends: EndTimes | None) -> Seconds:
+def _of_stages(schedule: Schedule, block: Seconds, ends: EmbeddingHeadTimes | None) -> Seconds:
     """Return a time of the passes that no schedule and layout beats: that of the mean and of the fullest stage."""
     assert schedule.layout is not None
     mean = schedule.layout.mean(schedule.pipeline_par) * block
@@ -67,7 +67,7 @@ def _of_stages(schedule: Schedule, block: Seconds, ends: EndTimes | None) -> Sec
     return schedule.microbatches * fullest
 
 
-def least_exposed(grid: Grid, nodes: Array) -> Seconds | float:
+def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
     """Return the least exposed time of data-parallel traffic of some nodes: axes (sharding, node).
 
     On the best of the data networks, with overlap where it is tried, behind the longest passes that blocks have without
@@ -98,7 +98,7 @@ def least_exposed(grid: Grid, nodes: Array) -> Seconds | float:
     windows = BackwardPass(
         forward=forward,
         tensor_forward=none,
-        head=none if ends is None else EndTimes(ends, schedule).head_backward.max(axis=0),
+        head=none if ends is None else EmbeddingHeadTimes(ends, schedule).head_backward.max(axis=0),
         base=backward,
         edge=backward,
         p2p=none,
@@ -111,7 +111,7 @@ def least_exposed(grid: Grid, nodes: Array) -> Seconds | float:
         step_arithmetic=none,
     )
     weight, gradient = block.weight[0], block.gradient_message[0]
-    synced = Synced(weight=weight, gradient=gradient)
+    synced = SyncedBytes(weight=weight, gradient=gradient)
     at_ends = None if ends is None else ends.synced(gradient / weight)
     cost = CollectiveCost(system, schedule)
     found = strategy.sync(synced, at_ends, windows, cost, grid.tables.edition)

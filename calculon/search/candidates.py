@@ -1,12 +1,13 @@
 """The candidates of every loop of a search: the published enumeration, restricted and widened as asked."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import product
 from math import prod
 from typing import Any
 
+from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.columns import DEFAULTS, FIELDS
 from calculon.plan.divisors import divisors

@@ -1,6 +1,6 @@
 """Block costs of a search: every distinct block of some tensor degrees, laid out so that its row is arithmetic."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -8,38 +8,52 @@ import numpy as np
 from calculon.architecture.layer_sizes import SIZE_FIELDS
 from calculon.architecture.optimizer import Parameters
 from calculon.cost.block_cost import BlockCost
-from calculon.cost.block_tables import EndTables, block_costs, layer_parameters, step_cost
-from calculon.cost.ends import Ends
+from calculon.cost.block_tables import EmbeddingHeadTables, block_costs, layer_parameters, step_cost
+from calculon.cost.embedding_head import Ends, plain_choice
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.editions import EDITIONS
-from calculon.plan.choices import distinct, grouped
+from calculon.plan.choices import C, distinct, grouped
 from calculon.records import concatenate
-from calculon.search.candidates import VARIANT
-from calculon.search.space import Space, Unit
+from calculon.search.space import OF_VARIANTS, Space, Unit
 from calculon.spec.axes import FURTHER_SIZES
 from calculon.spec.execution import BatchChoice, BlockChoice, LayoutChoice, StepChoice
 from calculon.units import Array
 
-_OF_VARIANTS = tuple(name for name in SIZE_FIELDS if name in VARIANT)
-"""Numbers that size a block, and that variants fix."""
-
 
 class CostTables:
-    """Costs of the blocks and optimizer steps of some units.
+    """Costs of the blocks and optimizer steps of some units, with some of the variants.
 
     Rows of ``block`` are numbered by block choice, then tensor degree, then microbatch size, tensor network and the
     numbers that variants fix; rows of ``optimizer`` by step choice, then tensor degree, shards and these numbers.
+
+    Parameters
+    ----------
+    space : Space
+        The space.
+    units : sequence of Unit
+        The units.
+    block_groups : sequence of pair of BlockChoice and array, optional
+        Block choices, each with the variants that have it; by default those of all variants.
 
     Attributes
     ----------
     variants : Variants
         All variants of the space.
     groups : list of pair of BatchChoice and array
-        The variants that share the strategies of a batch.
+        The variants among these that share the strategies of a batch.
     """
 
-    def __init__(self, space: Space, units: Sequence[Unit]):
+    def __init__(
+        self,
+        space: Space,
+        units: Sequence[Unit],
+        block_groups: Sequence[tuple[BlockChoice, Array]] | None = None,
+    ):
         self.space, self.variants = space, space.variants
+        self._blocks = space.block_groups if block_groups is None else block_groups
+        self._used = np.zeros(len(self.variants), bool)
+        for _, numbers in self._blocks:
+            self._used[numbers] = True
         self.edition = EDITIONS[space.edition]
         degrees = sorted({unit.tensor_par for unit in units}, reverse=True)  # 1 is the last
         self._micro = {
@@ -49,9 +63,9 @@ class CostTables:
         self._networks = {t: space.networks("tensor_par_net", t) for t in degrees}
         self._columns = space.variant_columns
         stated = self._columns.dp_shard[self._columns.dp_shard > 0]
-        self._shards = np.unique([1, *stated.tolist(), *(unit.data_par for unit in units)])
-        own = [getattr(self._columns, name) for name in _OF_VARIANTS]
-        self._own, self._own_size, _ = distinct(own)
+        shards = {1, *stated.tolist(), *(unit.data_par for unit in units)}
+        self._shards = np.array(sorted(shards))  # np.unique would load numpy.ma
+        self._own, self._own_size = space.block_sizes
         self._of_unit: dict[Unit, tuple[Array, Array, Array, Array]] = {}
         self._build(degrees)
 
@@ -59,11 +73,17 @@ class CostTables:
     def groups(self) -> list[tuple[BatchChoice, Array]]:
         """The variants that share the strategies of a batch, and the degrees and networks of further axes."""
         found = []
-        for choice, numbers in grouped(self._columns, BatchChoice):
+        for choice, numbers in self._grouped(BatchChoice):
             further = [getattr(self._columns, name)[numbers] for name in FURTHER_SIZES]
             kinds = distinct(further)[1] if further else np.zeros(len(numbers), np.int64)
             found += [(choice, numbers[kinds == kind]) for kind in range(kinds.max() + 1)]
         return found
+
+    def _grouped(self, choice: type[C]) -> Iterator[tuple[C, Array]]:
+        """Yield the distinct choices of the variants in use, and the variants that have each."""
+        for one, numbers in grouped(self._columns, choice):
+            if len(used := numbers[self._used[numbers]]):
+                yield one, used
 
     def _size_rows(self, degree: int) -> Array:
         """Rows of the numbers that size blocks of a tensor degree, in the order of :data:`SIZE_FIELDS`."""
@@ -74,16 +94,20 @@ class CostTables:
             "microbatch_size": micro,
             "tensor_par_net": network,
         }
-        known |= dict(zip(_OF_VARIANTS, self._own[own].T, strict=True))
+        known |= dict(zip(OF_VARIANTS, self._own[own].T, strict=True))
         return np.stack([known[name] for name in SIZE_FIELDS], axis=1)
 
     def _build(self, degrees: list[int]) -> None:
         """Cost blocks of every block choice, and optimizer steps of every step choice."""
         space, count = self.space, len(self.variants)
-        ends = EndTables(space.model, space.system, self.edition) if space.model.vocab else None
+        ends = (
+            EmbeddingHeadTables(space.model, space.system, self.edition)
+            if space.model.vocab
+            else None
+        )
         blocks: list[BlockCost] = []
         layouts: dict[LayoutChoice, list[tuple[BlockChoice, Array]]] = {}
-        for choice, numbers in space.block_groups:
+        for choice, numbers in self._blocks:
             layouts.setdefault(choice.layout, []).append((choice, numbers))
         self._block_base, self._step_base = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self._block_start: dict[int, int] = {}
@@ -93,24 +117,33 @@ class CostTables:
         for degree in degrees:
             self._block_start[degree] = total
             total += len(self._micro[degree]) * len(self._networks[degree]) * len(self._own)
+        every = np.concatenate(list(rows_of.values()))
         rows = 0
+        ends_start: dict[BlockChoice, int] = {}
+        ends_rows: list[Array] = []
         for layout, members in layouts.items():
             choices = [choice for choice, _ in members]
             used = [t for t in degrees if t > 1 or not layout.overlapped]
             if not used:
                 continue
-            sizes = np.concatenate([rows_of[t] for t in used])
+            sizes = np.concatenate([rows_of[t] for t in used])  # the first of all of them
             blocks += block_costs(space.model, space.system, choices, sizes, self.edition)
-            if ends is not None:
-                ends.add_costs(choices, sizes)
-            for _, numbers in members:
+            for choice, numbers in members:
                 self._block_base[numbers] = rows
                 rows += len(sizes)
+                if ends is None:
+                    continue
+                plain = plain_choice(choice)
+                if plain not in ends_start:
+                    ends_start[plain] = len(ends_start) * len(every)
+                    ends.add_cost(plain, every)
+                ends_rows.append(ends_start[plain] + np.arange(len(sizes), dtype=np.int32))
         self.block = concatenate(blocks)
         self.optimizer = self._steps(degrees, ends)
         self._ends = ends.ends() if ends is not None else None
+        self._ends_row = np.concatenate([np.zeros(0, np.int32), *ends_rows])
 
-    def _steps(self, degrees: list[int], ends: EndTables | None) -> OptimizerCost:
+    def _steps(self, degrees: list[int], ends: EmbeddingHeadTables | None) -> OptimizerCost:
         """Cost optimizer steps."""
         space, steps, total = self.space, [], 0
         for degree in degrees:
@@ -118,7 +151,7 @@ class CostTables:
             total += len(self._shards) * len(self._own)
         rows, count = 0, len(self._own)
         known: dict[tuple[LayoutChoice, bool], list[Parameters]] = {}
-        for choice, numbers in grouped(self._columns, StepChoice):
+        for choice, numbers in self._grouped(StepChoice):
             used = [t for t in degrees if t > 1 or not choice.layout.overlapped]
             if not used:
                 continue
@@ -141,7 +174,7 @@ class CostTables:
 
     def ends(self, blocks: Array, steps: Array) -> Ends | None:
         """Return embedding and head for rows of blocks and of optimizer steps; nothing without a vocabulary."""
-        return self._ends.take(blocks, steps) if self._ends is not None else None
+        return self._ends.take(self._ends_row[blocks], steps) if self._ends is not None else None
 
     def networks(self, unit: Unit) -> int:
         """Return how many tensor networks the blocks of a unit are costed on."""

@@ -10,14 +10,13 @@ from calculon.editions.edition import Edition
 from calculon.evaluate import Evaluation, evaluate
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.search.effect import PYTHON, check_left
-from calculon.search.one import feasible_numbers, search_space
+from calculon.search.best_first import feasible_numbers, search_space
+from calculon.search.effect import PYTHON, check_left, warn_of_idle_values
 from calculon.search.ranking import Ranking
 from calculon.search.request import (
     make_condition,
     make_ranking,
     make_space,
-    needed_edition,
     takes_space,
 )
 from calculon.search.search_result import SearchResult
@@ -87,15 +86,13 @@ def search(
     >>> found
     <SearchResult: 193,496 executions, 156,682 feasible, best sample_rate 5.69623>
     """
-    model = inputs.model(model)
-    edition = needed_edition(model) if edition is None else edition
-    choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
+    choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add, "edition": edition}
     choices |= {"tensor_overlap": tensor_overlap, "data_overlap": data_overlap}
-    choices |= {"edition": edition}
     space = make_space(model, system, num_procs, max_batch_size, datatype, **choices)
-    ranking = make_ranking(top, objective, pareto, where, edition)
+    ranking = make_ranking(top, objective, pareto, where, space.edition)
     mbs_break = inputs.switch(mbs_break, "mbs_break", "search")
     check_left([space], PYTHON)
+    warn_of_idle_values([space], stacklevel=3)
     return run(space, ranking, mbs_break=mbs_break)
 
 
@@ -138,15 +135,13 @@ def executions(
     SpecError
         For anything malformed, and for a `fix` that leaves nothing, before any work.
     """
-    model = inputs.model(model)
-    edition = needed_edition(model) if edition is None else edition
-    choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
+    choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add, "edition": edition}
     choices |= {"tensor_overlap": tensor_overlap, "data_overlap": data_overlap}
-    choices |= {"edition": edition}
     space = make_space(model, system, num_procs, max_batch_size, datatype, **choices)
-    condition = make_condition(where, edition)
+    condition = make_condition(where, space.edition)
     chunk = inputs.count(chunk, "chunk", "executions")
     check_left([space], PYTHON)
+    warn_of_idle_values([space], stacklevel=3)
     return feasible_tables(space, condition, chunk=chunk)
 
 

@@ -1,18 +1,32 @@
 """Refuse to restrict or widen spaces where that leaves nothing, or changes nothing, before any work."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
 
 from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
 from calculon.plan.columns import DEFAULTS, field_of
 from calculon.plan.divisors import divisors
 from calculon.plan.rules.data_rules import NEEDING
-from calculon.search.one import count_space
+from calculon.search.best_first import count_space
 from calculon.search.space import Space, Values
+from calculon.spec.decode import SpecWarning
 from calculon.spec.model import Model
 
 _SHOWN = 12
+
+
+class Asked(Protocol):
+    """What is asked of a search, as a space or as a message to a worker."""
+
+    @property
+    def model(self) -> Model: ...  # noqa: D102
+    @property
+    def fix(self) -> Mapping[str, Values]: ...  # noqa: D102
+    @property
+    def add(self) -> Mapping[str, Values]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -20,13 +34,14 @@ class Wording:
     """How options and values are written by those who ask: on the command line, or in Python."""
 
     python: bool
-    fused_both: str
-    no_tensor_overlap: str
-    no_data_overlap: str
+
+    def words_of(self, command_line: str, python: str) -> str:
+        """Return how it is said on the command line, or in Python."""
+        return python if self.python else command_line
 
     def option(self, name: str) -> str:
         """Return the name of an option."""
-        return name if self.python else f"--{name}"
+        return self.words_of(f"--{name}", name)
 
     def setting(self, option: str, field: str, values: Sequence[Any] = (...,)) -> str:
         """Write an option with values of a field."""
@@ -50,18 +65,7 @@ class Wording:
         return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-COMMAND_LINE = Wording(
-    python=False,
-    fused_both="-f all tries both",
-    no_tensor_overlap="leave out --no-tp-overlap",
-    no_data_overlap="leave out --no-dp-overlap",
-)
-PYTHON = Wording(
-    python=True,
-    fused_both="fused=(False, True) tries both",
-    no_tensor_overlap="leave out tensor_overlap=False",
-    no_data_overlap="leave out data_overlap=False",
-)
+COMMAND_LINE, PYTHON = Wording(python=False), Wording(python=True)
 
 
 def check_effect(spaces: Sequence[Space], wording: Wording = COMMAND_LINE) -> None:
@@ -80,7 +84,7 @@ def check_effect(spaces: Sequence[Space], wording: Wording = COMMAND_LINE) -> No
         For the first restriction that leaves nothing, with the values that there are; and for added values without
         effect.
     """
-    _check_used(spaces, wording)
+    warn_of_idle_values(spaces)
     _check_added(spaces, wording)
     check_left(spaces, wording)
 
@@ -108,14 +112,28 @@ def check_left(spaces: Sequence[Space], wording: Wording = COMMAND_LINE) -> None
         before = after
 
 
-def _check_used(spaces: Sequence[Space], wording: Wording) -> None:
-    """Refuse what concerns the vocabulary of a model that has none."""
-    space = spaces[0]
-    for name in ("ce_impl", "vocab_pad_multiple"):
-        asked = (*space.fix.get(name, ()), *space.add.get(name, ()))
-        if asked and not space.model.vocab:
-            wanted = f"a model with a vocabulary; {space.model.name} states none, so that no head is counted"
-            raise SpecError("search", Problem(name, wanted, wording.words(asked)))
+def warn_of_idle_values(asked: Iterable[Asked], stacklevel: int = 2) -> None:
+    """Warn, once each, of values that change nothing: those about a vocabulary, of models that state none.
+
+    One command line, or one study, can then be used for models of both sorts.
+
+    Parameters
+    ----------
+    asked : iterable of Space or Search
+        What is searched.
+    stacklevel : int
+        How many calls away the caller is that the warning concerns.
+    """
+    notes: dict[str, None] = {}
+    for one in asked:
+        for name in () if one.model.vocab else ("ce_impl", "vocab_pad_multiple"):
+            values = (*one.fix.get(name, ()), *one.add.get(name, ()))
+            if any(value != DEFAULTS[name] for value in values):
+                setting = f"{name}={','.join(map(str, values))}"
+                why = f"{one.model.name} states no vocabulary, and no LM head is counted"
+                notes[f"search: {setting} has no effect: {why}"] = None
+    for note in notes:
+        warnings.warn(note, SpecWarning, stacklevel=stacklevel + 1)
 
 
 def _existing(spaces: Sequence[Space], name: str) -> Values:
@@ -214,7 +232,7 @@ def _remedy(name: str, values: Values, space: Space, wording: Wording) -> str:
     added = f"{wording.setting('add', name, fitting)}, where it divides" if fitting else ""
     gradients = wording.setting("fix", "grad_dtype", ("bfloat16",))
     hints = {
-        "fused_activation": wording.fused_both,
+        "fused_activation": wording.words_of("-f all", "fused=(False, True)") + " tries both",
         "attention_type": wording.setting("add", "attention_type", ("multiquery",)),
         "batch_size": added,
         "pipeline_par": added,
@@ -226,9 +244,11 @@ def _remedy(name: str, values: Values, space: Space, wording: Wording) -> str:
         stages = tuple(declared.needs["zero_stage"])
         return f"{declared.why}: {wording.setting('fix', 'zero_stage', stages)}"
     if not space.tensor_overlap:
-        hints["tensor_par_overlap"] = wording.no_tensor_overlap
+        option = wording.words_of("--no-tp-overlap", "tensor_overlap=False")
+        hints["tensor_par_overlap"] = f"leave out {option}"
     if not space.data_overlap:
-        hints["data_par_overlap"] = wording.no_data_overlap
+        option = wording.words_of("--no-dp-overlap", "data_overlap=False")
+        hints["data_par_overlap"] = f"leave out {option}"
     if name.endswith("_offload") and not space.system.mem2.capacity:
         return f"{space.system.name} has no tier-2 memory"
     return hints.get(name, "")

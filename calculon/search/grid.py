@@ -18,7 +18,7 @@ from calculon.plan.rules.rule import Question, Rule
 from calculon.plan.schedule import Schedule
 from calculon.records import gather
 from calculon.search.nodes import Nodes
-from calculon.search.select import Counts
+from calculon.search.search_counts import Counts
 from calculon.search.space import Space, Values
 from calculon.spec.axes import FURTHER_SIZES, PUBLISHED_AXES
 from calculon.units import Array
@@ -145,7 +145,7 @@ class Grid:
         return np.asarray(self.network_reasons == "")
 
     @derived
-    def _ways(self) -> Array:
+    def _multiplicity(self) -> Array:
         """Combinations of networks and overlap that fit, for each node."""
         fitting = self.allowed_networks.reshape(len(self.nodes.units), -1).sum(axis=1)
         return np.asarray(fitting[self.nodes.unit] * len(self.overlap))
@@ -156,15 +156,15 @@ class Grid:
         return enumerated(self.space, self.columns)
 
     @derived
-    def verdicts(self) -> list[tuple[str, Array]]:
+    def violations(self) -> list[tuple[str, Array]]:
         """Counted rules besides those on networks, in the order of checking: the reason, and which cells fail."""
-        verdicts: list[tuple[str, Array]] = []
+        violations: list[tuple[str, Array]] = []
         for rule in self.space.rules.counted:
             failed = self._fails(rule)
             if failed.any():
-                verdicts.append((rule.reason, failed))
+                violations.append((rule.reason, failed))
             if failed.all():
-                return verdicts
+                return violations
         system, needed = self.space.system, self.memory.capacity
         tiers = (needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req)
         for reason, tier, memory in zip(
@@ -172,8 +172,8 @@ class Grid:
         ):
             failed = np.asarray(tier > memory.capacity)
             if failed.any():
-                verdicts.append((reason, failed))
-        return verdicts
+                violations.append((reason, failed))
+        return violations
 
     def _fails(self, rule: Rule) -> Array:
         """Return which cells a rule rejects; one that reads nothing of a node but its unit is asked once a unit."""
@@ -188,21 +188,21 @@ class Grid:
     def fits(self) -> Array:
         """Which enumerated cells of the memory grid can run, networks apart."""
         good = np.broadcast_to(self.enumerated, self.shape).copy()
-        for _, failed in self.verdicts:
+        for _, failed in self.violations:
             good &= ~failed
         return good
 
     @property
     def feasible(self) -> bool:
         """Whether any execution of the tile can run."""
-        return bool((self.fits & (self._ways > 0)).any())
+        return bool((self.fits & (self._multiplicity > 0)).any())
 
     def reached(self, *, mbs_break: bool) -> Array:
         """Which cells the search visits: with `mbs_break` none after the first microbatch size that fails."""
         visited = np.broadcast_to(self.enumerated, self.shape)
         if not mbs_break:
             return visited
-        failed = visited & ~(self.fits & (self._ways > 0))
+        failed = visited & ~(self.fits & (self._multiplicity > 0))
         before: Array = np.cumsum(failed, axis=-1) - failed  # failures before each node
         return np.asarray(visited & (before == before[..., self.nodes.starts]))
 
@@ -220,16 +220,16 @@ class Grid:
                     counts.reasons[str(reason)] += int(several)
         if mbs_break:
             self.fits &= visited
-        left = visited.copy() if self.verdicts else visited
-        for reason, failed in self.verdicts:
+        left = visited.copy() if self.violations else visited
+        for reason, failed in self.violations:
             here = left & failed
-            if number := int(_by_node(here) @ self._ways):
+            if number := int(_by_node(here) @ self._multiplicity):
                 counts.reasons[reason] += number
                 if reason in MEMORY_REASONS:
-                    here &= self._ways > 0
+                    here &= self._multiplicity > 0
                     counts.nearest_miss[reason] = self._nearest_miss(reason, here)
             left &= ~failed
-        counts.good = int(_by_node(self.fits) @ self._ways)
+        counts.good = int(_by_node(self.fits) @ self._multiplicity)
         return counts
 
     def _nearest_miss(self, reason: str, cells: Array) -> float:

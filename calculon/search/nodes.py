@@ -1,11 +1,11 @@
 """The nodes of a tile: units with their chunks, variants and microbatch sizes, one after the other."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from calculon.arrays import derived
+from calculon.frozen import dataclass
 from calculon.plan.choices import members
 from calculon.plan.columns import held
 from calculon.plan.schedule import shard_count
@@ -72,7 +72,7 @@ class Nodes:
             **self._shared,
         }
 
-    def forget_columns(self) -> None:
+    def release_columns(self) -> None:
         """Give the memory of what follows from the nodes free; it is laid out again where it is asked for."""
         for name in ("columns", "block_rows", "numbers", "starts"):
             self.__dict__.pop(name, None)

@@ -1,13 +1,13 @@
 """What a search looks for: any statistic, larger or smaller."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from calculon.cost.batch import Batch
 from calculon.editions.edition import Edition
 from calculon.errors import Problem, SpecError, nearest
+from calculon.frozen import dataclass
 from calculon.records import Column, column, columns
 from calculon.spec.execution import CORRECTED
 from calculon.statistics import CorrectedStats
@@ -49,17 +49,17 @@ class Objective:
         """Return the statistic from scores."""
         return score if self.sense == "max" else np.negative(score)
 
-    def bound(self, least_time: Callable[[], Seconds], batch_size: Count) -> Array | None:
+    def bound(self, time_lower_bound: Callable[[], Seconds], batch_size: Count) -> Array | None:
         """Return a score that no execution of at least this time exceeds; nothing where time says nothing.
 
         The last digits of a time depend on the order of its sum; the bound gives them away.
         """
         slack = 1 - 1e-9
         if (self.statistic.name, self.sense) == ("sample_rate", "max"):
-            rate: Array = batch_size / (least_time() * slack)
+            rate: Array = batch_size / (time_lower_bound() * slack)
             return rate
         if (self.statistic.name, self.sense) == ("total_time", "min"):
-            return np.asarray(-least_time() * slack)
+            return np.asarray(-time_lower_bound() * slack)
         return None
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from calculon.plan.plan import NAMES
 from calculon.search.objective import Objective, known_statistic
-from calculon.search.select import Pareto, TopN
+from calculon.search.search_counts import pareto_front
 from calculon.search.space import Space
 from calculon.search.tile import Rows, Tile
 from calculon.search.where import Condition
@@ -15,23 +15,31 @@ from calculon.units import Array
 
 
 class Ranking(ABC):
-    """Keeps the executions that are wanted of those that are offered.
+    """Keeps the best of the executions that it considers; the order in which it sees them does not matter.
 
     Attributes
     ----------
+    objectives : tuple of Objective
+        What executions are ranked by.
     threshold : float
         Executions with a smaller score are of no interest any more.
+    scores : array, shape (objectives, executions)
+        Scores of what is kept, in no particular order; larger is better.
+    numbers : array of int64, shape (executions,)
+        Numbers of what is kept.
     """
 
-    threshold: float = -np.inf
+    threshold = -np.inf
 
     def __init__(self, objectives: Sequence[Objective], where: Condition | None = None):
         self.objectives = tuple(objectives)
         self.where = where
+        self.scores = np.zeros((len(objectives), 0))
+        self.numbers = np.zeros(0, np.int64)
 
     @abstractmethod
-    def bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
-        """Return the best score that each cell of a tile can hope for, or nothing if that is not known.
+    def upper_bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
+        """Return a score that no execution of a cell exceeds, for each cell of a tile; None where none is known.
 
         Of some `nodes` of the tile a closer bound, which takes longer to find.
         """
@@ -40,12 +48,13 @@ class Ranking(ABC):
     def keep(self, scores: Array, numbers: Array) -> None:
         """Take in executions: scores of shape (objectives, executions)."""
 
-    @abstractmethod
     def ranked(self) -> tuple[Array, Array]:
         """Return scores, of shape (objectives, executions), and numbers of what is kept, best first."""
+        order = np.lexsort((self.numbers, *-self.scores[::-1]))
+        return self.scores[:, order], self.numbers[order]
 
-    def offer(self, space: Space, rows: Rows) -> None:
-        """Offer executions: those whose networks fit, that meet the condition, and that are good enough."""
+    def consider(self, space: Space, rows: Rows) -> None:
+        """Keep of executions those whose networks fit, that meet the condition, and that are good enough."""
         shape = rows.numbers.shape
         scores = [np.broadcast_to(one.score(rows.batch), shape) for one in self.objectives]
         chosen = np.flatnonzero(rows.allowed & (scores[0] >= self.threshold))
@@ -57,7 +66,7 @@ class Ranking(ABC):
 
 
 class Best(Ranking):
-    """The `count` best by one statistic, ties in the order of the loops."""
+    """The `count` best by one statistic; among equal scores the smallest numbers, which come first in the loops."""
 
     def __init__(
         self,
@@ -68,51 +77,64 @@ class Best(Ranking):
         prune: bool = True,
     ):
         super().__init__([objective], where)
-        self._top = TopN(count)
-        self._prune = prune
+        self._count, self._prune = count, prune
+        self._waiting: list[tuple[Array, Array]] = []
+        self._held = 0  # kept and waiting
+        self._limit = count  # the first threshold as soon as there is one
 
-    @property
-    def threshold(self) -> float:  # type: ignore[override]
-        """The score of the last that is kept."""
-        return self._top.threshold
-
-    def bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
-        """Return the best score of each cell, where the objective has a bound."""
+    def upper_bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
+        """Return the best score that each cell may have, where the objective has a bound."""
         if not self._prune:
             return None
         bound = self.objectives[0].bound
         if nodes is None:
-            return bound(lambda: tile.least_time, tile.batch_size)
-        return bound(lambda: tile.closer_time(nodes), tile.batch_size[nodes])
+            return bound(lambda: tile.time_lower_bound, tile.batch_size)
+        return bound(lambda: tile.closer_lower_bound(nodes), tile.batch_size[nodes])
 
     def keep(self, scores: Array, numbers: Array) -> None:
-        """Take in executions."""
-        self._top.add(scores[0], numbers)
+        """Take in executions that reach the threshold.
+
+        They are sorted only when there are twice as many as wanted, so that a search for many stays linear.
+        """
+        good = scores[0] >= self.threshold
+        if not good.any():
+            return
+        self._waiting.append((scores[:, good], numbers[good]))
+        self._held += len(self._waiting[-1][1])
+        if self._held >= self._limit:
+            self._compress()
+
+    def _compress(self) -> None:
+        """Join what waits, drop what is not among the best, and raise the threshold."""
+        scores, numbers = zip((self.scores, self.numbers), *self._waiting, strict=True)
+        self.scores, self.numbers = np.concatenate(scores, axis=1), np.concatenate(numbers)
+        self._waiting.clear()
+        if len(self.numbers) >= self._count:
+            order = np.lexsort((self.numbers, -self.scores[0]))[: self._count]
+            self.scores, self.numbers = self.scores[:, order], self.numbers[order]
+            self.threshold = float(self.scores[0, -1])
+            self._limit = 2 * self._count
+        self._held = len(self.numbers)
 
     def ranked(self) -> tuple[Array, Array]:
         """Return scores and numbers, best first."""
-        scores, numbers = self._top.ranked()
-        return scores[None], numbers
+        self._compress()
+        return super().ranked()
 
 
 class Front(Ranking):
-    """The executions that no other one beats in every statistic."""
+    """The executions that no other one beats in every statistic; among equal ones the smallest number."""
 
-    def __init__(self, objectives: Sequence[Objective], where: Condition | None = None):
-        super().__init__(objectives, where)
-        self._front = Pareto(len(objectives))
-
-    def bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
+    def upper_bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
         """Nothing: a front has no single threshold."""
         return None
 
     def keep(self, scores: Array, numbers: Array) -> None:
         """Take in executions."""
-        self._front.add(scores, numbers)
-
-    def ranked(self) -> tuple[Array, Array]:
-        """Return scores and numbers, best by the first statistic first."""
-        return self._front.ranked()
+        scores = np.concatenate([self.scores, scores], axis=1)
+        numbers = np.concatenate([self.numbers, numbers])
+        front = pareto_front(scores, numbers)
+        self.scores, self.numbers = scores[:, front], numbers[front]
 
 
 def _meets(where: Condition, space: Space, rows: Rows, chosen: Array) -> Array:

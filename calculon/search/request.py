@@ -105,7 +105,7 @@ def make_space(
     data_overlap: bool = True,
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
-    edition: Edition | str = SC23,
+    edition: Edition | str | None = None,
 ) -> Space:
     """Check and make a space; the arguments are those of :func:`calculon.search`.
 
@@ -120,7 +120,7 @@ def make_space(
         hint = nearest(str(datatype), system.datatypes)
         raise SpecError("search", Problem("datatype", wanted, inputs.found(datatype), hint))
     fixed, added = checked("fix", _fields("fix", fix)), checked("add", _fields("add", add))
-    edition = find_edition(edition)
+    edition = find_edition(needed_edition(model) if edition is None else edition)
     check_edition(edition.name, model, {"fix": fixed, "add": added})
     _check_arithmetic(system, datatype, {"fix": fixed, "add": added})
     return Space(

@@ -2,7 +2,6 @@
 
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, SupportsIndex, overload
 
@@ -11,9 +10,10 @@ import numpy as np
 from calculon.errors import Infeasible
 from calculon.estimate import Estimate, estimate
 from calculon.evaluate import Evaluation, evaluate
+from calculon.frozen import dataclass
 from calculon.plan.plan import Plan
 from calculon.search.objective import Objective
-from calculon.search.select import Counts
+from calculon.search.search_counts import Counts
 from calculon.search.space import Space
 from calculon.spec.execution import PUBLISHED
 from calculon.units import Array

@@ -5,20 +5,24 @@ The published search nests its loops in a fixed order (:data:`~calculon.search.c
 between equal results are broken as there, and a number is all that has to be kept of an execution.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from calculon.plan.choices import grouped
+from calculon.architecture.layer_sizes import SIZE_FIELDS
+from calculon.frozen import dataclass
+from calculon.plan.choices import distinct, grouped
 from calculon.plan.columns import FIELDS, Columns, code, field_of, type_of
 from calculon.plan.plan import Plan
-from calculon.search.candidates import LOOPS, Candidates, Unit, Values
+from calculon.search.candidates import LOOPS, VARIANT, Candidates, Unit, Values
 from calculon.search.variants import Rules, Variants, variants
 from calculon.spec.axes import FURTHER_AXES
 from calculon.spec.execution import BlockChoice
 from calculon.units import Array
+
+OF_VARIANTS = tuple(name for name in SIZE_FIELDS if name in VARIANT)
+"""Numbers that size a block, and that variants fix."""
 
 __all__ = ["LOOPS", "Space", "Unit", "Values"]
 
@@ -54,11 +58,17 @@ class Space(Candidates):
         return list(grouped(self.variant_columns, BlockChoice))
 
     @cached_property
+    def block_sizes(self) -> tuple[Array, Array]:
+        """The different numbers that size a block and that variants fix, as rows, and the row of each variant."""
+        sizes, size_of, _ = distinct([getattr(self.variant_columns, n) for n in OF_VARIANTS])
+        return sizes, size_of
+
+    @cached_property
     def variant_numbers(self) -> Array:
         """What each variant adds to the number of an execution."""
         numbers = np.zeros(len(self.variants), np.int64)
         for name, position in self.variants.positions.items():
-            numbers += position * self.strides[name]
+            numbers += position.astype(np.int64) * self.strides[name]
         return numbers
 
     @cached_property
@@ -124,8 +134,10 @@ class Space(Candidates):
         return Plan({f.name: columns[f.name] for f in FIELDS})
 
     def _batch_sizes(self, data_par: Array, positions: Array) -> Array:
-        degrees, degree_of = np.unique(data_par, return_inverse=True)
-        batches = [self._batches(int(degree)) for degree in degrees]
+        if not len(data_par):
+            return positions
+        degrees, degree_of, _ = distinct([data_par])
+        batches = [self._batches(int(degree)) for (degree,) in degrees]
         sizes = np.zeros((len(degrees), max(map(len, batches), default=0)), np.int64)
         for row, of_degree in zip(sizes, batches, strict=True):
             row[: len(of_degree)] = of_degree

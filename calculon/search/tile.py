@@ -1,14 +1,14 @@
 """One tile of a search: the results of some nodes, on an open grid."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from calculon.arrays import derived
 from calculon.cost.batch import Batch
+from calculon.frozen import dataclass
 from calculon.plan.columns import Columns
-from calculon.search.bound import least_exposed, least_time
+from calculon.search.bound import exposed_lower_bound, time_lower_bound
 from calculon.search.grid import GRID_AXES, NETWORKS, OFFLOADS, Grid
 from calculon.units import Array, Count, Seconds
 
@@ -42,27 +42,27 @@ class Tile(Grid):
     """Some nodes: their memory grid, and the results of the cells that fit."""
 
     @derived
-    def least_time(self) -> Seconds:
+    def time_lower_bound(self) -> Seconds:
         """A time that no execution of a cell beats, whatever its networks, overlap and offloading.
 
-        See :func:`~calculon.search.bound.least_time`. Axes (sharding, node).
+        See :func:`~calculon.search.bound.time_lower_bound`. Axes (sharding, node).
         """
-        return least_time(self)
+        return time_lower_bound(self)
 
-    def closer_time(self, nodes: Array) -> Seconds:
+    def closer_lower_bound(self, nodes: Array) -> Seconds:
         """Return a closer bound of some nodes, with what data parallelism exposes at least."""
-        return self.least_time[:, nodes] + least_exposed(self, nodes)
+        return self.time_lower_bound[:, nodes] + exposed_lower_bound(self, nodes)
 
     @property
     def batch_size(self) -> Count:
         """Global batch of each node."""
         return self.nodes.columns["batch_size"]
 
-    def forget_grid(self) -> None:
+    def release_grid(self) -> None:
         """Give the memory of the grid free: what fits is known, and the least time; columns are gathered again."""
-        for name in ("memory", "verdicts", "enumerated", "columns", "step_rows", "_ways"):
+        for name in ("memory", "violations", "enumerated", "columns", "step_rows", "_multiplicity"):
             self.__dict__.pop(name, None)
-        self.nodes.forget_columns()
+        self.nodes.release_columns()
 
     def rows(self, cells: tuple[Array, ...]) -> Iterator[Rows]:
         """Yield executions of cells of the memory grid, given by their indices, in blocks."""

@@ -4,17 +4,25 @@ A variant is possible when no rule on it fails that published counting leaves ou
 found by watching what each reads, so that the rules of a table, of one execution and of a search are the same.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
+from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
 from calculon.plan.columns import Columns, code, field_of, held, type_of
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.rule import Question, Rule
 from calculon.search.candidates import VARIANT, Candidates
 from calculon.spec.axes import FURTHER_AXES
 from calculon.units import Array
+
+PART_ROWS = 65_536
+"""Combinations that are looked at at once: most of them may be impossible, and take no memory for long."""
+
+MOST_COMBINATIONS = 20_000_000
+"""Combinations that one search may have: each stands for thousands of executions."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +52,22 @@ class Variants:
 
 
 class Rules:
-    """The rules of a space, by where a search asks them."""
+    """The rules of a space, by where a search asks them.
+
+    Attributes
+    ----------
+    constants : dict of arrays
+        What all executions of the space share, as columns.
+    """
 
     def __init__(self, space: Candidates):
         self._space = space
-        self.constants = _constants(space)
+        self.constants = {
+            "num_procs": np.array(space.num_procs),
+            "training": np.array(True),
+            "datatype": np.array(code("datatype", space.datatype)),
+            "edition": np.array(code("edition", space.edition)),
+        }
 
     @cached_property
     def _concerned(self) -> list[Rule]:
@@ -113,38 +132,50 @@ class Rules:
 
 
 def variants(space: Candidates, rules: Rules) -> Variants:
-    """List the variants that are possible with tensor parallelism, and which are without."""
-    several = [name for name in VARIANT if len(space.switches[name]) > 1]
-    shape = tuple(len(space.switches[name]) for name in several)
-    numbers = np.arange(int(np.prod(shape, dtype=np.int64)))
-    positions = dict(zip(several, np.unravel_index(numbers, shape), strict=True)) if shape else {}
+    """List the variants that are possible with tensor parallelism, and which are without.
+
+    Raises
+    ------
+    SpecError
+        For so many values that their combinations alone would take minutes.
+    """
     candidates: dict[str, Array] = {
-        name: np.array([held(name, value) for value in values], _kind(name))
-        for name, values in space.switches.items()
-        if name in VARIANT
+        name: np.array([held(name, value) for value in space.switches[name]], type_of(name))
+        for name in VARIANT
     }
-    columns = {
-        name: values[positions[name]] if name in positions else values[0]
-        for name, values in candidates.items()
-        if len(values)
-    }
-    if len(columns) < len(VARIANT):  # a loop without a candidate
+    several = {name: len(values) for name, values in candidates.items() if len(values) > 1}
+    if not all(map(len, candidates.values())):  # a loop without a candidate
         return Variants({}, {}, np.zeros(0, bool))
-    parallel, serial = (_possible(space, rules, columns, len(numbers), t) for t in (2, 1))
-    kept = parallel | serial
-    return Variants(
-        {name: where[kept] for name, where in positions.items()},
-        {n: v[kept] if v.ndim else v for n, v in map(_plain, columns.items())},
-        serial[kept],
-    )
+
+    def columns(positions: dict[str, Array]) -> dict[str, Array]:
+        return {
+            name: values[positions[name]] if name in several else np.array(values[0])
+            for name, values in candidates.items()
+        }
+
+    count = prod(several.values())
+    if count > MOST_COMBINATIONS:
+        wanted = f"values with at most {MOST_COMBINATIONS:,} combinations"
+        hint = "add fewer values to one search"
+        raise SpecError("search", Problem("add", wanted, f"{count:,} combinations", hint))
+    kept, kept_serial = [], []
+    for start in range(0, count, PART_ROWS):
+        numbers = np.arange(start, min(start + PART_ROWS, count))
+        part = columns(_positions(numbers, several))
+        parallel, serial = (_possible(space, rules, part, len(numbers), t) for t in (2, 1))
+        kept.append(numbers[parallel | serial])
+        kept_serial.append(serial[parallel | serial])
+    positions = _positions(np.concatenate(kept), several)
+    return Variants(positions, columns(positions), np.concatenate(kept_serial))
 
 
-def _plain(item: tuple[str, Array]) -> tuple[str, Array]:
-    return item[0], np.asarray(item[1])
-
-
-def _kind(name: str) -> type:
-    return type_of(name)
+def _positions(numbers: Array, several: dict[str, int]) -> dict[str, Array]:
+    """Return the position in each loop that has several candidates, given numbers of combinations."""
+    positions = {}
+    for name, length in reversed(several.items()):
+        numbers, place = np.divmod(numbers, length)
+        positions[name] = place.astype(np.min_scalar_type(length))
+    return positions
 
 
 def _possible(
@@ -160,16 +191,6 @@ def _possible(
     for rule in rules.of_variants:
         good &= rule.holds(question)
     return good
-
-
-def _constants(space: Candidates) -> dict[str, Array]:
-    """Return what all executions of a space share, as columns."""
-    return {
-        "num_procs": np.array(space.num_procs),
-        "training": np.array(True),
-        "datatype": np.array(code("datatype", space.datatype)),
-        "edition": np.array(code("edition", space.edition)),
-    }
 
 
 class _Watched(Columns):

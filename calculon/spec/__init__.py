@@ -1,1 +1,1 @@
-"""What the user wrote: model, system and execution files, decoded into frozen records in SI units."""
+"""Input files: models, systems and executions, decoded into frozen records in SI units."""

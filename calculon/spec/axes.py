@@ -5,7 +5,7 @@ layers that have its collectives (:class:`~calculon.architecture.layer.Collectiv
 strides, groups of ranks, sizes of layers, times, statistics and searches follow from the row.
 """
 
-from dataclasses import dataclass
+from calculon.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,24 +100,38 @@ def load(kind: str, source: str) -> tuple[str, object]:
     """
     path = find(kind, source)
     raw = whole(kind, read_document(path), path)
-    if isinstance(raw, Mapping) and (other := _other_kind(kind, raw)):
-        file = "<stdin>" if source == STDIN else source
-        raise SpecError(file, Problem("", _a(kind), _a(other), _swapped(kind, other)))
+    if isinstance(raw, Mapping) and (problem := _other_kind(kind, raw)):
+        raise SpecError("<stdin>" if source == STDIN else source, problem)
     return "stdin" if source == STDIN else document_stem(source), raw
 
 
 def whole(kind: str, raw: object, file: str) -> object:
-    """Return a document with what its base says, where it is a system that has one (:mod:`calculon.spec.overlay`)."""
+    """Return a document merged over its base, if it is a system that has one (:mod:`calculon.spec.overlay`)."""
     if kind == "system" and isinstance(raw, Mapping) and BASE in raw:
         return resolved(raw, "<stdin>" if file == STDIN else file, names(kind))
     return raw
 
 
-def _other_kind(kind: str, raw: Mapping[object, object]) -> str | None:
-    """Return the kind that a document has most fields of when it has none of the kind that is wanted."""
+def _other_kind(kind: str, raw: Mapping[object, object]) -> Problem | None:
+    """Return the problem with a document that is another kind of spec, or a result."""
     counts = {one: sum(name in raw for name in fields) for one, fields in _TELLING.items()}
+    if counts.get(kind):
+        return None
     likely = max(counts, key=counts.__getitem__)
-    return likely if counts[likely] > 1 and not counts.get(kind) else None
+    if counts[likely] > 1:
+        return Problem("", _a(kind), _a(likely), _swapped(kind, likely))
+    if "total_time" in raw:
+        return Problem("", _a(kind), "the result of an estimate", "give what it was estimated from")
+    if _is_winner(raw) or any(map(_is_winner, raw.values())):
+        hint = "the object under execution of one of them is an execution"
+        return Problem("", _a(kind), "the results of a search", hint)
+    return None
+
+
+def _is_winner(value: object) -> bool:
+    """Return whether a value is a result of a search, or several of them."""
+    one = next(iter(value.values()), None) if isinstance(value, Mapping) else None
+    return any(isinstance(v, Mapping) and {"execution", "stats"} <= v.keys() for v in (value, one))
 
 
 def _a(kind: str) -> str:

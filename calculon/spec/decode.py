@@ -1,4 +1,4 @@
-"""From what a file says to a frozen record in SI units, or to everything that is wrong with it.
+"""From a document to a frozen record in SI units, or to all of its problems.
 
 A library such as pydantic or msgspec would decode these files too. Ours is here because one declaration also
 carries unit, scale and help, because all problems of a file are told at once with what was found and a hint,
@@ -9,16 +9,20 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 from typing import Any, Protocol, TypeVar, cast, get_args, get_origin, runtime_checkable
 
-from calculon.errors import Problem, SpecError, nearest
+from calculon.errors import MOST_PROBLEMS, Problem, SpecError, nearest, printable
 from calculon.spec.fields import SpecField, shown, spec_fields
 
 R = TypeVar("R")
 
+_MOST_COMPARED = 200
+"""Unknown keys of an object that a missing field may be a misspelling of."""
+
 
 class SpecWarning(UserWarning):
-    """An input that works but is probably not what was meant."""
+    """An input that works but is probably a mistake."""
 
 
 @runtime_checkable
@@ -34,7 +38,7 @@ class Decodable(Protocol):
         """Return the JSON Schema of the raw value."""
 
 
-def decode(cls: type[R], raw: object, file: str, **extra: Any) -> R:
+def decode(cls: type[R], raw: object, file: str, *, place: str = "", **extra: Any) -> R:
     """Decode one document into a record.
 
     Parameters
@@ -46,6 +50,8 @@ def decode(cls: type[R], raw: object, file: str, **extra: Any) -> R:
         The document as the parser gave it.
     file : str
         Where it came from, for messages.
+    place : str
+        Path of the record in a larger document, such as ``[3].execution``; before the names of its fields.
     **extra
         Fields of the record that are not in the file (its name, say).
 
@@ -55,7 +61,7 @@ def decode(cls: type[R], raw: object, file: str, **extra: Any) -> R:
         With every problem of the document.
     """
     problems: list[Problem] = []
-    record = _record(cls, raw, "", problems, file, extra)
+    record = _record(cls, raw, place, problems, file, extra)
     if problems:
         raise SpecError(file, problems)
     return cast("R", record)
@@ -98,8 +104,8 @@ def _record(
 
 
 def _missing(field: SpecField, raw: Mapping[Any, Any], known: list[str], place: str) -> Problem:
-    strangers = [str(key) for key in raw if key not in known]
-    similar = nearest(field.key, strangers)
+    strangers = (str(key) for key in raw if key not in known)
+    similar = nearest(field.key, list(islice(strangers, _MOST_COMPARED)))
     hint = f"is it spelled {similar.split(chr(39))[1]!r} here?" if similar else "add it"
     kind = field.annotation if isinstance(field.annotation, type) else object
     expected = field.declaration.wanted(kind) if kind in (int, float, bool, str) else "this field"
@@ -111,18 +117,23 @@ def _unknown(
 ) -> None:
     known = [field.key for field in spec_fields(cls)]
     silent: Sequence[str] = getattr(cls, "silent_keys", ())
-    for key in raw:
-        if key in known or key in silent:
-            continue
+    strangers = [key for key in raw if key not in known and key not in silent]
+    refused = getattr(cls, "unknown_keys", "error") == "error"
+    for number, key in enumerate(strangers):
         place = f"{path}.{key}" if path else str(key)
-        hint = nearest(str(key), known)
-        if getattr(cls, "unknown_keys", "error") == "warning":
-            text = f"{file}: {place}: unknown field, ignored"
-            warnings.warn(f"{text}; {hint}" if hint else text, SpecWarning, stacklevel=2)
-        else:
-            wanted = "only the known fields"
+        hint = nearest(str(key), known) if number < MOST_PROBLEMS else ""  # it takes long
+        if refused:
             found = f"the unknown field {shown(str(key))}"
-            problems.append(Problem(place, wanted, found, hint or "known are " + ", ".join(known)))
+            hint = hint or "known are " + ", ".join(known)
+            problems.append(Problem(place, "only the known fields", found, hint))
+        elif number < MOST_PROBLEMS:
+            _warn(f"{file}: {place}: unknown field, ignored{hint and '; '}{hint}")
+    if not refused and (more := len(strangers) - MOST_PROBLEMS) > 0:
+        _warn(f"{file}: and {more:,} more unknown fields, ignored")
+
+
+def _warn(text: str) -> None:
+    warnings.warn(printable(text), SpecWarning, stacklevel=2)
 
 
 def _value(
@@ -144,7 +155,7 @@ def _value(
         found: list[Problem] = []
         value: object = kind.decode(raw, path, found, field.declaration.scale)
         for problem in found if field.declaration.forgiving else ():
-            warnings.warn(f"{file}: {problem}; ignored", SpecWarning, stacklevel=2)
+            _warn(f"{file}: {problem}; ignored")
         problems += () if field.declaration.forgiving else found
         return value
     return _record(kind, raw, path, problems, file, {})

@@ -1,12 +1,12 @@
-"""The execution: how a model is split over processors and what is traded for what.
+"""The execution: how a model is split over processors, and which memory, time and traffic is traded for which.
 
-Every field is declared once, with what it decides (:class:`~calculon.spec.fields.Scope`). Named values and switches
-of a scope are a frozen record below, the key of what they decide; numbers are columns of a table.
+Every field is declared once, with its scope (:class:`~calculon.spec.fields.Scope`). Named values and switches
+of a scope are a frozen record below, by which rows of a table share costs; numbers are columns of the table.
 """
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from calculon.frozen import dataclass
 from calculon.spec.fields import (
     ABOVE_ONE,
     Scope,
@@ -37,7 +37,7 @@ _MOMENTS = ("adam", "lion", "sgd_momentum", "muon")
 """Optimizers that keep moments whose type can be chosen."""
 
 _GATHERED = ("3", "fsdp")
-"""Forms of data parallelism whose weights are gathered for each pass."""
+"""Data-parallel strategies whose weights are gathered for each pass."""
 
 
 def arithmetic_type(datatype: str, matmul_dtype: str) -> str:
@@ -46,7 +46,7 @@ def arithmetic_type(datatype: str, matmul_dtype: str) -> str:
 
 
 ZERO_STAGES = ("auto", "0", "1", "2", "3", "fsdp", "owner")
-"""How replicas share weights, gradients and optimizer state."""
+"""Data-parallel strategies: DDP, ZeRO-n, FSDP, layer-wise sharding; auto is the published one."""
 
 COLLECTIVES = (
     "published",
@@ -62,7 +62,7 @@ COLLECTIVES = (
 """Algorithms of collectives."""
 
 MESH_ORDERS = ("stated", "tp-dp-pp", "tp-pp-dp")
-"""How ranks are laid out over the processors: groups are on stated networks, or dimensions fastest first."""
+"""Numberings of ranks: process groups on explicit networks, or dimensions fastest first."""
 
 PP_SCHEDULES = ("1f1b", "gpipe", "zb_h1")
 """Orders of passes of a pipeline that trains."""
@@ -79,9 +79,9 @@ _STAGE_LISTS = ListsOfCounts()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """One plan for one training step (or one inference pass): the 23 published knobs, and optional ones.
+    """The plan of one training step (or one inference pass): the 23 published fields, and optional ones.
 
-    The order of the fields is that of the published files and of every table. The optional knobs need the corrected
+    The order of the fields is that of the published files and of every table. The optional fields need the corrected
     edition.
     """
 
@@ -651,7 +651,7 @@ class Execution:
 
     def __post_init__(self) -> None:
         stage: Any = self.zero_stage
-        if type(stage) is int:  # as people write it
+        if type(stage) is int:  # as in most files
             object.__setattr__(self, "zero_stage", str(stage))
         blocks: Any = self.stage_blocks
         if isinstance(blocks, (list, tuple)):
@@ -670,7 +670,7 @@ class Execution:
         return {name: v for name in defaults if (v := getattr(self, name)) != defaults[name]}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as they stand in a file: the 23 in published order, then what is not a default."""
+        """Return the fields as in a file: the 23 in published order, then those that differ from their default."""
         published = {
             field.name: getattr(self, field.name)
             for field in spec_fields(Execution)
@@ -679,12 +679,12 @@ class Execution:
         return published | self.extensions
 
 
-# -- choices: the named values and switches of a scope, each record the key of what it decides ------------------------
+# -- choices: the named values and switches of each scope --------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutChoice:
-    """What decides which layers there are; all that a generator of layers may read of an execution.
+    """The choices that decide which layers there are; a generator of layers reads nothing else of an execution.
 
     Attributes
     ----------
@@ -720,12 +720,12 @@ class LayoutChoice:
 
     @property
     def operand_bytes(self) -> int:
-        """Bytes per element of what products with weights read."""
+        """Bytes per element of the operands of products with weights."""
         return min(self.dtype_bytes, MATMUL_BYTES[self.matmul_type])
 
     @property
     def result_bytes(self) -> int:
-        """Bytes per element of what products write, and of what is computed between them."""
+        """Bytes per element of the results of products, and of the operators between them."""
         return min(self.dtype_bytes, max(self.operand_bytes, _LEAST_RESULT_BYTES))
 
     @property
@@ -745,13 +745,13 @@ class LayoutChoice:
 
     @property
     def flash(self) -> bool:
-        """Whether attention is one fused kernel that never has the scores in memory."""
+        """Whether attention is one fused kernel, whose score matrix is never in memory."""
         return self.attn_impl == "flash"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockChoice:
-    """What decides, for layers of a layout, what a block of them costs."""
+    """The choices that decide the cost of a block, for the layers of a layout."""
 
     layout: LayoutChoice
     activation_recompute: str
@@ -805,14 +805,14 @@ class BlockChoice:
         return DATATYPE_BYTES.get(self.grad_comm_dtype, self.layout.dtype_bytes)
 
     @property
-    def stated_gradient_bytes(self) -> int | None:
-        """Bytes per element of the gradients that wait, where the execution states their type."""
+    def explicit_gradient_bytes(self) -> int | None:
+        """Bytes per element of accumulated gradients (gradient accumulation), where their type is explicit."""
         return DATATYPE_BYTES.get(self.grad_dtype)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepChoice:
-    """What decides, for the weights of a layout, what an optimizer step costs, and what waits for it."""
+    """The choices that decide the cost of an optimizer step, and of the gradients accumulated for it."""
 
     layout: LayoutChoice
     training: bool
@@ -831,8 +831,8 @@ class StepChoice:
         return self.layout.dtype_bytes
 
     @property
-    def stated_gradient_bytes(self) -> int | None:
-        """Bytes per element of the gradients that wait, where the execution states their type."""
+    def explicit_gradient_bytes(self) -> int | None:
+        """Bytes per element of accumulated gradients (gradient accumulation), where their type is explicit."""
         return DATATYPE_BYTES.get(self.grad_dtype)
 
     @property
@@ -868,7 +868,7 @@ class StepChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchChoice:
-    """What chooses the strategies of a batch: plain code for all executions that share it.
+    """The choices of strategies for a batch: plain code for all executions that share them.
 
     Attributes
     ----------
@@ -886,7 +886,7 @@ class BatchChoice:
 
     @property
     def meshed(self) -> bool:
-        """Whether ranks are numbered, and groups use the networks that they span."""
+        """Whether ranks are numbered, and process groups use the networks that they span."""
         return self.mesh_order != MESH_ORDERS[0]
 
 
@@ -901,7 +901,7 @@ DERIVED: dict[str, tuple[str, ...]] = {
         "stage_blocks",
     ),
 }
-"""Members of choices that are no field of an execution, and the fields that they follow from."""
+"""Members of choices that are no field of an execution, with the fields that they are derived from."""
 
 CHOICES = {
     Scope.LAYOUT: LayoutChoice,

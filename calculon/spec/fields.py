@@ -11,14 +11,15 @@ import math
 import numbers
 import re
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Flag
 from functools import cache
+from reprlib import Repr
 from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, cast, get_args
 
 from calculon.errors import Problem, SpecError, nearest
-from calculon.spec.lists_of_counts import PATTERN, ListsOfCounts
+from calculon.frozen import dataclass
+from calculon.spec.lists_of_counts import ListsOfCounts
 
 _METADATA = "spec"
 LARGEST_INTEGER = 2**31 - 1
@@ -28,11 +29,13 @@ SMALLEST_NUMBER, LARGEST_NUMBER = 1e-30, 1e30
 """Bounds of every other number but 0, so that no formula leaves the range of a double."""
 
 JSON_TYPES = {int: "integer", float: "number", bool: "boolean", str: "string"}
-"""What JSON Schema calls the types of plain fields."""
+"""Names of the types of plain fields in JSON Schema."""
 
 
 class Scope(Flag):
-    """What a field of an execution decides. Named values and switches are part of a key, numbers are columns.
+    """The part of the cost model that a field of an execution affects.
+
+    Named values and switches are part of a key by which rows share costs, numbers are columns.
 
     Attributes
     ----------
@@ -55,16 +58,41 @@ class Scope(Flag):
 _NOTHING = Scope(0)
 
 Searched = Literal["loop", "option", "fixed", "argument"]
-"""What a search does with a field: a loop of the published enumeration; one value unless more are asked for; one that
-only restricting sets; or an argument of the search."""
+"""The role of a field in a search: a loop of the published enumeration; one value unless more are added; one value that
+only a restriction changes; or an argument of the search."""
 
 ABOVE_ONE = range(2, LARGEST_INTEGER + 1)
 """Degrees of parallelism that split something."""
 
 
+class NamedValues(tuple[str, ...]):
+    """The values of a field that takes one of several; a digit may be written as a number."""
+
+    __slots__ = ()
+
+    @property
+    def wanted(self) -> str:
+        """The allowed values, for a message."""
+        return "one of " + ", ".join(self)
+
+    def plain(self, value: Any) -> Any:
+        """Return a value as it is held: a number as the digit that it is written with."""
+        if isinstance(value, (bool, str)) or not isinstance(value, numbers.Real):
+            return value
+        return next((one for one in self if one.isdigit() and value == int(one)), value)
+
+    def hint(self, value: object) -> str | None:
+        """Return None for an allowed value, else a hint (which may be empty)."""
+        return None if value in self else nearest_choice(str(value), self)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of a value."""
+        return {"enum": [*self, *(int(one) for one in self if one.isdigit())]}
+
+
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What is known about one field of a spec file.
+    """The properties of one field of a spec file.
 
     ``scale`` turns the number in the file into SI units (``GBps`` times 1e9 is B/s); limits are those of the
     number in the file. An ``optional`` field has the default of its record class. What is wrong inside a
@@ -75,19 +103,19 @@ class Declaration:
     Attributes
     ----------
     scope : Scope
-        What the field decides.
+        Where the field has an effect.
     label : str
-        Words for it on a page, where it does not have its default; ``{}`` is its value.
+        Text on a report, where the field does not have its default; ``{}`` is its value.
     mark : str or mapping
         The same in a few letters, for a column of a table; by value, or with ``{}``.
     needs : mapping
         Other fields, and the values of them with which a value other than the default means something.
     why : str
-        What these values have in common, for a message.
+        The property that these values have in common, for a message.
     searched : str
-        What a search does with it: one of :data:`Searched`.
+        Its role in a search: one of :data:`Searched`.
     adds : str
-        What adding values of it brings to a search; empty where none can be added.
+        The candidates that adding its values brings to a search; empty where none can be added.
     samples : tuple
         Numbers other than the default that tests draw; named values and switches are all drawn.
     """
@@ -112,12 +140,19 @@ class Declaration:
     adds: str = ""
     samples: tuple[Any, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.choices, ListsOfCounts):
+            object.__setattr__(self, "choices", NamedValues(self.choices))
+
+    @property
+    def named(self) -> NamedValues | ListsOfCounts:
+        """The choices, with their own checks and words."""
+        return cast("NamedValues | ListsOfCounts", self.choices)
+
     def wanted(self, kind: type) -> str:
-        """Say in words what values the field takes."""
-        if isinstance(self.choices, ListsOfCounts):
-            return self.choices.wanted
+        """Describe the allowed values, for a message."""
         if self.choices:
-            return "one of " + ", ".join(self.choices)
+            return self.named.wanted
         if kind is bool:
             return "true or false"
         if kind is str:
@@ -137,16 +172,10 @@ class Declaration:
 
     def plain(self, value: Any) -> Any:
         """Return a value as it is held: a named value that is a number may be written as one."""
-        if isinstance(self.choices, ListsOfCounts):
-            return self.choices.plain(value)
-        if not self.choices or isinstance(value, (bool, str)):
-            return value
-        if not isinstance(value, numbers.Real):
-            return value
-        return next((c for c in self.choices if c.isdigit() and value == int(c)), value)
+        return self.named.plain(value) if self.choices else value
 
     def problem(self, kind: type, value: object, path: str) -> Problem | None:
-        """Return what is wrong with a value in file units, or nothing.
+        """Return the problem with a value in file units, or None.
 
         Parameters
         ----------
@@ -165,12 +194,8 @@ class Declaration:
 
     def schema(self, kind: type) -> dict[str, Any]:
         """Return the JSON Schema of a value in file units; the range next to 0 is left to the decoder."""
-        if isinstance(self.choices, ListsOfCounts):
-            counts = {"type": "array", "items": {"type": "integer", "minimum": 1}}
-            text = {"type": "string", "pattern": f"^({PATTERN})?$"}
-            return {"anyOf": [text, counts]}
         if self.choices:
-            return {"enum": [*self.choices, *(int(c) for c in self.choices if c.isdigit())]}
+            return self.named.schema()
         result: dict[str, Any] = {"type": JSON_TYPES[kind]}
         if kind in (int, float):
             largest = LARGEST_INTEGER if kind is int else LARGEST_NUMBER
@@ -185,10 +210,8 @@ class Declaration:
 
     def _value_hint(self, kind: type, value: Any) -> str | None:
         """Return None for an allowed value of the right type, else a hint (which may be empty)."""
-        if isinstance(self.choices, ListsOfCounts):
-            return None if value in self.choices else ""
         if self.choices:
-            return None if value in self.choices else nearest_choice(str(value), self.choices)
+            return self.named.hint(value)
         if kind in (str, bool):
             return None
         if hint := _range_hint(kind, value):
@@ -247,8 +270,16 @@ def _is_number(text: str) -> bool:
     return True
 
 
+_LONGEST = 60  # characters of a value in a message
+_CUT = (
+    Repr()
+)  # lists in lists are cut while they are walked, since aliases make huge ones of short texts
+_CUT.maxlist = _CUT.maxtuple = _CUT.maxdict = _LONGEST // 3
+_CUT.maxlevel, _CUT.maxstring, _CUT.maxother = 3, _LONGEST, _LONGEST
+
+
 def shown(value: object) -> str:
-    """Write a found value for a message: short, and as it stands in the file."""
+    """Format a found value for a message: short, and as in a file."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -256,10 +287,10 @@ def shown(value: object) -> str:
     if isinstance(value, dict):
         return "an object" if value else "an empty object"
     if isinstance(value, (list, tuple)):
-        text = str(list(value))
-        return text if len(text) <= 60 else f"a list of {len(value)}"
-    text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+        text = _CUT.repr(list(value))
+        return text if len(text) <= _LONGEST else f"a list of {len(value)}"
+    text = repr(value[: _LONGEST + 1]) if isinstance(value, str) else str(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 def declare(
@@ -298,11 +329,15 @@ class SpecField:
         return self.annotation is not int and self.annotation is not float
 
     @property
+    def listed(self) -> bool:
+        """Whether it takes any list of counts."""
+        return isinstance(self.declaration.choices, ListsOfCounts)
+
+    @property
     def values(self) -> tuple[Any, ...]:
         """All values of a named field or switch; of a number or list its default and the samples."""
-        choices = self.declaration.choices
-        if choices and not isinstance(choices, ListsOfCounts):
-            return tuple(choices)
+        if self.declaration.choices and not self.listed:
+            return tuple(self.declaration.choices)
         if self.annotation is bool:
             return (False, True)
         return tuple(dict.fromkeys((self.default, *self.declaration.samples)))
@@ -316,16 +351,15 @@ class SpecField:
 @cache
 def spec_fields(cls: Hashable) -> tuple[SpecField, ...]:
     """List the declared fields of a record class, in file order."""
-    assert isinstance(cls, type)
-    hints = get_type_hints(cls)
+    record: Any = cls
     return tuple(
         SpecField(
             field.name,
-            _stated(hints[field.name]),
+            _stated(field.type),
             field.metadata[_METADATA],
             None if field.default is dataclasses.MISSING else field.default,
         )
-        for field in dataclasses.fields(cls)
+        for field in dataclasses.fields(record)
         if _METADATA in field.metadata
     )
 

@@ -2,18 +2,17 @@
 
 import contextlib
 import errno
-import gzip
 import io
 import json
+import math
 import os
 import re
 import stat
 import sys
-import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from calculon.errors import Problem, SpecError
 from calculon.spec.parse import parse
@@ -21,6 +20,10 @@ from calculon.spec.parse import parse
 STDIN = "-"
 SUFFIXES = (".json", ".yaml", ".yml")
 _GZIP = b"\x1f\x8b"
+LARGEST_FILE = 64 * 2**20
+"""Bytes of a document, also unpacked."""
+
+_OPEN_INPUT = re.compile(r"/dev/(?:stdin|fd/\d+)|/proc/self/fd/\d+")
 _DESCRIPTOR = re.compile(r"/dev/(?:(stdout)|(stderr)|fd/(\d+))")
 _UNFINISHED = ".part"
 
@@ -51,22 +54,69 @@ def read_document(path: str) -> object:
     if not named and path != STDIN and not Path(path).exists():
         wanted = "a file name that ends in " + ", ".join(SUFFIXES) + " (also with .gz)"
         raise SpecError(path, Problem("", wanted, f"'{suffix}'" if suffix else "no suffix"))
+    data = read_bytes(path)
+    if path.endswith(".gz") or (not named and data.startswith(_GZIP)):
+        data = _unpacked(data, file)
+    return parse(data, file, suffix)
+
+
+def read_bytes(path: str) -> bytes:
+    """Read a whole file, a pipe, or standard input for ``-``, if it is not larger than :data:`LARGEST_FILE`.
+
+    A named pipe is read as ``cat`` reads it: after waiting for somebody who writes.
+
+    Raises
+    ------
+    SpecError
+        When it cannot be read, is too large, or is a device.
+    """
+    file = "<stdin>" if path == STDIN else path
     try:
-        data = _read_stdin() if path == STDIN else Path(path).read_bytes()
-        if path.endswith(".gz") or (not named and data.startswith(_GZIP)):
-            data = gzip.decompress(data)
+        if path == STDIN:
+            return _bounded(_stdin(), file)
+        mode = Path(path).stat().st_mode
+        piped = stat.S_ISFIFO(mode) or _OPEN_INPUT.fullmatch(path)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not (stat.S_ISREG(mode) or piped):
+            raise SpecError(file, Problem("", "a regular file or a pipe", "a device"))
+        # some files of /proc keep a reader waiting for ever, unless it declines to wait
+        flags = os.O_RDONLY | (0 if piped else os.O_NONBLOCK)
+        with os.fdopen(os.open(path, flags), "rb") as stream:
+            return _bounded(stream, file)
+    except OSError as error:
+        raise SpecError(file, Problem("", "a readable file", reason(error))) from None
+
+
+def _stdin() -> IO[bytes]:
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "it is closed")
+    if hasattr(sys.stdin, "buffer"):
+        return sys.stdin.buffer
+    return io.BytesIO(sys.stdin.read().encode())
+
+
+def _unpacked(data: bytes, file: str) -> bytes:
+    """Return what a gzip file holds."""
+    import gzip  # what most commands never need is imported where it is used
+
+    try:
+        return _bounded(gzip.GzipFile(fileobj=io.BytesIO(data)), file)
     except gzip.BadGzipFile:
         hint = "name it without .gz"
         raise SpecError(file, Problem("", "a gzip file", "something else", hint)) from None
     except (OSError, EOFError, zlib.error) as error:
         raise SpecError(file, Problem("", "a readable file", reason(error))) from None
-    return parse(data, file, suffix)
 
 
-def _read_stdin() -> bytes:
-    if sys.stdin is None:
-        raise OSError(errno.EBADF, "it is closed")
-    return sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else sys.stdin.read().encode()
+def _bounded(stream: Any, file: str) -> bytes:
+    """Read a binary stream to its end, if that comes soon enough."""
+    data: bytes = stream.read(LARGEST_FILE + 1) or b""
+    if len(data) > LARGEST_FILE:
+        size = f"{LARGEST_FILE // 2**20} MiB"
+        hint = "larger tables are read as CSV or Parquet"
+        raise SpecError(file, Problem("", f"at most {size}, unpacked", "more", hint))
+    return data
 
 
 def reason(error: BaseException) -> str:
@@ -121,8 +171,22 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
 
     Compresses when the name ends in ``.gz``. After an error nothing is left behind and an older file of that
     name stays as it was; a new one takes over its permissions. A place that is no regular file (``/dev/stdout``, a
-    pipe) is written directly. What a killed process left of the same file is removed.
+    pipe) is written directly. What a killed process left of the same file is removed. An error of the system says
+    which file it is about.
     """
+    try:
+        with _replacing(path) as stream:
+            yield stream
+    except OSError as error:
+        if error.filename is None and not isinstance(error, BrokenPipeError):
+            error.filename = path
+        raise
+
+
+@contextlib.contextmanager
+def _replacing(path: str) -> Iterator[IO[bytes]]:
+    import tempfile
+
     target = Path(path)
     if (descriptor := _DESCRIPTOR.fullmatch(path)) or (target.exists() and not target.is_file()):
         with _descriptor(descriptor) if descriptor else target.open("wb") as stream:
@@ -137,6 +201,8 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
     try:
         with os.fdopen(handle, "wb") as raw:
             if path.endswith(".gz"):
+                import gzip
+
                 with gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) as stream:
                     yield stream  # type: ignore[misc]
             else:
@@ -195,13 +261,48 @@ def indented(document: object) -> str:
       ]
     }
     """
-    return _PLAIN_LIST.sub(
-        lambda found: f"[{re.sub(_BREAK, ', ', found[1])}]", json.dumps(document, indent=2)
-    )
+    return _PLAIN_LIST.sub(lambda found: f"[{re.sub(_BREAK, ', ', found[1])}]", json_text(document))
 
 
 _BREAK = r",\n\s*"
 _PLAIN_LIST = re.compile(r'\[\s+((?:"(?:[^"\\]|\\.)*"|[^"\[\]{}])*?)\s+\]')
+
+
+def json_text(document: object, indent: int | None = 2) -> str:
+    """Return a document as JSON that every reader takes: null stands for numbers that are not finite.
+
+    >>> json_text({"a": [1.5, float("inf")]}, indent=None)
+    '{"a": [1.5, null]}'
+    """
+    try:
+        return json.dumps(document, indent=indent, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(document), indent=indent, allow_nan=False)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def csv_text(text: str) -> str:
+    """Return a text for a cell of CSV: ``'`` before what a spreadsheet would take for a formula; numbers stay.
+
+    Names of files stand in such cells, and may come from anywhere
+    (OWASP, `CSV injection <https://owasp.org/www-community/attacks/CSV_Injection>`_).
+
+    >>> csv_text("=1+1"), csv_text("-1.5e3"), csv_text("-"), csv_text("gpt3-175B")
+    ("'=1+1", '-1.5e3', '-', 'gpt3-175B')
+    """
+    formula = len(text) > 1 and text[0] in _FORMULA and not _NUMBER.fullmatch(text)
+    return f"'{text}" if formula else text
+
+
+_FORMULA = "=+-@\t\r"
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
 
 
 def write_json(path: str, document: object, *, for_people: bool = False) -> None:
@@ -218,6 +319,6 @@ def write_json(path: str, document: object, *, for_people: bool = False) -> None
             if for_people and indent:
                 text.write(indented(document) + "\n")
             else:
-                json.dump(document, text, indent=indent)
+                text.write(json_text(document, indent))
     except OSError as error:
         raise SpecError(path, Problem("", "a writable file", reason(error))) from None

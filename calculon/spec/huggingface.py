@@ -8,7 +8,7 @@ from calculon.errors import Problem, SpecError, nearest
 from calculon.spec.decode import decode
 from calculon.spec.families import FAMILIES, INEXPRESSIBLE, OTHERS
 from calculon.spec.families.configuration import Configuration, Key
-from calculon.spec.families.family import Family
+from calculon.spec.families.family import REGULAR, Family
 from calculon.spec.fields import shown
 from calculon.spec.model import Model
 
@@ -49,7 +49,7 @@ def from_huggingface(
 
 
 def source_of(raw: object) -> str:
-    """Say in a few words what a configuration describes, for ``about`` of the model."""
+    """Describe a configuration briefly, for ``about`` of the model."""
     config = Configuration(raw if isinstance(raw, dict) else {}, "")
     of = config.get("_name_or_path")
     known = f" of {of}" if isinstance(of, str) and of else ""
@@ -80,7 +80,7 @@ def _open(raw: object, file: str) -> tuple[Configuration, Family]:
 
 
 def _fields(config: Configuration, family: Family, stated: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of the model; those that are stated are not read."""
+    """Return the fields of the model; those of `stated` are not read from the configuration."""
     problems = [*_features(config), *_other_values(config, family)]
     sources = family.fields | stated
     fields: dict[str, Any] = {}
@@ -122,7 +122,7 @@ def _other_values(config: Configuration, family: Family) -> Iterator[Problem]:
 
 
 def _check(config: Configuration, fields: dict[str, Any]) -> None:
-    """Check what several fields must agree on."""
+    """Check the constraints between fields."""
     heads, groups = fields["attn_heads"], fields.get("kv_heads")
     if groups and heads % groups:
         found = f"{groups} for {heads} heads"
@@ -135,27 +135,28 @@ def _check(config: Configuration, fields: dict[str, Any]) -> None:
 
 def _windows(config: Configuration, family: Family, fields: dict[str, Any]) -> dict[str, int]:
     """Return the fields of sliding windows: none where every block attends to the whole sequence."""
-    blocks, source = fields["num_blocks"], family.window
+    source = family.window
     window = 0
     if source is not None:
         window = config.read(source) if isinstance(source, Key) else source(config, fields)
-    if (types := config.get("layer_types")) is not None:
-        allowed = (_FULL, _SLIDING) if window else (_FULL,)
-        if (
-            not isinstance(types, list)
-            or len(types) != blocks
-            or any(t not in allowed for t in types)
-        ):
-            wanted = f"{' or '.join(allowed)} for each of {blocks} blocks"
-            config.refuse("layer_types", wanted, shown(types))
-        full = [one == _FULL for one in types]
+    if config.get("layer_types") is not None:
+        every = _full_every(config, fields["num_blocks"], window)
     else:
-        full = list(family.full(config, fields)) if window else [True] * blocks
-    if all(full):
+        every = family.full_every(config, fields) if window else 1
+    if every == 1:
         return {}
-    every = full.index(True) + 1 if any(full) else 0
-    if full != [every > 0 and (i + 1) % every == 0 for i in range(blocks)]:
-        name = "max_window_layers" if types is None else "layer_types"
-        wanted = "the whole sequence in all blocks, in none, or in one block in so many"
-        config.refuse(name, wanted, shown(config.get(name)))
-    return {"sliding_window": window, "full_attention_every": every}
+    known = every <= fields["num_blocks"]
+    return {"sliding_window": window, "full_attention_every": every if known else 0}
+
+
+def _full_every(config: Configuration, blocks: int, window: int) -> int:
+    """Return n where one in n blocks of ``layer_types`` attends to the whole sequence; 0 for none."""
+    types = config.get("layer_types")
+    allowed = (_FULL, _SLIDING) if window else (_FULL,)
+    if not isinstance(types, list) or len(types) != blocks or any(t not in allowed for t in types):
+        wanted = f"{' or '.join(allowed)} for each of {blocks} blocks"
+        config.refuse("layer_types", wanted, shown(types))
+    every = types.index(_FULL) + 1 if _FULL in types else 0
+    if any((t == _FULL) != (every > 0 and (i + 1) % every == 0) for i, t in enumerate(types)):
+        config.refuse("layer_types", REGULAR, shown(types))
+    return every

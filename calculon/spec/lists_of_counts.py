@@ -4,8 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, overload
 
-PATTERN = r"([1-9][0-9]*)(-[1-9][0-9]*)*"
-_TEXT = re.compile(PATTERN)
+_TEXT = r"([1-9][0-9]*)(-[1-9][0-9]*)*"
 
 
 class ListsOfCounts(Sequence[str]):
@@ -31,7 +30,7 @@ class ListsOfCounts(Sequence[str]):
         return self._texts[number]
 
     def __contains__(self, value: object) -> bool:
-        return isinstance(value, str) and (not value or bool(_TEXT.fullmatch(value)))
+        return isinstance(value, str) and (not value or bool(re.fullmatch(_TEXT, value)))
 
     def index(self, value: str, start: int = 0, stop: int | None = None) -> int:
         """Return the number of a list, a new one where it was never asked for."""
@@ -47,6 +46,15 @@ class ListsOfCounts(Sequence[str]):
         if isinstance(value, (list, tuple)) and all(type(one) is int for one in value):
             return "-".join(map(str, value))
         return value
+
+    def hint(self, value: object) -> str | None:
+        """Return None for a list of counts as text, else an empty hint."""
+        return None if value in self else ""
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of a list."""
+        counts = {"type": "array", "items": {"type": "integer", "minimum": 1}}
+        return {"anyOf": [{"type": "string", "pattern": f"^({_TEXT})?$"}, counts]}
 
     @staticmethod
     def counts(text: str) -> tuple[int, ...]:

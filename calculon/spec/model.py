@@ -1,10 +1,11 @@
 """The model: the shape of a transformer of equal blocks."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
 from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
 from calculon.spec.fields import check_record, declare, optional_defaults
 
 PUBLISHED_FIELDS = ("hidden", "feedforward", "seq_size", "attn_heads", "attn_size", "num_blocks")
@@ -14,10 +15,10 @@ GATED = ("swiglu", "geglu")
 """Activations of one product that scale another (Shazeer, *GLU variants*, arXiv 2002.05202)."""
 
 PARTS = ("block", "attention", "mlp", "linear")
-"""What each of the ``num_blocks`` equal blocks is: all of a transformer block, or a part of one."""
+"""Kinds of the ``num_blocks`` equal blocks: a whole transformer block, or a part of one."""
 
 _OF_ENDS = ("vocab", "tied", "positions", "embedding_norm", "head_bias")
-"""Fields of embedding and head, which a chain of parts does not have."""
+"""Fields of embedding and LM head, which a chain of parts does not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +117,7 @@ class Model:
             raise SpecError("Model", problems)
 
     def _contradictions(self) -> Iterator[Problem]:
-        """Yield what is wrong between fields."""
+        """Yield the contradictions between fields."""
         counts = (1, 2) if self.parallel_attention else (2, 4)
         if self.norms not in counts:
             kind = "attention and MLP" if self.parallel_attention else "attention, then MLP"
@@ -178,7 +179,7 @@ class Model:
         return (self.attends and self.out_bias) or (self.feeds_forward and self.mlp_bias)
 
     def only(self, part: str) -> "Model":
-        """Return a chain of one part of this model's blocks, without embedding and head.
+        """Return a chain of one part of this model's blocks, without embedding and LM head.
 
         Raises
         ------
@@ -195,5 +196,5 @@ class Model:
         return Model(**{name: getattr(self, name) for name in PUBLISHED_FIELDS}, name=self.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as they stand in a model file: the published six, then what is not a default."""
+        """Return the fields as in a model file: the published six, then those that differ from their default."""
         return {name: getattr(self, name) for name in PUBLISHED_FIELDS} | self.extensions

@@ -1,8 +1,8 @@
-"""Overlays: a system file that says only what is different from another one, its ``base``."""
+"""Overlays: system files that contain only the differences from another one, their ``base``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from calculon.errors import Problem, SpecError, nearest
 from calculon.spec.fields import shown
@@ -79,7 +79,31 @@ def resolved(raw: object, file: str, known: Mapping[str, Path], chain: Sequence[
     below = resolved(read_document(str(path)), str(path), known, (*chain, own))
     if not isinstance(below, Mapping):
         raise SpecError(str(path), Problem("", "a system: an object", shown(below)))
-    return merged(below, {key: value for key, value in raw.items() if key != BASE})
+    patch = {key: value for key, value in raw.items() if key != BASE}
+    if problems := [*_partial_lists(below, patch, str(raw[BASE]))]:
+        raise SpecError(file, problems)
+    return merged(below, patch)
+
+
+def _partial_lists(
+    below: Mapping[str, Any], patch: Mapping[str, Any], base: str
+) -> Iterator[Problem]:
+    """Yield the lists of an overlay whose objects lack fields that all those of the base have."""
+    for key, new in patch.items():
+        old = below.get(key)
+        if not (_is_objects(old) and _is_objects(new)):
+            continue
+        usual = [name for name in old[0] if all(name in one for one in old)]
+        for position, one in enumerate(new):
+            if missing := [name for name in usual if name not in one]:
+                wanted = "a whole object: an overlay replaces lists, it does not merge them"
+                hint = f"repeat the list of {base} with what is different"
+                found = "one without " + ", ".join(missing)
+                yield Problem(f"{key}[{position}]", wanted, found, hint)
+
+
+def _is_objects(value: object) -> TypeGuard[list[Mapping[str, Any]]]:
+    return isinstance(value, list) and bool(value) and all(isinstance(v, Mapping) for v in value)
 
 
 def _found(base: object, file: str, known: Mapping[str, Path]) -> Path:

@@ -8,8 +8,8 @@ from typing import Any
 from calculon.errors import Problem, SpecError, nearest
 from calculon.spec.fields import shown
 
-_PATH = re.compile(r"[^.\[\]]+(?:\[\d+\])*(?:\.[^.\[\]]+(?:\[\d+\])*)*")
-_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+_PATH = r"[^.\[\]]+(?:\[\d+\])*(?:\.[^.\[\]]+(?:\[\d+\])*)*"
+_STEP = r"\[(\d+)\]|([^.\[\]]+)"
 
 
 def override(raw: object, changes: Mapping[str, object], file: str) -> Any:
@@ -48,9 +48,9 @@ def override(raw: object, changes: Mapping[str, object], file: str) -> Any:
 
 def _replace(document: Any, path: str, value: object) -> Problem | None:
     """Replace one value in place, or return why there is nothing to replace."""
-    if not _PATH.fullmatch(path):
+    if not re.fullmatch(_PATH, path):
         return Problem(path, "a path such as networks[1].bandwidth", "another notation")
-    steps = [int(index) if index else name for index, name in _STEP.findall(path)]
+    steps = [int(index) if index else name for index, name in re.findall(_STEP, path)]
     parent, place = document, ""
     for step in steps:
         here, place = place, _join(place, step)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from calculon.architecture.embedding_and_head import embedding_layers, head_layers
+from calculon.architecture.layer import COLUMN_INPUT, ROW_OUTPUT
 from calculon.architecture.shape import BlockShape
 from calculon.editions import CORRECTED
 from calculon.spec.model import Model
@@ -85,17 +86,17 @@ def test_only_sequence_parallelism_splits_what_is_between_ends_and_blocks(comm_t
 def test_the_ranks_reduce_embeddings_gather_inputs_and_agree_on_three_values_per_token(comm_type):
     changes = {"tensor_par_comm_type": comm_type}
     messages = {
-        name: (layer.collective.side, layer.collective.message)
+        name: (layer.collective.operations, layer.collective.message)
         for layers in (embedding_layers, head_layers)
         for name, layer in _ends(layers, **changes).items()
         if layer.collective is not None
     }
-    sides = {"Embedding_G": "reduce", "Head_F": "gather"}
+    operators = {"Embedding_G": ROW_OUTPUT.whole, "Head_F": COLUMN_INPUT.whole}
     parallel = T > 1
     assert len(messages) == 2 + 3
-    for name, (side, message) in messages.items():
-        assert side == sides.get(name, "total")
-        expected = 2 * M * H if name in sides else 4 * M
+    for name, (operations, message) in messages.items():
+        assert operations == operators.get(name, ("all_reduce", None))
+        expected = 2 * M * H if name in operators else 4 * M
         np.testing.assert_array_equal(message, parallel * expected)
 
 

@@ -8,6 +8,7 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.architecture.block import block_layers
+from calculon.architecture.layer import COLUMN_INPUT, ROW_OUTPUT
 from calculon.architecture.parameters import parameter_count
 from calculon.architecture.shape import BlockShape
 from calculon.editions import CORRECTED
@@ -76,7 +77,7 @@ def test_two_norms_read_the_same_input():
 def test_one_gather_and_one_reduction_and_both_are_next_to_a_transfer(overlap, comm_type):
     layers = _block(tensor_par_overlap=overlap, tensor_par_comm_type=comm_type)
     collectives = [layer.collective for layer in layers if layer.collective is not None]
-    assert [collective.side for collective in collectives] == ["gather", "reduce"]
+    assert [one.operations for one in collectives] == [COLUMN_INPUT.whole, ROW_OUTPUT.whole]
     assert all(collective.outer for collective in collectives)
     for collective in collectives:
         np.testing.assert_array_equal(collective.message[1:], 2 * M[1:] * H)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.cost.offload import exposed, required_bandwidth
+from calculon.cost.offload import exposed
 from tests.helpers import document
 
 MODEL = document("models", "megatron-22B")
@@ -24,14 +24,6 @@ RAW = document("examples", "3072_t4_p64_d12_mbs4_full") | {
 )
 def test_a_transfer_uses_the_memory_while_the_block_does_not(transfer, memory, busy, waits):
     assert exposed(*(np.array(x) for x in (transfer, memory, busy))) == waits
-
-
-@pytest.mark.parametrize(
-    ("size", "window", "bandwidth"),
-    [(6.0, 2.0, 3.0), (0.0, 2.0, 0.0), (0.0, 0.0, 0.0), (6.0, 0.0, np.inf), (6.0, -2.0, -3.0)],
-)
-def test_bandwidth_for_no_time_is_infinite_and_for_nothing_is_zero(size, window, bandwidth):
-    assert required_bandwidth(np.array([size]), np.array([window])) == bandwidth
 
 
 @pytest.mark.parametrize("recompute", ["full", "attn_only", "none"])

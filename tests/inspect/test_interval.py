@@ -8,9 +8,9 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.apps.cli.commands.llm import sheet_of
-from calculon.apps.report.html.result_section import result_section
-from calculon.apps.report.plain_result import Result
+from calculon.apps.cli.commands.llm import result_of
+from calculon.apps.report.page import interval_texts
+from calculon.apps.report.report_page import report_page
 from calculon.editions import EDITIONS
 from calculon.evaluate import evaluate_rows
 from calculon.hardware.slower import slowed
@@ -171,11 +171,10 @@ def test_single_values_of_a_calibrated_file_can_be_replaced():
     assert inputs.system(raw).calibration.spreads[0].high == 1.2
 
 
-def test_a_report_has_it_beside_the_time():
-    found = estimate(EXAMPLE, half=MATRIX)
-    whole = Result(
-        label="", stats=found.stats, sheet=sheet_of(found), execution=found.execution.to_dict()
-    )
-    text = str(result_section(whole, "x", headed=False))
-    assert "per iteration (80 %: " in text
-    assert "taken as exact: mem1, networks[0]" in text
+def test_a_report_has_it_below_the_key_figures():
+    found = result_of(estimate(EXAMPLE, half=MATRIX))
+    told = interval_texts(found.interval)
+    assert told["interval"].startswith("80 %: ")
+    text = report_page([found], {}, {})
+    assert told["interval"] in text
+    assert told["taken as exact"].startswith("mem1, networks[0]")

@@ -1,6 +1,7 @@
 """One block, operator by operator: its sums are what an estimate reports."""
 
 import dataclasses
+import json
 
 import pytest
 from hypothesis import given, settings
@@ -160,3 +161,15 @@ def test_blocks_next_to_a_transfer_are_told_where_they_differ():
         LLAMA, EXECUTION, "h100_80g_sxm", changes=changes | {"pipeline_par": 1, "num_procs": 4}
     )
     assert not any("edge_collectives" in operator for operator in alone.operators)
+
+
+@pytest.mark.parametrize("fusion", ["published", "compile", "max"])
+def test_layers_without_traffic_have_no_intensity_and_json_stays_finite(fusion):
+    layers = calculon.estimate(LLAMA, EXECUTION | {"fusion": fusion}, ROOMY, layers=True).layers
+    json.dumps(layers, allow_nan=False)
+    for layer in layers:
+        infinite = layer["agrad_flops"] > 0 and layer["agrad_mem_accessed"] == 0
+        assert (layer["agrad_arithmetic_intensity"] is None) == infinite
+    assert any(layer["agrad_arithmetic_intensity"] is None for layer in layers) == (
+        fusion != "published"
+    )

@@ -1,10 +1,12 @@
 """Schedules and layouts in executions: what is estimated is what their execution, event by event, takes."""
 
+import json
+
 import pytest
 
 import calculon
 from calculon import inputs
-from calculon.apps.report.sheet import memory_by_kind
+from calculon.apps.report.result import memory_by_kind
 from calculon.editions import CORRECTED, SC23
 from calculon.evaluate import evaluate_rows
 from calculon.inspect.stages import execute, stage_blocks, stage_memory, stage_passes, stage_rows
@@ -106,7 +108,7 @@ def test_the_head_makes_the_last_stage_the_slowest():
     batch = batch_of()
     passes = stage_passes(batch)
     whole = (passes.forward + passes.backward).sum(axis=1)
-    assert whole[-1] - whole[1] == pytest.approx(float(batch.end_times.head[0]))
+    assert whole[-1] - whole[1] == pytest.approx(float(batch.embedding_head_times.head[0]))
     assert whole[1] == whole[2]
     assert (passes.weight < passes.backward).all()
 
@@ -146,6 +148,16 @@ def test_the_parts_of_each_stage_add_up(changes):
     for row in stage_rows(batch_of(**changes)):
         kinds, _ = memory_by_kind(row, execution, row["blocks"])
         assert sum(kinds.values()) == pytest.approx(row["proc_mem_tier1_cap_req"], rel=TINY)
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_stages_write_null_for_statistics_without_a_value(recompute):
+    execution = LLAMA | {"activation_recompute": recompute}
+    found = calculon.estimate("llama3-8B", execution, SYSTEM)
+    json.dumps(found.stages, allow_nan=False)
+    absent = {name for name, value in found.stats.items() if value is None}
+    for row in found.stages:
+        assert {name for name, value in row.items() if value is None} == absent & set(row)
 
 
 def test_earlier_stages_hold_more_microbatches():

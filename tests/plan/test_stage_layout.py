@@ -90,6 +90,14 @@ def test_stated_numbers_leave_the_rest_to_the_others_evenly(first, last, expecte
     assert layout(32, 4, first, last) == expected
 
 
+@pytest.mark.parametrize(
+    ("blocks", "expected"),
+    [(30, [5] * 6), (31, [5] * 5 + [6]), (32, [6, 5, 5, 5, 5, 6]), (33, [6, 6, 5, 5, 5, 6])],
+)
+def test_odd_blocks_go_to_the_last_stage_the_first_and_those_after_it(blocks, expected):
+    assert layout(blocks, 6) == expected
+
+
 @pytest.mark.parametrize("stages", [1, 2, 3, 5])
 @pytest.mark.parametrize("blocks", [1, 5, 7, 16])
 def test_every_stage_has_blocks(blocks, stages):

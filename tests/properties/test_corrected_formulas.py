@@ -221,6 +221,8 @@ RING, PIPE = ({"tensor_par_overlap": overlap} for overlap in ("ring", "pipe"))
 SHARDED = DATA_PAR | {"optimizer_sharding": True}
 HIDDEN_DATA_PAR = DATA_PAR | {"data_par_overlap": True}
 INFERENCE = {"training": False}
+SINGLE = {"num_procs": TENSOR * BLOCKS, "pipeline_par": BLOCKS}
+ODD = {"num_procs": TENSOR * (BLOCKS - 1), "pipeline_par": BLOCKS - 1}
 EFFECTS = {
     "dropout_gradient": ({}, "act_grad_space"),
     "backward_traffic": ({}, "bw_time"),
@@ -254,6 +256,8 @@ EFFECTS = {
     "latency_per_step": (SHARDED | {"latency_per_step": True}, "dp_comm_link_time"),
     "useful_flops": ({}, "useful_flops"),
     "inference_space": (INFERENCE, "act_checkpoint_size_with_offload"),
+    "offloaded_blocks": (SINGLE, "weight_space_with_offload"),
+    "one_odd_block": (ODD, "weight_space"),
     "one_key_value_head": ({"attention_type": "multiquery"}, "act_space"),
 }
 """For each correction of the twin an execution, and a statistic that it changes."""

@@ -21,6 +21,7 @@ from tests.strategies import CORRECTED, SWITCHES, corrected_tables, models, syst
 
 SLACK = 1 + 1e-12
 STATS = tuple(column.name for column in columns(CorrectedStats))
+NULLABLE = {column.name for column in columns(CorrectedStats) if column.nullable}
 SPACES = ("weight", "act", "act_grad", "weight_grad", "optimizer")
 BUFFERS = ("gathered", "comm_buffer", "reserved")
 RAW = document("examples", "3072_t4_p64_d12_mbs4_full")
@@ -63,8 +64,9 @@ def _assert_below(low, high, what):
 def test_times_and_memory_are_sound(table):
     found = _rows(table)
     for name in STATS:
-        assert not np.isnan(found[name]).any(), name
-        assert (found[name] >= 0).all(), name
+        values = found[name][~np.isnan(found[name])]
+        assert name in NULLABLE or len(values) == len(found), name
+        assert ((values >= 0) & (values < np.inf)).all(), name
     for name in ("tp_comm", "pp_comm", "dp_comm"):
         _assert_below(found[f"{name}_exposed_time"], found[f"{name}_link_time"], name)
     total = sum(found[name] for name in PARTS_OF_TIME)
@@ -144,14 +146,18 @@ IMPROVEMENTS = BETTER | {
 }
 
 
-@settings(max_examples=9)
-@given(table=corrected_tables(9), factor=st.sampled_from((1.001, 2, 16)))
-def test_a_better_machine_is_never_slower_overlap_or_not(table, factor):
+@settings(max_examples=12)
+@given(
+    table=corrected_tables(6),
+    names=st.sets(st.sampled_from(sorted(IMPROVEMENTS)), min_size=3, max_size=3),
+    factor=st.sampled_from((1.001, 2, 16)),
+)
+def test_a_better_machine_is_never_slower_overlap_or_not(table, names, factor):
     model, system, rows = table
     before = _evaluate(model, system, rows)
-    for name, better in IMPROVEMENTS.items():
+    for name in sorted(names):
         improved = copy.deepcopy(system)
-        better(improved, factor)
+        IMPROVEMENTS[name](improved, factor)
         after = _evaluate(model, improved, rows)
         assert (after.feasible == before.feasible).all()
         run = before.feasible & ~_stalled_and_uneven(model, rows)

@@ -7,10 +7,10 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.apps.cli.commands.llm import sheet_of
+from calculon.apps.cli.commands.llm import result_of
 from calculon.apps.report.setup import setup_texts
+from calculon.search.best_first import count_space
 from calculon.search.driver import make_ranking, make_space, run
-from calculon.search.one import count_space
 
 MODELS = (
     "gpt3-175B",  # six published fields, whose count of parameters has a position for every token
@@ -194,8 +194,8 @@ def test_an_optimizer_step_does_not_depend_on_the_length():
 @pytest.mark.parametrize("name", ["gpt3-175B", "llama3-8B"])
 def test_a_page_shows_the_length_that_was_estimated(name):
     result = calculon.estimate(name, BASE | {"seq_length": 1024}, _system())
-    sheet = sheet_of(result)
-    assert sheet.parameters == result.stats["parameters"]
+    sheet = result_of(result)
+    assert sheet.inputs.parameters == result.stats["parameters"]
     shown = setup_texts(sheet)
     assert "sequences of 1,024" in shown["model"]
     assert "sequences of 1024 tokens" in shown["options"]

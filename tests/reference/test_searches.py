@@ -10,8 +10,8 @@ import pytest
 
 import calculon
 from calculon.plan.plan import PUBLISHED_NAMES as FIELDS
+from calculon.search.best_first import count_space
 from calculon.search.driver import make_space
-from calculon.search.one import count_space
 from tests.helpers import FLOORS, NAMES, REFERENCE, RELATIVE, differences, reference_system
 
 with gzip.open(REFERENCE / "searches.json.gz", "rt") as _file:

@@ -8,7 +8,7 @@ their values come from the declarations.
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import groupby
 from typing import Any
@@ -19,15 +19,16 @@ from hypothesis import strategies as st
 import calculon
 from calculon.editions import EDITIONS
 from calculon.evaluate import evaluate_rows
+from calculon.frozen import dataclass
 from calculon.plan.columns import DEFAULTS, field_of
 from calculon.plan.plan import NAMES
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.check import check
 from calculon.plan.rules.rule import Question
+from calculon.search.best_first import count_space
 from calculon.search.candidates import EXTENSIONS
 from calculon.search.driver import make_space
 from calculon.search.objective import Objective
-from calculon.search.one import count_space
 from calculon.search.space import Space
 from tests import strategies
 from tests.declared import ADDED, FIXED, REPLICATING, missing, others

@@ -8,8 +8,8 @@ from calculon.evaluate import evaluate_rows
 from calculon.plan.plan import NAMES, Plan
 from calculon.plan.schedule import shard_count
 from calculon.records import columns, gather
+from calculon.search.best_first import groups
 from calculon.search.cost_tables import CostTables
-from calculon.search.one import groups
 from calculon.statistics import Stats
 from tests.search.brute import cases
 

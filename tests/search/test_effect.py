@@ -1,10 +1,13 @@
 """Restrictions that leave nothing, and additions that add nothing."""
 
+from pathlib import Path
+
 import pytest
 
 from calculon import SpecError, executions, search
 from calculon.search.driver import make_space
 from calculon.search.effect import check_effect
+from calculon.spec.decode import SpecWarning
 
 
 def _spaces(*counts, **options):
@@ -116,3 +119,13 @@ def test_a_value_that_adds_only_beside_another_is_fine():
     check_effect(_spaces(add=add, edition="corrected"))
     with pytest.raises(SpecError, match="fsdp_unit"):
         check_effect(_spaces(add={"fsdp_unit": 2}, edition="corrected"))
+
+
+@pytest.mark.parametrize("option", ["fix", "add"])
+def test_a_value_about_a_vocabulary_of_a_model_without_one_is_a_warning(option):
+    asked = {"model": "megatron-126M", "system": "a100_80g", "num_procs": 2, "max_batch_size": 2}
+    with pytest.warns(SpecWarning, match="ce_impl=fused has no effect: megatron-126M") as noted:
+        found = search(**asked, edition="corrected", **{option: {"ce_impl": "fused"}})
+    assert [Path(one.filename) for one in noted] == [Path(__file__)]
+    assert found.best.stats == search(**asked, edition="corrected").best.stats
+    search(**asked, edition="corrected", fix={"ce_impl": "eager"})  # the default is no wish

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calculon.search.best_first import search_space
 from calculon.search.objective import Objective
-from calculon.search.one import search_space
 from calculon.search.ranking import Best, Front
+from calculon.search.search_counts import pareto_front
 from calculon.search.where import Condition
 from tests.search.brute import CONDITIONS, OBJECTIVES, cases, score
 
@@ -77,12 +78,12 @@ def test_a_condition_keeps_the_rows_that_meet_it(case, where):
 )
 def test_only_what_has_a_bound_is_pruned(text, prune, bounded):
     class Stub:
-        least_time = np.ones((1, 1))
+        time_lower_bound = np.ones((1, 1))
         batch_size = np.array([8])
 
-    bound = Best(Objective.parse(text), 1, prune=prune).bound(Stub())
+    bound = Best(Objective.parse(text), 1, prune=prune).upper_bound(Stub())
     assert (bound is not None) == bounded
-    assert Front([Objective.parse(text)]).bound(Stub()) is None
+    assert Front([Objective.parse(text)]).upper_bound(Stub()) is None
 
 
 def test_the_threshold_rises_when_there_are_enough():
@@ -95,3 +96,87 @@ def test_the_threshold_rises_when_there_are_enough():
     scores, numbers = best.ranked()
     assert (scores.tolist(), numbers.tolist()) == ([[-4.0, -5.0]], [2, 3])
     assert Front([Objective.parse("total_time")]).threshold == -np.inf
+
+
+RATE = Objective.parse("sample_rate")
+SCORES = st.sampled_from((-np.inf, -2.0, 0.0, 0.5, 1.0, 1.0, 7.25, np.inf))
+
+
+@st.composite
+def offers(draw, statistics):
+    """Scores of executions, and the parts in which they are offered, in any order."""
+    rows = draw(st.lists(st.tuples(*[SCORES] * statistics), max_size=30))
+    scores = np.array(rows, float).reshape(-1, statistics).T
+    order = np.array(draw(st.permutations(range(len(rows)))), int)
+    cuts = sorted(draw(st.lists(st.integers(0, len(rows)), max_size=5)))
+    return scores, np.split(order, cuts)
+
+
+@given(offer=offers(1), count=st.integers(1, 8))
+def test_the_best_of_any_order_are_those_of_a_stable_sort(offer, count):
+    scores, parts = offer
+    kept = Best(RATE, count)
+    for part in parts:
+        kept.keep(scores[:, part], part)
+        assert (kept.threshold > -np.inf) <= (len(kept.numbers) == count)
+    best, numbers = kept.ranked()
+    wanted = np.argsort(-scores[0], kind="stable")[:count]
+    assert numbers.tolist() == wanted.tolist()
+    assert best.tolist() == scores[:, wanted].tolist()
+
+
+@pytest.mark.parametrize("statistics", [1, 2, 3, 4])
+def test_the_front_of_any_order_is_what_nothing_dominates(statistics):
+    @given(offer=offers(statistics))
+    def holds(offer):
+        scores, parts = offer
+        kept = Front([RATE] * statistics)
+        for part in parts:
+            kept.keep(scores[:, part], part)
+        best, numbers = kept.ranked()
+        assert sorted(numbers.tolist()) == _front(scores)
+        assert (best == scores[:, numbers]).all()
+        keys = [(*-best[:, i], numbers[i]) for i in range(len(numbers))]
+        assert keys == sorted(keys)
+
+    holds()
+
+
+def _front(scores):
+    """Numbers of executions that no other is at least as good as everywhere, or as good with a smaller number."""
+    columns = scores.T
+    return [
+        i
+        for i, one in enumerate(columns)
+        if not any(
+            (other >= one).all() and ((other > one).any() or j < i)
+            for j, other in enumerate(columns)
+            if j != i
+        )
+    ]
+
+
+def test_an_infinitely_bad_second_score_is_no_reason_to_leave_the_front():
+    scores = np.array([[2.0, 1.0, 3.0], [-np.inf, 5.0, -np.inf]])
+    assert sorted(pareto_front(scores, np.arange(3)).tolist()) == [1, 2]
+
+
+def test_many_winners_are_not_sorted_at_every_offer(monkeypatch):
+    sorts = []
+    lexsort = np.lexsort
+    monkeypatch.setattr(np, "lexsort", lambda keys: sorts.append(1) or lexsort(keys))
+    kept = Best(RATE, 1000)
+    scores = np.random.default_rng(0).permutation(20_000).astype(float)
+    for start in range(0, 20_000, 10):
+        kept.keep(scores[None, start : start + 10], np.arange(start, start + 10))
+    found, numbers = kept.ranked()
+    assert found.tolist() == [list(range(19_999, 18_999, -1))]
+    assert (scores[numbers] == found).all()
+    assert len(sorts) < 20
+
+
+def test_the_best_of_nothing():
+    scores, numbers = Best(RATE, 3).ranked()
+    assert scores.shape == (1, 0)
+    assert len(numbers) == 0
+    assert pareto_front(np.zeros((2, 0)), np.zeros(0, int)).tolist() == []

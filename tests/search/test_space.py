@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 
 import calculon
+from calculon import SpecError, search
 from calculon.plan.columns import FIELDS
 from calculon.plan.plan import NAMES
+from calculon.search.best_first import count_space
 from calculon.search.driver import make_ranking, run
-from calculon.search.one import count_space
 from calculon.search.space import LOOPS, Space
 from tests.helpers import reference_system
 from tests.search.brute import Case, cases
@@ -151,3 +152,15 @@ def test_several_batch_sizes_of_which_some_have_no_microbatch():
 def test_an_empty_selection_is_an_empty_table():
     assert len(_case().space.plan(np.zeros(0, np.int64))) == 0
     assert len(_case(fix={"tensor_par": (5,)}).space.plan(np.zeros(0, np.int64))) == 0
+
+
+def test_so_many_values_that_their_combinations_take_minutes_are_refused():
+    """Before any of them is looked at: 2 to the power of 12 times 7 values of sizes."""
+    switches = ["main_grad", "grad_clip", "latency_per_step", "tp_async", "bias_after_reduce"]
+    switches += ["overlap_param_gather", "p2p_overlap"]
+    add = dict.fromkeys(switches, True) | {"no_sync": False, "reshard_after_forward": False}
+    add |= {"attn_impl": "flash", "ce_impl": "fused", "grad_buffer": "full"}
+    add |= {"mem_reserved_mib": list(range(1, 100)), "ddp_bucket_mib": list(range(1, 100))}
+    with pytest.raises(SpecError, match="at most 20,000,000 combinations, found") as error:
+        search("llama3-8B", "h100_80g_sxm", 8, 8, "bfloat16", add=add, edition="corrected")
+    assert error.value.field == "add"

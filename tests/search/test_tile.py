@@ -5,10 +5,10 @@ from hypothesis import given, settings
 
 import calculon
 from calculon.records import columns
+from calculon.search.best_first import groups, tiles
 from calculon.search.cost_tables import CostTables
 from calculon.search.objective import Objective
-from calculon.search.one import groups, tiles
-from calculon.search.select import Counts
+from calculon.search.search_counts import Counts
 from calculon.statistics import Stats
 from tests.search.brute import Case, cases
 
@@ -43,7 +43,7 @@ def test_no_execution_beats_what_its_cell_can_hope_for(case):
     for tile in _tiles(case.space):
         axes = len(tile.shape)
         cells = tuple(np.indices(tile.shape).reshape(axes, -1))  # those that do not fit as well
-        least = tile.least_time
+        least = tile.time_lower_bound
         assert (least > 0).all()
         assert least.shape == (tile.shape[0], tile.shape[-1])
         of_cell, batches = least[cells[0], cells[-1]], tile.batch_size[cells[-1]]
@@ -74,10 +74,10 @@ def test_a_forgotten_grid_changes_nothing():
     case = _case(8, fix={"data_par_overlap": (False,), "weight_offload": (False,)})
     for tile in _tiles(case.space):
         tile.count(mbs_break=True)
-        fits, least = tile.fits.copy(), tile.least_time.copy()
-        tile.forget_grid()
+        fits, least = tile.fits.copy(), tile.time_lower_bound.copy()
+        tile.release_grid()
         assert (tile.fits == fits).all()
-        assert (tile.least_time == least).all()
+        assert (tile.time_lower_bound == least).all()
 
 
 def test_only_executions_that_the_loops_have_are_enumerated():

@@ -9,8 +9,8 @@ import numpy as np
 
 import calculon
 from calculon.inspect.operators import block
+from calculon.search.best_first import count_space
 from calculon.search.driver import make_ranking, make_space, run
-from calculon.search.one import count_space
 from calculon.statistics import ALL_PARTS_OF_TIME
 
 MODEL = {

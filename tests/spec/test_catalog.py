@@ -98,3 +98,23 @@ def test_a_document_of_another_kind_is_one_problem(kind, other):
 def test_studies_have_names_too():
     assert catalog.find("study", "tutorial") == str(ROOT / "examples/studies/tutorial.yaml")
     assert "tutorial" not in catalog.names("execution")
+
+
+STATS = {"execution": {}, "stats": {}}
+
+
+@pytest.mark.parametrize("kind", ["model", "system", "execution"])
+@pytest.mark.parametrize(
+    ("results", "found"),
+    [
+        ({"total_time": 1.0, "sample_rate": 2.0}, "the result of an estimate"),
+        ({"0": STATS, "1": STATS}, "the results of a search"),
+        ({"64": {"0": STATS}}, "the results of a search"),
+    ],
+)
+def test_results_in_place_of_a_spec_are_named_as_such(kind, results, found, tmp_path):
+    path = tmp_path / "best.json"
+    path.write_text(json.dumps(results))
+    with pytest.raises(SpecError) as error:
+        catalog.load(kind, str(path))
+    assert (len(error.value.problems), error.value.found) == (1, found)

@@ -1,4 +1,5 @@
 import copy
+import time
 import warnings
 
 import numpy as np
@@ -146,3 +147,32 @@ def test_fields_of_a_model_do_not_contradict_each_other(changes, words):
     with pytest.raises(SpecError, match=words) as error:
         decode(Model, MODEL | {"attn_heads": 12} | changes, "my.json")
     assert error.value.file == "my.json"
+
+
+def test_many_unknown_fields_make_a_short_message_soon():
+    many = {f"hiden{i}": 1 for i in range(30_000)}
+    start = time.process_time()
+    with pytest.raises(SpecError) as error:
+        decode(Execution, many, "my.json")
+    assert len(error.value.problems) > 30_000
+    assert str(error.value).count("\n") == 20
+    with pytest.warns(SpecWarning) as told:
+        decode(Model, MODEL | many, "my.json")
+    assert len(told) == 21
+    assert str(told[-1].message) == "my.json: and 29,980 more unknown fields, ignored"
+    assert time.process_time() - start < 10
+
+
+def test_a_record_in_a_larger_document_says_where_it_is():
+    for raw, field in (
+        (EXECUTION | {"data_par": 10**400}, "[3].execution.data_par"),
+        ([], "[3].execution"),
+    ):
+        with pytest.raises(SpecError) as error:
+            decode(Execution, raw, "my.json", place="[3].execution")
+        assert error.value.field == field
+
+
+def test_a_warning_escapes_what_a_terminal_would_act_on():
+    with pytest.warns(SpecWarning, match=r"my.json: \\x1b\[31m: unknown field"):
+        decode(Model, MODEL | {"\x1b[31m": 1}, "my.json")

@@ -1,11 +1,11 @@
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from calculon.errors import SpecError
+from calculon.frozen import dataclass
 from calculon.spec.fields import (
     LARGEST_INTEGER,
     LARGEST_NUMBER,
@@ -129,3 +129,11 @@ def test_a_record_made_by_hand_is_checked_in_the_units_of_the_file(peak):
         check_record(Engine(peak=peak))
     assert (error.value.file, error.value.field) == ("Engine", "peak")
     check_record(Engine(peak=312e12))
+
+
+def test_a_value_for_a_message_is_cut_while_it_is_walked():
+    value = [1] * 10
+    for _ in range(12):
+        value = [value] * 10
+    assert shown(value) == "a list of 10"
+    assert len(shown("x" * 10**8)) == 60

@@ -1,3 +1,4 @@
+import errno
 import gzip
 import io
 import json
@@ -5,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -203,3 +205,58 @@ def test_a_device_needs_no_suffix_where_there_is_one_format():
     files.check_output("/dev/null", (".json",))
     with pytest.raises(SpecError, match="found no suffix"):
         files.check_output("/dev/null", (".csv", ".parquet"))
+
+
+BIG = files.LARGEST_FILE + 1
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+def test_a_file_is_not_read_beyond_its_bound(packed, tmp_path):
+    path = tmp_path / ("big.json.gz" if packed else "big.json")
+    if packed:
+        path.write_bytes(gzip.compress(b" " * BIG, 1))
+    else:
+        with path.open("wb") as stream:
+            stream.truncate(BIG)
+    with pytest.raises(SpecError, match=r"at most 64 MiB, unpacked, found more\. Hint: "):
+        files.read_document(str(path))
+
+
+def test_standard_input_is_not_read_beyond_its_bound(monkeypatch):
+    with open("/dev/zero", encoding="utf-8") as stream:  # noqa: PTH123
+        monkeypatch.setattr(sys, "stdin", stream)
+        with pytest.raises(SpecError, match="<stdin>: expected at most 64 MiB"):
+            files.read_document("-")
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom", "/dev/null"])
+def test_a_device_is_no_document(device):
+    with pytest.raises(SpecError, match="a regular file or a pipe, found a device"):
+        files.read_document(device)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named pipe", "process substitution"])
+def test_a_pipe_is_read_to_its_end(named, tmp_path):
+    if named:
+        os.mkfifo(tmp_path / "pipe")
+    inside, outside = (None, None) if named else os.pipe()
+
+    def write():
+        with (tmp_path / "pipe").open("wb") if named else os.fdopen(outside, "wb") as stream:
+            stream.write(JSON)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    path = str(tmp_path / "pipe") if named else f"/dev/fd/{inside}"
+    assert files.read_document(path) == DOCUMENT
+    writer.join()
+
+
+def test_an_error_while_writing_names_its_file(tmp_path):
+    def fail():
+        with files.replacing(str(tmp_path / "stats.json")):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space") as error:
+        fail()
+    assert error.value.filename == str(tmp_path / "stats.json")

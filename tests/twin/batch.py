@@ -45,15 +45,14 @@ class Batch:
             self.fw_pp_time = self.fw_pp_time if self.fw_pp_size else 0
             self.bw_pp_time = self.bw_pp_time if self.bw_pp_size else 0
         time = self.fw_pp_time + (self.bw_pp_time if ex.training else 0)
-        transfers = run.microbatches * ex.pipeline_interleaving if self.piped else 0
-        self.pp_traffic = transfers * time
-        # Beside other passes, but for one trip of a microbatch through all chunks.
-        self.pp_trip = (ex.pipeline_par * ex.pipeline_interleaving - 1) * time
+        self.transfers = run.microbatches * ex.pipeline_interleaving if self.piped else 0
+        self.pp_traffic = self.transfers * time
         # Two copies of a table exchange their gradient.
         self.pp_shared = 0.0
         if self.ends is not None and run.model.tied and self.piped and ex.training:
             self.pp_shared = pp.time("all_reduce", self.ends.table_gradient, 2)
         self.pp_link_time = self.pp_traffic + self.pp_shared
+        self.fw_sent, self.bw_sent = self.fw_pp_time, self.bw_pp_time
         if ex.p2p_overlap:
             self.fw_pp_time = self.bw_pp_time = 0
 
@@ -108,7 +107,9 @@ class Batch:
         for blocks in layout:
             forward = (blocks - chunks) * fw["base"] + chunks * fw["edge"]
             backward = (blocks - chunks) * bw["base"] + chunks * bw["edge"] + stalled
-            stages.append(StagePasses(forward, backward, blocks * wgrad))
+            # Who waits for offload traffic has time for gradients of weights.
+            idle = (blocks - chunks) * self.bw_excess["base"] + chunks * self.bw_excess["edge"]
+            stages.append(StagePasses(forward, backward, blocks * wgrad + idle))
         if self.ends is not None:
             for stage, end in ((stages[0], 0), (stages[-1], 1)):
                 stage.forward += self.ends.seconds("fw", comm=True)[end]
@@ -160,8 +161,10 @@ class Batch:
     def _replicas(self) -> None:
         """Data parallelism, published or in a natural form."""
         run, block, ends = self.run, self.block, self.ends
-        self.dp = DataParallel(block, self.bw, self.bw_pp_time, ends)
-        ex = self.execution
+        ex, bw = self.execution, dict(self.bw)
+        if ex.p2p_overlap:  # in the drain, of which the window is, transfers are waited for
+            bw["edge"] += max(0, self.bw_sent - self.bw_excess["edge"])
+        self.dp = DataParallel(block, bw, self.bw_sent, ends)
         if ex.zero_stage == "auto" or ex.data_par == 1 or not ex.training:
             return
         forward, backward = self.fw["base"], self.bw["base"]
@@ -192,11 +195,16 @@ class Batch:
                 self.bubble_time += min(self.ends.whole)
         self.pp_exposed_time = self.pp_link_time
         if ex.p2p_overlap:
-            waits = self.pp_trip
+            # What a block waits for offload traffic is time for its transfer.
+            left = max(0, self.fw_sent - self.fw_excess["edge"])
+            if ex.training:
+                left += max(0, self.bw_sent - self.bw_excess["edge"])
+            # Beside other passes, but for one trip of a microbatch through all chunks.
+            waits = (p * chunks - 1) * left
             if chunks > 1:  # a pass of a chunk hides a transfer that is no longer
                 shortest = min(run.chunk_sum(fw), run.chunk_sum(bw))
                 waits += max(0, self.pp_traffic - 2 * m * chunks * shortest)
-            self.pp_exposed_time = min(self.pp_traffic, waits) + self.pp_shared
+            self.pp_exposed_time = min(self.transfers * left, waits) + self.pp_shared
 
     def _memory(self) -> None:
         memory, self.tier2 = fullest_stage(self.block, self.ends)
@@ -217,10 +225,15 @@ class Batch:
             fw, bw = max(0, fw), max(0, bw)  # it is never negative but for rounding
         self.act_offload_bw_req = per(self.block_activation, fw)
         self.weight_offload_bw_req = per(block.weight, fw)
-        self.offload_mem_bw_req, self.optim_offload_bw_req = per(self.fw_offload, fw), 0.0
+        forward, backward = per(self.fw_offload, fw), per(self.bw_offload, bw)
+        self.optim_offload_bw_req: float | None = 0.0
+        self.offload_mem_bw_req = forward
         if self.execution.training:
             self.optim_offload_bw_req = per(block.weight_grad + block.optimizer, bw)
-            self.offload_mem_bw_req = max(self.offload_mem_bw_req, per(self.bw_offload, bw))
+            if forward is None or backward is None:
+                self.offload_mem_bw_req = None
+            else:
+                self.offload_mem_bw_req = max(forward, backward)
 
     def _totals(self) -> None:
         block, run, ex = self.block, self.run, self.execution

@@ -7,8 +7,9 @@ that each hold `below` ranks, and every rank has a port.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import inf, log2, prod
+
+from calculon.frozen import dataclass
 
 from .system import HOPS, Network, System
 

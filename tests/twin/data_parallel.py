@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 
 from .block import Block
 from .model_ends import Ends
 from .run import KINDS, Kind, Run
 
 
-def per(size: float, time: float) -> float:
-    """Bandwidth for `size` in `time`."""
+def per(size: float, time: float) -> float | None:
+    """Bandwidth for `size` in `time`; None where there is no time for something."""
     if time == 0:
-        return inf if size else 0  # [O14]
+        return None if size else 0  # [O14]
     return size / time
 
 
 @dataclass
-class Synced:
+class SyncedBytes:
     """Bytes of weights, and of the gradients that are reduced for them."""
 
     weight: float
     gradient: float
 
 
-def synced_ends(run: Run, ends: Ends | None) -> tuple[Synced, Synced]:
+def synced_ends(run: Run, ends: Ends | None) -> tuple[SyncedBytes, SyncedBytes]:
     """Return what embedding and head synchronise; a table that both use on one stage counts once."""
     if ends is None:
-        return Synced(0, 0), Synced(0, 0)
+        return SyncedBytes(0, 0), SyncedBytes(0, 0)
     alone = run.execution.pipeline_par == 1
     first, last = ends.first.whole, ends.last.whole
     if run.model.tied and alone:
         first, last = ends.both.whole, 0
     ratio = run.reduction_bytes / run.element_bytes
-    return Synced(first, first * ratio), Synced(last, last * ratio)
+    return SyncedBytes(first, first * ratio), SyncedBytes(last, last * ratio)
 
 
 class DataParallel:
@@ -47,7 +46,8 @@ class DataParallel:
         self.bw, self.bw_pp_time = bw, bw_pp_time
         self.size: float = 0
         self.link_time = self.exposed_time = self.stalled = 0.0
-        self.bw_overlap_req_chunk = self.bw_overlap_req_tail = 0.0
+        self.bw_overlap_req_chunk: float | None = 0.0
+        self.bw_overlap_req_tail: float | None = 0.0
         if self.execution.data_par > 1 and self.execution.training:
             # [O23] Every collective moves the bytes of the weights, that of the gradients too.
             run = self.run
@@ -58,14 +58,14 @@ class DataParallel:
     def _time(self, collectives: dict[str, float]) -> float:
         return sum(self.run.dp_team.time(op, size) for op, size in collectives.items())
 
-    def _collectives(self, synced: Synced) -> dict[str, float]:
+    def _collectives(self, synced: SyncedBytes) -> dict[str, float]:
         if self.execution.optimizer_sharding:
             return {"reduce_scatter": synced.gradient, "all_gather": synced.weight}
         return {"all_reduce": synced.gradient}
 
     def _communicate(self, ends: Ends | None) -> None:
         ex, run = self.execution, self.run
-        self.collectives = self._collectives(Synced(self.block.weight, self.size))
+        self.collectives = self._collectives(SyncedBytes(self.block.weight, self.size))
         self.network = run.dp_network
         self.comm = self._time(self.collectives)
         first, last = synced_ends(run, ends)
@@ -97,8 +97,8 @@ class DataParallel:
                 free[k] -= block.recomm.time[k] + block.agrad_tp.time[k]
         if run.dp_on_pp and ex.pipeline_par > 1:
             free["edge"] -= self.bw_pp_time
-        # The first microbatches of the pipeline are still to come when the last one is done.
-        chunk = min(run.microbatches, ex.pipeline_par) * run.chunk_sum(free)
+        # Between two chunks a stage waits for all stages: as many microbatches, or as much idle time.
+        chunk = ex.pipeline_par * run.chunk_sum(free)
         return max(0, chunk), max(0, run.base_blocks * free["base"])
 
     def _expose(self, head: float) -> float:

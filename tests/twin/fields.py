@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from typing import Any
+
+from calculon.frozen import dataclass
 
 BYTES_PER_ELEMENT = {"float8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
 MULTIPLIED_BYTES = {**BYTES_PER_ELEMENT, "tfloat32": 4}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
+
+from calculon.frozen import dataclass
 
 from .fields import MULTIPLIED_BYTES
 from .optimizer import Step

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from .block import Block, Held
 from .model_ends import Ends
 from .run import Run
+from .stages import equal_stages
 
 
 @dataclass
@@ -78,20 +79,23 @@ class StageMemory:
         )
 
     def _near(self) -> Tensors:
-        """Bytes that stay in tier 1 if that kind of data is offloaded: of two blocks."""
+        """Bytes that stay in tier 1 if that kind of data is offloaded: of two blocks, if there are."""
         block, training = self.block, self.execution.training
         # [O13] In inference offloading raises the need.
         kept = training or not self.run.rules.inference_space
         # [O7] Null, not 0, in inference.
         counted = training or self.run.rules.inference_space
         unsharded = block.weight_grad if self.stated else block.weight_grad_unsharded
+        near, stored = 2.0, 2.0  # blocks, and activations of one
+        if self.run.rules.offloaded_blocks:
+            near, stored = min(2, self.blocks), min(2, self.blocks * self.held)
         return Tensors(
-            weight=2 * block.weight,
-            act=block.act_working + (block.act_storage if kept else 0),
-            checkpoint=2 * block.checkpoint if counted else None,
+            weight=near * block.weight,
+            act=block.act_working + ((stored - 1) * block.act_storage if kept else 0),
+            checkpoint=stored * block.checkpoint if counted else None,
             act_grad=block.act_grad,
-            weight_grad=unsharded + block.weight_grad,
-            optimizer=2 * block.optimizer,
+            weight_grad=unsharded + (near - 1) * block.weight_grad,
+            optimizer=near * block.optimizer,
         )
 
     def _offloaded(self) -> float:
@@ -163,6 +167,9 @@ def fullest_stage(block: Block, ends: Ends | None) -> tuple[StageMemory, float]:
     """Return the first of the stages that need most of tier 1, and the most of tier 2."""
     run, p = block.run, block.run.execution.pipeline_par
     layout = run.layout or [run.blocks] * p
+    odd = run.model.num_blocks % p == 1 and run.model.num_blocks > p > 1
+    if run.layout is None and run.rules.one_odd_block and odd:
+        layout = equal_stages(run.model.num_blocks, p)
     stages = []
     for number, blocks in enumerate(layout):
         end = None if ends is None else _end(run, ends, number)

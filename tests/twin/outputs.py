@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from math import inf
 
 from .batch import Batch
 from .block import Block, Work
@@ -14,7 +13,7 @@ from .memory import Tensors
 from .run import KINDS, Kind
 
 Statistics = dict[str, float | None]
-LayerStatistics = dict[str, str | float]
+LayerStatistics = dict[str, str | float | None]
 
 
 def statistics(block: Block, batch: Batch) -> Statistics:
@@ -129,9 +128,9 @@ def layer_statistics(layer: Layer) -> LayerStatistics:
 
 def _layer_work(layer: Layer, stage: Stage) -> LayerStatistics:
     flops, accessed = layer.flops(stage), layer.mem_accessed(stage)
-    intensity = 0.0
+    intensity: float | None = 0.0
     if flops:
-        intensity = flops / accessed if accessed else inf
+        intensity = flops / accessed if accessed else None
     return {
         f"{stage}_flops": flops,
         f"{stage}_mem_accessed": accessed,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from .block import Block
-from .data_parallel import Synced, synced_ends
+from .data_parallel import SyncedBytes, synced_ends
 from .model_ends import Ends
 from .optimizer import form_of
 
@@ -34,7 +34,7 @@ class Replicas:
         self.copying = run.replicas(self.copies, self.shards)
         self.usage = run.dp_network.processor_usage
         gradient = block.weight / run.element_bytes * run.reduction_bytes
-        self.one = Synced(block.weight, gradient)
+        self.one = SyncedBytes(block.weight, gradient)
         self.embedding, self.head = synced_ends(run, ends)
         self.piped = ex.pipeline_par > 1
         if self.stage in ("0", "1", "2"):

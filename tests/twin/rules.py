@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
+
+from calculon.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +97,12 @@ class Rules:
     inference_space: bool = False
     """In inference no checkpoint is kept, and offloading leaves the working set
     [O7, O13, A37, A41]."""
+
+    offloaded_blocks: bool = False
+    """No more blocks stay of what is offloaded than there are [O26, A47]."""
+
+    one_odd_block: bool = False
+    """Of equal stages only one has a single odd block: the last [O27, A48]."""
 
     one_key_value_head: bool = False
     """The products of multiquery attention read one key and value head [O22, A45]."""

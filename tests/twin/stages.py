@@ -21,6 +21,8 @@ def stage_blocks(model: Model, ex: Execution) -> list[int] | None:
         last = (total - first) // (p - 1) if first else -(-total // p)
         if ex.pp_layout == "balanced":
             last = _balanced(total, p, _head_blocks(model, ex))
+    if not stated and ex.pp_layout == "uniform":
+        return equal_stages(total, p)
     # What is not stated is shared evenly; of the stages that share, the first has least.
     first = first or (total - last) // (p - 1)
     between = p - 2
@@ -29,6 +31,14 @@ def stage_blocks(model: Model, ex: Execution) -> list[int] | None:
     rest = total - first - last
     more = rest % between
     return [first, *[rest // between + 1] * more, *[rest // between] * (between - more), last]
+
+
+def equal_stages(total: int, stages: int) -> list[int]:
+    """Return the blocks of stages whose numbers differ by one at most, odd ones last, first, second and so on."""
+    blocks = [total // stages] * stages
+    for odd in range(total % stages):
+        blocks[odd - 1] += 1
+    return blocks
 
 
 def counts_of(ex: Execution) -> list[int]:

@@ -1,1 +1,1 @@
-"""From "fits the paper" to "fits my machine": parts of a system file, fitted to measurements that people have."""
+"""Calibration: parts of a system file fitted to measurements of a machine (kernels, collectives, training steps)."""

@@ -1,44 +1,42 @@
-"""What training logs can tell of a system: parameters by name, and what each changes in its document."""
+"""Parameters of a system that are fitted to training steps: by name, the change of its document."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, get_args
 
 from calculon.apps.calibrate.steps import rounded
 from calculon.errors import Problem, SpecError, nearest
+from calculon.frozen import dataclass
 from calculon.hardware.kernels.kernel import ProductKind
 from calculon.hardware.system import System
 
 WIDEST = 20.0
-"""Factor by which an efficiency may change either way."""
+"""Largest factor by which an efficiency may change, either way."""
 
 DIGITS = 6
-"""Of a fitted value."""
+"""Significant digits of a fitted value."""
 
 FULL_PRECISION = "float32"
-"""The type that products have on the ordinary cores."""
+"""The type whose products do not run on tensor cores."""
 
-_EXACT = 12  # of its product with what the base has
+_EXACT = 12  # significant digits of a scaled efficiency
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A parameter of a system that whole steps tell about.
+    """A parameter of a system that the times of whole steps determine.
 
     Attributes
     ----------
-    meaning : str
-        What it multiplies, or what it is.
     change : callable
-        Puts a value into a document that nothing shares.
+        Puts a value into a document of which no part is shared.
     seconds : bool
         It is a time; else it multiplies efficiencies, of which none gets above 1.
     extension : bool
-        It stands under ``ext``, which edition ``sc23`` ignores.
+        Its values are under ``ext``, which edition ``sc23`` ignores.
     """
 
     name: str
-    meaning: str
     change: Callable[[dict[str, Any], float], None]
     seconds: bool = False
     extension: bool = False
@@ -92,14 +90,6 @@ def _rates(document: dict[str, Any], kind: str, factor: float, *, apart: str = "
             ]
 
 
-def _matrix(document: dict[str, Any], factor: float) -> None:
-    _products(document, factor)
-
-
-def _tensor_cores(document: dict[str, Any], factor: float) -> None:
-    _products(document, factor, apart=FULL_PRECISION)
-
-
 def _vector(document: dict[str, Any], factor: float) -> None:
     for engine in document["vector"].values():
         _scale(engine, "gflops_efficiency", factor)
@@ -111,47 +101,34 @@ def _attention(document: dict[str, Any], factor: float) -> None:
     _rates(document, "attention", factor)
 
 
-def _launch(key: str) -> Callable[[dict[str, Any], float], None]:
-    def change(document: dict[str, Any], seconds: float) -> None:
-        launch = document.setdefault("ext", {}).setdefault("launch", {"kernel": 0.0})
-        launch[key] = seconds
-
-    return change
+def _launch(document: dict[str, Any], seconds: float, *, key: str) -> None:
+    document.setdefault("ext", {}).setdefault("launch", {"kernel": 0.0})[key] = seconds
 
 
-def _network(number: int) -> Callable[[dict[str, Any], float], None]:
-    def change(document: dict[str, Any], factor: float) -> None:
-        network = document["networks"][number]
-        network["efficiency"] = _capped(network["efficiency"] * factor)
-
-    return change
+def _network(document: dict[str, Any], factor: float, *, number: int) -> None:
+    network = document["networks"][number]
+    network["efficiency"] = _capped(network["efficiency"] * factor)
 
 
 FACTORS = (
-    Factor("mem1", "all efficiencies of mem1 times a factor", _mem1),
-    Factor(
-        "matrix", "those of matrix, ext.matrix, and of products in ext.gemm or ext.kernels", _matrix
-    ),
-    Factor("tensor_cores", "the same of all types but float32", _tensor_cores),
-    Factor("vector", "those of vector", _vector),
-    Factor(
-        "attention", "those of ext.attention or ext.kernels.attention", _attention, extension=True
-    ),
-    Factor("launch.kernel", "ext.launch.kernel in seconds", _launch("kernel"), True, True),
-    Factor("launch.step", "ext.launch.step in seconds", _launch("step"), True, True),
+    Factor("mem1", _mem1),
+    Factor("matrix", _products),
+    Factor("tensor_cores", partial(_products, apart=FULL_PRECISION)),
+    Factor("vector", _vector),
+    Factor("attention", _attention, extension=True),
+    Factor("launch.kernel", partial(_launch, key="kernel"), seconds=True, extension=True),
+    Factor("launch.step", partial(_launch, key="step"), seconds=True, extension=True),
 )
-"""Everything but the networks, which are as many as a system has."""
-
-NETWORKS = "networks[i]"
+"""All parameters but those of the networks, of which each system has its own number."""
 
 
 def factors(system: System) -> Iterator[Factor]:
-    """Yield what can be fitted of a system."""
+    """Yield the parameters of a system."""
     for one in FACTORS:
         if one.name != "attention" or any(kind == "attention" for kind, _ in system.ext.rates):
             yield one
     for i in range(len(system.networks)):
-        yield Factor(f"networks[{i}]", "efficiency of a network times a factor", _network(i))
+        yield Factor(f"networks[{i}]", partial(_network, number=i))
 
 
 def chosen(names: Sequence[str], system: System) -> list[Factor]:
@@ -160,7 +137,7 @@ def chosen(names: Sequence[str], system: System) -> list[Factor]:
     Raises
     ------
     SpecError
-        For one that there is not, with a list, and for one that is there twice.
+        For an unknown name, with a list of those known, and for one that is there twice.
     """
     known = {one.name: one for one in factors(system)}
     for name in names:
@@ -176,5 +153,5 @@ def chosen(names: Sequence[str], system: System) -> list[Factor]:
 
 
 def parameters(found: Sequence[Factor], values: Sequence[float]) -> Mapping[str, float]:
-    """Return values by name, as short as the file has them."""
+    """Return values by name, rounded as in the file."""
     return {one.name: rounded(v, DIGITS) for one, v in zip(found, values, strict=True)}

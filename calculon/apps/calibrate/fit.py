@@ -1,7 +1,6 @@
-"""Fit parts of a system to rows, and write them into its document with where they come from."""
+"""Calibrate a system: fit its parts to measurements, and write them with their provenance into its document."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -13,7 +12,7 @@ from calculon.apps.calibrate.held_out import held_out
 from calculon.apps.calibrate.measured_rows import Row, merged
 from calculon.apps.calibrate.networks import LEAST_SIZES
 from calculon.apps.calibrate.parts import (
-    Options,
+    Fit,
     fit_part,
     peak_of,
     quietly_decoded,
@@ -26,9 +25,13 @@ from calculon.apps.calibrate.provenance import merged_fits, provenance
 from calculon.apps.calibrate.readers import check_units, too_few
 from calculon.apps.calibrate.spread import large_size, spreads, unseen
 from calculon.apps.calibrate.training import Training, fit_training
+from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.spec.decode import decode
 from calculon.units import Array
+
+FitPart = Callable[[System, str, Sequence[Row]], Fit]
+"""From a system, a part and its rows: the fit."""
 
 
 def calibrate(
@@ -44,7 +47,7 @@ def calibrate(
     training: Training | None = None,
     multiprocessors: int | None = None,
 ) -> Calibration:
-    """Fit what the measurements tell of a system, leaving everything else as it is.
+    """Fit the parts of a system that were measured, leaving everything else as it is.
 
     Parameters
     ----------
@@ -55,9 +58,9 @@ def calibrate(
     measurements : sequence of Measurements
         Of any kinds; rows of one part are fitted together.
     hold_out : float
-        Share of the groups of rows that are not fitted but predicted.
+        Share of the groups of rows that are predicted, not fitted.
     date : str
-        Of the calibration.
+        Date of the calibration.
     above : float
         Collectives of messages of at most so many bytes are left out.
     ramp : bool
@@ -67,23 +70,22 @@ def calibrate(
     training : Training, optional
         Steps, fitted last: to the system as the other measurements make it.
     multiprocessors : int, optional
-        Of the device, for rates of products by shape; by default what the system says.
+        Number of them in the device, for rates of products by shape; by default that of the system.
 
     Raises
     ------
     SpecError
-        For times that cannot be, and for rows too few to determine what is fitted.
+        For impossible times, and for rows too few to determine the parameters.
     """
     old = decode(System, base, file, name=name)
     document = copied(base)
     used, notes = _used(measurements, above)
-    options = Options(ramp, multiprocessors)
-    chosen = _fit_parts(old, document, used, hold_out, options, notes)
+    fit = partial(fit_part, ramp=ramp, multiprocessors=multiprocessors)
+    chosen = _fit_parts(old, document, used, hold_out, fit, notes)
     new = quietly_decoded(document, file, name)
     parts = [_fitted(new, one) for one in chosen]
-    spread = partial(_spreads, new, document, options=options)
     fits = [
-        provenance(one, which.values, measurements, above, spread(one))
+        provenance(one, which.values, measurements, above, _spreads(new, document, one, fit))
         for one, which in zip(parts, chosen, strict=True)
     ]
     if training is not None:
@@ -95,7 +97,7 @@ def calibrate(
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """Rows of a part, which of them were held out or did not count, and what was found."""
+    """Rows of a part, those held out, those left out of the fit, and the fitted values."""
 
     part: str
     rows: Sequence[Row]
@@ -109,10 +111,10 @@ def _fit_parts(
     document: dict[str, Any],
     rows: Sequence[Row],
     hold_out: float,
-    options: Options,
+    fit: FitPart,
     notes: list[str],
 ) -> list[_Chosen]:
-    """Fit every part that rows tell about, and write it into the document; products by shape after memories."""
+    """Fit every part that was measured, and write it into the document; products by shape after memories."""
     chosen = []
     for part, group in groupby(sorted(rows, key=_order), key=lambda row: row.part):
         some = list(group)
@@ -121,9 +123,12 @@ def _fit_parts(
         if hold_out > 0 and not held.any():
             notes.append(f"{part}: its rows are one group, so none is held out")
         used = [row for row, out in zip(some, held, strict=True) if not out]
+        if held.any() and len(groups := {row.group for row in used}) == 1:
+            without = f"without the group {groups.pop()} no rows are left to fit"
+            notes.append(f"{part}: {without}: only rows held out tell its spread")
         left = np.zeros_like(held)
         system = quietly_decoded(document, "", old.name) if part.startswith("ext") else old
-        values, left[~held], told = fit_part(system, part, used, options)
+        values, left[~held], told = fit(system, part, used)
         write_part(document, part, values)
         notes += told
         chosen.append(_Chosen(part, some, held, left, values))
@@ -138,7 +143,7 @@ def _fitted(new: System, one: _Chosen) -> Fitted:
 
 
 def _used(measurements: Sequence[Measurements], above: float) -> tuple[list[Row], list[str]]:
-    """Return the rows to fit or to predict, each measurement once, and notes about what was done to them."""
+    """Return the rows to fit or to predict, each measurement once, and notes on averaging and omissions."""
     rows, notes = merged([row for some in measurements for row in some.rows])
     small = [row for row in rows if 0 < row.message <= above]
     if small:
@@ -154,14 +159,14 @@ def _order(row: Row) -> tuple[bool, str, float, str]:
 
 
 def _spreads(
-    new: System, document: Mapping[str, Any], one: Fitted, *, options: Options
+    new: System, document: Mapping[str, Any], one: Fitted, fit: FitPart
 ) -> list[Mapping[str, Any]]:
-    """Return how far measured times of a part are from those of fits that did not see them."""
+    """Return the ratios of measured times of a part to those of fits that did not see them."""
 
-    def fit(rows: Sequence[Row]) -> Callable[[Sequence[Row]], Array]:
+    def times_after(rows: Sequence[Row]) -> Callable[[Sequence[Row]], Array]:
         trial = copied(document)
-        write_part(trial, one.part, fit_part(new, one.part, rows, options)[0])
+        write_part(trial, one.part, fit(new, one.part, rows)[0])
         return times_of(quietly_decoded(trial, "", new.name), one.part)
 
-    predicted, groups = unseen(one.rows, one.held, fit)
+    predicted, groups = unseen(one.rows, one.held, times_after)
     return spreads(one.rows, predicted, groups, large_size(one.rows))

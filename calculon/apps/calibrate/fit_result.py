@@ -1,26 +1,27 @@
-"""What goes into a calibration, and what comes out of it."""
+"""Inputs and results of a calibration: measurements, fitted parts, the new document."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
-from calculon.apps.calibrate.held_out import Residuals, tabulated
+from calculon.apps.calibrate.held_out import residuals, tabulated
 from calculon.apps.calibrate.measured_rows import Row
+from calculon.frozen import dataclass
 from calculon.units import Array
 
 MEMORY = "peak memory, not fitted"
-"""What residuals of the memory are called, beside those of times."""
+"""Name of the residuals of memory, next to those of times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """The rows of one file, and what it says of device, software and source."""
+    """The rows of one file, and its device, software and source."""
 
     file: str
     rows: Sequence[Row]
-    told: Mapping[str, str] = field(default_factory=dict)
+    about: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +31,15 @@ class Fitted:
     Attributes
     ----------
     held, left : array of bool
-        The rows that were held out, and those of the others that did not count.
+        The rows that were held out, and those of the others that were left out of the fit.
     unit : str
         Of the sizes: ``B`` or ``FLOP``; empty for whole steps, which have none.
     predicted : array
         Times of the rows on the new system, in seconds.
     time : callable or None
-        The time of operations of some sizes on this part of the new system, where it depends on nothing else.
+        Time by size of operations on this part of the new system, where it depends on nothing else.
     memory : pair of arrays or None
-        Measured and predicted peak memory in bytes, of steps that say it; the measured one else not-a-number.
+        Measured and predicted peak memory in bytes; not-a-number for steps that state no measured one.
     """
 
     part: str
@@ -61,17 +62,13 @@ class Fitted:
         return np.array([row.seconds for row in self.rows])
 
     def residuals(self) -> list[Mapping[str, Any]]:
-        """Return the residuals of fitted rows, of those held out, and of those left out."""
+        """Return the residuals of fitted rows, of those held out, of those left out, and of stated peak memory."""
         records = tabulated(self.part, self.rows, self.predicted, self.held, self.left)
-        return records + [{"part": self.part} | dict(one) for one in self.memory_residuals()]
-
-    def memory_residuals(self) -> list[Mapping[str, Any]]:
-        """Return how far predicted peak memory is from what steps say; nothing where none does."""
-        if self.memory is None or not (known := np.isfinite(self.memory[0])).any():
-            return []
-        names = [row.name for row, yes in zip(self.rows, known, strict=True) if yes]
-        found = Residuals.between(names, *(one[known] for one in self.memory))
-        return [{"rows": MEMORY} | found.record()]
+        if self.memory is not None and (known := np.isfinite(self.memory[0])).any():
+            names = [row.name for row, yes in zip(self.rows, known, strict=True) if yes]
+            errors = residuals(names, *(one[known] for one in self.memory))
+            records.append({"part": self.part, "rows": MEMORY} | errors)
+        return records
 
     def each(self) -> list[Mapping[str, Any]]:
         """Return measured and predicted time and the error in percent of every row: fitted rows first."""
@@ -90,7 +87,7 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A new system file: its document, what was fitted, and what is to be said about it."""
+    """A new system file: its document, the fitted parts, and notes for the user."""
 
     document: dict[str, Any]
     parts: Sequence[Fitted]
@@ -102,7 +99,7 @@ class Calibration:
 
 
 def copied(value: Any) -> Any:
-    """Return a document with no object in two places, where YAML has anchors: one may change without the other."""
+    """Return a deep copy without shared objects, which YAML anchors make: each may change without the others."""
     if isinstance(value, Mapping):
         return {key: copied(one) for key, one in value.items()}
     return [copied(one) for one in value] if isinstance(value, list) else value

@@ -1,8 +1,7 @@
-"""Which rows are held out, and how far the fitted file is from both kinds."""
+"""The split into fitted and held-out rows, and the residuals of both."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,11 @@ from calculon.apps.calibrate.measured_rows import Row
 from calculon.units import Array
 
 LARGE = 2**20
-"""Bytes of a message above which bandwidth counts more than latency; scored apart."""
+"""Bytes of a message above which bandwidth counts more than latency; these rows are also scored alone."""
 
 
 def held_out(rows: Sequence[Row], share: float) -> Array:
-    """Return which rows are held out: whole groups, by a hash of their names: always the same.
+    """Return which rows are held out: whole groups, chosen by a hash of their names, so always the same.
 
     Of g groups the nearest whole number to ``share * g`` is held out, at least one and never all; for a share of 0
     none.
@@ -30,47 +29,23 @@ def _rank(group: str) -> bytes:
     return hashlib.sha256(group.encode()).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Residuals:
-    """Errors of some rows, relative to the measured time, in percent; a bias below 0 is a file that is too fast."""
+def residuals(names: Sequence[str], measured: Array, predicted: Array) -> dict[str, Any]:
+    """Return the errors of named rows, relative to the measured value, in percent; a bias below 0 is too fast a file.
 
-    n: int
-    mape: float
-    median: float
-    p90: float
-    bias: float
-    worst: float
-    worst_row: str
-
-    @classmethod
-    def of(cls, rows: Sequence[Row], predicted: Array) -> "Residuals":
-        """Compare predicted times with those of the rows."""
-        measured = np.array([row.seconds for row in rows])
-        return cls.between([row.name for row in rows], measured, predicted)
-
-    @classmethod
-    def between(cls, names: Sequence[str], measured: Array, predicted: Array) -> "Residuals":
-        """Compare predicted with measured values."""
-        error = 100 * (predicted / measured - 1)
-        size = np.abs(error)
-        worst = int(size.argmax())
-        return cls(
-            len(names),
-            float(size.mean()),
-            float(np.median(size)),
-            float(np.percentile(size, 90)),
-            float(error.mean()),
-            float(error[worst]),
-            names[worst],
-        )
-
-    def record(self) -> dict[str, Any]:
-        """Return plain values, rounded to what people read."""
-        values = {name: round(getattr(self, name), 3) for name in _NUMBERS}
-        return {"n": self.n, **values, "worst_row": self.worst_row}
-
-
-_NUMBERS = ("mape", "median", "p90", "bias", "worst")
+    Of the absolute errors mean, median and 90th percentile; the bias is the mean with signs. The worst row is named.
+    """
+    error = 100 * (predicted / measured - 1)
+    size = np.abs(error)
+    worst = int(size.argmax())
+    figures = {
+        "mape": size.mean(),
+        "median": np.median(size),
+        "p90": np.percentile(size, 90),
+        "bias": error.mean(),
+        "worst": error[worst],
+    }
+    rounded = {name: round(float(value), 3) for name, value in figures.items()}
+    return {"n": len(names), **rounded, "worst_row": names[worst]}
 
 
 def tabulated(
@@ -80,15 +55,16 @@ def tabulated(
 
     Rows that were left out of the fit have a record of their own.
     """
-    message = np.array([row.message for row in rows])
+    message, seconds = (
+        np.array([getattr(row, name) for row in rows]) for name in ("message", "seconds")
+    )
     kinds = [("fitted", ~held & ~left), ("held out", held)]
     if message.any() and message.min() <= LARGE:
         kinds += [(f"{name}, above 1 MiB", which & (message > LARGE)) for name, which in kinds]
     records: list[Mapping[str, Any]] = []
     for name, which in [*kinds, ("left out", left)]:
         if which.any():
-            some = [row for row, chosen in zip(rows, which, strict=True) if chosen]
-            records.append(
-                {"part": part, "rows": name} | Residuals.of(some, predicted[which]).record()
-            )
+            names = [row.name for row, chosen in zip(rows, which, strict=True) if chosen]
+            errors = residuals(names, seconds[which], predicted[which])
+            records.append({"part": part, "rows": name} | errors)
     return records

@@ -1,8 +1,8 @@
-"""Training logs: the measured time of whole steps, and which model and execution ran."""
+"""Training logs: the measured time of whole steps, with their model and execution."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -10,28 +10,30 @@ from typing import Any
 
 from calculon import inputs
 from calculon.apps.calibrate.fit_result import Measurements
-from calculon.apps.calibrate.measured_rows import ABOUT, Line, Row, merged, read_csv, read_text
+from calculon.apps.calibrate.measured_rows import ABOUT, Row, about, merged
 from calculon.errors import Infeasible, Problem, SpecError
+from calculon.frozen import dataclass
 from calculon.hardware.residuals import TRAINING
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check, raise_for
 from calculon.plan.rules.rule import One
 from calculon.spec import catalog
+from calculon.spec.csv_rows import Line, read_csv
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
 
 COLUMNS = ("model", "execution", "seconds")
 MISSPELLED = 0.85
-"""Likeness from which the name of a column is taken for a misspelled one."""
+"""Similarity to a known column from which an unknown one counts as misspelled."""
 
 OPTIONAL = ("memory_bytes", "name", "group")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One measured step: what ran, how long it took, and its peak memory in bytes, or not-a-number."""
+    """One measured step: its model and execution, and its peak memory in bytes, or not-a-number."""
 
     row: Row
     model: Model
@@ -41,12 +43,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """The steps of all files, each measurement once and by the name of its row.
+    """The steps of all files, each measurement once, by the name of its row.
 
     Attributes
     ----------
     files : sequence of Measurements
-        What each file had, for the provenance.
+        The rows of each file, for the provenance.
     """
 
     steps: Mapping[str, Step]
@@ -65,9 +67,9 @@ def read_training(files: Mapping[str, str], system: System) -> Logs:
     Parameters
     ----------
     files : mapping
-        What to call each file, by its path.
+        Display name of each file, by its path.
     system : System
-        The steps ran on it: one that it cannot run is an error. Memory is not compared: what ran had enough.
+        The system that ran them: a step that it cannot run is an error, but for its memory, which sufficed.
 
     Raises
     ------
@@ -78,11 +80,11 @@ def read_training(files: Mapping[str, str], system: System) -> Logs:
     read: list[Measurements] = []
     notes: list[str] = []
     for file, name in files.items():
-        lines, told = read_csv(file, read_text(file), COLUMNS)
+        lines = read_csv(file, COLUMNS)
         notes += _unused(lines[0])
         read_one = {kind: _reader(kind, Path(file).parent) for kind in ("model", "execution")}
         some = [_step(line, system, read_one) for line in lines]
-        read.append(Measurements(name, [step.row for step in some], told))
+        read.append(Measurements(name, [step.row for step in some], about(lines)))
         steps += some
     steps = _named(steps)
     rows, more = merged([step.row for step in steps])
@@ -94,7 +96,7 @@ def read_training(files: Mapping[str, str], system: System) -> Logs:
 
 
 def _unused(line: Line) -> list[str]:
-    """Say which columns nobody reads.
+    """Return a note of columns that are not read.
 
     Raises
     ------
@@ -112,7 +114,7 @@ def _unused(line: Line) -> list[str]:
 
 
 def _reader(kind: str, folder: Path) -> Callable[[str], Any]:
-    """Return what reads each model, or execution, of the catalog or below a folder once."""
+    """Return a cached reader of models, or executions: from the catalog or relative to a folder."""
     known = catalog.names(kind)
     read: Callable[[str], Any] = inputs.model if kind == "model" else inputs.execution
     return cache(lambda source: read(source if source in known else str(folder / source)))
@@ -140,7 +142,7 @@ def _step(line: Line, system: System, read: Mapping[str, Callable[[str], Any]]) 
 
 
 def _spec(line: Line, kind: str, read: Callable[[str], Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the spec that a line names, and the fields that other columns of the line put in their place."""
+    """Return the spec that a line names, with the fields that other columns of the line replace, and these."""
     source = line.cells[kind]
     if not source:
         raise line.refuse(kind, f"the name or the file of {kind}", "nothing")
@@ -168,7 +170,7 @@ def _typed(kind: Any, text: str) -> Any:
 
 
 def _placed(line: Line, kind: str, error: SpecError) -> SpecError:
-    """Return an error of a spec as one of the line that names it."""
+    """Return an error of a spec as an error of the line that names it."""
     place = f"{line.place}, {kind} {line.cells[kind]}"
     inside = [replace(p, field=f"{place}: {p.field}" if p.field else place) for p in error.problems]
     return SpecError(line.file, inside)
@@ -186,9 +188,9 @@ def _named(steps: Sequence[Step]) -> list[Step]:
     owners: dict[str, tuple[Model, str, Execution]] = {}
     result = []
     for step in steps:
-        what = (step.model, step.model.name, step.execution)
-        name = names.setdefault(what, step.row.name)
-        if owners.setdefault(name, what) != what:
+        run = (step.model, step.model.name, step.execution)
+        name = names.setdefault(run, step.row.name)
+        if owners.setdefault(name, run) != run:
             wanted = "a name for each model and execution"
             hint = "the column name tells rows apart"
             raise step.row.refuse("name", wanted, f"'{name}' for two", hint)
@@ -197,6 +199,6 @@ def _named(steps: Sequence[Step]) -> list[Step]:
 
 
 def _averaged(steps: Sequence[Step]) -> Step:
-    """Return the first of some steps that repeat, with the mean of the memory that they say."""
+    """Return the first of repeated steps, with the mean of their stated memory."""
     known = [step.memory for step in steps if not math.isnan(step.memory)]
     return replace(steps[0], memory=math.fsum(known) / len(known) if known else math.nan)

@@ -1,13 +1,13 @@
-"""Logs of nccl-tests: the table that ``all_reduce_perf`` and its siblings print.
+"""Logs of nccl-tests: the tables of ``all_reduce_perf`` and its siblings.
 
 Source: github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md: sizes are of the full array, times in microseconds.
 """
 
 import re
-from dataclasses import dataclass
 
-from calculon.apps.calibrate.measured_rows import Line
 from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
+from calculon.spec.csv_rows import Line
 
 OPERATIONS = {
     "all_reduce": "all_reduce",
@@ -15,7 +15,7 @@ OPERATIONS = {
     "reduce_scatter": "reduce_scatter",
     "sendrecv": "p2p",
 }
-"""Operation of a network for each program of nccl-tests that measures one."""
+"""Operation of a network by program of nccl-tests."""
 
 _HEADER = re.compile(r"^#\s+size\s+count\s+type\b.*\btime\b.*$", re.MULTILINE)
 _BEGINNING = re.compile(r"^#.*(nThread |nccl-tests|Using devices)", re.MULTILINE)
@@ -32,7 +32,7 @@ def is_log(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the caller knows and a log may not say: the operation, and the members of the group."""
+    """The operation and the members of the group, as the caller states them for logs that do not."""
 
     operation: str | None = None
     members: int | None = None
@@ -44,46 +44,47 @@ def read_log(file: str, text: str, known: Known) -> tuple[list[Line], dict[str, 
     Raises
     ------
     SpecError
-        For a log that is cut short, of another operation, of several runs, with wrong results, or that does not say
-        what was measured.
+        For a log that is cut short, of another operation, of several runs, with wrong results, or that does not name
+        the measurement.
     """
     headers = list(_HEADER.finditer(text))
     if not headers:
-        wanted, hint = "the header '# size count type ... time ...'", "is the log cut short?"
-        raise SpecError(file, Problem("", wanted, "the end of the file", hint))
+        raise _cut_short(file, "the header '# size count type ... time ...'")
     if len(headers) > 1:
         number = text.count("\n", 0, headers[1].start()) + 1
-        raise SpecError(
-            file, Problem(f"line {number}", "one table", "another one", "one run a file")
-        )
+        problem = Problem(f"line {number}", "one table", "another one", "one run a file")
+        raise SpecError(file, problem)
     columns = headers[0].group().lstrip("#").split()
-    rows = [
-        (number, raw.split())
-        for number, raw in enumerate(text.splitlines(), 1)
-        if raw.strip() and raw.split()[0].isdecimal()
-    ]  # not the comments, nor what mpirun and NCCL print between
-    for number, cells in rows:
+    lines = []
+    for number, raw in enumerate(text.splitlines(), 1):
+        cells = raw.split()
+        if not cells or not cells[0].isdecimal():
+            continue  # comments, and what mpirun and NCCL print between
         _check_row(columns, cells, file, number)
+        if cells[0].strip("0"):  # empty messages move nothing
+            # of two columns of one name the first counts: the times out of place
+            pairs = reversed([*zip(columns, cells, strict=True)])
+            lines.append(Line(file, number, dict(pairs)))
     if not _CLOSING.search(text):
-        wanted = "the closing line '# Avg bus bandwidth'"
-        hint = "is the log cut short?"
-        raise SpecError(file, Problem("", wanted, "the end of the file", hint))
-    rows = [
-        (number, cells) for number, cells in rows if int(cells[0])
-    ]  # empty messages move nothing
-    if not rows:
+        raise _cut_short(file, "the closing line '# Avg bus bandwidth'")
+    if not lines:
         raise SpecError(file, Problem("", "rows below the header of nccl-tests", "none"))
     found = {
         "operation": _stated(file, text, known),
         "members": str(known.members or _members(file, text)),
     }
-    lines = []
-    for number, cells in rows:
-        micro = Line(file, number, {"time": cells[columns.index("time")]}).number_of("time")
-        row = found | {"bytes": cells[0], "seconds": repr(micro * _MICRO)}
-        lines.append(Line(file, number, row))
+    rows = []
+    for line in lines:
+        seconds = repr(line.number_of("time") * _MICRO)
+        row = found | {"bytes": line.cells["size"], "seconds": seconds}
+        rows.append(Line(file, line.number, row))
     devices = sorted({match[2] for match in _RANK.finditer(text) if match[2]})
-    return lines, {"device": "; ".join(devices)} if devices else {}
+    return rows, {"device": "; ".join(devices)} if devices else {}
+
+
+def _cut_short(file: str, wanted: str) -> SpecError:
+    problem = Problem("", wanted, "the end of the file", "is the log cut short?")
+    return SpecError(file, problem)
 
 
 def _check_row(columns: list[str], cells: list[str], file: str, number: int) -> None:
@@ -99,7 +100,7 @@ def _check_row(columns: list[str], cells: list[str], file: str, number: int) -> 
 
 
 def _stated(file: str, text: str, known: Known) -> str:
-    """Return the operation; what the caller says must not contradict the log."""
+    """Return the operation; that of the caller must not contradict the log."""
     if not known.operation:
         return _operation(file, text)
     named = {OPERATIONS[name] for name in _PROGRAM.findall(text) if name in OPERATIONS}

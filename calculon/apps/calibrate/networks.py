@@ -1,4 +1,4 @@
-"""What is fitted to the collectives of a network, and where it stands in a system file."""
+"""Latency, efficiency and ramp of a network: fitted to collectives, and written into a system file."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,14 +13,14 @@ from calculon.hardware.extension import STEP_LATENCY
 from calculon.units import Array
 
 LEAST_SIZES = 3
-"""Different sizes that any fit needs."""
+"""Distinct sizes that any fit needs."""
 
 LEAST_SPAN = 16.0
-"""Ratio of the largest to the smallest size that tells a latency from a bandwidth."""
+"""Ratio of the largest to the smallest size that separates latency from bandwidth."""
 
 
 LONGER = 0.1
-"""Share by which a message may take longer than larger ones: clocks and choices of protocol explain so much."""
+"""Share by which a message may take longer than larger ones: clocks and protocols explain that much."""
 
 
 IMPLAUSIBLE = 0.2
@@ -30,7 +30,7 @@ IMPLAUSIBLE = 0.2
 def fit_network(
     rows: Sequence[Row], peak: float, *, ramp: bool
 ) -> tuple[dict[str, float], Array, list[str]]:
-    """Return latency and efficiency, and the ramp if there is one; which rows were left out; and notes about both.
+    """Return latency, efficiency and ramp (if any), the rows left out, and notes on both.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def disturbed(sizes: Array, seconds: Array) -> Array:
 
 
 def _chosen_form(distinct: int, span: float, ramp: bool) -> str:
-    """Say by what a network was fitted, and why not by more."""
+    """Return the fitted parameters in words, and the reason for no more."""
     if ramp:
         return (
             "latency, efficiency and ramp; edition sc23 ignores the ramp (--no-ramp fits without)"
@@ -101,10 +101,10 @@ def _chosen_form(distinct: int, span: float, ramp: bool) -> str:
 
 
 def write_network(document: dict[str, Any], number: int, values: Mapping[str, float]) -> None:
-    """Put the fitted values of a network into a system document; a ramp stands under ``ext``.
+    """Put the fitted values of a network into a system document; a ramp is under ``ext``.
 
-    The latency of a step by kind is then stated: with one of its own a network has its fitted latency, not that of its
-    kind.
+    A network of a known kind gets the step latency of this kind explicitly, so that its fitted latency counts and not
+    the latencies of the kind.
     """
     document["networks"][number].update({k: v for k, v in values.items() if k != "ramp"})
     links: list[dict[str, Any]] = document.get("ext", {}).get("networks", [])

@@ -1,8 +1,7 @@
-"""The parts of a system that rows tell about: how each is fitted, written, and what times it gives."""
+"""The measured parts of a system: the fit, the times and the place in a document of each."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,34 +18,38 @@ from calculon.spec.decode import SpecWarning, decode
 from calculon.units import GIGA, MEGA, Array
 
 Fit = tuple[Mapping[str, Any], Array, list[str]]
-"""Fields of a part in the units of the file, which rows did not count, and notes about both."""
+"""Fields of a part in the units of the file, the rows left out, and notes on both."""
 
 
 def quietly_decoded(document: Mapping[str, Any], file: str, name: str) -> System:
-    """Return the system of a document whose base has been warned of already."""
+    """Return the system of a document without the warnings, which its base has given already."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SpecWarning)
         return decode(System, document, file, name=name)
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How parts are fitted.
+def fit_part(
+    system: System,
+    part: str,
+    rows: Sequence[Row],
+    *,
+    ramp: bool = True,
+    multiprocessors: int | None = None,
+) -> Fit:
+    """Fit a part to rows.
 
-    Attributes
+    Parameters
     ----------
+    system : System
+        Everything that is not fitted.
+    part : str
+        Its name, such as ``networks[0]``.
+    rows : sequence of Row
+        Measurements of this part.
     ramp : bool
         Whether networks may get a ramp.
-    multiprocessors : int or None
-        Of the device, for the rate of products by shape.
-    """
-
-    ramp: bool = True
-    multiprocessors: int | None = None
-
-
-def fit_part(system: System, part: str, rows: Sequence[Row], options: Options) -> Fit:
-    """Fit a part to rows.
+    multiprocessors : int, optional
+        Number of them in the device, for the rate of products by shape.
 
     Raises
     ------
@@ -54,14 +57,14 @@ def fit_part(system: System, part: str, rows: Sequence[Row], options: Options) -
         For rows that are too few.
     """
     if part.startswith(PART):
-        return fit_shapes(system, part, rows, options.multiprocessors)
+        return fit_shapes(system, part, rows, multiprocessors)
     sizes = np.array([row.size for row in rows])
     distinct = len(np.unique(sizes))
     if distinct < LEAST_SIZES:
         raise too_few(rows[0].file, part, distinct, LEAST_SIZES, "different sizes to fit")
     peak = peak_of(system, part)
     if part.startswith("networks"):
-        return fit_network(rows, peak, ramp=options.ramp)
+        return fit_network(rows, peak, ramp=ramp)
     seconds = np.array([row.seconds for row in rows])
     scale, key = (MEGA, "MB_efficiency") if part.startswith("mem") else (GIGA, "gflops_efficiency")
     steps = fit_steps(sizes / scale, sizes / seconds / peak, min(MOST_STEPS, (distinct + 1) // 2))
@@ -85,7 +88,7 @@ def _resource(system: System, part: str) -> Memory | Engine:
 
 
 def time_by_size(system: System, part: str) -> Callable[[Array], Array] | None:
-    """Return the times of a part of a system by size; nothing where they depend on more."""
+    """Return the times of a part by size; None where they depend on more."""
     if part.startswith(PART):
         return None
     if not part.startswith("networks"):

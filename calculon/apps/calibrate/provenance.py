@@ -1,4 +1,4 @@
-"""What a calibrated file says of where its numbers come from: the object ``calibration``."""
+"""Provenance of fitted values: the object ``calibration`` of a system file."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,12 +14,12 @@ def provenance(
     above: float,
     spread: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return what the file says of one fitted part."""
+    """Return the record of one fitted part."""
     used = [some for some in measurements if any(row.part == one.part for row in some.rows)]
-    told: dict[str, str] = {}
+    about: dict[str, str] = {}
     for some in used:
-        for key, text in some.told.items():
-            told[key] = "; ".join(dict.fromkeys([*filter(None, [told.get(key)]), text]))
+        for key, text in some.about.items():
+            about[key] = "; ".join(dict.fromkeys([*filter(None, [about.get(key)]), text]))
     residuals = [
         {key: value for key, value in record.items() if key != "part"} for record in one.residuals()
     ]
@@ -28,7 +28,7 @@ def provenance(
         "part": one.part,
         "parameters": dict(values),
         "files": [some.file for some in used],
-        **told,
+        **about,
         "rows": len(one.rows),
         "held_out_rows": int(one.held.sum()),
         "residuals_percent": residuals,

@@ -1,15 +1,16 @@
-"""The three kinds of measurements: collectives, matrix products, copies."""
+"""Readers of measured kernels: collectives, matrix products, copies."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from calculon.apps.calibrate.measured_rows import Line, Row, octave, read_csv, read_text
+from calculon.apps.calibrate.measured_rows import Row, about, octave
 from calculon.apps.calibrate.nccl import Known, is_log, read_log
 from calculon.errors import Problem, SpecError, nearest
 from calculon.hardware.collectives.algorithm_times import bus_factor
 from calculon.hardware.system import System
+from calculon.spec.csv_rows import Line, parse_csv, read_csv, read_text
 from calculon.units import GIGA
 
 COLLECTIVES = ("operation", "bytes", "members", "seconds or busbw")
@@ -18,16 +19,16 @@ MEMORY = ("bytes", "seconds")
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "p2p")
 
 SAME_BUS = 0.05
-"""Relative difference of a printed bus bandwidth from that of the printed time which rounding explains."""
+"""Largest relative difference of a printed bus bandwidth from that of the printed time: rounding."""
 
 TOO_FAST = 1.05
-"""Share of the peak that a clock or a rounding may make of a perfect run."""
+"""Largest share of the peak: clocks and rounding may exceed it a little."""
 
 TOO_SLOW = 0.005
-"""Share of the peak that the best of all rows reaches at least: times in another unit do not."""
+"""Least share of the peak in the best of all rows: times in another unit have less."""
 
 Read = tuple[list[Row], dict[str, str]]
-"""Rows of a file, and what it says of device, software and source."""
+"""Rows of a file, and its device, software and source."""
 
 
 def read_collectives(
@@ -42,7 +43,7 @@ def read_collectives(
     system : System
         Its networks say which bytes an operation moves.
     known : Known, optional
-        What a log does not say.
+        Operation and members, for logs that do not state them.
     network : int, optional
         The network of rows that name none; by default the first that a group of this size fits in.
 
@@ -55,8 +56,9 @@ def read_collectives(
     if is_log(text):
         lines, told = read_log(file, text, known or Known())
     else:
-        lines, told = read_csv(file, text, COLLECTIVES)
-        _check_said(lines, known or Known())
+        lines = parse_csv(file, text, COLLECTIVES)
+        told = about(lines)
+        _check_options(lines, known or Known())
     return [_collective(line, system, network) for line in lines], told
 
 
@@ -94,10 +96,10 @@ def _collective_seconds(line: Line, bus_bytes: float) -> tuple[float, str]:
     return value, "seconds"
 
 
-def _check_said(lines: Sequence[Line], known: Known) -> None:
-    """Refuse what is said beside a CSV and contradicts a row."""
-    said = {"operation": known.operation, "members": known.members}
-    for name, value in said.items():
+def _check_options(lines: Sequence[Line], known: Known) -> None:
+    """Refuse options that contradict a row of a CSV."""
+    stated = {"operation": known.operation, "members": known.members}
+    for name, value in stated.items():
         for line in lines if value else ():
             if line.cells[name] != str(value):
                 wanted = f"{value}, as --{name} says"
@@ -126,8 +128,8 @@ def read_gemm(file: str, system: System, *, shapes: bool = False) -> Read:
 
     With `shapes` they tell of ``ext.gemm``, the rate by shape; else of the efficiency curve of the matrix engine.
     """
-    lines, told = read_csv(file, read_text(file), GEMM)
-    return [_product(line, system, shapes) for line in lines], told
+    lines = read_csv(file, GEMM)
+    return [_product(line, system, shapes) for line in lines], about(lines)
 
 
 def _product(line: Line, system: System, shapes: bool) -> Row:
@@ -143,9 +145,9 @@ def _product(line: Line, system: System, shapes: bool) -> Row:
 
 
 def read_memory(file: str, _: System) -> Read:
-    """Read copies from a CSV, of tier 1 where no column ``tier`` says otherwise; errors as above."""
-    lines, told = read_csv(file, read_text(file), MEMORY)
-    return [_copy(line) for line in lines], told
+    """Read copies from a CSV, of tier 1 unless a column ``tier`` states another; errors as above."""
+    lines = read_csv(file, MEMORY)
+    return [_copy(line) for line in lines], about(lines)
 
 
 def _copy(line: Line) -> Row:
@@ -168,11 +170,11 @@ _WANTED = {
     "seconds": ("seconds are wanted", "not milliseconds or less"),
     "busbw": ("GB/s are wanted", "not TB/s"),
 }
-"""What each column takes, and what it may hold where the times are far too long."""
+"""The unit of each column, and the probable one where times are far too long."""
 
 
 def check_units(rows: Sequence[Row], peak: float, unit: str) -> None:
-    """Refuse times that a part of this peak cannot have, or that are thousands of times too long.
+    """Refuse times that exceed the peak of a part, or that are hundreds of times too long.
 
     Raises
     ------

@@ -1,15 +1,16 @@
 """The rate of matrix products by their shape (``ext.gemm``), fitted to measured products."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from calculon.apps.calibrate.measured_rows import Row
-from calculon.apps.calibrate.solve import Solution, Unknown, alike, solve
+from calculon.apps.calibrate.solve import Unknown, solve
 from calculon.apps.calibrate.steps import rounded
 from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
 from calculon.hardware.curve import Curve
 from calculon.hardware.kernels.tiles import Gemm, alignment
 from calculon.hardware.system import System
@@ -19,13 +20,13 @@ from calculon.units import Array, Seconds
 PART = "ext.gemm."
 
 WHOLE = 128
-"""Bytes of a cache line: rows that are so aligned, or better, have the full rate."""
+"""Bytes of a cache line: rows with this alignment or a larger one have the full rate."""
 
 CLASSES = (16, 8, 4, 2)
-"""Where the other classes of alignment begin, in bytes; what is below the last belongs to it."""
+"""Smallest alignments of the other classes, in bytes; the last includes everything below."""
 
 BOUND = 0.5
-"""Share of the time of memory or launch that a product takes at least at the peak, if it is to tell of its rate."""
+"""Least ratio of the arithmetic time at the peak to the time of memory or launch, for a product that is fitted."""
 
 _RESULT = 2  # bytes of an element of the result, at least: 8-bit operands have 16-bit results
 _EFFICIENCY, _SHARE, _DEPTH = (0.02, 1.0), (0.02, 1.0), (1.0, 4096.0)
@@ -42,9 +43,9 @@ class Products:
     m, n, k : array
         Sizes.
     aligned : array
-        Bytes that the rows of both operands are aligned to: n and k elements are from one to the next.
+        Alignment of the rows of both operands in bytes: n and k elements from one to the next.
     least : array
-        The time that no kernel is faster than: of its bytes in tier-1 memory, or of its launch.
+        The least time of a kernel: of its bytes in tier-1 memory, or of its launch.
     at_peak : array
         The time of its arithmetic at the peak.
     """
@@ -74,7 +75,7 @@ class Products:
 
 
 def product_times(system: System, part: str, rows: Sequence[Row]) -> Seconds:
-    """Return the times of products on a system that has the rate by shape."""
+    """Return the times of products on a system with a rate by shape."""
     matmul_type = part.removeprefix(PART)
     gemm = system.gemm(matmul_type)
     assert gemm is not None
@@ -86,7 +87,7 @@ def fit_shapes(
 ) -> tuple[Mapping[str, Any], Array, list[str]]:
     """Fit the largest efficiency, the half depth, and the share of each class of alignment that has rows.
 
-    Products that are bound by memory or by their launch do not count.
+    Products that are bound by memory or by their launch are left out.
 
     Parameters
     ----------
@@ -97,12 +98,12 @@ def fit_shapes(
     rows : sequence of Row
         Products of this type.
     multiprocessors : int, optional
-        Of the device, where the system does not say.
+        Number of them in the device, where the system states none.
 
     Returns
     -------
     tuple
-        The fields of ``ext.gemm``, which rows did not count, and notes.
+        The fields of ``ext.gemm``, the rows left out, and notes.
 
     Raises
     ------
@@ -130,7 +131,10 @@ def fit_shapes(
         return products.times(_gemm(base, classes, values))
 
     found = solve(predict, seconds[~left], unknowns)
-    _check(file, part, found, unknowns)
+    if undetermined := found.undetermined([one.name for one in unknowns]):
+        names, why = undetermined
+        hint = "several depths k from 256 to 16384 tell half_depth: see scripts/measure gemm"
+        raise SpecError(file, Problem(part, f"products that tell {names}", why, hint))
     gemm = _gemm(base, classes, [rounded(value, _DIGITS) for value in found.values])
     notes = []
     if left.any():
@@ -141,7 +145,7 @@ def fit_shapes(
 
 
 def _base(system: System, matmul_type: str, multiprocessors: int | None) -> Gemm:
-    """Return what the system says of products in this type, or another, with a number of multiprocessors."""
+    """Return the rate of products in this type, or another, that the system states, with its multiprocessors."""
     known = [rate for rate in system.ext.rates.values() if isinstance(rate, Gemm)]
     one = system.gemm(matmul_type)
     count = multiprocessors or next(
@@ -168,7 +172,7 @@ def _classes(aligned: Array) -> list[int]:
 
 
 def _gemm(base: Gemm, classes: Sequence[int], values: Sequence[float]) -> Gemm:
-    """Return the rate for values: each share is one of that of the class above."""
+    """Return the rate for values of the unknowns; the share of a class is relative to that of the class above."""
     largest, depth, *shares = values
     curve: Any = _curve(base, classes, shares)
     return replace(base, max_efficiency=largest, half_depth=depth, alignment=curve)
@@ -177,8 +181,8 @@ def _gemm(base: Gemm, classes: Sequence[int], values: Sequence[float]) -> Gemm:
 def _curve(base: Gemm, classes: Sequence[int], shares: Sequence[float]) -> Curve | None:
     """Return the shares by alignment.
 
-    A class without rows has what the base says, as far as it is between its neighbours; else the share of the class
-    above: of what was not measured no loss is known.
+    A class without rows has the share of the base, within those of its neighbours; without a base the share of the
+    class above, as no loss was measured.
     """
     if not classes:
         return base.alignment
@@ -221,16 +225,3 @@ def _too_few(
     words = ["max_efficiency", "half_depth", *(f"alignment to {one} bytes" for one in classes)]
     wanted = f"at least {count} products that memory and launch do not bind, for {', '.join(words)}"
     return SpecError(file, Problem(part, wanted, str(used), hint))
-
-
-def _check(file: str, part: str, found: Solution, unknowns: Sequence[Unknown]) -> None:
-    """Refuse parameters that the products do not determine."""
-    hint = "several depths k from 256 to 16384 tell half_depth: see scripts/measure gemm"
-    if (dead := found.without_effect()) is not None:
-        wanted = f"products that tell {unknowns[dead].name}"
-        raise SpecError(file, Problem(part, wanted, "none that depends on it", hint))
-    if confused := found.confused():
-        condition, *pair = confused
-        first, second = (unknowns[i].name for i in pair)
-        wanted = f"products that tell {first} from {second}"
-        raise SpecError(file, Problem(part, wanted, alike(condition), hint))

@@ -1,22 +1,22 @@
-"""Between which multiples of its predicted times a part is measured, for rows of groups that no fit has seen."""
+"""Spreads: quantiles of measured over predicted times, for rows of groups that the fit has not seen."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 
 from calculon.apps.calibrate.measured_rows import Row
-from calculon.apps.calibrate.steps import isotonic
 from calculon.errors import SpecError
 from calculon.units import Array
 
 LEVEL = 0.9
-"""Share of unseen rows between the ends, where there are groups enough."""
+"""Share of unseen rows between the ends, given enough groups."""
 
 LARGE = 2 / 3
 """Share of the best rate from which operations are large."""
 
-_FEWEST = 2  # groups: of one nothing can be said
+_FEWEST = 2  # groups: one tells nothing of new ones
 _EXACT = 1e-9
 
 
@@ -38,11 +38,14 @@ def unseen(
     if len(set(groups)) == 1:
         groups = [row.name for row in rows]
     times = np.full(len(rows), np.nan)
-    out = [held, *(_of(groups, one) & ~held for one in dict.fromkeys(groups))]
+    names = np.array(groups)
+    out = [held, *((names == one) & ~held for one in dict.fromkeys(groups))]
     for inside in out:
         if not inside.any():
             continue
         rest = [row for row, no in zip(rows, held | inside, strict=True) if not no]
+        if not rest:
+            continue
         try:
             times[inside] = fit(rest)([row for row, yes in zip(rows, inside, strict=True) if yes])
         except SpecError:  # too few are left
@@ -50,14 +53,10 @@ def unseen(
     return times, groups
 
 
-def _of(groups: Sequence[str], name: str) -> Array:
-    return np.array([one == name for one in groups])
-
-
 def quantiles(
     residuals: Array, groups: Sequence[str], level: float = LEVEL
 ) -> tuple[float, float, float]:
-    """Return between which values a row of a new group is, and with which probability.
+    """Return the ends between which a row of a new group is, and the probability of that.
 
     Each end cuts off half of `1 - level`: of n rows it is the one number `ceil((n + 1) (1 + level) / 2)`. Rows of a
     group that err together count as fewer: :func:`independent`. Where there are too few the ends are the extremes,
@@ -89,7 +88,7 @@ def quantiles(
 
 
 def independent(values: Array, which: Array) -> float:
-    """Return how many independent values say as much as these, of groups by number.
+    """Return the effective number of independent values, given the number of the group of each.
 
     It is `n / (1 + (m - 1) r)`, for groups of m values with the intraclass correlation r: all of them where those of
     one group are as different as those of two, as many as there are groups where those of one group are the same.
@@ -124,17 +123,18 @@ def large_size(rows: Sequence[Row]) -> float:
         np.array([getattr(row, name) for row in order]) for name in ("size", "seconds")
     )
     points, which, counts = np.unique(sizes, return_inverse=True, return_counts=True)
-    rates = isotonic(np.bincount(which, np.log(sizes / seconds)) / counts, counts)
+    means = np.bincount(which, np.log(sizes / seconds)) / counts
+    rates = isotonic_regression(means, weights=counts).x
     return float(points[(rates >= rates[-1] + np.log(LARGE)).argmax()])
 
 
 def spreads(
     rows: Sequence[Row], predicted: Array, groups: Sequence[str], bound: float
 ) -> list[Mapping[str, Any]]:
-    """Return what a file says of the spread of a part: apart for small and large operations, where it can be told.
+    """Return the spreads of a part: of small and of large operations each, given enough groups.
 
     Below a bound (:func:`large_size`) fixed costs decide, and relative errors are of another kind. Where either side
-    has fewer than two groups all operations are taken together; where there is one group at all nothing is said.
+    has fewer than two groups all operations are taken together; of a single group there is no spread.
     """
     sizes = np.array([row.size for row in rows])
     residuals = np.log(np.array([row.seconds for row in rows]) / predicted)

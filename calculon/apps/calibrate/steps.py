@@ -1,9 +1,9 @@
-"""An efficiency curve from measurements: rising with the size, in few steps."""
-
-from dataclasses import dataclass
+"""Efficiency curves from measurements: step functions that rise with the size, in few steps."""
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 
+from calculon.frozen import dataclass
 from calculon.units import Array
 
 MOST_STEPS = 6
@@ -12,39 +12,19 @@ _SAME = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """A rising step function: its values, and from which size each holds; the first from 0."""
+    """A rising step function: its values, and the size from which each holds; the first from 0."""
 
     sizes: tuple[float, ...]
     values: tuple[float, ...]
 
     @property
     def pairs(self) -> list[list[float]]:
-        """The steps from the largest size to 0, as system files have them."""
+        """The steps from the largest size to 0, as in system files."""
         return [list(pair) for pair in zip(self.sizes, self.values, strict=True)][::-1]
 
 
-def isotonic(values: Array, weights: Array) -> Array:
-    """Return the rising values with the least weighted squared distance: pool adjacent violators.
-
-    Source: Barlow, Bartholomew, Bremner and Brunk, *Statistical Inference under Order Restrictions*, 1972, section 1.2.
-
-    >>> isotonic(np.array([1.0, 3.0, 2.0]), np.ones(3))
-    array([1. , 2.5, 2.5])
-    """
-    pools: list[tuple[float, float, int]] = []  # mean, weight, how many values
-    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
-        pools.append((value, weight, 1))
-        while len(pools) > 1 and pools[-2][0] >= pools[-1][0]:
-            mean, heavy, count = pools.pop()
-            before, light, several = pools.pop()
-            total = heavy + light
-            pools.append(((mean * heavy + before * light) / total, total, count + several))
-    means, counts = [mean for mean, _, _ in pools], [count for _, _, count in pools]
-    return np.repeat(np.array(means), counts)
-
-
 def partition(values: Array, weights: Array, most: int) -> list[int]:
-    """Return where each of at most `most` runs of equal value begins, with the least weighted squared error.
+    """Return the beginnings of at most `most` runs of equal value with the least weighted squared error.
 
     Dynamic programming over where the last run begins: exact. Of equally good partitions the one with fewer runs.
 
@@ -86,9 +66,9 @@ def _traced(begins: list[list[int]], n: int) -> list[int]:
 def fit_steps(sizes: Array, efficiencies: Array, most: int = MOST_STEPS) -> Steps:
     """Return the rising step curve with at most `most` steps that is nearest to efficiencies, by relative error.
 
-    First the rising curve that is nearest, then its best partition; as every run takes the mean of all that is in it,
-    this is as near as any rising curve of so many steps that keeps the pools together. A step begins halfway, in ratio,
-    between the sizes on both sides.
+    First the nearest rising curve (isotonic regression), then its best partition; as every run takes the mean of all
+    that is in it, this is as near as any rising curve of so many steps that keeps the pools together. A step begins
+    halfway, in ratio, between the sizes on both sides.
 
     Parameters
     ----------
@@ -100,7 +80,7 @@ def fit_steps(sizes: Array, efficiencies: Array, most: int = MOST_STEPS) -> Step
     points, which = np.unique(sizes, return_inverse=True)
     weights = np.bincount(which).astype(float)
     logs = np.bincount(which, np.log(efficiencies)) / weights
-    pools, where = np.unique(isotonic(logs, weights), return_inverse=True)
+    pools, where = np.unique(isotonic_regression(logs, weights=weights).x, return_inverse=True)
     heavy = np.bincount(where, weights)
     starts = partition(pools, heavy, most)
     ends = [*starts[1:], len(pools)]
@@ -123,5 +103,5 @@ def _between(low: float, high: float) -> float:
 
 
 def rounded(value: float, digits: int) -> float:
-    """Return a number rounded to so many significant digits."""
+    """Return a number rounded to some significant digits."""
     return float(f"{value:.{digits}g}")

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,12 @@ from calculon.apps.calibrate.logs import Logs, Step
 from calculon.apps.calibrate.measured_rows import Row
 from calculon.apps.calibrate.parts import quietly_decoded
 from calculon.apps.calibrate.provenance import provenance
-from calculon.apps.calibrate.solve import Solution, Unknown, alike, solve
+from calculon.apps.calibrate.solve import Solution, Unknown, solve
 from calculon.apps.calibrate.spread import spreads, unseen
 from calculon.editions import EDITIONS
 from calculon.errors import Problem, SpecError
 from calculon.evaluate import evaluate_rows
+from calculon.frozen import dataclass
 from calculon.hardware.residuals import TRAINING
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
@@ -26,13 +26,13 @@ from calculon.spec.execution import PUBLISHED
 from calculon.units import Array
 
 FAR = 100.0
-"""Ratio of predicted and measured times that no efficiency explains: another unit does."""
+"""Ratio of predicted and measured values that only another unit explains."""
 
 KERNELS, LONGEST_KERNEL = (2e-6, 5e-6, 2e-5), 1e-3
-"""Times of a launch from which the search begins, and the longest, in seconds."""
+"""Launch times from which the search begins, and the longest, in seconds."""
 
 STEPS = (0.01, 0.2)
-"""The same for the time of a step in which no kernel runs, as shares of the median step, which is the longest."""
+"""The same for the time of a step without kernels, as shares of the median step, which is its bound."""
 
 
 def predicted(steps: Sequence[Step], system: System) -> tuple[Array, Array]:
@@ -60,7 +60,7 @@ class Training:
 
 @dataclass(frozen=True)
 class _Fit:
-    """A document to change, and what of it."""
+    """A system document, the steps, and the parameters to fit."""
 
     document: Mapping[str, Any]
     file: str
@@ -81,7 +81,7 @@ class _Fit:
         return predicted(steps, quietly_decoded(self.changed(values), self.file, self.name))
 
     def solved(self, rows: Sequence[Row], starts: Sequence[float] | None = None) -> Solution:
-        """Return the best values for rows, from usual starts or from one."""
+        """Return the best values for rows, from the usual starts or from a given one."""
         self.check_count(rows)
         seconds = np.array([row.seconds for row in rows])
         unknowns = [_unknown(one, float(np.median(seconds))) for one in self.factors]
@@ -113,27 +113,15 @@ class _Fit:
                     if known
                     else "no step changes with it: unused, or hidden"
                 )
-                raise self.refused(f"a parameter that the steps depend on, not {one.name}", why)
+                wanted = f"a parameter that the steps depend on, not {one.name}"
+                raise SpecError("--fit", Problem("", wanted, why))
 
-    def check_told_apart(self, found: Solution) -> None:
-        """Refuse parameters that are not determined by the rows that were fitted."""
-        dead = found.without_effect()
-        if dead is not None:
-            name = self.factors[dead].name
-            wanted = f"steps that tell {name}"
-            why = f"none that depends on it at its best value, {found.values[dead]:.3g} (efficiencies end at 1)"
-            raise self.refused(wanted, why, f"fit without {name}")
-        confused = found.confused()
-        if confused is not None:
-            condition, *pair = confused
-            first, second = (self.factors[i].name for i in pair)
-            wanted = f"steps that tell {first} from {second}"
-            hint = "fit one of them, or add steps that they slow differently"
-            raise self.refused(wanted, alike(condition), hint)
-
-    def refused(self, wanted: str, found: str, hint: str = "") -> SpecError:
-        """Return an error about the parameters."""
-        return SpecError("--fit", Problem("", wanted, found, hint))
+    def check_determined(self, found: Solution) -> None:
+        """Refuse parameters that the fitted rows do not determine."""
+        if undetermined := found.undetermined([one.name for one in self.factors]):
+            names, why = undetermined
+            hint = "fit fewer, or add steps that they slow differently; efficiencies end at 1"
+            raise SpecError("--fit", Problem("", f"steps that tell {names}", why, hint))
 
 
 def _unknown(one: Factor, median: float) -> Unknown:
@@ -145,7 +133,7 @@ def _unknown(one: Factor, median: float) -> Unknown:
 
 
 def _range(one: Factor) -> tuple[float, float]:
-    """Return two values between which any effect shows."""
+    """Return two values of a parameter, far enough apart to show any effect."""
     return (0.0, LONGEST_KERNEL) if one.seconds else (1.0, 0.5)
 
 
@@ -159,7 +147,7 @@ def fit_training(
     document : mapping
         The system; it is not changed.
     file, name : str
-        Where it came from, and what it is called.
+        Its path and its name.
     training : Training
         Steps and names of parameters.
     hold_out : float
@@ -168,7 +156,7 @@ def fit_training(
     Returns
     -------
     tuple
-        The new document, the steps with their times, what the file says of the fit, and notes.
+        The new document, the steps with their times, the provenance of the fit, and notes.
 
     Raises
     ------
@@ -188,10 +176,10 @@ def fit_training(
     fit.check_count(used)
     fit.check_effects(used)
     found = fit.solved(used)
-    fit.check_told_apart(found)
+    fit.check_determined(found)
     named = parameters(fit.factors, found.values)
     values = list(named.values())
-    notes += _told(fit.factors, values)
+    notes += _notes(fit.factors, values)
     if len(used) == len(fit.factors):
         notes.append(
             f"{TRAINING}: as many parameters as fitted steps, so their residuals say nothing"
@@ -205,7 +193,7 @@ def fit_training(
 
 
 def _spreads(fit: _Fit, whole: Fitted, start: Sequence[float]) -> Sequence[Mapping[str, Any]]:
-    """Return how far measured steps are from those of fits that did not see them."""
+    """Return the spreads of measured steps about fits that did not see them."""
 
     def again(rows: Sequence[Row]) -> Callable[[Sequence[Row]], Array]:
         values = fit.solved(rows, start).values
@@ -229,7 +217,7 @@ def _check_units(rows: Sequence[Row], times: Array) -> None:
 
 
 def _compared_memory(fit: _Fit, rows: Sequence[Row], needed: Array, system: System) -> list[str]:
-    """Check the unit of peak memory, and say which steps should not fit; they ran, so the estimate is too high.
+    """Check the unit of peak memory, and note steps that should not fit: they ran, so the estimate is too high.
 
     Raises
     ------
@@ -251,8 +239,8 @@ def _compared_memory(fit: _Fit, rows: Sequence[Row], needed: Array, system: Syst
     ]
 
 
-def _told(found: Sequence[Factor], values: Sequence[float]) -> list[str]:
-    """Say what was found, and where a bound stopped the search."""
+def _notes(found: Sequence[Factor], values: Sequence[float]) -> list[str]:
+    """Return notes of the fitted values, and of those at a bound of the search."""
     texts, notes = [], []
     for one, value in zip(found, values, strict=True):
         texts.append(f"{one.name} {value:.4g} s" if one.seconds else f"{one.name} x {value:.4g}")

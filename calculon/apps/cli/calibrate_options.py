@@ -50,22 +50,25 @@ def declare(parser: Parser) -> None:
     _add_collective_options(parser)
 
 
+def _add_files(parser: Parser, option: str, text: str) -> None:
+    """Declare an option that names a file, and may be repeated."""
+    parser.add_argument(
+        option, metavar="FILE", action="append", default=[], help=f"{text}; may be repeated"
+    )
+
+
 def _add_kernels(parser: Parser) -> None:
     """Declare files of collectives, matrix products and copies."""
-    parser.add_argument(
+    _add_files(
+        parser,
         "--collectives",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="CSV operation,bytes,members,seconds[,network][,group], or a log of nccl-tests; instead of seconds the "
-        "column busbw may stand, in GB/s as nccl-tests prints it; may be repeated",
+        "CSV operation,bytes,members,seconds[,network][,group], or a log of nccl-tests; instead of seconds the "
+        "column busbw may stand, in GB/s as nccl-tests prints it",
     )
-    parser.add_argument(
+    _add_files(
+        parser,
         "--gemm",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="CSV m,n,k,datatype,seconds[,group] of products m x k times k x n; may be repeated",
+        "CSV m,n,k,datatype,seconds[,group] of products m x k times k x n",
     )
     parser.add_argument(
         "--shapes",
@@ -79,25 +82,19 @@ def _add_kernels(parser: Parser) -> None:
         type=_count,
         help="of the device, for --shapes (default: those of ext.gemm in SYS)",
     )
-    parser.add_argument(
-        "--memory",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="CSV bytes,seconds[,tier][,group], bytes read and written together; may be repeated",
+    _add_files(
+        parser, "--memory", "CSV bytes,seconds[,tier][,group], bytes read and written together"
     )
 
 
 def _add_training(parser: Parser) -> None:
-    """Declare what whole steps are fitted by."""
-    parser.add_argument(
+    """Declare training logs and the parameters fitted to them."""
+    _add_files(
+        parser,
         "--training",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="CSV model,execution,seconds[,memory_bytes][,name][,group] of whole steps: a model of the catalog or its "
+        "CSV model,execution,seconds[,memory_bytes][,name][,group] of whole steps: a model of the catalog or its "
         "file, and the file of the execution, both beside the CSV; columns named as their fields (microbatch_size, "
-        "num_blocks) change them row by row; the default group is the model; may be repeated",
+        "num_blocks) change them row by row; the default group is the model",
     )
     parser.add_argument(
         "--fit",
@@ -108,7 +105,7 @@ def _add_training(parser: Parser) -> None:
 
 
 def _add_collective_options(parser: Parser) -> None:
-    """Declare what files of collectives may not say themselves."""
+    """Declare options of collectives, for files that do not state them."""
     parser.add_argument(
         "--network",
         metavar="N",

@@ -15,7 +15,7 @@ def save(found: Calibration, output: str) -> None:
 
 
 def panel(part: Fitted) -> Panel | Comparison:
-    """Return what the picture shows of a part: rates by size, or where those do not tell the time, times."""
+    """Return the panel of a part: rates by size, or times where the size does not determine them."""
     records = [record for record in part.residuals() if record["rows"] not in ("left out", MEMORY)]
     errors = [f"{record['rows']} {record['mape']:.1f} %" for record in records]
     large = [text for text in errors if ", above" in text]

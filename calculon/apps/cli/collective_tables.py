@@ -1,7 +1,6 @@
-"""What ``calculon collective`` shows: a page for one size, a table or curves for several."""
+"""The output of ``calculon collective``: a page for one size, a table or curves for several."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from calculon.apps.cli.sizes import size_text
 from calculon.apps.report.pictures.collective_curves import Curves
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import bandwidth, counted
+from calculon.frozen import dataclass
 from calculon.hardware.collectives.algorithm_times import (
     algorithm_bandwidth,
     bus_bandwidth,
@@ -33,7 +33,7 @@ _FINE = 400
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked for: an operation in a group, by an algorithm (empty for the fastest), at a size of interest."""
+    """A request: an operation in a group, by an algorithm (empty for the fastest), at a size of interest."""
 
     system: System
     operation: str
@@ -139,14 +139,14 @@ def _moved(asked: Asked, name: str, size: int) -> dict[str, float]:
 
 
 def page(asked: Asked, log: Log) -> None:
-    """Print one size: what it takes, where the group sits, and what other algorithms would take."""
+    """Print one size: its time and bandwidth, the networks of the group, and the times of other algorithms."""
     array = np.array([asked.size], dtype=float)
     found, names, best = asked.answer(array)
     name, seconds = str(names[0]), float(best[0])
     ranks = asked.ranks
     log(f"{asked.title}, {size_text(asked.size)}\n")
     if ranks == 1:
-        log("  time  0 s: one rank has nobody to talk to")
+        log("  time  0 s: one rank alone sends nothing")
         return
     rate, bus = asked.size / seconds, bus_factor(asked.operation, ranks) * asked.size / seconds
     log(f"  time                 {duration(seconds)}")
@@ -160,8 +160,8 @@ def page(asked: Asked, log: Log) -> None:
 
 
 def _tiers(asked: Asked, name: str) -> Table:
-    """Return where the group sits, and what passes there."""
-    binary = "i" in size_text(asked.size)  # as people wrote the size
+    """Return the networks of the group, and bytes and steps on each."""
+    binary = "i" in size_text(asked.size)  # the unit of the SIZE of the command line
 
     def _bytes(value: float) -> str:
         return scaled(value, "B", binary=binary)

@@ -1,9 +1,10 @@
 """The ``calculon`` program: finds the command, runs it, and turns what can go wrong into one message and an exit code.
 
-Exit codes: 0 done; 1 infeasible, nothing written; 2 bad input or usage; 130 interrupted; 141 the reader of a pipe left;
-143 terminated.
+Exit codes: 0 done; 1 infeasible, nothing written; 2 bad input or usage, or too little memory; 129 the terminal was
+closed; 130 interrupted; 141 the reader of a pipe left; 143 terminated.
 """
 
+import gc
 import sys
 import warnings
 from argparse import SUPPRESS
@@ -12,8 +13,14 @@ from importlib import import_module
 
 from calculon import __version__
 from calculon.apps.cli.interrupts import exit_code, leave, terminable, word
-from calculon.apps.cli.options import LEVELS, Command, Log, Parser, check_log
-from calculon.apps.cli.streams import flush_stdout, give_up, keep_standard_streams, tell
+from calculon.apps.cli.options import LEVELS, STDOUT, Command, Log, Parser, check_log
+from calculon.apps.cli.streams import (
+    STDOUT_NAME,
+    flush_stdout,
+    give_up,
+    keep_standard_streams,
+    tell,
+)
 from calculon.errors import Infeasible, SpecError, nearest
 from calculon.spec.decode import SpecWarning
 from calculon.spec.files import reason
@@ -99,6 +106,8 @@ COMMANDS = (
 )
 """Every command, in the order of the help."""
 
+_SPELLINGS = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}
+
 PROG = "calculon"
 DESCRIPTION = "Estimate time, memory and efficiency of training or running a large language model."
 EPILOG = """\
@@ -108,6 +117,12 @@ example:
 `calculon COMMAND --help` explains a command and shows examples."""
 
 PIPE_CLOSED = 141
+EXPECTED = (
+    *(KeyboardInterrupt, SpecError, Infeasible, OSError),
+    *(ImportError, MemoryError, RuntimeError),
+)
+"""Errors that are looked into; any other is a defect, and its traceback shown."""
+
 PACKAGES = ("numpy", "pandas", "psutil", "rich", "shtab", "yaml")
 """What every installation has."""
 
@@ -118,25 +133,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, optional
-        The arguments after the program's name; those of the process by default.
+        The arguments after the program's name. By default those of the process, which then ends here.
     """
+    if argv is not None:
+        return _guarded(list(argv))
+    gc.set_threshold(50_000)  # imports make no garbage: looking for it takes a tenth of an estimate
+    return leave(_guarded(sys.argv[1:]))
+
+
+def _guarded(argv: list[str]) -> int:
     keep_standard_streams()
     try:
         with terminable(), warnings.catch_warnings():
             warnings.simplefilter("always", SpecWarning)
             warnings.showwarning = _show_warning
-            code = _run(sys.argv[1:] if argv is None else list(argv))
+            code = _run(argv)
             flush_stdout()
-    except KeyboardInterrupt as error:
-        code = _report(error)
-        return leave(code) if argv is None else code
-    except (SpecError, Infeasible, OSError, ModuleNotFoundError) as error:
+    except EXPECTED as error:
         return _report(error)
     return code
 
 
 def _report(error: BaseException) -> int:
-    """Say what went wrong, and return the exit code."""
+    """Say what went wrong, and return the exit code; a defect of this program is raised again."""
     if isinstance(error, KeyboardInterrupt):
         notes = getattr(error, "__notes__", None)  # of a command that knows more
         tell(f"{PROG}: {word(error)}{f': {notes[0]}' if notes else '; nothing was written'}")
@@ -146,32 +165,57 @@ def _report(error: BaseException) -> int:
         return PIPE_CLOSED
     if isinstance(error, Infeasible):
         return _complain("infeasible", error, 1)
+    message: object = error
     if isinstance(error, OSError):
         if error.filename is None:
             give_up(1)
-        return _complain("error", f"{error.filename or '<stdout>'}: {reason(error)}", 2)
-    if isinstance(error, ModuleNotFoundError):
-        package = (error.name or "").partition(".")[0]
-        if package not in PACKAGES:
-            raise error
+        message = f"{error.filename or STDOUT_NAME}: {reason(error)}"
+    elif isinstance(error, ImportError):
+        message = _package_problem(error)
+    elif isinstance(error, MemoryError) or "can't start new thread" in str(error):
+        hint = "run it on fewer cores, ask for less at once, or use a machine that has more"
+        message = f"not enough memory; nothing was written. Hint: {hint}"
+    elif isinstance(error, RuntimeError):
+        raise error
+    return _complain("error", message, 2)
+
+
+def _package_problem(error: ImportError) -> str:
+    """Say which of :data:`PACKAGES` is missing or damaged; an error about anything else is raised again."""
+    package = (error.name or "").partition(".")[0]
+    if package in PACKAGES and error.name == package:
         cure = "start ./bin/calculon of a checkout, which sets itself up, or: pip install ."
-        return _complain("error", f"{sys.executable} lacks the package {package}; {cure}", 2)
-    return _complain("error", error, 2)
+        return f"{sys.executable} lacks the package {package}; {cure}"
+    place = error.__traceback__
+    while place is not None and package not in PACKAGES:
+        package = place.tb_frame.f_globals.get("__name__", "").partition(".")[0]
+        place = place.tb_next
+    if package not in PACKAGES:
+        raise error
+    cure = f"reinstall it: pip install --force-reinstall {package}"
+    if sys.prefix != sys.base_prefix:
+        cure = f"delete {sys.prefix} and start ./bin/calculon again"
+    return f"the package {package} of {sys.executable} is damaged; {cure}"
 
 
 def _run(argv: list[str]) -> int:
-    parser = top_parser()
+    target, verbosity = STDOUT, "INFO"
     try:
-        arguments = parser.parse_args(argv)
-        command = _find(parser, arguments.command)
+        if argv and (known := _SPELLINGS.get(argv[0])):  # no options before it: one parser less
+            command, rest = known, argv[1:]
+        else:
+            parser = top_parser()
+            before = parser.parse_args(argv)
+            command, rest = _find(parser, before.command), before.arguments
+            target, verbosity = before.log, before.verbosity
         module = import_module(command.module)
         own = Parser(prog=f"{PROG} {command.name}")
         module.configure(own)
-        values = own.parse_args(arguments.arguments)
+        values = own.parse_args(rest)
     except SystemExit as stop:  # help, version, usage
         return int(stop.code or 0)
-    check_log(arguments.log, values)
-    with Log.to(arguments.log, arguments.verbosity) as log:
+    check_log(target, values)
+    with Log.to(target, verbosity) as log:
         code: int = module.run(values, log)
     return code
 
@@ -227,11 +271,10 @@ def complete_parser() -> Parser:
 def _find(parser: Parser, name: str | None) -> Command:
     if name is None:
         parser.error("which command?")
-    known = [spelling for command in COMMANDS for spelling in (command.name, *command.aliases)]
-    if name not in known:
-        hint = nearest(name, known) or "known are " + ", ".join(c.name for c in COMMANDS)
+    if name not in _SPELLINGS:
+        hint = nearest(name, [*_SPELLINGS]) or "known are " + ", ".join(c.name for c in COMMANDS)
         parser.error(f"there is no command '{name}'; {hint}")
-    return next(c for c in COMMANDS if name == c.name or name in c.aliases)
+    return _SPELLINGS[name]
 
 
 def _complain(kind: str, error: object, code: int) -> int:

@@ -5,12 +5,12 @@ import contextlib
 import io
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn
 
-from calculon.apps.cli.streams import LogFile, tell
+from calculon.apps.cli.streams import LogFile, escaped, tell
 from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
 from calculon.spec.execution import DATATYPE_BYTES, EDITION_NAMES
 from calculon.spec.fields import nearest_choice
 from calculon.spec.files import STDIN, check_output
@@ -70,6 +70,13 @@ class Parser(argparse.ArgumentParser):
         self.exit(2)
 
 
+class Suggested(tuple[str, ...]):
+    """Choices that help and shells show, of an argument that takes other words as well."""
+
+    def __contains__(self, word: object) -> bool:
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class Log:
     """Where a command prints its result: standard output, or the file of ``--log``.
@@ -108,19 +115,21 @@ class Log:
     def __call__(self, text: str) -> None:
         """Print a result."""
         if not self.quiet:
-            print(text, file=self.stream)
+            print(escaped(text), file=self.stream)
 
-    def show(self, renderable: "RenderableType", *, wrap: bool = True) -> None:
+    def show(self, renderable: "RenderableType") -> None:
         """Draw a result that lays itself out, such as a page."""
         if not self.quiet:
             from calculon.apps.report.console import show
 
-            show(renderable, self.stream, wrap=wrap)
+            show(renderable, self.stream)
 
     def table(self, table: "Table", form: str) -> None:
         """Print a table in one of :data:`calculon.apps.report.text_tables.FORMATS`."""
-        if form == "text":
-            self.show(table, wrap=False)
+        from calculon.apps.report.console import is_terminal
+
+        if form == "text" and is_terminal(self.stream):
+            self.show(table)
         else:
             self(table.written(form))
 

@@ -12,10 +12,11 @@ from calculon.apps.cli.result_files import short_name
 from calculon.apps.cli.search_options import searches
 from calculon.apps.report.pictures.pareto import Pareto
 from calculon.apps.report.pictures.scaling import Point, Series
+from calculon.apps.sweep.study_fields import kind_of
 from calculon.editions import find_edition
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.search.objective import SENSES, Objective, check_statistic
-from calculon.search.select import pareto_front
+from calculon.search.search_counts import pareto_front
 from calculon.units import Array
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ SMALL = 300_000
 
 _DEGREES = ("tensor_par", "pipeline_par", "data_par")
 _GROUPS = ("model", "system", "datatype")
+_ALSO = ("max_batch_size",)  # of a study: apart where one number of processors has several of it
 
 
 def scaling(arguments: argparse.Namespace) -> list[Series]:
@@ -40,8 +42,8 @@ def scaling(arguments: argparse.Namespace) -> list[Series]:
     Infeasible
         When there is nothing to draw.
     """
-    names = ("num_procs", "asked_num_procs", "sample_rate", "total_efficiency", *_GROUPS)
-    tables = frames(arguments, names)
+    names = ("num_procs", "asked_num_procs", "sample_rate", "total_efficiency", *_GROUPS, *_ALSO)
+    tables = frames(arguments, names, also=_is_changed)
     if tables:
         series = [one for table in tables for one in _table_series(table)]
     else:
@@ -51,24 +53,49 @@ def scaling(arguments: argparse.Namespace) -> list[Series]:
     return series
 
 
+def _is_changed(name: str) -> bool:
+    """Return whether a column of a study is a path into a model or system file."""
+    return kind_of(name) in ("model", "system")
+
+
 def _table_series(table: Frame) -> Iterator[Series]:
-    """Yield a series for each model and system of a table."""
+    """Yield a series for each model and system of a table, with each of their changes in a study."""
     data = table.data
     counts = "asked_num_procs" if "asked_num_procs" in data.columns else "num_procs"
     for name in (counts, "sample_rate", "total_efficiency"):
         table.column(name)
-    groups = [n for n in _GROUPS if n in data.columns and data[n].nunique(dropna=True) > 1]
+    groups = [n for n in _GROUPS if n in data.columns and data[n].nunique() > 1]
+    for name in data.columns:
+        if name in _ALSO or _is_changed(name):
+            words = data[name].map(_word)
+            if words.groupby(data[counts]).nunique().max() > 1:
+                groups.append(name)
+    keys = [data[name].map(_word) for name in groups]
     editions = editions_of(data)
     for edition in editions:
         rows = data[table.column("edition") == edition]
         words = f"edition {edition}" if len(editions) > 1 else ""
-        if not groups:
-            label = ", ".join(filter(None, (short_name(table.name), words)))
-            yield Series(label, _points(rows, counts), edition)
-            continue
-        for key, members in rows.groupby(groups, sort=True, observed=True):
-            label = ", ".join(filter(None, (" on ".join(map(str, key)), words)))
-            yield Series(label, _points(members, counts), edition)
+        parts = (
+            rows.groupby([key[rows.index] for key in keys], sort=False) if keys else [((), rows)]
+        )
+        for key, members in parts:
+            label = _label(dict(zip(groups, key, strict=True))) or short_name(table.name)
+            yield Series(", ".join(filter(None, (label, words))), _points(members, counts), edition)
+
+
+def _word(value: Any) -> str:
+    """Write a value of a study; nothing for one that is missing."""
+    if value is None or value != value:  # noqa: PLR0124
+        return ""
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+
+
+def _label(values: dict[str, str]) -> str:
+    """Name a series by its model and system, and the changes of these."""
+    sources = " on ".join(filter(None, map(values.pop, _GROUPS[:2], ("", ""))))
+    datatype = values.pop("datatype", "")
+    changes = [f"{name} {word}" for name, word in values.items() if word]
+    return ", ".join(filter(None, (sources, datatype, *changes)))
 
 
 def _points(data: Any, counts: str) -> list[Point]:
@@ -96,7 +123,7 @@ def _searched_series(asked: "list[Search]") -> Series:
 
 
 def _found(search: "Search") -> "Evaluation | None":
-    """Run a search, and return what it found, if anything."""
+    """Run a search, and return the executions that it found, if any."""
     from calculon.apps.sweep.task import run_search
 
     result = run_search(search).result(search)

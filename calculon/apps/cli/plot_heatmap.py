@@ -13,7 +13,7 @@ from calculon.apps.cli.search_options import searches
 from calculon.apps.report.pictures.heatmap import Cell, Heatmap
 from calculon.errors import Problem, SpecError
 from calculon.search.objective import Objective
-from calculon.search.select import Counts
+from calculon.search.search_counts import Counts
 from calculon.units import GIB
 
 if TYPE_CHECKING:
@@ -37,8 +37,9 @@ def heatmap(arguments: argparse.Namespace) -> Heatmap:
     if len(tables) > 1:
         raise SpecError("plot heatmap", Problem("", "one table", f"{len(tables)} of them"))
     if tables:
-        cells, count = list(_table_cells(tables[0], objective)), tables[0].column("num_procs")[0]
-        title = f"{short_name(tables[0].name)}: {count:,} processors"
+        table = tables[0].complete(degrees)
+        cells, count = list(_table_cells(table, objective)), int(table.column("num_procs")[0])
+        title = f"{short_name(table.name)}: {count:,} processors"
         editions = editions_of(tables[0].data)
     else:
         asked = searches(arguments)
@@ -60,12 +61,12 @@ def _table_cells(table: Frame, objective: Objective) -> Iterator[Cell]:
         raise SpecError(table.name, problem)
     tensor, pipeline = table.column("tensor_par"), table.column("pipeline_par")
     values = table.column(objective.statistic.name)
-    best: dict[tuple[int, int], float] = {}
+    best: dict[tuple[int, int], float | None] = {}
     choose = np.fmax if objective.sense == "max" else np.fmin
     for t in np.unique(tensor):
         for p in np.unique(pipeline[tensor == t]):
             found = choose.reduce(values[(tensor == t) & (pipeline == p)])
-            best[int(t), int(p)] = float(found)
+            best[int(t), int(p)] = None if np.isnan(found) else float(found)
     for t in sorted({t for t, _ in best}):
         for p in sorted({p for _, p in best}):
             if counts[0] % (t * p) == 0:

@@ -1,4 +1,4 @@
-"""``calculon plot schedule``: when each pipeline stage does what, for the first microbatches of a batch."""
+"""``calculon plot schedule``: the passes of each pipeline stage over time, for the first microbatches of a batch."""
 
 import argparse
 
@@ -17,7 +17,7 @@ TITLES = {"forward": "forward only", "1f1b": "1F1B", "gpipe": "GPipe", "zb_h1": 
 
 
 def gantt(arguments: argparse.Namespace) -> Gantt:
-    """Return what each stage does when, as the estimate of an execution has it."""
+    """Return the passes of each stage, as the estimate of an execution has them."""
     specs = [arguments.application, arguments.execution, arguments.system]
     check_inputs(specs)
     with naming(specs[1]):

@@ -1,14 +1,14 @@
-"""What pictures of searches are made of: a table of executions, or a space that is searched on the spot."""
+"""Sources of pictures: a table of executions, or a space that is searched on the spot."""
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from calculon.apps.cli.result_files import DOCUMENTS, TABLES, read_rows
 from calculon.errors import Problem, SpecError, nearest
+from calculon.frozen import dataclass
 from calculon.plan.columns import DEFAULTS
 from calculon.search.where import Condition
 from calculon.spec.execution import EDITION_NAMES
@@ -42,11 +42,22 @@ class Frame:
         return np.asarray(self.data[name])
 
     def chosen(self, where: str | None) -> "Frame":
-        """Return the rows that hold an execution, and meet a condition."""
+        """Return the rows that meet a condition; SpecError when there are none."""
         if where is None:
-            return self
+            return self._filled(self.data)
         mask = np.broadcast_to(Condition.parse(where).mask(self.column), len(self.data))
-        return Frame(self.name, self.data[mask])
+        return self._filled(self.data[mask])
+
+    def complete(self, names: Sequence[str]) -> "Frame":
+        """Return the rows with a value in each of these columns; SpecError when there are none."""
+        for name in names:
+            self.column(name)
+        return self._filled(self.data.dropna(subset=list(names)))
+
+    def _filled(self, data: Any) -> "Frame":
+        if not len(data):
+            raise SpecError(self.name, Problem("", "executions to draw", "none"))
+        return Frame(self.name, data)
 
 
 def optional(data: Any, name: str) -> Array:
@@ -63,8 +74,12 @@ def editions_of(data: Any) -> list[str]:
     return [name for name in EDITION_NAMES if name in used]
 
 
-def frames(arguments: argparse.Namespace, names: Sequence[str]) -> list[Frame]:
-    """Read the tables that were named, of their columns those in `names` and in the condition.
+def frames(
+    arguments: argparse.Namespace,
+    names: Sequence[str],
+    also: Callable[[str], bool] = lambda _: False,
+) -> list[Frame]:
+    """Read the tables that were named: of their columns those in `names` and in the condition, and `also` others.
 
     Returns nothing when a space was named; its arguments are then set as those of a search.
 
@@ -81,11 +96,10 @@ def frames(arguments: argparse.Namespace, names: Sequence[str]) -> list[Frame]:
             problem = Problem("", "a space to search", "tables, which have their edition", hint)
             raise SpecError("--edition", problem)
         wanted = {"edition", *names, *(Condition.parse(where).names if where else ())}
-        found = [Frame(path, read_rows(path, wanted)).chosen(where) for path in source]
-        for frame in found:
-            if not len(frame.data):
-                raise SpecError(frame.name, Problem("", "executions to draw", "none"))
-        return found
+        return [
+            Frame(path, read_rows(path, lambda name: name in wanted or also(name))).chosen(where)
+            for path in source
+        ]
     if len(source) != len(SPACE):
         wanted_text = "tables (.csv, .parquet, .json), or APP NUM_PROCS MAX_BATCH DATATYPE SYS"
         raise SpecError("plot", Problem("", wanted_text, " ".join(source)))

@@ -1,34 +1,44 @@
-"""Results in files: the JSON of ``llm``, ``loe`` and ``study``, and rows of tables."""
+"""Results in files: the JSON of ``llm``, ``loe`` and ``study``, and rows of tables, each value checked."""
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from calculon.apps.cli.result_records import (
-    EVERY_STATISTIC,
-    edition_of,
-    fields_of,
-    fields_of_row,
-    plain_cell,
-    stats_of,
-)
-from calculon.apps.report.plain_result import Document, Result, Winner
+import numpy as np
+
+from calculon.apps.report.result import Document, Result
+from calculon.editions import EDITIONS
 from calculon.errors import Problem, SpecError
+from calculon.inspect.layer_list import LayerStats
+from calculon.plan.columns import FIELDS
+from calculon.plan.plan import NAMES, PUBLISHED_NAMES
+from calculon.records import columns
 from calculon.spec.decode import decode
-from calculon.spec.execution import Execution
+from calculon.spec.execution import EDITION_NAMES, PUBLISHED, Execution
+from calculon.spec.fields import nearest_choice, shown
 from calculon.spec.files import SUFFIXES, document_suffix, read_document, reason
+from calculon.statistics import ALL_PARTS_OF_TIME, CorrectedStats
 
 DOCUMENTS, TABLES = SUFFIXES, (".csv", ".parquet")
 
+STATISTICS_OF = {
+    name: tuple(column.name for column in columns(edition.stats))
+    for name, edition in EDITIONS.items()
+}
+"""Names of the statistics of each edition."""
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A result, and the parts of which a name for it can be made."""
-
-    result: Result
-    parts: tuple[str, ...]
+EVERY_STATISTIC = tuple(column.name for column in columns(CorrectedStats))
+_NULLABLE = {column.name for column in columns(CorrectedStats) if column.nullable}
+_LAYER = tuple(column.name for column in columns(LayerStats))
+_KIND = ("kind", "blocks")  # of a layer, where there are several kinds of block
+_COUNTS = {
+    field.name: int(field.declaration.at_least or 0) for field in FIELDS if field.annotation is int
+}
+"""Numbers of the execution, and the least that each can be."""
 
 
 def short_name(source: str) -> str:
@@ -43,91 +53,77 @@ def file_document(role: str, path: str, name: str) -> Document:
     Raises
     ------
     SpecError
-        When it cannot be read.
+        When it cannot be read, and for a device, which may have no end.
     """
+    place = Path(path)
+    if place.exists() and not (place.is_file() or place.is_dir()):
+        raise SpecError(path, Problem("", "a regular file", "a device or a pipe"))
     try:
-        content = Path(path).read_bytes()
+        with place.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise SpecError(path, Problem("", "a readable file", reason(error))) from None
-    return Document(role, name, hashlib.sha256(content).hexdigest())
+    return Document(role, name, digest)
 
 
-def in_document(path: str, selector: str) -> Iterator[Found]:
-    """Read the JSON of ``llm``, of ``loe`` (those that a selector picks) or of ``study`` (one row).
+def results_in(path: str, selector: str = "", *, every: bool = False) -> Iterator[Result]:
+    """Read results from a file.
+
+    Parameters
+    ----------
+    path : str
+        The JSON of ``llm``, ``loe`` or ``study``, or a table.
+    selector : str
+        A rank, processors or both of ``loe``; a row of ``study`` and of tables. By default the best of each search,
+        and the first row.
+    every : bool
+        All results of a JSON file in place of those selected.
 
     Raises
     ------
     SpecError
-        When it is none of these, or lacks what was picked.
+        For a file with no such results, or with values that no result has.
     """
-    raw = read_document(path)
-    if isinstance(raw, list):
-        number = _number(selector, len(raw), path, "row")
-        yield _row(raw[number], number, path)
-        return
-    if not isinstance(raw, Mapping) or not all(isinstance(key, str) for key in raw):
-        raise SpecError(path, Problem("", "the JSON of llm, loe or study", "another document"))
-    document = file_document("result", path, Path(path).name)
+    if document_suffix(path) in TABLES:
+        table = read_table(path)
+        number = _number(selector, len(table), path, "row")
+        found = iter([_row(table.iloc[[number]].to_dict("records")[0], number, path)])
+    elif isinstance(raw := read_document(path), list):
+        rows = range(len(raw)) if every else [_number(selector, len(raw), path, "row")]
+        found = (_row(raw[number], number, path) for number in rows)
+    elif isinstance(raw, dict) and all(isinstance(key, str) for key in raw):
+        found = _in_document(raw, path, selector, every)
+    else:
+        raise _no_result(path)
+    documents = (file_document("result", path, Path(path).name),)
+    for one in found:
+        yield replace(one, documents=documents, parts=(short_name(path) + one.label,), label="")
+
+
+def _no_result(path: str) -> SpecError:
+    return SpecError(path, Problem("", "the JSON of llm, loe or study", "another document"))
+
+
+def _in_document(raw: Mapping[str, Any], path: str, selector: str, every: bool) -> Iterator[Result]:
+    """Yield the one result of ``llm``, or those selected of ``loe``, labelled with their place."""
     if "total_time" in raw:
         if selector:
             found = f"#{selector}, but the file holds one estimate"
             raise SpecError(path, Problem("", "a file name without #", found))
-        edition = edition_of(raw, path, "")
-        one = Result(
-            label="",
-            stats=stats_of(raw, path, "", edition),
-            edition=edition,
-            layers=raw.get("layers"),
-            documents=(document,),
-        )
-        yield Found(one, (short_name(path),))
+        yield _result(raw, path, "", _edition(raw, path, ""))
         return
-    for title, rank, entries in _picked(raw, path, selector):
-        winners = tuple(_winner(one, path, title) for one in entries)
-        one = Result(
-            label="",
-            stats=winners[rank].stats,
-            edition=winners[rank].execution["edition"],
-            layers=entries[rank]["stats"].get("layers"),
-            execution=winners[rank].execution,
-            documents=(document,),
-            winners=winners,
-        )
-        yield Found(one, (short_name(path) + title,))
+    for search, rank, entries in _searches(raw, path, selector):
+        winners = tuple(_winner(one, path, f"{search}{i}") for i, one in enumerate(entries))
+        for number in range(len(winners)) if every else [rank]:
+            yield replace(winners[number], winners=winners)
 
 
-def all_results(path: str) -> Iterator[Found]:
-    """Yield every result of a JSON file; errors as in :func:`in_document`."""
-    raw = read_document(path)
-    if isinstance(raw, list):
-        yield from (found for i in range(len(raw)) for found in in_document(path, str(i)))
-    elif isinstance(raw, Mapping) and "total_time" not in raw:
-        for title, _, entries in _picked(raw, path, ""):
-            count = title.rpartition("/")[0].removeprefix("#")
-            for rank, entry in enumerate(entries):
-                place = f"#{count}/{rank}" if count else f"#{rank}"
-                winner = _winner(entry, path, place)
-                one = Result(
-                    label="",
-                    stats=winner.stats,
-                    edition=winner.execution["edition"],
-                    execution=winner.execution,
-                )
-                yield Found(one, (short_name(path) + place,))
-    else:
-        yield from in_document(path, "")
-
-
-def _picked(
+def _searches(
     raw: Mapping[str, Any], path: str, selector: str
 ) -> Iterator[tuple[str, int, list[Any]]]:
-    """Yield title, rank and all entries of the searches that a selector picks from a document of ``loe``."""
-    if "total_time" in raw:
-        hint = "llm writes statistics alone; search with loe, or dump with lae"
-        found = "the statistics of llm"
-        raise SpecError(path, Problem("", "executions with their statistics", found, hint))
+    """Yield place, rank and all entries of the selected searches in a document of ``loe``."""
     if not all(isinstance(one, Mapping) for one in raw.values()):
-        raise SpecError(path, Problem("", "the JSON of llm, loe or study", "another document"))
+        raise _no_result(path)
     several = not any("execution" in one for one in raw.values())  # one search per processor count
     searches = {key: list(one.values()) for key, one in raw.items()} if several else {}
     searches = searches or {"": list(raw.values())}
@@ -143,130 +139,217 @@ def _picked(
         raise SpecError(path, Problem("", "a search that found something", "no executions"))
     for key, entries in chosen.items():
         if entries or count:
-            number = _number(rank, len(entries), path, "rank")
-            yield f"#{key}/{number}" if key else f"#{number}", number, entries
+            place = f"#{key}/" if key else "#"
+            yield place, _number(rank, len(entries), path, "rank"), entries
 
 
-def _winner(raw: Any, path: str, place: str) -> Winner:
-    """Return an entry of a document of ``loe``."""
-    if not isinstance(raw, Mapping) or not {"execution", "stats"} <= set(raw):
-        raise SpecError(path, Problem(place, "an execution and its stats", "something else"))
-    try:
-        execution = decode(Execution, raw["execution"], path)
-    except SpecError as error:
-        inner = [replace(p, field=f"{place}: execution.{p.field}") for p in error.problems]
-        raise SpecError(path, inner[:3]) from None
-    stats = stats_of(raw["stats"], path, f"{place}: stats.", execution.edition)
-    return Winner(fields_of(execution), stats)
-
-
-def _number(text: str, count: int, path: str, what: str) -> int:
+def _number(text: str, count: int, path: str, noun: str) -> int:
     """Read a rank or a row; the first when there is no text."""
     number = text or "0"
-    if not number.isdecimal() or int(number) >= count:
-        raise SpecError(path, Problem("", f"a {what} from 0 to {count - 1}", f"#{text}"))
+    if not count and not text:
+        raise SpecError(path, Problem("", f"at least one {noun}", "none"))
+    if not (number.isdecimal() and len(number) < 20 and int(number) < count):
+        raise SpecError(path, Problem("", f"a {noun} from 0 to {count - 1}", f"#{text}"))
     return int(number)
 
 
-def in_table(path: str, selector: str) -> Iterator[Found]:
-    """Read one row of a table; errors as in :func:`in_document`."""
-    table = read_table(path)
-    if not len(table):
-        raise SpecError(path, Problem("", "a table with rows", "none"))
-    number = _number(selector, len(table), path, "row")
-    yield _row(table.iloc[[number]].to_dict("records")[0], number, path)
+def _winner(raw: Any, path: str, place: str) -> Result:
+    """Return an entry of a document of ``loe``."""
+    if not isinstance(raw, Mapping) or not {"execution", "stats"} <= set(raw):
+        raise SpecError(path, Problem(place, "an execution and its stats", shown(raw)))
+    execution = _execution(raw["execution"], path, f"{place}: execution.")
+    one = _result(raw["stats"], path, f"{place}: stats.", execution["edition"])
+    return replace(one, execution=execution, label=place)
 
 
-def _row(row: Any, number: int, path: str) -> Found:
+def _row(row: Any, number: int, path: str) -> Result:
     """Return one row of a table of executions and statistics."""
+    place = f"row {number}"
     if not isinstance(row, Mapping):
-        raise SpecError(path, Problem(f"row {number}", "an object with statistics", "another"))
+        raise SpecError(path, Problem(place, "an object with statistics", shown(row)))
     plain = {str(name): plain_cell(value) for name, value in row.items()}
-    edition = edition_of(plain, path, f"row {number}: ")
     if plain.get("total_time", 0) is None:
-        raise SpecError(path, Problem(f"row {number}", "an execution", "a search without any"))
-    document = file_document("result", path, Path(path).name)
-    stats = stats_of(plain, path, f"row {number}: ", edition)
-    one = Result(
-        label="",
-        stats=stats,
-        edition=edition,
-        execution=fields_of_row(plain),
-        documents=(document,),
-    )
-    return Found(one, (f"{short_name(path)}#{number}",))
+        raise SpecError(path, Problem(place, "an execution", "a search without any"))
+    execution = None
+    if set(PUBLISHED_NAMES) <= set(plain):
+        stated = {name: plain[name] for name in NAMES if plain.get(name) is not None}
+        execution = _execution(stated, path, f"{place}: ")
+    one = _result(plain, path, f"{place}: ", _edition(plain, path, f"{place}: "))
+    return replace(one, execution=execution, label=f"#{number}")
 
 
-def read_rows(path: str, columns: Collection[str]) -> Any:
-    """Read a table of executions as a data frame: of a CSV or Parquet file, or of the JSON of ``loe`` or ``study``.
+def _edition(raw: Mapping[str, Any], path: str, place: str) -> str:
+    """Return the edition that a document names, by default the published one."""
+    name = raw.get("edition") or PUBLISHED
+    if name in EDITION_NAMES:
+        return str(name)
+    wanted, hint = "one of " + ", ".join(EDITION_NAMES), nearest_choice(str(name), EDITION_NAMES)
+    raise SpecError(path, Problem(f"{place}edition", wanted, shown(name), hint))
+
+
+def _execution(raw: Any, path: str, place: str) -> dict[str, Any]:
+    """Return all fields of an execution; optional ones that it does not state are the default."""
+    try:
+        execution = decode(Execution, raw, path)
+    except SpecError as error:
+        raise SpecError(path, _placed(error.problems, place)) from None
+    return {name: getattr(execution, name) for name in NAMES}
+
+
+def _placed(problems: Sequence[Problem], place: str) -> list[Problem]:
+    """Return the first problems of a part of a document, with the place of that part."""
+    return [replace(p, field=f"{place}{p.field}".rstrip(".: ")) for p in problems[:3]]
+
+
+def _result(raw: Any, path: str, place: str, edition: str) -> Result:
+    """Return the result that an object with statistics tells."""
+    if not isinstance(raw, Mapping):
+        problem = Problem("", "an object with statistics", shown(raw))
+        raise SpecError(path, _placed([problem], place))
+    names = STATISTICS_OF[edition]
+    problems = [
+        Problem(name, "a number", shown(raw[name]) if name in raw else "nothing")
+        for name in names
+        if not _is_statistic(name, raw.get(name, ""))
+    ]
+    layers = raw.get("layers")
+    problems += [] if layers is None else _layer_problems(layers)
+    if problems:
+        raise SpecError(path, _placed(problems, place))
+    total, parts = raw["total_time"], sum(raw.get(name) or 0.0 for name in ALL_PARTS_OF_TIME)
+    if not math.isclose(total, parts, rel_tol=1e-6):
+        wanted = f"the sum of its parts, {parts:.6g}"
+        problem = Problem("total_time", wanted, f"{total:.6g}")
+        raise SpecError(path, _placed([problem], place))
+    layers = layers and [
+        {"name": layer["name"]}
+        | ({name: layer[name] for name in _KIND} if set(_KIND) <= set(layer) else {})
+        | {name: layer.get(name, 0.0) for name in _LAYER}
+        for layer in layers
+    ]
+    return Result(stats={name: raw[name] for name in names}, edition=edition, layers=layers)
+
+
+def _is_statistic(name: str, value: object) -> bool:
+    """Return whether a statistic may have this value: a number, above 0 for the total; null where declared."""
+    if value is None:
+        return name in _NULLABLE
+    return _is_number(value) and (name != "total_time" or 0 < value < math.inf)  # type: ignore[operator]
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value is a number in the range of a double, or infinite."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
+        return False
+    return abs(value) <= sys.float_info.max if isinstance(value, int) else not math.isnan(value)
+
+
+def _layer_problems(layers: Any) -> list[Problem]:
+    """Return the problems of a list of layers; members that it lacks count as 0."""
+    if not isinstance(layers, list) or not all(isinstance(one, Mapping) for one in layers):
+        return [Problem("layers", "a list of layers", shown(layers))]
+    return [
+        Problem(f"layers[{i}].{name}", wanted, shown(layer.get(name)))
+        for i, layer in enumerate(layers)
+        for name, wanted, good in (
+            ("name", "text", isinstance(layer.get("name"), str)),
+            ("kind", "text", isinstance(layer.get("kind", ""), str)),
+            ("blocks", "a number", _is_number(layer.get("blocks", 0))),
+            *(
+                (name, "a number", _is_number(layer[name]))
+                for name in _LAYER
+                if layer.get(name, 0) is not None or not name.endswith("intensity")
+                if name in layer  # an intensity is null where there is no traffic
+            ),
+        )
+        if not good
+    ]
+
+
+def plain_cell(value: Any) -> Any:
+    """Return a cell of a data frame as plain Python; nothing for not-a-number."""
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def read_rows(path: str, wanted: Callable[[str], bool]) -> Any:
+    """Read a table of executions as a data frame: a CSV or Parquet file, or the JSON of ``loe`` or ``study``.
 
     Parameters
     ----------
     path : str
         Its name tells the format.
-    columns : collection of str
-        What is needed of it; others may be left out.
-    """
-    if document_suffix(path) in TABLES:
-        return read_table(path, columns)
-    import pandas as pd
-
-    raw = read_document(path)
-    if not isinstance(raw, list):
-        document = raw if isinstance(raw, Mapping) else {}
-        entries = [
-            _winner(entry, path, title)
-            for title, _, found in _picked(document, path, "")
-            for entry in found
-        ]
-        raw = [{**entry.execution, **entry.stats} for entry in entries]
-    return pd.DataFrame(raw)
-
-
-def read_table(path: str, columns: Collection[str] | None = None) -> Any:
-    """Read a CSV, Parquet or JSON table of rows as a data frame.
-
-    Parameters
-    ----------
-    path : str
-        Its name tells the format.
-    columns : collection of str, optional
-        Read only these, as far as they are there.
+    wanted : callable
+        Tells by its name whether a column is needed; others may be left out.
 
     Raises
     ------
     SpecError
-        When it cannot be read.
+        When it cannot be read, or when a cell should be a number and is not.
     """
+    if document_suffix(path) in TABLES:
+        return read_table(path, wanted)
     import pandas as pd
 
-    wanted = None if columns is None else set(columns)
+    raw = read_document(path)
+    if isinstance(raw, list):
+        for number, row in enumerate(raw):
+            if not isinstance(row, Mapping):
+                problem = Problem(f"row {number}", "an object with statistics", shown(row))
+                raise SpecError(path, problem)
+        return _checked(pd.DataFrame(raw), path)
+    rows = []
+    for one in results_in(path, every=True):
+        if one.execution is None:
+            hint = "llm writes statistics alone; search with loe, or dump with lae"
+            found = "the statistics of llm"
+            raise SpecError(path, Problem("", "executions with their statistics", found, hint))
+        rows.append({**one.execution, **one.stats})
+    return pd.DataFrame(rows)
+
+
+def read_table(path: str, wanted: Callable[[str], bool] | None = None) -> Any:
+    """Read a CSV or Parquet table as a data frame; arguments and errors as in :func:`read_rows`."""
+    import pandas as pd
+
     try:
         if document_suffix(path) == ".parquet":
             import pyarrow.parquet as pq
 
-            there = pq.read_schema(path).names
-            chosen = None if wanted is None else [n for n in there if n in wanted]
-            return _numeric(pd.read_parquet(path, columns=chosen), path)
-        usecols = None if wanted is None else lambda name: name in wanted
-        return _numeric(pd.read_csv(path, usecols=usecols), path)
-    except SpecError:
-        raise
+            names = pq.read_schema(path).names
+            chosen = None if wanted is None else list(filter(wanted, names))
+            table = pd.read_parquet(path, columns=chosen)
+        else:
+            table = pd.read_csv(path, usecols=wanted)
     except ImportError:
-        hint = "pip install 'calculon[tables]', or use .csv"
+        hint = "in a checkout of calculon: pip install '.[tables]'; or use .csv"
         problem = Problem("", "the library pyarrow, for Parquet", "it is not installed", hint)
         raise SpecError(path, problem) from None
     except (OSError, ValueError) as error:
         found = reason(error).partition("\n")[0]
         raise SpecError(path, Problem("", "a readable table", found)) from None
+    return _checked(table, path)
 
 
-def _numeric(table: Any, path: str) -> Any:
-    """Return a table whose statistics are numbers; SpecError for the first cell that is none."""
-    for name in EVERY_STATISTIC:
-        if name in table.columns and table[name].dtype.kind not in "iuf":
-            for number, value in enumerate(table[name]):
-                if value is not None and not isinstance(value, (int, float)):
-                    problem = Problem(f"row {number}: {name}", "a number", repr(value))
-                    raise SpecError(path, problem)
+def _checked(table: Any, path: str) -> Any:
+    """Return a table whose statistics and counts are numbers; SpecError for the first cell that is none."""
+    for name in table.columns:
+        least = _COUNTS.get(str(name).removeprefix("asked_"))
+        if least is None and name not in EVERY_STATISTIC:
+            continue
+        column = table[name]
+        if column.dtype.kind not in "iuf":
+            there = column.map(lambda value: value is not None and value == value)  # noqa: PLR0124
+            bad = there & ~column.map(_is_number)
+            if not bad.any():
+                table[name] = column = column.astype(float)
+        if column.dtype.kind in "iuf":
+            bad = column.isna() & False
+            if least is not None:
+                bad = column.notna() & ((column % 1 != 0) | (column < least))
+        if bad.any():
+            row = int(np.argmax(bad))
+            wanted = "a number" if least is None else f"a whole number of at least {least}"
+            found = shown(plain_cell(column.iloc[row]))
+            raise SpecError(path, Problem(f"row {row}: {name}", wanted, found))
     return table

@@ -1,4 +1,4 @@
-"""``RESULT`` arguments: what commands compare, draw and report."""
+"""``RESULT`` arguments of the commands that compare, draw and report."""
 
 import math
 import re
@@ -6,19 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from calculon.apps.cli.commands.llm import sheet_of
+from calculon.apps.cli.commands.llm import result_of
 from calculon.apps.cli.options import Parser, add_edition, naming
 from calculon.apps.cli.result_files import (
     DOCUMENTS,
+    STATISTICS_OF,
     TABLES,
-    Found,
     file_document,
-    in_document,
-    in_table,
+    results_in,
     short_name,
 )
-from calculon.apps.cli.result_records import STATISTICS_OF, fields_of
-from calculon.apps.report.plain_result import Document, Result
+from calculon.apps.report.result import Document, Result
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.spec import catalog
@@ -29,7 +27,7 @@ RESULT_HELP = (
     "FILE#RANK, FILE#PROCS or FILE#PROCS/RANK selects from a search, FILE#ROW from a table (CSV, Parquet); "
     "NAME=RESULT gives it a name"
 )
-_AGREES = 1e-9  # relative: what the statistics of a file and an estimate may differ by
+_AGREES = 1e-9  # relative difference between the statistics of a file and of an estimate
 _NAMED = re.compile(r"(?P<label>[^=,/#]+)=(?P<rest>.+)", re.DOTALL)
 _TRIPLE = "a file, or APP,EXE,SYS: three names of the catalog or files"
 
@@ -52,7 +50,7 @@ def read_results(
     system: str | None = None,
     editions: Sequence[str] = (),
 ) -> list[Result]:
-    """Return what `RESULT` arguments stand for, each with a name of its own.
+    """Return the results of `RESULT` arguments, each with a name of its own.
 
     Parameters
     ----------
@@ -71,19 +69,17 @@ def read_results(
         When an execution to be estimated cannot run.
     """
     found = [one for text in texts for one in _read(text, model, system, editions)]
-    if editions and all(one.result.sheet is None for one in found):
+    if editions and all(one.inputs is None for one in found):
         wanted = "executions to estimate"
         hint = "give APP,EXE,SYS, or for the files of searches --model and --system"
         raise SpecError("--edition", Problem("", wanted, "files of results only", hint))
-    unnamed = [one.parts for one in found if not one.result.label]
-    whole = len(editions) > 1 and len(unnamed) < len(
-        found
-    )  # an edition alone would not tell of what
-    shared = set() if whole else _shared(unnamed)
+    unnamed = [one.parts for one in found if not one.label]
+    mixed = len(unnamed) < len(found)  # where some have a name, an edition alone tells too little
+    shared = set() if len(editions) > 1 and mixed else _shared(unnamed)
     named = []
     for one in found:
         parts = [part for i, part in enumerate(one.parts) if i not in shared] or one.parts
-        named.append(replace(one.result, label=one.result.label or ", ".join(parts)))
+        named.append(replace(one, label=one.label or ", ".join(parts)))
     return named
 
 
@@ -96,32 +92,27 @@ def _shared(names: Sequence[tuple[str, ...]]) -> set[int]:
 
 def _read(
     text: str, model: str | None, system: str | None, editions: Sequence[str]
-) -> Iterator[Found]:
+) -> Iterator[Result]:
     """Read one argument."""
     named = _NAMED.fullmatch(text)
     label, rest = ("", text)
     if named and not Path(text.partition("#")[0]).is_file():
         label, rest = named["label"].strip(), named["rest"]
     path, _, selector = rest.partition("#")
-    suffix = document_suffix(path)
     if rest.count(",") == 2 and not Path(path).is_file():
         results = _estimated(rest, editions)
-    elif suffix in DOCUMENTS:
-        results = in_document(path, selector)
-    elif suffix in TABLES:
-        results = in_table(path, selector)
+    elif document_suffix(path) in (*DOCUMENTS, *TABLES):
+        results = results_in(path, selector)
     else:
         hint = "write APP,EXE,SYS without blanks" if "," in rest else ""
         raise SpecError(text, Problem("", _TRIPLE, repr(rest), hint))
     for one in results:
         for whole in _completed(one, model, system, editions) if model and system else (one,):
-            name = label
-            if label and len(editions) > 1 and whole.result.sheet is not None:
-                name = f"{label}, edition {whole.result.edition}"
-            yield replace(whole, result=replace(whole.result, label=name)) if name else whole
+            several = label and len(editions) > 1 and whole.inputs is not None
+            yield replace(whole, label=f"{label}, edition {whole.edition}" if several else label)
 
 
-def _estimated(text: str, editions: Sequence[str]) -> Iterator[Found]:
+def _estimated(text: str, editions: Sequence[str]) -> Iterator[Result]:
     """Estimate an execution from three specs, in its own edition or in others."""
     sources = [source.strip() for source in text.split(",")]
     if STDIN in sources:
@@ -136,27 +127,18 @@ def _estimated(text: str, editions: Sequence[str]) -> Iterator[Found]:
         except Infeasible as error:
             asked = f"{text} in edition {edition}" if edition else text
             raise Infeasible(error.reason, f"{asked}: {error}") from None
-        yield Found(_whole(made, documents), _told(names, made.edition, editions))
+        yield _whole(made, names, documents, editions)
 
 
-def _told(parts: tuple[str, ...], edition: str, editions: Sequence[str]) -> tuple[str, ...]:
-    """Return the parts of a name, with the edition where several were asked for."""
-    return (*parts, f"edition {edition}") if len(editions) > 1 else parts
-
-
-def _whole(made: Estimate, documents: tuple[Document, ...]) -> Result:
-    """Return an estimate as a result of which everything is known."""
-    sheet = sheet_of(made)
-    execution = fields_of(made.execution)
-    return Result(
-        label="",
-        stats=made.stats,
-        edition=made.edition,
-        layers=made.layers,
-        execution=execution,
-        sheet=sheet,
-        documents=documents,
-    )
+def _whole(
+    made: Estimate,
+    parts: tuple[str, ...],
+    documents: tuple[Document, ...],
+    editions: Sequence[str],
+) -> Result:
+    """Return an estimate as a result, with the edition in its name where several were asked for."""
+    told = (f"edition {made.edition}",) if len(editions) > 1 else ()
+    return replace(result_of(made), documents=documents, parts=(*parts, *told))
 
 
 def _document(role: str, source: str) -> Document:
@@ -169,39 +151,26 @@ def _document(role: str, source: str) -> Document:
         raise
 
 
-def _completed(one: Found, model: str, system: str, editions: Sequence[str]) -> Iterator[Found]:
+def _completed(one: Result, model: str, system: str, editions: Sequence[str]) -> Iterator[Result]:
     """Estimate the execution of a search again, now that model and system are known."""
-    result = one.result
-    if result.sheet is not None or result.execution is None:
+    if one.inputs is not None or one.execution is None:
         yield one
         return
-    documents = (_document("model", model), _document("system", system))
-    made = estimate(model, result.execution, system, layers=True)
-    for name in STATISTICS_OF[result.edition]:
-        mine, theirs = made.stats[name] or 0.0, result.stats[name] or 0.0
+    documents = (_document("model", model), _document("system", system), *one.documents)
+    place = ", ".join(one.parts)
+    made = estimate(model, one.execution, system, layers=True)
+    for name in STATISTICS_OF[one.edition]:
+        mine, theirs = made.stats[name] or 0.0, one.stats[name] or 0.0
         if not math.isclose(mine, theirs, rel_tol=_AGREES, abs_tol=1e-15):
             wanted = f"results for {model} on {system}, {name} = {mine:.10g}"
             hint = "was it searched for another model or system?"
-            place = ", ".join(one.parts)
             raise SpecError(place, Problem(name, wanted, f"{theirs:.10g}", hint))
-    for edition in editions or (result.edition,):
+    for edition in editions or (one.edition,):
         if edition != made.edition:
-            made = _again(one, model, system, edition)
-        whole = _whole(made, (*documents, *result.documents))
-        if edition == result.edition:
-            whole = replace(whole, winners=result.winners)
-        yield Found(whole, _told(one.parts, edition, editions))
-
-
-def _again(one: Found, model: str, system: str, edition: str) -> Estimate:
-    """Estimate the execution of a search in another edition."""
-    assert one.result.execution is not None
-    place = ", ".join(one.parts)
-    try:
-        return estimate(model, one.result.execution, system, layers=True, edition=edition)
-    except SpecError as error:
-        raise SpecError(
-            place if error.file == "execution" else error.file, error.problems
-        ) from None
-    except Infeasible as error:
-        raise Infeasible(error.reason, f"{place} in edition {edition}: {error}") from None
+            try:
+                with naming(place):
+                    made = estimate(model, one.execution, system, layers=True, edition=edition)
+            except Infeasible as error:
+                raise Infeasible(error.reason, f"{place} in edition {edition}: {error}") from None
+        whole = _whole(made, one.parts, documents, editions)
+        yield replace(whole, winners=one.winners) if edition == one.edition else whole

@@ -113,8 +113,8 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
     """
     from calculon import inputs
     from calculon.apps.sweep.task import Search
-    from calculon.search.counts import parse_counts
     from calculon.search.effect import check_effect
+    from calculon.search.processor_counts import parse_counts
     from calculon.search.request import needed_edition
     from calculon.search.restrict import parse
 

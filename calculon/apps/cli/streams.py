@@ -4,13 +4,15 @@ import contextlib
 import errno
 import io
 import os
+import re
 import sys
 from pathlib import Path
 
-from calculon.errors import Problem, SpecError
+from calculon.errors import Problem, SpecError, printable
 from calculon.spec.files import check_writable, reason
 
 STDOUT_NAME = "<stdout>"
+_LINES = re.compile(r"([\n\t])")
 
 
 class Nowhere(io.TextIOBase):
@@ -97,10 +99,17 @@ def keep_standard_streams() -> None:
         sys.stderr = Nowhere()
 
 
+def escaped(text: str) -> str:
+    """Return a text with an escape in place of what a terminal would act on, but for tabs and ends of lines."""
+    if text.isprintable():
+        return text
+    return "".join(part if part in ("\n", "\t") else printable(part) for part in _LINES.split(text))
+
+
 def tell(text: str) -> None:
-    """Print a line on standard error; when that is full or closed there is nobody to tell."""
+    """Print lines on standard error; when that is full or closed there is nobody to tell."""
     try:
-        print(text, file=sys.stderr, flush=True)
+        print(escaped(text), file=sys.stderr, flush=True)
     except (OSError, ValueError):
         give_up(2)
 

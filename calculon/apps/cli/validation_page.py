@@ -1,4 +1,4 @@
-"""What studies say, as one HTML page that needs nothing else."""
+"""Errors of studies as one self-contained HTML page."""
 
 import html
 from collections.abc import Sequence

@@ -1,12 +1,12 @@
-"""What studies say, as titled tables: of one edition of the cost model, or of several side by side."""
+"""Errors of studies as titled tables: of one edition of the cost model, or of several side by side."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.validate import error_summary as summary
 from calculon.apps.validate.measured_and_predicted import Result
+from calculon.frozen import dataclass
 
 Rows = list[dict[str, Any]]
 Form = tuple[str, tuple[Column, ...], Callable[[Sequence[Result]], Rows]]
@@ -22,7 +22,7 @@ class Section:
 
 
 def _two(value: float | None) -> str:
-    """Write a number with two decimals, or one where it has three digits before them."""
+    """Write a number with two decimals, with one from 100 on."""
     return "" if value is None else f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}"
 
 
@@ -69,78 +69,58 @@ VALUES = (
 )
 """Columns of the CSV format; errors in percent."""
 
-TITLES = (
+STUDIES: Form = (
     "Studies: absolute errors in percent of the measured value, and bias",
-    "All measured rows together",
-    "Order within sweeps: Kendall's tau, and what the plan with the lowest estimate costs over the best",
-    "Rows not compared, and rows that should not fit",
-    "Largest errors",
-    "What the sources leave open: other choices",
-)
-LEFT_OUT = (Column("rows", "rows", right=True), Column("reason", "reason"))
-SAME: tuple[Form, ...] = (
     (
-        "Likely causes of the largest errors",
-        (*WHICH, Column("cause", "cause", fold=True)),
-        summary.causes,
+        *WHICH,
+        Column("evidence", "evidence"),
+        Column("rows", "rows", right=True),
+        *ERRORS,
+        _number("bound", "bound %", text=_shortest),
+        Column("passes", "within", text=_within),
+        Column("worst", "worst row"),
     ),
-    (
-        "What the sources leave open: what was chosen",
-        (
-            Column("study", "study"),
-            Column("what", "what"),
-            Column("choice", "choice", fold=True),
-        ),
-        summary.choices,
-    ),
+    summary.studies,
 )
-"""Tables of what does not depend on the edition."""
+"""The errors of studies under one edition."""
 
-TABLES: tuple[Form, ...] = (
-    (
-        TITLES[0],
+
+def _studies_of_editions(editions: Sequence[str]) -> tuple[Form, ...]:
+    """Return the tables of errors under several editions: side by side, then one below the other."""
+    figures = ("mean", "bias")
+    titles = {"mean": "mean", "median": "median", "p90": "p90", "largest": "max", "bias": "bias"}
+    return (
         (
-            *WHICH,
-            Column("evidence", "evidence"),
-            Column("rows", "rows", right=True),
-            *ERRORS,
-            _number("bound", "bound %", text=_shortest),
-            Column("passes", "within", text=_within),
-            Column("worst", "worst row"),
+            "Editions side by side: mean absolute error and bias in percent",
+            (*WHICH, N, *_by_edition(editions, figures)),
+            _side_by_side(summary.studies, (*KEYS, "n"), figures),
         ),
-        summary.studies,
-    ),
-    (TITLES[1], (Column("kind", "quantity"), *ERRORS), summary.totals),
-    (TITLES[2], (*WHICH, *ORDER), summary.order),
-    (TITLES[3], (Column("study", "study"), *LEFT_OUT), summary.left_out),
-    (
-        TITLES[4],
         (
-            *WHICH,
-            Column("row", "row"),
-            _number("measured", text=_four),
-            _number("estimated", text=_four),
-            Column("unit", "unit"),
-            _number("error", "error %"),
+            STUDIES[0],
+            (
+                *WHICH[:1],
+                Column("quantity", "quantity", fold=True),
+                EDITION,
+                N,
+                *(_number(key, title) for key, title in titles.items()),
+                _number("bound", text=_shortest),
+                Column("passes", "within", text=_within),
+            ),
+            lambda results: summary.together(summary.studies(results), KEYS),
         ),
-        summary.largest,
-    ),
-    SAME[0],
-    (
-        TITLES[5],
-        (
-            *WHICH,
-            Column("alternative", "choice"),
-            N,
-            _number("mean", "mean %"),
-            _number("bias", "bias %"),
-            Column("why", "why", fold=True),
-        ),
-        summary.alternatives,
-    ),
-    SAME[1],
+    )
+
+
+CAUSES: Form = (
+    "Likely causes of the largest errors",
+    (*WHICH, Column("cause", "cause", fold=True)),
+    summary.causes,
 )
-"""Titles, columns and rows of what studies say under one edition, the most important first."""
+CHOICES: Form = (
+    "What the sources leave open: what was chosen",
+    (*WHICH[:1], Column("what", "what"), Column("choice", "choice", fold=True)),
+    summary.choices,
+)
 
 ABOUT: Form = (
     "What was measured, and how the value is known",
@@ -154,122 +134,116 @@ ABOUT: Form = (
 )
 
 
-def _pairs(
-    editions: Sequence[str], figures: Sequence[str], text: Callable[[Any], str] = _two
+def _by_edition(
+    editions: Sequence[str],
+    figures: Sequence[str],
+    text: Callable[[Any], str] = _two,
+    percent: str = " %",
 ) -> Iterator[Column]:
-    """Yield the columns of figures that each edition has, figure by figure."""
+    """Yield the columns of figures that each edition has, figure by figure; of one edition without its name."""
     for figure in figures:
         for edition in editions:
-            yield _number(f"{edition} {figure}", text=text)
+            key = f"{edition} {figure}"
+            yield _number(key, figure + percent if len(editions) == 1 else key, text)
 
 
-def _beside(
+def _side_by_side(
     rows: Callable[[Sequence[Result]], Rows], names: Sequence[str], figures: Sequence[str]
 ) -> Callable[[Sequence[Result]], Rows]:
     """Return rows that hold the figures of each edition."""
-    return lambda results: summary.beside(rows(results), summary.editions(results), names, figures)
+    return lambda results: summary.side_by_side(
+        rows(results), summary.editions(results), names, figures
+    )
 
 
 def _largest(results: Sequence[Result]) -> Rows:
     """Return the rows that are among the worst of any edition, under each of them."""
-    names = ("study", "quantity", "row")
+    names = (*KEYS, "row")
     worst = summary.largest(results)
     chosen = {tuple(row[name] for name in names) for row in worst}
     rows = [row for row in summary.values(results) if tuple(row[name] for name in names) in chosen]
     editions = summary.editions(results)
-    return summary.beside([*worst, *rows], editions, names, ("estimated", "error"))
-
-
-def side_by_side(editions: Sequence[str]) -> tuple[Form, ...]:
-    """Return titles, columns and rows of what studies say under several editions, the most important first."""
-    figures = ("mean", "bias")
-    choice = (*KEYS, "alternative", "n")
-    return (
-        (
-            "Editions side by side: mean absolute error and bias in percent",
-            (*WHICH, N, *_pairs(editions, figures)),
-            _beside(summary.studies, (*KEYS, "n"), figures),
-        ),
-        (
-            TITLES[0],
-            (
-                *WHICH[:1],
-                Column("quantity", "quantity", fold=True),
-                EDITION,
-                N,
-                *(_number(key, title) for key, title in FIGURES),
-                _number("bound", text=_shortest),
-                Column("passes", "within", text=_within),
-            ),
-            lambda results: summary.together(summary.studies(results), KEYS),
-        ),
-        (TITLES[1], (Column("kind", "quantity"), EDITION, *ERRORS), summary.totals),
-        ABOUT,
-        (TITLES[2], (*WHICH, EDITION, *ORDER), summary.order),
-        (TITLES[3], (Column("study", "study"), EDITION, *LEFT_OUT), _left_out),
-        (
-            TITLES[4],
-            (
-                *WHICH,
-                Column("row", "row"),
-                _number("measured", text=_four),
-                *_pairs(editions, ("estimated",), _four),
-                Column("unit", "unit"),
-                *_pairs(editions, ("error",)),
-            ),
-            _largest,
-        ),
-        SAME[0],
-        (
-            TITLES[5],
-            (
-                *WHICH,
-                Column("alternative", "choice"),
-                N,
-                *_pairs(editions, figures),
-                Column("why", "why", fold=True),
-            ),
-            _beside(summary.alternatives, choice, figures),
-        ),
-        SAME[1],
-    )
-
-
-FIGURES = (
-    ("mean", "mean"),
-    ("median", "median"),
-    ("p90", "p90"),
-    ("largest", "max"),
-    ("bias", "bias"),
-)
-"""Figures of a score, with short titles."""
+    return summary.side_by_side([*worst, *rows], editions, names, ("estimated", "error"))
 
 
 def _left_out(results: Sequence[Result]) -> Rows:
-    """Return what is left out, once where all editions leave it out."""
+    """Return the rows left out, once where all editions leave them out."""
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-    shown = summary.editions(results)
     for row in summary.left_out(results):
         one = rows.setdefault((row["study"], row["reason"], row["rows"]), {**row, "edition": []})
         one["edition"].append(row["edition"])
-    every = list(shown)
+    every = list(summary.editions(results))
     return [
         {**row, "edition": "all" if row["edition"] == every else ", ".join(row["edition"])}
         for row in rows.values()
     ]
 
 
+def forms(editions: Sequence[str]) -> tuple[Form, ...]:
+    """Return titles, columns and rows of all tables under some editions, the most important first."""
+    edition = () if len(editions) == 1 else (EDITION,)
+    totals: Form = (
+        "All measured rows together",
+        (Column("kind", "quantity"), *edition, *ERRORS),
+        summary.totals,
+    )
+    studies: tuple[Form, ...] = (STUDIES, totals)
+    if edition:
+        studies = (*_studies_of_editions(editions), totals, ABOUT)
+    return (
+        *studies,
+        (
+            "Order within sweeps: Kendall's tau, and what the plan with the lowest estimate costs over the best",
+            (*WHICH, *edition, *ORDER),
+            summary.order,
+        ),
+        (
+            "Rows not compared, and rows that should not fit",
+            (
+                *WHICH[:1],
+                *edition,
+                Column("rows", "rows", right=True),
+                Column("reason", "reason"),
+            ),
+            _left_out,
+        ),
+        (
+            "Largest errors",
+            (
+                *WHICH,
+                Column("row", "row"),
+                _number("measured", text=_four),
+                *_by_edition(editions, ("estimated",), _four, percent=""),
+                Column("unit", "unit"),
+                *_by_edition(editions, ("error",)),
+            ),
+            _largest,
+        ),
+        CAUSES,
+        (
+            "What the sources leave open: other choices",
+            (
+                *WHICH,
+                Column("alternative", "choice"),
+                N,
+                *_by_edition(editions, ("mean", "bias")),
+                Column("why", "why", fold=True),
+            ),
+            _side_by_side(summary.alternatives, (*KEYS, "alternative", "n"), ("mean", "bias")),
+        ),
+        CHOICES,
+    )
+
+
 def sections(results: Sequence[Result]) -> Iterator[Section]:
-    """Yield what some studies say, without the tables that have nothing to say; each is made when it is asked for."""
-    editions = summary.editions(results)
-    forms = TABLES if len(editions) == 1 else side_by_side(editions)
-    for title, columns, rows in forms:
+    """Yield the tables of some studies that have rows; each is made when it is asked for."""
+    for title, columns, rows in forms(summary.editions(results)):
         if found := rows(results):
             yield Section(title, Table(columns, found))
 
 
 def heading(results: Sequence[Result]) -> str:
-    """Say which editions the results are of."""
+    """Return the editions of the results in words."""
     editions = summary.editions(results)
     return f"Edition{'s' * (len(editions) > 1)} of the cost model: {', '.join(editions)}"
 

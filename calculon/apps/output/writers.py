@@ -1,19 +1,21 @@
-"""Tables of executions to files: CSV or Parquet by suffix, streamed, written beside and renamed.
+"""Tables of executions to files: CSV or Parquet by suffix, streamed into a temporary file that is renamed.
 
 The fast writers are those of pyarrow and polars (extra ``tables``); without them CSV is written by pandas, more slowly.
 """
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from calculon.errors import Problem, SpecError
-from calculon.spec.files import document_suffix, reason, replacing
+from calculon.frozen import dataclass
+from calculon.spec.files import csv_text, document_suffix, reason, replacing
 from calculon.units import Array
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 SUFFIXES = (".csv", ".parquet")
 _WAITING = 1
@@ -26,6 +28,10 @@ class Labels:
 
     codes: Array
     names: tuple[str, ...]
+
+    def for_csv(self) -> "Labels":
+        """Return the column with names that no spreadsheet takes for formulas."""
+        return Labels(self.codes, tuple(map(csv_text, self.names)))
 
     def text(self) -> Array:
         """Return the names, one per row."""
@@ -65,6 +71,8 @@ def write_tables(path: str, tables: Iterable[Columns], empty: Columns) -> int:
     SpecError
         When the file cannot be written.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     rows = 0
     try:
         with (
@@ -97,7 +105,7 @@ def check_format(path: str) -> None:
         try:
             import pyarrow.parquet  # noqa: F401
         except ImportError:
-            hint = "pip install 'calculon[tables]', or write .csv"
+            hint = "in a checkout of calculon: pip install '.[tables]'; or write .csv"
             raise SpecError(
                 path, Problem("", "the library pyarrow, for Parquet", "it is not installed", hint)
             ) from None
@@ -140,6 +148,10 @@ def arrow_table(table: Columns) -> Any:
     return pa.table({name: column(values) for name, values in table.items()})
 
 
+def _for_csv(table: Columns) -> Columns:
+    return {n: c.for_csv() if isinstance(c, Labels) else c for n, c in table.items()}
+
+
 class _ParquetWriter:
     """Parquet with a row group per table."""
 
@@ -168,7 +180,7 @@ class _FastCsvWriter:
 
     def write(self, table: Columns) -> None:
         pl = self._pl
-        frame = pl.from_arrow(arrow_table(table))
+        frame = pl.from_arrow(arrow_table(_for_csv(table)))
         switches = [
             pl.when(pl.col(name)).then(pl.lit("True")).otherwise(pl.lit("False")).alias(name)
             for name, kind in frame.schema.items()
@@ -192,7 +204,7 @@ class _PandasCsvWriter:
 
         values = {
             name: column.text() if isinstance(column, Labels) else column
-            for name, column in table.items()
+            for name, column in _for_csv(table).items()
         }
         frame = pd.DataFrame(values)
         self._stream.write(frame.to_csv(index=False, header=False).encode())

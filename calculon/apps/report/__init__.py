@@ -1,4 +1,4 @@
-"""What people read: the page of an estimate, and tables of declarations and of the catalog.
+"""Reports: the page of a result, comparisons, HTML, pictures, and tables of declarations and of the catalog.
 
-Reports know statistics and plain data, never the model that made them, and so can print any of it.
+They know statistics and plain data, never the model that made them.
 """

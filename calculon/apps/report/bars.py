@@ -1,11 +1,11 @@
 """Bars, as wide as there is room: block characters in a terminal, ASCII elsewhere."""
 
-from dataclasses import dataclass
-
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
 from rich.segment import Segment
 from rich.style import Style
+
+from calculon.frozen import dataclass
 
 COLORS = {
     "blue": "#0072b2",
@@ -66,7 +66,7 @@ class Bar:
 
 
 def _fine(length: float) -> str:
-    """Draw a bar to an eighth of a character; what is not nothing can be seen.
+    """Draw a bar to an eighth of a character; one above 0 can be seen.
 
     >>> _fine(2.5), _fine(0.01), _fine(0)
     ('██▌', '▏', '')

@@ -1,17 +1,18 @@
-"""Results side by side: what was asked differently, and where differences of time and memory come from."""
+"""Results side by side: the inputs that differ, and the parts of time and memory that make the difference."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from operator import sub, truediv
 from string import ascii_uppercase
 from typing import Any
 
 from calculon.apps.report.page import PARTS
-from calculon.apps.report.plain_result import Result
-from calculon.apps.report.sheet import PUBLISHED
+from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
+from calculon.frozen import dataclass
 from calculon.records import columns
+from calculon.spec.execution import PUBLISHED
 from calculon.statistics import CorrectedStats
 from calculon.units import Unit
 
@@ -28,7 +29,7 @@ class Line:
     Attributes
     ----------
     name, help : str
-        The statistic or the part, and what it is.
+        The statistic or the part, and its meaning.
     unit : Unit
         Of the values.
     values : tuple of float or None
@@ -48,12 +49,17 @@ class Line:
     @property
     def differences(self) -> list[float | None]:
         """Each value but the first, minus the first."""
-        return [_finite(_minus(value, self.values[0])) for value in self.values[1:]]
+        return self._against(sub)
 
     @property
     def ratios(self) -> list[float | None]:
-        """Each value but the first, over the first."""
-        return [_finite(_over(value, self.values[0])) for value in self.values[1:]]
+        """Each value but the first, over the first; None where that is 0."""
+        return self._against(truediv) if self.values[0] else [None] * (len(self.values) - 1)
+
+    def _against(self, operation: Callable[[float, float], float]) -> list[float | None]:
+        first, *others = (math.nan if value is None else value for value in self.values)
+        found = (operation(value, first) for value in others)
+        return [None if math.isnan(value) else value for value in found]
 
     @property
     def largest(self) -> float:
@@ -61,21 +67,9 @@ class Line:
         return max((abs(value) for value in self.differences if value is not None), default=0.0)
 
 
-def _minus(value: float | None, reference: float | None) -> float | None:
-    return None if value is None or reference is None else value - reference
-
-
-def _over(value: float | None, reference: float | None) -> float | None:
-    return value / reference if value is not None and reference else None
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or math.isnan(value) else value
-
-
 @dataclass(frozen=True)
 class Comparison:
-    """Two or more results; the first is what the others are compared with."""
+    """Two or more results; the others are compared with the first."""
 
     results: Sequence[Result]
 
@@ -86,7 +80,7 @@ class Comparison:
 
     @property
     def headings(self) -> list[str]:
-        """What stands above the values of each result: its letter, and its edition where they differ."""
+        """The heading of the values of each result: its letter, and its edition where they differ."""
         editions = [result.edition for result in self.results]
         if len(set(editions)) == 1:
             return list(self.letters)
@@ -96,7 +90,7 @@ class Comparison:
 
     @property
     def names(self) -> list[str]:
-        """What each result is called: its label, and its edition unless that is plain."""
+        """The name of each result: its label, and its edition unless all are of the published one."""
         if all(result.edition == PUBLISHED for result in self.results):
             return [result.label for result in self.results]
         editions = [f"edition {result.edition}" for result in self.results]
@@ -107,10 +101,10 @@ class Comparison:
 
     @cached_property
     def inputs(self) -> list[tuple[str, list[Any]]]:
-        """What was asked differently: model and system, then fields of the execution; None is not known."""
+        """The inputs that differ: model and system, then fields of the execution; None is not known."""
         rows: list[tuple[str, list[Any]]] = [
-            ("model", [r.sheet.name if r.sheet else None for r in self.results]),
-            ("system", [r.sheet.machine.name if r.sheet else None for r in self.results]),
+            ("model", [r.inputs.name if r.inputs else None for r in self.results]),
+            ("system", [r.inputs.machine.name if r.inputs else None for r in self.results]),
         ]
         known = [result.execution for result in self.results if result.execution]
         rows += [
@@ -143,7 +137,7 @@ class Comparison:
         )
 
     def memory(self, tier: int) -> list[Line]:
-        """Return what a tier (0 or 1) holds by kind, the largest differences first."""
+        """Return the memory of a tier (0 or 1) by kind, the largest differences first."""
         found = [result.memory()[tier] for result in self.results]
         names = dict.fromkeys(name for one in found for name in one)
         return _ranked(
@@ -157,7 +151,10 @@ class Comparison:
                 {
                     "label": r.label,
                     "edition": r.edition,
-                    "documents": [_document(one) for one in r.documents],
+                    "documents": [
+                        {"role": one.role, "name": one.name, "sha256": one.digest}
+                        for one in r.documents
+                    ],
                 }
                 for r in self.results
             ],
@@ -193,10 +190,6 @@ class Comparison:
         return Table(tuple(Column(name) for name in rows[0]), rows)
 
 
-def _document(document: Any) -> dict[str, str]:
-    return {"role": document.role, "name": document.name, "sha256": document.digest}
-
-
 def _record(line: Line) -> dict[str, Any]:
     return {
         "name": line.name,
@@ -209,5 +202,5 @@ def _record(line: Line) -> dict[str, Any]:
 
 
 def _ranked(lines: Iterator[Line]) -> list[Line]:
-    """Leave out what is nothing everywhere, and sort by the largest difference."""
+    """Leave out lines of zeros, and sort by the largest difference."""
     return sorted((line for line in lines if any(line.values)), key=lambda line: -line.largest)

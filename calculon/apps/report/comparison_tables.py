@@ -1,13 +1,13 @@
-"""A comparison as tables for people: what was asked, sums and their parts, and statistics."""
+"""A comparison as tables for users: inputs that differ, sums and their parts, and statistics."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from calculon.apps.report.comparison import SECONDS, Comparison, Line
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import gib, seconds
+from calculon.frozen import dataclass
 from calculon.units import Unit, duration, scaled
 
 
@@ -20,16 +20,15 @@ class Section:
 
 
 def sections(comparison: Comparison, *, everything: bool = False) -> list[Section]:
-    """Return a comparison as tables for people; `everything` also lists what is equal."""
-    letters = comparison.letters
+    """Return a comparison as tables for users; `everything` also lists the statistics that are equal."""
     found = []
     if comparison.inputs:
-        cells = _cells(comparison)
         rows = [
-            {"field": name} | dict(zip(letters, map(_word, values), strict=True))
+            {"field": name} | dict(zip(comparison.letters, map(_word, values), strict=True))
             for name, values in comparison.inputs
         ]
-        found.append(Section("Asked differently", Table((Column("field"), *cells), rows)))
+        table = Table((Column("field"), *_cells(comparison)), rows)
+        found.append(Section("Asked differently", table))
     found.append(
         Section(_headline(comparison, "total_time", "Time"), _parts(comparison, comparison.time))
     )
@@ -59,12 +58,12 @@ def _cells(comparison: Comparison) -> list[Column]:
 
 
 def _word(value: Any) -> str:
-    """Write an input: switches as files have them, a dash for what is not known."""
+    """Write an input: switches as files have them, a dash for an unknown one."""
     return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _headline(comparison: Comparison, name: str, words: str) -> str:
-    """Say what became of a sum: the value of the first result, and of each other one with its change."""
+    """Return a sum of each result, of all but the first with its change."""
     line = next(line for line in comparison.statistics if line.name == name)
     write = duration if line.unit == SECONDS else gib
     texts = [f"A {write(line.values[0] or 0.0)}"]
@@ -115,11 +114,8 @@ def _statistics(comparison: Comparison, lines: Sequence[Line]) -> Table:
             row[letter] = _quantity(value, line.unit)
         compared = zip(letters[1:], line.differences, line.ratios, strict=True)
         for letter, difference, ratio in compared:
-            row[f"{letter} - A"] = (
-                ""
-                if difference is None
-                else _signed(difference, _quantity(abs(difference), line.unit))
-            )
+            size = None if difference is None else _quantity(abs(difference), line.unit)
+            row[f"{letter} - A"] = "" if size is None else _signed(difference or 0.0, size)
             row[f"{letter} / A"] = "" if ratio is None else f"{ratio:.4g}"
         rows.append(row)
     others = (f"{letter} {sign} A" for letter in letters[1:] for sign in "-/")

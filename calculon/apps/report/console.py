@@ -5,16 +5,23 @@ blanks.
 """
 
 import os
-from typing import IO
+import textwrap
+from typing import IO, TYPE_CHECKING
 
-from rich.console import Console, RenderableType
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 PLAIN_WIDTH = 80
 WIDEST = 168
-UNLIMITED = 10_000
 
 
-def show(renderable: RenderableType, stream: IO[str], *, wrap: bool = True) -> None:
+def is_terminal(stream: IO[str]) -> bool:
+    """Tell whether reports are drawn for a terminal: with colours and block characters."""
+    forced = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE") == "1"
+    return bool(stream.isatty() or forced)
+
+
+def show(renderable: "RenderableType", stream: IO[str]) -> None:
     """Draw on a stream, as it deserves: see the module.
 
     Parameters
@@ -23,20 +30,21 @@ def show(renderable: RenderableType, stream: IO[str], *, wrap: bool = True) -> N
         What to draw.
     stream : text file
         Where.
-    wrap : bool
-        Keep to the width outside a terminal too; a table of records rather keeps to one line per row.
     """
+    columns = os.environ.get("COLUMNS", "")
+    stated = columns.isdecimal() and columns.strip("0")
+    width = int(columns[-9:]) if stated else PLAIN_WIDTH
+    if isinstance(renderable, str) and not is_terminal(stream):  # without loading rich
+        stream.write(textwrap.fill(renderable, width) + "\n")
+        return
+    from rich.console import Console
+
     console = Console(file=stream, highlight=False, markup=False, emoji=False)
     if console.is_terminal:
         console.width = min(console.width, WIDEST)
         console.print(renderable)
         return
-    if not wrap:
-        console.width = UNLIMITED
-    elif (columns := os.environ.get("COLUMNS", "")).isdecimal() and columns.strip("0"):
-        console.width = int(columns[-9:])
-    else:
-        console.width = PLAIN_WIDTH
+    console.width = width
     with console.capture() as capture:
         console.print(renderable)
     stream.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))

@@ -1,26 +1,25 @@
-"""The figures that people quote, which the corrected edition computes: utilisation, size, and the ends of the model."""
-
-from dataclasses import dataclass
+"""The figures that users quote, of the corrected edition: utilisation, size, embedding and LM head."""
 
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from calculon.apps.report.result import Stats
 from calculon.apps.report.setup import NARROW
-from calculon.apps.report.sheet import Stats
 from calculon.apps.report.texts import heading, percent
+from calculon.frozen import dataclass
 from calculon.units import duration, scaled
 
 SIDE_BY_SIDE = 144
 """Width from which figures take two columns."""
 
-NO_VOCABULARY = "Embedding, head and loss are not counted: the model states no vocabulary."
+NO_VOCABULARY = "Embedding, LM head and loss are not counted: the model states no vocabulary."
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure: its name, its value in words, and what it counts."""
+    """One figure: its name, its value in words, and its convention."""
 
     name: str
     text: str
@@ -33,12 +32,12 @@ def has_figures(stats: Stats) -> bool:
 
 
 def has_vocabulary(stats: Stats) -> bool:
-    """Tell whether the ends of the model count."""
+    """Tell whether embedding and LM head count."""
     return bool(stats["embedding_time"] or stats["head_time"])
 
 
 def figures(stats: Stats) -> list[Figure]:
-    """Return the figures of an execution; the times of the ends only where they count."""
+    """Return the figures of an execution; the times of embedding and LM head only where they count."""
 
     def value(name: str) -> float:
         return stats[name] or 0.0
@@ -52,9 +51,9 @@ def figures(stats: Stats) -> list[Figure]:
 
     ends = has_vocabulary(stats)
     found = [
-        Figure("MFU, full attention", share("mfu"), "model arithmetic over peak (PaLM)"),
-        Figure("MFU, causal", share("mfu_causal"), "masked attention is not counted"),
-        Figure("HFU", share("hfu"), "executed, recomputation included"),
+        Figure("MFU, full attention", share("mfu"), "no key counts as masked (PaLM)"),
+        Figure("MFU, causal", share("mfu_causal"), "masked keys are not counted"),
+        Figure("HFU, as executed", share("hfu"), "with recomputation, no skipped keys"),
         Figure(
             "per processor",
             scaled(value("model_flops_per_second_per_proc"), "FLOP/s", digits=1),

@@ -1,7 +1,6 @@
-"""The layers of a block on the page of an estimate: where its time goes, and what it keeps in memory."""
+"""The operators of a block as a table: where its time goes, and what it keeps in memory."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -12,8 +11,12 @@ from rich.text import Text
 
 from calculon.apps.report.bars import Bar, Share
 from calculon.apps.report.texts import heading, percent
+from calculon.frozen import dataclass
 
 Layer = Mapping[str, Any]
+Units = Sequence[tuple[float, str]]
+"""Factor and name of the unit of each column."""
+
 WIDE = 120
 """Width from which a table also shows arithmetic, traffic and a bar."""
 
@@ -28,12 +31,19 @@ COUNTS = (
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A column: its heading, its value for a layer, and the units to choose from."""
+    """A column: its heading, the members of a layer that it adds up, and the units to choose from.
+
+    Members of members are named with a point: ``time.forward``.
+    """
 
     title: str
-    value: Callable[[Layer], float]
+    names: tuple[str, ...]
     units: tuple[tuple[float, float, str], ...]
     wide: bool = False
+
+    def value(self, layer: Layer) -> float:
+        """Return the value of a layer."""
+        return float(sum(_member(layer, name) for name in self.names))
 
     def scale(self, layers: Sequence[Layer]) -> tuple[float, str]:
         """Return factor and name of the unit that suits the largest value."""
@@ -41,17 +51,20 @@ class Quantity:
         return next((factor, unit) for limit, factor, unit in self.units if largest < limit)
 
 
-def _total(*names: str) -> Callable[[Layer], float]:
-    return lambda layer: float(sum(layer[name] for name in names))
+def _member(layer: Layer, name: str) -> float:
+    found: Any = layer
+    for key in name.split("."):
+        found = found[key]
+    return float(found)
 
 
-FORWARD = Quantity("forward", _total("fw_processing_time"), TIMES)
-BACKWARD = Quantity("backward", _total("agrad_processing_time", "wgrad_processing_time"), TIMES)
+FORWARD = Quantity("forward", ("fw_processing_time",), TIMES)
+BACKWARD = Quantity("backward", ("agrad_processing_time", "wgrad_processing_time"), TIMES)
 QUANTITIES = (
-    Quantity("arithmetic", _total("fw_flops"), COUNTS, wide=True),
-    Quantity("traffic", _total("fw_mem_accessed"), SIZES, wide=True),
-    Quantity("weights", _total("weight"), SIZES),
-    Quantity("stored", _total("activation"), SIZES),
+    Quantity("arithmetic", ("fw_flops",), COUNTS, wide=True),
+    Quantity("traffic", ("fw_mem_accessed",), SIZES, wide=True),
+    Quantity("weights", ("weight",), SIZES),
+    Quantity("stored", ("activation",), SIZES),
 )
 
 
@@ -68,31 +81,76 @@ def layer_table(layers: Sequence[Layer], width: int, *, training: bool) -> list[
         There is a backward pass.
     """
     timed = timed_quantities(layers, training=training)
-    shown = [*timed, *(q for q in QUANTITIES if width >= WIDE or not q.wide)]
-    busy = [sum(q.value(layer) for q in timed) for layer in layers]
-    units = chosen_units(shown, timed, layers)
-    table = Table.grid(padding=(0, 2), expand=True)
-    table.add_column(no_wrap=True)
-    for _ in range(len(shown) + 1):
-        table.add_column(justify="right", no_wrap=True)
-    table.add_column(ratio=1)
-    table.add_row("", *(Text(q.title, "dim") for q in shown), Text("time", "dim"), "")
-    table.add_row("", *(Text(unit, "dim") for _, unit in units), Text("share", "dim"), "")
-    rows = zip(layers, busy, strict=True)
-    for group, members in groupby(rows, key=lambda row: row[0]["name"].partition("_")[0]):
-        inside = list(members)
-        inner = cells(shown, units, [layer for layer, _ in inside])
-        time = sum(time for _, time in inside)
-        table.add_row(*(Text(text, "bold") for text in (group, *inner, percent(time / sum(busy)))))
-        for layer, time in inside:
-            bar = Bar((Share(time / max(busy), "blue"),)) if width >= WIDE else ""
-            share = percent(time / sum(busy)) if time else "-"
-            name = layer["name"].partition("_")[2]
-            table.add_row(f"  {name}", *cells(shown, units, [layer]), share, bar)
-    whole = ["total", *cells(shown, units, layers), "100.0 %"]
-    table.add_row(*(Text(cell, "bold") for cell in whole))
+    others = [[q] for q in QUANTITIES if width >= WIDE or not q.wide]
     remark = f"one {kind_of(layers)}, one microbatch"
-    return [heading("Layers", remark), Padding(table, (0, 0, 0, 2))]
+    grid = operator_grid(layers, [timed, *others], total="total", shares=True, bars=width >= WIDE)
+    return [heading("Layers", remark), grid]
+
+
+def operator_grid(
+    rows: Sequence[Layer],
+    groups: Sequence[Sequence[Quantity]],
+    titles: Sequence[str] = (),
+    *,
+    total: str = "sum",
+    shares: bool = False,
+    bars: bool = False,
+) -> RenderableType:
+    """Draw operators by half of the block, with sums.
+
+    Parameters
+    ----------
+    groups : sequence of sequence of Quantity
+        Columns; those of a group have one unit.
+    titles : sequence of str
+        Those of the groups.
+    shares, bars : bool
+        Show the share of each operator in the first group, of times; and a bar of it.
+    """
+    shown = [quantity for group in groups for quantity in group]
+    units = group_units(groups, rows)
+    busy = [sum(quantity.value(row) for quantity in groups[0]) for row in rows]
+    numbered = list(enumerate(rows))
+    grid = Table.grid(padding=(0, 2), expand=shares)
+    grid.add_column(no_wrap=True)
+    for _ in range(len(shown) + shares):
+        grid.add_column(justify="right", no_wrap=True)
+    if shares:
+        grid.add_column(ratio=1)
+
+    def texts(name: str, numbers: Sequence[int]) -> list[str]:
+        time = sum(busy[i] for i in numbers)
+        share = [percent(time / sum(busy)) if time else "-"] if shares else []
+        return [name, *cells(shown, units, [rows[i] for i in numbers]), *share]
+
+    if titles:
+        above = [
+            title if number == 0 else ""
+            for title, group in zip(titles, groups, strict=True)
+            for number in range(len(group))
+        ]
+        grid.add_row("", *styled(above, "bold"))
+    grid.add_row("", *styled([*(q.title for q in shown), *["time"] * shares], "dim"))
+    grid.add_row("", *styled([*(unit for _, unit in units), *["share"] * shares], "dim"))
+    for half, members in groupby(numbered, key=lambda one: split_name(one[1])[0]):
+        inside = [i for i, _ in members]
+        grid.add_row(*styled(texts(half, inside), "bold"))
+        for i in inside:
+            bar = [Bar((Share(busy[i] / max(busy), "blue"),))] if bars else []
+            grid.add_row(*texts(f"  {split_name(rows[i])[1]}", [i]), *bar)
+    grid.add_row(*styled(texts(total, range(len(rows))), "bold"))
+    return Padding(grid, (0, 0, 0, 2))
+
+
+def styled(texts: Iterable[str], style: str) -> Iterable[Text]:
+    """Return the cells of a row in one style."""
+    return (Text(text, style) for text in texts)
+
+
+def split_name(layer: Layer) -> tuple[str, str]:
+    """Return which half of a block an operator belongs to, and its name there."""
+    half, _, name = str(layer["name"]).partition("_")
+    return half, name
 
 
 def by_kind(layers: Sequence[Layer]) -> list[list[Layer]]:
@@ -107,30 +165,27 @@ def kind_of(layers: Sequence[Layer]) -> str:
 
 
 def timed_quantities(layers: Sequence[Layer], *, training: bool) -> list[Quantity]:
-    """Return the times that layers of a block have."""
-    timed = [FORWARD, *([BACKWARD] if training else [])]
-    network = _network(training)
-    return [*timed, *([network] if any(network.value(layer) > 0 for layer in layers) else [])]
-
-
-def _network(training: bool) -> Quantity:
-    """Return the column of exposed tensor-parallel time, inside a chunk."""
+    """Return the times that layers of a block have; of the network exposed tensor-parallel time, inside a chunk."""
     passes = ("fw", "bw") if training else ("fw",)
-    names = [f"baseblock_{one}_tp_comm_time_exposed" for one in passes]
-    return Quantity("network", _total(*names), TIMES)
+    names = tuple(f"baseblock_{one}_tp_comm_time_exposed" for one in passes)
+    network = Quantity("network", names, TIMES)
+    timed = [FORWARD, *([BACKWARD] if training else [])]
+    return [*timed, *([network] if any(network.value(layer) > 0 for layer in layers) else [])]
 
 
 def chosen_units(
     shown: Sequence[Quantity], timed: Sequence[Quantity], layers: Sequence[Layer]
-) -> list[tuple[float, str]]:
+) -> Units:
     """Choose units: one for all times, so that they can be compared."""
-    coarsest = min(quantity.scale(layers) for quantity in timed)
-    return [coarsest if quantity in timed else quantity.scale(layers) for quantity in shown]
+    return group_units([timed, *([one] for one in shown if one not in timed)], layers)
 
 
-def cells(
-    shown: Sequence[Quantity], units: Sequence[tuple[float, str]], layers: Sequence[Layer]
-) -> list[str]:
+def group_units(groups: Sequence[Sequence[Quantity]], layers: Sequence[Layer]) -> Units:
+    """Choose the unit of the largest for all quantities of a group."""
+    return [min(one.scale(layers) for one in group) for group in groups for _ in group]
+
+
+def cells(shown: Sequence[Quantity], units: Units, layers: Sequence[Layer]) -> list[str]:
     """Write the sum over some layers of every column; a dash is exactly nothing."""
     sums = [sum(quantity.value(layer) for layer in layers) for quantity in shown]
     return [

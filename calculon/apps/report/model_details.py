@@ -1,4 +1,4 @@
-"""What a model file states beyond the published fields, in words."""
+"""The optional fields of a model file in words."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -54,7 +54,7 @@ _WORDS: dict[str, Callable[[Any], str]] = {
 
 
 def details(model: Mapping[str, Any]) -> Iterator[str]:
-    """Name what a model states beyond the published fields.
+    """Name the optional fields that a model states.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """The page of one block: its operators pass by pass, their collectives, and the sums that an estimate reports."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -13,10 +13,15 @@ from calculon.apps.report.layer_table import (
     COUNTS,
     SIZES,
     TIMES,
+    Layer,
     Quantity,
     by_kind,
     cells,
+    group_units,
     kind_of,
+    operator_grid,
+    split_name,
+    styled,
 )
 from calculon.apps.report.setup import options as switched_on
 from calculon.apps.report.texts import counted, heading, seconds
@@ -41,30 +46,15 @@ _PARTS = {
     "linear": "One linear layer",
 }
 
-Row = Mapping[str, Any]
-Value = Callable[[Row], float]
-Units = list[tuple[float, str]]
-
-
-def _member(name: str) -> Value:
-    return lambda row: float(row[name])
-
-
-def _in_pass(kind: str, pass_: str) -> Value:
-    return lambda row: float(row[kind][pass_])
-
-
 _KINDS = (
     ("time", "Time", TIMES),
     ("flops", "Arithmetic", COUNTS),
     ("bytes", "Tier-1 traffic", SIZES),
 )
-_HELD = [Quantity("weights", _member("weights"), SIZES), Quantity("saved", _member("saved"), SIZES)]
+_HELD = [Quantity("weights", ("weights",), SIZES), Quantity("saved", ("saved",), SIZES)]
 _SENT = [
-    Quantity("message", _member("message"), SIZES),
-    Quantity("per port", _member("moved"), SIZES),
-    Quantity("time", _member("time"), TIMES),
-    Quantity("exposed", _member("exposed"), TIMES),
+    [Quantity("message", ("message",), SIZES), Quantity("per port", ("moved",), SIZES)],
+    [Quantity("time", ("time",), TIMES), Quantity("exposed", ("exposed",), TIMES)],
 ]
 
 
@@ -73,8 +63,8 @@ class BlockPage:
 
     def __init__(self, document: Mapping[str, Any]):
         self.document = document
-        self.operators: Sequence[Row] = document["operators"]
-        self.sent: Sequence[Row] = [
+        self.operators: Sequence[Layer] = document["operators"]
+        self.sent: Sequence[Layer] = [
             {"name": operator["name"]} | sent
             for operator in self.operators
             for sent in operator["collectives"]
@@ -96,14 +86,14 @@ class BlockPage:
             yield from one._of_kind(options.max_width)
 
     def _of_kind(self, width: int) -> Iterator[RenderableType]:
-        """Lay out what a block of one kind does."""
+        """Lay out operators, collectives and sums of a block of one kind."""
         yield from self._operators(width)
         if self.sent:
             yield from (Text(), *self._collectives(width))
         yield from (Text(), *self._sums())
 
     def _title(self) -> Iterator[RenderableType]:
-        """Name the part, the model, the machine, what one microbatch is, and what is switched on."""
+        """Name the part, the model, the system, the microbatch, and the options."""
         model, execution = self.document["model"], self.document["execution"]
         words = (
             f"{_PARTS[model.get('part', 'block')]} of {model['name']}, "
@@ -126,39 +116,40 @@ class BlockPage:
     def _operators(self, width: int) -> Iterator[RenderableType]:
         """Lay out times, arithmetic and traffic by operator and pass: side by side, or below each other."""
         groups = [
-            [Quantity(PASSES[pass_], _in_pass(kind, pass_), units) for pass_ in self.passes]
+            [Quantity(PASSES[pass_], (f"{kind}.{pass_}",), units) for pass_ in self.passes]
             for kind, _, units in _KINDS
         ]
         titles = [title for _, title, _ in _KINDS]
         if width >= SIDE_BY_SIDE:
             yield heading("Operators", _EXPLAINED)
-            yield _grid(self.operators, [*groups, _HELD], [*titles, "Memory"])
+            yield operator_grid(self.operators, [*groups, _HELD], [*titles, "Memory"])
             return
         for number, (title, group) in enumerate(zip(titles, groups, strict=True)):
             if number:
                 yield Text()
             yield heading(title, "" if number else _EXPLAINED)
-            yield _grid(self.operators, [group] if number else [group, _HELD])
+            yield operator_grid(self.operators, [group] if number else [group, _HELD])
 
     def _collectives(self, width: int) -> Iterator[RenderableType]:
-        """List what is sent: messages, bytes through each port, and what of their time is exposed."""
-        units = [*_units(_SENT[:2], self.sent), *_units(_SENT[2:], self.sent)]
+        """List collectives: messages, bytes through each port, time on the link and exposed."""
+        shown = [quantity for group in _SENT for quantity in group]
+        units = group_units(_SENT, self.sent)
         grid = Table.grid(padding=(0, 1 if width < SIDE_BY_SIDE else 2))
-        for right in (False, False, False, *(True for _ in _SENT)):
+        for right in (False, False, False, *(True for _ in shown)):
             grid.add_column(justify="right" if right else "left", no_wrap=True)
-        titles = ("", "pass", "collective", *(quantity.title for quantity in _SENT))
-        grid.add_row(*(Text(title, "dim") for title in titles))
-        grid.add_row("", "", "", *(Text(unit, "dim") for _, unit in units))
-        for half, rows in groupby(self.sent, key=_half):
+        titles = ("", "pass", "collective", *(quantity.title for quantity in shown))
+        grid.add_row(*styled(titles, "dim"))
+        grid.add_row("", "", "", *styled((unit for _, unit in units), "dim"))
+        for half, rows in groupby(self.sent, key=lambda row: split_name(row)[0]):
             grid.add_row(Text(half, "bold"))
             for row in rows:
-                what = (f"  {_short(row)}", PASSES[row["pass"]], row["operation"])
-                grid.add_row(*what, *cells(_SENT, units, [row]))
+                labels = (f"  {split_name(row)[1]}", PASSES[row["pass"]], row["operation"])
+                grid.add_row(*labels, *cells(shown, units, [row]))
         for pass_ in self.passes:
             inside = [row for row in self.sent if row["pass"] == pass_]
             if inside:
-                texts = ("sum", PASSES[pass_], "", *cells(_SENT, units, inside))
-                grid.add_row(*(Text(text, "bold") for text in texts))
+                texts = ("sum", PASSES[pass_], "", *cells(shown, units, inside))
+                grid.add_row(*styled(texts, "bold"))
         yield heading("Collectives", "full arrays, and what passes through each port")
         yield Padding(grid, (0, 0, 0, 2))
         if any("edge_collectives" in operator for operator in self.operators):
@@ -166,13 +157,13 @@ class BlockPage:
             yield Padding(Text(note, "dim"), (0, 0, 0, 2))
 
     def _sums(self) -> Iterator[RenderableType]:
-        """Add the passes up: computation, and what of the collectives is exposed."""
+        """Add the passes up: computation, and exposed collectives."""
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True)
         titles = ("", "computing", "exposed collectives", "together")
         for _ in titles[1:]:
             grid.add_column(justify="right", no_wrap=True)
-        grid.add_row(*(Text(title, "dim") for title in titles))
+        grid.add_row(*styled(titles, "dim"))
         rows = {
             PASSES[pass_]: (
                 sum(operator["time"][pass_] for operator in self.operators),
@@ -184,51 +175,8 @@ class BlockPage:
         for title, (one, other) in rows.items():
             grid.add_row(title, *seconds([one, other, one + other], busy + sent))
         whole = ("sum", *seconds([busy, sent, busy + sent], busy + sent))
-        grid.add_row(*(Text(text, "bold") for text in whole))
+        grid.add_row(*styled(whole, "bold"))
         several = "kind" in self.operators[0]
         reported = "llm reports the mean block" if several else "as llm reports them"
         yield heading("Sums", f"one {kind_of(self.operators)} and microbatch, {reported} (block_*)")
         yield Padding(grid, (0, 0, 0, 2))
-
-
-def _grid(
-    rows: Sequence[Row], groups: Sequence[Sequence[Quantity]], titles: Sequence[str] = ()
-) -> RenderableType:
-    """Draw operators by half of the block, with sums; the quantities of a group have one unit."""
-    shown = [quantity for group in groups for quantity in group]
-    units = [unit for group in groups for unit in _units(group, rows)]
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    for _ in shown:
-        grid.add_column(justify="right", no_wrap=True)
-    if titles:
-        above = [
-            title if number == 0 else ""
-            for title, group in zip(titles, groups, strict=True)
-            for number in range(len(group))
-        ]
-        grid.add_row("", *(Text(title, "bold") for title in above))
-    grid.add_row("", *(Text(quantity.title, "dim") for quantity in shown))
-    grid.add_row("", *(Text(unit, "dim") for _, unit in units))
-    for half, members in groupby(rows, key=_half):
-        inside = list(members)
-        grid.add_row(*(Text(text, "bold") for text in (half, *cells(shown, units, inside))))
-        for row in inside:
-            grid.add_row(f"  {_short(row)}", *cells(shown, units, [row]))
-    grid.add_row(*(Text(text, "bold") for text in ("sum", *cells(shown, units, rows))))
-    return Padding(grid, (0, 0, 0, 2))
-
-
-def _units(group: Sequence[Quantity], rows: Sequence[Row]) -> Units:
-    """Choose the unit of the largest for all quantities of a group."""
-    return [min(quantity.scale(rows) for quantity in group)] * len(group)
-
-
-def _half(row: Row) -> str:
-    """Return which half of a block an operator belongs to."""
-    return str(row["name"]).partition("_")[0]
-
-
-def _short(row: Row) -> str:
-    """Return the name of an operator inside its half."""
-    return str(row["name"]).partition("_")[2]

@@ -1,10 +1,12 @@
-"""The page of one estimate: what runs where, and where its time, its memory and its messages go.
+"""The page of one result: the question, and where time, memory and messages go; in a terminal and in a report.
 
 Every table is sorted by size; bars of times are drawn against the longest, those of memory against the capacity (unless
-next to nothing is used). What is zero stays out of the way.
+next to nothing is used). Zeros stay out of the way, and so does everything that a file does not tell.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
@@ -13,19 +15,17 @@ from rich.text import Text
 
 from calculon.apps.report.bars import COLORS, Bar, Share, has_blocks, marks
 from calculon.apps.report.figures_group import figures_group, has_figures
-from calculon.apps.report.interval_group import interval_group
 from calculon.apps.report.layer_table import by_kind, layer_table
 from calculon.apps.report.rank_group_table import groups_section
+from calculon.apps.report.result import Inputs, Result
 from calculon.apps.report.setup import key_figures, setup, title
-from calculon.apps.report.sheet import Sheet
 from calculon.apps.report.stage_table import stages_group
 from calculon.apps.report.texts import bandwidth, capacity, gib, heading, percent, seconds
 from calculon.spec.axes import FURTHER_AXES
-from calculon.statistics import ALL_PARTS_OF_TIME
 from calculon.units import duration
 
 SIDE_BY_SIDE = 144
-"""Width from which time stands beside memory and communication."""
+"""Width from which time is next to memory and communication."""
 
 PARTS = {
     "fw_time": ("forward computation", "computing"),
@@ -66,32 +66,27 @@ LINKS = (
 
 
 class Page:
-    """The page of an estimate; it lays itself out for the width at hand."""
+    """The page of a result; it lays itself out for the width at hand."""
 
-    def __init__(self, sheet: Sheet):
-        self.sheet = sheet
+    def __init__(self, result: Result):
+        self.result = result
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        sheet = self.sheet
-        yield from (
-            title(sheet),
-            setup(sheet),
-            Text(),
-            key_figures(sheet, options.max_width),
-            Text(),
-        )
-        if sheet.interval is not None:
-            yield from (interval_group(sheet.interval), Text())
-        if has_figures(sheet.stats):
-            yield from (*figures_group(sheet.stats, options.max_width), Text())
+        result = self.result
+        yield from (title(result), setup(result), Text())
+        yield from (key_figures(result, options.max_width), Text())
+        if result.interval is not None:
+            yield from (_interval(result.interval), Text())
+        if has_figures(result.stats):
+            yield from (*figures_group(result.stats, options.max_width), Text())
         coloured = bool(console.color_system) and not console.no_color
         time = Group(
-            *_time(sheet, has_blocks(console, options) and coloured),
-            *((Text(), *stages_group(sheet.stages)) if sheet.stages else ()),
+            *_time(result, has_blocks(console, options) and coloured),
+            *((Text(), *stages_group(result.stages)) if result.stages else ()),
         )
         legend = "{} exposed {} hidden".format(*marks(console, options))
-        traffic = (*_communication(sheet, legend), *groups_section(sheet.groups))
-        rest = Group(*_memory(sheet), Text(), *traffic)
+        traffic = (*_communication(result, legend), *groups_section(result.groups))
+        rest = Group(*_memory(result), Text(), *traffic)
         if options.max_width >= SIDE_BY_SIDE:
             beside = Table.grid(padding=(0, 4), expand=True)
             beside.add_column(ratio=1)
@@ -100,17 +95,34 @@ class Page:
             yield beside
         else:
             yield from (time, Text(), rest)
-        if sheet.layers is not None:
-            training = bool(sheet.execution["training"])
-            for layers in by_kind(sheet.layers):
-                yield Text()
-                yield from layer_table(layers, options.max_width, training=training)
+        training = result.execution is None or bool(result.execution["training"])
+        for layers in by_kind(result.layers or ()):
+            yield Text()
+            yield from layer_table(layers, options.max_width, training=training)
 
 
-def _time(sheet: Sheet, swatches: bool) -> Sequence[RenderableType]:
+def interval_texts(interval: Mapping[str, Any]) -> dict[str, str]:
+    """Name level (rounded down) and ends of an interval, the parts that it is from, and those that it leaves out."""
+    level = math.floor(round(interval["level"] * 100, 6))
+    ends = f"{level} %: {duration(interval['low'])} to {duration(interval['high'])}"
+    parts = ", ".join(dict.fromkeys(one["part"] for one in interval["parts"]))
+    texts = {"interval": f"{ends}, from residuals of {parts}", "method": interval["method"]}
+    if interval["unknown"]:
+        texts["taken as exact"] = ", ".join(interval["unknown"]) + " (no residuals)"
+    return texts
+
+
+def _interval(interval: Mapping[str, Any]) -> RenderableType:
+    grid = Table.grid(padding=(0, 2))
+    for label, text in interval_texts(interval).items():
+        grid.add_row(Text(label, "dim"), Text(text, "bold" if label == "interval" else "dim"))
+    return Padding(grid, (0, 0, 0, 2))
+
+
+def _time(result: Result, swatches: bool) -> Sequence[RenderableType]:
     """Break the iteration into its parts, largest first."""
-    total = sheet.value("total_time")
-    times = {name: sheet.value(name) for name in ALL_PARTS_OF_TIME if sheet.value(name) > 0}
+    total = result.value("total_time")
+    times = {name: time for name, time in result.times().items() if time > 0}
     parts = sorted(times, key=lambda name: -times[name])
     table = _bars()
     texts = seconds([times[name] for name in parts], total)
@@ -129,7 +141,7 @@ def _time(sheet: Sheet, swatches: bool) -> Sequence[RenderableType]:
 
 
 def _groups(times: dict[str, float], total: float, swatches: bool) -> Text:
-    """Say what kind of thing the iteration is spent on, most first; swatches are the legend of the bars."""
+    """Return the share of each group of parts, most first; swatches are the legend of the bars."""
     groups = dict.fromkeys(GROUP_COLORS, 0.0)
     for name, time in times.items():
         groups[PARTS[name][1]] += time
@@ -145,47 +157,55 @@ def _groups(times: dict[str, float], total: float, swatches: bool) -> Text:
     return text
 
 
-def _memory(sheet: Sheet) -> Sequence[RenderableType]:
-    """Show what both tiers hold, by kind, against what they can hold."""
-    shown: list[RenderableType] = []
-    for tier, kinds in enumerate(sheet.memory()):
-        used, there = sum(kinds.values()), sheet.machine.capacities[tier]
+def _memory(result: Result) -> Iterator[RenderableType]:
+    """Show the memory of both tiers in use, by kind, against their capacity as far as that is known."""
+    capacities = result.capacities or (0.0, 0.0)
+    for tier, (kinds, there) in enumerate(zip(result.memory(), capacities, strict=True)):
+        used = sum(kinds.values())
         name = f"Memory, tier {tier + 1}"
         if used == 0:
             if there:
-                shown.append(heading(name, f"unused ({capacity(there)})"))
+                yield heading(name, f"unused ({capacity(there)})")
             continue
         table = _bars()
-        scale = there if used > there / 20 else max(kinds.values())
+        scale = there if used > there / 20 and there else max(kinds.values())
         for kind, size in sorted(kinds.items(), key=lambda item: -item[1]):
             if size > 0:
-                table.add_row(
-                    kind, gib(size), percent(size / there), Bar((Share(size / scale, "green"),))
-                )
-        full = Bar((Share(used / there, "green"), Share(1 - used / there, "grey", solid=False)))
-        whole = (Text(text, "bold") for text in ("in use", gib(used), percent(used / there)))
+                bar = Bar((Share(size / scale, "green"),))
+                table.add_row(kind, gib(size), percent(size / (there or used)), bar)
+        full = (
+            Bar((Share(used / there, "green"), Share(1 - used / there, "grey", solid=False)))
+            if there
+            else ""
+        )
+        whole = (
+            Text(text, "bold") for text in ("in use", gib(used), percent(used / (there or used)))
+        )
         table.add_row(*whole, full)
-        remark = f"{gib(used)} of {capacity(there)}, {gib(there - used)} free"
-        shown += [Text()] * bool(tier) + [heading(name, remark), Padding(table, (0, 0, 0, 2))]
-        if tier == 1:
-            needed = bandwidth(sheet.value("offload_mem_bw_req"))
-            have = bandwidth(sheet.machine.bandwidths[1])
-            shown.append(Text(f"  {needed} would hide all offloading; tier 2 has {have}", "dim"))
-    return shown
+        remark = (
+            f"{gib(used)} of {capacity(there)}, {gib(there - used)} free" if there else gib(used)
+        )
+        yield from [Text()] * bool(tier)
+        yield from (heading(name, remark), Padding(table, (0, 0, 0, 2)))
+        if tier == 1 and result.inputs is not None:
+            needed = bandwidth(result.value("offload_mem_bw_req"))
+            have = bandwidth(result.inputs.machine.bandwidths[1])
+            yield Text(f"  {needed} would hide all offloading; tier 2 has {have}", "dim")
 
 
-def network_text(sheet: Sheet, degree: str) -> str:
-    """Name the network of a degree of parallelism, and what it achieves."""
-    number = sheet.networks[degree]
-    network = sheet.machine.links[number]
-    return f"network {number}, {bandwidth(network.bandwidth * network.efficiency)}"
+def network_text(inputs: Inputs | None, degree: str) -> str:
+    """Name the network of a degree of parallelism and its achieved bandwidth, when the system is known."""
+    if inputs is None:
+        return ""
+    number = inputs.networks[degree]
+    return f"network {number}, {bandwidth(inputs.machine.networks[number])}"
 
 
-def _communication(sheet: Sheet, legend: str) -> Sequence[RenderableType]:
+def _communication(result: Result, legend: str) -> Sequence[RenderableType]:
     """Set time on the link against exposed time for each kind of parallelism."""
-    total = sheet.value("total_time")
-    links = {key: sheet.value(f"{key}_link_time") for _, _, key in LINKS}
-    exposed = {key: sheet.value(f"{key}_exposed_time") for _, _, key in LINKS}
+    total = result.value("total_time")
+    links = {key: result.value(f"{key}_link_time") for _, _, key in LINKS}
+    exposed = {key: result.value(f"{key}_exposed_time") for _, _, key in LINKS}
     longest = max(*links.values(), *exposed.values())
     if longest == 0:
         return [heading("Communication", "none")]
@@ -202,7 +222,7 @@ def _communication(sheet: Sheet, legend: str) -> Sequence[RenderableType]:
             continue
         hidden = max(0.0, link - out)
         pieces = Share(out / longest, "vermilion"), Share(hidden / longest, "grey", solid=False)
-        where = Text(network_text(sheet, field), "dim")
+        where = Text(network_text(result.inputs, field), "dim")
         table.add_row(words, where, *seconds([link, out], total), Bar(pieces))
     share = percent(sum(exposed.values()) / total)
     on_link, not_hidden = duration(sum(links.values())), duration(sum(exposed.values()))

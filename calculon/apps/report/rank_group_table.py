@@ -1,4 +1,4 @@
-"""The groups of ranks that work together: where they sit, and what passes the port of one rank in a step."""
+"""The process groups of an estimate: their networks, and bytes through the port of one rank in a step."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ WORDS = {
 
 
 class GroupRow(NamedTuple):
-    """One network of one kind of group, as texts; what is the same as above is empty."""
+    """One network of one kind of group, as texts; cells that are the same as above are empty."""
 
     words: str
     groups: str

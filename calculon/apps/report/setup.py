@@ -1,4 +1,4 @@
-"""What runs where, in words: the top of the page of an estimate."""
+"""The question of a result in words: the top of its page."""
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby
@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from calculon.apps.report.model_details import details
-from calculon.apps.report.sheet import Sheet
+from calculon.apps.report.result import Result, seq_length
 from calculon.apps.report.texts import bandwidth, capacity, counted, figure
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
@@ -39,17 +39,16 @@ NARROW = 78
 """Width below which key figures stand below each other."""
 
 
-def title(sheet: Sheet) -> Text:
+def title(result: Result) -> Text:
     """Return the first line of the page."""
-    mode = "Training" if sheet.execution["training"] else "Inference"
-    words = f"{mode} of {sheet.name} on {sheet.execution['num_procs']:,} x {sheet.machine.name}"
-    return Text.assemble((words, "bold underline"), (f"   edition {sheet.edition}", "dim"))
+    edition = f"   edition {result.edition}"
+    return Text.assemble((result.title, "bold underline"), (edition, "dim"))
 
 
-def setup(sheet: Sheet) -> RenderableType:
-    """Lay out what runs where."""
+def setup(result: Result) -> RenderableType:
+    """Lay out model, system, split, batch and options."""
     grid = Table.grid(padding=(0, 2))
-    for label, text in setup_texts(sheet).items():
+    for label, text in setup_texts(result).items():
         grid.add_row(Text(label, "dim"), text)
     return Padding(grid, (0, 0, 0, 2))
 
@@ -61,38 +60,62 @@ def _arithmetic(execution: Mapping[str, Any]) -> str:
     return datatype if matmul == "same" else f"{matmul}, {datatype} stored"
 
 
-def setup_texts(sheet: Sheet) -> dict[str, str]:
-    """Say what runs where: model, processor, split, batch and options."""
-    model, execution, machine = sheet.model, sheet.execution, sheet.machine
+def setup_texts(result: Result) -> dict[str, str]:
+    """Describe model, processor, split, batch and options in a line each, as far as they are known."""
+    inputs, execution = result.inputs, result.execution
+    if execution is None:
+        return {"question": "not known to a file of statistics"}
+    texts = {
+        "split": f"TP {execution['tensor_par']:,} x PP {execution['pipeline_par']:,} x "
+        f"DP {execution['data_par']:,}{_stages(result)}",
+        "batch": f"{counted(execution['batch_size'], 'sequence')} = "
+        f"{counted(execution['data_par'], 'replica')} x "
+        f"{counted(_microbatches(execution), 'microbatch')} of {execution['microbatch_size']:,}",
+        "options": ", ".join(options(execution)) or "none",
+    }
+    if inputs is None:
+        return {"question": "model and system are not known: give --model and --system"} | texts
+    model, machine = inputs.model, inputs.machine
     tier1, tier2 = (
         f"{capacity(size)} at {bandwidth(rate)}"
         for size, rate in zip(machine.capacities, machine.bandwidths, strict=True)
     )
-    stages = f"{counted(sheet.blocks, 'block')} per stage"
-    counts = [int(stage["blocks"]) for stage in sheet.stages or ()]
+    stated = ", ".join(details(model))
+    return {
+        "model": f"{scaled(inputs.parameters)} parameters: {counted(model['num_blocks'], 'block')}, "
+        f"hidden {model['hidden']:,}, {_widths(model)}"
+        f"sequences of {seq_length(inputs, execution):,}",
+        **({"details": stated} if stated else {}),
+        "processor": f"{machine.peak / 1e12:,g} TFLOP/s {_arithmetic(execution)}, {tier1}"
+        + (f" + {tier2}" if machine.capacities[1] else ""),
+        **texts,
+    }
+
+
+def _microbatches(execution: Mapping[str, Any]) -> int:
+    """Return the microbatches of a batch in one pipeline."""
+    replica_batch = int(execution["batch_size"]) // int(execution["data_par"])
+    return replica_batch // int(execution["microbatch_size"])
+
+
+def _stages(result: Result) -> str:
+    """Say how many blocks the stages have, and in how many chunks, when the model is known."""
+    if result.inputs is None or result.execution is None:
+        return ""
+    chunks = result.execution["pipeline_interleaving"]
+    counts = [int(stage["blocks"]) for stage in result.stages or ()]
     if len(set(counts)) > 1:
         alike = ((blocks, len(list(several))) for blocks, several in groupby(counts))
         parts = [f"{n} x {blocks}" if n > 1 else str(blocks) for blocks, n in alike]
         stages = f"{' + '.join(parts)} blocks in stages"
-    chunks = execution["pipeline_interleaving"]
-    stated = ", ".join(details(model))
-    return {
-        "model": f"{scaled(sheet.parameters)} parameters: {counted(model['num_blocks'], 'block')}, "
-        f"hidden {model['hidden']:,}, {_widths(model)}sequences of {sheet.seq_length:,}",
-        **({"details": stated} if stated else {}),
-        "processor": f"{machine.peak / 1e12:,g} TFLOP/s {_arithmetic(execution)}, {tier1}"
-        + (f" + {tier2}" if machine.capacities[1] else ""),
-        "split": f"TP {execution['tensor_par']:,} x PP {execution['pipeline_par']:,} x "
-        f"DP {execution['data_par']:,}, {stages}" + (f" in {chunks} chunks" if chunks > 1 else ""),
-        "batch": f"{counted(execution['batch_size'], 'sequence')} = "
-        f"{counted(execution['data_par'], 'replica')} x "
-        f"{counted(sheet.microbatches, 'microbatch')} of {execution['microbatch_size']:,}",
-        "options": ", ".join(options(execution)) or "none",
-    }
+    else:
+        blocks = -(-int(result.inputs.model["num_blocks"]) // result.execution["pipeline_par"])
+        stages = f"{counted(counts[0] if counts else blocks, 'block')} per stage"
+    return f", {stages}" + (f" in {chunks} chunks" if chunks > 1 else "")
 
 
 def _widths(model: Mapping[str, Any]) -> str:
-    """Say how wide what there is of a block is: MLP, attention."""
+    """Return the widths of the parts of a block: MLP, attention."""
     part = model.get("part", "block")
     mlp = f"feedforward {model['feedforward']:,}, " if part in ("block", "mlp") else ""
     heads = f"{counted(model['attn_heads'], 'head')} of {model['attn_size']}, "
@@ -100,7 +123,7 @@ def _widths(model: Mapping[str, Any]) -> str:
 
 
 def options(execution: Mapping[str, Any]) -> Iterator[str]:
-    """Name what an execution switches on, in words."""
+    """Name the options of an execution in words."""
     if execution["activation_recompute"] in _RECOMPUTE:
         yield _RECOMPUTE[execution["activation_recompute"]]
     if execution["tensor_par"] > 1:
@@ -115,7 +138,7 @@ def options(execution: Mapping[str, Any]) -> Iterator[str]:
     yield from (
         field.declaration.label.format(execution[field.name])
         for field in spec_fields(Execution)
-        if field.declaration.label and field.name in execution
+        if field.declaration.label and execution.get(field.name, field.default) != field.default
     )
     if offloaded := [words for field, words in _OFFLOADS.items() if execution[field]]:
         yield "offloading of " + " and ".join(
@@ -123,16 +146,16 @@ def options(execution: Mapping[str, Any]) -> Iterator[str]:
         ).removeprefix(" and ")
 
 
-def key_figures(sheet: Sheet, width: int) -> RenderableType:
-    """Lay out the figures that people compare: speed at the left, efficiency at the right or below."""
-    rate = sheet.value("sample_rate")
-    tokens = rate * sheet.seq_length
+def key_figures(result: Result, width: int) -> RenderableType:
+    """Lay out the figures that users compare: speed at the left, efficiency at the right or below."""
     speed = {
-        "time per iteration": duration(sheet.value("total_time")),
-        "samples/s": figure(rate),
-        "tokens/s": figure(tokens),
-        "tokens/s per processor": figure(tokens / sheet.execution["num_procs"]),
+        "time per iteration": duration(result.value("total_time")),
+        "samples/s": figure(result.value("sample_rate")),
     }
+    if (tokens := result.tokens_per_second) is not None:
+        speed["tokens/s"] = figure(tokens)
+        if result.execution is not None:
+            speed["tokens/s per processor"] = figure(tokens / result.execution["num_procs"])
     left = Table.grid(padding=(0, 2))
     left.add_column(no_wrap=True)
     left.add_column(justify="right", no_wrap=True)
@@ -145,7 +168,7 @@ def key_figures(sheet: Sheet, width: int) -> RenderableType:
     right.add_column(justify="right", no_wrap=True)
     right.add_column(no_wrap=True)
     for word, meaning in _EFFICIENCIES.items():
-        share = f"{sheet.value(f'{word}_efficiency') * 100:.2f} %"
+        share = f"{result.value(f'{word}_efficiency') * 100:.2f} %"
         right.add_row(f"{word} efficiency", Text(share, "bold"), Text(meaning, "dim"))
     if width < NARROW:
         return Padding(Group(left, right), (0, 0, 0, 2))

@@ -60,7 +60,7 @@ def _time(stage: Stage) -> float:
 
 
 def _alike(stages: Sequence[Stage]) -> list[list[Stage]]:
-    """Group neighbours that take as long; the first and the last stage stand alone."""
+    """Group neighbours that take as long; the first and the last stage are never grouped."""
 
     def key(stage: Stage) -> tuple[Any, ...]:
         outer = stage["stage"] in (0, len(stages) - 1) and stage["stage"] + 1

@@ -1,16 +1,18 @@
 """Tables of plain values: drawn for people, or written as Markdown, CSV or JSON."""
 
 import csv
+import html
 import io
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.table import Table as Grid
-from rich.text import Text
+from calculon.frozen import dataclass
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.table import Table as Grid
+
+from calculon.spec.files import csv_text, json_text
 
 FORMATS = ("text", "markdown", "csv", "json")
 
@@ -43,16 +45,14 @@ class Table:
     columns: tuple[Column, ...]
     rows: Sequence[Mapping[str, Any]]
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
         """Draw the table without lines and without cutting a cell, however narrow the space.
 
         Where a line is too short for a row, columns move closer together, then texts fold between words, and at last
-        a row takes several lines. Outside a terminal every row takes one line, however wide.
+        a row takes several lines.
         """
         shown = [column for column in self.columns if column.for_people]
         cells = [[column.text(row[column.key]) for column in shown] for row in self.rows]
-        if not console.is_terminal:
-            cells = [[cell.replace("\n", ", ") for cell in line] for line in cells]
         for gap in (2, 1):
             if (widths := _widths(shown, cells, options.max_width, gap)) is not None:
                 yield _grid(shown, cells, widths, gap)
@@ -60,8 +60,18 @@ class Table:
         yield from _stacked(shown, cells, options.max_width)
 
     def written(self, form: str) -> str:
-        """Return the table in one of the :data:`FORMATS` other than text."""
-        return {"markdown": self.markdown, "csv": self.csv, "json": self.json}[form]()
+        """Return the table in one of the :data:`FORMATS`."""
+        written: str = getattr(self, form)()
+        return written
+
+    def text(self) -> str:
+        """Return the table for a pipe or a file: every row takes one line, however wide."""
+        shown = [column for column in self.columns if column.for_people]
+        lines = [[column.title for column in shown]]
+        lines += [[column.text(row[column.key]) for column in shown] for row in self.rows]
+        lines = [[cell.replace("\n", ", ") for cell in line] for line in lines]
+        widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+        return "\n".join("  ".join(map(_aligned, line, widths, shown)).rstrip() for line in lines)
 
     def markdown(self) -> str:
         """Return the table in GitHub's Markdown."""
@@ -73,6 +83,24 @@ class Table:
             [cell.replace("|", r"\|").replace("\n", "<br>") for cell in line] for line in lines
         )
         return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+
+    def html(self) -> str:
+        """Return the table in HTML; every cell has its raw value beside its text, to sort by."""
+        shown = [column for column in self.columns if column.for_people]
+        side = [' class="right"' if column.right else "" for column in shown]
+        titles = (
+            f"<th{s}>{html.escape(c.title or c.key)}</th>" for c, s in zip(shown, side, strict=True)
+        )
+        rows = (
+            "".join(
+                f'<td{s} data-value="{html.escape(str(row[c.key]))}">{html.escape(c.text(row[c.key]))}</td>'
+                for c, s in zip(shown, side, strict=True)
+            )
+            for row in self.rows
+        )
+        body = "\n".join(f"<tr>{row}</tr>" for row in rows)
+        head = f"<thead><tr>{''.join(titles)}</tr></thead>"
+        return f'<div class="scroll"><table>{head}<tbody>\n{body}\n</tbody></table></div>'
 
     def csv(self) -> str:
         """Return the raw values as CSV with a header."""
@@ -90,12 +118,29 @@ class Table:
 
     def json(self) -> str:
         """Return the raw values as JSON, a list with an object per row."""
-        return json.dumps(self.records(), indent=2)
+        return json_text(self.records())
 
 
 def _cell(column: Column, value: Any) -> Any:
-    """Return what stands in a CSV file: a plain value as it is, anything larger in words."""
-    return column.text(value).replace("\n", "; ") if isinstance(value, (dict, list)) else value
+    """Return the cell of a CSV file: a number as it is, structures in words, texts that are no formulas."""
+    if isinstance(value, (dict, list)):
+        value = column.text(value).replace("\n", "; ")
+    return csv_text(value) if isinstance(value, str) else value
+
+
+def _width(text: str) -> int:
+    """Return how many characters of a terminal a text takes; those of East Asia take two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _aligned(text: str, width: int, column: Column) -> str:
+    """Fill a cell with blanks to the width of its column."""
+    blanks = " " * (width - _width(text))
+    return blanks + text if column.right else text + blanks
 
 
 _FOLDED = 20
@@ -112,8 +157,8 @@ def _widths(
     widths, spare = [], []
     for i, column in enumerate(columns):
         lines = [column.title, *(line for row in cells for line in row[i].split("\n"))]
-        width = max(map(cell_len, lines))
-        longest = max((cell_len(word) for line in lines for word in line.split()), default=0)
+        width = max(map(_width, lines))
+        longest = max((_width(word) for line in lines for word in line.split()), default=0)
         widths.append(width)
         spare.append(0 if column.right else max(0, width - max(longest, _FOLDED)))
     over = sum(widths) + gap * (len(columns) - 1) - room
@@ -126,8 +171,11 @@ def _widths(
 
 def _grid(
     columns: Sequence[Column], cells: Sequence[Sequence[str]], widths: Sequence[int], gap: int
-) -> Grid:
+) -> "Grid":
     """Draw rows side by side, each column as wide as it is told."""
+    from rich.table import Table as Grid
+    from rich.text import Text
+
     grid = Grid(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
     for column, width in zip(columns, widths, strict=True):
         justify = "right" if column.right else "left"
@@ -139,11 +187,13 @@ def _grid(
 
 def _stacked(
     columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int
-) -> Iterator[RenderableType]:
+) -> "Iterator[RenderableType]":
     """Yield rows over several lines, broken between columns at the same places and indented from the second on."""
+    from rich.text import Text
+
     titles = [column.title for column in columns]
     rows = [[cell.replace("\n", ", ") for cell in row] for row in cells]
-    widths = [max(map(cell_len, column)) for column in zip(titles, *rows, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(titles, *rows, strict=True)]
     lines: list[list[int]] = []
     left = 0
     for i, width in enumerate(widths):
@@ -154,11 +204,6 @@ def _stacked(
         left -= width + 2
     for row, style in ((titles, "dim"), *((row, "") for row in rows)):
         for number, line in enumerate(lines):
-            parts = (
-                set_cell_size(row[i], widths[i])
-                if not columns[i].right
-                else " " * (widths[i] - cell_len(row[i])) + row[i]
-                for i in line
-            )
+            parts = (_aligned(row[i], widths[i], columns[i]) for i in line)
             text = "  ".join(parts).rstrip()
             yield Text(" " * _INDENT * (number > 0) + text, style, overflow="fold")

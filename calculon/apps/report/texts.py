@@ -1,14 +1,18 @@
 """How reports word headings, shares, times and sizes."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.text import Text
 
 from calculon.units import GIB, scaled, significant
 
 
-def heading(text: str, remark: Text | str = "") -> Text:
+def heading(text: str, remark: "Text | str" = "") -> "Text":
     """Return the heading of a section: its name, and the one thing to know."""
+    from rich.text import Text
+
     return Text.assemble((text, "bold"), ": " if remark else "", remark)
 
 
@@ -49,7 +53,7 @@ def gib(size: float) -> str:
 
 
 def capacity(size: float) -> str:
-    """Write what a memory can hold, without decimals that say nothing.
+    """Write the capacity of a memory, without decimals that are 0.
 
     >>> capacity(80 * GIB), capacity(8e10 * GIB)
     ('80 GiB', '74.51 EiB')

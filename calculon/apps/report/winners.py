@@ -1,4 +1,4 @@
-"""The outcome of a search for people: its winners, and why the other executions cannot run."""
+"""The outcome of a search in tables: its winners, and why the other executions cannot run."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ REASONS = {
     "mem1_capacity": "tier-1 memory is too small",
     "mem2_capacity": "tier-2 memory is too small",
 }
-"""What the reasons of a search mean."""
+"""The reasons of a search in words."""
 
 SHOWN = ("sample_rate", "total_time", "proc_mem_tier1_cap_req")
 """Statistics that the table of winners has in any case."""
@@ -52,7 +52,7 @@ def winners_table(
     executions, stats : sequence of mapping
         Execution fields and statistics of each winner, best first.
     extra : sequence of str
-        Statistics beside those shown always: the objectives.
+        Statistics in addition to those shown always: the objectives.
     """
     sweep = len({e["num_procs"] for e in executions}) > 1
     own = [_own(execution) for execution in executions]
@@ -107,7 +107,7 @@ LEGEND = (
     "again, O overlapped data parallelism, w/a/o weights, activations, optimizer offloaded; GiB: needed of the "
     "tier-1 memory; /proc: samples/s per processor, for several counts"
 )
-"""What the short columns of the winners mean."""
+"""The meaning of the short columns."""
 
 _LETTERS = {
     "optimizer_sharding": "S",

@@ -1,21 +1,24 @@
-"""What a study has finished, kept beside its output: an interrupted study goes on where it was.
+"""Journal of the finished searches of a study, next to its output: an interrupted study goes on where it was.
 
-A journal is text. Its first line says whose it is; every other line is one finished search. Each line begins with the
+A journal is text. Its first line names its study; every other line is one finished search. Each line begins with the
 checksum of its rest and is written at once, so that a process that is killed at any moment loses nothing but the
-searches that were under way; a last line that was cut off is dropped.
+searches that were under way; a last line that was cut off, and any damaged line, is left out.
 """
 
+import contextlib
 import json
 import os
+import warnings
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from calculon.apps.sweep.task import Outcome
 from calculon.errors import Problem, SpecError
-from calculon.search.select import Counts
+from calculon.search.search_counts import Counts
+from calculon.spec.decode import SpecWarning
 from calculon.spec.files import reason
 from calculon.version import __version__
 
@@ -52,14 +55,14 @@ class Journal:
         output : str
             The result of the study; the journal's name is this and ``.journal``.
         study, fingerprint, total
-            File of the study, what stands for its contents, and how many searches it has.
+            File of the study, fingerprint of its contents, and number of its searches.
         restart : bool
-            Forget what is there.
+            Forget the searches of an older journal.
 
         Raises
         ------
         SpecError
-            When the journal belongs to another study or is damaged, when another process writes to it, and when there
+            When the journal belongs to another study or is none, when another process writes to it, and when there
             is a result without a journal.
         """
         path = output + SUFFIX
@@ -77,47 +80,75 @@ class Journal:
             raise SpecError(path, Problem("", "a writable file", reason(error))) from None
         try:
             _lock(stream, path)
-            outcomes: dict[int, Outcome] = {}
             stream.seek(0)
             data = b"" if restart else stream.read()
             whole = data[: data.rfind(b"\n") + 1]
-            if whole:
-                outcomes = _read(whole, path, head)
-            elif not _line(head).startswith(data):
-                raise _damaged(path, "another file")
+            if not whole and not _line(head).startswith(data):
+                raise _foreign(path)
+            outcomes = _read(whole, path, head) if whole else {}
             stream.truncate(len(whole))
+            journal = cls(path, stream, outcomes)
             if not whole:
-                stream.write(_line(head))
+                journal._write(head)
         except BaseException:
             stream.close()
             raise
-        return cls(path, stream, outcomes)
+        return journal
 
     def add(self, outcome: Outcome) -> None:
-        """Keep a finished search."""
+        """Keep a finished search.
+
+        Raises
+        ------
+        OSError
+            When the file cannot take it; the searches before it stay.
+        """
         counts = outcome.counts
-        record = {
-            "search": outcome.search,
-            "total": counts.total,
-            "good": counts.good,
-            "reasons": dict(counts.reasons),
-            "nearest_miss": counts.nearest_miss,
-            "numbers": outcome.numbers,
-            "scores": outcome.scores,
-        }
-        self._stream.write(_line(record))
+        self._write(
+            {
+                "search": outcome.search,
+                "total": counts.total,
+                "good": counts.good,
+                "reasons": dict(counts.reasons),
+                "nearest_miss": counts.nearest_miss,
+                "numbers": outcome.numbers,
+                "scores": outcome.scores,
+            }
+        )
         self.outcomes[outcome.search] = outcome
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        """Append a record, all of it or nothing: a full disk may take a part and say nothing."""
+        end = self._stream.seek(0, os.SEEK_END)
+        rest = memoryview(_line(record))
+        with _named(self.path):
+            try:
+                while rest:
+                    rest = rest[self._stream.write(rest) :]
+            except BaseException:
+                self._stream.truncate(end)
+                raise
 
     def close(self) -> None:
         """Make sure that the file is on its disk, and let others have it."""
-        os.fsync(self._stream.fileno())
-        self._stream.close()
+        with _named(self.path), self._stream:
+            os.fsync(self._stream.fileno())
 
     def __enter__(self) -> "Journal":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@contextlib.contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Give errors of the system the name of the file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = path
+        raise
 
 
 def _lock(stream: IO[bytes], path: str) -> None:
@@ -143,41 +174,40 @@ def _line(record: Mapping[str, Any]) -> bytes:
 
 
 def _read(data: bytes, path: str, head: Mapping[str, Any]) -> dict[int, Outcome]:
-    """Return the finished searches of whole lines."""
-    first, *lines = data.splitlines()
-    _check_head(_record(first, path, 1), path, head)
+    """Return the finished searches of whole lines; damaged lines are left out with a warning."""
+    first, *lines = data.split(b"\n")[:-1]
+    _check_head(_record(first), path, head)
     outcomes: dict[int, Outcome] = {}
+    damaged = []
     for number, line in enumerate(lines, 2):
-        record = _record(line, path, number)
         try:
-            outcome = _outcome(record)
-        except (KeyError, TypeError, ValueError):
-            raise _damaged(path, f"line {number}, which is no search") from None
-        if not 0 <= outcome.search < head["searches"]:
-            raise _damaged(path, f"search {outcome.search} in line {number}")
-        outcomes[outcome.search] = outcome
+            outcome = _outcome(_record(line))
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            damaged.append(number)
+            continue
+        if 0 <= outcome.search < head["searches"]:
+            outcomes[outcome.search] = outcome
+        else:
+            damaged.append(number)
+    if damaged:
+        text = f"{path}: {len(damaged):,} damaged lines, the first in line {damaged[0]}"
+        warnings.warn(f"{text}; their searches are run again", SpecWarning, stacklevel=3)
     return outcomes
 
 
-def _record(line: bytes, path: str, number: int) -> dict[str, Any]:
-    """Return what a line says, its checksum checked."""
+def _record(line: bytes) -> dict[str, Any]:
+    """Return the record of a line; empty where the line is damaged."""
     checksum, _, text = line.partition(b" ")
-    if checksum != b"%08x" % zlib.crc32(text):
-        what = "another file" if number == 1 else f"line {number}, whose checksum is wrong"
-        raise _damaged(path, what)
-    try:
-        record = json.loads(text)
-    except ValueError:
-        record = None
-    if not isinstance(record, dict):
-        raise _damaged(path, f"line {number}, which is no record")
-    return record
+    with contextlib.suppress(ValueError, RecursionError):
+        if checksum == b"%08x" % zlib.crc32(text) and isinstance(record := json.loads(text), dict):
+            return record
+    return {}
 
 
 def _check_head(found: Mapping[str, Any], path: str, head: Mapping[str, Any]) -> None:
     """Check that a journal is that of the same searches by the same program."""
     if found.get("journal") != head["journal"]:
-        raise _damaged(path, "another file")
+        raise _foreign(path)
     if found.get("version") != head["version"]:
         wanted = f"a journal of version {head['version']}"
         raise SpecError(path, Problem("", wanted, f"one of {found.get('version')}", _RESTART))
@@ -187,9 +217,9 @@ def _check_head(found: Mapping[str, Any], path: str, head: Mapping[str, Any]) ->
         raise SpecError(path, Problem("", "the journal of this study", what, _RESTART))
 
 
-def _damaged(path: str, found: str) -> SpecError:
+def _foreign(path: str) -> SpecError:
     hint = f"delete it, or {_RESTART}"
-    return SpecError(path, Problem("", "a sound journal of a study", found, hint))
+    return SpecError(path, Problem("", "a sound journal of a study", "another file", hint))
 
 
 def _outcome(record: Mapping[str, Any]) -> Outcome:

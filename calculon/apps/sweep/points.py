@@ -1,19 +1,21 @@
-"""From what a study says to the searches it stands for: every combination, checked before any of them runs."""
+"""From a study to its searches: every combination, checked before any of them runs."""
 
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 from calculon.apps.sweep.study_fields import FUSED, SETTINGS, Point, kind_of
-from calculon.apps.sweep.study_file import Study, beside
+from calculon.apps.sweep.study_file import MOST_SEARCHES, Study, beside
 from calculon.apps.sweep.task import Search
 from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression
+from calculon.frozen import dataclass
 from calculon.hardware.system import System
+from calculon.search.effect import warn_of_idle_values
 from calculon.search.request import needed_edition
 from calculon.spec import catalog
 from calculon.spec.decode import decode
@@ -22,18 +24,15 @@ from calculon.spec.model import Model
 from calculon.spec.override import override
 from calculon.version import __version__
 
-MOST_SEARCHES = 1_000_000
-"""Searches that one study may stand for."""
-
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One search of a study, and everything that the study calls by name in it.
+    """One search of a study, and the values that the study has names for in it.
 
     Attributes
     ----------
     search : Search
-        What to run.
+        The search to run.
     values : mapping
         Settings, overridden values and quantities, in the order of the study.
     """
@@ -44,7 +43,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """The searches of a study, and a fingerprint of all that their results depend on."""
+    """The searches of a study, and a fingerprint of everything that their results depend on."""
 
     searches: tuple[Planned, ...]
     fingerprint: str
@@ -59,19 +58,35 @@ def plan(study: Study) -> Plans:
         For unknown models and systems, paths that lead nowhere, impossible processor counts, formulas that cannot be
         computed: everything that can be known before a search runs.
     """
+    _check_number(
+        study, math.prod(map(_number, (*(axis.points for axis in study.axes), [study.fixed])))
+    )
     specs = _Specs(study.file)
     digest = hashlib.sha256(f"{__version__} sc23".encode())
     planned: list[Planned] = []
+    names = study.names
     for point in _points(study):
-        model, system = specs.model(point), specs.system(point)
-        for values in _resolved(study, point):
-            if len(planned) == MOST_SEARCHES:
-                found = f"more than {MOST_SEARCHES:,} combinations"
-                raise SpecError(study.file, Problem("", "a study of fewer searches", found))
+        model, model_digest = specs.get("model", Model, point)
+        system, system_digest = specs.get("system", System, point)
+        for values in _resolved(study, point, names):
             planned.append(_planned(study.file, len(planned), model, system, values))
-            identity = [specs.identity(point), *_plain(values).items()]
-            digest.update(json.dumps(identity, sort_keys=True).encode())
+            digest.update(_json([[model_digest, system_digest], *values.items()]))
+        _check_number(study, len(planned))
+    warn_of_idle_values(one.search for one in planned)
     return Plans(tuple(planned), digest.hexdigest())
+
+
+def _check_number(study: Study, number: int) -> None:
+    """Refuse a study of too many searches."""
+    if number > MOST_SEARCHES:
+        wanted = f"a study of at most {MOST_SEARCHES:,} searches"
+        raise SpecError(study.file, Problem("", wanted, f"{number:,} combinations"))
+
+
+def _number(points: Iterable[Point]) -> int:
+    """Return how many searches some points stand for, as far as their processor counts are listed."""
+    counts = (point.get("num_procs") for point in points)
+    return sum(len(listed) if isinstance(listed, tuple) else 1 for listed in counts)
 
 
 def _points(study: Study) -> Iterator[Point]:
@@ -85,23 +100,10 @@ def _points(study: Study) -> Iterator[Point]:
 
 def _planned(file: str, number: int, model: Model, system: System, values: Point) -> Planned:
     """Return one search, checked."""
-    get = {name: values.get(name, setting.default) for name, setting in SETTINGS.items()}
-    search = Search(
-        number=number,
-        model=model,
-        system=system,
-        num_procs=get["num_procs"],
-        max_batch_size=get["max_batch_size"],
-        datatype=get["datatype"],
-        top=get["top"],
-        objective=get["objective"],
-        where=get["where"],
-        mbs_break=get["mbs_break"],
-        fused=FUSED[get["fused_activation"]],
-        fix=get["fix"] or {},
-        add=get["add"] or {},
-        edition=get["edition"] or needed_edition(model),
-    )
+    settings = {name: values.get(name, setting.default) for name, setting in SETTINGS.items()}
+    settings["edition"] = settings["edition"] or needed_edition(model)
+    fused = FUSED[settings.pop("fused_activation")]
+    search = Search(number=number, model=model, system=system, fused=fused, **settings)
     try:
         search.space()
         search.ranking()
@@ -125,21 +127,8 @@ class _Specs:
         self._raw: dict[tuple[str, str], tuple[str, object]] = {}
         self._made: dict[str, tuple[Any, str]] = {}
 
-    def model(self, point: Point) -> Model:
-        """Return the model of a point, with the point's values in place."""
-        model: Model = self._spec("model", Model, point)[0]
-        return model
-
-    def system(self, point: Point) -> System:
-        """Return the system of a point, with the point's values in place."""
-        system: System = self._spec("system", System, point)[0]
-        return system
-
-    def identity(self, point: Point) -> tuple[str, str]:
-        """Return what stands for the contents of model and system."""
-        return self._spec("model", Model, point)[1], self._spec("system", System, point)[1]
-
-    def _spec(self, kind: str, cls: type, point: Point) -> tuple[Any, str]:
+    def get(self, kind: str, cls: type, point: Point) -> tuple[Any, str]:
+        """Return the model or system of a point with the point's values in place, and a digest of its contents."""
         changes = {name: value for name, value in point.items() if kind_of(name) == kind}
         source = point[kind]
         key = json.dumps([kind, source, changes], sort_keys=True)
@@ -149,26 +138,30 @@ class _Specs:
             name, raw = self._raw[kind, source]
             changed = override(raw, changes, f"{self._file}: {source}") if changes else raw
             made: Any = decode(cls, changed, source, name=name)
-            digest = hashlib.sha256(json.dumps(changed, sort_keys=True, default=str).encode())
-            self._made[key] = made, digest.hexdigest()
+            self._made[key] = made, hashlib.sha256(_json(changed)).hexdigest()
         return self._made[key]
 
 
-def _resolved(study: Study, point: Point) -> Iterator[Point]:
+def _json(value: object) -> bytes:
+    """Return a value as JSON, the same for the same contents."""
+    plain = json.loads(json.dumps(value, default=str))  # keys of YAML need not be texts
+    return json.dumps(plain, sort_keys=True).encode()
+
+
+def _resolved(study: Study, point: Point, names: Sequence[str]) -> Iterator[Point]:
     """Yield a point with numbers for its formulas, once for each processor count."""
     counts = point["num_procs"]
     if isinstance(counts, dict):
         counts = _derived(_Scope(study, point), counts)
     for count in counts:
         scope = _Scope(study, point | {"num_procs": count})
-        names = [name for name in study.names if name in point or name in study.quantities]
-        values = {name: scope[name] for name in names}
+        values = {n: scope[n] for n in names if n in point or n in study.quantities}
         values["max_batch_size"] = scope.whole("max_batch_size", values["max_batch_size"])
         yield values
 
 
 def _derived(scope: "_Scope", rule: Mapping[str, Expression]) -> tuple[int, ...]:
-    """Return the so many largest multiples of a number within bounds, ascending."""
+    """Return the largest multiples of a number within bounds, ascending."""
 
     def bound(name: str, default: float) -> float:
         return float(scope.compute(rule[name], f"num_procs.{name}")) if name in rule else default
@@ -184,6 +177,7 @@ def _derived(scope: "_Scope", rule: Mapping[str, Expression]) -> tuple[int, ...]
         raise scope.problem("num_procs.at_most", f"at most {LARGEST_INTEGER}", shown(most))
     largest = int(most // step)
     smallest = max(math.ceil(max(least, 1) / step), largest - int(number) + 1)
+    _check_number(scope.study, largest - smallest + 1)
     if largest < smallest:
         found = f"none: at most {most:g} are allowed"
         raise scope.problem(
@@ -196,7 +190,7 @@ class _Scope:
     """The values of one point by name; formulas are computed when they are asked for."""
 
     def __init__(self, study: Study, point: Point):
-        self._study, self._point = study, point
+        self.study, self._point = study, point
         self._pending: list[str] = []
 
     def __getitem__(self, name: str) -> Any:
@@ -207,11 +201,11 @@ class _Scope:
         SpecError
             For an unknown name, one that the point does not have, or one that depends on itself.
         """
-        value = self._point.get(name, self._study.quantities.get(name))
+        value = self._point.get(name, self.study.quantities.get(name))
         if value is None and name in SETTINGS:
             value = SETTINGS[name].default
         if value is None:
-            known = [n for n in self._study.names if n != name]
+            known = [n for n in self.study.names if n != name]
             hint = nearest(name, known) or "known are " + ", ".join(known)
             raise self.problem(self._place, "a value of the study", repr(name), hint)
         if isinstance(value, dict) and name == "num_procs":
@@ -231,12 +225,15 @@ class _Scope:
         self._pending.append(name)
         try:
             value = formula.value(self._number)
-        except (ArithmeticError, TypeError) as error:
+            value = value.item() if hasattr(value, "item") else value
+            finite = isinstance(value, (int, float)) and math.isfinite(value)
+        except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, SpecError):
+                raise
             raise self.problem(name, f"a number from {formula.text!r}", str(error)) from None
         finally:
             self._pending.pop()
-        value = value.item() if hasattr(value, "item") else value
-        if not isinstance(value, (int, float)) or not math.isfinite(value):
+        if not finite:
             raise self.problem(name, f"a finite number from {formula.text!r}", str(value))
         return value
 
@@ -254,10 +251,4 @@ class _Scope:
 
     def problem(self, place: str, wanted: str, found: str, hint: str = "") -> SpecError:
         """Return an error that says in which search of the study it is."""
-        return SpecError(self._study.file, _at(self._point, Problem(place, wanted, found, hint)))
-
-
-def _plain(values: Point) -> dict[str, Any]:
-    """Return values as JSON has them."""
-    plain: dict[str, Any] = json.loads(json.dumps(values, default=str))
-    return plain
+        return SpecError(self.study.file, _at(self._point, Problem(place, wanted, found, hint)))

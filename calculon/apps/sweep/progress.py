@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar with rate and remaining time, for people only and only when it takes a while."""
+"""Progress on standard error: a bar with rate and remaining time, in terminals only and only when it takes a while."""
 
 import contextlib
 import sys
@@ -18,16 +18,16 @@ PATIENCE = 1.0
 def progress(
     total: int, *, done: int = 0, what: str = "searches", quiet: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """Show how far a number of things is; yield a function that is told how many more are finished.
+    """Show the progress of a number of tasks; yield a function to call with how many more are finished.
 
     Nothing is shown outside a terminal, with `quiet`, or within the first second.
 
     Parameters
     ----------
     total, done : int
-        Things in all, and those that were finished before: they do not count for the rate.
+        Tasks in all, and those that were finished before: they do not count for the rate.
     what : str
-        What they are, in the plural.
+        Noun for the tasks, in the plural.
     """
     if quiet or not sys.stderr.isatty():
         yield lambda _: None
@@ -71,12 +71,12 @@ def _bar() -> "Progress":
 
 
 def _rate(rate: float) -> str:
-    """Write how many are finished in a second or, where that is few, in a minute."""
+    """Write the tasks finished in a second or, where that is few, in a minute."""
     return f"{rate:,.1f}/s" if rate >= 1 else f"{60 * rate:,.1f}/min"
 
 
 def _clock(seconds: float) -> str:
-    """Write a time that people wait: minutes and seconds, or hours and minutes.
+    """Write a remaining time: minutes and seconds, or hours and minutes.
 
     >>> _clock(75), _clock(7_400)
     ('1:15', '2 h 03 min')

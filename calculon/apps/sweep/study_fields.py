@@ -1,18 +1,19 @@
-"""The names that a study file gives values to: settings of a search, paths into specs, quantities of the user's own."""
+"""The names that a study file gives values to: settings of a search, paths into specs, the user's own quantities."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from difflib import SequenceMatcher
+from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import WANTED, Expression, ExpressionError
+from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
 from calculon.records import columns
-from calculon.search.counts import parse_counts
 from calculon.search.objective import Objective
+from calculon.search.processor_counts import parse_counts
 from calculon.search.restrict import checked
 from calculon.search.where import Condition
 from calculon.spec.execution import DATATYPE_BYTES, EDITION_NAMES
@@ -26,37 +27,53 @@ Point = dict[str, Any]
 FUSED = {"true": (True,), "false": (False,), "both": (True, False)}
 """Candidates of fused activation within one search."""
 
-_COUNT = Declaration("", at_least=1)
-
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting of a search: what it takes, and what it is when the study does not say; None is required or unset."""
+    """A setting of a search: type, default (None where it is unset) and limits of plain values, all values in words."""
 
+    type: type
+    default: Any
+    declaration: Declaration
     wanted: str
-    default: Any = None
 
+
+def _setting(kind: type, default: Any, wanted: str = "", **limits: Any) -> Setting:
+    """Declare a setting; `limits` are those of a :class:`Declaration`."""
+    declaration = Declaration("", **limits)
+    return Setting(kind, default, declaration, wanted or declaration.wanted(kind))
+
+
+_COUNTS = (
+    "processors: a number, a list, a range such as 512:4096:256 or 8:4096:x2, or "
+    "{largest: N, multiples_of: N, at_most: FORMULA}"
+)
+_BATCH = "a whole number of sequences of at least 1, or a formula"
+_BY_FIELD = "an object with values by execution field"
 
 SETTINGS = {
-    "num_procs": Setting(
-        "processors: a number, a list, a range such as 512:4096:256 or 8:4096:x2, or "
-        "{largest: N, multiples_of: N, at_most: FORMULA}"
-    ),
-    "max_batch_size": Setting("a whole number of sequences of at least 1, or a formula"),
-    "datatype": Setting("one of " + ", ".join(DATATYPE_BYTES), "float16"),
-    "fused_activation": Setting("true, false or both", "true"),
-    "mbs_break": Setting("true or false", False),
-    "objective": Setting("a statistic, also with :max or :min", "sample_rate"),
-    "where": Setting("a condition such as 'total_time < 60'"),
-    "fix": Setting("an object with values by execution field"),
-    "add": Setting("an object with values by execution field"),
-    "top": Setting("a whole number of at least 1", 1),
-    "edition": Setting("one of " + ", ".join(EDITION_NAMES)),
+    "num_procs": _setting(int, None, _COUNTS),
+    "max_batch_size": _setting(int, None, _BATCH, at_least=1),
+    "datatype": _setting(str, "float16", choices=tuple(DATATYPE_BYTES)),
+    "fused_activation": _setting(str, "true", "true, false or both", choices=tuple(FUSED)),
+    "mbs_break": _setting(bool, False),
+    "objective": _setting(str, "sample_rate", "a statistic, also with :max or :min"),
+    "where": _setting(str, None, "a condition such as 'total_time < 60'"),
+    "fix": _setting(dict, {}, _BY_FIELD),
+    "add": _setting(dict, {}, _BY_FIELD),
+    "top": _setting(int, 1, at_least=1),
+    "edition": _setting(str, None, choices=EDITION_NAMES),
 }
 """Every setting of a search."""
 
+REQUIRED = ("num_procs", "max_batch_size")
+"""Settings that every search needs from the study."""
+
+WHOLE = ("num_procs", "fix", "add")
+"""Settings whose lists and mappings are one value."""
+
 DERIVED = ("largest", "multiples_of", "at_most", "at_least")
-"""How processor counts are derived: the so many largest multiples within bounds."""
+"""How processor counts are derived: the largest multiples within bounds."""
 
 _MODEL = tuple(field.key for field in spec_fields(Model))
 _SYSTEM = tuple(field.key for field in spec_fields(System))
@@ -65,10 +82,14 @@ _RESULTS = (*NAMES, *(column.name for column in columns(CorrectedStats)))
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value stands, and where its problems go."""
+    """A place in a study file, and the list that takes its problems."""
 
     path: str
     problems: list[Problem]
+
+    def inside(self, name: object) -> "Place":
+        """Return the place of a field of the object here."""
+        return Place(f"{self.path}.{name}".lstrip("."), self.problems)
 
     def wrong(self, expected: str, found: str, hint: str = "") -> None:
         """Note a problem with the value here."""
@@ -76,7 +97,7 @@ class Place:
 
 
 def kind_of(name: str) -> str:
-    """Say what a name gives a value to.
+    """Return the kind of thing that a name gives a value to.
 
     Returns
     -------
@@ -108,7 +129,7 @@ def check_value(place: Place, name: str, value: Any) -> Any:
             if not isinstance(value, str) or not value:
                 place.wrong(f"the name or file of a {name}", shown(value))
         case "setting":
-            return _setting(place, name, value)
+            return _check_setting(place, name, value)
         case "quantity":
             return check_quantity(place, name, value)
         case "":
@@ -125,79 +146,19 @@ def check_value(place: Place, name: str, value: Any) -> Any:
 
 def check_quantity(place: Place, name: str, value: Any) -> Any:
     """Return a quantity: a number, a switch or text under a name that is no misspelled setting."""
-    alike = next((known for known in SETTINGS if _alike(name, known)), "")
-    if alike:
+    if alike := _misspelled(name):
         wanted = "a setting, or a name of your own that is unlike any"
         place.wrong(wanted, repr(name), f"did you mean '{alike}'?")
     elif not isinstance(value, (str, bool)):
-        kind = int if isinstance(value, int) else float
         if problem := Declaration("").problem(float, value, place.path):
             place.problems.append(problem)
             return 0
-        return kind(value)
+        return int(value) if isinstance(value, int) else float(value)
     return value
 
 
-def _alike(name: str, known: str) -> bool:
-    """Say whether a name differs from a known one only as a slip of the pen does."""
-    a, b = (text.replace("_", "").lower() for text in (name, known))
-    return a == b or (len(b) > 4 and SequenceMatcher(None, a, b).ratio() > 0.85)
-
-
-def _setting(place: Place, name: str, value: Any) -> Any:
-    """Return the value of a setting."""
-    match name:
-        case "num_procs":
-            return _counts(place, value)
-        case "max_batch_size" if isinstance(value, str):
-            return _formula(place, value)
-        case "objective" | "where" if isinstance(value, str):
-            return _parsed(place, name, value)
-        case "fix" | "add" if isinstance(value, Mapping):
-            return _parsed(place, name, value)
-        case _:
-            return _plain(place, name, value)
-
-
-def _plain(place: Place, name: str, value: Any) -> Any:
-    """Return the value of a setting that is a number, a switch or a word."""
-    hint = ""
-    match name:
-        case "max_batch_size" | "top":
-            problem = _COUNT.problem(int, value, place.path)
-            good, hint = problem is None, problem.hint if problem else ""
-        case "datatype":
-            good, hint = value in DATATYPE_BYTES, nearest(str(value), tuple(DATATYPE_BYTES))
-        case "edition":
-            good, hint = value in EDITION_NAMES, nearest(str(value), EDITION_NAMES)
-        case "fused_activation":
-            value = shown(value).strip("'")
-            good = value in FUSED
-        case _:
-            good = name == "mbs_break" and isinstance(value, bool)
-    if not good:
-        place.wrong(SETTINGS[name].wanted, shown(value), hint)
-    return int(value) if good and name in ("max_batch_size", "top") else value
-
-
-def _parsed(place: Place, name: str, value: Any) -> Any:
-    """Return a value that another part of the search reads; its problems become problems of this place."""
-    try:
-        if name == "objective":
-            Objective.parse(value)
-        elif name == "where":
-            Condition.parse(value)
-        elif name in ("fix", "add"):
-            return checked(name, value)
-    except SpecError as error:
-        for p in error.problems:
-            inner = f"{place.path}: {p.field}" if p.field and name == "where" else place.path
-            inner = f"{place.path}.{p.field}" if name in ("fix", "add") else inner
-            place.problems.append(Problem(inner, p.expected, p.found, p.hint))
-    return value
-
-
-def _formula(place: Place, text: str) -> Expression:
+def formula(place: Place, text: str) -> Expression:
+    """Return a formula; 1 for a text that is none, with a problem."""
     try:
         return Expression.parse(text)
     except ExpressionError as error:
@@ -205,21 +166,65 @@ def _formula(place: Place, text: str) -> Expression:
         return Expression.parse("1")
 
 
+def _misspelled(name: str) -> str:
+    """Return the setting that a name differs from only as a slip of the pen does, or nothing."""
+    spelled = {setting.replace("_", ""): setting for setting in SETTINGS}
+    plain = name.replace("_", "").lower()
+    long = [known for known in spelled if len(known) > 4]
+    close = [plain] if plain in spelled else get_close_matches(plain, long, n=1, cutoff=0.85)
+    return spelled[close[0]] if close else ""
+
+
+def _check_setting(place: Place, name: str, value: Any) -> Any:
+    """Return the value of a setting."""
+    setting = SETTINGS[name]
+    match name, value:
+        case "num_procs", _:
+            return _counts(place, value)
+        case "max_batch_size", str():
+            return formula(place, value)
+        case ("objective" | "where", str()) | ("fix" | "add", Mapping()):
+            return _parsed(place, name, value)
+        case "fused_activation", bool():
+            value = shown(value)
+        case "fix" | "add", _:
+            place.wrong(setting.wanted, shown(value))
+            return value
+    if problem := setting.declaration.problem(setting.type, value, place.path):
+        place.problems.append(replace(problem, expected=setting.wanted))
+        return value
+    return setting.type(value)
+
+
+def _parsed(place: Place, name: str, value: Any) -> Any:
+    """Return a value that another part of the search reads; its problems become problems of this place."""
+    try:
+        match name:
+            case "objective":
+                Objective.parse(value)
+            case "where":
+                Condition.parse(value)
+            case _:
+                return checked(name, value)
+    except SpecError as error:
+        between = {"where": ": ", "fix": ".", "add": "."}.get(name)
+        for p in error.problems:
+            inner = f"{between}{p.field}" if between and p.field else ""
+            place.problems.append(replace(p, field=f"{place.path}{inner}"))
+    return value
+
+
 def _counts(place: Place, value: Any) -> tuple[int, ...] | dict[str, Expression]:
     """Return processor counts, or the formulas that they are derived by."""
     if isinstance(value, Mapping):
         for key in value:
             if key not in DERIVED:
-                inner = Place(f"{place.path}.{key}", place.problems)
-                inner.wrong("one of " + ", ".join(DERIVED), shown(key), nearest(str(key), DERIVED))
+                wanted = "one of " + ", ".join(DERIVED)
+                place.inside(key).wrong(wanted, shown(key), nearest(key, DERIVED))
         if "at_most" not in value:
-            hint = "such as at_most: budget / price"
-            Place(f"{place.path}.at_most", place.problems).wrong("a bound", "nothing", hint)
-        return {
-            key: _formula(Place(f"{place.path}.{key}", place.problems), str(item))
-            for key, item in value.items()
-            if key in DERIVED
-        }
+            place.inside("at_most").wrong("a bound", "nothing", "such as at_most: budget / price")
+        known = {key: item for key, item in value.items() if key in DERIVED}
+        return {key: formula(place.inside(key), str(item)) for key, item in known.items()}
     items = value if isinstance(value, list) and value else [value]
     counts: dict[int, None] = {}
     for item in items:

@@ -1,10 +1,11 @@
-"""A study file: which searches to run, and what to say at the end.
+"""A study file: which searches to run, and the summary at the end.
 
 The file reads as it is meant: a list is *each of these*, values on one line belong together, everything else is
-combined with everything. :meth:`Study.read` says all that is wrong with a file at once;
+combined with everything. :meth:`Study.read` tells all problems of a file at once;
 :mod:`calculon.apps.sweep.points` makes the searches.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -12,23 +13,29 @@ from pathlib import Path
 from typing import Any
 
 from calculon.apps.sweep.study_fields import (
+    REQUIRED,
     SETTINGS,
+    WHOLE,
     Place,
     Point,
     check_quantity,
     check_value,
+    formula,
     kind_of,
 )
 from calculon.errors import Problem, SpecError, nearest
-from calculon.expression import WANTED, Expression, ExpressionError
+from calculon.expression import Expression
 from calculon.spec.fields import shown
 from calculon.spec.files import read_document
 
-SECTIONS = ("about", "models", "systems", "vary", "quantities", "summary")
-"""What a study file may hold beside settings."""
+MOST_SEARCHES = 1_000_000
+"""Searches that one study may stand for, so that a slip of the pen does not fill the memory."""
 
-WHOLE = ("num_procs", "fix", "add")
-"""Settings whose lists and mappings are one value."""
+MOST_HINTS = 20
+"""Unknown fields whose nearest known spelling is looked for."""
+
+SECTIONS = ("about", "models", "systems", "vary", "quantities", "summary")
+"""Fields of a study file next to the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,7 @@ class Axis:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the points set."""
+        """Names that the points give values to."""
         return tuple(dict.fromkeys(name for point in self.points for name in point))
 
 
@@ -60,15 +67,15 @@ class Study:
     Attributes
     ----------
     file : str
-        Where it came from.
+        Path of the file.
     axes : tuple of Axis
-        What varies; the first varies slowest.
+        Everything that varies; the first varies slowest.
     fixed : mapping
         Settings that are the same for every search.
     quantities : mapping
         Numbers of the user's own, and formulas for them.
     summary : Summary or None
-        What to show at the end, where the file says so.
+        Table at the end, where the file asks for one.
     """
 
     file: str
@@ -95,7 +102,7 @@ class Study:
         if not isinstance(raw, Mapping):
             raise SpecError(file, Problem("", "an object with models and systems", shown(raw)))
         reader = _Reader()
-        study = reader.study({str(key): value for key, value in raw.items()}, file)
+        study = reader.study(raw, file)
         if reader.problems:
             raise SpecError(file, reader.problems)
         return study
@@ -120,16 +127,22 @@ class Study:
 
 @dataclass
 class _Reader:
-    """Reads sections one by one and collects what is wrong."""
+    """Reads the sections of a study one by one and collects their problems."""
 
     problems: list[Problem] = field(default_factory=list)
 
-    def study(self, raw: dict[str, Any], file: str) -> Study:
+    def wrong(self, place: str, expected: str, found: str, hint: str = "") -> None:
+        """Note a problem."""
+        self.problems.append(Problem(place, expected, found, hint))
+
+    def study(self, document: Mapping[Any, Any], file: str) -> Study:
         """Read the whole document."""
+        raw = self.plain(document, "")
         known = (*SECTIONS, *SETTINGS)
         for key in raw:
             if key not in known:
-                hint = nearest(key, known) or "known are " + ", ".join(known)
+                few = len(self.problems) < MOST_HINTS
+                hint = (nearest(key, known) or "known are " + ", ".join(known)) if few else ""
                 self.wrong(key, "only the known fields", f"the unknown field {shown(key)}", hint)
         axes = [self.entries("models", "model", raw), self.entries("systems", "system", raw)]
         axes += self.varied(raw.get("vary", {}))
@@ -138,31 +151,35 @@ class _Reader:
             if name not in raw:
                 continue
             if isinstance(raw[name], list) and name not in WHOLE:
+                if not raw[name]:
+                    self.wrong(name, "at least one value", "an empty list")
                 axes.append(Axis(name, tuple(self.points([{name: v} for v in raw[name]], name))))
             else:
-                fixed.update(next(iter(self.points([{name: raw[name]}], "")), {}))
+                fixed.update(next(self.points([{name: raw[name]}], "")))
         quantities = self.quantities(raw.get("quantities", {}))
-        study = Study(file, tuple(axes), fixed, quantities, None, self.text(raw, "about"))
+        about = raw.get("about", "")
+        if not isinstance(about, str):
+            self.wrong("about", "text", shown(about))
+        summary = self.summary(raw["summary"]) if "summary" in raw else None
+        study = Study(file, tuple(axes), fixed, quantities, summary, about)
         self.once(study)
-        for name in (n for n, setting in SETTINGS.items() if setting.default is None):
-            if name not in study.names and name not in ("where", "fix", "add", "edition"):
+        for name in REQUIRED:
+            if name not in study.names:
                 self.missing(name, study)
-        if "summary" in raw:
-            return Study(
-                file, study.axes, fixed, quantities, self.summary(raw["summary"]), study.about
-            )
         return study
 
-    def wrong(self, place: str, expected: str, found: str, hint: str = "") -> None:
-        """Note a problem."""
-        self.problems.append(Problem(place, expected, found, hint))
-
-    def text(self, raw: Mapping[str, Any], name: str) -> str:
-        """Read a text that may be missing."""
-        value = raw.get(name, "")
-        if not isinstance(value, str):
-            self.wrong(name, "text", shown(value))
-        return str(value)
+    def plain(self, value: Any, path: str) -> Any:
+        """Return a value as JSON has it, and note what JSON has not: YAML knows dates, sets and bytes."""
+        if isinstance(value, Mapping):
+            inside = f"{path}." if path else ""
+            return {str(key): self.plain(one, f"{inside}{key}") for key, one in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.plain(one, f"{path}[{i}]") for i, one in enumerate(value)]
+        if value is not None and not isinstance(value, (str, bool, int, float)):
+            found = f"{shown(value)}, which is a {type(value).__name__}"
+            self.wrong(path, "a number, text, true, false, null, a list or an object", found)
+            return None
+        return value
 
     def entries(self, section: str, kind: str, raw: Mapping[str, Any]) -> Axis:
         """Read models or systems: names, or lines that begin with one."""
@@ -185,8 +202,8 @@ class _Reader:
         if not isinstance(raw, Mapping):
             self.wrong("vary", "an object with a list for each thing that varies", shown(raw))
             return
-        for key, values in raw.items():
-            name, place = str(key), f"vary.{key}"
+        for name, values in raw.items():
+            place = f"vary.{name}"
             if not isinstance(values, list) or not values:
                 self.wrong(place, "a list of values, or of lines {NAME: VALUE, ...}", shown(values))
                 continue
@@ -195,20 +212,31 @@ class _Reader:
 
     def points(self, rows: Sequence[object], section: str) -> Iterator[Point]:
         """Check the values of some lines; a list in a line stands for a line with each of its values."""
+        lines = [row for row in rows if isinstance(row, Mapping)]
+        needed = [name for name in REQUIRED if any(name in line for line in lines)]
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping):
                 continue
             single = len(row) == 1 and not section.startswith(("models", "systems"))
             where = f"{section}[{i}]" if section else ""
+            for name in needed:
+                if name not in row:
+                    hint = "add it: other lines have it"
+                    found = "nothing (the field is missing)"
+                    self.wrong(f"{where}.{name}", SETTINGS[name].wanted, found, hint)
             lists = []
-            for key, value in row.items():
-                name = str(key)
+            for name, value in row.items():
                 each = value if isinstance(value, list) and name not in WHOLE else [value]
                 at = where if single and where else f"{where}.{name}".lstrip(".")
                 if not each:
                     self.wrong(at, "at least one value", "an empty list")
                 checked = (check_value(Place(at, self.problems), name, one) for one in each)
                 lists.append([(name, one) for one in checked])
+            count = math.prod(map(len, lists))
+            if count > MOST_SEARCHES:
+                found = f"{count:,} of them"
+                self.wrong(where, f"lists of at most {MOST_SEARCHES:,} combinations", found)
+                continue
             yield from (dict(pairs) for pairs in product(*lists))
 
     def quantities(self, raw: object) -> dict[str, float | Expression]:
@@ -217,24 +245,15 @@ class _Reader:
             self.wrong("quantities", "an object with a number or a formula by name", shown(raw))
             return {}
         read: dict[str, float | Expression] = {}
-        for key, value in raw.items():
-            name, place = str(key), Place(f"quantities.{key}", self.problems)
+        for name, value in raw.items():
+            place = Place(f"quantities.{name}", self.problems)
             if kind_of(name) != "quantity":
-                found = f"{shown(name)}, which means something else"
-                place.wrong("a name of your own", found)
+                place.wrong("a name of your own", f"{shown(name)}, which means something else")
             elif isinstance(value, str):
-                read[name] = self.formula(value, place.path)
+                read[name] = formula(place, value)
             else:
                 read[name] = check_quantity(place, name, value)
         return read
-
-    def formula(self, text: object, place: str) -> Expression:
-        """Read a formula."""
-        try:
-            return Expression.parse(str(text))
-        except ExpressionError as error:
-            self.wrong(place, WANTED, error.found)
-            return Expression.parse("0")
 
     def once(self, study: Study) -> None:
         """Check that every name is given in one place."""
@@ -256,14 +275,15 @@ class _Reader:
         self.wrong(name, SETTINGS[name].wanted, "nothing (the field is missing)", hint or default)
 
     def summary(self, raw: object) -> Summary:
-        """Read what to show at the end; the names are checked when the searches are known."""
+        """Read the summary at the end; its names are checked when the searches are known."""
         if not isinstance(raw, Mapping):
             self.wrong("summary", "an object with rows and best", shown(raw))
             return Summary((), None, {})
+        known = ("rows", "columns", "best")
         for key in raw:
-            if key not in ("rows", "columns", "best"):
-                hint = nearest(str(key), ("rows", "columns", "best"))
-                self.wrong(f"summary.{key}", "one of rows, columns, best", shown(key), hint)
+            if key not in known:
+                wanted = "one of rows, columns, best"
+                self.wrong(f"summary.{key}", wanted, shown(key), nearest(key, known))
         rows, best, columns = raw.get("rows"), raw.get("best"), raw.get("columns")
         if not isinstance(rows, list) or not all(isinstance(name, str) for name in rows):
             self.wrong("summary.rows", "a list of names", shown(rows))
@@ -274,16 +294,16 @@ class _Reader:
             wanted = "an object with a title and a statistic or formula for each figure"
             self.wrong("summary.best", wanted, shown(best))
             best = {}
-        return Summary(tuple(rows), columns, dict(map(self.figure, best.items())))
+        figures = {title: self.figure(title, str(text)) for title, text in best.items()}
+        return Summary(tuple(rows), columns, figures)
 
-    def figure(self, item: tuple[object, object]) -> tuple[str, tuple[Expression, str]]:
+    def figure(self, title: str, text: str) -> tuple[Expression, str]:
         """Read one figure of the summary: ``FORMULA[:max|min]``."""
-        title, text = str(item[0]), str(item[1])
+        place = Place(f"summary.best.{title}", self.problems)
         body, colon, sense = text.rpartition(":")
         if colon and sense.strip() not in ("max", "min"):
-            self.wrong(f"summary.best.{title}", "max or min after the colon", repr(sense))
-        sense = sense.strip() if colon else "max"
-        return title, (self.formula(body if colon else text, f"summary.best.{title}"), sense)
+            place.wrong("max or min after the colon", repr(sense))
+        return formula(place, body if colon else text), sense.strip() if colon else "max"
 
 
 def beside(file: str, source: str) -> str:

@@ -1,4 +1,4 @@
-"""The table at the end of a study: the best figures for each combination of what varies."""
+"""The table at the end of a study: the best figures for each combination of the values that vary."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ import numpy as np
 
 from calculon.apps.sweep.points import Planned
 from calculon.apps.sweep.study_file import Study, Summary
-from calculon.apps.sweep.study_table import STATISTICS, Part, study_names
+from calculon.apps.sweep.study_table import STATISTICS, Part, no_rows, study_names, text_of
 from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression
 from calculon.plan.plan import NAMES
@@ -35,7 +35,7 @@ class Winners:
     Attributes
     ----------
     summary : Summary
-        What to collect.
+        Figures to collect.
     best : dict
         By row, column and title; a combination without any execution has no entry.
     rows, columns : dict
@@ -48,26 +48,35 @@ class Winners:
     columns: dict[Any, None] = field(default_factory=dict)
 
     def watch(self, parts: Iterator[Part]) -> Iterator[Part]:
-        """Hand parts on, and take note of what is best in them."""
+        """Yield the parts, and take note of the best in them."""
         for part in parts:
             self.add(part)
             yield part
 
     def add(self, part: Part) -> None:
         """Take in the rows of a part."""
-        keys = zip(*(part.value(name) for name in self.summary.rows), strict=True)
-        column = self.summary.columns
-        groups = part.value(column) if column else [None] * len(part.rank)
+        places = [self._place(planned) for planned in part.planned]
         rows: dict[tuple[Key, Any], list[int]] = {}
-        for i, (key, group) in enumerate(zip(keys, groups, strict=True)):
-            rows.setdefault((key, group), []).append(i)
+        for i, search in enumerate(part.row_search.tolist()):
+            rows.setdefault(places[search], []).append(i)
+        for key, group in rows:
             self.rows[key] = self.columns[group] = None
         for title, (formula, sense) in self.summary.best.items():
             values = _values(part, formula)
             for (key, group), members in rows.items():
-                self._offer(part, (key, group, title), values, np.array(members), sense)
+                self._consider(part, (key, group, title), values, np.array(members), sense)
 
-    def _offer(
+    def _place(self, planned: Planned) -> tuple[Key, Any]:
+        """Return the row and the column of a search; structures, such as those of ``fix``, as text."""
+
+        def value(name: str) -> Any:
+            found = planned.values.get(name)
+            return text_of(found) if isinstance(found, (dict, list, tuple)) else found
+
+        column = self.summary.columns
+        return tuple(map(value, self.summary.rows)), value(column) if column else None
+
+    def _consider(
         self, part: Part, place: tuple[Key, Any, str], values: Array, members: Array, sense: str
     ) -> None:
         members = members[np.isfinite(values[members])]
@@ -99,29 +108,32 @@ def _values(part: Part, formula: Expression) -> Array:
     def lookup(name: str) -> Array:
         if name in RESULTS:
             values = part.result(name)
-            return np.ma.filled(values.astype(float), np.nan)
+            numeric = values.dtype.kind in "biuf"
+            return np.ma.filled(values.astype(float), np.nan) if numeric else np.ma.getdata(values)
         plain = (value if isinstance(value, (int, float)) else np.nan for value in part.value(name))
         return np.array([float(value) for value in plain])
 
-    with np.errstate(all="ignore"):
-        return np.broadcast_to(np.asarray(formula.value(lookup), float), part.rank.shape)
+    values = np.asarray(formula.value(lookup))
+    if values.dtype.kind not in "biuf":
+        raise TypeError("text")
+    return np.broadcast_to(values.astype(float), part.rank.shape)
 
 
 def make_summary(study: Study, planned: tuple[Planned, ...]) -> Summary:
-    """Return the summary that a study asks for, or the best by its objective for all that varies.
+    """Return the summary that a study asks for, or the best by its objective for everything that varies.
 
     Raises
     ------
     SpecError
-        For names that are neither the study's nor those of results.
+        For names that are neither the study's nor those of results, and for figures that are no numbers.
     """
     if study.summary is None:
         varied = [n for n in study_names(planned).values() if n not in study.quantities]
         rows = [name for name in varied if name not in ("num_procs", "max_batch_size")]
         if len({p.search.max_batch_size for p in planned}) > 1:
             rows.append("max_batch_size")
-        objectives = {p.search.objective for p in planned}
-        best = dict(_by_objective(text) for text in sorted(objectives))
+        figures = map(Objective.parse, sorted({p.search.objective for p in planned}))
+        best = {f.statistic.name: (Expression.parse(f.statistic.name), f.sense) for f in figures}
         return Summary(tuple(rows), None, best)
     problems = []
     own = study.names
@@ -135,13 +147,13 @@ def make_summary(study: Study, planned: tuple[Planned, ...]) -> Summary:
                 hint = nearest(name, (*own, *RESULTS)) or "see: calculon describe stats"
                 wanted = "a statistic, an execution field or a name of the study"
                 problems.append(Problem(f"summary.best.{title}", wanted, repr(name), hint))
+    nothing = no_rows(planned[0])
+    for title, (formula, _) in study.summary.best.items() if not problems else ():
+        try:
+            _values(nothing, formula)
+        except (ArithmeticError, TypeError, RecursionError) as error:
+            wanted = f"a number from {formula.text!r}"
+            problems.append(Problem(f"summary.best.{title}", wanted, str(error)))
     if problems:
         raise SpecError(study.file, problems)
     return study.summary
-
-
-def _by_objective(text: str) -> tuple[str, tuple[Expression, str]]:
-    """Return the figure of an objective."""
-    objective = Objective.parse(text)
-    name = objective.statistic.name
-    return name, (Expression.parse(name), objective.sense)

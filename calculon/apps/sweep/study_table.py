@@ -1,9 +1,7 @@
 """The result of a study as a table: a row for each execution found, and one for a search that found none."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, cast
 
@@ -15,7 +13,8 @@ from calculon.apps.sweep.study_fields import kind_of
 from calculon.apps.sweep.task import Outcome
 from calculon.errors import Problem, SpecError
 from calculon.evaluate import Evaluation, evaluate
-from calculon.plan.columns import FIELDS
+from calculon.frozen import dataclass
+from calculon.plan.columns import field_of
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Plan
 from calculon.records import columns
 from calculon.spec.execution import PUBLISHED
@@ -28,8 +27,13 @@ COUNTS = ("total", "good", "bad", "rank")
 STATISTICS = tuple(column.name for column in columns(CorrectedStats))
 """The statistics of all editions."""
 
-Kind = type | tuple[str, ...]
-"""Type of a column: bool, int, float, or text with these words."""
+_NO_PLAN = Plan.from_columns({name: [] for name in NAMES})
+
+Type = type | tuple[str, ...]
+"""Type of a column: bool, int, float, or text with these values."""
+
+Table = dict[str, Array | Labels]
+"""Columns of a table by name."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Part:
     Attributes
     ----------
     planned, outcomes : sequence
-        The searches and what they found.
+        The searches and their results.
     row_search : array of int64, shape (rows,)
         For each row the position of its search among these.
     rank : array of int64, shape (rows,)
@@ -71,13 +75,13 @@ class Part:
         return np.ma.masked_array(full, self.empty)
 
     def value(self, name: str) -> list[Any]:
-        """Return what the study calls by this name, for every row; None where a search has no such value."""
+        """Return the value of a name of the study for every row; None where a search has no such value."""
         own = [planned.values.get(name) for planned in self.planned]
         return [own[i] for i in self.row_search]
 
 
 def parts(planned: Sequence[Planned], outcomes: Mapping[int, Outcome]) -> Iterator[Part]:
-    """Evaluate what the searches found, those of one model and system at a time."""
+    """Evaluate the executions that the searches found, those of one model and system at a time."""
     for _, group in groupby(planned, lambda p: (id(p.search.model), id(p.search.system))):
         yield _part(list(group), outcomes)
 
@@ -89,8 +93,7 @@ def _part(planned: Sequence[Planned], outcomes: Mapping[int, Outcome]) -> Part:
     row_search = np.repeat(np.arange(len(own)), rows)
     rank = np.concatenate([np.arange(len(o.numbers)) if o.numbers else [-1] for o in own])
     results = [o.result(p.search) for p, o in zip(planned, own, strict=True) if o.numbers]
-    empty = Plan.from_columns({name: [] for name in NAMES})
-    plan = Plan.concatenate([result.plan for result in results]) if results else empty
+    plan = Plan.concatenate([result.plan for result in results]) if results else _NO_PLAN
     found = evaluate(search.model, search.system, plan)
     done = 0
     for result in results:  # a journal of other numbers would not pass
@@ -122,7 +125,7 @@ def study_names(planned: Sequence[Planned]) -> dict[str, str]:
 
 
 def shown_names(planned: Sequence[Planned]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the execution fields and statistics of a result: the published ones, where no other edition is asked."""
+    """Return the execution fields and statistics of a result: the published ones if only that edition is asked for."""
     if all(p.search.edition == PUBLISHED for p in planned):
         return PUBLISHED_NAMES, tuple(column.name for column in columns(Stats))
     return NAMES, STATISTICS
@@ -137,131 +140,107 @@ def write_result(path: str, planned: Sequence[Planned], result: Iterator[Part]) 
         When the file cannot be written.
     """
     names = study_names(planned)
-    fields, statistics = shown_names(planned)
-    kinds = {name: _kind([p.values.get(source) for p in planned]) for name, source in names.items()}
+    types = {name: _type([p.values.get(source) for p in planned]) for name, source in names.items()}
+    results = shown_names(planned)
+
+    def table(part: Part) -> Table:
+        own = {name: _column(part.value(names[name]), kind) for name, kind in types.items()}
+        return _searches(part) | own | _counts(part) | _results(part, *results)
+
     if document_suffix(path) == ".json":
-        results = (*fields, *statistics)
-        rows = [row for part in result for row in _records(part, names, results)]
+        rows = [row for part in result for row in _records(part, names, table(part))]
         write_json(path, rows)
         return len(rows)
     text = document_suffix(path) == ".csv"
-    empty = Part([], [], np.zeros(0, np.int64), np.zeros(0, np.int64), _nothing(planned[0]))
 
-    def table(part: Part) -> "dict[str, Array | Labels]":
-        columns = _columns(part, names, kinds, text=text)
-        return columns | _results(part, fields, statistics, text=text)
+    def written(part: Part) -> Table:
+        return {name: _spelled(c) if text else c for name, c in table(part).items()}
 
-    return write_tables(path, map(table, result), table(empty))
+    return write_tables(path, map(written, result), written(no_rows(planned[0])))
 
 
-def _nothing(planned: Planned) -> Evaluation:
-    """Return a table without executions."""
+def no_rows(planned: Planned) -> Part:
+    """Return the part of no search at all: columns without values."""
     search = planned.search
-    plan = Plan.from_columns({name: [] for name in NAMES})
-    return evaluate(search.model, search.system, plan, edition=search.edition)
+    found = evaluate(search.model, search.system, _NO_PLAN, edition=search.edition)
+    return Part([], [], np.zeros(0, np.int64), np.zeros(0, np.int64), found)
 
 
-def _kind(values: Sequence[Any]) -> Kind:
-    """Return the one type that a column of values has: bool, int, float or, where they differ, words."""
-    kinds = {type(value) for value in values if value is not None}
-    for kind in (bool, int, float):
-        if kinds <= {kind} or (kind is float and kinds <= {int, float}):
-            return kind
-    return tuple(sorted({_word(value) for value in values if value is not None}))
+def _type(values: Sequence[Any]) -> Type:
+    """Return the one type that a column of values has: bool, int, float or, where they differ, texts."""
+    types = {type(value) for value in values if value is not None}
+    if types == {int} and max(abs(value) for value in values if value is not None) >= 2**63:
+        return float
+    for one in (bool, int, float):
+        if types <= {one} or (one is float and types <= {int, float}):
+            return one
+    return tuple(sorted({text_of(value) for value in values if value is not None}))
 
 
-def _word(value: Any) -> str:
+def text_of(value: Any) -> str:
     """Return a value as text: structures as JSON."""
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
-def _columns(
-    part: Part, names: Mapping[str, str], kinds: Mapping[str, Kind], *, text: bool
-) -> "dict[str, Array | Labels]":
-    """Return a part as columns of a table file; in text a switch that is missing is nothing, not false."""
-    table: dict[str, Array | Labels] = {"search": _search_numbers(part)}
-    for name, source in names.items():
-        table[name] = _typed(part.value(source), kinds[name], text=text)
-    return table | _counts(part)
+def _searches(part: Part) -> Table:
+    """Return the number of the search of every row."""
+    return {"search": np.array([p.search.number for p in part.planned], np.int64)[part.row_search]}
 
 
-def _results(
-    part: Part, fields: Sequence[str], statistics: Sequence[str], *, text: bool
-) -> "dict[str, Array | Labels]":
-    """Return executions and statistics of a part as columns of a table file."""
-    table: dict[str, Array | Labels] = {}
-    for field in FIELDS:
-        if field.name not in fields:
-            continue
-        values = part.result(field.name)
-        if field.declaration.choices:
-            table[field.name] = _labels(values, tuple(field.declaration.choices), text=text)
-        else:
-            table[field.name] = _switch(values) if text and values.dtype == bool else values
-    for name in statistics:
-        table[name] = np.ma.filled(part.result(name), np.nan)
-    return table
-
-
-def _search_numbers(part: Part) -> Array:
-    return np.array([p.search.number for p in part.planned], np.int64)[part.row_search]
-
-
-def _counts(part: Part) -> dict[str, Array]:
+def _counts(part: Part) -> Table:
     """Return executions enumerated, feasible and not, and the rank; the rank of no execution is masked."""
-    counts = {
-        name: np.array([getattr(o.counts, name) for o in part.outcomes], np.int64)[part.row_search]
-        for name in COUNTS[:3]
-    }
-    return counts | {"rank": np.ma.masked_array(part.rank, part.empty)}
+    table: Table = {"rank": np.ma.masked_array(part.rank, part.empty)}
+    for name in COUNTS[:3]:
+        counts = np.array([getattr(o.counts, name) for o in part.outcomes], np.int64)
+        table[name] = counts[part.row_search]
+    return {name: table[name] for name in COUNTS}
 
 
-def _typed(values: Sequence[Any], kind: Kind, *, text: bool) -> "Array | Labels":
-    """Return values as a column of one type."""
-    missing = np.array([value is None for value in values], bool)
+def _results(part: Part, fields: Sequence[str], statistics: Sequence[str]) -> Table:
+    """Return executions and statistics of a part as columns of a table."""
+    table: Table = {}
+    for name in fields:
+        values, choices = part.result(name), field_of(name).declaration.choices
+        table[name] = _labels(values.tolist(), tuple(choices)) if choices else values
+    return table | {name: np.ma.filled(part.result(name), np.nan) for name in statistics}
+
+
+def _column(values: Sequence[Any], kind: Type) -> "Array | Labels":
+    """Return values as a column of one type, masked where they are None."""
     if isinstance(kind, tuple):
-        words = np.array(["" if value is None else _word(value) for value in values], object)
-        return _labels(np.ma.masked_array(words, missing), kind, text=text)
+        return _labels([value if value is None else text_of(value) for value in values], kind)
+    missing = np.array([value is None for value in values], bool)
     plain: Array = np.array([kind() if value is None else value for value in values], kind)
-    if kind is float:
-        plain[missing] = np.nan
-        return plain
-    column = np.ma.masked_array(plain, missing)
-    return _switch(column) if text and kind is bool else column
+    return np.where(missing, np.nan, plain) if kind is float else np.ma.masked_array(plain, missing)
 
 
-def _labels(values: Array, names: tuple[str, ...], *, text: bool) -> Labels:
-    """Return named values as codes; a missing one is masked or, for text, an empty name."""
+def _labels(values: Sequence[str | None], names: tuple[str, ...]) -> Labels:
+    """Return named values as codes, masked where they are None."""
     position = {name: i for i, name in enumerate(names)}
-    codes = np.array([position.get(str(v), len(names)) for v in np.ma.getdata(values)], np.int32)
-    missing = np.ma.getmaskarray(values)
-    if text:
-        codes[missing] = len(names)
-        return Labels(codes, (*names, ""))
-    return Labels(np.ma.masked_array(codes, missing), names)
+    codes = np.array([-1 if value is None else position[value] for value in values], np.int32)
+    return Labels(np.ma.masked_less(codes, 0), names)
 
 
-def _switch(values: Array) -> Labels:
-    """Return switches as text; a missing one is empty."""
-    codes = np.ma.getdata(values).astype(np.int32)
-    codes[np.ma.getmaskarray(values)] = 2
-    return Labels(codes, ("False", "True", ""))
+def _spelled(column: "Array | Labels") -> "Array | Labels":
+    """Return a column as CSV has it: a missing name or switch is an empty text, as the writers know no masks there."""
+    if isinstance(column, Labels):
+        return Labels(np.ma.filled(column.codes, len(column.names)), (*column.names, ""))
+    if column.dtype == bool:
+        return Labels(np.ma.filled(column.astype(np.int32), 2), ("False", "True", ""))
+    return column
 
 
-def _records(
-    part: Part, names: Mapping[str, str], results: Sequence[str]
-) -> Iterator[dict[str, Any]]:
-    """Yield rows for JSON, missing values as null."""
-    table: dict[str, list[Any]] = {"search": _search_numbers(part).tolist()}
-    table |= {name: part.value(source) for name, source in names.items()}
-    table |= {name: values.tolist() for name, values in _counts(part).items()}
-    for name in results:
-        values = part.result(name).tolist()
-        table[name] = [_finite(value) for value in values]
-    for row in zip(*table.values(), strict=True):
-        yield dict(zip(table, row, strict=True))
+def _records(part: Part, names: Mapping[str, str], table: Table) -> Iterator[dict[str, Any]]:
+    """Yield rows for JSON: values of the study as they are, missing ones and not-a-number as null."""
+    lists = {
+        name: part.value(names[name]) if name in names else _list(table[name]) for name in table
+    }
+    for row in zip(*lists.values(), strict=True):
+        yield dict(zip(lists, row, strict=True))
 
 
-def _finite(value: Any) -> Any:
-    """Return null for not-a-number: JSON has none."""
-    return None if isinstance(value, float) and math.isnan(value) else value
+def _list(column: "Array | Labels") -> list[Any]:
+    """Return a column as JSON has it: null for a masked value and for not-a-number."""
+    if isinstance(column, Labels):
+        return [None if code is None else column.names[code] for code in column.codes.tolist()]
+    return [None if value != value else value for value in column.tolist()]  # noqa: PLR0124

@@ -1,15 +1,16 @@
-"""One search as a small message: what a worker is sent, what it does, and what it sends back."""
+"""One search as a small message: the request to a worker, its work, and the answer."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from calculon.errors import CalculonError
+from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.search.driver import SearchResult, make_ranking, make_space, run
 from calculon.search.ranking import Ranking
-from calculon.search.select import Counts
+from calculon.search.search_counts import Counts
 from calculon.search.space import Space, Values
 from calculon.spec.execution import PUBLISHED
 from calculon.spec.model import Model
@@ -72,7 +73,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a search found: counts, and numbers and scores of the best executions, best first.
+    """Result of a search: counts, and numbers and scores of the best executions, best first.
 
     Attributes
     ----------
@@ -98,7 +99,7 @@ class Outcome:
 
 
 def run_search(search: Search) -> Outcome:
-    """Run one search: what workers do.
+    """Run one search: the task of a worker.
 
     Raises
     ------

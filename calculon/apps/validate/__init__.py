@@ -1,4 +1,4 @@
-"""Beside every prediction, what was measured: studies of published measurements, and how far off the model is.
+"""Validation: studies of published measurements next to predictions, and the errors of the model.
 
 A study is a folder under ``validation/``: ``study.yaml`` says where the numbers come from, how a measured row becomes
 a model, an execution and a system, what the source leaves open and what was chosen, and which error is accepted; a CSV

@@ -1,4 +1,4 @@
-"""What studies say, as plain rows and documents for tables, files and pictures.
+"""Errors of studies as plain rows and documents, for tables, files and pictures.
 
 Results are those of some studies under one edition, or study by study those of several.
 """
@@ -15,7 +15,7 @@ FIGURES = ("mean", "median", "p90", "largest", "bias")
 
 
 def editions(results: Sequence[Result]) -> tuple[str, ...]:
-    """Return the editions that the results are of."""
+    """Return the editions of some results."""
     return tuple(dict.fromkeys(result.edition for result in results))
 
 
@@ -30,7 +30,7 @@ def score_record(score: Score | None) -> Record:
 
 
 def about(results: Sequence[Result]) -> list[Record]:
-    """Return one row per study: what was measured, how many rows, and how the values are known."""
+    """Return one row per study: its title, number of rows, and evidence."""
     return [
         {
             "study": result.study.name,
@@ -43,7 +43,7 @@ def about(results: Sequence[Result]) -> list[Record]:
 
 
 def studies(results: Sequence[Result]) -> list[Record]:
-    """Return one row per study and quantity: how many rows, how far off, within the bound, and the worst row."""
+    """Return one row per study and quantity: number of rows, errors, bound, and the worst row."""
     rows = []
     for result in results:
         for one in result.own.comparisons:
@@ -76,7 +76,7 @@ def totals(results: Sequence[Result]) -> list[Record]:
 
 
 def order(results: Sequence[Result]) -> list[Record]:
-    """Return one row per study with sweeps: how well the order of times within them is predicted."""
+    """Return one row per study with sweeps: how well the order of times within a sweep is predicted."""
     return [
         {**_names(result, one), **asdict(one.rank)}
         for result in results
@@ -100,7 +100,7 @@ def alternatives(results: Sequence[Result]) -> list[Record]:
 
 
 def left_out(results: Sequence[Result]) -> list[Record]:
-    """Return one row per reason why rows are not compared, or are although the model says they do not fit."""
+    """Return one row per reason to leave rows out, and the number of rows that should not fit but are compared."""
     rows = []
     for result in results:
         reasons = dict(result.excluded)
@@ -114,7 +114,7 @@ def left_out(results: Sequence[Result]) -> list[Record]:
 
 
 def causes(results: Sequence[Result]) -> list[Record]:
-    """Return one row per quantity whose study says why it is off most where it is."""
+    """Return one row per quantity for whose largest errors the study names a cause."""
     return [
         {"study": result.study.name, "quantity": one.quantity.name, "cause": one.quantity.cause}
         for result in of_edition(results, results[0].edition)
@@ -160,7 +160,7 @@ def together(rows: Sequence[Record], names: Sequence[str]) -> list[Record]:
     return [row for group in found.values() for row in group]
 
 
-def beside(
+def side_by_side(
     rows: Sequence[Record], shown: Sequence[str], names: Sequence[str], figures: Sequence[str]
 ) -> list[Record]:
     """Put rows of several editions side by side.
@@ -215,7 +215,7 @@ def _study(result: Result) -> Record:
         "passes": result.passes,
         "rows": result.total,
         "excluded": result.excluded,
-        "choices": study.choices,
+        "choices": dict(study.choices),
         **_reading(result.own),
         "alternatives": [
             {"name": one.name, "why": one.why, **_reading(one, brief=True)}

@@ -1,13 +1,13 @@
-"""Where studies are found, and the specs they name."""
+"""The studies of a folder or of the catalog, and the specs that they name."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from calculon.apps.validate.published_study import FILE, Study, read_study
 from calculon.errors import Problem, SpecError, nearest
+from calculon.frozen import dataclass
 from calculon.spec import catalog
 from calculon.spec.files import SUFFIXES, document_suffix, read_document
 
@@ -17,7 +17,7 @@ _COLUMN = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Studies and specs below a folder, and what the catalog has beside.
+    """Studies and specs below a folder, and those of the catalog.
 
     Attributes
     ----------
@@ -83,12 +83,12 @@ class Library:
         source : str
             A file name with a suffix, or a name.
         study : Study
-            Who asks.
+            The study that names it.
 
         Returns
         -------
         tuple of str and object
-            Where the document was found, and the document.
+            The place of the document, and the document.
         """
         if document_suffix(source) in SUFFIXES:
             places = (self.base / ROOM / study.name, study.folder)

@@ -1,26 +1,25 @@
-"""Run a study: measured beside estimated, row by row, and what that says about the model."""
+"""Run a study: estimate every measured row, and summarize the errors."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.predict import Prediction, predict
-from calculon.apps.validate.published_study import UNITS, Quantity, Recipe, Study
-from calculon.apps.validate.row_expression import Expression
+from calculon.apps.validate.published_study import UNITS, Quantity, Study
 from calculon.apps.validate.score import Rank, Score, relative_errors
 from calculon.apps.validate.study_rows import (
     Row,
     measured_values,
-    problem_in,
     read_rows,
     values,
     with_derived,
 )
 from calculon.editions import find_edition
+from calculon.expression import Expression
+from calculon.frozen import dataclass
 from calculon.spec.execution import PUBLISHED
 from calculon.units import Array
 
@@ -32,7 +31,7 @@ class Comparison:
     Attributes
     ----------
     quantity : Quantity
-        What is compared, and in which unit.
+        The quantity, with its unit.
     bound : float
         The largest mean absolute error that passes under this edition, in percent.
     rows : tuple of Row
@@ -44,7 +43,7 @@ class Comparison:
     score : Score or None
         None when no row can be compared.
     rank : Rank or None
-        How well order is predicted, when the study names sweeps.
+        How well the order is predicted, when the study names sweeps.
     """
 
     quantity: Quantity
@@ -80,9 +79,9 @@ class Reading:
     unrepresented : dict of str to int
         Rows that the model cannot represent, counted by reason.
     too_large : int
-        Rows that were run although the model says that they need more memory than the system has.
+        Rows that were run but need more memory than the system has, by the model.
     prediction : Prediction
-        What the model says.
+        Statistics of all rows.
     """
 
     name: str
@@ -100,9 +99,9 @@ class Result:
     Attributes
     ----------
     study : Study
-        What was asked.
+        The study.
     edition : str
-        The edition of the cost model that was asked.
+        The edition of the cost model.
     rows : tuple of Row
         All rows that are to be compared.
     total : int
@@ -125,7 +124,7 @@ class Result:
 
     @cached_property
     def alternatives(self) -> tuple[Reading, ...]:
-        """The study under other choices, as far as the edition can tell them apart; read when it is asked for."""
+        """The study under other choices, as far as they differ in this edition; evaluated on first use."""
         return self.others()
 
     @property
@@ -144,10 +143,10 @@ def compare(study: Study, library: Library | None = None, edition: str = PUBLISH
     """
     library = library or Library.at()
     edition = find_edition(edition).name
-    own = study.recipe()
-    others = [(one, study.recipe(one)) for one in study.alternatives]
+    others = [(one, study.changed(one)) for one in study.alternatives]
     if edition == PUBLISHED:
-        others = [(one, recipe) for one, recipe in others if recipe.published() != own.published()]
+        own = study.published()
+        others = [(one, other) for one, other in others if other.published() != own]
     everything = read_rows(study)
     rows, excluded = _chosen(study, everything, edition)
     return Result(
@@ -156,10 +155,9 @@ def compare(study: Study, library: Library | None = None, edition: str = PUBLISH
         rows=tuple(rows),
         total=len(everything),
         excluded=excluded,
-        own=_read(library, study, edition, own, rows),
+        own=_read(library, study, edition, rows),
         others=lambda: tuple(
-            _read(library, study, edition, recipe, rows, one.name, one.why)
-            for one, recipe in others
+            _read(library, other, edition, rows, one.name, one.why) for one, other in others
         ),
     )
 
@@ -180,15 +178,14 @@ def _read(
     library: Library,
     study: Study,
     edition: str,
-    recipe: Recipe,
     rows: Sequence[Row],
     name: str = "",
     why: str = "",
 ) -> Reading:
     statistics = [n for q in study.quantities for n in q.estimate.names]
-    statistics += [t.beside for q in study.quantities for t in q.table if t.beside]
-    found = predict(library, study, recipe, rows, statistics, edition)
-    rows = with_derived(study, recipe, rows)
+    statistics += [q.table.beside for q in study.quantities if q.table and q.table.beside]
+    found = predict(library, study, rows, statistics, edition)
+    rows = with_derived(study, rows)
     reasons = Counter(why for why in found.reasons if why)
     return Reading(
         name=name,
@@ -203,10 +200,11 @@ def _read(
 def _compared(
     study: Study, quantity: Quantity, edition: str, rows: Sequence[Row], found: Prediction
 ) -> Comparison:
-    measured = np.array(measured_values(study, quantity.measured, rows))
+    measured = np.array(measured_values(quantity.measured, rows))
     estimated = quantity.estimate.of(found.values)
     if quantity.relative_to:
-        estimated = estimated / estimated[_references(study, quantity, rows)]
+        references = _references(study, quantity, quantity.relative_to, rows)
+        estimated = estimated / estimated[references]
     estimated = estimated / UNITS[quantity.unit][1]
     here = np.flatnonzero(np.isfinite(measured) & np.isfinite(estimated)).tolist()
     chosen = tuple(rows[i] for i in here)
@@ -226,17 +224,18 @@ def _compared(
     )
 
 
-def _references(study: Study, quantity: Quantity, rows: Sequence[Row]) -> list[int]:
-    """Return for each row the one that it is a percentage of."""
+def _references(
+    study: Study, quantity: Quantity, condition: Expression, rows: Sequence[Row]
+) -> list[int]:
+    """Return for each row the position of its reference, of which it is a percentage."""
     place = f"quantities.{quantity.name}.relative_to"
-    condition = Expression.parse(quantity.relative_to)
     groups = [tuple(row.cells[name] for name in quantity.within) for row in rows]
     hits = values(study, condition, rows, place)
     known = {group: i for i, (group, hit) in enumerate(zip(groups, hits, strict=True)) if hit}
     for row, group in zip(rows, groups, strict=True):
         if group not in known:
-            wanted = f"a row with {quantity.relative_to} and the same {', '.join(quantity.within)}"
-            raise problem_in(study, row, place, wanted, "none")
+            wanted = f"a row with {condition.text} and the same {', '.join(quantity.within)}"
+            raise row.refuse(place, wanted, "none")
     return [known[group] for group in groups]
 
 

@@ -1,18 +1,18 @@
-"""What the model says about measured rows: grouped into tables by model and system, each evaluated at once."""
+"""Estimates of measured rows: grouped into tables by model and system, each evaluated at once."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from calculon.apps.validate.forms import Fields
 from calculon.apps.validate.library import Library, fill
-from calculon.apps.validate.published_study import Recipe, Study
-from calculon.apps.validate.study_rows import Row, field_values, problem_in, require, with_derived
+from calculon.apps.validate.published_fields import Fields
+from calculon.apps.validate.published_study import Study
+from calculon.apps.validate.study_rows import Row, field_values, require, with_derived
 from calculon.errors import Problem, SpecError
 from calculon.evaluate import Evaluation, evaluate
+from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.plan import PUBLISHED_NAMES, Plan
 from calculon.spec.decode import decode
@@ -24,7 +24,7 @@ from calculon.units import Array
 
 TIER1 = "proc_mem_tier1_cap_req"
 UNLIMITED = 1e30
-"""Bytes of tier-1 memory for rows that were run: if the model thinks that they do not fit, it is the model's error."""
+"""Bytes of tier-1 memory for rows that were run: if they do not fit by the model, the model errs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Prediction:
     values : dict of str to array, shape (rows,)
         Statistics by name, in SI units; not-a-number where the model cannot represent a row.
     reasons : list of str
-        Why it cannot; empty where it can.
+        The reason; empty where it can.
     too_large : array of bool, shape (rows,)
         The model needs more tier-1 memory than the system has, although the row was run.
     """
@@ -49,7 +49,6 @@ class Prediction:
 def predict(
     library: Library,
     study: Study,
-    recipe: Recipe,
     rows: Sequence[Row],
     names: Iterable[str],
     edition: str,
@@ -61,9 +60,7 @@ def predict(
     library : Library
         Where named models and systems are found.
     study : Study
-        Whose rows these are.
-    recipe : Recipe
-        How they become executions: the study's own, or changed by an alternative.
+        The study, or an alternative reading of it.
     rows : sequence of Row
         The measured rows.
     names : iterable of str
@@ -74,19 +71,19 @@ def predict(
     Raises
     ------
     SpecError
-        For anything in a row or in the recipe that means nothing; names file, row and field.
+        For anything in a row or in the study that means nothing; names file, row and field.
     """
     wanted = [*dict.fromkeys((*names, TIER1))]
     found = {name: np.full(len(rows), np.nan) for name in wanted}
     if not rows:
         return Prediction(found, [], np.zeros(0, bool))
-    rows = with_derived(study, recipe, rows)
-    models = [Model(**fields) for fields in _specs(library, study, recipe.model, "model", rows)]
-    executions = list(_specs(library, study, recipe.execution, "execution", rows))
+    rows = with_derived(study, rows)
+    models = [Model(**fields) for fields in _specs(library, study, study.model, "model", rows)]
+    executions = list(_specs(library, study, study.execution, "execution", rows))
     if edition == PUBLISHED:
         models = [model.published() for model in models]
         executions = [{name: fields[name] for name in PUBLISHED_NAMES} for fields in executions]
-    systems = _systems(library, study, recipe, rows)
+    systems = _systems(library, study, rows)
     reasons = [""] * len(rows)
     capacity = np.array([system.mem1.capacity for system in systems])
     groups: dict[tuple[Model, str], list[int]] = {}
@@ -107,24 +104,23 @@ def _evaluate(model: Model, system: System, plan: Plan, edition: str) -> Evaluat
     return evaluate(model, dataclasses.replace(system, mem1=memory), plan, edition=edition)
 
 
-def _systems(library: Library, study: Study, recipe: Recipe, rows: Sequence[Row]) -> list[System]:
-    """Return the system of each row, with the values that the recipe replaces."""
+def _systems(library: Library, study: Study, rows: Sequence[Row]) -> list[System]:
+    """Return the system of each row, with the values that the study overrides."""
     known: dict[str, System] = {}
-    names = _sources(study, recipe.system, "system", rows)
+    names = _sources(study, study.system, "system", rows)
     for row, name in zip(rows, names, strict=True):
-        if name in known:
-            continue
-        file, raw = _found(library, study, "system", name, row, recipe.system)
-        known[name] = decode(System, raw, file, name=name)
-        if recipe.override:
-            known[name] = _overridden(study, recipe, raw, name)
+        if name not in known:
+            file, raw = _found(library, study, "system", name, row, study.system)
+            known[name] = decode(System, raw, file, name=name)
+            if study.override:
+                known[name] = _overridden(study, raw, name)
     return [known[name] for name in names]
 
 
-def _overridden(study: Study, recipe: Recipe, raw: object, name: str) -> System:
-    """Return a system with the values that the recipe replaces; what is wrong then is the recipe's."""
+def _overridden(study: Study, raw: object, name: str) -> System:
+    """Return a system with the values that the study overrides; problems are then those of the study."""
     try:
-        return decode(System, override(raw, recipe.override, study.file), study.file, name=name)
+        return decode(System, override(raw, study.override, study.file), study.file, name=name)
     except SpecError as error:
         inside = [dataclasses.replace(p, field=f"override.{p.field}") for p in error.problems]
         raise SpecError(study.file, inside) from None
@@ -133,7 +129,7 @@ def _overridden(study: Study, recipe: Recipe, raw: object, name: str) -> System:
 def _specs(
     library: Library, study: Study, form: Fields, kind: str, rows: Sequence[Row]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the fields of a spec for each row: those of the named one, replaced by those the recipe states."""
+    """Yield the fields of a spec for each row: those of the named one, replaced by those that the study states."""
     cls: Any = form.record
     sources = _sources(study, form.source, kind, rows)
     named: dict[str, dict[str, Any]] = {"": {}}
@@ -156,14 +152,14 @@ def _specs(
 def _found(
     library: Library, study: Study, kind: str, source: str, row: Row, template: str
 ) -> tuple[str, object]:
-    """Read a spec; when a row's own cells name one that is not there, the row is what is wrong."""
+    """Read a spec; when the cells of a row name one that does not exist, the error is that of the row."""
     try:
         return library.spec(kind, source, study)
     except SpecError as error:
         if source == template or error.file != study.file:
             raise
         one = error.problems[0]
-        raise problem_in(study, row, kind, one.expected, one.found, one.hint) from None
+        raise row.refuse(kind, one.expected, one.found, one.hint) from None
 
 
 def _sources(study: Study, template: str, kind: str, rows: Sequence[Row]) -> list[str]:

@@ -1,6 +1,7 @@
 """The tables of the published tool: a row per model, a column per mode, comma-separated."""
 
 from calculon.apps.validate.measured_and_predicted import Comparison, Result
+from calculon.apps.validate.published_study import Layout
 from calculon.units import GIB
 
 
@@ -10,18 +11,17 @@ def published_tables(result: Result) -> list[str]:
     position = {row.number: i for i, row in enumerate(result.rows)}
     lines: list[str] = []
     for one in result.own.comparisons:
-        for layout in one.quantity.table:
+        if layout := one.quantity.table:
             extra = {}
             if layout.beside:
                 values = beside[layout.beside]
                 extra = {row.number: values[position[row.number]] / GIB for row in one.rows}
-            lines += _lines(one, extra)
+            lines += _lines(one, layout, extra)
     return lines
 
 
-def _lines(one: Comparison, extra: dict[int, float]) -> list[str]:
+def _lines(one: Comparison, layout: Layout, extra: dict[int, float]) -> list[str]:
     """Return title, header, one line per row name, mean and largest deviation, and a comma."""
-    (layout,) = one.quantity.table
     cells: dict[str, dict[str, list[str]]] = {}
     for i, row in enumerate(one.rows):
         deviation = 100 * (1 - one.estimated[i] / one.measured[i])  # the published sign

@@ -1,23 +1,22 @@
-"""What a study says: the declarations behind ``study.yaml``."""
+"""Studies: the declared fields of ``study.yaml``."""
 
-from dataclasses import dataclass, field
+from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, ClassVar
 
-from calculon.apps.validate.forms import (
+from calculon.apps.validate.published_fields import (
     ExecutionFields,
     Formulas,
     Limits,
     ModelFields,
     Names,
-    Records,
     Texts,
     Values,
-    build,
 )
-from calculon.apps.validate.row_expression import Expression
 from calculon.errors import Problem, nearest
+from calculon.expression import Expression
+from calculon.frozen import dataclass
 from calculon.records import columns
+from calculon.spec.decode import decode
 from calculon.spec.execution import EDITION_NAMES
 from calculon.spec.fields import declare
 from calculon.spec.files import read_document
@@ -35,10 +34,10 @@ UNITS = {
     "samples/s": ("samples/s", 1.0),
     "%": ("fraction", 0.01),
 }
-"""Units of measured values: the unit of the statistics they are compared with, and how many of it they are."""
+"""Units of measured values: the unit of the statistics to compare with, and the factor to it."""
 
 ALL_EDITIONS = "all"
-"""In place of the name of an edition: every one."""
+"""Stands for every edition in place of a name."""
 
 STATISTICS = {column.name: column.unit.symbol for column in columns(Stats)}
 """Unit of every statistic."""
@@ -46,46 +45,27 @@ STATISTICS = {column.name: column.unit.symbol for column in columns(Stats)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How a quantity is printed as a table of its own: one row and one column per value of two columns."""
-
-    defaults: ClassVar[dict[str, object]] = {"beside": ""}
+    """The layout of a quantity as a table of its own: one row and one column per value of two columns."""
 
     title: str = declare("first line of the table")
     rows: str = declare("column with the names of the rows")
     columns: str = declare("column with the names of the columns")
-    beside: str = declare("a statistic to show beside, in GiB, without comparing it")
+    beside: str = declare("a statistic to show beside, in GiB, without comparing it", default="")
 
     def problems(self, path: str) -> list[Problem]:
-        """Return what is wrong with the statistic beside."""
-        if not self.beside or self.beside in STATISTICS:
-            return []
-        hint = nearest(self.beside, list(STATISTICS)) or "see: calculon describe stats"
-        place = f"{path}.beside" if path else "beside"
-        return [Problem(place, "a statistic", repr(self.beside), hint)]
+        """Return an unknown statistic beside."""
+        known = not self.beside or self.beside in STATISTICS
+        return [] if known else [_unknown_statistic(f"{path}.beside", self.beside)]
 
 
-class Layouts(Records[Layout]):
-    """The table of a quantity, or none."""
-
-    __slots__ = ()
-    item = Layout
-
-    @classmethod
-    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float = 1.0) -> Any:
-        """Decode one layout as a list of one."""
-        return super().decode([raw] if raw else [], path, problems)
+def _unknown_statistic(place: str, name: str) -> Problem:
+    hint = nearest(name, list(STATISTICS)) or "see: calculon describe stats"
+    return Problem(place, "a statistic", f"the unknown {name!r}", hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """One measured quantity: where it stands, what it is compared with, and which error is accepted."""
-
-    defaults: ClassVar[dict[str, object]] = {
-        "relative_to": "",
-        "within": [],
-        "table": None,
-        "cause": "",
-    }
+    """One measured quantity: its column, the statistics it is compared with, and the error that is accepted."""
 
     name: str = declare("what is compared, in a word or two")
     measured: str = declare("column of the measured values")
@@ -94,10 +74,12 @@ class Quantity:
     bound: Limits = declare(
         "largest mean absolute error that passes in percent, or an object with one for each edition"
     )
-    relative_to: str = declare("condition of the row that this one is a percentage of")
-    within: Names = declare("columns that both have in common")
-    table: Layouts = declare("how to print a table of its own")
-    cause: str = declare("likely cause of the largest errors")
+    relative_to: Expression | None = declare(
+        "condition of the row that this one is a percentage of", default=None
+    )
+    within: Names = declare("columns that both have in common", default=Names())
+    table: Layout | None = declare("how to print a table of its own", default=None)
+    cause: str = declare("likely cause of the largest errors", default="")
 
     @property
     def is_time(self) -> bool:
@@ -105,12 +87,11 @@ class Quantity:
         return UNITS[self.unit][0] == "s"
 
     def problems(self, path: str) -> list[Problem]:
-        """Return what is wrong with the expression or with its unit."""
-        where = f"{path}.estimate" if path else "estimate"
+        """Return an unknown statistic, or a unit that is not that of the statistics."""
+        where = f"{path}.estimate"
         for name in self.estimate.names:
             if name not in STATISTICS:
-                hint = nearest(name, list(STATISTICS)) or "see: calculon describe stats"
-                return [Problem(where, "statistics", f"the unknown {name!r}", hint)]
+                return [_unknown_statistic(where, name)]
         wanted = "fraction" if self.relative_to else UNITS[self.unit][0]
         found = {"fraction" if self.relative_to else STATISTICS[n] for n in self.estimate.names}
         if found != {wanted}:
@@ -124,12 +105,12 @@ class Quantity:
 class Exclusion:
     """Rows that are not compared, and why; under one edition of the cost model, or under all."""
 
-    defaults: ClassVar[dict[str, object]] = {"edition": ALL_EDITIONS}
-
     when: Expression = declare("condition that picks the rows")
     reason: str = declare("why they are not compared")
     edition: str = declare(
-        "edition under which they are not compared", choices=(ALL_EDITIONS, *EDITION_NAMES)
+        "edition under which they are not compared",
+        choices=(ALL_EDITIONS, *EDITION_NAMES),
+        default=ALL_EDITIONS,
     )
 
     def concerns(self, edition: str) -> bool:
@@ -139,89 +120,32 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How a measured row becomes a model, an execution and a system.
+    """The model, execution and system of a measured row.
 
     Text stands for an expression over the columns of the row, except where a field takes named values and the text
     is one of them; specs are named by templates, in which ``{column}`` stands for a cell.
     """
 
-    defaults: ClassVar[dict[str, object]] = {
-        "system": "",
-        "override": {},
-        "derive": {},
-        "model": {},
-        "execution": {},
-    }
-
-    system: str = declare("system, by name")
-    override: Values = declare("values of the system to replace, by path")
-    derive: Formulas = declare("columns that follow from others")
-    model: ModelFields = declare("model, by name or field by field")
-    execution: ExecutionFields = declare("execution, by file of the study or field by field")
-
-    def changed(self, by: "Recipe") -> "Recipe":
-        """Return this recipe with what another one says in its place."""
-        return Recipe(
-            system=by.system or self.system,
-            override=Values(self.override | by.override),
-            derive=Formulas(self.derive | by.derive),
-            model=self.model.changed(by.model),  # type: ignore[arg-type]
-            execution=self.execution.changed(by.execution),  # type: ignore[arg-type]
-        )
-
-    def published(self) -> "Recipe":
-        """Return what the published edition sees of this recipe."""
-        return Recipe(
-            system=self.system,
-            override=self.override,
-            derive=self.derive,
-            model=self.model.published(),  # type: ignore[arg-type]
-            execution=self.execution.published(),  # type: ignore[arg-type]
-        )
+    system: str = declare("system, by name", default="")
+    override: Values = declare("values of the system to replace, by path", default=Values())
+    derive: Formulas = declare("columns that follow from others", default=Formulas())
+    model: ModelFields = declare("model, by name or field by field", default=ModelFields())
+    execution: ExecutionFields = declare(
+        "execution, by file of the study or field by field", default=ExecutionFields()
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative(Recipe):
-    """Another reading of the source, to see what the choice is worth."""
+    """Another reading of the source, to see the effect of the choice."""
 
     name: str = declare("name of the alternative")
     why: str = declare("what it changes, and what speaks for it")
 
 
-class Exclusions(Records[Exclusion]):
-    """Rows not compared."""
-
-    __slots__ = ()
-    item = Exclusion
-
-
-class Alternatives(Records[Alternative]):
-    """Other readings."""
-
-    __slots__ = ()
-    item = Alternative
-
-
-class Quantities(Records[Quantity]):
-    """What is compared."""
-
-    __slots__ = ()
-    item = Quantity
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study(Recipe):
-    """Published measurements, and how the model is asked about them."""
-
-    unknown_keys: ClassVar[str] = "error"
-    defaults: ClassVar[dict[str, object]] = {
-        **Recipe.defaults,
-        "label": "",
-        "sweep": [],
-        "exclude": [],
-        "choices": {},
-        "alternatives": [],
-    }
+    """A folder with measured values, and all that is needed to estimate them."""
 
     title: str = declare("what was measured")
     source: str = declare("where the values stand: citation, table")
@@ -232,33 +156,45 @@ class Study(Recipe):
     calibration: str = declare("which of its rows a calibration of the model or system has seen")
     measured: str = declare("file of the measured values, CSV with a header")
     label: str = declare(
-        "name of a row, in which {column} stands for a cell; the first column if empty"
+        "name of a row, in which {column} stands for a cell; the first column if empty", default=""
     )
-    sweep: Names = declare("columns that rows to be ranked against each other have in common")
-    exclude: Exclusions = declare("rows that are not compared")
-    choices: Texts = declare("what the source does not say: what was chosen, and why")
-    alternatives: Alternatives = declare("other choices, to show what they change")
-    quantities: Quantities = declare("what is compared")
+    sweep: Names = declare(
+        "columns that rows to be ranked against each other have in common", default=Names()
+    )
+    exclude: tuple[Exclusion, ...] = declare("rows that are not compared", default=())
+    choices: Texts = declare(
+        "what the source does not say: what was chosen, and why", default=Texts()
+    )
+    alternatives: tuple[Alternative, ...] = declare(
+        "other choices, to show what they change", default=()
+    )
+    quantities: tuple[Quantity, ...] = declare("what is compared")
     name: str = field(default="study", compare=False)
     folder: Path = field(default=Path(), compare=False)
 
     @property
     def file(self) -> str:
-        """The file that says all this."""
+        """The file that states the study."""
         return str(self.folder / FILE)
 
     def problems(self, path: str) -> list[Problem]:
-        """Return what is wrong beyond single fields."""
-        found = []
-        if not self.quantities:
-            found.append(Problem("quantities", "at least one quantity", "none"))
-        if not self.system:
-            found.append(Problem("system", "the name of a system", "nothing"))
-        return found
+        """Return a missing system, which only an alternative may leave out."""
+        return [] if self.system else [Problem("system", "the name of a system", "nothing")]
 
-    def recipe(self, alternative: Alternative | None = None) -> Recipe:
-        """Return how rows become executions, as stated or under an alternative."""
-        return self.changed(alternative) if alternative else self
+    def changed(self, by: Alternative) -> "Study":
+        """Return the study under another reading of its source."""
+        return replace(
+            self,
+            system=by.system or self.system,
+            override=self.override.changed(by.override),
+            derive=self.derive.changed(by.derive),
+            model=self.model.changed(by.model),
+            execution=self.execution.changed(by.execution),
+        )
+
+    def published(self) -> "Study":
+        """Return the study as the published edition sees it."""
+        return replace(self, model=self.model.published(), execution=self.execution.published())
 
 
 def read_study(folder: Path, name: str = "") -> Study:
@@ -270,4 +206,4 @@ def read_study(folder: Path, name: str = "") -> Study:
         When the file is missing or anything in it is wrong.
     """
     path = str(folder / FILE)
-    return build(Study, read_document(path), path, name=name or folder.name, folder=folder)
+    return decode(Study, read_document(path), path, name=name or folder.name, folder=folder)

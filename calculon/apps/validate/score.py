@@ -1,10 +1,10 @@
-"""How far off: errors of many rows in a few numbers, and how well an order is predicted."""
+"""Scores: errors of many rows in a few numbers, and the quality of a predicted order."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from calculon.frozen import dataclass
 from calculon.units import Array
 
 
@@ -78,7 +78,7 @@ def kendall_tau(first: Array, second: Array) -> float:
 
 
 def regret(measured: Array, estimated: Array) -> float:
-    """Return what choosing the row with the lowest estimate costs over the best row, in percent.
+    """Return the cost of choosing the row with the lowest estimate over the best row, in percent.
 
     >>> regret(np.array([1.0, 1.2]), np.array([3.0, 2.0]))
     19.999999999999996

@@ -1,27 +1,30 @@
-"""Measured rows: read from CSV, and turned into the fields of models and executions."""
+"""Measured rows of a study: read from CSV, and turned into fields of models and executions."""
 
-import csv
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from calculon.apps.validate.library import fill
-from calculon.apps.validate.published_study import Recipe, Study
-from calculon.apps.validate.row_expression import Expression
+from calculon.apps.validate.published_study import Study
 from calculon.errors import Problem, SpecError, nearest
+from calculon.expression import Expression
+from calculon.frozen import dataclass
+from calculon.spec.csv_rows import Line, read_csv
 from calculon.spec.fields import SpecField, shown
-from calculon.spec.files import reason
 
 Cell = int | float | str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One measured row: its number below the header (from 1), its name, and its cells; None is a blank one."""
+class Row(Line):
+    """One measured row with its name; of its cells, numbers are numbers, and None is a blank one."""
 
-    number: int
     label: str
-    cells: dict[str, Cell]
+
+    @property
+    def place(self) -> str:
+        """The position of the row in its file, and its name."""
+        return f"line {self.number} ({self.label})"
 
 
 def read_rows(study: Study) -> list[Row]:
@@ -32,38 +35,24 @@ def read_rows(study: Study) -> list[Row]:
     SpecError
         When the file cannot be read, has no rows or ragged ones, or lacks a column that the study needs.
     """
-    path = study.folder / study.measured
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            header, *lines = list(csv.reader(stream)) or [[]]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise SpecError(str(path), Problem("", "a readable CSV file", reason(error))) from None
-    if not lines:
-        raise SpecError(str(path), Problem("", "a header and rows", "no rows"))
-    for number, line in enumerate(lines, 1):
-        if len(line) != len(header):
-            wanted = f"{len(header)} cells, as in the header"
-            raise SpecError(str(path), Problem(f"row {number}", wanted, str(len(line))))
-    columns = [header[0] if header else "", *study.sweep]
+    columns = [*study.sweep]
     columns += [
         c for q in study.quantities for c in (q.measured, *q.within) if c not in study.derive
     ]
-    columns += [c for q in study.quantities for t in q.table for c in (t.rows, t.columns)]
-    for column in columns:
-        require(column, header, str(path), "")
-    template = study.label or f"{{{header[0]}}}"
+    columns += [c for q in study.quantities if (t := q.table) for c in (t.rows, t.columns)]
     rows = []
-    for number, line in enumerate(lines, 1):
-        cells = {name: _cell(text) for name, text in zip(header, line, strict=True)}
+    for line in read_csv(str(study.folder / study.measured), list(dict.fromkeys(columns))):
+        cells = {name: _cell(text) for name, text in line.cells.items()}
         try:
-            rows.append(Row(number, fill(template, cells), cells))
+            label = fill(study.label or f"{{{next(iter(cells))}}}", cells)
         except KeyError as error:
-            require(error.args[0], header, study.file, "label")
+            require(error.args[0], cells, study.file, "label")
+            raise
+        rows.append(Row(line.file, line.number, cells, label))
     return rows
 
 
 def _cell(text: str) -> Cell:
-    text = text.strip()
     for kind in (int, float):
         try:
             return kind(text)
@@ -79,22 +68,16 @@ def require(column: str, known: Iterable[str], file: str, field: str) -> None:
         hint = nearest(column, names) or "the columns are " + ", ".join(names)
         raise SpecError(
             file,
-            Problem(
-                field or column,
-                "a column of this name",
-                "none" if not field else repr(column),
-                hint,
-            ),
+            Problem(field, "a column of this name", repr(column), hint),
         )
 
 
-def with_derived(study: Study, recipe: Recipe, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with the columns that a recipe derives, in its order."""
+def with_derived(study: Study, rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with the columns that a study derives, in its order."""
     found = [replace(row, cells=dict(row.cells)) for row in rows]
-    for name, expression in recipe.derive.items():
-        for row, value in zip(
-            found, values(study, expression, found, f"derive.{name}"), strict=True
-        ):
+    for name, expression in study.derive.items():
+        column = values(study, expression, found, f"derive.{name}")
+        for row, value in zip(found, column, strict=True):
             row.cells[name] = value
     return found
 
@@ -117,17 +100,9 @@ def values(study: Study, expression: Expression, rows: Sequence[Row], place: str
             try:
                 known[key] = expression.of(row.cells)
             except ValueError as error:
-                raise problem_in(study, row, place, "a value", str(error)) from None
+                raise row.refuse(place, "a value", str(error)) from None
         found.append(known[key])
     return found
-
-
-def problem_in(
-    study: Study, row: Row, field: str, expected: str, found: str, hint: str = ""
-) -> SpecError:
-    """Return the error that something is wrong with one row: names its file, number, name and field."""
-    place = f"row {row.number} ({row.label}): {field}"
-    return SpecError(str(study.folder / study.measured), Problem(place, expected, found, hint))
 
 
 def field_values(
@@ -142,7 +117,7 @@ def field_values(
         if problem := check(value):
             text = f"{problem.found} (from {formula.text})"
             text = f"a blank cell (from {formula.text})" if value is None else text
-            raise problem_in(study, row, place, problem.expected, text, problem.hint)
+            raise row.refuse(place, problem.expected, text, problem.hint)
     kind = field.annotation
     return [kind(value) for value in found]
 
@@ -160,7 +135,7 @@ def _checker(field: SpecField, place: str) -> Callable[[object], Problem | None]
     return check
 
 
-def measured_values(study: Study, column: str, rows: Sequence[Row]) -> list[float]:
+def measured_values(column: str, rows: Sequence[Row]) -> list[float]:
     """Return the measured values of a column; not-a-number where a row has none.
 
     Raises
@@ -174,6 +149,6 @@ def measured_values(study: Study, column: str, rows: Sequence[Row]) -> list[floa
         if value is None:
             value = float("nan")
         elif isinstance(value, str) or not 0 < value < float("inf"):
-            raise problem_in(study, row, column, "a number above 0", shown(value))
+            raise row.refuse(column, "a number above 0", shown(value))
         found.append(float(value))
     return found

@@ -1,27 +1,32 @@
-"""What one layer needs: FLOP, bytes and stored tensors, and which collective; no hardware.
+"""Layers: FLOP, memory traffic, activation memory and collective of each; no hardware.
 
-Each constructor reads as a table of its physics (sections 2.2 to 2.4 of the model: element and FLOP counts, bytes
-moved in tier-1 memory, space). Sizes are arrays with *execution* as the only axis, or numbers.
+Each constructor reads as a table of its physics: elements and FLOP, bytes moved in tier-1 memory, bytes stored. Sizes
+are arrays with *execution* as the only axis, or numbers. Source of counts without another one: the published model
+(Isaev et al., *Calculon*, SC'23, doi:10.1145/3581784.3607102), sections 2.2 to 2.4.
 """
 
-from calculon.architecture.layer import Collective, Flags, Layer
+from calculon.architecture.layer import RECOMPUTED, Collective, Flags, Layer
 from calculon.architecture.layers.activation import activation
 from calculon.architecture.layers.cast import cast
 from calculon.architecture.layers.communication import communication
-from calculon.architecture.layers.dropout import dropout
-from calculon.architecture.layers.elementwise import added_bias, elementwise
+from calculon.architecture.layers.elementwise import (
+    added_bias,
+    dropout,
+    fork,
+    residual_sum,
+    rotary,
+    softmax,
+)
 from calculon.architecture.layers.flash_attention import flash_attention
-from calculon.architecture.layers.fork import fork
 from calculon.architecture.layers.matmul import batched_matmul, linear
 from calculon.architecture.layers.norm import norm
 from calculon.architecture.layers.overlapped import overlapped_linear
-from calculon.architecture.layers.rotary import rotary
-from calculon.architecture.layers.softmax import softmax
-from calculon.architecture.layers.tensor_collective import collect, gather, reduce, total
+from calculon.architecture.layers.tensor_collective import tensor_collective
 from calculon.architecture.layers.vocabulary import cross_entropy, lookup, positions
 from calculon.editions.edition import When
 
 __all__ = [
+    "RECOMPUTED",
     "Collective",
     "Flags",
     "Layer",
@@ -30,21 +35,18 @@ __all__ = [
     "added_bias",
     "batched_matmul",
     "cast",
-    "collect",
     "communication",
     "cross_entropy",
     "dropout",
-    "elementwise",
     "flash_attention",
     "fork",
-    "gather",
     "linear",
     "lookup",
     "norm",
     "overlapped_linear",
     "positions",
-    "reduce",
+    "residual_sum",
     "rotary",
     "softmax",
-    "total",
+    "tensor_collective",
 ]

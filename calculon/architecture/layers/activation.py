@@ -38,38 +38,22 @@ def activation(
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
-    """Activation of `elements` outputs; fused, it keeps one input less per output, and no gradient."""
+    """Activation of `elements` outputs; fused, it keeps one input less per output, and no gradient.
+
+    The gradients of both inputs of a gated one are always written.
+    """
     function = FUNCTIONS[kind]
-    flops = (function.forward * elements, function.backward * elements)
-    grad = 0.0 if fused else dtype_bytes * elements
-    if function.inputs == 1:
-        return pointwise(
-            name,
-            "activation",
-            flops,
-            elements,
-            activation=grad,
-            activation_grad=grad,
-            input_grad=input_grad,
-            dtype_bytes=dtype_bytes,
-            flags=flags,
-        )
-    inputs = function.inputs * elements
-    return Layer(
-        name=name,
-        kernel="activation",
-        flops=(*flops, 0.0),
-        accessed=(
-            dtype_bytes * (inputs + elements),
-            dtype_bytes * (inputs + elements + inputs),
-            0.0,
-        ),
+    gated = function.inputs > 1
+    inputs = function.inputs * elements if gated else elements
+    return pointwise(
+        name,
+        "activation",
+        (function.forward * elements, function.backward * elements),
+        elements,
         inputs=inputs,
-        outputs=elements,
-        weights=0.0,
-        weight_bytes=0.0,
-        output_bytes=dtype_bytes * elements,
         activation=dtype_bytes * (inputs - elements if fused else inputs),
-        activation_grad=grad,
+        activation_grad=0.0 if fused else dtype_bytes * elements,
+        input_grad=input_grad or gated,
+        dtype_bytes=dtype_bytes,
         flags=flags,
     )

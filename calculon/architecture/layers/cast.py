@@ -1,4 +1,4 @@
-"""Conversions beside products whose operands are narrower than what is stored."""
+"""Conversions of mixed precision, for products whose operands are narrower than stored tensors."""
 
 from calculon.architecture.layer import Flags, Layer, Number, Widths
 
@@ -18,7 +18,7 @@ def cast(
 
     Weights are converted once per microbatch, and the copies kept for its backward pass; their gradients go back to the
     stored type. Inputs come in `source` bytes per element, and gradients of outputs in the width of results; where they
-    stand `alone`, converting them takes a pass of its own, otherwise the kernel that makes them writes both.
+    are `alone`, converting them takes a pass of its own, otherwise the kernel that makes them writes both.
 
     Source: Micikevicius et al., *Mixed Precision Training*, arXiv 1710.03740, section 3; 8-bit: Micikevicius et al.,
     *FP8 Formats for Deep Learning*, arXiv 2209.05433, section 3.
@@ -41,12 +41,7 @@ def cast(
         flops=(0.0, 0.0, 0.0),
         accessed=(forward, backward, gradient),
         inputs=inputs,
-        outputs=0.0,
-        weights=0.0,
-        weight_bytes=0.0,
-        output_bytes=0.0,
         activation=operand * weights if copies else 0.0,
-        activation_grad=0.0,
         flags=flags,
         launches=(launches[0], launches[1], launches[2]),
     )

@@ -20,6 +20,9 @@ def communication(
 ) -> Layer:
     """Run a collective of `elements` in the forward pass, and another one of their gradients in the backward pass.
 
+    Each pass that communicates reads and writes the array once in tier-1 memory; a reduction adds one value per element
+    and peer.
+
     Parameters
     ----------
     axis : str
@@ -45,11 +48,9 @@ def communication(
         accessed=(2 * size if forward else 0.0, 2 * size if backward else 0.0, 0.0),
         inputs=elements / ranks,
         outputs=elements,
-        weights=0.0,
-        weight_bytes=0.0,
         output_bytes=size,
         activation=dtype_bytes * np.where(ranks > 1, saved, 0.0),
         activation_grad=0.0 * size if backward is None else size,
         flags=flags,
-        collective=Collective(axis=axis, operations=(forward, backward), message=size),
+        collective=Collective(size, (forward, backward), axis=axis),
     )

@@ -1,10 +1,13 @@
-"""Sums: the residual connection, and a bias in a pass of its own."""
+"""Elementwise operators: sums, forks, dropout, softmax and rotary embeddings, all bound by memory."""
 
-from calculon.architecture.layer import Flags, Layer, Number, operator
+from calculon.architecture.layer import Flags, Layer, Number, operator, pointwise
 
 
-def elementwise(name: str, elements: Number, *, dtype_bytes: float, flags: Flags) -> Layer:
-    """Sum of two tensors of equal size: one FLOP per element forward, two backward."""
+def residual_sum(name: str, elements: Number, *, dtype_bytes: float, flags: Flags) -> Layer:
+    """Sum of two tensors of equal size: one FLOP per element forward, two backward.
+
+    Source: Isaev et al., *Calculon*, SC'23, doi:10.1145/3581784.3607102.
+    """
     return operator(
         name,
         "sum",
@@ -29,10 +32,80 @@ def added_bias(
         accessed=(2 * dtype_bytes * elements, 0.0, 0.0),
         inputs=elements,
         outputs=elements,
-        weights=0.0,
-        weight_bytes=0.0,
         output_bytes=dtype_bytes * elements,
-        activation=0.0,
-        activation_grad=0.0,
+        flags=flags,
+    )
+
+
+def fork(name: str, elements: Number, users: int, *, dtype_bytes: float, flags: Flags) -> Layer:
+    """Hand one tensor to several layers: nothing forward, one sum per user backward.
+
+    Source: Isaev et al., *Calculon*, SC'23, doi:10.1145/3581784.3607102.
+    """
+    return Layer(
+        name=name,
+        kernel="fork",
+        flops=(0.0, users * elements, 0.0),
+        accessed=(0.0, dtype_bytes * elements * (users + 1), 0.0),
+        inputs=elements,
+        activation=dtype_bytes * elements,
+        flags=flags,
+    )
+
+
+def dropout(
+    name: str, elements: Number, *, grad_bytes: float, dtype_bytes: float, flags: Flags
+) -> Layer:
+    """Dropout: one FLOP per element and pass; saves a mask of one byte per element.
+
+    `grad_bytes` is the size of one element of the gradient.
+
+    Source: Srivastava et al., *Dropout*, JMLR 15, 2014; its mask: Korthikanti et al., arXiv 2205.05198, section 4.1.
+    """
+    return pointwise(
+        name,
+        "dropout",
+        (elements, elements),
+        elements,
+        mask_bytes=elements,
+        activation=elements,
+        activation_grad=grad_bytes * elements,
+        dtype_bytes=dtype_bytes,
+        flags=flags,
+    )
+
+
+def softmax(
+    name: str, elements: Number, *, input_grad: bool = False, dtype_bytes: float, flags: Flags
+) -> Layer:
+    """Softmax: 5 FLOP per element forward, 8 backward; saves its output in place of its input.
+
+    Source: Isaev et al., *Calculon*, SC'23, doi:10.1145/3581784.3607102.
+    """
+    return pointwise(
+        name,
+        "softmax",
+        (5 * elements, 8 * elements),
+        elements,
+        activation=dtype_bytes * elements,
+        activation_grad=dtype_bytes * elements,
+        input_grad=input_grad,
+        dtype_bytes=dtype_bytes,
+        flags=flags,
+    )
+
+
+def rotary(name: str, elements: Number, *, dtype_bytes: float, flags: Flags) -> Layer:
+    """Turn pairs of elements of queries and keys by an angle: 6 FLOP each per pass; nothing is saved.
+
+    Source: Su et al., *RoFormer*, arXiv 2104.09864, equation 34; its backward pass turns back.
+    """
+    return pointwise(
+        name,
+        "rotary",
+        (6 * elements, 6 * elements),
+        elements,
+        activation_grad=dtype_bytes * elements,
+        dtype_bytes=dtype_bytes,
         flags=flags,
     )

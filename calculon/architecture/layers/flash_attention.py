@@ -1,4 +1,4 @@
-"""Fused attention: scores, softmax and weighted values in one kernel that never has the scores in memory."""
+"""Fused attention: scores, softmax and weighted values in one kernel that never has the score matrix in memory."""
 
 from calculon.architecture.layer import Flags, Layer, Number
 
@@ -17,7 +17,7 @@ def flash_attention(
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
-    """Attention of `heads` query heads of width `size` on one rank, each query to so many keys on average.
+    """Attention of `heads` query heads of width `size` on one rank, each query to `keys` keys on average.
 
     Two products forward; five backward (the scores again, and the gradients of values, probabilities, queries and
     keys), which is 2.5 times as much. Saves queries, keys and values (the output is saved by its reader) and a 4-byte
@@ -41,8 +41,6 @@ def flash_attention(
         ),
         inputs=inputs,
         outputs=queries,
-        weights=0.0,
-        weight_bytes=0.0,
         output_bytes=dtype_bytes * queries,
         activation=dtype_bytes * inputs + statistic,
         activation_grad=dtype_bytes * queries,

@@ -9,18 +9,21 @@ def linear(
     n: Number,
     k: Number,
     *,
-    bias: Number | None = None,
+    bias: Number = 0.0,
     widths: Widths,
     flags: Flags,
 ) -> Layer:
     """Linear layer ``(m, n) x (n, k)``: 2mnk FLOP in every pass; saves its input.
 
     `bias` is how many columns have one; adding it is part of the product's pass over its output.
+
+    Source: each of the ``m k`` results, ``m n`` and ``n k`` gradients is a dot product, of a multiplication and a sum
+    per term; bytes with operands narrower than results: Micikevicius et al., arXiv 1710.03740, section 3.
     """
     flops = 2 * m * n * k
     inputs, outputs = m * n, m * k
     stored, operand, result = widths
-    weights = n * k if bias is None else n * k + bias
+    weights = n * k + bias
     held, read, written = operand * weights, operand * inputs, result * outputs
     into_inputs = into_weights = held + read + written
     if operand < result:
@@ -58,6 +61,8 @@ def batched_matmul(
     """`batch` products ``(m, n) x (n, k)`` of two activations: both operands get a gradient.
 
     `shared` is how many different second operands there are: key or value heads.
+
+    Source: Vaswani et al., arXiv 1706.03762, equation 1; shared heads: Ainslie et al., *GQA*, arXiv 2305.13245.
     """
     flops = 2 * batch * m * n * k
     operands = batch * (m * n) + shared * (n * k)

@@ -33,9 +33,11 @@ def norm(
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
-    """Normalise `elements` over their last axis of so many; saves its input.
+    """Normalise `elements` over their last axis of `width`; saves its input.
 
     With `gain_only` it has one weight per unit of width, whatever its kind.
+
+    Source: Ba et al., *Layer normalization*, arXiv 1607.06450; Zhang and Sennrich, *RMSNorm*, arXiv 1910.07467.
     """
     (forward, agrad, wgrad), weights = KINDS[kind]
     return operator(

@@ -1,62 +1,52 @@
-"""A linear layer fused with its tensor-parallel collective, cut into as many tiles as there are peers.
+"""A linear layer that overlaps its tensor-parallel collective, cut into as many tiles as there are peers."""
 
-Source: Wang et al., *Overlap communication with dependent computation via decomposition*, ASPLOS 2023,
-doi:10.1145/3567955.3567959.
-"""
-
-from typing import Literal
-
-from calculon.architecture.layer import Collective, Flags, Layer, Number, Product, Widths
+from calculon.architecture.layer import (
+    COLUMN_INPUT,
+    Collective,
+    Flags,
+    Layer,
+    Number,
+    TensorOperator,
+    Widths,
+)
+from calculon.architecture.layers.matmul import linear
 from calculon.editions.edition import OverlappedSpace
 from calculon.units import Elements
 
 
 def overlapped_linear(
     name: str,
-    side: Literal["gather", "reduce"],
+    operator: TensorOperator,
     m: Elements,
     n: Elements,
     k: Elements,
     *,
-    bias: Number | None,
+    bias: Number = 0.0,
     outer: bool,
     space: OverlappedSpace,
     widths: Widths,
     flags: Flags,
 ) -> Layer:
-    """Linear layer ``(m, n) x (n, k)``, `n` and `k` already split, beside its collective.
+    """Linear layer ``(m, n) x (n, k)``, `n` and `k` already split, that overlaps its collective.
 
-    `bias` is how many of its columns have one. The gather side moves its input, the reduce side its output, both in
-    the width of results.
+    `bias` is how many of its columns have one. A column-parallel layer sends its input, a row-parallel one its output,
+    both in the width of results.
+
+    Source: Wang et al., *Overlap communication with dependent computation via decomposition*, ASPLOS 2023,
+    doi:10.1145/3567955.3567959.
     """
-    flops = 2 * m * n * k
-    stored, operand, result = widths
-    inputs, outputs = m * n, m * k
-    weights = n * k if bias is None else n * k + bias
+    product = linear(name, m, n, k, bias=bias, widths=widths, flags=flags)
+    _, operand, result = widths
     moved = operand * space.backward
-    return Layer(
-        name=name,
-        kernel="product",
-        flops=(flops, flops, flops),
+    message = result * (m * n if operator == COLUMN_INPUT else m * k)
+    return product._replace(
         accessed=(
-            operand * inputs + result * outputs + operand * weights,
-            operand * weights + moved,
-            result * weights + moved,
+            product.accessed[0],
+            operand * product.weights + moved,
+            result * product.weights + moved,
         ),
-        inputs=inputs,
-        outputs=outputs,
-        weights=weights,
-        weight_bytes=stored * weights,
-        output_bytes=result * outputs,
         activation=operand * space.saved,
         activation_grad=result * space.grad,
-        flags=flags,
-        collective=Collective(
-            side=side,
-            message=result * (inputs if side == "gather" else outputs),
-            overlapped=True,
-            outer=outer,
-        ),
+        collective=Collective(message, *operator, overlapped=True, outer=outer),
         shard=operand * space.shard,
-        product=Product(1, m, n, k),
     )

@@ -1,9 +1,9 @@
-"""What touches the vocabulary: the token embedding, learned positions, and the loss."""
+"""Layers of the vocabulary: token embedding, learned positions, and the cross-entropy loss of the LM head."""
 
-from calculon.architecture.layer import Flags, Layer, Number
+from calculon.architecture.layer import Layer, Number
 
 FLOAT_BYTES = 4
-"""Bytes of what the loss is computed in, and of the embedding's gradient."""
+"""Bytes of an element of the loss, and of the embedding's gradient."""
 
 
 def lookup(name: str, tokens: Number, hidden: int, rows: Number, *, dtype_bytes: float) -> Layer:
@@ -24,9 +24,7 @@ def lookup(name: str, tokens: Number, hidden: int, rows: Number, *, dtype_bytes:
         weights=weights,
         weight_bytes=dtype_bytes * weights,
         output_bytes=dtype_bytes * elements,
-        activation=0.0,
         activation_grad=dtype_bytes * elements,
-        flags=Flags(),
         table=(rows, float(hidden)),
     )
 
@@ -45,9 +43,6 @@ def positions(name: str, elements: Number, rows: int, hidden: int, *, dtype_byte
         weights=weights,
         weight_bytes=dtype_bytes * weights,
         output_bytes=dtype_bytes * elements,
-        activation=0.0,
-        activation_grad=0.0,
-        flags=Flags(),
         table=(float(rows), float(hidden)),
     )
 
@@ -73,11 +68,6 @@ def cross_entropy(name: str, logits: Number, *, fused: bool, dtype_bytes: float)
         flops=(5 * logits, 8 * logits, 0.0),
         accessed=(*accessed, 0.0),
         inputs=logits,
-        outputs=0.0,
-        weights=0.0,
-        weight_bytes=0.0,
-        output_bytes=0.0,
         activation=kept,
         activation_grad=grad,
-        flags=Flags(),
     )

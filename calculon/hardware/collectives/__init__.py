@@ -1,1 +1,1 @@
-"""Collectives as libraries run them: where a group sits, what each algorithm moves, and how long that takes."""
+"""Collectives as libraries run them: placement of a process group, traffic of each algorithm, and times."""

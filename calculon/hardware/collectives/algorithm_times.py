@@ -57,7 +57,7 @@ def candidates(system: System, operation: str, group: Group) -> list[str]:
 
 
 def schedule_of(system: System, operation: str, group: Group, name: str) -> Schedule:
-    """Return what an algorithm does in groups; the caller has asked whether they are :func:`able`."""
+    """Return the schedule of an algorithm in groups that are :func:`able` to use it."""
     return ALGORITHMS[name].schedule(system, group, operation)
 
 

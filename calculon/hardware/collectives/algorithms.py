@@ -1,4 +1,4 @@
-"""What each algorithm of a collective does on each network: steps that wait for each other, and bytes per port.
+"""Algorithms of collectives: steps in sequence and bytes per port, on each network.
 
 Sizes are those of nccl-tests, of the full array: the input of an all-reduce or reduce-scatter, the output of an
 all-gather, all that a rank sends in an all-to-all. Where several ranks of a node reach a network, each has a port and
@@ -6,10 +6,10 @@ a share of the traffic, as in libraries with one channel per port. All is counte
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from calculon.frozen import dataclass
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.system import System
 from calculon.units import Array, Count
@@ -205,7 +205,7 @@ def _tiers(group: Group) -> "zip[tuple[Count, Count, Array]]":
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """What an algorithm does, in a function and in words, and the form whose latencies and rate it has."""
+    """An algorithm: its schedule, a description, and the form whose latencies and rate it has."""
 
     schedule: Callable[[System, Group, str], Schedule]
     words: str
@@ -279,7 +279,7 @@ def _switches(group: Group, name: str) -> Count:
 
 
 def obstacle(system: System, group: Group, name: str) -> str:
-    """Say why one group cannot use an algorithm, or nothing where it can."""
+    """Return the reason why one group cannot use an algorithm; empty where it can."""
     if able(system, group, name):
         return ""
     several = int(sum(group.used))

@@ -11,7 +11,7 @@ from calculon.hardware.system import System
 from calculon.units import Array, Bytes, Seconds
 
 PUBLISHED, AUTO = "published", "auto"
-"""Beside the names of algorithms: what ``ops`` of the network says; the fastest that NCCL can choose."""
+"""Choices next to the names of algorithms: the traffic under ``ops`` of the network; the fastest of NCCL."""
 
 
 def group_time(
@@ -34,7 +34,7 @@ def group_time(
     size : array
         Bytes of the full array, as nccl-tests counts them.
     group : Group
-        Who takes part.
+        The process groups.
     algorithm : str
         ``published``, as :meth:`Fabric.time` on the outermost network (a broadcast or reduce is a transfer of the whole
         message; there is no all-to-all); ``auto``, the fastest that NCCL can choose; or one of ``ALGORITHMS``. Where
@@ -55,7 +55,7 @@ def group_volume(
 ) -> Bytes:
     """Return the bytes that pass each port of each network: shape (networks, ...); arguments as in :func:`group_time`.
 
-    For ``auto`` those of the fastest algorithm. What protocols add is not counted.
+    For ``auto`` those of the fastest algorithm. Bytes that protocols add are not counted.
     """
     networks = range(len(system.networks))
     if algorithm == PUBLISHED:

@@ -1,27 +1,27 @@
-"""Where the ranks of groups sit: so many in each node, so many nodes, network by network."""
+"""Placement of process groups: ranks in each node, nodes, and groups of nodes, network by network."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
 import numpy as np
 
 from calculon.errors import Infeasible, Problem, SpecError
+from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.units import Array, Count
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """One group of ranks, or a column of groups: whole numbers, or arrays of them that broadcast.
+    """One process group, or a column of them: whole numbers, or arrays of them that broadcast.
 
     Attributes
     ----------
     ranks : int array
         Members of the group.
     members : tuple of int arrays
-        What one instance of each network of the system joins: ranks in a node, nodes, or groups of nodes; 1 where the
+        Members that one instance of each network joins: ranks in a node, nodes, or groups of nodes; 1 where the
         group does not use the network.
     below : tuple of int arrays
         Ranks of the group inside each of these members; each has its own port to the network.
@@ -39,7 +39,7 @@ class Group:
 
     @classmethod
     def of(cls, system: System, ranks: Count, members: Sequence[Count]) -> "Group":
-        """Return the group that joins so many members on each network."""
+        """Return the group of some members on each network."""
         below: list[Count] = [np.array(1)]
         network: Count = np.array(0)
         for number, joined in enumerate(members):

@@ -8,8 +8,7 @@ one), has one protocol and its own latencies.
 Source: NCCL, src/graph/tuning.cc.
 """
 
-from dataclasses import dataclass
-
+from calculon.frozen import dataclass
 from calculon.hardware.extension import STEP_LATENCY
 from calculon.hardware.system import System
 
@@ -94,7 +93,7 @@ def link_kind(system: System, network: int) -> str | None:
 def _latencies(
     system: System, network: int, form: str, kind: str | None, protocol: str
 ) -> tuple[float, float]:
-    """Return what it takes to start, and a step, on one network."""
+    """Return the latencies of the start and of a step on one network."""
     if kind is None or form == "own":
         fabric = system.fabric
         base = float(fabric.latency[network]) if protocol == SIMPLE else float("inf")

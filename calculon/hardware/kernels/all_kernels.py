@@ -1,19 +1,54 @@
-"""The kinds of kernels and what gives their times."""
+"""The kinds of kernels: the rate, engine and element size that give their times."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import get_args
 
-from calculon.hardware.kernels.fused_attention import attention
-from calculon.hardware.kernels.kernel import Kernel, KernelKind, Types, VectorKind
-from calculon.hardware.kernels.product import batched_product, product
-from calculon.hardware.kernels.vector import vector
+from calculon.hardware.kernels.kernel import ENGINE_RATE, Kernel, KernelKind, Types, VectorKind
 from calculon.hardware.system import System
+from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
+
+
+def product(system: System, types: Types) -> Kernel:
+    """Return the kernel of matrix products with weights.
+
+    Source of the rate by FLOP: Isaev et al., SC'23, doi:10.1145/3581784.3607102, section 3.2.
+    """
+    return _on_matrix_engine(system, types.product, "product")
+
+
+def batched_product(system: System, types: Types) -> Kernel:
+    """Return the kernel of products of two activations (attention that is not fused), at the rate of other products."""
+    return _on_matrix_engine(system, types.attention, "batched_product", "product")
+
+
+def attention(system: System, types: Types) -> Kernel:
+    """Return the kernel of fused attention (*flash attention*).
+
+    Source: its efficiency grows with the sequence: Dao, *FlashAttention-2*, arXiv 2307.08691, figures 4 to 6.
+    """
+    return _on_matrix_engine(system, types.attention, "attention")
+
+
+def _on_matrix_engine(system: System, datatype: str, *kinds: str) -> Kernel:
+    """Return a kernel at the rate that the system states for the first of some kinds, else at that of the engine."""
+    stated = (system.rate(kind, datatype) for kind in kinds)
+    rate = next((one for one in stated if one is not None), ENGINE_RATE)
+    return Kernel(rate, system.product_engine(datatype), MATMUL_BYTES[datatype])
+
+
+def vector(kind: VectorKind, system: System, types: Types) -> Kernel:
+    """Return the kernel of an elementwise operator or reduction, mostly bound by memory."""
+    datatype = types.vector
+    rate = system.rate(kind, datatype) or ENGINE_RATE
+    return Kernel(rate, system.vector[datatype], DATATYPE_BYTES[datatype])
+
 
 KERNELS: Mapping[KernelKind, Callable[[System, Types], Kernel]] = {
     "product": product,
     "batched_product": batched_product,
     "attention": attention,
-    **{kind: vector(kind) for kind in get_args(VectorKind)},
+    **{kind: partial(vector, kind) for kind in get_args(VectorKind)},
 }
 """By kind: from a system and the types of arithmetic, the kernel that times layers of some shapes.
 

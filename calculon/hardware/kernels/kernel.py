@@ -1,4 +1,4 @@
-"""Kinds of kernels, what a rate may depend on, and a kernel at its rate."""
+"""Kinds of kernels, the shapes that a rate may depend on, and a kernel at its rate."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, get_args
@@ -32,11 +32,11 @@ VectorKind = Literal[
     "collective",
     "mul_sum",
 ]
-"""What the vector engine runs, bound by memory.
+"""Memory-bound operators of the vector engine.
 
 ``sum`` is that of the residual stream, ``fork`` adds the gradients of several readers, ``bias`` can be joined to the
 elementwise kernel after it, any other elementwise sum is ``add``, ``reduction`` the gradient of a bias, ``collective``
-what processors compute beside a collective, and ``mul_sum`` a product that is not on the matrix engine.
+the arithmetic of processors in a collective, and ``mul_sum`` a product that is not on the matrix engine.
 """
 
 KernelKind = ProductKind | AttentionKind | VectorKind
@@ -50,11 +50,11 @@ ENGINES: dict[str, str] = {
     )
     for kind in get_args(kinds)
 }
-"""What each kind of kernel runs on; fused attention is a kernel of the matrix engine with a rate of its own."""
+"""Engine of each kind of kernel; fused attention is a kernel of the matrix engine with a rate of its own."""
 
 
 class ShapedLayer(Protocol):
-    """What a rate may ask a layer: batch, m, n, k of a product; of attention mean keys per query, and head width."""
+    """Sizes of a layer for rates: batch, m, n, k of a product; of attention mean keys per query, and head width."""
 
     @property
     def product(self) -> tuple[Count | float, Count | float, Count | float, Count | float] | None:
@@ -157,7 +157,7 @@ class EngineRate:
         return engine.time(shapes.flops()), None
 
     def slowed(self, factor: float, start: float, end: float) -> "EngineRate":
-        """Return it as it is: what is slow is the engine."""
+        """Return the rate unchanged: the engine itself is slowed."""
         return self
 
     @property
@@ -167,7 +167,7 @@ class EngineRate:
 
 
 ENGINE_RATE = EngineRate()
-"""What counts where a system states no rate."""
+"""The rate where a system states none."""
 
 
 class Kernel(NamedTuple):

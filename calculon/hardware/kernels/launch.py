@@ -1,16 +1,15 @@
 """Launches of kernels: no kernel takes less time than its launch."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from calculon.frozen import dataclass
 from calculon.spec.fields import declare
 from calculon.units import Array, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What it costs to launch kernels: small operators are bound by it."""
+    """The cost of launching kernels, which bounds small operators."""
 
     kernel: float = declare(
         "least time of a kernel or a collective, or of its launch", unit="s", at_least=0

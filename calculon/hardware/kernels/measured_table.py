@@ -1,24 +1,26 @@
 """A rate that a system file states as a table of measured kernels."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from calculon.errors import Problem
+from calculon.frozen import dataclass
 from calculon.hardware.engine import Engine
 from calculon.hardware.kernels.kernel import Shapes, Times
 from calculon.hardware.kernels.product_passes import of_passes
 from calculon.hardware.memory import Memory
-from calculon.spec.fields import Declaration, declare, shown
+from calculon.hardware.number_rows import decode_rows
+from calculon.spec.fields import Declaration, declare
 from calculon.units import Array
 
 VALUES = ("share", "seconds")
-"""What the last number of a row is: a share of the peak, or the time of the whole kernel."""
+"""Meaning of the last number of a row: a share of the peak, or the time of the whole kernel."""
 
 PRODUCT, ATTENTION, MEMORY = ("m", "n", "k"), ("keys", "width"), ("bytes",)
-"""Columns of tables: of products with an ``m x n`` result and a sum over k, of attention, of what memory binds."""
+"""Columns of tables: of products with an ``m x n`` result and a sum over k, of attention, of memory-bound operators."""
 
 _SIZE = Declaration(help="size", above=0)
 _SHARE = Declaration(help="share of the peak", above=0, at_most=1)
@@ -40,22 +42,13 @@ class Rows(NamedTuple):
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> Any:
         """Decode ``[[size, ..., value], ...]``, all of one length."""
-        if not isinstance(raw, (list, tuple)) or not raw:
-            problems.append(Problem(path, "a list of rows [size, ..., value]", shown(raw)))
+        first = raw[0] if isinstance(raw, (list, tuple)) and raw else ()
+        width = len(first) if isinstance(first, (list, tuple)) else 0
+        row = f"row of {width} numbers" if width > 1 else "row [size, ..., value]"
+        found = decode_rows(raw, path, problems, row, (_SIZE,) * max(2, width))
+        if found is None:
             return None
-        before = len(problems)
-        width = len(raw[0]) if isinstance(raw[0], (list, tuple)) else 0
-        for i, row in enumerate(raw):
-            if not isinstance(row, (list, tuple)) or len(row) != width or width < 2:
-                wanted = f"a row of {width} numbers" if width > 1 else "a row [size, ..., value]"
-                problems.append(Problem(f"{path}[{i}]", wanted, shown(row)))
-                continue
-            for j, value in enumerate(row):
-                if problem := _SIZE.problem(float, value, f"{path}[{i}][{j}]"):
-                    problems.append(problem)
-        if len(problems) > before:
-            return None
-        rows = np.array(raw, dtype=float)
+        rows = np.array(found)
         return cls(rows[:, :-1].copy(), rows[:, -1].copy())
 
     @classmethod
@@ -98,7 +91,7 @@ class MeasuredTable:
     )
 
     def wrong(self, columns: Sequence[str], place: str) -> list[Problem]:
-        """Return what is wrong with the table of a kind of kernel that has these columns."""
+        """Return the problems of a table for a kind of kernel with these columns."""
         sizes, values = self.table
         names = ", ".join(columns)
         if sizes.shape[1] != len(columns):
@@ -176,7 +169,7 @@ class MeasuredTable:
 
 
 def _work(sizes: Array) -> Array:
-    """Return FLOP or bytes of rows; of attention what they are in proportion to."""
+    """Return FLOP or bytes of rows; of attention a measure in proportion to them."""
     work: Array = sizes.prod(axis=1)
     return 2 * work if sizes.shape[1] == len(PRODUCT) else work
 

@@ -1,9 +1,10 @@
 """A rate that a system file states as a curve over the size of the operation."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from calculon.frozen import dataclass
 from calculon.hardware.curve import Curve
 from calculon.hardware.engine import Engine
 from calculon.hardware.kernels.kernel import Shapes, Times
@@ -11,7 +12,7 @@ from calculon.hardware.memory import Memory
 from calculon.spec.fields import declare
 
 OVER = ("flops", "keys", "bytes")
-"""What the sizes of a curve are: FLOP of a pass, mean keys per query, bytes that a pass moves in tier-1 memory."""
+"""Sizes of a curve: FLOP of a pass, mean keys per query, bytes that a pass moves in tier-1 memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,10 +1,10 @@
-"""What a system file states of its kernels, under ``ext.kernels``: a law, a curve or a table by kind and type."""
+"""Rates of kernels in a system file, under ``ext.kernels``: a law, a curve or a table by kind and type."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args
 
 from calculon.errors import Problem, nearest
+from calculon.frozen import dataclass
 from calculon.hardware.kernels import measured_table
 from calculon.hardware.kernels.kernel import AttentionKind, ProductKind, Rate, VectorKind
 from calculon.hardware.kernels.measured_table import MeasuredTable
@@ -26,7 +26,7 @@ class Family(NamedTuple):
     laws : mapping
         Records of constants by name of the law.
     over : sequence of str
-        What a curve may be over.
+        Sizes that a curve may be over.
     columns : sequence of str
         Sizes in a row of a table.
     """
@@ -65,7 +65,7 @@ FAMILY = {kind: family for family in FAMILIES for kind in family.kinds}
 """The family of each kind of kernel."""
 
 FORMS = ("law", "curve", "table")
-"""What a rate is stated as, by the key that says so."""
+"""Forms of a rate, by their keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +138,14 @@ def _rate(raw: object, path: str, family: Family, problems: list[Problem]) -> Ra
         return None
     if forms == ["law"]:
         return _law(raw, path, family, problems)
-    return (
-        _curve(raw, path, family, problems)
-        if forms == ["curve"]
-        else _table(raw, path, family, problems)
-    )
+    record: type[Any] = StatedCurve if forms == ["curve"] else MeasuredTable
+    found: Rate | None = decode_part(record, raw, path, problems)
+    if isinstance(found, StatedCurve) and found.over not in family.over:
+        wanted = "one of " + ", ".join(family.over)
+        problems.append(Problem(f"{path}.over", wanted, shown(found.over)))
+    if isinstance(found, MeasuredTable):
+        problems += found.wrong(family.columns, path)
+    return found
 
 
 def _law(raw: Mapping[Any, Any], path: str, family: Family, problems: list[Problem]) -> Rate | None:
@@ -155,27 +158,6 @@ def _law(raw: Mapping[Any, Any], path: str, family: Family, problems: list[Probl
         return None
     constants = {key: value for key, value in raw.items() if key != "law"}
     found: Rate | None = decode_part(family.laws[name], constants, path, problems)
-    return found
-
-
-def _curve(
-    raw: Mapping[Any, Any], path: str, family: Family, problems: list[Problem]
-) -> StatedCurve | None:
-    """Decode a curve over a size that the kind has."""
-    found = decode_part(StatedCurve, raw, path, problems)
-    if found is not None and found.over not in family.over:
-        wanted = "one of " + ", ".join(family.over)
-        problems.append(Problem(f"{path}.over", wanted, shown(found.over)))
-    return found
-
-
-def _table(
-    raw: Mapping[Any, Any], path: str, family: Family, problems: list[Problem]
-) -> MeasuredTable | None:
-    """Decode a table with the columns of the kind."""
-    found = decode_part(MeasuredTable, raw, path, problems)
-    if found is not None:
-        problems += found.wrong(family.columns, path)
     return found
 
 

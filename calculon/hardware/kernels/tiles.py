@@ -1,25 +1,28 @@
-"""The law ``tiles``: what tiles, waves, alignment and depth leave of the peak for matrix products, by their shape."""
+"""The law ``tiles``: the rate of matrix products by their shape, from tiles, waves, alignment and depth."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from calculon.errors import Problem
+from calculon.frozen import dataclass
 from calculon.hardware.curve import Curve
 from calculon.hardware.engine import Engine
 from calculon.hardware.kernels.kernel import Shapes, Times
 from calculon.hardware.kernels.product_passes import of_passes
 from calculon.hardware.memory import Memory
-from calculon.spec.fields import Declaration, declare, shown
+from calculon.hardware.number_rows import decode_rows, rows_schema
+from calculon.spec.fields import Declaration, declare
 from calculon.units import Array, Bytes, Count, Flops, Fraction
 
 _SIDE = Declaration(help="side of a tile of the result", unit="elements", above=0)
 _SHARE = Declaration(help="rate of a kernel of such tiles beside the fastest", above=0, at_most=1)
+_TILE = (_SIDE, _SIDE, _SHARE)
 
 SPLIT_DEPTHS = 4
-"""A product is not split into parts of less than so many half depths, where prologues would eat the gain."""
+"""Least half depths of a part of a split product: in shorter parts prologues would eat the gain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +43,13 @@ class Tiles:
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> Any:
         """Decode ``[[m, n, efficiency], ...]``."""
-        if not isinstance(raw, (list, tuple)) or not raw:
-            problems.append(Problem(path, "a list of tiles [m, n, efficiency]", shown(raw)))
-            return None
-        before = len(problems)
-        for i, one in enumerate(raw):
-            if not isinstance(one, (list, tuple)) or len(one) != 3:
-                problems.append(Problem(f"{path}[{i}]", "a tile [m, n, efficiency]", shown(one)))
-                continue
-            for j, (rule, value) in enumerate(zip((_SIDE, _SIDE, _SHARE), one, strict=True)):
-                if problem := rule.problem(float, value, f"{path}[{i}][{j}]"):
-                    problems.append(problem)
-        if len(problems) > before:
-            return None
-        return cls(tuple(Tile(*map(float, one)) for one in raw))
+        found = decode_rows(raw, path, problems, "tile [m, n, efficiency]", _TILE)
+        return None if found is None else cls(tuple(Tile(*one) for one in found))
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
         """Return the JSON Schema of the raw list."""
-        values = [rule.schema(float) for rule in (_SIDE, _SIDE, _SHARE)]
-        item = {"type": "array", "prefixItems": values, "items": False}
-        return {"type": "array", "minItems": 1, "items": item | {"minItems": 3, "maxItems": 3}}
+        return rows_schema(*_TILE)
 
 
 DEFAULT_TILES = Tiles(

@@ -1,1 +1,1 @@
-"""Data parallelism: what replicas exchange, and what hides it."""
+"""Data parallelism: strategies, collectives between replicas, and their exposed time."""

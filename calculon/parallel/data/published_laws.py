@@ -7,13 +7,18 @@ import numpy as np
 
 from calculon.editions.edition import DataParallelWindow, Edition
 from calculon.hardware.system import System
-from calculon.parallel.data.synced import BackwardPass, GradientSync, Synced, SyncedEnds
+from calculon.parallel.data.synced import (
+    BackwardPass,
+    GradientSync,
+    SyncedBytes,
+    SyncedEmbeddingHead,
+)
 from calculon.parallel.process_groups import CollectiveCost, data_group
 from calculon.plan.schedule import Schedule
 from calculon.units import Array, Bytes, Seconds
 
 
-def synchronised(synced: Synced, cost: CollectiveCost) -> Array:
+def synchronised(synced: SyncedBytes, cost: CollectiveCost) -> Array:
     """Reduce gradients, and with a sharded optimizer gather weights.
 
     Source: all-reduce, or reduce-scatter and all-gather: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 7.
@@ -25,15 +30,17 @@ def synchronised(synced: Synced, cost: CollectiveCost) -> Array:
     return np.where(schedule.shards > 1, split, cost("all_reduce", synced.gradient, group))
 
 
-def published_traffic(synced: Synced, ends: SyncedEnds | None, cost: CollectiveCost) -> Array:
+def published_traffic(
+    synced: SyncedBytes, ends: SyncedEmbeddingHead | None, cost: CollectiveCost
+) -> Array:
     """Return what all collectives of a batch take, as a cost function counts it; `synced` is one block."""
     found: Array = cost.schedule.blocks * synchronised(synced, cost)
     return found if ends is None else found + _ends(ends, cost).of_longer
 
 
 def published_sync(
-    synced: Synced,
-    ends: SyncedEnds | None,
+    synced: SyncedBytes,
+    ends: SyncedEmbeddingHead | None,
     backward: BackwardPass,
     cost: CollectiveCost,
     edition: Edition,
@@ -43,7 +50,7 @@ def published_sync(
     active = (schedule.data_par > 1) & schedule.training
     collective = synchronised(synced, cost)
     link = np.where(active, schedule.blocks * collective, 0.0)
-    overlapped = active & schedule.data_par_overlap
+    overlapped = active & schedule.columns.data_par_overlap
     none = np.zeros_like(link)
     exposed, chunk_bandwidth, tail_bandwidth = link, none, none
     window = None
@@ -77,7 +84,7 @@ class _Ends(NamedTuple):
     piped: Array
 
 
-def _ends(ends: SyncedEnds, cost: CollectiveCost) -> _Ends:
+def _ends(ends: SyncedEmbeddingHead, cost: CollectiveCost) -> _Ends:
     """Count the collectives of the ends; a shared table on one stage is reduced once, after both have used it."""
     piped = cost.schedule.pipeline_par > 1
 
@@ -102,7 +109,7 @@ def _hidden_head(
     return np.where(ends.piped, alone, with_head + ends.embedding)
 
 
-def _volume(synced: Synced, schedule: Schedule, system: System) -> Bytes:
+def _volume(synced: SyncedBytes, schedule: Schedule, system: System) -> Bytes:
     """Bytes that the collectives of a block move per endpoint."""
 
     def volume(operation: str, message: Bytes) -> Bytes:
@@ -113,7 +120,7 @@ def _volume(synced: Synced, schedule: Schedule, system: System) -> Bytes:
 
 
 def _window(
-    synced: Synced,
+    synced: SyncedBytes,
     collective: Seconds,
     backward: BackwardPass,
     schedule: Schedule,

@@ -1,12 +1,12 @@
-"""Data parallelism in its natural forms: what of its traffic hides, and what waits for it.
+"""Exposed time of the explicit data-parallel strategies: DDP, ZeRO-n, FSDP and HSDP, layer-wise sharding.
 
-Forms are DDP, ZeRO, FSDP, and layers with owners. Sources: Li et al., *PyTorch Distributed*, arXiv 2006.15704, section
+Sources: Li et al., *PyTorch Distributed*, arXiv 2006.15704, section
 3.2 (buckets); Zhao et al., *PyTorch FSDP*, arXiv 2304.11277, section 3.3 (prefetching).
 """
 
 import numpy as np
 
-from calculon.parallel.data.exchanges import Buckets, Exchanges
+from calculon.parallel.data.data_collectives import Buckets, DataCollectives
 from calculon.parallel.data.sharding import Sharding, unit_blocks, units_ahead
 from calculon.plan.schedule import Schedule
 from calculon.records import record
@@ -15,7 +15,7 @@ from calculon.units import Count, Fraction, Seconds
 
 @record
 class Windows:
-    """What traffic can hide behind: time of a base block in which its network is free, and the head's backward pass."""
+    """Windows for traffic: time of a base block in which its network is free, and the LM head's backward pass."""
 
     forward: Seconds
     backward: Seconds
@@ -24,7 +24,7 @@ class Windows:
 
 @record
 class Synchronisation:
-    """Time per batch on the link, and of it not hidden; `stalled` is what of that each microbatch waits for."""
+    """Link time and exposed time of a batch; `stalled` is the part of the latter that each microbatch waits for."""
 
     link: Seconds
     exposed: Seconds
@@ -44,23 +44,23 @@ def not_hidden(traffic: Seconds, window: Seconds, usage: Fraction) -> Seconds:
 
 
 class Replication:
-    """The traffic of replicas, per execution.
+    """Hidden and exposed traffic between replicas, per execution.
 
     Parameters
     ----------
-    exchanges : Exchanges
-        What they exchange, in seconds.
+    collectives : DataCollectives
+        Those between replicas, in seconds.
     """
 
-    def __init__(self, exchanges: Exchanges, windows: Windows):
-        self.exchanges, self.windows = exchanges, windows
-        self.sharding, self.schedule = exchanges.sharding, exchanges.schedule
-        usage = exchanges.cost.system.fabric.processor_usage
+    def __init__(self, collectives: DataCollectives, windows: Windows):
+        self.collectives, self.windows = collectives, windows
+        self.sharding, self.schedule = collectives.sharding, collectives.schedule
+        usage = collectives.cost.system.fabric.processor_usage
         self.usage: Fraction = usage[self.schedule.networks["dp"]]
 
     def synchronisation(self) -> Synchronisation:
         """Time the traffic of a batch."""
-        link = self.exchanges.batch
+        link = self.collectives.batch
         split = self.sharding.weights
         exposed, stalled = self._of_split_weights() if split else self._of_whole_weights()
         return Synchronisation(link=link, exposed=exposed, stalled=stalled)
@@ -71,9 +71,9 @@ class Replication:
         All buckets but the last can hide behind the backward pass before the last is full; the embedding's gradient,
         which comes last, is never before that.
         """
-        exposed = np.maximum.reduce([self._waits(buckets) for buckets in self.exchanges.buckets])
+        exposed = np.maximum.reduce([self._waits(buckets) for buckets in self.collectives.buckets])
         stalled = np.where(self.sharding.every(self.schedule), exposed, 0.0)
-        exposed = self.exchanges.times * exposed
+        exposed = self.collectives.times * exposed
         if self.sharding.state:
             exposed = exposed + self._gather_after_step()
         return exposed, stalled
@@ -82,32 +82,32 @@ class Replication:
         """Exposed time to reduce the gradients of a stage once."""
         window = buckets.before * self.windows.backward
         hidden = buckets.last + not_hidden(buckets.others, window, self.usage)
-        exposed: Seconds = np.where(self.schedule.data_par_overlap, hidden, buckets.all)
+        exposed: Seconds = np.where(self.schedule.columns.data_par_overlap, hidden, buckets.all)
         return exposed
 
     def _gather_after_step(self) -> Seconds:
         """Exposed time to gather new weights, beside the next forward pass if that is asked for."""
-        one, embedding, head = self.exchanges.update
+        one, embedding, head = self.collectives.update
         window, others = self.windows.forward, self.schedule.blocks - 1
-        link = one + others * one + self._of_ends(embedding, head)
+        link = one + others * one + self._of_embedding_and_head(embedding, head)
         waits = one + others * not_hidden(one, window, self.usage)
-        waits = waits + self._of_ends(embedding, not_hidden(head, window, self.usage))
+        waits = waits + self._of_embedding_and_head(embedding, not_hidden(head, window, self.usage))
         exposed: Seconds = np.where(self.schedule.columns.overlap_param_gather, waits, link)
         return exposed
 
-    def _of_ends(self, embedding: Seconds, head: Seconds) -> Seconds:
-        """Return a time of both ends, or of the longer where they are on different stages."""
+    def _of_embedding_and_head(self, embedding: Seconds, head: Seconds) -> Seconds:
+        """Return a time of embedding and head, or of the longer where they are on different stages."""
         piped = self.schedule.pipeline_par > 1
         return np.where(piped, np.maximum(embedding, head), embedding + head)
 
     def _of_split_weights(self) -> tuple[Seconds, Seconds]:
-        """ZeRO-3, FSDP and owners: return what is exposed in a batch, and what stalls each microbatch.
+        """ZeRO-3, FSDP and layer-wise sharding: return what is exposed in a batch, and what stalls each microbatch.
 
         While one unit is computed the next is gathered, and in the backward pass the one before reduced; the first
         gather and the last reduction have nothing to hide behind, nor has the embedding.
         """
         schedule, usage, unit = self.schedule, self.usage, unit_blocks(self.schedule)
-        count, gather, again, reduce, embedding, gathered, reduced = self.exchanges.units
+        count, gather, again, reduce, embedding, gathered, reduced = self.collectives.units
         forward, backward = unit * self.windows.forward, unit * self.windows.backward
         inner = not_hidden(gather, forward, usage) + not_hidden(again + reduce, backward, usage)
         waits = gather + again + reduce + (count - 1) * inner
@@ -120,11 +120,13 @@ class Replication:
             not_hidden(reduced, backward, usage),
         )
         at_head = at_head - (again - not_hidden(again, self.windows.head, usage))
-        link = self.exchanges.of_microbatch
-        if self.sharding.owned:
+        link = self.collectives.of_microbatch
+        if self.sharding.layer_wise:
             return schedule.microbatches * link, link
-        overlapped = schedule.data_par_overlap & (units_ahead(schedule) > 0)
-        stalled = np.where(overlapped, waits + self._of_ends(embedding, at_head), link)
+        overlapped = schedule.columns.data_par_overlap & (units_ahead(schedule) > 0)
+        stalled = np.where(
+            overlapped, waits + self._of_embedding_and_head(embedding, at_head), link
+        )
         stalled = np.minimum(stalled, link)
         exposed: Seconds = schedule.microbatches * stalled
         return exposed, stalled
@@ -132,6 +134,6 @@ class Replication:
 
 def units_held(sharding: Sharding, schedule: Schedule) -> Count:
     """Return blocks whose weights are whole at a time: the unit at work and those ahead, or all until they are used."""
-    ahead = 0.0 if sharding.owned else units_ahead(schedule)
+    ahead = 0.0 if sharding.layer_wise else units_ahead(schedule)
     held: Count = np.minimum(unit_blocks(schedule) * (1 + ahead), schedule.blocks)
     return np.where(schedule.columns.reshard_after_forward, held, schedule.blocks)

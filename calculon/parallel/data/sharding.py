@@ -1,30 +1,30 @@
-"""What the replicas of a rank share: optimizer state, gradients, weights."""
+"""Sharding of optimizer state, gradients and weights over replicas: ZeRO-n, FSDP and HSDP, layer-wise."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from calculon.frozen import dataclass
 from calculon.plan.schedule import Schedule
 from calculon.units import MIB, Array, Bytes, Count
 
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """What is split over replicas. Source: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 5.
+    """Kinds of tensors that are split over replicas. Source: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 5.
 
     Attributes
     ----------
     state, gradients, weights : bool
         What is split.
-    owned : bool
-        What is split is split by whole layers, each on one rank.
+    layer_wise : bool
+        They are split by whole layers, each owned by one rank.
     """
 
     state: bool = False
     gradients: bool = False
     weights: bool = False
-    owned: bool = False
+    layer_wise: bool = False
 
     def shards(self, schedule: Schedule) -> Count:
         """Return how many ranks share what is split."""
@@ -49,9 +49,9 @@ SHARDINGS: Mapping[str, Sharding] = {
     "2": Sharding(state=True, gradients=True),
     "3": Sharding(state=True, gradients=True, weights=True),
     "fsdp": Sharding(state=True, gradients=True, weights=True),
-    "owner": Sharding(state=True, gradients=True, weights=True, owned=True),
+    "owner": Sharding(state=True, gradients=True, weights=True, layer_wise=True),
 }
-"""What each value of ``zero_stage`` splits; ``auto`` is the published model, which has laws of its own."""
+"""Sharding of each value of ``zero_stage``; ``auto`` is the published model, which has laws of its own."""
 
 
 def unit_blocks(schedule: Schedule) -> Count:

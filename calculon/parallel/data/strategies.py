@@ -1,7 +1,7 @@
-"""The strategies of data parallelism, chosen by ``zero_stage``: the published laws, and what frameworks do.
+"""Data-parallel strategies, chosen by ``zero_stage``: the published laws, DDP, ZeRO-n, FSDP, layer-wise sharding.
 
-A strategy says what replicas exchange in a batch, what of it is exposed, and what it means for memory. Executions that
-share a choice share a strategy, so that each is plain code.
+A strategy knows the collectives of a batch, their exposed time, and their memory. Executions that share a choice share
+a strategy, so that each is plain code.
 """
 
 from abc import ABC, abstractmethod
@@ -10,11 +10,17 @@ from collections.abc import Mapping
 import numpy as np
 
 from calculon.editions.edition import Edition
-from calculon.parallel.data.exchanges import Exchanges
+from calculon.parallel.data.data_collectives import DataCollectives
 from calculon.parallel.data.published_laws import published_sync, published_traffic
 from calculon.parallel.data.replication import Replication, Windows, units_held
 from calculon.parallel.data.sharding import SHARDINGS, Sharding, bucket_bytes, unit_blocks
-from calculon.parallel.data.synced import NOTHING, BackwardPass, GradientSync, Synced, SyncedEnds
+from calculon.parallel.data.synced import (
+    NOTHING,
+    BackwardPass,
+    GradientSync,
+    SyncedBytes,
+    SyncedEmbeddingHead,
+)
 from calculon.parallel.process_groups import CollectiveCost
 from calculon.plan.schedule import Schedule
 from calculon.records import apply, record
@@ -23,19 +29,19 @@ from calculon.units import Array, Bytes
 
 @record
 class GradientBuffers:
-    """Bytes of a stage beside what stays: weights gathered of other ranks, gradients on their way to be reduced."""
+    """Transient bytes of a stage: weights gathered from other ranks, and gradients on their way to be reduced."""
 
     gathered: Bytes
     passing: Bytes
 
 
-class Strategy(ABC):
-    """One form of data parallelism.
+class DataParallelStrategy(ABC):
+    """One data-parallel strategy.
 
     Attributes
     ----------
     sharding : Sharding or None
-        What replicas share; None for the published model, where ``optimizer_sharding`` says it by execution.
+        Sharding over replicas; None for the published model, where ``optimizer_sharding`` says it by execution.
     """
 
     sharding: Sharding | None = None
@@ -46,14 +52,16 @@ class Strategy(ABC):
         return self.sharding is not None and self.sharding.weights
 
     @abstractmethod
-    def traffic(self, synced: Synced, ends: SyncedEnds | None, cost: CollectiveCost) -> Array:
+    def traffic(
+        self, synced: SyncedBytes, ends: SyncedEmbeddingHead | None, cost: CollectiveCost
+    ) -> Array:
         """Return what all collectives of a batch take, as a cost function counts it; `synced` is one block."""
 
     @abstractmethod
     def sync(
         self,
-        synced: Synced,
-        ends: SyncedEnds | None,
+        synced: SyncedBytes,
+        ends: SyncedEmbeddingHead | None,
         backward: BackwardPass,
         cost: CollectiveCost,
         edition: Edition,
@@ -66,7 +74,12 @@ class Strategy(ABC):
 
     @abstractmethod
     def buffers(
-        self, schedule: Schedule, weight: Bytes, message: Bytes, waiting: Bytes, end: Synced | None
+        self,
+        schedule: Schedule,
+        weight: Bytes,
+        message: Bytes,
+        waiting: Bytes,
+        end: SyncedBytes | None,
     ) -> GradientBuffers | None:
         """Return the buffers of a stage; None where there are none.
 
@@ -74,22 +87,24 @@ class Strategy(ABC):
         ----------
         weight, message, waiting : array
             Bytes of the weights of a block, of its reduced gradients, and of its gradients until the step.
-        end : Synced, optional
+        end : SyncedBytes, optional
             Whole weights of embedding or head, and the gradient of their largest table.
         """
 
 
-class Published(Strategy):
+class PublishedStrategy(DataParallelStrategy):
     """The published laws: gradients once per batch, optimizer state split as ``optimizer_sharding`` says."""
 
-    def traffic(self, synced: Synced, ends: SyncedEnds | None, cost: CollectiveCost) -> Array:
+    def traffic(
+        self, synced: SyncedBytes, ends: SyncedEmbeddingHead | None, cost: CollectiveCost
+    ) -> Array:
         """Reduce gradients, and with a sharded optimizer gather weights."""
         return published_traffic(synced, ends, cost)
 
     def sync(
         self,
-        synced: Synced,
-        ends: SyncedEnds | None,
+        synced: SyncedBytes,
+        ends: SyncedEmbeddingHead | None,
         backward: BackwardPass,
         cost: CollectiveCost,
         edition: Edition,
@@ -103,31 +118,40 @@ class Published(Strategy):
         return whole
 
     def buffers(
-        self, schedule: Schedule, weight: Bytes, message: Bytes, waiting: Bytes, end: Synced | None
+        self,
+        schedule: Schedule,
+        weight: Bytes,
+        message: Bytes,
+        waiting: Bytes,
+        end: SyncedBytes | None,
     ) -> None:
         """Nothing beside what stays."""
 
 
-class Natural(Strategy):
-    """DDP, ZeRO, FSDP and owned layers, by what they split."""
+class ExplicitStrategy(DataParallelStrategy):
+    """DDP, ZeRO-n, FSDP or HSDP, and layer-wise sharding, as frameworks have them."""
 
     def __init__(self, sharding: Sharding):
         self.sharding: Sharding = sharding
 
-    def exchanges(self, synced: Synced, ends: SyncedEnds | None, cost: CollectiveCost) -> Exchanges:
-        """Return what replicas exchange."""
+    def collectives(
+        self, synced: SyncedBytes, ends: SyncedEmbeddingHead | None, cost: CollectiveCost
+    ) -> DataCollectives:
+        """Return the collectives between replicas."""
         piped = cost.schedule.pipeline_par > 1
         apart = (NOTHING, NOTHING) if ends is None else ends.apart(piped)
-        return Exchanges(self.sharding, synced, apart, cost)
+        return DataCollectives(self.sharding, synced, apart, cost)
 
-    def traffic(self, synced: Synced, ends: SyncedEnds | None, cost: CollectiveCost) -> Array:
+    def traffic(
+        self, synced: SyncedBytes, ends: SyncedEmbeddingHead | None, cost: CollectiveCost
+    ) -> Array:
         """Count everything that is exchanged in a batch."""
-        return self.exchanges(synced, ends, cost).batch
+        return self.collectives(synced, ends, cost).batch
 
     def sync(
         self,
-        synced: Synced,
-        ends: SyncedEnds | None,
+        synced: SyncedBytes,
+        ends: SyncedEmbeddingHead | None,
         backward: BackwardPass,
         cost: CollectiveCost,
         edition: Edition,
@@ -142,7 +166,7 @@ class Natural(Strategy):
             head=backward.head,
         )
         windows = apply(lambda window: np.maximum(window, 0.0), [windows])
-        found = Replication(self.exchanges(synced, ends, cost), windows).synchronisation()
+        found = Replication(self.collectives(synced, ends, cost), windows).synchronisation()
         message = np.where(active, synced.gradient, 0.0)
         none = np.zeros_like(message)
         return GradientSync(
@@ -159,7 +183,12 @@ class Natural(Strategy):
         return waiting * blocks
 
     def buffers(
-        self, schedule: Schedule, weight: Bytes, message: Bytes, waiting: Bytes, end: Synced | None
+        self,
+        schedule: Schedule,
+        weight: Bytes,
+        message: Bytes,
+        waiting: Bytes,
+        end: SyncedBytes | None,
     ) -> GradientBuffers:
         """Weights that are gathered, and gradients that are whole until they are reduced.
 
@@ -188,14 +217,16 @@ class Natural(Strategy):
         )
 
 
-STRATEGIES: Mapping[str, Strategy] = {
-    "auto": Published(),
-    **{name: Natural(sharding) for name, sharding in SHARDINGS.items()},
+STRATEGIES: Mapping[str, DataParallelStrategy] = {
+    "auto": PublishedStrategy(),
+    **{name: ExplicitStrategy(sharding) for name, sharding in SHARDINGS.items()},
 }
 """The strategy of each value of ``zero_stage``."""
 
 
-def data_traffic(synced: Synced, ends: SyncedEnds | None, cost: CollectiveCost) -> Array:
+def data_traffic(
+    synced: SyncedBytes, ends: SyncedEmbeddingHead | None, cost: CollectiveCost
+) -> Array:
     """Return what all data-parallel collectives of a batch take; nothing for one replica, or in inference."""
     schedule = cost.schedule
     found = STRATEGIES[schedule.choice.zero_stage].traffic(synced, ends, cost)

@@ -1,38 +1,37 @@
-"""What data parallelism synchronises, what of a block it can hide behind, and the times that come of it."""
-
-from dataclasses import dataclass
+"""Gradient and parameter bytes that replicas synchronise, the backward pass that can hide it, and the times."""
 
 import numpy as np
 
+from calculon.frozen import dataclass
 from calculon.records import apply, record
 from calculon.units import Array, Bytes, BytesPerSecond, Seconds
 
 
 @record
-class Synced:
-    """Bytes of weights, and of the gradients that are reduced for them."""
+class SyncedBytes:
+    """Parameter bytes, and bytes of the gradients that are reduced for them."""
 
     weight: Bytes
     gradient: Bytes
 
-    def where(self, mask: Array) -> "Synced":
+    def where(self, mask: Array) -> "SyncedBytes":
         """Return the same where a mask holds, and nothing elsewhere."""
         return apply(lambda size: np.where(mask, size, 0.0), [self])
 
 
-NOTHING = Synced(weight=np.zeros(1), gradient=np.zeros(1))
+NOTHING = SyncedBytes(weight=np.zeros(1), gradient=np.zeros(1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyncedEnds:
-    """What the embedding (first stage), the head (last stage), and both on one stage have to synchronise."""
+class SyncedEmbeddingHead:
+    """Gradient and parameter bytes of embedding (first stage), LM head (last stage), and of both on one stage."""
 
-    first: Synced
-    last: Synced
-    both: Synced
+    first: SyncedBytes
+    last: SyncedBytes
+    both: SyncedBytes
     tied: bool
 
-    def apart(self, piped: Array) -> tuple[Synced, Synced]:
+    def apart(self, piped: Array) -> tuple[SyncedBytes, SyncedBytes]:
         """Return embedding and head; a shared table on one stage is synchronised once, with the embedding."""
         if not self.tied:
             return self.first, self.last
@@ -45,7 +44,7 @@ class SyncedEnds:
 
 @record
 class GradientSync:
-    """Data-parallel traffic of one batch; ``stalled`` is the part of what is exposed that each microbatch waits for."""
+    """Data-parallel traffic of one batch; ``stalled`` is the exposed part that each microbatch waits for."""
 
     message: Bytes
     link: Seconds
@@ -57,9 +56,9 @@ class GradientSync:
 
 @record
 class BackwardPass:
-    """What the backward pass of a block offers to data-parallel traffic.
+    """Times of a block that data-parallel traffic can hide behind.
 
-    ``forward`` is the forward time of a base block, ``tensor_forward`` what of it is on the tensor-parallel link,
+    ``forward`` is the forward time of a base block, ``tensor_forward`` its part on the tensor-parallel link,
     ``head`` the backward time of the output head. ``base`` and ``edge`` are the whole backward times, ``p2p`` the
     transfer in an edge block. ``memory`` is time on tier-1 memory, ``tensor_base`` and ``tensor_edge`` time on the
     tensor-parallel link, ``arithmetic`` that of the gradient passes and of recomputation; ``step_memory``,

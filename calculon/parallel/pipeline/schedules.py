@@ -1,4 +1,4 @@
-"""What a pipeline schedule costs, in closed form: time of a batch, microbatches that are held.
+"""Pipeline schedules in closed form: time of a batch with its pipeline bubble, and microbatches in flight.
 
 Passes of one microbatch on stage *i* of *p* take :math:`F_i` forward and :math:`B_i` backward, of which :math:`W_i`
 makes gradients of weights; :math:`S_i = F_i + B_i`; there are *m* microbatches, and *v* chunks on each stage. Transfers

@@ -1,8 +1,8 @@
 """When each pass of a pipeline starts and ends: the execution of a schedule, event by event."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from calculon.frozen import dataclass
 from calculon.parallel.pipeline.orders import Kind, Pass
 
 Duration = Callable[[Kind, int, int], float]

@@ -13,8 +13,7 @@ from calculon.units import Array, Bytes, Seconds
 class Transfers:
     """Point-to-point transfers of one microbatch between two stages.
 
-    ``forward`` and ``backward`` are the times in the critical path of an edge block, ``link`` the time of all
-    transfers of a batch, ``exposed`` what of it stages wait for: all, unless they overlap.
+    ``forward`` and ``backward`` are the times after an edge block, ``link`` the time of all transfers of a batch.
     """
 
     forward_size: Bytes
@@ -22,7 +21,6 @@ class Transfers:
     forward: Seconds
     backward: Seconds
     link: Seconds
-    exposed: Seconds
 
 
 def transfers(message: Bytes, schedule: Schedule, system: System, edition: Edition) -> Transfers:
@@ -34,23 +32,12 @@ def transfers(message: Bytes, schedule: Schedule, system: System, edition: Editi
     network = schedule.networks["pp"]
     forward = system.fabric.time(network, "p2p", forward_size, np.array(2.0))
     backward = system.fabric.time(network, "p2p", backward_size, np.array(2.0))
-    link = exposed = _of_batch(forward, backward, schedule)
-    in_path = edition.transfer_time(forward, piped), edition.transfer_time(backward, both)
-    if (beside := schedule.transfers_overlap).any():
-        per_chunk = forward + backward if schedule.training else forward
-        trip = (schedule.pipeline_par * schedule.interleaving - 1) * per_chunk
-        exposed = np.where(beside, trip, link)
-        in_path = (
-            np.where(beside, 0.0, in_path[0]),
-            np.where(beside, 0.0, in_path[1]),
-        )
     return Transfers(
         forward_size=forward_size,
         backward_size=backward_size,
-        forward=in_path[0],
-        backward=in_path[1],
-        link=link,
-        exposed=exposed,
+        forward=edition.transfer_time(forward, piped),
+        backward=edition.transfer_time(backward, both),
+        link=_of_batch(forward, backward, schedule),
     )
 
 
@@ -88,7 +75,7 @@ def shared_gradient_time(message: Bytes, schedule: Schedule, system: System) -> 
 def bubble_time(
     schedule: Schedule, base: Seconds, edge: Seconds, stalled: Seconds | float = 0.0
 ) -> Seconds:
-    r"""Idle time of a stage while the pipeline fills and drains (section 5.5).
+    r"""Pipeline bubble: idle time of a stage while the pipeline fills and drains (section 5.5).
 
     .. math:: (p - 1) \Phi + (v - 1)(p - n \bmod p)\,[n \bmod p \ne 0]\,\Phi - \text{missing blocks}
 
@@ -100,6 +87,9 @@ def bubble_time(
         Forward plus backward time of a block of each kind.
     stalled : array or float
         Time that a stage waits for data-parallel traffic of each microbatch.
+
+    Microbatches pass chunks in groups of *p*. The last group may be short, where Megatron-LM refuses to run: it keeps
+    the places of a full one, which is the second term.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2 (1F1B and interleaved schedules).
     """

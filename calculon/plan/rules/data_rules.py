@@ -103,8 +103,8 @@ def _units_divide(q: Question) -> Array:
 
 
 def _owners_divide(q: Question) -> Array:
-    owned = q.plan.is_choice("zero_stage", "owner")
-    mask: Array = ~owned | (np.mod(q.blocks, q.plan.data_par) == 0)
+    layer_wise = q.plan.is_choice("zero_stage", "owner")
+    mask: Array = ~layer_wise | (np.mod(q.blocks, q.plan.data_par) == 0)
     return mask
 
 

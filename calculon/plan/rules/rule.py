@@ -1,12 +1,12 @@
 """The form of a rule: a mask for tables and grids alike, a message with numbers for one execution."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from calculon.errors import Problem
+from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.columns import Columns
 from calculon.spec.execution import Execution

@@ -7,7 +7,7 @@ Defaults are those of the configuration class; a key without one that all versio
 from calculon.spec.families import gated, plain
 
 FAMILIES = plain.FAMILIES | gated.FAMILIES
-"""What is read, by ``model_type``."""
+"""All families, by ``model_type``."""
 
 _EXPERTS = "a mixture of experts"
 _LATENT = "multi-head latent attention"

@@ -1,10 +1,10 @@
-"""A foreign configuration, read key by key: what is there, what it may hold, and what is wrong with it."""
+"""A foreign configuration, read and checked key by key."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
 from calculon.spec.fields import Declaration, shown
 
 REQUIRED: Final = object()
@@ -40,7 +40,7 @@ class Key:
 
     @property
     def declaration(self) -> Declaration:
-        """What values the key takes."""
+        """The allowed values."""
         needed = self.default is REQUIRED and self.null is None
         least = int(needed) if self.kind in (int, float) else None
         return Declaration(help="", at_least=least, choices=tuple(self.words or ()))
@@ -53,11 +53,11 @@ class Configuration:
         self.raw, self.file, self.path = raw, file, path
 
     def get(self, name: str) -> Any:
-        """Return what stands under a name; None when it is missing."""
+        """Return the value of a name; None when it is missing."""
         return self._find(name)[1]
 
     def read(self, key: Key) -> Any:
-        """Return the value of a key, in our words; its default when it is missing.
+        """Return the value of a key as a model file has it; its default when it is missing.
 
         Raises
         ------

@@ -1,24 +1,29 @@
-"""How a family of transformers is declared, and what many of them have in common."""
+"""The declaration of a family of transformers, and the fields that many families share."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import Any
 
+from calculon.frozen import dataclass
 from calculon.spec.families.configuration import Configuration, Key
 
 Fields = Mapping[str, Any]
 """Fields of a model that are known so far."""
 
 Rule = Callable[[Configuration, Fields], Any]
-"""What follows from several keys; rules come after the fields that have a key of their own."""
+"""A field derived from several keys; rules come after the fields that have a key of their own."""
 
 Sources = dict[str, Key | Rule | str | float]
 """Where each field of a model comes from; a field that is not named keeps its default."""
 
 
-def no_block(_: Configuration, fields: Fields) -> Sequence[bool]:
-    """Say of every block that it does not attend to the whole sequence."""
-    return [False] * fields["num_blocks"]
+REGULAR = "the whole sequence in all blocks, in none, or in one block in so many"
+"""Patterns of full attention next to a sliding window, for a message."""
+
+
+def no_block(_: Configuration, __: Fields) -> int:
+    """Return 0: no block attends to the whole sequence."""
+    return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +36,8 @@ class Family:
         For each field of a model its key, its rule, or its value in the whole family.
     window : key or rule, optional
         Tokens of the sliding window; 0 for none.
-    full : rule
-        Whether each block attends to the whole sequence, where there is a window and no ``layer_types``.
+    full_every : rule
+        One block in so many attends to the whole sequence, where there is a window and no ``layer_types``; 0: none.
     only : mapping
         Keys, each with the values that a model can express.
     equal : mapping
@@ -43,7 +48,7 @@ class Family:
 
     fields: Sources
     window: Key | Rule | None = None
-    full: Rule = no_block
+    full_every: Rule = no_block
     only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     equal: Mapping[str, str] = field(default_factory=dict)
     inside: str = ""

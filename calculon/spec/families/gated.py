@@ -1,11 +1,10 @@
 """Families with a gated MLP and norms without bias: Llama and those after it."""
 
-from collections.abc import Sequence
-
 from calculon.spec.families.configuration import Configuration, Key
 from calculon.spec.families.family import (
     ATTENTION_BIAS,
     GATED,
+    REGULAR,
     SHAPE,
     TIED,
     Family,
@@ -25,20 +24,17 @@ def _used_window(config: Configuration, _: Fields) -> int:
     return config.read(_WINDOW) if config.read(switch("use_sliding_window", default=False)) else 0
 
 
-def _first_blocks(config: Configuration, fields: Fields) -> Sequence[bool]:
+def _first_blocks(config: Configuration, fields: Fields) -> int:
     first = config.read(Key("max_window_layers", 28))
-    return [i < first for i in range(fields["num_blocks"])]
+    if 0 < first < fields["num_blocks"]:
+        config.refuse("max_window_layers", REGULAR, str(first))
+    return int(first > 0)
 
 
 def _one_in(default: int) -> Rule:
     """Return a rule for one block in so many."""
     key = Key("sliding_window_pattern", default, also=("_sliding_window_pattern",))
-
-    def full(config: Configuration, fields: Fields) -> Sequence[bool]:
-        every = config.read(key)
-        return [every > 0 and (i + 1) % every == 0 for i in range(fields["num_blocks"])]
-
-    return full
+    return lambda config, _: config.read(key)
 
 
 _LLAMA: Sources = {
@@ -84,14 +80,14 @@ FAMILIES = {
     "qwen2": Family(
         fields=_LLAMA | _STATED_GROUPS | {"qkv_bias": True, "out_bias": False},
         window=_used_window,
-        full=_first_blocks,
+        full_every=_first_blocks,
     ),
-    "qwen3": Family(fields=_QWEN3, window=_used_window, full=_first_blocks),
+    "qwen3": Family(fields=_QWEN3, window=_used_window, full_every=_first_blocks),
     "olmo": Family(fields=_LLAMA | {"norm": "layernorm_plain"}),
     "olmo2": Family(fields=_LLAMA | {"qk_norm": "full"}),
     "gemma": Family(fields=_GEMMA),
-    "gemma2": Family(fields=_GEMMA | {"norms": 4}, window=_WINDOW, full=_one_in(2)),
-    "gemma3": Family(fields=_GEMMA3, window=_WINDOW, full=_one_in(6), inside="text_config"),
-    "gemma3_text": Family(fields=_GEMMA3, window=_WINDOW, full=_one_in(6)),
+    "gemma2": Family(fields=_GEMMA | {"norms": 4}, window=_WINDOW, full_every=_one_in(2)),
+    "gemma3": Family(fields=_GEMMA3, window=_WINDOW, full_every=_one_in(6), inside="text_config"),
+    "gemma3_text": Family(fields=_GEMMA3, window=_WINDOW, full_every=_one_in(6)),
 }
-"""What is read, by ``model_type``."""
+"""The families, by ``model_type``."""

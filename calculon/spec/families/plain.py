@@ -171,4 +171,4 @@ FAMILIES = {
     "gpt_neox": Family(fields=_NEOX),
     "nemotron": Family(fields=_NEMOTRON),
 }
-"""What is read, by ``model_type``."""
+"""The families, by ``model_type``."""

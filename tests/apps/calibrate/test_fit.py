@@ -280,6 +280,21 @@ def test_one_group_is_not_held_out_and_it_is_said(tmp_path):
     assert found.document["calibration"]["fits"][0]["held_out_rows"] == 0
 
 
+def test_one_product_of_another_shape_is_held_out_and_it_is_said(tmp_path):
+    rows = [
+        (m, n, 4096, "bfloat16", 2.0 * m * n * 4096 / share / 989e12)
+        for n, m, share in ((4096, 512, 0.3), (4096, 2048, 0.5), (4096, 8192, 0.6), (2, 8192, 0.1))
+    ]
+    path = written(tmp_path / "g.csv", "m,n,k,datatype,seconds", rows)
+    found = run(base(), read_gemm(path, system(base())))
+    fit = found.document["calibration"]["fits"][0]
+    assert (fit["rows"], fit["held_out_rows"], fit["spreads"]) == (4, 1, [])
+    assert found.notes == [
+        "matrix.bfloat16: without the group n=4096 k=4096 no rows are left to fit: "
+        "only rows held out tell its spread"
+    ]
+
+
 def test_what_yaml_shares_is_changed_in_one_place(tmp_path):
     raw = base()
     raw["matrix"]["float16"] = raw["matrix"]["bfloat16"]  # an anchor and its alias

@@ -1,4 +1,4 @@
-"""Rising step curves: the laws of isotonic regression and of the best partition, and curves that come back."""
+"""Rising step curves: the best partition, and curves that come back."""
 
 from itertools import combinations, pairwise
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calculon.apps.calibrate.steps import MOST_STEPS, fit_steps, isotonic, partition
+from calculon.apps.calibrate.steps import MOST_STEPS, fit_steps, partition
 from calculon.hardware.curve import Curve
 
 numbers = st.lists(st.floats(-3, 0).map(lambda x: round(x, 3)), min_size=1, max_size=9)
@@ -20,31 +20,6 @@ def error(values, weights, starts):
         mean = np.average(values[a:b], weights=weights[a:b])
         total += float((weights[a:b] * (values[a:b] - mean) ** 2).sum())
     return total
-
-
-@given(numbers, st.data())
-def test_an_isotonic_curve_rises_and_keeps_the_mean(values, data):
-    weights = data.draw(st.lists(st.integers(1, 5), min_size=len(values), max_size=len(values)))
-    values, weights = np.array(values), np.array(weights, dtype=float)
-    smooth = isotonic(values, weights)
-    assert (np.diff(smooth) >= 0).all()
-    assert (weights * smooth).sum() == pytest.approx((weights * values).sum())
-    assert isotonic(smooth, weights) == pytest.approx(smooth)
-
-
-@given(numbers, st.data())
-def test_no_other_rising_curve_is_nearer(values, data):
-    other = np.sort(
-        data.draw(st.lists(st.floats(-3, 0), min_size=len(values), max_size=len(values)))
-    )
-    values, ones = np.array(values), np.ones(len(values))
-    smooth = isotonic(values, ones)
-    assert ((smooth - values) ** 2).sum() <= ((other - values) ** 2).sum() + 1e-9
-
-
-def test_what_rises_already_is_left_alone():
-    rising = np.array([0.1, 0.2, 0.2, 0.9])
-    assert (isotonic(rising, np.ones(4)) == rising).all()
 
 
 @given(numbers, st.integers(1, 4), st.data())

@@ -1,5 +1,6 @@
 """``calculon block``: the page, the document, and what is refused."""
 
+import csv
 import json
 
 import pytest
@@ -58,6 +59,17 @@ def test_the_document_has_everything_and_a_file_is_the_same(run, tmp_path):
     assert set(found) == {"model", "execution", "system", "edition", "operators", "stats"}
     assert run("block", *LLAMA, "-o", "block.json").out == "Output: block.json\n"
     assert json.loads((tmp_path / "block.json").read_text()) == found
+
+
+def test_operators_are_written_as_a_table(run, tmp_path):
+    assert run("block", *LLAMA, "-o", "block.csv").out == "Output: block.csv\n"
+    rows = list(csv.DictReader((tmp_path / "block.csv").read_text().splitlines()))
+    operators = _document(run, *LLAMA)["operators"]
+    assert [row["name"] for row in rows] == [one["name"] for one in operators]
+    for row, one in zip(rows, operators, strict=True):
+        assert float(row["fw_processing_time"]) == one["time"]["forward"]
+        assert float(row["recompute_flops"]) == one["flops"]["recompute"]
+        assert float(row["saved"]) == one["saved"]
 
 
 def test_a_part_is_looked_at_alone(run):

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -308,6 +309,14 @@ def test_a_wrong_argument_is_one_message_and_nothing_is_written(run, tmp_path, a
     assert message in err
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_library_is_named_with_the_way_to_install_it(run, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    code, out, err = run(*CALL, "-o", "mine.json")
+    assert (code, out, list(tmp_path.iterdir())) == (2, "", [])
+    assert "expected the library scipy, for fits, found it is not installed" in err
+    assert "pip install '.[fit]'" in err
 
 
 def test_quiet_prints_nothing(run):

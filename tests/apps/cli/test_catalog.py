@@ -12,13 +12,23 @@ from calculon.spec import catalog
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
 
+ASIDE = "for tests, of parts of a model: "
+
 
 def test_everything_shipped_is_listed(run):
     code, out, err = run("catalog")
     assert (code, err) == (0, "")
-    for kind in ("model", "system", "execution"):
-        for name in catalog.names(kind):
-            assert f"\n{name} " in out
+    shown = {line.split()[0] for line in out.splitlines() if line}
+    listed = {
+        name for line in out.splitlines() if line.startswith(ASIDE) for name in names_of(line)
+    }
+    assert {name for kind in catalog.KINDS for name in catalog.names(kind)} <= shown | listed
+    assert {"mlp-2x1024", "mlp-4x1024_t2"} <= listed
+    assert not shown & listed
+
+
+def names_of(line: str) -> list[str]:
+    return line.removeprefix(ASIDE).split(", ")
 
 
 @pytest.mark.parametrize("kind", ["models", "systems", "executions", "studies"])
@@ -28,7 +38,9 @@ def test_one_kind_in_every_format(run, kind):
     found = csv.DictReader(io.StringIO(run("catalog", kind, "-f", "csv").out))
     assert [row["name"] for row in found] == names
     assert len(run("catalog", kind, "-f", "markdown").out.splitlines()) == len(names) + 2
-    assert len(run("catalog", kind).out.splitlines()) == len(names) + 1
+    aside = [line for line in run("catalog", kind).out.splitlines() if line.startswith(ASIDE)]
+    apart = sum(len(names_of(line)) for line in aside)
+    assert len(run("catalog", kind).out.splitlines()) == len(names) + 1 + len(aside) - apart
 
 
 def test_figures_are_raw_for_programs(run):
@@ -43,7 +55,7 @@ def test_models_show_their_shape_to_people_and_every_field_to_programs(run):
     lines = run("catalog", "models").out.splitlines()
     heading = "name parameters hidden blocks heads kv ffn vocab seq"
     assert lines[0].split() == heading.split()
-    assert max(map(len, lines)) <= 80
+    assert max(len(line) for line in lines if not line.startswith(ASIDE)) <= 80
     rows = {line.split()[0]: line.split() for line in lines}
     shape = ["8.030", "G", "4,096", "32", "32", "8", "14,336", "128,256", "8,192"]
     assert rows["llama3-8B"] == ["llama3-8B", *shape]
@@ -68,3 +80,42 @@ def test_all_kinds_at_once(run):
     assert code == 2
     assert "KIND: expected one of models, systems, executions, studies for --format csv" in err
     assert "calculon catalog models --format csv" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["models", "LLAMA3.", "phi-2"], {"llama3.1-405B", "llama3.2-1B", "llama3.2-3B", "phi-2"}),
+        (["b200"], {"b200_sxm"}),
+        (["models", "mlp-"], {"mlp-2x1024", "mlp-4x1024"}),
+    ],
+)
+def test_words_filter_names(run, words, found):
+    listed = json.loads(run("catalog", *words, "-f", "json").out)
+    rows = listed if isinstance(listed, list) else [row for rows in listed.values() for row in rows]
+    assert {row["name"] for row in rows} == found
+    assert all(f"{name} " in run("catalog", *words).out for name in found)
+
+
+def test_one_system_is_shown_with_the_meaning_of_its_fields(run):
+    code, out, err = run("catalog", "h100_80g_nvl8")
+    assert (code, err) == (0, "")
+    assert out.startswith("h100_80g_nvl8: a system (")
+    lines = [line.split() for line in out.splitlines()]
+    assert ["mem1.GBps", "3,072", "GB/s"] in [line[:3] for line in lines]
+    assert ["networks[1].size", "65,536", "endpoints"] in [line[:3] for line in lines]
+
+
+@pytest.mark.parametrize("name", ["llama3-8B", "3072_t4_p64_d12_mbs4_full", "tutorial", "b200_sxm"])
+def test_every_kind_can_be_shown(run, name):
+    assert run("catalog", name).code == 0
+    assert json.loads(run("catalog", name, "-f", "json").out)
+    assert {
+        row["field"] for row in csv.DictReader(io.StringIO(run("catalog", name, "-f", "csv").out))
+    }
+
+
+def test_a_name_that_is_not_there_gets_the_nearest(run):
+    code, out, err = run("catalog", "h100_80g_sxmm")
+    assert (code, out) == (2, "")
+    assert "did you mean 'h100_80g_sxm'?" in err

@@ -93,3 +93,28 @@ def test_results_have_no_schema(run):
     code, _, err = run("describe", "stats", "--format", "schema")
     assert code == 2
     assert "expected one of execution, model, system, found 'stats'" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "full"),
+    [
+        ("mfu", ["stats"], "mfu"),
+        ("zero_stage", ["execution"], "zero_stage"),
+        ("hidden", ["model"], "hidden"),
+        ("networks[].bandwidth", ["system"], "networks[].bandwidth"),
+        ("networks[].ops", ["system"], "networks[].ops"),
+        ("in_network_reduction", ["system"], "ext.networks[].in_network_reduction"),
+    ],
+)
+def test_one_field_is_found_by_its_name_or_the_last_part_of_it(run, name, of, full):
+    found = json.loads(run("describe", name, "--format", "json").out)
+    assert [row["of"] for row in found] == of
+    assert found[0]["name"] == full
+    assert found[0]["description"]
+
+
+def test_an_unknown_name_has_the_nearest_as_a_hint(run):
+    code, out, err = run("describe", "zero_stag")
+    assert (code, out) == (2, "")
+    assert "found 'zero_stag'. Hint: did you mean 'zero_stage'?" in err
+    assert len(err.splitlines()) == 1

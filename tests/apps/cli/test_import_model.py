@@ -110,3 +110,18 @@ def test_a_missing_configuration_is_an_error(run):
     code, _, err = run("import-model", "nothing.json")
     assert code == 2
     assert "nothing.json: expected a readable file" in err
+
+
+def test_a_long_trained_context_is_told(run, config):
+    long = config(llama(max_position_embeddings=131_072))
+    out = run("import-model", long, "-o", "mine.json").out
+    assert "Note: sequences of 131,072 tokens, the longest context" in out
+    assert "--seq-size 8192" in out
+    assert "--seq-size 8192" in run("import-model", long).err
+    assert "Note" not in run("import-model", long, "-o", "mine.json", "--seq-size", "131072").out
+
+
+def test_a_model_beyond_all_bounds_of_machine_numbers_is_counted(run, config):
+    code, out, _ = run("import-model", config(llama(hidden_size=10**9)), "-o", "mine.json")
+    assert code == 0
+    assert " E)" in out

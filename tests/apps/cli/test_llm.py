@@ -39,7 +39,7 @@ def test_layers_and_peers_are_written_too(run, tmp_path):
     assert peers["5"]["tensor"] == [4, 5, 6, 7]
 
 
-def test_infinity_and_null_are_written_as_published(run, tmp_path, execution, monkeypatch):
+def test_numbers_that_are_not_finite_are_null(run, tmp_path, execution, monkeypatch):
     plan = execution(training=False, activation_recompute="none", optimizer_sharding=False)
     result = calculon.estimate(MODEL, plan, SYSTEM, layers=True)
     result.layers[0]["fw_arithmetic_intensity"] = float("inf")
@@ -49,7 +49,7 @@ def test_infinity_and_null_are_written_as_published(run, tmp_path, execution, mo
     assert run("llm", MODEL, plan, SYSTEM, "stats.json", "-l").code == 0
     text = (tmp_path / "stats.json").read_text()
     assert '"act_checkpoint_size_with_offload": null,' in text
-    assert '"fw_arithmetic_intensity": Infinity,' in text
+    assert '"fw_arithmetic_intensity": null,' in text
 
 
 @pytest.mark.parametrize("option", [(), ("-l",)], ids=["alone", "with layers"])

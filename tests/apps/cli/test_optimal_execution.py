@@ -14,7 +14,7 @@ import pytest
 
 import calculon
 from calculon.search.driver import SearchResult, search
-from tests.helpers import ROOT
+from tests.helpers import ROOT, document
 
 SPACE = ("megatron-22B", 8, 4, "float16", "a100_80g")
 
@@ -239,9 +239,42 @@ def test_naming_the_default_beside_an_added_value_is_fine(run):
     nothing = run(*common, "--add", "attn_impl=eager")
     assert nothing.code == 2
     assert "expected values beside eager" in nothing.err
-    unused = run(*common, "--fix", "ce_impl=fused")
-    assert unused.code == 2
-    assert "expected a model with a vocabulary" in unused.err
+
+
+def test_a_value_without_effect_is_a_note(run):
+    """One command line serves models with and without a vocabulary."""
+    common = ("loe", *SPACE, "-", "--edition", "corrected", "-q")
+    plain, noted = run(*common), run(*common, "--fix", "ce_impl=fused")
+    note = (
+        "calculon: warning: search: ce_impl=fused has no effect: megatron-22B states no vocabulary"
+    )
+    assert noted.err.count(note) == 1
+    assert noted.code == 0
+    best = [line for line in plain.out.splitlines() if line.startswith(("Total", "Good", "Best"))]
+    assert best
+    assert all(line in noted.out for line in best)
+    added = run(*common, "--add", "vocab_pad_multiple=128")
+    assert "vocab_pad_multiple=128 has no effect" in added.err
+    assert added.code == 0
+    published = run(*common[:-3], "-q", "--fix", "ce_impl=fused")
+    assert published.code == 2
+    assert "expected corrected, which ce_impl=fused needs" in published.err
+
+
+def test_what_is_not_finite_is_null(run):
+    """Where nothing is left to hide traffic behind, the bandwidth that would hide it has no bound."""
+    networks = document("systems", "a100_80g_sxm")["networks"]
+    wide = [network | {"size": 64 * network["size"]} for network in networks]
+    raw = {"base": "a100_80g_sxm_kernels", "networks": wide}
+    Path("wide.json").write_text(json.dumps(raw))
+    fix = "tensor_par=8 pipeline_par=2 pipeline_interleaving=3 microbatch_size=1 tp_impl=allgather"
+    fix += " activation_recompute=none tensor_par_comm_type=ar data_par_overlap=true"
+    fix += " optimizer_sharding=false weight_offload=false"
+    options = [word for setting in fix.split() for word in ("--fix", setting)]
+    space = ("megatron-126M", 256, 128, "float16", "wide.json", "best.json")
+    assert run("loe", *space, "--edition", "corrected", *options).code == 0
+    best = json.loads(Path("best.json").read_text(), parse_constant=pytest.fail)
+    assert best["0"]["stats"]["dp_bw_overlap_req_chunk"] is None
 
 
 def test_a_table_of_winners_can_be_evaluated_again(run):

@@ -199,12 +199,58 @@ def test_a_name_may_hold_dollars(run):
     assert (result.code, result.err) == (0, "")
 
 
-def test_a_cell_that_is_no_number_is_named(run):
-    run("loe", "megatron-22B", "8,16", 16, "float16", "a100_80g", "counts.csv", "--quiet")
+@pytest.mark.parametrize(
+    ("kind", "column", "cell", "expected"),
+    [
+        ("scaling", "sample_rate", "abc", "row 0: sample_rate: expected a number, found 'abc'"),
+        ("scaling", "num_procs", "x", "row 0: num_procs: expected a whole number of at least 1, found 'x'"),
+        ("scaling", "num_procs", "inf", "row 0: num_procs: expected a whole number"),
+        ("scaling", "num_procs", "8.5", "row 0: num_procs: expected a whole number"),
+        ("heatmap", "tensor_par", "0", "row 0: tensor_par: expected a whole number of at least 1"),
+        ("heatmap", "tensor_par", "True", "row 0: tensor_par: expected a whole number"),
+        ("heatmap", "num_procs", "9" * 400, "row 0: num_procs: expected a whole number"),
+        ("pareto", "proc_mem_tier1_cap_req", "much", "row 0: proc_mem_tier1_cap_req: expected a number"),
+    ],
+)  # fmt: skip
+def test_a_cell_that_is_no_number_is_named(run, kind, column, cell, expected):
+    run("loe", "megatron-22B", "8", 16, "float16", "a100_80g", "counts.csv", "--quiet", *NARROW)
     text = Path("counts.csv").read_text().splitlines()
     cells = text[1].split(",")
-    cells[text[0].split(",").index("sample_rate")] = "abc"
+    cells[text[0].split(",").index(column)] = cell
     Path("counts.csv").write_text("\n".join([text[0], ",".join(cells), *text[2:]]) + "\n")
-    result = run("plot", "scaling", "counts.csv", "-o", "x.png")
+    result = run("plot", kind, "counts.csv", "-o", "x.png")
     assert result.code == 2
-    assert "counts.csv: row 0: sample_rate: expected a number, found 'abc'" in result.err
+    assert f"counts.csv: {expected}" in result.err
+
+
+@pytest.mark.parametrize("row", [[], 3, {"num_procs": [8]}, {"num_procs": 10**400}])
+@pytest.mark.parametrize("kind", ["scaling", "heatmap", "pareto"])
+def test_a_row_of_json_that_is_none_is_named(run, kind, row):
+    Path("study.json").write_text(json.dumps([row]))
+    result = run("plot", kind, "study.json", "-o", "x.png")
+    assert (result.code, "study.json: " in result.err) == (2, True)
+
+
+def test_rows_without_an_execution_are_no_cells(run):
+    none = dict.fromkeys(("num_procs", "tensor_par", "pipeline_par", "sample_rate"))
+    some = {"num_procs": 8, "tensor_par": 8, "pipeline_par": 1, "sample_rate": 2.0}
+    Path("study.json").write_text(json.dumps([none, some]))
+    assert run("plot", "heatmap", "study.json", "-o", "x.png").code == 0
+    Path("study.json").write_text(json.dumps([none]))
+    result = run("plot", "heatmap", "study.json", "-o", "x.png")
+    assert "study.json: expected executions to draw, found none" in result.err
+
+
+def test_each_system_of_a_study_has_a_curve(run):
+    rows = [
+        {"model": "m", "system": s, "mem1.GiB": m, "max_batch_size": n, "asked_num_procs": n,
+         "sample_rate": n * m if m else 1.0, "total_efficiency": 0.5}
+        for s in ("a", "b") for m in (None, 40, 160) for n in (8, 16)
+    ]  # fmt: skip
+    from calculon.apps.cli.plot_curves import scaling
+
+    Path("study.json").write_text(json.dumps(rows))
+    found = scaling(SimpleNamespace(source=["study.json"], where=None, edition=None))
+    changes = ("", ", mem1.GiB 40", ", mem1.GiB 160")
+    assert [one.label for one in found] == [f"{s}{change}" for s in "ab" for change in changes]
+    assert [[p.rate for p in one.points] for one in found[:2]] == [[1.0, 1.0], [320.0, 640.0]]

@@ -3,11 +3,13 @@
 import csv
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 import calculon
+from calculon.apps.cli.result_files import file_document
 from calculon.apps.cli.results import read_results
 from calculon.errors import Infeasible, SpecError
 from calculon.plan.columns import DEFAULTS
@@ -61,7 +63,7 @@ def test_a_file_of_statistics(run, name):
     run("llm", *ARGUMENTS, name, "-l")
     (one,) = read_results([name])
     assert one.stats == calculon.estimate(*ARGUMENTS).stats
-    assert (one.label, one.execution, one.sheet) == ("stats", None, None)
+    assert (one.label, one.execution, one.inputs) == ("stats", None, None)
     assert len(one.layers) == 24
     # nothing is offloaded, so that the kinds of memory follow
     assert one.memory()[0] == read_results([TRIPLE])[0].memory()[0]
@@ -87,7 +89,7 @@ def test_a_search_over_counts_gives_the_best_of_each(counts):
 
 def test_a_search_is_completed_by_its_model_and_system(best):
     (one,) = read_results([best], "megatron-22B", "a100_80g")
-    assert one.sheet.name == "megatron-22B"
+    assert one.inputs.name == "megatron-22B"
     assert one.layers
     assert len(one.winners) == 3
     assert [d.role for d in one.documents] == ["model", "system", "result"]
@@ -130,11 +132,12 @@ def _write(name, content):
         ("empty.json", "a search that found something"),
         ("number.json", "the JSON of llm, loe or study"),
         ("other.json", "the JSON of llm, loe or study"),
+        ("numbers.yaml", "the JSON of llm, loe or study"),
         ("few.json", "few.json: block_fw_flops: expected a number, found nothing"),
         ("half.json", "half.json: #0: execution.tensor_par: expected a whole number"),
         ("stats.json#1", "the file holds one estimate"),
         ("short.csv", "row 0: block_fw_flops: expected a number"),
-        ("none.csv", "a table with rows"),
+        ("none.csv", "at least one row, found none"),
     ],
 )
 def test_says_what_is_wrong(run, best, counts, text, expected):
@@ -142,6 +145,7 @@ def test_says_what_is_wrong(run, best, counts, text, expected):
     _write("empty.json", {})
     _write("number.json", 3)
     _write("other.json", {"a": 1})
+    _write("numbers.yaml", b"1: {2: {}}")
     _write("few.json", {"total_time": 1.0})
     _write("half.json", {"0": {"execution": {"num_procs": 1}, "stats": {}}})
     _write("short.csv", b"total_time\n1.0\n")
@@ -180,7 +184,7 @@ def test_a_search_of_the_corrected_edition_is_read_back(corrected):
     wanted = calculon.estimate(FLASH[0], one.execution, FLASH[4])
     assert one.stats == pytest.approx(wanted.stats, nan_ok=True)
     (whole,) = read_results([corrected], FLASH[0], FLASH[4])
-    assert whole.sheet.edition == "corrected"
+    assert whole.edition == "corrected"
     assert whole.layers
 
 
@@ -225,7 +229,7 @@ def test_an_edition_in_place_of_that_of_the_execution():
     assert own.stats == calculon.estimate(*ARGUMENTS).stats
     assert other.stats == calculon.estimate(*ARGUMENTS, edition="corrected").stats
     assert [one.label for one in (own, other)] == ["edition sc23", "edition corrected"]
-    assert (other.sheet.edition, other.execution["edition"]) == ("corrected", "corrected")
+    assert (other.edition, other.execution["edition"]) == ("corrected", "corrected")
 
 
 def test_the_winners_of_a_search_are_those_of_its_edition(run):
@@ -266,7 +270,7 @@ def test_a_compressed_search(best):
 @pytest.mark.parametrize(
     ("place", "value", "expected"),
     [
-        (("stats", "total_time"), None, "#0: stats.total_time: expected a number, found None"),
+        (("stats", "total_time"), None, "#0: stats.total_time: expected a number, found null"),
         (
             ("stats", "total_time"),
             float("nan"),
@@ -289,3 +293,67 @@ def test_a_damaged_result_is_refused(best, place, value, expected):
     _write("damaged.json", document)
     with pytest.raises(SpecError, match=expected):
         read_results(["damaged.json"])
+
+
+HUGE = 10**400
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"stats": []}, r"best\.json: #0: stats: expected an object with statistics, found \[\]"),
+        ({"execution": []}, r"best\.json: #0: execution: expected an object with named fields"),
+        ([], r"the JSON of llm, loe or study"),
+        (3, r"the JSON of llm, loe or study"),
+        ({"layers": {}}, r"#0: stats.layers: expected a list of layers, found an empty object"),
+        ({"layers": [3]}, r"#0: stats.layers: expected a list of layers"),
+        ({"layers": [{"name": 3}]}, r"#0: stats.layers\[0\].name: expected text, found 3"),
+        ({"layers": [{"name": "a", "weight": "x"}]}, r"layers\[0\].weight: expected a number"),
+        ({"fw_time": HUGE}, r"#0: stats.fw_time: expected a number, found 1000"),
+        ({"act_space": float("nan")}, r"#0: stats.act_space: expected a number, found nan"),
+        ({"fw_time": True}, r"#0: stats.fw_time: expected a number, found true"),
+    ],
+)
+@pytest.mark.parametrize("command", ["compare", "report", "plot"])
+def test_a_result_of_other_types_is_no_traceback(run, best, command, change, expected):
+    document = json.loads(Path(best).read_text())
+    if not isinstance(change, dict):
+        document["0"] = change
+    elif {"stats", "execution"} & set(change):
+        document["0"] |= change
+    else:
+        document["0"]["stats"] |= change
+    _write(best, document)
+    call = {"compare": ("compare", best, f"{best}#1"), "report": ("report", best, "-o", "x.html")}
+    found = run(*call.get(command, ("plot", "breakdown", best, "-o", "x.png")))
+    assert found.code == 2
+    assert re.search(expected, found.err)
+
+
+def test_a_device_has_no_hash():
+    with pytest.raises(SpecError, match="/dev/zero: expected a regular file"):
+        file_document("model", "/dev/zero", "zero")
+
+
+def test_members_that_a_layer_lacks_are_0(run):
+    run("llm", *ARGUMENTS, "stats.json", "-l")
+    document = json.loads(Path("stats.json").read_text())
+    for layer in document["layers"]:
+        del layer["optimizer"]
+    document["layers"][0] |= {"kind": "dense", "more": [1]}  # of a kind, but of how many blocks?
+    _write("stats.json", document)
+    assert run("report", "stats.json", "-o", "x.html").code == 0
+    assert [layer["optimizer"] for layer in read_results(["stats.json"])[0].layers] == [0.0] * 24
+
+
+@pytest.mark.parametrize("cell", ["x", "8.5", "9" * 400])
+def test_a_row_whose_execution_is_none(run, cell):
+    run("loe", *SPACE, "best.csv", "-t", 1, "--quiet")
+    with open("best.csv") as stream:  # noqa: PTH123
+        (row,) = csv.DictReader(stream)
+    with open("best.csv", "w", newline="") as stream:  # noqa: PTH123
+        writer = csv.DictWriter(stream, list(row))
+        writer.writeheader()
+        writer.writerow(row | {"tensor_par": cell})
+    with pytest.raises(SpecError, match="row 0: tensor_par: expected a whole number"):
+        read_results(["best.csv"])

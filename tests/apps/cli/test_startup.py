@@ -8,13 +8,14 @@ import pytest
 from tests.apps.cli.conftest import ARGUMENTS
 from tests.helpers import ROOT
 
-LOADED = "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+HEAVY = {"rich", "yaml", "pandas", "shtab", "psutil", "matplotlib", "numpy.ma"}
+"""Modules that take long to load, and that few commands need."""
 
 
 def modules(code: str, folder: object) -> set[str]:
-    """Return the top-level modules that are loaded after some code."""
+    """Return the modules that are loaded after some code."""
     done = subprocess.run(
-        [sys.executable, "-c", f"{code}\n{LOADED}"],
+        [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"],
         capture_output=True,
         text=True,
         check=True,
@@ -24,26 +25,43 @@ def modules(code: str, folder: object) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
-def test_the_package_loads_numpy_and_the_standard_library(tmp_path):
+@pytest.mark.parametrize(
+    ("code", "needed"),
+    [("import calculon", set()), ("import calculon; calculon.estimate", {"numpy"})],
+    ids=["the package", "a function of it"],
+)
+def test_the_package_loads_the_standard_library_and_numpy_when_used(tmp_path, code, needed):
     bare = modules("", tmp_path)  # what this environment loads by itself
-    found = modules("import calculon", tmp_path) - bare - sys.stdlib_module_names
-    assert {name for name in found if not name.startswith("_")} == {"calculon", "numpy"}
+    found = {name.partition(".")[0] for name in modules(code, tmp_path) - bare}
+    others = {name for name in found - sys.stdlib_module_names if not name.startswith("_")}
+    assert others == {"calculon"} | needed
+
+
+SEARCH = ("loe", "megatron-22B", "8", "16", "float16", "a100_80g")
 
 
 @pytest.mark.parametrize(
     ("arguments", "allowed"),
     [
-        (["llm", *ARGUMENTS, "stats.json"], set()),
         (["llm", *ARGUMENTS, "stats.json.gz", "-l", "-p", "peers.json"], set()),
         (["lpc", "megatron-1T"], set()),
-        (["version"], set()),
         (["--help"], set()),
         (["llm", *ARGUMENTS, "-"], {"rich"}),
-        (["describe", "stats"], {"rich"}),
+        ([*SEARCH, "best.json"], set()),
+        (["describe", "stats"], set()),
+        (["catalog", "systems"], set()),
         (["completion", "bash"], {"rich", "shtab"}),
     ],
     ids=lambda value: " ".join(value[:1]) if isinstance(value, list) else "",
 )
 def test_a_command_loads_what_it_uses(tmp_path, arguments, allowed):
     found = modules(f"from calculon.apps.cli.main import main; main({arguments!r})", tmp_path)
-    assert found & {"rich", "yaml", "pandas", "shtab", "psutil"} <= allowed
+    assert found & HEAVY <= allowed
+
+
+def test_an_estimate_loads_no_search(tmp_path):
+    code = f"from calculon.apps.cli.main import main; main({['llm', *ARGUMENTS, 'stats.json']!r})"
+    found = modules(code, tmp_path)
+    assert not [
+        name for name in found if name.startswith(("calculon.search", "calculon.apps.sweep"))
+    ]

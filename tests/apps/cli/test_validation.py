@@ -237,4 +237,4 @@ def test_a_broken_study_names_file_and_field(run, tmp_path):
     (folder / "measured.csv").write_text(text.replace("megatron-22B,full,1.42", "gpt-5,full,1.42"))
     code, _, err = run("lv", "-b", tmp_path / "own")
     assert code == 2
-    assert "measured.csv: row 1 (gpt-5 full): model: expected the name of a model" in err
+    assert "measured.csv: line 2 (gpt-5 full), model: expected the name of a model" in err

@@ -1,17 +1,18 @@
 """The page of an estimate: its parts add up, fit the width, and say what matters."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 import calculon
-from calculon.apps.cli.commands.llm import sheet_of
+from calculon.apps.cli.commands.llm import result_of
 from calculon.apps.report.console import show
 from calculon.apps.report.figures_group import NO_VOCABULARY
 from calculon.apps.report.model_details import details
 from calculon.apps.report.page import GROUP_COLORS, PARTS, Page, network_text
-from calculon.apps.report.plain_result import Result
+from calculon.apps.report.result import Result
 from calculon.apps.report.setup import setup_texts
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
@@ -87,7 +88,7 @@ CASES = {
 
 
 def page(case, layers=False):
-    return Page(sheet_of(calculon.estimate(*case, layers=layers)))
+    return Page(result_of(calculon.estimate(*case, layers=layers)))
 
 
 def plain(case, layers=False):
@@ -188,7 +189,7 @@ def test_figures_are_those_of_the_statistics(monkeypatch):
         f"Figures: MFU {stats['mfu'] * 100:.1f} % with full attention",
         f"MFU, full attention {stats['mfu'] * 100:.2f} %",
         f"MFU, causal {stats['mfu_causal'] * 100:.2f} %",
-        f"HFU {stats['hfu'] * 100:.2f} %",
+        f"HFU, as executed {stats['hfu'] * 100:.2f} %",
         f"per processor {stats['model_flops_per_second_per_proc'] / 1e12:.1f} TFLOP/s",
         f"model arithmetic {stats['model_flops_per_token'] / 1e9:.2f} GFLOP per token",
         "parameters 8.030 G with embedding and head",
@@ -246,24 +247,20 @@ OPTIONAL = [
 
 @pytest.mark.parametrize(("cls", "name", "value"), OPTIONAL)
 def test_every_optional_field_is_said_where_it_is_no_default(cls, name, value):
-    sheet = sheet_of(calculon.estimate(*LLAMA))
+    sheet = result_of(calculon.estimate(*LLAMA))
     published = {f.name for f in spec_fields(cls) if not f.declaration.optional}
     if cls is Model:
-        bare = {key: sheet.model[key] for key in published}
+        bare = {key: sheet.inputs.model[key] for key in published}
         assert list(details(bare)) == []
         assert len(list(details(bare | {name: value}))) == 1
         return
     bare = {key: sheet.execution[key] for key in published}
     without, stated = (
-        setup_texts(calculon.apps.report.sheet.Sheet(**_members(sheet, execution)))["options"]
+        setup_texts(replace(sheet, execution=execution))["options"]
         for execution in (bare, bare | {name: value})
     )
     assert stated.startswith(f"{without}, ")
     assert isinstance(value, bool) or str(value) in stated
-
-
-def _members(sheet, execution):
-    return {name: getattr(sheet, name) for name in sheet.__slots__} | {"execution": execution}
 
 
 OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
@@ -276,7 +273,7 @@ def test_memory_of_the_ends_is_part_of_what_the_tiers_need(recompute, offloaded,
     execution = LLAMA[1] | {"activation_recompute": recompute, **dict.fromkeys(offloaded, True)}
     execution |= {"pipeline_par": stages, "data_par": 32 // stages}
     result = calculon.estimate(LLAMA[0], execution, LLAMA[2])
-    sheet = sheet_of(result)
+    sheet = result_of(result)
     for tier, kinds in enumerate(sheet.memory(), start=1):
         needed = result.stats[f"proc_mem_tier{tier}_cap_req"]
         assert sum(kinds.values()) == pytest.approx(needed, rel=1e-12)
@@ -284,7 +281,7 @@ def test_memory_of_the_ends_is_part_of_what_the_tiers_need(recompute, offloaded,
     blocks = result.stats["block_weight_space"] * (32 // stages)
     assert sheet.memory()[1]["weights"] == (blocks if "weight_offload" in offloaded else 0)
     # without the model the blocks of a stage follow from the statistics
-    alone = Result(label="", stats=result.stats, edition="corrected", execution=execution)
+    alone = Result(stats=result.stats, edition="corrected", execution=execution)
     assert alone.memory() == sheet.memory()
 
 
@@ -315,19 +312,19 @@ def test_memory_by_kind_adds_up_to_what_the_tiers_need():
     for case in cases:
         system = reference_system(case["system"])
         result = calculon.estimate(case["application"], case["execution"], system)
-        for tier, kinds in enumerate(sheet_of(result).memory(), start=1):
+        for tier, kinds in enumerate(result_of(result).memory(), start=1):
             needed = result.stats[f"proc_mem_tier{tier}_cap_req"]
             assert sum(kinds.values()) == pytest.approx(needed, rel=1e-12)
 
 
 def test_memory_of_communication_and_what_is_reserved_have_their_lines():
     result = calculon.estimate(*CASES["fully sharded"])
-    kinds, away = sheet_of(result).memory()
+    kinds, away = result_of(result).memory()
     names = ("gathered_space", "comm_buffer_space", "reserved_space")
     assert list(kinds.values())[-3:] == [result.stats[name] for name in names]
     assert sum(kinds.values()) == pytest.approx(result.stats["proc_mem_tier1_cap_req"], rel=1e-12)
     assert not any(away.values())
-    alone = Result(label="", stats=result.stats, edition="corrected")
+    alone = Result(stats=result.stats, edition="corrected")
     assert alone.memory() == (kinds, away)
     text = " ".join(plain(CASES["fully sharded"]).split())
     for words in ("gathered weights 1.67 GiB", "gradients being reduced", "reserved 1.00 GiB"):
@@ -339,9 +336,9 @@ def test_traffic_is_on_the_network_that_its_groups_span(order, network):
     model, execution, system = LLAMA
     split = {"pipeline_par": 16, "data_par": 2, "batch_size": 64, "mesh_order": order}
     split |= {"num_procs": 64, "optimizer_sharding": False, "grad_buffer": "sharded"}
-    sheet = sheet_of(calculon.estimate(model, execution | split, system))
-    assert sheet.networks["data_par"] == network
-    assert f"network {network}, " in network_text(sheet, "data_par")
+    sheet = result_of(calculon.estimate(model, execution | split, system))
+    assert sheet.inputs.networks["data_par"] == network
+    assert f"network {network}, " in network_text(sheet.inputs, "data_par")
 
 
 def _rows_of_groups(case):

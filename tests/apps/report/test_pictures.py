@@ -12,7 +12,7 @@ from calculon.apps.cli.results import read_results
 from calculon.apps.report.page import PARTS
 from calculon.errors import SpecError
 from calculon.search.driver import search
-from calculon.search.select import Counts
+from calculon.search.search_counts import Counts
 from calculon.units import GIB
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")

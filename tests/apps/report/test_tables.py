@@ -5,7 +5,6 @@ import io
 import pytest
 from rich.console import Console
 
-from calculon.apps.report.console import show
 from calculon.apps.report.text_tables import Column, Table
 
 TABLE = Table(
@@ -23,9 +22,7 @@ TABLE = Table(
 
 
 def test_plain_text_has_one_line_per_row():
-    stream = io.StringIO()
-    show(TABLE, stream, wrap=False)
-    assert stream.getvalue().splitlines() == [
+    assert TABLE.written("text").splitlines() == [
         "name  how many  rates",
         "a|b     12,345  1, 2",
         "c",
@@ -107,3 +104,8 @@ def test_csv_and_json_are_raw():
         "secret": None,
     }
     assert TABLE.json().startswith('[\n  {\n    "name": "a|b"')
+
+
+def test_texts_of_csv_are_no_formulas():
+    table = Table((Column("a"), Column("b")), [{"a": "=1+1", "b": -1.5}, {"a": "-", "b": "-2"}])
+    assert table.csv() == "a,b\n'=1+1,-1.5\n-,-2"

@@ -1,17 +1,24 @@
 """Engines: the same results from each, whatever happens to the workers."""
 
+import contextlib
 import dataclasses
 import os
-import signal
-import time
+import warnings
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from calculon import inputs
-from calculon.apps.sweep.engines import make_engine, physical_cores
-from calculon.apps.sweep.executor import EngineError, Serial
-from calculon.apps.sweep.processes import EngineWarning, Processes
+from calculon.apps.sweep import engines
+from calculon.apps.sweep.engines import (
+    EngineError,
+    EngineWarning,
+    Processes,
+    _Workers,
+    make_engine,
+    physical_cores,
+)
 from calculon.apps.sweep.task import Search, run_search
 from calculon.errors import CalculonError, SpecError
 from calculon.search.driver import search
@@ -36,7 +43,7 @@ def results(engine, searches=SEARCHES):
 
 @pytest.fixture(scope="module")
 def expected():
-    return results(Serial())
+    return results(make_engine("serial"))
 
 
 def test_an_outcome_is_the_search_itself(expected):
@@ -55,75 +62,106 @@ def test_a_search_without_any_result_is_an_outcome_too(expected):
     assert len(outcome.result(SEARCHES[-1])) == 0
 
 
-@pytest.mark.parametrize("workers", [1, 7])
-def test_processes_give_the_same_to_the_bit(expected, workers):
-    assert results(Processes(workers)) == expected
-
-
-def _slow_square(task):
-    number, folder = task
-    time.sleep(0.05)
-    Path(folder, f"{number}.{os.getpid()}").touch()
-    return number**2
-
-
-def _square_or_die(task):
-    number, marker = task
-    if number == 3 and not Path(marker).exists():
-        Path(marker).touch()
+def _run_or_die(task):
+    """Run a search; a path is where a worker notes that it dies, so that the next one does not."""
+    if isinstance(task, Search):
+        return run_search(task)
+    if not Path(task).exists():
+        Path(task).touch()
         os._exit(9)
-    return number**2
+    return None
 
 
-def _die(number):
+def surviving(engine, folder):
+    """Return the outcomes of an engine of which a worker dies."""
+    tasks = [*SEARCHES[:3], str(folder / "died"), *SEARCHES[3:]]
+    found = [outcome for outcome in engine.map(_run_or_die, tasks) if outcome is not None]
+    return sorted(found, key=lambda outcome: outcome.search)
+
+
+def test_processes_give_the_same_to_the_bit_when_a_worker_dies(expected, tmp_path):
+    with pytest.warns(EngineWarning, match="a worker died .* are run again"):
+        assert surviving(Processes(2), tmp_path) == expected
+    assert (tmp_path / "died").exists()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_dask_gives_the_same_to_the_bit_when_a_worker_dies(expected, tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    started = []
+
+    def start(**options):
+        started.append(distributed.deploy.local.LocalCluster(**options))
+        return started[-1]
+
+    monkeypatch.setattr(distributed, "LocalCluster", start)
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+    with pytest.warns(EngineWarning, match="other users of this machine can run code as you"):
+        assert surviving(make_engine("dask", 2), tmp_path) == expected
+    assert (tmp_path / "died").exists()
+    (cluster,) = started
+    assert cluster.scheduler_address.startswith("tcp://127.0.0.1:")
+
+
+@pytest.mark.parametrize("library", [None, "cryptography"])
+def test_dask_here_is_for_this_user_alone_where_it_can(monkeypatch, library):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(distributed, "LocalCluster", lambda **options: options)
+    monkeypatch.setattr(engines, "find_spec", lambda name: name == library or None)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        options = make_engine("dask", 2)._local_cluster()
+    assert options["security"] is (True if library else None)
+    assert [warning.category for warning in told] == ([] if library else [EngineWarning])
+    assert (options["host"], options["dashboard_address"]) == ("127.0.0.1", "127.0.0.1:0")
+
+
+class Fragile(_Workers):
+    """Workers in this process, two at a time, which one task kills whenever it comes."""
+
+    pools = 0
+
+    @contextlib.contextmanager
+    def _executor(self, tasks):
+        self.pools += 1
+        with ThreadPoolExecutor(2) as pool:
+            yield pool, 2
+
+
+def _break(number):
     if number == 3:
-        os._exit(9)
+        raise BrokenExecutor
     return number
+
+
+def test_gives_up_on_a_task_that_kills_twice():
+    engine = Fragile()
+    with pytest.warns(EngineWarning), pytest.raises(EngineError, match="workers died twice"):
+        list(engine.map(_break, range(30)))
+    assert engine.pools == 2
+
+
+def test_results_from_before_a_worker_died_are_yielded_once():
+    found = []
+    with pytest.warns(EngineWarning), pytest.raises(EngineError):
+        found += Fragile().map(_break, [*range(4, 40), 3])
+    assert len(found) == len(set(found)) >= 28
 
 
 def _fail(number):
     raise CalculonError(f"no {number}")
 
 
-def test_processes_survive_a_worker_that_dies(tmp_path):
-    tasks = [(number, str(tmp_path / "died")) for number in range(20)]
-    with pytest.warns(EngineWarning, match="a worker died .* are run again"):
-        found = sorted(Processes(2).map(_square_or_die, tasks))
-    assert found == [number**2 for number in range(20)]
-
-
-def test_processes_give_up_on_a_task_that_kills_twice():
-    with pytest.warns(EngineWarning), pytest.raises(EngineError, match="workers died twice"):
-        list(Processes(2).map(_die, range(5)))
-
-
-def test_an_error_of_a_task_is_raised_here():
+@pytest.mark.parametrize("engine", [Processes(1), Fragile()])
+def test_an_error_of_a_task_is_raised_here(engine):
     with pytest.raises(CalculonError, match="no 1"):
-        list(Processes(2).map(_fail, [1, 1]))
+        list(engine.map(_fail, [1, 1]))
 
 
 def test_a_worker_of_another_version_refuses():
     asked = dataclasses.replace(SEARCHES[0], version="0.9")
     with pytest.raises(CalculonError, match=r"a worker has calculon .*, but 0\.9 asks"):
         run_search(asked)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_dask_gives_the_same_to_the_bit_when_a_worker_is_killed(expected, tmp_path):
-    distributed = pytest.importorskip("distributed")
-    options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
-    with distributed.LocalCluster(n_workers=2, **options) as cluster:
-        engine = make_engine("dask", scheduler=cluster.scheduler_address)
-        assert results(engine) == expected
-        victims = [worker.pid for worker in cluster.workers.values()]
-        tasks = [(number, str(tmp_path)) for number in range(40)]
-        finished = []
-        for square in engine.map(_slow_square, tasks):
-            finished.append(square)
-            if len(finished) == 5:
-                os.kill(victims[0], signal.SIGKILL)
-        assert sorted(finished) == [number**2 for number in range(40)]
-        assert len({path.suffix for path in tmp_path.iterdir()}) > 1
 
 
 @pytest.mark.parametrize(
@@ -142,9 +180,8 @@ def test_refuses(arguments, message):
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
-    module = pytest.importorskip("calculon.apps.sweep.dask_engine")
     pytest.importorskip("distributed")
-    monkeypatch.setattr(module, "PATIENCE", 0.2)
+    monkeypatch.setattr(engines, "PATIENCE", 0.2)
     with pytest.raises(SpecError, match="--scheduler: expected the address of a running Dask"):
         list(make_engine("dask", scheduler="tcp://127.0.0.1:9").map(_fail, [1]))
 

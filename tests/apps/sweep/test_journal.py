@@ -1,14 +1,18 @@
 """The journal of a study: nothing finished is lost, and nothing foreign is taken for one's own."""
 
+import errno
+import io
+import os
 from collections import Counter
 
 import pytest
 
 from calculon.apps.sweep import journal as study_journal
-from calculon.apps.sweep.journal import Journal
+from calculon.apps.sweep.journal import Journal, _line
 from calculon.apps.sweep.task import Outcome
 from calculon.errors import SpecError
-from calculon.search.select import Counts
+from calculon.search.search_counts import Counts
+from calculon.spec.decode import SpecWarning
 
 OUTCOMES = [
     Outcome(
@@ -57,12 +61,62 @@ def test_loses_at_most_the_last_line_wherever_a_write_was_cut_off(output, journa
         assert journal.read_bytes() == whole
 
 
-def test_finds_every_changed_byte(output, journal):
+def test_leaves_out_a_damaged_line_and_keeps_the_others(output, journal):
     whole = journal.read_bytes()
-    for i in range(0, len(whole) - 1, 3):
+    head = whole.index(b"\n") + 1
+    for i in range(head, len(whole) - 1, 3):
+        joined = whole[i] == ord("\n")  # with the next line
+        journal.write_bytes(whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :])
+        with pytest.warns(SpecWarning, match="1 damaged lines, the first in line [234]; their"):
+            again = opened(output)
+        with again:
+            assert len(again.outcomes) == (1 if joined else 2)
+            for outcome in OUTCOMES:
+                again.add(outcome)
+        assert journal.read_bytes().endswith(whole[head:])
+
+
+def test_refuses_a_changed_head(output, journal):
+    whole = journal.read_bytes()
+    for i in range(0, whole.index(b"\n") - 1, 3):
         journal.write_bytes(whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :])
         with pytest.raises(SpecError, match="expected a sound journal"):
             opened(output)
+
+
+@pytest.mark.parametrize("line", [b"", b"no line", b"00000000 ", _line({"search": 3})[:-1]])
+def test_survives_any_line(output, journal, line):
+    head, rest = journal.read_bytes().split(b"\n", 1)
+    journal.write_bytes(b"\n".join([head, line, rest]))
+    with pytest.warns(SpecWarning, match="1 damaged lines, the first in line 2"):
+        again = opened(output)
+    assert list(again.outcomes.values()) == OUTCOMES
+    again.close()
+
+
+class NearlyFull(io.FileIO):
+    """A file on a disk that takes 100 bytes, then says that it is full, then has room again."""
+
+    writes = 0
+
+    def write(self, data):
+        self.writes += 1
+        if self.writes == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(data[:100])
+
+
+def test_a_full_disk_costs_only_the_line_that_does_not_fit(output, tmp_path):
+    with opened(output) as journal:
+        journal.add(OUTCOMES[0])
+        journal._stream.close()
+        journal._stream = NearlyFull(journal.path, "a+")
+        with pytest.raises(OSError, match="No space left on device") as error:
+            journal.add(OUTCOMES[1])
+        assert error.value.filename == journal.path
+        journal.add(OUTCOMES[2])  # written in several parts
+    with opened(output) as again:
+        assert list(again.outcomes.values()) == [OUTCOMES[0], OUTCOMES[2]]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 import copy
 import dataclasses
+import datetime
+import time
 
+import numpy as np
 import pytest
 
 from calculon import inputs
@@ -10,9 +13,10 @@ from calculon.apps.sweep.points import plan
 from calculon.apps.sweep.study_fields import SETTINGS
 from calculon.apps.sweep.study_file import Study
 from calculon.apps.sweep.study_summary import make_summary
-from calculon.apps.sweep.study_table import COUNTS, study_names
+from calculon.apps.sweep.study_table import COUNTS, _column, _type, study_names
 from calculon.errors import SpecError
 from calculon.expression import Expression
+from calculon.spec.decode import SpecWarning
 from tests.helpers import ROOT
 
 SMALL = {
@@ -123,7 +127,45 @@ def test_the_shipped_studies_can_be_planned():
         assert make_summary(found, plan(found).searches).best
 
 
+NUMBERS = list(range(2000))
+
 PROBLEMS = [
+    (
+        {
+            "models": [{"model": "gpt3-175B"}, {"model": "turing-530B", "max_batch_size": 8}],
+            "vary": {"HBM": [{"mem1.GiB": 8, "a": 1}, {"mem1.GiB": 9}]},
+        },
+        "models[0].max_batch_size: expected a whole number of sequences",
+        "found nothing (the field is missing). Hint: add it: other lines have it",
+    ),
+    ({"datatype": {}}, "datatype: expected one of float8, float16", "found an empty object"),
+    ({"edition": []}, "edition: expected at least one value, found an empty list", ""),
+    (
+        {"vary": {"mem1.GBps": [datetime.date(2001, 2, 3)]}},
+        "vary.mem1.GBps[0]: expected a number, text,",
+        "found 2001-02-03, which is a date",
+    ),
+    (
+        {"systems": [{"system": "a100_80g", "networks[0].size": {"a", "b"}}]},
+        "systems[0].networks[0].size: expected a number, text,",
+        "which is a set",
+    ),
+    ({"fix": {"tensor_par": b"8"}}, "fix.tensor_par: expected a number", "which is a bytes"),
+    (
+        {"systems": [dict.fromkeys(("mem1.GiB", "mem2.GiB", "x"), NUMBERS) | {"system": "s"}]},
+        "systems[0]: expected lists of at most 1,000,000 combinations",
+        "found 8,000,000,000 of them",
+    ),
+    (
+        {"vary": dict.fromkeys(("mem1.GiB", "mem2.GiB", "x"), NUMBERS)},
+        "s.yaml: expected a study of at most 1,000,000 searches",
+        "found 16,000,000,000 combinations",
+    ),
+    (
+        {"num_procs": {"largest": 2e9, "at_most": 2e9}},
+        "s.yaml: expected a study of at most 1,000,000 searches",
+        "found 2,000,000,000 combinations",
+    ),
     ({"modles": []}, "modles: expected only the known fields", "did you mean 'models'?"),
     ({"models": None}, "models: expected a list of models", "nothing (the field is missing)"),
     (
@@ -240,6 +282,26 @@ PROBLEMS = [
         "",
     ),
     (
+        {"summary": {"rows": ["model"], "best": {"x": "1 / 0"}}},
+        "summary.best.x: expected a number from '1 / 0', found division by zero",
+        "",
+    ),
+    (
+        {"summary": {"rows": ["model"], "best": {"x": "datatype"}}},
+        "summary.best.x: expected a number from 'datatype', found text",
+        "",
+    ),
+    (
+        {"summary": {"rows": ["model"], "best": {"x": "1 if num_procs else 'a'"}}},
+        "summary.best.x: expected a number from",
+        "",
+    ),
+    (
+        {"quantities": {"x": "10 ** 400"}},
+        "x (of megatron-22B, a100_80g): expected a finite number from",
+        "",
+    ),
+    (
         {"summary": {"row": ["model"], "best": {"x": "sample_rate"}}},
         "summary.row: expected one of",
         "did you mean 'rows'?",
@@ -263,6 +325,20 @@ def test_all_problems_of_a_file_are_told_at_once():
     with pytest.raises(SpecError) as error:
         study(top=0, datatype="float61", tpo=1)
     assert [problem.field for problem in error.value.problems] == ["tpo", "datatype", "top"]
+
+
+def test_a_value_of_a_spec_may_have_keys_of_any_type():
+    with pytest.raises(SpecError, match=r"a100_80g: mem1\.GBps: expected a number"):
+        values(systems=[{"system": "a100_80g", "mem1.GBps": {1: 2, "a": 3}}])
+
+
+def test_many_wrong_names_are_told_at_once_and_soon():
+    begin = time.process_time()
+    names = [f"max_batch_sizes_{i}" for i in range(10_000)]
+    with pytest.raises(SpecError) as error:
+        study(**dict.fromkeys(names, 0), quantities=dict.fromkeys(names, 0))
+    assert len(error.value.problems) >= len(names)
+    assert time.process_time() - begin < 5
 
 
 def test_a_document_of_another_kind_is_refused():
@@ -301,3 +377,17 @@ def test_evaluate_knows_the_columns_that_every_study_may_have():
     assert set(names.values()) == set(settings)
     for column in ("search", *names, *COUNTS):
         inputs.check_columns([column], "plan")
+
+
+def test_a_column_takes_whole_numbers_of_any_size():
+    column = _column([10**30, None, 1], _type([10**30, None, 1]))
+    assert column.tolist()[::2] == [1e30, 1]
+    assert np.isnan(column[1])
+
+
+def test_a_value_without_effect_is_one_note_a_model():
+    models = [{"model": name, "max_batch_size": 8} for name in ("megatron-22B", "llama3-8B")]
+    with pytest.warns(SpecWarning) as noted:
+        plan(study(models=models, edition="corrected", fix={"ce_impl": "fused"}))
+    (note,) = (str(one.message) for one in noted)
+    assert note.startswith("search: ce_impl=fused has no effect: megatron-22B states no vocabulary")

@@ -37,9 +37,11 @@ STUDY_PROBLEMS = {
     "an unknown statistic": (_quantity(estimate="total_tme"), "quantities[0].estimate", "total_time"),
     "an unknown statistic beside": (
         _quantity(table={"title": "T", "rows": "model", "columns": "mode", "beside": "nope"}),
-        "quantities[0].table[0].beside",
+        "quantities[0].table.beside",
         "a statistic",
     ),
+    "a broken condition": (
+        _quantity(unit="%", relative_to="mode =="), "quantities[0].relative_to", "an expression"),
     "no statistic": (_quantity(estimate="1 + 1"), "quantities[0].estimate", "no unit"),
     "a bound of nothing": (_quantity(bound=0), "quantities[0].bound", "above 0"),
     "a bound for one edition only": (
@@ -96,20 +98,20 @@ def test_a_wrong_study_names_file_and_field(result, content, case):
 
 
 TABLE_PROBLEMS = {
-    "a missing column": (CSV.replace("seconds", "secs"), "seconds", "a column of this name"),
-    "a measurement that is no number": (CSV.replace("1.9", "fast"), "row 2 (b): seconds", "'fast'"),
-    "a measurement of 0": (CSV.replace("1.9", "0"), "row 2 (b): seconds", "above 0"),
+    "a missing column": (CSV.replace("seconds", "secs"), "line 1", "found no column seconds"),
+    "a measurement that is no number": (CSV.replace("1.9", "fast"), "line 3 (b), seconds", "'fast'"),
+    "a measurement of 0": (CSV.replace("1.9", "0"), "line 3 (b), seconds", "above 0"),
     "a blank cell that is needed": (
-        CSV.replace("b,8,8,8", "b,8,8,"), "row 2 (b): execution.batch_size", "a blank cell"),
+        CSV.replace("b,8,8,8", "b,8,8,"), "line 3 (b), execution.batch_size", "a blank cell"),
     "a blank cell in arithmetic": (
-        CSV.replace("b,8,8", "b,8,"), "row 2 (b): execution.tensor_par", "a blank cell"),
+        CSV.replace("b,8,8", "b,8,"), "line 3 (b), execution.tensor_par", "a blank cell"),
     "a row that does not divide": (
-        CSV.replace("b,8,8", "b,8,3"), "row 2 (b): execution.data_par", "2.666"),
+        CSV.replace("b,8,8", "b,8,3"), "line 3 (b), execution.data_par", "2.666"),
     "a value that no field takes": (
-        CSV.replace("none", "some"), "row 2 (b): execution.activation_recompute", "'some'"),
-    "a ragged row": (CSV + "c,1\n", "row 3", "7 cells"),
+        CSV.replace("none", "some"), "line 3 (b), execution.activation_recompute", "'some'"),
+    "a ragged row": (CSV + "c,1\n", "line 4", "7 columns"),
     "no rows": ("id,seconds\n", "", "no rows"),
-    "an empty file": ("", "", "no rows"),
+    "an empty file": ("", "", "found nothing"),
 }  # fmt: skip
 
 
@@ -130,7 +132,7 @@ def test_an_unknown_edition_names_the_nearest(result, content):
 
 def test_an_optional_field_that_takes_no_such_value_names_the_row(result, content):
     content["execution"]["attn_impl"] = "mode"
-    with pytest.raises(SpecError, match=r"row 1 \(a\): execution\.attn_impl: .*eager, flash"):
+    with pytest.raises(SpecError, match=r"line 2 \(a\), execution\.attn_impl: .*eager, flash"):
         result(content, edition="corrected")
 
 
@@ -138,19 +140,19 @@ def test_a_table_that_is_not_there(library, content):
     place = library(content)
     (place.base / "validation" / "small" / "measured.csv").unlink()
     (study,) = place.studies()
-    with pytest.raises(SpecError, match=r"measured\.csv: expected a readable CSV file"):
+    with pytest.raises(SpecError, match=r"measured\.csv: expected a readable file"):
         compare(study, place)
 
 
 def test_division_by_zero_names_the_row(result, content):
     content["execution"]["data_par"] = "gpus / (tp - 8)"
-    with pytest.raises(SpecError, match=r"row 1 \(a\): execution\.data_par.*gpus=8, tp=8"):
+    with pytest.raises(SpecError, match=r"line 2 \(a\), execution\.data_par.*gpus=8, tp=8"):
         result(content)
 
 
 def test_a_percentage_needs_its_row(result, content):
     content["quantities"][0] |= {"unit": "%", "relative_to": "mode == 'seq'"}
-    with pytest.raises(SpecError, match=r"row 1 \(a\): quantities\.time\.relative_to"):
+    with pytest.raises(SpecError, match=r"line 2 \(a\), quantities\.time\.relative_to"):
         result(content)
 
 
@@ -166,11 +168,11 @@ def test_a_base_folder_needs_studies(tmp_path):
 
 def test_a_row_that_names_an_unknown_model(result, content):
     content["model"] = "{id}"
-    with pytest.raises(SpecError, match=r"measured\.csv: row 1 \(a\): model: expected the name"):
+    with pytest.raises(SpecError, match=r"measured\.csv: line 2 \(a\), model: expected the name"):
         result(content)
 
 
 def test_a_row_that_names_a_file_that_is_not_there(result, content):
     content["execution"] = "{id}.json"
-    with pytest.raises(SpecError, match=r"row 1 \(a\): execution: .*no file 'a\.json'"):
+    with pytest.raises(SpecError, match=r"line 2 \(a\), execution: .*no file 'a\.json'"):
         result(content)

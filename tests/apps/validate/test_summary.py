@@ -14,7 +14,7 @@ NAMES = ("study", "quantity")
 
 
 def test_rows_beside_each_other_have_the_figures_of_every_edition():
-    found = summary.beside(ROWS, ("old", "new"), NAMES, ("mean",))
+    found = summary.side_by_side(ROWS, ("old", "new"), NAMES, ("mean",))
     picked = [(row["quantity"], row["old mean"], row["new mean"], row["n"]) for row in found]
     assert picked == [("time", 5.0, 4.0, 2), ("memory", 7.0, None, 2), ("fresh", None, 1.0, 2)]
 

@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 
-from calculon.architecture.layer import Widths
+from calculon.architecture.layer import COLUMN_INPUT, ROW_OUTPUT, Widths
 from calculon.architecture.layers import (
     Flags,
     When,
     activation,
     batched_matmul,
     dropout,
-    elementwise,
     fork,
     linear,
     norm,
     overlapped_linear,
+    residual_sum,
     softmax,
 )
 from calculon.editions.edition import OverlappedSpace
@@ -79,7 +79,7 @@ def _layers(beta):
             (beta * E, beta * E),
         ),
         "residual sum": (
-            elementwise("x", E, **common),
+            residual_sum("x", E, **common),
             (E, 2 * E, 0),
             (2 * E, E, 0),
             (2 * beta * E, beta * E),
@@ -88,11 +88,10 @@ def _layers(beta):
         "overlapped linear": (
             overlapped_linear(
                 "x",
-                "gather",
+                COLUMN_INPUT,
                 M,
                 N,
                 K,
-                bias=None,
                 outer=False,
                 space=OverlappedSpace(saved=E, grad=H, backward=E + H, shard=0.0),
                 **matrix,
@@ -159,19 +158,19 @@ def test_products_run_on_the_matrix_engine_and_nothing_else_does(name):
     assert _layers(2)[name][0].engine == ("matrix" if product else "vector")
 
 
-@pytest.mark.parametrize(("side", "message"), [("gather", M * N), ("reduce", M * K)])
-def test_an_overlapped_linear_moves_its_gathered_input_or_its_reduced_output(side, message):
+@pytest.mark.parametrize(("operator", "message"), [(COLUMN_INPUT, M * N), (ROW_OUTPUT, M * K)])
+def test_an_overlapped_linear_moves_its_gathered_input_or_its_reduced_output(operator, message):
     layer = overlapped_linear(
         "x",
-        side,
+        operator,
         M,
         N,
         K,
-        bias=None,
         outer=False,
         space=OverlappedSpace(saved=E, grad=H, backward=E + H, shard=0.0),
         widths=Widths(2, 2, 2),
         flags=FLAGS,
     )
-    assert (layer.collective.side, layer.collective.overlapped) == (side, True)
+    operations = layer.collective.operations, layer.collective.split_operations
+    assert (operations, layer.collective.overlapped) == (operator, True)
     np.testing.assert_array_equal(layer.collective.message, 2 * message)

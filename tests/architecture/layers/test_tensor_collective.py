@@ -1,19 +1,26 @@
 import numpy as np
 import pytest
 
-from calculon.architecture.layers import Flags, gather, reduce
+from calculon.architecture.layer import COLUMN_INPUT, ROW_OUTPUT
+from calculon.architecture.layers import Flags, tensor_collective
 
 E, T, BETA = np.array([24.0, 24.0, 30.0]), np.array([2.0, 3.0, 5.0]), 2
-SIDES = {"gather": gather, "reduce": reduce}
+OPERATORS = {"gather": COLUMN_INPUT, "reduce": ROW_OUTPUT}
 
 
 def _layer(side, sequence_parallel, tensor_par=T):
-    return SIDES[side](
-        "x", E, tensor_par, sequence_parallel=sequence_parallel, dtype_bytes=BETA, flags=Flags()
+    return tensor_collective(
+        "x",
+        OPERATORS[side],
+        E,
+        tensor_par,
+        sequence_parallel=sequence_parallel,
+        dtype_bytes=BETA,
+        flags=Flags(),
     )
 
 
-sides = pytest.mark.parametrize("side", SIDES)
+sides = pytest.mark.parametrize("side", OPERATORS)
 modes = pytest.mark.parametrize("sequence_parallel", [False, True], ids=["ar", "rs_ag"])
 
 
@@ -51,7 +58,8 @@ def test_keeps_a_part_with_sequence_parallelism_and_one_whole_side_without(side,
     np.testing.assert_array_equal(np.broadcast_to(layer.activation, 3), saved)
     np.testing.assert_array_equal(np.broadcast_to(layer.activation_grad, 3), gradient)
     np.testing.assert_array_equal(layer.collective.message, whole)
-    assert (layer.collective.side, layer.collective.overlapped) == (side, False)
+    operations = layer.collective.operations, layer.collective.split_operations
+    assert (operations, layer.collective.overlapped) == (OPERATORS[side], False)
 
 
 @sides

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from calculon.architecture.layers import cross_entropy, lookup, positions, total
+from calculon.architecture.layers import cross_entropy, lookup, positions
 
 TOKENS, HIDDEN, ROWS = np.array([30.0, 60.0]), 4, np.array([100.0, 50.0])
 ELEMENTS, TABLE = TOKENS * HIDDEN, ROWS * HIDDEN
@@ -58,12 +58,3 @@ def test_cross_entropy_is_a_softmax(fused):
     np.testing.assert_array_equal(layer.flops[1], 8 * LOGITS)
     assert layer.weights == 0
     assert layer.engine == "vector"
-
-
-def test_a_total_is_reduced_in_the_forward_pass_only():
-    layer = total("x", TOKENS, np.array([1.0, 4.0]), value_bytes=4)
-    np.testing.assert_array_equal(layer.collective.message, [0, 4 * 60.0])
-    np.testing.assert_array_equal(layer.flops[0], [0, 60.0 * 3 / 4])
-    np.testing.assert_array_equal(layer.accessed[0], [0, 2 * 4 * 60.0])
-    assert layer.flops[1] == layer.accessed[1] == layer.activation == 0
-    assert layer.collective.side == "total"

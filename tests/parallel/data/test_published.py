@@ -4,7 +4,7 @@ import pytest
 from calculon import inputs
 from calculon.editions import SC23
 from calculon.parallel.data.published_laws import published_sync
-from calculon.parallel.data.synced import BackwardPass, Synced
+from calculon.parallel.data.synced import BackwardPass, SyncedBytes
 from calculon.parallel.process_groups import CollectiveCost
 from calculon.plan.plan import Plan
 from tests.helpers import document, schedule_of
@@ -48,7 +48,7 @@ def _sync(seconds=1.0, **changes):
         step_memory=none,
         step_arithmetic=none,
     )
-    synced = Synced(weight=np.array([WEIGHT]), gradient=np.array([WEIGHT]))
+    synced = SyncedBytes(weight=np.array([WEIGHT]), gradient=np.array([WEIGHT]))
     return published_sync(synced, None, backward, CollectiveCost(SYSTEM, schedule), SC23)
 
 

@@ -18,26 +18,26 @@ from calculon.apps.cli.options import (
 from calculon.errors import Problem, SpecError, nearest
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
-from calculon.spec.files import write_json
+from calculon.spec.files import document_suffix, replacing, write_json
 from calculon.spec.model import PARTS
 
 
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "List the operators of one block for one microbatch, on one rank: what the forward pass, the gradients of\n"
-        "inputs and of weights, and recomputation compute, move in tier-1 memory and take, and which tensor-parallel\n"
-        "collectives run: message, bytes through each port, time, and what of it is exposed. Sums are those that\n"
-        "calculon llm reports for the same settings (block_*, baseblock_*).\n\n"
+        "List the operators of one block for one microbatch, on one rank: arithmetic, tier-1 memory traffic and time\n"
+        "of the forward pass, of the gradients of inputs and of weights, and of recomputation; weights and activation\n"
+        "memory; and the tensor-parallel collectives: message, bytes through each port, time, and exposed time. Sums\n"
+        "are those that calculon llm reports for the same settings (block_*, baseblock_*).\n\n"
         "--part looks at attention or the MLP alone, without norm, dropout after it and residual sum, in edition\n"
         "corrected; a model may say so itself (field part). --set changes a field of the execution for this call,\n"
         "to compare forms:\n"
         "  tensor_par_comm_type=rs_ag    sequence parallelism\n"
-        "  tp_impl=allgather             every product split by columns, its output gathered\n"
+        "  tp_impl=allgather             every product column-parallel, its output gathered\n"
         "  tp_async=true                 gradients of inputs reduced behind those of weights\n"
         "  bias_after_reduce=true        biases in a pass of their own; false: in the product\n"
         "  matmul_impl=mul_sum           products as multiplication, then sum\n"
-        "Whether the whole model fits into memory is not asked.",
+        "The whole model need not fit into memory.",
         "calculon block gpt3-175B 3072_t4_p64_d12_mbs4_full a100_80g\n"
         "calculon block llama3-8B llama3-8B_h100x64 h100_80g_sxm --part mlp\n"
         "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm_kernels --set matmul_impl=mul_sum\n"
@@ -47,7 +47,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--part",
         choices=PARTS,
-        help="block, or one part alone (default: what the model says, mostly block)",
+        help="block, or one part alone (default: that of the model, mostly block)",
     )
     parser.add_argument(
         "--set",
@@ -58,7 +58,10 @@ def configure(parser: Parser) -> None:
         help="change a field of the execution; may be repeated",
     )
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="NAME.json, or - : everything as JSON"
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="NAME.json, or - : everything as JSON; NAME.csv: a row for each operator",
     )
     add_edition(parser)
 
@@ -68,23 +71,29 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     specs = [arguments.model, arguments.execution, arguments.system]
     check_inputs(specs)
     output = arguments.output
-    check_outputs([output] if output and output != STDOUT else [], specs)
+    check_outputs([output] if output and output != STDOUT else [], specs, (".json", ".csv"))
     changes = _changes(arguments.changes)
     from calculon.inspect.operators import block
 
     with naming(specs[1], Execution="--set", Model="--part"):
-        found = block(
-            *specs, part=arguments.part, edition=arguments.edition, changes=changes
-        ).to_dict()
+        found = block(*specs, part=arguments.part, edition=arguments.edition, changes=changes)
+    document = found.to_dict()
     if output == STDOUT:
-        log(json.dumps(found, indent=2))
+        log(json.dumps(document, indent=2))
     elif output:
-        write_json(output, found)
+        if document_suffix(output) == ".csv":
+            from calculon.apps.report.text_tables import Column, Table
+
+            table = Table(tuple(map(Column, found.rows[0])), found.rows)
+            with replacing(output) as stream:
+                stream.write(f"{table.csv()}\n".encode())
+        else:
+            write_json(output, document)
         log(f"Output: {output}")
     else:
         from calculon.apps.report.operator_page import BlockPage
 
-        log.show(BlockPage(found))
+        log.show(BlockPage(document))
     return 0
 
 

@@ -4,6 +4,7 @@ import argparse
 import datetime
 import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,7 @@ STEPS = (
     Column("error", "error %", right=True, text=lambda value: f"{value:+.2f}"),
 )
 MOST_STEPS = 40
-"""Steps that are printed one by one."""
+"""Largest number of steps that are printed one by one."""
 
 
 def configure(parser: Parser) -> None:
@@ -75,9 +76,9 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Fit, write the file and the picture, and print the residuals."""
+    _check(arguments)
     from calculon.apps.calibrate.fit import calibrate
 
-    _check(arguments)
     name, base = catalog.load("system", arguments.base)
     file = "<stdin>" if name == "stdin" else arguments.base
     if not isinstance(base, Mapping):
@@ -118,6 +119,12 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     """Check before any work that there is something to fit, and that all outputs can be written."""
+    if find_spec("scipy") is None:
+        wanted, hint = (
+            "the library scipy, for fits",
+            "in the folder of calculon: pip install '.[fit]'",
+        )
+        raise SpecError("calibrate", Problem("", wanted, "it is not installed", hint))
     kernels = [*arguments.collectives, *arguments.gemm, *arguments.memory]
     inputs = [*kernels, *arguments.training]
     if not inputs:
@@ -154,7 +161,7 @@ def _check(arguments: argparse.Namespace) -> None:
 def _overlay(
     arguments: argparse.Namespace, base: Mapping[str, Any], document: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what is different from the base, and where the base is, seen from the output."""
+    """Return the differences from the base, and the path of the base relative to the output."""
     name = arguments.base
     if name not in catalog.names("system") and not Path(name).is_absolute():
         folder = "." if arguments.output == STDOUT else Path(arguments.output).parent

@@ -1,15 +1,18 @@
-"""``calculon catalog``: what is shipped, with the figures that tell specs apart."""
+"""``calculon catalog``: the specs that are shipped, with the figures that tell them apart; or one of them."""
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from calculon.apps.cli.options import Log, Parser
+from calculon.apps.cli.commands import describe
+from calculon.apps.cli.options import Log, Parser, Suggested
 from calculon.apps.report.text_tables import FORMATS, Column, Table
 from calculon.apps.report.texts import bandwidth, capacity
 from calculon.architecture.parameters import parameter_count
-from calculon.errors import Problem, SpecError
+from calculon.errors import Problem, SpecError, nearest
 from calculon.hardware.memory import Memory
 from calculon.inputs import execution, model, system
 from calculon.spec import catalog
@@ -22,37 +25,129 @@ from calculon.units import GIB, GIGA, TERA, scaled
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "List the models, systems, executions and studies that come with calculon. Their names stand for their\n"
-        "files in every command.",
-        "calculon catalog\ncalculon catalog models --format csv",
+        "List the models, systems, executions and studies that come with calculon, or show one of them. Their\n"
+        "names can be used in place of their files in every command.",
+        "calculon catalog\n"
+        "calculon catalog models llama3 qwen\n"
+        "calculon catalog h100_80g_sxm\n"
+        "calculon catalog systems --format csv",
     )
     parser.add_argument(
-        "kind",
-        metavar="KIND",
-        nargs="?",
-        choices=tuple(TABLES),
-        help=f"list only these: {', '.join(TABLES)} (default: everything)",
+        "words",
+        metavar="WORD",
+        nargs="*",
+        choices=Suggested(TABLES),
+        help=f"list only one kind ({', '.join(TABLES)}) or names that have one of the words in them; a whole name "
+        "shows that one",
     )
     parser.add_argument("-f", "--format", choices=FORMATS, default="text", help="default: text")
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Print one table, or all of them."""
-    kind, form = arguments.kind, arguments.format
-    if kind is not None:
-        log.table(TABLES[kind](), form)
-    elif form == "csv":
-        wanted = "one of " + ", ".join(TABLES)
+    """Print one spec, one table, or all of them."""
+    words, form = arguments.words, arguments.format
+    if len(words) == 1 and (found := _kind_of(words[0])):
+        _show(found, words[0], form, log)
+        return 0
+    kind = words[0] if words and words[0] in tuple(TABLES) else None
+    words = words[1:] if kind else words
+    tables = {
+        name: _chosen(table(), words) for name, table in TABLES.items() if kind in (None, name)
+    }
+    if words and not any(table.rows for table in tables.values()):
+        known = [name for one in tables for name in catalog.names(SINGULAR[one])]
+        hint = nearest(words[0], [*TABLES, *known])
+        raise SpecError("KIND", Problem("", _WANTED, " ".join(words), hint))
+    if words:
+        tables = {name: table for name, table in tables.items() if table.rows}
+    if form == "csv" and len(tables) > 1:
         hint = "each is a table of its own: calculon catalog models --format csv"
+        wanted = "one of " + ", ".join(TABLES)
         raise SpecError("KIND", Problem("", f"{wanted} for --format csv", "nothing", hint))
-    elif form == "json":
-        log(json.dumps({name: table().records() for name, table in TABLES.items()}, indent=2))
-    else:
-        for i, (name, table) in enumerate(TABLES.items()):
+    if form == "json":
+        records = {name: table.records() for name, table in tables.items()}
+        log(json.dumps(records if kind is None else records[kind], indent=2))
+        return 0
+    for i, (name, table) in enumerate(tables.items()):
+        if kind is None:
             title = f"## {name.capitalize()}\n" if form == "markdown" else name.capitalize()
             log(f"\n{title}" if i else title)
-            log.table(table(), form)
+        shown, aside = _set_aside(table) if form == "text" and not words else (table, [])
+        log.table(shown, form)
+        if aside:
+            log(f"for tests, of parts of a model: {', '.join(aside)}")
     return 0
+
+
+def _chosen(table: Table, words: Sequence[str]) -> Table:
+    """Return the rows whose name has one of some words in it, in either case; without words all."""
+    rows = [
+        row
+        for row in table.rows
+        if not words or any(word.lower() in row["name"].lower() for word in words)
+    ]
+    return replace(table, rows=rows)
+
+
+def _set_aside(table: Table) -> tuple[Table, list[str]]:
+    """Return a table without parts of models, which are for tests, and without their executions; and their names."""
+    parts = tuple(name for name in catalog.names("model") if model(name).part != "block")
+    aside = [row["name"] for row in table.rows if row["name"].partition("_")[0] in parts]
+    return replace(table, rows=[row for row in table.rows if row["name"] not in aside]), aside
+
+
+def _kind_of(name: str) -> str | None:
+    """Return the kind of spec that the catalog has by a name."""
+    return next((kind for kind in SINGULAR.values() if name in catalog.names(kind)), None)
+
+
+def _show(kind: str, name: str, form: str, log: Log) -> None:
+    """Print one spec, every field with its unit and description; as JSON, its document."""
+    path = catalog.names(kind)[name]
+    document = catalog.load(kind, name)[1] if kind != "study" else read_document(str(path))
+    if form == "json":
+        log(json.dumps(document, indent=2))
+        return
+    if form == "text":
+        log(f"{name}: {'an' if kind == 'execution' else 'a'} {kind} ({path})\n")
+    log.table(_leaves(kind, document), form)
+
+
+def _leaves(kind: str, document: object) -> Table:
+    """List the values of a document by path, with the declarations of the fields they belong to."""
+    declared = {} if kind == "study" else {row["field"]: row for row in describe._fields(kind).rows}
+    patterns = [
+        (re.compile(re.escape(field).replace(r"\*", "[^.]+").replace(r"\[\]", r"\[\d+\]")), row)
+        for field, row in declared.items()
+    ]
+    rows = []
+    for path, value in _walk(document, ""):
+        row = next((row for pattern, row in patterns if pattern.fullmatch(path)), {})
+        help_text = row.get("description", "")
+        rows.append(
+            {"field": path, "value": value, "unit": row.get("unit", ""), "description": help_text}
+        )
+    columns = (
+        Column("field", "field"),
+        Column("value", "value", fold=True),
+        Column("unit", "unit"),
+        Column("description", "description", fold=True),
+    )
+    return Table(columns, rows)
+
+
+def _walk(value: object, path: str) -> Iterator[tuple[str, object]]:
+    """Yield path and value of everything in a document that is no object; lists of numbers are one value."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _walk(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list) and any(isinstance(inner, Mapping) for inner in value):
+        for i, inner in enumerate(value):
+            yield from _walk(inner, f"{path}[{i}]")
+    elif isinstance(value, list) and len(json.dumps(value)) > _LONGEST:
+        yield path, f"{len(value)} entries, {json.dumps(value[0])} to {json.dumps(value[-1])}"
+    else:
+        yield path, json.dumps(value) if isinstance(value, (list, bool)) else value
 
 
 def _models() -> Table:
@@ -150,12 +245,16 @@ def _studies() -> Table:
     )
 
 
+_LONGEST = 60  # characters of a list
+_WANTED = "a kind (models, systems, executions, studies), a name of the catalog or a part of one"
+
 TABLES: dict[str, Callable[[], Table]] = {
     "models": _models,
     "systems": _systems,
     "executions": _executions,
     "studies": _studies,
 }
+SINGULAR = dict(zip(TABLES, catalog.FOLDERS, strict=True))
 
 
 def _stated(number: int) -> str:

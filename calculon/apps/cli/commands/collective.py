@@ -1,8 +1,7 @@
 """``calculon collective``: how long a collective takes, by which algorithm, and at which bandwidth."""
 
 import argparse
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from calculon.apps.cli.options import Log, Parser, check_outputs
 from calculon.apps.cli.sizes import size
@@ -13,25 +12,21 @@ from calculon.hardware.collectives.placement import place
 from calculon.spec.fields import nearest_choice
 from calculon.spec.files import document_suffix, replacing
 
-if TYPE_CHECKING:
-    from calculon.apps.cli.collective_tables import Asked
-
 AUTO = "auto"
 PICTURES = (".png", ".svg", ".pdf")
 
 
-class _Name:
-    """The type of an argument that is one of several names; the nearest is in its error."""
+def _one_of(*names: str) -> Callable[[str], str]:
+    """Return the type of an argument that is one of several names; the nearest is in its error."""
 
-    def __init__(self, names: Sequence[str]):
-        self.names = tuple(names)
-
-    def __call__(self, text: str) -> str:
-        if text not in self.names:
-            hint = nearest_choice(text.replace("-", "_"), self.names)
-            problem = Problem("", "one of " + ", ".join(self.names), repr(text), hint)
+    def name(text: str) -> str:
+        if text not in names:
+            hint = nearest_choice(text.replace("-", "_"), names)
+            problem = Problem("", "one of " + ", ".join(names), repr(text), hint)
             raise argparse.ArgumentTypeError(problem)
         return text
+
+    return name
 
 
 def configure(parser: Parser) -> None:
@@ -64,7 +59,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "operation",
         metavar="OPERATION",
-        type=_Name(OPERATIONS),
+        type=_one_of(*OPERATIONS),
         choices=OPERATIONS,
         help=", ".join(OPERATIONS),
     )
@@ -83,7 +78,7 @@ def _add_options(parser: Parser) -> None:
         "-a",
         "--algorithm",
         metavar="NAME",
-        type=_Name((AUTO, *ALGORITHMS)),
+        type=_one_of(AUTO, *ALGORITHMS),
         choices=(AUTO, *ALGORITHMS),
         default=AUTO,
         help="auto (default), the fastest of NCCL, or one of those above",
@@ -114,7 +109,7 @@ def _add_options(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Estimate, and print or write the answer."""
-    from calculon.apps.cli.collective_tables import Asked, page, sizes_table
+    from calculon.apps.cli.collective_tables import Asked, curves, page, sizes_table
     from calculon.inputs import system
 
     sizes = _sizes(arguments)
@@ -126,7 +121,10 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         raise Infeasible("collective", reason)
     output = arguments.output
     if output and document_suffix(output) in PICTURES:
-        _draw(asked, sizes, output)
+        from calculon.apps.report.pictures import canvas
+        from calculon.apps.report.pictures.collective_curves import draw
+
+        canvas.save(draw(curves(asked, sizes[0], sizes[-1])), output)
     elif output:
         with replacing(output) as stream:
             stream.write(f"{sizes_table(asked, sizes).csv()}\n".encode())
@@ -140,7 +138,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _sizes(arguments: argparse.Namespace) -> list[int]:
-    """Return the sizes asked for, ascending: SIZE, and between the ends what doubling the smallest gives."""
+    """Return the requested sizes, ascending: SIZE, the smallest and its doubles, and the largest."""
     here = arguments.size
     first = here if arguments.first is None else arguments.first
     last = here if arguments.last is None else arguments.last
@@ -186,15 +184,6 @@ def _check_output(arguments: argparse.Namespace, several: bool) -> None:
         from calculon.apps.cli.commands.plot import check_library
 
         check_library()
-
-
-def _draw(asked: "Asked", sizes: Sequence[int], output: str) -> None:
-    """Write the picture of a range of sizes."""
-    from calculon.apps.cli.collective_tables import curves
-    from calculon.apps.report.pictures import canvas
-    from calculon.apps.report.pictures.collective_curves import draw
-
-    canvas.save(draw(curves(asked, sizes[0], sizes[-1])), output)
 
 
 def _count(text: str) -> int:

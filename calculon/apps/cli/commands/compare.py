@@ -1,20 +1,20 @@
 """``calculon compare``: results side by side."""
 
 import argparse
-import json
 
 from calculon.apps.cli.options import Log, Parser
 from calculon.apps.cli.results import add_result_arguments, read_results
 from calculon.apps.report.text_tables import FORMATS
 from calculon.errors import Problem, SpecError
+from calculon.spec.files import json_text
 
 
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Set two or more executions or results side by side: what was asked differently, which parts of the\n"
-        "iteration time and of the memory make the difference (the largest first), and every statistic with\n"
-        "its difference and ratio. The first result is the one that the others are compared with.",
+        "Set two or more executions or results side by side: the inputs that differ, the parts of the\n"
+        "iteration time and of the memory that differ (the largest difference first), and every statistic with\n"
+        "its difference and ratio. The others are compared with the first result.",
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g before.json\n"
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80e after.json\n"
         "calculon compare before.json after.json\n"
@@ -31,7 +31,7 @@ def configure(parser: Parser) -> None:
         "--format",
         choices=FORMATS,
         default="text",
-        help="text (default), markdown, csv (a line per value), json (everything)",
+        help="text (default), markdown, csv (a line per value; ' before texts that begin with =, +, - or @), json",
     )
     parser.add_argument(
         "-a", "--all", action="store_true", help="also list the statistics that are equal"
@@ -39,7 +39,7 @@ def configure(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Read the results and print what differs."""
+    """Read the results and print their differences."""
     results = read_results(arguments.results, arguments.model, arguments.system, arguments.edition)
     from calculon.apps.report.comparison import MOST, Comparison
     from calculon.apps.report.comparison_tables import sections
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         raise SpecError("compare", Problem("", wanted, str(len(results))))
     comparison, form = Comparison(results), arguments.format
     if form == "json":
-        log(json.dumps(comparison.document(), indent=2))
+        log(json_text(comparison.document()))
         return 0
     if form == "csv":
         log(comparison.values().csv())

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_origin
 
 from calculon.apps.cli.options import Log, Parser
 from calculon.apps.report.text_tables import FORMATS, Column, Table
-from calculon.errors import Problem, SpecError
+from calculon.errors import Problem, SpecError, nearest
 from calculon.records import columns
 from calculon.spec.execution import CORRECTED
 from calculon.spec.fields import JSON_TYPES, Declaration, SpecField, shown, spec_fields
@@ -21,25 +21,37 @@ ALL = "all"
 """Stands for every edition."""
 
 _OVERLAY = ({"field": BASE, "takes": "text; optional", "unit": "", "description": HELP},)
-"""What only an overlay has."""
+"""Fields of overlays alone."""
 
 _WORDS = {int: "integer", float: "number", bool: "true, false", str: "text"}
+
+
+class _Subjects(tuple[str, ...]):
+    """Subjects that shells complete; any other text may be the name of a field."""
+
+    __slots__ = ()
+
+    def __contains__(self, text: object) -> bool:
+        return True
 
 
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Explain every statistic of an estimate, or every field of a spec file.\n"
+        "Explain every statistic of an estimate, or every field of a spec file; or one of them by its name.\n"
         "--format schema prints the JSON Schema of a spec, with which editors complete and check files.",
         "calculon describe stats\n"
         "calculon describe execution --format markdown\n"
+        "calculon describe zero_stage\n"
         "calculon describe system --format schema > system.schema.json",
     )
     parser.add_argument(
         "subject",
         metavar="SUBJECT",
-        choices=(*RESULTS, *SPECS),
-        help="stats (statistics), layers (members of a layer), or a spec: " + ", ".join(SPECS),
+        choices=_Subjects((*RESULTS, *SPECS)),
+        help="stats (statistics), layers (members of a layer), a spec ("
+        + ", ".join(SPECS)
+        + "), or the name of one field",
     )
     parser.add_argument(
         "-f", "--format", choices=(*FORMATS, "schema"), default="text", help="default: text"
@@ -55,8 +67,32 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
             raise SpecError("describe --format schema", Problem("", wanted, repr(subject)))
         log(json.dumps(schema(_spec(subject)), indent=2))
         return 0
-    log.table(_results(subject) if subject in RESULTS else _fields(subject), form)
+    log.table(_table(subject) if subject in (*RESULTS, *SPECS) else _named(subject), form)
     return 0
+
+
+def _table(subject: str) -> Table:
+    """List all of a subject."""
+    return _results(subject) if subject in RESULTS else _fields(subject)
+
+
+def _named(name: str) -> Table:
+    """Look a statistic, a member of a layer or a field up: its whole name, or the last part of it."""
+    known = [
+        {"of": subject, "name": row.get("field") or row["name"], "takes": "", **row}
+        for subject in (*RESULTS, *SPECS)
+        for row in _table(subject).rows
+    ]
+    found = [row for row in known if row["name"] == name or row["name"].endswith(f".{name}")]
+    if not found:
+        names = [*RESULTS, *SPECS, *(row["name"] for row in known)]
+        hint = nearest(name, names) or "calculon describe --help lists subjects"
+        wanted = "a subject, or the name of a statistic or field"
+        raise SpecError("describe", Problem("", wanted, repr(name), hint))
+    keys = ("of", "name", "takes", "unit", "description")
+    return Table(
+        tuple(Column(key, key, fold=key in ("takes", "description")) for key in keys), found
+    )
 
 
 def _results(subject: str) -> Table:
@@ -132,7 +168,7 @@ def _rows(cls: type, path: str) -> Iterator[dict[str, str]]:
 
 
 def _inside(kind: Any) -> tuple[type | None, str]:
-    """Return the record class inside a field, and what stands behind the field's key there."""
+    """Return the record class inside a field, and the suffix of the field's key there."""
     if kind in _WORDS or hasattr(kind, "schema"):
         return None, ""
     if get_origin(kind) is dict:
@@ -141,7 +177,7 @@ def _inside(kind: Any) -> tuple[type | None, str]:
 
 
 def _takes(field: SpecField) -> str:
-    """Say what a field takes, and what stands for it where it is left out."""
+    """Name the values that a field takes, and its default."""
     values = _values(field.annotation, field.declaration)
     if not field.declaration.optional:
         return values
@@ -154,7 +190,7 @@ def _takes(field: SpecField) -> str:
 
 
 def _values(kind: Any, declaration: Declaration) -> str:  # noqa: PLR0911 (one return a kind)
-    """Name the values of a field: its type and limits, or what is allowed."""
+    """Name the values of a field: its type and limits, or its choices."""
     if get_origin(kind) is dict:
         return "object with " + ", ".join(declaration.choices)
     if isinstance(declaration.choices, ListsOfCounts):

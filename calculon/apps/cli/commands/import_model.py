@@ -9,6 +9,9 @@ from calculon.apps.cli.streams import tell
 from calculon.spec.files import STDIN, document_stem, read_document, write_json
 from calculon.units import scaled
 
+_USUAL_LENGTH = 8192
+"""Tokens of a sequence that most models of today are pre-trained with; longer contexts come at the end."""
+
 
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
@@ -54,13 +57,19 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     document = model.to_dict() | {"about": about | {"source": source_of(raw)}}
     count = parameter_count(model)
     told = f"{count:,} parameters ({scaled(count)})"
+    note = ""
+    if arguments.seq_size is None and model.seq_size > _USUAL_LENGTH:
+        note = f"sequences of {model.seq_size:,} tokens, the longest context that the configuration states; "
+        note += f"for the usual length of pre-training: --seq-size {_USUAL_LENGTH}"
     if output == STDOUT:
         log(json.dumps(document, indent=2))
         if not log.quiet:
-            tell(told)  # what is printed can go into a file
+            tell(f"{told}\n{note}".rstrip())  # what is printed can go into a file
         return 0
     write_json(output, document)
     log(f"{arguments.name or document_stem(Path(output).name)}: {told}")
+    if note:
+        log(f"Note: {note}")
     log(f"Output: {output}")
     return 0
 

@@ -1,7 +1,6 @@
 """``calculon llm``: estimate one execution."""
 
 import argparse
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,10 +15,10 @@ from calculon.apps.cli.options import (
     naming,
 )
 from calculon.errors import Problem, SpecError
-from calculon.spec.files import write_json
+from calculon.spec.files import json_text, write_json
 
 if TYPE_CHECKING:
-    from calculon.apps.report.sheet import Sheet
+    from calculon.apps.report.result import Result
     from calculon.estimate import Estimate
 
 
@@ -75,11 +74,11 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
             specs[0], specs[1], specs[2], layers=arguments.layers, edition=arguments.edition
         )
     if arguments.stats == STDOUT and arguments.format == "json":
-        log(json.dumps(result.to_dict(), indent=2))
+        log(json_text(result.to_dict()))
     elif arguments.stats == STDOUT:
         from calculon.apps.report.page import Page
 
-        log.show(Page(sheet_of(result)))
+        log.show(Page(result_of(result)))
     else:
         write_json(arguments.stats, result.to_dict())
     if arguments.peers is not None:
@@ -87,39 +86,37 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     return 0
 
 
-def sheet_of(result: "Estimate") -> "Sheet":
+def result_of(estimate: "Estimate") -> "Result":
     """Return an estimate as the plain data that its page is made of."""
-    from calculon.apps.report.sheet import Link, Machine, Sheet
+    from calculon.apps.report.result import Inputs, Machine, Result
     from calculon.architecture.parameters import parameter_count
     from calculon.plan.mesh import networks_of
-    from calculon.plan.plan import Plan
+    from calculon.plan.plan import NAMES, Plan
     from calculon.spec.axes import AXES
 
-    system, execution = result.system, result.execution
-    length = execution.seq_length or result.model.seq_size
-    tiers = (system.mem1, system.mem2)
-    machine = Machine(
-        name=system.name,
-        peak=system.product_engine(execution.matmul_type).peak,
-        capacities=(tiers[0].capacity, tiers[1].capacity),
-        bandwidths=(tiers[0].bandwidth, tiers[1].bandwidth),
-        links=tuple(
-            Link(bandwidth=network.bandwidth, efficiency=network.efficiency, size=network.size)
-            for network in system.networks
-        ),
-    )
+    system, execution = estimate.system, estimate.execution
+    length = execution.seq_length or estimate.model.seq_size
     networks = networks_of(Plan.of(execution), execution.mesh_order, system)
-    return Sheet(
-        name=result.model.name,
-        parameters=parameter_count(replace(result.model, seq_size=length)),
-        model=result.model.to_dict(),
-        execution=execution.to_dict(),
-        machine=machine,
+    inputs = Inputs(
+        name=estimate.model.name,
+        parameters=parameter_count(replace(estimate.model, seq_size=length)),
+        model=estimate.model.to_dict(),
+        machine=Machine(
+            name=system.name,
+            peak=system.product_engine(execution.matmul_type).peak,
+            capacities=(system.mem1.capacity, system.mem2.capacity),
+            bandwidths=(system.mem1.bandwidth, system.mem2.bandwidth),
+            networks=tuple(one.bandwidth * one.efficiency for one in system.networks),
+        ),
         networks={axis.degree: int(networks[axis.name][0]) for axis in AXES},
-        edition=result.edition,
-        stats=result.stats,
-        layers=result.layers,
-        stages=result.stages if execution.pipeline_par > 1 else None,
-        interval=None if result.interval is None else result.interval.to_dict(),
-        groups=[group.to_dict() for group in result.groups],
+    )
+    return Result(
+        stats=estimate.stats,
+        edition=estimate.edition,
+        execution={name: getattr(execution, name) for name in NAMES},
+        inputs=inputs,
+        layers=estimate.layers,
+        stages=estimate.stages if execution.pipeline_par > 1 else None,
+        interval=None if estimate.interval is None else estimate.interval.to_dict(),
+        groups=[group.to_dict() for group in estimate.groups],
     )

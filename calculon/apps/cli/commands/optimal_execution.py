@@ -4,6 +4,7 @@ import argparse
 import csv
 import io
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -118,7 +119,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 def _count(asked: "list[Search]", log: Log) -> int:
     """Count the spaces and nothing else, as the published tool does when debugging."""
-    from calculon.search.one import count_space
+    from calculon.search.best_first import count_space
 
     begin = time.perf_counter()
     total = sum(count_space(search.space(), mbs_break=search.mbs_break) for search in asked)
@@ -137,7 +138,7 @@ def _search(asked: "list[Search]", arguments: argparse.Namespace) -> "list[Searc
     from calculon.apps.sweep.engines import make_engine
     from calculon.apps.sweep.progress import progress
     from calculon.apps.sweep.task import run_search
-    from calculon.search.one import count_space
+    from calculon.search.best_first import count_space
 
     large = sum(count_space(search.space()) for search in asked) > LARGE
     engine = make_engine("processes" if large or arguments.cpus else "serial", arguments.cpus)
@@ -157,7 +158,7 @@ def _report(
     results: "list[SearchResult]", arguments: argparse.Namespace, seconds: float, log: Log
 ) -> None:
     """Print the counts, the winners, and why the others cannot run."""
-    from calculon.search.select import Counts
+    from calculon.search.search_counts import Counts
 
     counts = Counts()
     for result in results:
@@ -247,8 +248,8 @@ def _winners(result: "SearchResult") -> Iterator[tuple[dict[str, Any], dict[str,
 
 
 def _nullable(column: "Array") -> list[float | None]:
-    """Return a column with None for not-a-number."""
-    return [None if value != value else value for value in column.tolist()]  # noqa: PLR0124
+    """Return a column with None for what is not finite, which JSON has no word for."""
+    return [value if math.isfinite(value) else None for value in column.tolist()]
 
 
 def _write(results: "list[SearchResult]", arguments: argparse.Namespace) -> None:

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from calculon.apps.cli.options import Log, Parser
+from calculon.errors import printable
 from calculon.spec.files import SUFFIXES, document_suffix
 from calculon.units import scaled
 
@@ -36,6 +37,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
     source = arguments.application
     model = read_model(source)
-    name = Path(source).stem if document_suffix(source) in SUFFIXES else model.name
+    stem = Path(source).stem if document_suffix(source) in SUFFIXES else model.name
+    name = printable(stem)
     log(f"{name:<{max(0, arguments.aligns)}} -> {scaled(parameter_count(model))}")
     return 0

@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from calculon.apps.cli.options import Log, Parser, add_edition, check_outputs
 from calculon.apps.cli.results import add_result_arguments, read_results
 from calculon.apps.cli.search_options import NEEDED, add_choice_options
 from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
 from calculon.spec.execution import PUBLISHED
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".png", ".svg", ".pdf")
 LIBRARY = "matplotlib>=3.8"
-"""What the extra ``plot`` installs."""
+"""Requirement of the extra ``plot``."""
 
 SOURCE_HELP = (
     "tables of executions (CSV, Parquet, or the JSON of loe and study), or a space to search: "
@@ -38,7 +38,7 @@ def _heatmap_options(parser: Parser) -> None:
         "--objective",
         default="sample_rate",
         metavar="STAT[:min|max]",
-        help="what the best of a cell is (default sample_rate)",
+        help="the statistic that is best in a cell (default sample_rate)",
     )
 
 
@@ -198,7 +198,7 @@ KINDS = (
     ),
     Kind(
         "pareto",
-        "the rate against memory or processors, and what nothing beats in both",
+        "the rate against memory or processors, and the executions that nothing beats in both",
         _pareto_options,
         _pareto,
         "calculon plot pareto gpt3-175B 1024 1536 float16 a100_80g -o pareto.png\n"
@@ -208,7 +208,7 @@ KINDS = (
     ),
     Kind(
         "schedule",
-        "when each pipeline stage does what, microbatch by microbatch, and when it is idle",
+        "the passes of each pipeline stage over time, microbatch by microbatch, and its idle time",
         _schedule_options,
         _schedule,
         "calculon plot schedule llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm -o schedule.png\n"

@@ -19,8 +19,8 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "Write one HTML file to send to a colleague: inputs with hashes and versions, key figures, where time\n"
-        "and memory go, every layer, the best executions of a search, how far the model is from what was\n"
-        "measured on the system, and what it does not count. It needs no network to be read.",
+        "and memory go, every layer, the best executions of a search, the errors of the model against\n"
+        "measurements on the system, and its assumptions. It needs no network to be read.",
         "calculon report megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g -o report.html\n"
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
         "calculon report best.json --model megatron-22B --system a100_80g -o search.html\n"
@@ -35,18 +35,18 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     output = arguments.output
     check_outputs([output], [text.partition("#")[0] for text in arguments.results], SUFFIXES)
     results = read_results(arguments.results, arguments.model, arguments.system, arguments.edition)
-    from calculon.apps.report.html.html_page import Report, page
+    from calculon.apps.report.report_page import report_page
     from calculon.spec.files import replacing
     from calculon.version import __version__
 
     versions = {"calculon": __version__, "Python": platform.python_version()}
     validation = {}
-    asked = ((one.machine.name, one.edition) for one in results if one.machine)
+    asked = ((one.inputs.machine.name, one.edition) for one in results if one.inputs)
     for system, edition in dict.fromkeys(asked):
         table = validation_of(system, edition)
         told = edition != PUBLISHED and table.rows
         validation[f"{system}, edition {edition}" if told else system] = table
-    text = page(Report(results=results, versions=versions, validation=validation))
+    text = report_page(results, versions, validation)
     with replacing(output) as stream:
         stream.write(text.encode())
     log(f"Output: {output}")
@@ -54,8 +54,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def validation_of(system: str, edition: str) -> "Table":
-    """Return how far an edition of the model is from what was measured on a system, by study and quantity."""
-    from calculon.apps.cli.commands.validation import TABLES
+    """Return the errors of an edition of the model against measurements on a system, by study and quantity."""
+    from calculon.apps.cli.validation_tables import STUDIES
     from calculon.apps.report.text_tables import Table
     from calculon.apps.validate.library import Library
     from calculon.apps.validate.measured_and_predicted import compare
@@ -63,5 +63,5 @@ def validation_of(system: str, edition: str) -> "Table":
 
     library = Library.at()
     studies: Sequence[Study] = [one for one in library.studies() if one.system == system]
-    _, columns, rows = TABLES[0]
+    _, columns, rows = STUDIES
     return Table(columns, rows([compare(study, library, edition) for study in studies]))

@@ -13,7 +13,7 @@ from calculon.spec.files import STDIN
 
 if TYPE_CHECKING:
     from calculon.apps.report.text_tables import Table
-    from calculon.apps.sweep.executor import Engine
+    from calculon.apps.sweep.engines import Engine
     from calculon.apps.sweep.journal import Journal
     from calculon.apps.sweep.points import Plans
     from calculon.apps.sweep.study_file import Study
@@ -27,7 +27,7 @@ def configure(parser: Parser) -> None:
     parser.explain(
         "Run every search that a study file stands for: all combinations of models, systems, processor\n"
         "counts and whatever else it lists (examples/studies explains the file). The result is a table with\n"
-        "a row for each execution found. Finished searches are kept in a journal beside the output: when\n"
+        "a row for each execution found. Finished searches are kept in a journal next to the output: when\n"
         "interrupted, the same command goes on where it was.\n"
         "\n"
         "On a cluster, start a Dask scheduler and workers (dask-jobqueue does it for SLURM and LSF) and give\n"
@@ -43,7 +43,8 @@ def configure(parser: Parser) -> None:
         "--output",
         metavar="FILE",
         required=True,
-        help="the table: NAME.parquet, NAME.csv or NAME.json (the last two also .gz)",
+        help="the table: NAME.parquet, NAME.csv or NAME.json (the last two also .gz); "
+        "CSV has a ' before texts that begin with =, +, - or @",
     )
     parser.add_argument(
         "-c", "--cpus", type=int, metavar="N", help="worker processes (default: the physical cores)"
@@ -52,12 +53,13 @@ def configure(parser: Parser) -> None:
         "--engine",
         default="processes",
         metavar="NAME",
-        help="who runs the searches: processes (default), serial or dask; the results are the same",
+        help="engine that runs the searches: processes (default), serial or dask; the results are the same",
     )
     parser.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="with dask: address or scheduler file of a running scheduler (default: workers started here)",
+        help="with dask: address or scheduler file of a running scheduler (default: workers started here); "
+        "searches and results are pickled to and from whoever answers there: name only one that you trust",
     )
     parser.add_argument(
         "--restart", action="store_true", help="forget what is finished, and replace the output"
@@ -103,8 +105,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _search(plans: "Plans", engine: "Engine", journal: "Journal", log: Log, *, quiet: bool) -> int:
-    """Run the searches that are not finished; return an exit code when that did not go to the end."""
-    from calculon.apps.sweep.executor import EngineError
+    """Run the searches that are not finished; return an exit code when that was stopped."""
+    from calculon.apps.sweep.engines import EngineError
     from calculon.apps.sweep.progress import progress
     from calculon.apps.sweep.task import run_search
 
@@ -136,7 +138,7 @@ def _search(plans: "Plans", engine: "Engine", journal: "Journal", log: Log, *, q
 def _finish(
     study: "Study", plans: "Plans", journal: "Journal", winners: "Winners", output: str, log: Log
 ) -> int:
-    """Write the table and show what was best."""
+    """Write the table and show the best figures."""
     from calculon.apps.sweep.study_table import parts, write_result
 
     result = winners.watch(parts(plans.searches, journal.outcomes))

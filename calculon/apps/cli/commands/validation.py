@@ -1,4 +1,4 @@
-"""``calculon llm-validation``: measured beside estimated, for every study."""
+"""``calculon llm-validation``: measured next to estimated values, for every study."""
 
 import argparse
 import json
@@ -8,15 +8,13 @@ from itertools import islice
 
 from calculon.apps.cli.options import Log, Parser, add_edition
 from calculon.apps.cli.validation_page import page
-from calculon.apps.cli.validation_tables import TABLES, VALUES, heading, markdown, sections
+from calculon.apps.cli.validation_tables import VALUES, heading, markdown, sections
 from calculon.apps.report.text_tables import Table
 from calculon.apps.validate import error_summary as summary
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import Result, compare
 from calculon.apps.validate.published_errors import published_tables
 from calculon.spec.execution import PUBLISHED
-
-__all__ = ["TABLES", "configure", "markdown", "run"]
 
 FORMATS = ("text", "json", "csv", "markdown", "html")
 EXCEEDED = 1
@@ -61,7 +59,7 @@ def configure(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Run the studies, print what they say, and tell whether all are within their bounds."""
+    """Run the studies, print their errors, and return whether all are within their bounds."""
     library = Library.at(arguments.base_dir)
     editions = arguments.edition or (PUBLISHED,)
     results = []
@@ -78,7 +76,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _exceeded(results: Sequence[Result]) -> list[str]:
-    """Say which quantities are not within their bounds."""
+    """Return a line for each quantity beyond its bound."""
     lines = []
     for result in results:
         edition = "" if result.edition == PUBLISHED else f", edition {result.edition}"
@@ -104,7 +102,7 @@ def _print(results: Sequence[Result], form: str, *, detailed: bool, log: Log) ->
 
 
 def _print_text(results: Sequence[Result], *, detailed: bool, log: Log) -> None:
-    """Print the published tables of each edition, and what the studies say: in detail, or the totals."""
+    """Print the published tables of each edition, and the errors of the studies: in detail, or the totals."""
     editions = summary.editions(results)
     for edition in editions:
         shown = summary.of_edition(results, edition)

@@ -1,11 +1,11 @@
 """Measured rates over sizes and the fitted curve, or measured over predicted times: a panel for each part."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calculon.apps.report.bars import COLORS
-from calculon.apps.report.pictures.canvas import drawing, figure
+from calculon.apps.report.pictures.canvas import drawing, figure, logarithmic_ticks
+from calculon.frozen import dataclass
 from calculon.units import scaled
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WIDEST = 3
-"""Panels beside each other."""
+"""Panels in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +75,12 @@ def draw(panels: Sequence[Panel | Comparison]) -> "Figure":
     return picture
 
 
-_SIZES = (
-    lambda value, _: scaled(value, digits=0) if value >= 1 else f"{value:g}",
-    lambda value, _: f"{value:,g}",
-)
-
-
-def _ticks(axes: "Axes", forms: Sequence[Callable[[float, object], str]]) -> None:
-    """Write few ticks, as people write numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
+def _ticks(axes: "Axes", *forms: Callable[[float], str]) -> None:
+    """Write few ticks, in plain numbers."""
     for axis, form in zip((axes.xaxis, axes.yaxis), forms, strict=True):
         low, high = axis.get_view_interval()
         several = (1.0, 2.0, 5.0) if high / low < 20 else (1.0, 3.0) if high / low < 100 else (1.0,)
-        axis.set_major_locator(LogLocator(base=10, subs=several, numticks=7))
-        axis.set_major_formatter(FuncFormatter(form))
-        axis.set_minor_formatter(NullFormatter())
+        logarithmic_ticks(axis, several, form, most=7)
         axis.set_tick_params(which="minor", length=0)
 
 
@@ -112,11 +102,7 @@ def _comparison(axes: "Axes", one: Comparison) -> None:
     axes.set_title(one.title, fontsize=7.5)
     axes.set_xlabel(f"predicted, s (band: {100 * BAND:g} %)", fontsize=8)
     axes.set_ylabel("measured, s", fontsize=8)
-    _ticks(axes, (_seconds, _seconds))
-
-
-def _seconds(value: float, _: object) -> str:
-    return f"{value:g}"
+    _ticks(axes, "{:g}".format, "{:g}".format)
 
 
 def _panel(axes: "Axes", one: Panel) -> None:
@@ -136,4 +122,8 @@ def _panel(axes: "Axes", one: Panel) -> None:
     axes.set_title(one.title, fontsize=7.5)
     axes.set_xlabel("size, FLOP" if one.unit == "FLOP" else "bytes moved", fontsize=8)
     axes.set_ylabel(f"rate, {prefix}{one.unit}/s", fontsize=8)
-    _ticks(axes, _SIZES)
+    _ticks(axes, _size, "{:,g}".format)
+
+
+def _size(value: float) -> str:
+    return scaled(value, digits=0) if value >= 1 else f"{value:g}"

@@ -1,26 +1,28 @@
-"""What all pictures share: size, type, colours, labels with units, and files that are the same every time.
+"""The base of all pictures: size, type, colours, labels with units, and files that are the same every time.
 
 Colours are those of Okabe and Ito, which readers with any kind of colour vision tell apart; hatches, markers and line
 styles repeat what colours say, so that pictures can be read in grey.
 """
 
 import contextlib
+import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calculon.apps.report.bars import COLORS
 from calculon.records import Column, columns
+from calculon.spec.files import replacing
 from calculon.statistics import CorrectedStats
 from calculon.units import GIB
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-SUFFIXES = (".png", ".svg", ".pdf")
 BLACK, GREY, LIGHT = "#000000", "#6b6b6b", "#d9d9d9"
 SERIES = (
     *(COLORS[name] for name in ("blue", "vermilion", "green", "purple", "orange", "sky")),
@@ -114,7 +116,7 @@ def time_unit(largest: float) -> tuple[str, float]:
 
 
 def note_edition(axes: "Axes", editions: Sequence[str]) -> None:
-    """Say beside the words of the horizontal axis which editions of the model a picture is from."""
+    """Name the editions of the model below the horizontal axis."""
     names = list(dict.fromkeys(editions))
     axes.annotate(
         f"edition{'s' if len(names) > 1 else ''} {', '.join(names)}",
@@ -149,7 +151,10 @@ def figure(width: float, height: float) -> "Figure":
 
 
 def save(picture: "Figure", path: str) -> None:
-    """Write a picture in the format of its suffix, without time stamps and names of programs."""
+    """Write a picture in the format of its suffix, without time stamps and names of programs.
+
+    It is drawn into memory: the file appears under its name when it is complete, as every other output.
+    """
     suffix = Path(path).suffix.lower()
     metadata = {
         ".png": {"Software": None},
@@ -158,7 +163,10 @@ def save(picture: "Figure", path: str) -> None:
     }
     with drawing():
         smaller: dict[str, Any] = {"pil_kwargs": {"optimize": True}} if suffix == ".png" else {}
-        picture.savefig(path, format=suffix[1:], metadata=metadata[suffix], **smaller)
+        drawn = io.BytesIO()
+        picture.savefig(drawn, format=suffix[1:], metadata=metadata[suffix], **smaller)
+    with replacing(path) as stream:
+        stream.write(drawn.getbuffer())
 
 
 def wrapped(text: str, width: int = 26) -> str:
@@ -202,7 +210,7 @@ def by_factors(values: Sequence[float]) -> bool:
 
 
 def thinned(values: Sequence[float], most: int = 10) -> list[float]:
-    """Return at most so many of the ascending values, first and last included, about evenly spaced in powers."""
+    """Return at most `most` of the ascending values, first and last included, about evenly spaced in powers."""
     if len(values) <= most:
         return list(values)
     ratio = (values[-1] / values[0]) ** (1 / (most - 1))
@@ -214,11 +222,20 @@ def thinned(values: Sequence[float], most: int = 10) -> list[float]:
 
 
 def plain_ticks(axes: "Axes") -> None:
-    """Write numbers on a logarithmic axis as people do; also between powers of ten when there are few."""
+    """Write plain numbers on a logarithmic axis; also between powers of ten when there are few."""
+    low, high = axes.get_ylim()
+    logarithmic_ticks(axes.yaxis, (1.0, 2.0, 5.0) if math.log10(high / low) < 3 else (1.0,))
+
+
+def logarithmic_ticks(
+    axis: "Axis",
+    several: Sequence[float],
+    form: Callable[[float], str] = "{:,g}".format,
+    most: int | None = None,
+) -> None:
+    """Put ticks on `several` multiples of the powers of ten, at most `most`, and write them by `form`."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    low, high = axes.get_ylim()
-    several = (1.0, 2.0, 5.0) if math.log10(high / low) < 3 else (1.0,)
-    axes.yaxis.set_major_locator(LogLocator(base=10, subs=several))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axis.set_major_locator(LogLocator(base=10, subs=several, numticks=most))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: form(value)))
+    axis.set_minor_formatter(NullFormatter())

@@ -2,10 +2,17 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from calculon.apps.report.pictures.canvas import MARKERS, SERIES, STYLES, drawing, figure
+from calculon.apps.report.pictures.canvas import (
+    MARKERS,
+    SERIES,
+    STYLES,
+    drawing,
+    figure,
+    logarithmic_ticks,
+)
+from calculon.frozen import dataclass
 from calculon.units import duration, scaled
 
 if TYPE_CHECKING:
@@ -22,7 +29,7 @@ _WIDE = 10
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """What is drawn.
+    """The content of the picture.
 
     Attributes
     ----------
@@ -103,17 +110,16 @@ def _size_axis(axes: "Axes", sizes: Sequence[float]) -> None:
 
 def _time_axis(axes: "Axes", times: Sequence[float]) -> None:
     """Write times with their units; by powers of ten where they differ so much."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter
 
     low, high = min(times), max(times)
     if high < _WIDE * low:
         axes.set_ylim(0, 1.08 * high)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
     else:
         axes.set_yscale("log")
         several = (1.0, 2.0, 5.0) if high / low < _WIDE**2 else (1.0,)
-        axes.yaxis.set_major_locator(LogLocator(base=10, subs=several))
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+        logarithmic_ticks(axes.yaxis, several, _short)
 
 
 def _short(seconds: float) -> str:

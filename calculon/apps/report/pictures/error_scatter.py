@@ -1,12 +1,12 @@
 """Predicted against measured, a panel for each study and quantity, with a band of errors."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from calculon.apps.report.bars import COLORS
-from calculon.apps.report.pictures.canvas import GREY, LIGHT, drawing, figure
-from calculon.apps.report.sheet import PUBLISHED
+from calculon.apps.report.pictures.canvas import GREY, LIGHT, drawing, figure, logarithmic_ticks
+from calculon.frozen import dataclass
+from calculon.spec.execution import PUBLISHED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +16,7 @@ BAND = 0.10
 """Relative error that the band shows."""
 
 _WIDEST = 4
-"""Panels beside each other."""
+"""Panels in a row."""
 
 MOST_ROWS = 16
 """Rows of a single panel that are drawn one below the other, each with its name."""
@@ -29,7 +29,7 @@ class Panel:
     Attributes
     ----------
     title, quantity, unit : str
-        The study, what was measured, and its unit.
+        The study, the measured quantity, and its unit.
     measured, estimated : sequence of float
         Pairs in this unit.
     score : mapping
@@ -145,16 +145,14 @@ def _panel(axes: "Axes", one: Panel) -> None:
 
 
 def _ticks(axes: "Axes", *, logarithmic: bool, horizontal_only: bool = False) -> None:
-    """Put the same few ticks on both axes, written as people write numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+    """Put the same few ticks on both axes, in plain numbers."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+    low, high = axes.get_xlim()
     for axis in (axes.xaxis,) if horizontal_only else (axes.xaxis, axes.yaxis):
-        low, high = axes.get_xlim()
         if logarithmic:
-            several = (1.0, 3.0) if high / low < 300 else (1.0,)
-            axis.set_major_locator(LogLocator(base=10, subs=several))
-            axis.set_minor_formatter(NullFormatter())
+            logarithmic_ticks(axis, (1.0, 3.0) if high / low < 300 else (1.0,))
         else:
             axis.set_major_locator(MaxNLocator(4))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
         axis.set_tick_params(which="minor", length=0)

@@ -1,13 +1,13 @@
-"""When each pipeline stage does what: a Gantt chart of passes, numbered by microbatch, and of what is idle."""
+"""The pipeline schedule: a Gantt chart of the passes of each stage, numbered by microbatch, and of idle time."""
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from calculon.apps.report.bars import COLORS
 from calculon.apps.report.pictures.canvas import GREY, drawing, figure, note_edition, time_unit
-from calculon.apps.report.sheet import PUBLISHED
+from calculon.frozen import dataclass
+from calculon.spec.execution import PUBLISHED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Gantt:
-    """What is drawn: a title, the pieces of all stages, and the edition of the model."""
+    """The content of the picture: a title, the pieces of all stages, and the edition of the model."""
 
     title: str
     stages: int
@@ -60,7 +60,7 @@ _IDLE: dict[str, Any] = {
 }
 _WIDTH, _LEAST = 11.0, 0.1  # inches: of the picture, and of a piece that a digit fits into
 _TALLEST = 12.0  # inches of all rows
-_LABELLED = 24  # stages whose idle time is written beside their row
+_LABELLED = 24  # stages up to which the idle time is written next to each row
 
 
 def draw(gantt: Gantt) -> "Figure":

@@ -1,12 +1,12 @@
 """The best value over tensor and pipeline parallelism; cells without any execution that can run are marked."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calculon.apps.report.bars import COLORS
 from calculon.apps.report.pictures.canvas import GREY, Quantity, drawing, figure, note_edition
-from calculon.apps.report.sheet import PUBLISHED
+from calculon.frozen import dataclass
+from calculon.spec.execution import PUBLISHED
 from calculon.units import significant
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Heatmap:
-    """What is drawn: cells, the statistic, whether small is good, a title, and editions of the model."""
+    """The content of the picture: cells, the statistic, whether small is good, a title, and editions of the model."""
 
     title: str
     statistic: str
@@ -141,7 +141,7 @@ def short(value: float) -> str:
 
 
 def _legend(heatmap: Heatmap) -> list["object"]:
-    """Return what the marks mean."""
+    """Return the meaning of the marks."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

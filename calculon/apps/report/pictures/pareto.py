@@ -1,7 +1,6 @@
 """One statistic against another: all executions, and those that no other one beats in both."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +15,8 @@ from calculon.apps.report.pictures.canvas import (
     note_edition,
     plain_ticks,
 )
-from calculon.apps.report.sheet import PUBLISHED
+from calculon.frozen import dataclass
+from calculon.spec.execution import PUBLISHED
 from calculon.units import Array
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CELLS = (360, 240)
-"""Dots that fit beside and above each other: of more, one per place is drawn."""
+"""Dots that fit in a row and in a column: of several at one place, one is drawn."""
 
 _LABELS = 8
 """Names that are written at executions of the front."""
@@ -32,7 +32,7 @@ _LABELS = 8
 
 @dataclass(frozen=True, slots=True)
 class Pareto:
-    """What is drawn: values in the statistics' own units, which rows are the front, and a name for each row.
+    """The content of the picture: values in the statistics' own units, the rows of the front, and a name for each.
 
     Attributes
     ----------

@@ -1,7 +1,6 @@
 """The best rate, and the efficiency that goes with it, over numbers of processors."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from calculon.apps.report.pictures.canvas import (
@@ -16,7 +15,8 @@ from calculon.apps.report.pictures.canvas import (
     note_edition,
     plain_ticks,
 )
-from calculon.apps.report.sheet import PUBLISHED
+from calculon.frozen import dataclass
+from calculon.spec.execution import PUBLISHED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The best execution on so many processors: its rate (samples/s) and efficiency, or None twice."""
+    """The best execution on a number of processors: its rate (samples/s) and efficiency, or None twice."""
 
     num_procs: int
     rate: float | None
@@ -90,7 +90,7 @@ def _high(series: Sequence[Series]) -> bool:
 
 
 def _ideal(axes: "Axes", one: Series, color: str) -> None:
-    """Draw what the rate would be if it grew with the processors from the first count that can run."""
+    """Draw the rate that grows in proportion to the processors from the first count that can run."""
     found = [(p.num_procs, p.rate) for p in one.points if p.rate is not None]
     if len(found) < 2:
         return

@@ -1,7 +1,6 @@
 """Where time and memory go: a stacked bar for each result, memory against the capacity."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calculon.apps.report.bars import COLORS
@@ -15,9 +14,9 @@ from calculon.apps.report.pictures.canvas import (
     time_unit,
     wrapped,
 )
-from calculon.apps.report.plain_result import EVERYTHING, Result
-from calculon.apps.report.sheet import KINDS_OF_MEMORY
+from calculon.apps.report.result import EVERYTHING, KINDS_OF_MEMORY, Result
 from calculon.apps.report.texts import capacity
+from calculon.frozen import dataclass
 from calculon.statistics import AXIS_PARTS_OF_TIME
 from calculon.units import GIB, significant
 
@@ -61,22 +60,10 @@ LOOKS = {
 }
 """Colours by family (computing blue, communicating vermilion, ...), shades and hatches within."""
 
-_FAR = 20  # a capacity so many times what is used would leave nothing of the bars to be seen
+_FAR = 20  # a capacity this many times the memory in use would leave nothing of the bars to be seen
 _VISIBLE = 0.004  # share of the longest bar from which a piece is in the legend
 
-_ORDER_OF_MEMORY = (
-    "weights",
-    "weight gradients",
-    "optimizer state",
-    "activations",
-    "checkpoints",
-    "activation gradients",
-    "gathered weights",
-    "gradients being reduced",
-    "reserved",
-    EVERYTHING,
-)
-assert set(_ORDER_OF_MEMORY) == {*KINDS_OF_MEMORY, EVERYTHING}
+assert set(LOOKS) == {*PARTS, *KINDS_OF_MEMORY, EVERYTHING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +78,12 @@ class Panel:
 
     @property
     def kinds(self) -> list[str]:
-        """The pieces that some bar has, in the order of the stack."""
-        order = [name for name in LOOKS if any(stack.get(name, 0) > 0 for stack in self.stacks)]
-        return sorted(order, key=lambda n: _ORDER_OF_MEMORY.index(n) if n not in PARTS else 0)
+        """The pieces that some bar has, in the order of the stack: that of :data:`LOOKS`."""
+        return [name for name in LOOKS if any(stack.get(name, 0) > 0 for stack in self.stacks)]
 
 
 def panels(results: Sequence[Result]) -> list[Panel]:
-    """Return what there is to draw: time, tier 1, and tier 2 where it is used; nothing that is zero."""
+    """Return the panels: time, tier 1, and tier 2 where it is used; without zeros."""
     unit, factor = time_unit(max(result.value("total_time") for result in results))
     times = [_scaled(result.times(), factor) for result in results]
     ends = [

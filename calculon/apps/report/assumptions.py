@@ -1,0 +1,75 @@
+"""Assumptions of an estimate and costs that it leaves out, for every report."""
+
+from collections.abc import Sequence
+
+EDITIONS = {
+    "sc23": "Edition sc23 is the published model (Isaev et al., SC'23, doi:10.1145/3581784.3607102), its "
+    "oddities included; validation/README.md lists them with their effect.",
+    "corrected": "Edition corrected is the published model with its defects fixed, each listed with its effect in "
+    "validation/README.md, and with features that it lacks: grouped key/value heads, gated MLPs, other norms, "
+    "sliding windows, flash attention, embedding, LM head and loss.",
+}
+"""Each edition in a sentence."""
+
+_ITERATION = (
+    "The iteration time is that of the most loaded processor: the pipeline stage with the most blocks, in a steady "
+    "one-forward-one-backward schedule, whose pipeline bubble is charged to it."
+)
+_SCHEDULED = (
+    "The iteration time is that of the most loaded processor, in the pipeline schedule and layout that the execution "
+    "states (one-forward-one-backward of equal stages by default), whose pipeline bubble is charged to it."
+)
+_BLOCKS = (
+    "Counted are transformer blocks: their matrix products, attention, norms, activations, dropout, residuals, "
+    "optimizer step, and the traffic of tensor, pipeline and data parallelism and of offloading."
+)
+_TENSORS = "Memory is the sum of tensors: weights, gradients, optimizer state, activations."
+_MEMORY = f"{_TENSORS} The framework, communication buffers and fragmentation of the allocator come on top."
+_FAILURES = "Nothing fails and nobody waits for a slow processor: stragglers, restarts and jitter are not modelled."
+_CURVES = (
+    "The speed of operations follows the efficiency curves of the system file; whether these are measured or vendor "
+    "figures is said in the notes on the systems."
+)
+
+ASSUMPTIONS = {
+    "sc23": (
+        _ITERATION,
+        _BLOCKS,
+        "Not counted in time or memory: embeddings, the LM head and the loss, biases, data loading, "
+        "evaluation, writing checkpoints, and the gaps between kernels.",
+        _MEMORY,
+        _FAILURES,
+        "Each kind of traffic has its network to itself; a collective takes latency plus its bytes over the achieved "
+        "bandwidth, whatever else is under way.",
+        _CURVES,
+    ),
+    "corrected": (
+        _SCHEDULED,
+        _BLOCKS,
+        "Embedding, LM head and loss count when the model states a vocabulary, in the first and the last stage: "
+        "the slower of the two sets the time, the fuller one the memory. Without a vocabulary they are left out.",
+        "All blocks count as their mean: where some have a sliding window, each has the average number of keys.",
+        "Not counted in time or memory: data loading, evaluation, writing checkpoints, and the gaps between kernels.",
+        "MFU is the matrix arithmetic of the model over the peak of the matrix engine: no recomputation, LM head "
+        "included, attention counted in full (arXiv 2204.02311, appendix B). The causal figure counts only what a "
+        "token attends to. HFU counts what is executed: recomputation too, masked attention only where the kernel "
+        "computes it.",
+        f"{_TENSORS} Where zero_stage states a form of data parallelism, weights that are gathered and gradients on "
+        "their way count too. For the framework and fragmentation of the allocator there is mem_reserved_mib, 0 unless "
+        "it is stated.",
+        _FAILURES,
+        "A collective takes latency, once or in every step of its ring as the execution says, plus its bytes over the "
+        "achieved bandwidth; data parallelism hides only behind work that leaves its network and the memory free.",
+        _CURVES,
+    ),
+}
+"""Assumptions of each edition, one sentence each."""
+
+
+def assumptions(editions: Sequence[str]) -> list[str]:
+    """Return the assumptions of some editions; one that not all of them share names its edition."""
+    found = [EDITIONS[edition] for edition in editions]
+    for text in dict.fromkeys(text for edition in editions for text in ASSUMPTIONS[edition]):
+        own = [edition for edition in editions if text in ASSUMPTIONS[edition]]
+        found.append(text if len(own) == len(editions) else f"Edition {own[0]}: {text}")
+    return found

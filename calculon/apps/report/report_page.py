@@ -1,0 +1,185 @@
+"""Results as one HTML file to send: the pages of a terminal, tables to sort, and nothing asked of a network."""
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from string import Template
+
+from rich.console import Console, RenderableType
+from rich.terminal_theme import TerminalTheme
+
+from calculon.apps.report.assumptions import assumptions
+from calculon.apps.report.comparison import MOST, Comparison
+from calculon.apps.report.comparison_tables import sections
+from calculon.apps.report.page import Page
+from calculon.apps.report.result import Result
+from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.report.winners import LEGEND, winners_table
+from calculon.records import columns
+from calculon.statistics import CorrectedStats
+
+MOST_WINNERS = 50
+WIDTH = 120
+"""Characters of a line: enough for all columns of the layers."""
+
+_NAMED = 3  # results that the title names
+
+_COLORS = {"#7f7f7f": "var(--quiet)", "#010101": "var(--rule)"}
+"""Dim texts and empty parts of bars, which a style sheet makes light or dark; all other colours suit both."""
+
+_GREYS = [(0, 0, 0)] * 8
+_THEME = TerminalTheme((255, 255, 255), (0, 0, 0), _GREYS, [(1, 1, 1), *_GREYS[1:]])
+
+
+def report_page(
+    results: Sequence[Result], versions: Mapping[str, str], validation: Mapping[str, Table]
+) -> str:
+    """Return the report of some results.
+
+    Parameters
+    ----------
+    results : sequence of Result
+        At least one, each with a section of its own.
+    versions : mapping
+        Names and versions of the programs that made it.
+    validation : mapping of str to Table
+        For each system (and edition) its measured studies; a table may have no rows.
+    """
+    several = len(results) > 1
+    parts = [
+        (f"result-{i}", one.label if several else "Result", _result(one))
+        for i, one in enumerate(results)
+    ]
+    if several:
+        parts.append(("comparison", "Side by side", _comparison(results[:MOST])))
+    if validation:
+        parts.append(("validation", "Validation", _validation(validation)))
+    editions = list(dict.fromkeys(one.edition for one in results))
+    parts.append(("assumptions", "Assumptions", _list(assumptions(editions))))
+    parts.append(("inputs", "Inputs and versions", _inputs(results, versions)))
+    links = (f'<li><a href="#{place}">{escape(name)}</a></li>' for place, name, _ in parts)
+    bodies = (
+        f'<section id="{place}">\n<h2>{escape(name)}</h2>\n{body}\n</section>'
+        for place, name, body in parts
+    )
+    template = Template(files("calculon.apps.report").joinpath("report.html").read_text("utf-8"))
+    return template.substitute(
+        title=escape(report_title(results)), contents="".join(links), main="\n".join(bodies)
+    )
+
+
+def report_title(results: Sequence[Result]) -> str:
+    """Name the question of the results where it is one, else the results."""
+    titles = list(dict.fromkeys(one.title for one in results))
+    if results[0].inputs is not None and len(titles) == 1:
+        return titles[0]
+    labels = [one.label for one in results]
+    more = f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
+    return f"{', '.join(labels[:_NAMED])}{more}: results of calculon"
+
+
+def drawn(renderable: RenderableType) -> str:
+    """Return what a terminal shows, with its colours, as HTML."""
+    console = Console(
+        file=io.StringIO(),
+        record=True,
+        width=WIDTH,
+        height=100,  # or a dumb terminal has a width of its own
+        force_terminal=True,
+        force_jupyter=False,
+        color_system="truecolor",
+        no_color=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    console.print(renderable)
+    page = console.export_html(theme=_THEME, inline_styles=True, code_format="<pre>{code}</pre>")
+    page = re.sub(r"; text-decoration-color: #\w+| +(?=\n)", "", page)
+    return re.sub("|".join(_COLORS), lambda found: _COLORS[found[0]], page)
+
+
+def _result(result: Result) -> str:
+    """Return the page of a result, the best of its search, and folded away all statistics and layers."""
+    parts = [drawn(Page(result))]
+    if len(result.winners) > 1:
+        shown = result.winners[:MOST_WINNERS]
+        count = (
+            f"{len(shown)} of {len(result.winners)} " if len(shown) < len(result.winners) else ""
+        )
+        executions = [one.execution or {} for one in shown]
+        table = winners_table(executions, [one.stats for one in shown])
+        parts += [_titled(f"The {count}best executions of the search", table), _quiet(LEGEND)]
+    parts.append(_folded("statistics", _statistics(result)))
+    if result.layers:
+        shared = [name for name in result.layers[0] if all(name in one for one in result.layers)]
+        members = (Column(n, n, n not in ("name", "kind"), text=_digits) for n in shared)
+        parts.append(_folded("layers", Table(tuple(members), result.layers)))
+    return "\n".join(parts)
+
+
+def _statistics(result: Result) -> Table:
+    rows = [
+        {"name": c.name, "value": result.stats[c.name], "unit": c.unit.symbol, "help": c.help}
+        for c in columns(CorrectedStats)
+        if c.name in result.stats
+    ]
+    titles = Column("name", "statistic"), Column("value", "value", right=True, text=_digits)
+    return Table((*titles, Column("unit", "unit"), Column("help", "meaning")), rows)
+
+
+def _digits(value: float | str | None) -> str:
+    return value if isinstance(value, str) else "-" if value is None else f"{value:,.6g}"
+
+
+def _comparison(results: Sequence[Result]) -> str:
+    """Return all differences but those of single statistics."""
+    comparison = Comparison(results)
+    named = zip(comparison.letters, comparison.names, strict=True)
+    parts = [_list([f"{letter}: {name}" for letter, name in named])]
+    parts += [
+        _titled(section.title.partition("\n")[0], section.table)
+        for section in sections(comparison)
+        if not section.title.startswith("Statistics")
+    ]
+    return "\n".join(parts)
+
+
+def _validation(validation: Mapping[str, Table]) -> str:
+    """Return the errors of the model against the measurements of each system."""
+    parts = [
+        _titled(f"{system}: published measurements and the model", table)
+        if table.rows
+        else _quiet(f"No measurements of {system} are among the published studies of calculon.")
+        for system, table in validation.items()
+    ]
+    text = "Errors are in percent of the measured value; a bias below 0 is a model that is too fast, or that needs "
+    return "\n".join([*parts, _quiet(f"{text}too little memory.")])
+
+
+def _inputs(results: Sequence[Result], versions: Mapping[str, str]) -> str:
+    """Return the documents with their hashes, and the versions of the programs."""
+    documents = dict.fromkeys(one for result in results for one in result.documents)
+    titles = {"role": "input", "name": "name", "digest": "SHA-256"}
+    rows = [{key: getattr(one, key) for key in titles} for one in documents]
+    table = Table(tuple(Column(*pair) for pair in titles.items()), rows)
+    made = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return f"{table.html()}\n{_quiet(f'Made by {made}.')}"
+
+
+def _titled(title: str, table: Table) -> str:
+    return f"<h3>{escape(title)}</h3>\n{table.html()}"
+
+
+def _folded(noun: str, table: Table) -> str:
+    return f"<details><summary>All {len(table.rows)} {noun}</summary>\n{table.html()}</details>"
+
+
+def _list(texts: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</ul>"
+
+
+def _quiet(text: str) -> str:
+    return f'<p class="quiet">{escape(text)}</p>'

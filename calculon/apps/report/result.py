@@ -1,0 +1,242 @@
+"""One result as plain data: its statistics, and what is known about the question that they answer."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from calculon.frozen import dataclass
+from calculon.spec.execution import PUBLISHED
+from calculon.statistics import ALL_PARTS_OF_TIME
+
+Stats = Mapping[str, float | None]
+
+KINDS_OF_MEMORY = (
+    "weights",
+    "activations",
+    "checkpoints",
+    "activation gradients",
+    "weight gradients",
+    "optimizer state",
+    "gathered weights",
+    "gradients being reduced",
+    "reserved",
+)
+
+EVERYTHING = "everything"
+"""The one kind of memory of a result that does not tell what is offloaded."""
+
+_BUFFERS = ("gathered_space", "comm_buffer_space", "reserved_space")
+"""Statistics of the last three kinds, which only the corrected edition has."""
+
+_OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
+_SAME = 1e-6  # relative: how well the kinds of memory add up to the memory needed
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A file that a result was made from: its role, its name, and the SHA-256 of its content."""
+
+    role: str
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A system: peak matrix rate (FLOP/s), both memory tiers (B, B/s), and the achieved bandwidth of networks (B/s)."""
+
+    name: str
+    peak: float
+    capacities: tuple[float, float]
+    bandwidths: tuple[float, float]
+    networks: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """The model and the system of a result.
+
+    Attributes
+    ----------
+    name : str
+        Name of the model.
+    parameters : int
+        How many it has.
+    model : mapping
+        Its fields, as in files: optional ones only where they differ from their default.
+    machine : Machine
+        The system.
+    networks : mapping
+        Number of the network of each degree of parallelism; the outermost, where groups span several.
+    """
+
+    name: str
+    parameters: int
+    model: Mapping[str, Any]
+    machine: Machine
+    networks: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A result of one execution; a file of statistics alone leaves most of it unknown.
+
+    Attributes
+    ----------
+    stats : mapping
+        The statistics: the published ones, and those that only its edition has.
+    edition : str
+        Edition of the cost model.
+    label : str
+        Its name beside others.
+    parts : tuple of str
+        The parts of which such a name can be made.
+    execution : mapping or None
+        The fields of the execution.
+    inputs : Inputs or None
+        Model and system.
+    layers : sequence of mapping, or None
+        The layers of a block.
+    stages : sequence of mapping, or None
+        Time and memory of each of several pipeline stages.
+    interval : mapping, or None
+        Where the iteration time is expected, when the system was calibrated.
+    groups : sequence of mapping
+        The process groups, as in the results of an estimate.
+    documents : tuple of Document
+        The files that it was made from.
+    winners : tuple of Result
+        The executions of the search that it is from, best first.
+    """
+
+    stats: Stats
+    edition: str = PUBLISHED
+    label: str = ""
+    parts: tuple[str, ...] = ()
+    execution: Mapping[str, Any] | None = None
+    inputs: Inputs | None = None
+    layers: Sequence[Mapping[str, Any]] | None = None
+    stages: Sequence[Mapping[str, Any]] | None = None
+    interval: Mapping[str, Any] | None = None
+    groups: Sequence[Mapping[str, Any]] = ()
+    documents: tuple[Document, ...] = ()
+    winners: "tuple[Result, ...]" = ()
+
+    @property
+    def capacities(self) -> tuple[float, float] | None:
+        """Capacity of both tiers in bytes, when the system is known."""
+        return self.inputs.machine.capacities if self.inputs else None
+
+    @property
+    def title(self) -> str:
+        """The question in a line, as far as it is known: model, processors and system, or the label."""
+        if self.inputs is None or self.execution is None:
+            return self.label
+        mode = "Training" if self.execution["training"] else "Inference"
+        procs, system = self.execution["num_procs"], self.inputs.machine.name
+        return f"{mode} of {self.inputs.name} on {procs:,} x {system}"
+
+    @property
+    def split(self) -> str:
+        """The split of the processors in short, or nothing when it is not known."""
+        if self.execution is None:
+            return ""
+        degrees = ("tensor_par", "pipeline_par", "data_par")
+        return "TP {} · PP {} · DP {}".format(*(f"{self.execution[name]:,}" for name in degrees))
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """The rate in tokens, when the length of a sequence is known."""
+        if self.inputs is None or self.execution is None:
+            return self.stats.get("tokens_per_second")
+        return self.value("sample_rate") * seq_length(self.inputs, self.execution)
+
+    def value(self, name: str) -> float:
+        """Return a statistic; one without a value, or of another edition, counts as 0."""
+        return self.stats.get(name) or 0.0
+
+    def times(self) -> dict[str, float]:
+        """Return the parts of the iteration time in seconds, in the order of their sum."""
+        return {name: self.value(name) for name in ALL_PARTS_OF_TIME}
+
+    def memory(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Return bytes in tier 1 and in tier 2 by kind; they add up to the capacity that each tier needs.
+
+        A file of statistics does not say what is offloaded: when it has something in tier 2, all that is known are
+        the sums, under :data:`EVERYTHING`.
+        """
+        needed = (self.value("proc_mem_tier1_cap_req"), self.value("proc_mem_tier2_cap_req"))
+        executions = [self.execution] if self.execution else _GUESSES
+        for execution, blocks in product(executions, self._blocks()):
+            kinds = memory_by_kind(self.stats, execution, blocks)
+            sums = (sum(tier.values()) for tier in kinds)
+            if all(math.isclose(s, n, rel_tol=_SAME) for s, n in zip(sums, needed, strict=True)):
+                return kinds
+        here, away = needed
+        return {EVERYTHING: here}, {EVERYTHING: away} if away else {}
+
+    def _blocks(self) -> Iterator[int]:
+        """Yield how many blocks the most loaded stage may have.
+
+        Two stay in tier 1 when weights are offloaded; where no more than these stay, there may be but one.
+        """
+        if self.stages is not None:
+            yield max(int(stage["blocks"]) for stage in self.stages)
+        beyond = self.value("weight_space") - self.value("weight_space_with_offload")
+        blocks = 2 + beyond / (self.value("block_weight_space") or 1.0)
+        yield round(blocks) if math.isfinite(blocks) else 2
+        yield 1
+
+
+def seq_length(inputs: Inputs, execution: Mapping[str, Any]) -> int:
+    """Return the tokens of a sequence: those that the execution states, or the model's own."""
+    return int(execution.get("seq_length") or inputs.model["seq_size"])
+
+
+_GUESSES = tuple(
+    {"activation_recompute": recompute, **dict.fromkeys(_OFFLOADS, False)}
+    for recompute in ("none", "full")
+)
+"""Executions that a file of statistics may be of, when nothing is offloaded."""
+
+
+def memory_by_kind(
+    stats: Stats, execution: Mapping[str, Any], blocks: float
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return bytes in tier 1 and in tier 2 by kind; they add up to the capacity that each tier needs.
+
+    What blocks offload lives in tier 2; tier 1 keeps room for the blocks at work, and all of embedding and LM head.
+
+    Parameters
+    ----------
+    stats, execution : mapping
+        The statistics, and the fields of the execution.
+    blocks : float
+        Blocks of the most loaded pipeline stage.
+    """
+    full = execution["activation_recompute"] == "full"
+    weights, activations, optimizer = (execution[name] for name in _OFFLOADS)
+    moved = {
+        "weight_space": weights,
+        "act_space": activations,
+        "act_checkpoint_size": activations,
+        "act_grad_space": activations,  # the working set that stays is another one
+        "weight_grad_space": optimizer,
+        "optimizer_space": optimizer,
+    }
+    here = {n: stats[f"{n}_with_offload" if gone else n] or 0.0 for n, gone in moved.items()}
+    if not full:
+        here["act_checkpoint_size"] = 0.0
+    here |= {name: stats.get(name) or 0.0 for name in _BUFFERS}
+    away = dict.fromkeys((*moved, *_BUFFERS), 0.0)
+    for name in ("weight", "weight_grad", "optimizer"):
+        if moved[f"{name}_space"]:
+            away[f"{name}_space"] = (stats[f"block_{name}_space"] or 0.0) * blocks
+    if activations:
+        rest = (stats["proc_mem_tier2_cap_req"] or 0.0) - sum(away.values())
+        away["act_checkpoint_size" if full else "act_space"] = max(0.0, rest)
+    return (
+        dict(zip(KINDS_OF_MEMORY, here.values(), strict=True)),
+        dict(zip(KINDS_OF_MEMORY, away.values(), strict=True)),
+    )

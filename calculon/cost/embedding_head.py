@@ -1,0 +1,266 @@
+"""Embedding and LM head: their cost on the first and the last pipeline stage, or on the only one.
+
+An iteration takes as long as the slower of the two stages; the other one is passed once while the pipeline fills.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from calculon.architecture.embedding_and_head import LOGITS
+from calculon.architecture.layer_sizes import Sizes
+from calculon.architecture.optimizer import Parameters, joined
+from calculon.architecture.segments import EMBEDDING, HEAD, Segment
+from calculon.architecture.shape import BlockShape
+from calculon.arrays import derived, ordered_sum
+from calculon.cost.block_cost import BlockCost, BlockLayout, block_cost
+from calculon.cost.layer_cost import LayerTable
+from calculon.cost.optimizer_step import OptimizerCost, optimizer_cost, parameters_of
+from calculon.editions.edition import Edition
+from calculon.frozen import dataclass
+from calculon.hardware.system import System
+from calculon.parallel.data.synced import SyncedBytes, SyncedEmbeddingHead
+from calculon.plan.schedule import Schedule
+from calculon.records import gather, record
+from calculon.spec.execution import BlockChoice, LayoutChoice, StepChoice
+from calculon.spec.model import Model
+from calculon.units import Array, Bytes, Count, Flops, Seconds
+
+
+@record
+class EmbeddingHeadCost:
+    """Cost of embedding and LM head for one microbatch; the last axis of all arrays is that of blocks.
+
+    ``table_gradient`` is bytes of the reduced gradient of one rank's share of the vocabulary's table.
+    """
+
+    embedding: BlockCost
+    head: BlockCost
+    table_gradient: Bytes
+
+
+@record
+class VocabularyWeights:
+    """Weights of embedding, LM head or both on a stage, and their optimizer step; last axis (tensor degree, shards)."""
+
+    weight: Bytes
+    optimizer: OptimizerCost
+
+
+@record
+class EmbeddingHeadStep:
+    """Weights of the first and the last of several stages, and of a single one; a tied table counts once."""
+
+    first: VocabularyWeights
+    last: VocabularyWeights
+    both: VocabularyWeights
+
+
+def plain_layout(layout: LayoutChoice) -> LayoutChoice:
+    """Return the layout of embedding and head, which are split by the vocabulary whatever form the blocks have."""
+    return replace(
+        layout,
+        overlapped=False,
+        fused_activation=False,
+        attention_type="multihead",
+        attn_impl="eager",
+        tp_impl="megatron",
+        bias_after_reduce=False,
+    )
+
+
+def plain_choice(choice: BlockChoice) -> BlockChoice:
+    """Return the choice as it is for embedding and head: nothing is recomputed, overlapped or gathered again."""
+    return replace(
+        choice,
+        layout=plain_layout(choice.layout),
+        activation_recompute="none",
+        tensor_par_overlap="none",
+        seq_par_ag_redo=False,
+        tp_async=False,
+    )
+
+
+def embedding_head_cost(
+    model: Model, system: System, choice: BlockChoice, sizes: Sizes, edition: Edition
+) -> EmbeddingHeadCost:
+    """Cost embedding and head for one microbatch."""
+
+    def cost(segment: Segment) -> BlockCost:
+        layout = BlockLayout(model, system, choice.layout, sizes, edition, segment.layers)
+        found = block_cost(layout, choice)
+        assert not found.axis_time.any(), "only blocks have collectives of further axes"
+        return found
+
+    rows = BlockShape.of(model, choice.layout, sizes, edition).vocab_rows
+    return EmbeddingHeadCost(
+        embedding=cost(EMBEDDING),
+        head=cost(HEAD),
+        table_gradient=choice.reduced_bytes * (rows * model.hidden),
+    )
+
+
+def embedding_head_step(
+    model: Model, system: System, choice: StepChoice, sizes: Sizes, shards: Count, edition: Edition
+) -> EmbeddingHeadStep:
+    """Cost the optimizer step of embedding and LM head; one entry of `sizes` and `shards` for each optimizer step.
+
+    Muon leaves them to Adam (Jordan et al. 2024; Liu et al., arXiv 2502.16982, section 2.2).
+    """
+    if choice.optimizer == "muon":
+        choice = replace(choice, optimizer="adam")
+    shape = BlockShape.of(model, choice.layout, sizes, edition)
+    columns = sizes.tensor_par.size
+    embedding = parameters_of(LayerTable(EMBEDDING.layers(shape), columns), shape, choice)
+    layers = LayerTable(HEAD.layers(shape), columns)
+    head = rest = parameters_of(layers, shape, choice)
+    if model.tied:
+        logits = [layer.name for layer in layers.layers].index(LOGITS)
+        rest = head.without(logits, shape.vocab_rows * model.hidden)
+
+    def held(parameters: Parameters) -> VocabularyWeights:
+        return VocabularyWeights(
+            weight=choice.dtype_bytes * ordered_sum(parameters.weights),
+            optimizer=optimizer_cost(parameters, shards, system, choice, edition),
+        )
+
+    both = joined([embedding, rest], layers=True)
+    return EmbeddingHeadStep(first=held(embedding), last=held(head), both=held(both))
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Embedding and LM head of executions: costs, and whether they share their weights."""
+
+    cost: EmbeddingHeadCost
+    step: EmbeddingHeadStep
+    tied: bool
+
+    def take(self, blocks: Array, steps: Array) -> "Ends":
+        """Return the ends of executions, by rows of blocks and of optimizer steps."""
+        return Ends(gather(self.cost, blocks), gather(self.step, steps), self.tied)
+
+    def synced(self, reduced: Array) -> SyncedEmbeddingHead:
+        """Return gradient and parameter bytes of data parallelism; `reduced` is gradient bytes per byte of weights."""
+
+        def of(held: VocabularyWeights) -> SyncedBytes:
+            return SyncedBytes(weight=held.weight, gradient=held.weight * reduced)
+
+        return SyncedEmbeddingHead(
+            first=of(self.step.first),
+            last=of(self.step.last),
+            both=of(self.step.both),
+            tied=self.tied,
+        )
+
+    @property
+    def shared_gradient(self) -> Bytes | None:
+        """Bytes of the gradient that the two copies of a tied table exchange once per batch."""
+        return self.cost.table_gradient if self.tied else None
+
+
+class EmbeddingHeadTimes:
+    """Times per batch of embedding and LM head, each computed when it is asked for."""
+
+    def __init__(self, ends: Ends, schedule: Schedule, slowest: tuple[Array, Array] | None = None):
+        """`slowest` tells of stages that differ whether the slowest is the first, and whether it is the last."""
+        self._ends, self._schedule, self._slowest = ends, schedule, slowest
+
+    @derived
+    def piped(self) -> Array:
+        """Whether the two ends are on different stages."""
+        several: Array = self._schedule.pipeline_par > 1
+        return several
+
+    def _whole(self, end: BlockCost) -> Seconds:
+        """Time of an end for one microbatch, forward and backward."""
+        exposed: Seconds = (
+            end.collectives.fw_tp.time_exposed[0] + end.collectives.agrad_tp.time_exposed[0]
+        )
+        return end.fw.time + end.agrad.time + end.wgrad.time + exposed
+
+    @derived
+    def embedding(self) -> Seconds:
+        """Time of the embedding for one microbatch."""
+        return self._whole(self._ends.cost.embedding)
+
+    @derived
+    def head(self) -> Seconds:
+        """Time of head and loss for one microbatch."""
+        return self._whole(self._ends.cost.head)
+
+    @property
+    def head_backward(self) -> Seconds:
+        """Backward time of head and loss for one microbatch."""
+        head = self._ends.cost.head
+        time: Seconds = head.agrad.time + head.wgrad.time
+        return time
+
+    def of_slower(self, embedding: Array, head: Array) -> Array:
+        """Return a quantity of the slower end; of both where they are on one stage.
+
+        Of stages that differ it is the end of the slowest one, if it has one.
+        """
+        if self._slowest is not None:
+            first, last = self._slowest
+            slower = np.where(first, embedding, np.where(last, head, 0.0))
+        else:
+            slower = np.where(self.embedding > self.head, embedding, head)
+        return np.where(self.piped, slower, embedding + head)
+
+    def _slower(self, embedding: Array, head: Array) -> Array:
+        """Add a quantity of the slower end up over the batch; of both where they are on one stage."""
+        total: Array = self._schedule.microbatches * self.of_slower(embedding, head)
+        return total
+
+    @derived
+    def forward(self) -> Seconds:
+        """Forward computation."""
+        cost = self._ends.cost
+        return self._slower(cost.embedding.fw.time, cost.head.fw.time)
+
+    @derived
+    def backward(self) -> Seconds:
+        """Backward computation."""
+        embedding, head = self._ends.cost.embedding, self._ends.cost.head
+        return self._slower(
+            embedding.agrad.time + embedding.wgrad.time, head.agrad.time + head.wgrad.time
+        )
+
+    @derived
+    def tensor_link(self) -> Seconds:
+        """Tensor-parallel collectives, on the link; none of them is hidden."""
+        embedding, head = self._ends.cost.embedding, self._ends.cost.head
+        return self._slower(
+            embedding.collectives.fw_tp.time[0] + embedding.collectives.agrad_tp.time[0],
+            head.collectives.fw_tp.time[0] + head.collectives.agrad_tp.time[0],
+        )
+
+    @derived
+    def fill(self) -> Seconds:
+        """The faster end, which is passed once while the pipeline fills and drains."""
+        return np.where(self.piped, np.minimum(self.embedding, self.head), 0.0)
+
+    def least(self) -> Seconds:
+        """Least time that the ends add, over tensor-parallel networks: the first axis of their costs."""
+        both = self._slower(self.embedding, self.head) + self.fill
+        return np.asarray(both.min(axis=0))
+
+    @derived
+    def step(self) -> Seconds:
+        """The optimizer step of the end that takes longer."""
+        step = self._ends.step
+        longer = np.maximum(step.first.optimizer.step.time, step.last.optimizer.step.time)
+        return np.where(self.piped, longer, step.both.optimizer.step.time)
+
+    @derived
+    def useful_flops(self) -> Flops:
+        """FLOP of a batch that are no recomputation, the mean over stages: those without an end have nothing to do."""
+        embedding, head = self._ends.cost.embedding, self._ends.cost.head
+
+        def flops(end: BlockCost) -> Flops:
+            return end.fw.flops + end.agrad.flops + end.wgrad.flops
+
+        schedule = self._schedule
+        useful: Flops = schedule.microbatches * (flops(embedding) + flops(head))
+        return useful / schedule.pipeline_par

@@ -1,0 +1,220 @@
+"""One search: count a space exactly and find its best executions."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from math import prod
+from operator import attrgetter
+
+import numpy as np
+
+from calculon.plan.columns import Columns
+from calculon.search.cost_tables import CostTables
+from calculon.search.grid import GRID_AXES, OFFLOADS, along, enumerated
+from calculon.search.nodes import alike, nodes_of
+from calculon.search.ranking import Ranking
+from calculon.search.search_counts import Counts
+from calculon.search.space import Space, Unit
+from calculon.search.tile import Tile
+from calculon.spec.axes import PUBLISHED_AXES
+from calculon.spec.execution import BlockChoice
+from calculon.units import Array
+
+GRID_CELLS = 524_288
+"""Cells of a memory grid that are computed at once."""
+
+GRID_NODES = 32_768
+"""Nodes of a memory grid: each has some forty columns of its own."""
+
+WAITING_NODES = 400_000
+"""Nodes of tiles that wait until the most promising one is known; each takes about a hundred bytes."""
+
+TABLE_ROWS = 60_000
+"""Blocks whose costs are held at once."""
+
+FEW_NODES = 256
+"""Nodes of a tile that are evaluated without the closer, slower bound."""
+
+_COUNTED = ("microbatch_size", *GRID_AXES)
+"""Axes of what is counted; those of a memory grid have the microbatch size in their nodes."""
+
+FIRST_CELLS, MORE_CELLS = 512, 8_192
+"""Cells of a tile that are evaluated before the threshold is compared with the next bounds."""
+
+
+def count_space(space: Space, *, mbs_break: bool = False) -> int:
+    """Count the executions of a space without evaluating any.
+
+    With `mbs_break` every loop over microbatch sizes stops after the first, since nothing is found to be good.
+    """
+    total = 0
+    for unit in space.units:
+        networks = prod(
+            len(space.networks(axis.network, getattr(unit, axis.degree))) for axis in PUBLISHED_AXES
+        )
+        overlaps = len(space.replicated("data_par_overlap", unit.data_par))
+        cells = len(unit.interleavings) * networks * overlaps
+        total += cells * _combinations(space, unit, mbs_break=mbs_break)
+    return total
+
+
+def _combinations(space: Space, unit: Unit, *, mbs_break: bool) -> int:
+    """Count the combinations of variants, sharding, offloading and microbatch size that a unit has.
+
+    With `mbs_break` those that differ in nothing but the microbatch size are one.
+    """
+    variants, switches = space.variants, space.switches
+    numbers = np.arange(len(variants)) if unit.tensor_par > 1 else np.flatnonzero(variants.serial)
+    sharding = space.replicated("optimizer_sharding", unit.data_par)
+    sizes = np.array(unit.microbatches)
+    columns = {
+        **space.rules.constants,
+        **{axis.degree: np.array(getattr(unit, axis.degree)) for axis in PUBLISHED_AXES},
+        "batch_size": np.array(unit.batch_size),
+        "microbatch_size": along(sizes, "microbatch_size", _COUNTED),
+        "optimizer_sharding": along(sharding, "optimizer_sharding"),
+        **{name: along(switches[name], name) for name in OFFLOADS},
+        **variants.take(numbers),
+    }
+    shape = (len(sharding), *(len(switches[name]) for name in OFFLOADS), len(numbers))
+    held = enumerated(space, Columns(columns))
+    if held.ndim < len(_COUNTED):  # the same for every microbatch size
+        count = int(np.count_nonzero(np.broadcast_to(held, shape)))
+        return count if mbs_break else count * len(sizes)
+    held = np.broadcast_to(held, (len(sizes), *shape))
+    return int(np.count_nonzero(held.any(axis=0) if mbs_break else held))
+
+
+def search_space(space: Space, ranking: Ranking, *, mbs_break: bool = False) -> Counts:
+    """Count a space exactly, and let a ranking consider every execution that may be among the best.
+
+    Branch and bound: memory alone decides feasibility, so that counts are exact without a single time. Then tiles are
+    visited in the order of their upper bounds, and within a tile the cells; cells whose upper bound is below the
+    ranking's threshold are pruned.
+    """
+    counts = Counts()
+    for units, blocks in portions(space):
+        _search_portion(CostTables(space, units, blocks), units, ranking, counts, mbs_break)
+    return counts
+
+
+def _search_portion(
+    tables: CostTables, units: Sequence[Unit], ranking: Ranking, counts: Counts, mbs_break: bool
+) -> None:
+    """Search what the tables of a portion hold; they are released when it is done."""
+    space = tables.space
+    promising: list[tuple[Tile, Array]] = []
+    waiting = 0
+    for tile in tiles(space, tables, units):
+        counts.add(tile.count(mbs_break=mbs_break))
+        if not tile.feasible:
+            continue
+        bounds = ranking.upper_bound(tile)
+        if bounds is None:
+            for rows in tile.rows(np.nonzero(tile.fits)):
+                ranking.consider(space, rows)
+            continue
+        bounds = np.where(tile.fits.any(axis=(1, 2, 3)), bounds, -np.inf)
+        if bounds.max() >= ranking.threshold:
+            tile.release_grid()
+            promising.append((tile, bounds))
+            waiting += len(tile.nodes)
+        if waiting > WAITING_NODES:
+            _most_promising_first(space, promising, ranking)
+            waiting = 0
+    _most_promising_first(space, promising, ranking)
+
+
+def _most_promising_first(
+    space: Space, promising: list[tuple[Tile, Array]], ranking: Ranking
+) -> None:
+    """Consider the executions of tiles, given with the bounds of their cells; each tile is released when it is done."""
+    promising.sort(key=lambda one: float(one[1].max()))
+    while promising:
+        tile, bounds = promising.pop()
+        _best_first(space, tile, bounds, ranking)
+
+
+def _best_first(space: Space, tile: Tile, bounds: Array, ranking: Ranking) -> None:
+    """Consider the executions of a tile, the highest bounds first, until the rest is below the threshold."""
+    bounds = _refined(tile, bounds, ranking)
+    cells = np.nonzero(tile.fits & (bounds >= ranking.threshold)[:, None, None, None, :])
+    bound = bounds[cells[0], cells[-1]]
+    order = np.argsort(-bound, kind="stable")
+    bound, done, step = bound[order], 0, FIRST_CELLS
+    while done < len(bound) and bound[done] >= ranking.threshold:
+        part = order[done : done + step]
+        for rows in tile.rows(tuple(index[part] for index in cells)):
+            ranking.consider(space, rows)
+        done, step = done + step, MORE_CELLS
+
+
+def _refined(tile: Tile, bounds: Array, ranking: Ranking) -> Array:
+    """Lower the bounds of the cells that are left by what data parallelism exposes, where many are left."""
+    left = np.flatnonzero((bounds >= ranking.threshold).any(axis=0))
+    if len(left) <= FEW_NODES:
+        return bounds
+    lower = ranking.upper_bound(tile, left)
+    if lower is None:
+        return bounds
+    refined = np.full_like(bounds, -np.inf)
+    refined[:, left] = np.minimum(bounds[:, left], lower)
+    return refined
+
+
+def groups(space: Space) -> Iterator[list[Unit]]:
+    """Split the units by tensor degree, so that the block tables of a group stay small."""
+    group: list[Unit] = []
+    for _, units in groupby(space.units, attrgetter("tensor_par")):
+        of_degree = list(units)
+        if group and _table_rows(space, [*group, *of_degree]) > TABLE_ROWS:
+            yield group
+            group = []
+        group += of_degree
+    if group:
+        yield group
+
+
+def portions(space: Space) -> Iterator[tuple[list[Unit], Sequence[tuple[BlockChoice, Array]]]]:
+    """Split the units and, where those of one tensor degree have too many different blocks, the block choices too."""
+    for units in groups(space):
+        blocks = space.block_groups
+        if units[-1].tensor_par == 1:  # the only degree, at which nothing overlaps
+            blocks = [one for one in blocks if not one[0].layout.overlapped]
+        rows = _table_rows(space, units)
+        count = max(1, len(blocks) * TABLE_ROWS // rows) if rows > TABLE_ROWS else len(blocks)
+        for start in range(0, len(blocks), count):
+            yield units, blocks[start : start + count]
+
+
+def _table_rows(space: Space, units: Sequence[Unit]) -> int:
+    """Return how many rows the block table of units has with all block choices, or a little more."""
+    sizes = {(unit.tensor_par, size) for unit in units for size in unit.microbatches}
+    each = len(space.block_groups) * len(space.block_sizes[0]) * len(space.system.networks)
+    return len(sizes) * each
+
+
+def tiles(space: Space, tables: CostTables, units: Sequence[Unit]) -> Iterator[Tile]:
+    """Cut units into tiles of nodes that share the strategies of a batch, so many that a memory grid stays small."""
+    each = 2 * prod(len(space.switches[name]) for name in OFFLOADS)
+    most = max(1, min(GRID_CELLS // each, GRID_NODES))
+    for kind in alike(space, units):
+        for choice, variants in tables.groups:
+            for nodes in nodes_of(tables, choice, kind, variants, most):
+                tile = Tile(nodes)
+                if tile.sharding:  # else the space has no execution in it
+                    yield tile
+
+
+def feasible_numbers(space: Space) -> Iterator[Array]:
+    """Yield the numbers of all feasible executions in order, a unit or a part of it at a time."""
+    for group in groups(space):
+        tables = CostTables(space, group)
+        for unit in group:
+            found = [
+                rows.numbers[np.broadcast_to(rows.allowed, rows.numbers.shape)]
+                for tile in tiles(space, tables, [unit])
+                if tile.feasible
+                for rows in tile.rows(np.nonzero(tile.fits))
+            ]
+            if found:
+                yield np.sort(np.concatenate(found))

@@ -1,0 +1,385 @@
+"""The statistics of an execution, each declared once: name, unit, description and source.
+
+The published 96 come first, then what the corrected edition adds. Their order is that of every file and table.
+Section numbers are those of the written specification of the published model (Isaev et al., *Calculon*, SC'23,
+doi:10.1145/3581784.3607102).
+"""
+
+from dataclasses import fields
+from typing import Self
+
+from calculon.records import part, record, stat
+from calculon.spec.axes import FURTHER_NAMES
+from calculon.units import (
+    Bytes,
+    BytesPerSecond,
+    Count,
+    Flops,
+    FlopsPerSecond,
+    Fraction,
+    SamplesPerSecond,
+    Seconds,
+    TokensPerSecond,
+)
+
+KINDS = ("base", "edge")
+"""Blocks inside a chunk, and at its boundary, where a pipeline transfer follows."""
+
+
+@record
+class Work:
+    """Work of one block and microbatch in one pass."""
+
+    flops: Flops = stat("arithmetic of a block in {part}", name="block_{part}_flops", source="4.1")
+    flops_time: Seconds = stat(
+        "arithmetic time of a block in {part}", name="block_{part}_flops_time", source="4.1"
+    )
+    mem_accessed: Bytes = stat(
+        "tier-1 memory traffic of a block in {part}",
+        name="block_{part}_mem_accessed",
+        source="4.1",
+    )
+    mem_time: Seconds = stat(
+        "tier-1 memory time of a block in {part}", name="block_{part}_mem_time", source="4.1"
+    )
+    time: Seconds = stat(
+        "processing time of a block in {part}", name="block_{part}_time", source="4.1"
+    )
+
+
+@record
+class Communication:
+    """Tensor-parallel communication time of one block and microbatch, by kind of block."""
+
+    time: Seconds = stat(
+        "link time of {part}, {axis} block",
+        name="{axis}block_{part}_time",
+        axis=KINDS,
+        source="4.1",
+    )
+    time_exposed: Seconds = stat(
+        "exposed time of {part}, {axis} block",
+        name="{axis}block_{part}_time_exposed",
+        axis=KINDS,
+        source="4.1",
+    )
+
+
+@record
+class TensorMessages:
+    """Bytes of the tensor-parallel collectives of one block and microbatch, by kind of block."""
+
+    fw_tp: Bytes = stat(
+        "tensor-parallel messages of the forward pass, {axis} block",
+        name="{axis}block_fw_tp_size",
+        axis=KINDS,
+        source="4.1",
+    )
+    bw_tp: Bytes = stat(
+        "tensor-parallel messages of the activation-gradient pass, {axis} block",
+        name="{axis}block_bw_tp_size",
+        axis=KINDS,
+        source="4.1",
+    )
+    recomm: Bytes = stat(
+        "repeated tensor-parallel messages, {axis} block",
+        name="{axis}block_recomm_size",
+        axis=KINDS,
+        source="4.1",
+    )
+
+
+@record
+class Messages:
+    """Bytes that one stage hands to the next, and that one block reduces over data parallelism."""
+
+    block_fw_pp_size: Bytes = stat("pipeline message of the forward pass", source="4.4")
+    block_bw_pp_size: Bytes = stat("pipeline message of the backward pass", source="4.4")
+    block_dp_size: Bytes = stat("data-parallel message of a block", source="5.6")
+
+
+@record
+class BlockSpace:
+    """Bytes of one block: weights, activation memory, gradients, optimizer state."""
+
+    weight: Bytes = stat("weights of a block", name="block_weight_space", source="4.3")
+    act_working: Bytes = stat(
+        "activations while a block is computed", name="block_act_working_space", source="4.3"
+    )
+    act_storage: Bytes = stat(
+        "activations that a block keeps per microbatch",
+        name="block_act_storage_space",
+        source="4.3",
+    )
+    act_checkpoint: Bytes = stat(
+        "block input kept by full recomputation", name="block_act_checkpoint_size", source="4.3"
+    )
+    weight_grad: Bytes = stat(
+        "weight gradients of a block that wait for the optimizer",
+        name="block_weight_grad_space",
+        source="4.3",
+    )
+    weight_grad_no_sharding: Bytes = stat(
+        "weight gradients of the block being computed",
+        name="block_weight_grad_space_no_sharding",
+        source="4.3",
+    )
+    act_grad: Bytes = stat(
+        "activation gradients while a block is computed",
+        name="block_act_grad_space",
+        source="4.3",
+    )
+    optimizer: Bytes = stat(
+        "optimizer state of a block", name="block_optimizer_space", source="4.3"
+    )
+
+
+@record
+class OverlapBandwidth:
+    """Network bandwidth that would hide overlapped traffic."""
+
+    tp: BytesPerSecond = stat(
+        "network bandwidth that hides tensor-parallel tiles",
+        name="tp_bw_overlap_req",
+        source="4.1",
+    )
+    dp_chunk: BytesPerSecond = stat(
+        "network bandwidth that hides data-parallel traffic of all chunks but the last",
+        name="dp_bw_overlap_req_chunk",
+        source="5.6",
+        nullable=True,
+    )
+    dp_tail: BytesPerSecond = stat(
+        "network bandwidth that hides data-parallel traffic of the last chunk",
+        name="dp_bw_overlap_req_tail",
+        source="5.6",
+        nullable=True,
+    )
+
+
+@record
+class OffloadedSpace:
+    """Bytes per processor that stay in tier 1 when the rest is offloaded."""
+
+    weight: Bytes = stat(
+        "weights that stay when offloaded", name="weight_space_with_offload", source="5.7"
+    )
+    act: Bytes = stat(
+        "activations that stay when offloaded", name="act_space_with_offload", source="5.7"
+    )
+    act_checkpoint: Bytes = stat(
+        "checkpoints that stay when offloaded",
+        name="act_checkpoint_size_with_offload",
+        source="5.7",
+        nullable=True,
+    )
+    act_grad: Bytes = stat(
+        "activation gradients (never offloaded)",
+        name="act_grad_space_with_offload",
+        source="5.7",
+    )
+    weight_grad: Bytes = stat(
+        "weight gradients that stay when the optimizer is offloaded",
+        name="weight_grad_space_with_offload",
+        source="5.7",
+    )
+    optimizer: Bytes = stat(
+        "optimizer state that stays when offloaded",
+        name="optimizer_space_with_offload",
+        source="5.7",
+    )
+
+
+@record
+class Space:
+    """Bytes per processor: weights, activation memory, gradients, optimizer state."""
+
+    weight: Bytes = stat("weights", name="weight_space", source="5.7")
+    act: Bytes = stat("activations", name="act_space", source="5.7")
+    act_checkpoint: Bytes = stat(
+        "checkpoints of full recomputation", name="act_checkpoint_size", source="5.7"
+    )
+    act_grad: Bytes = stat("activation gradients", name="act_grad_space", source="5.7")
+    weight_grad: Bytes = stat("weight gradients", name="weight_grad_space", source="5.7")
+    optimizer: Bytes = stat("optimizer state", name="optimizer_space", source="5.7")
+
+
+@record
+class Times:
+    """Times of one iteration on the most loaded processor."""
+
+    fw_time: Seconds = stat("forward computation of a batch", source="5.1")
+    bw_time: Seconds = stat("backward computation of a batch", source="5.1")
+    optim_step_time: Seconds = stat("optimizer step", source="5.1")
+    recompute_time: Seconds = stat("recomputation of a batch", source="5.1")
+    recomm_link_time: Seconds = stat("link time of repeated collectives", source="5.2")
+    recomm_exposed_time: Seconds = stat("exposed time of repeated collectives", source="5.2")
+    bubble_time: Seconds = stat("pipeline bubble", source="5.5")
+    tp_comm_link_time: Seconds = stat("tensor-parallel time on the link", source="5.2")
+    pp_comm_link_time: Seconds = stat("pipeline-parallel time on the link", source="5.3")
+    dp_comm_link_time: Seconds = stat("data-parallel time on the link", source="5.6")
+    tp_comm_exposed_time: Seconds = stat("tensor-parallel time not hidden", source="5.2")
+    pp_comm_exposed_time: Seconds = stat("pipeline-parallel time not hidden", source="5.3")
+    dp_comm_exposed_time: Seconds = stat("data-parallel time not hidden", source="5.6")
+    fw_offload_exposed_time: Seconds = stat("forward offload time not hidden", source="5.4")
+    bw_offload_exposed_time: Seconds = stat("backward offload time not hidden", source="5.4")
+    total_time: Seconds = stat("time of one iteration", source="5.10")
+
+
+PARTS_OF_TIME = (
+    "fw_time",
+    "bw_time",
+    "optim_step_time",
+    "fw_offload_exposed_time",
+    "bw_offload_exposed_time",
+    "recompute_time",
+    "recomm_exposed_time",
+    "bubble_time",
+    "tp_comm_exposed_time",
+    "pp_comm_exposed_time",
+    "dp_comm_exposed_time",
+)
+"""The statistics that add up to ``total_time``, in the order of the sum."""
+
+
+@record
+class OffloadBandwidth:
+    """Tier-2 bandwidth that would hide offloading."""
+
+    act_offload_bw_req: BytesPerSecond = stat(
+        "tier-2 bandwidth that hides offloaded activations", source="5.9", nullable=True
+    )
+    weight_offload_bw_req: BytesPerSecond = stat(
+        "tier-2 bandwidth that hides offloaded weights", source="5.9", nullable=True
+    )
+    optim_offload_bw_req: BytesPerSecond = stat(
+        "tier-2 bandwidth that hides an offloaded optimizer", source="5.9", nullable=True
+    )
+    offload_mem_bw_req: BytesPerSecond = stat(
+        "tier-2 bandwidth that hides everything that is offloaded", source="5.9", nullable=True
+    )
+
+
+@record
+class Capacity:
+    """Memory that one processor needs."""
+
+    proc_mem_tier1_cap_req: Bytes = stat("tier-1 memory needed", source="5.8")
+    proc_mem_tier2_cap_req: Bytes = stat("tier-2 memory needed", source="5.8")
+
+
+@record
+class Efficiency:
+    """Use of the machine."""
+
+    useful_flops: Flops = stat(
+        "arithmetic of one block and microbatch that is not recomputation", source="5.10"
+    )
+    compute_efficiency: Fraction = stat(
+        "useful arithmetic at peak rate over computation time", source="5.10"
+    )
+    system_efficiency: Fraction = stat("computation time over iteration time", source="5.10")
+    total_efficiency: Fraction = stat(
+        "useful arithmetic at peak rate over iteration time", source="5.10"
+    )
+    sample_rate: SamplesPerSecond = stat("sequences per second", source="5.10")
+
+
+@record
+class Stats:
+    """The 96 statistics of an execution, in the order of the published files."""
+
+    fw: Work = part("the forward pass")
+    fw_tp: Communication = part("forward collectives")
+    re: Work = part("recomputation")
+    recomm: Communication = part("repeated collectives")
+    agrad: Work = part("the activation-gradient pass")
+    agrad_tp: Communication = part("backward collectives")
+    wgrad: Work = part("the weight-gradient pass")
+    optim: Work = part("the optimizer step")
+    tensor_messages: TensorMessages = part()
+    messages: Messages = part()
+    overlap_bandwidth: OverlapBandwidth = part()
+    block_space: BlockSpace = part()
+    offloaded_space: OffloadedSpace = part()
+    space: Space = part()
+    times: Times = part()
+    offload_bandwidth: OffloadBandwidth = part()
+    capacity: Capacity = part()
+    efficiency: Efficiency = part()
+
+
+# -- new in the corrected edition ------------------------------------------------------------------------------------
+
+
+@record
+class Figures:
+    """Figures that people quote, and times of embedding and LM head (output head)."""
+
+    parameters: Count = stat("parameters of the model")
+    tokens_per_second: TokensPerSecond = stat("tokens per second")
+    tokens_per_second_per_proc: TokensPerSecond = stat("tokens per second and processor")
+    model_flops_per_token: Flops = stat(
+        "matrix arithmetic of the model per token: no recomputation, full attention, with output head"
+    )
+    model_flops_per_second_per_proc: FlopsPerSecond = stat(
+        "model arithmetic per second and processor (full attention)"
+    )
+    mfu: Fraction = stat(
+        "model FLOP utilisation: model arithmetic (full attention) over the matrix engine's peak"
+    )
+    mfu_causal: Fraction = stat(
+        "model FLOP utilisation that counts only the keys that a token attends to (causal, windows)"
+    )
+    hfu: Fraction = stat(
+        "hardware FLOP utilisation: matrix arithmetic executed, recomputation included, over the peak"
+    )
+    act_bytes_per_token: Bytes = stat(
+        "activations that a block keeps per token on one processor",
+        name="block_act_bytes_per_token",
+    )
+    embedding_time: Seconds = stat("embedding of a batch, forward and backward (first stage)")
+    head_time: Seconds = stat("output head and loss of a batch, forward and backward (last stage)")
+    host_time: Seconds = stat("work of the host in a step, while no kernel runs")
+
+
+@record
+class Buffers:
+    """Memory other than that of model, activations and optimizer."""
+
+    gathered_space: Bytes = stat("weights of other ranks, gathered for the blocks at work")
+    comm_buffer_space: Bytes = stat("gradients on their way to be reduced")
+    reserved_space: Bytes = stat("memory that is not the model's")
+
+
+@record
+class AxisTimes:
+    """Times of the collectives of further axes of parallelism in a batch, by axis."""
+
+    link: Seconds = stat(
+        "{axis} collectives on the link", name="{axis}_comm_link_time", axis=FURTHER_NAMES
+    )
+    exposed: Seconds = stat(
+        "{axis} collectives, not hidden", name="{axis}_comm_exposed_time", axis=FURTHER_NAMES
+    )
+
+
+AXIS_PARTS_OF_TIME = tuple(f"{name}_comm_exposed_time" for name in FURTHER_NAMES)
+
+ALL_PARTS_OF_TIME = (*PARTS_OF_TIME, "host_time", *AXIS_PARTS_OF_TIME)
+"""The statistics that add up to ``total_time`` in any edition; the published one has no host time."""
+
+
+@record
+class CorrectedStats(Stats):
+    """The statistics of the corrected edition: the published 96, then figures that people quote, and more."""
+
+    figures: Figures = part()
+    buffers: Buffers = part()
+    axes: AxisTimes = part()
+
+    @classmethod
+    def of(cls, published: Stats, *, figures: Figures, buffers: Buffers, axes: AxisTimes) -> Self:
+        """Add what is new to the published statistics."""
+        known = {field.name: getattr(published, field.name) for field in fields(Stats)}
+        return cls(**known, figures=figures, buffers=buffers, axes=axes)

@@ -1,0 +1,70 @@
+"""What ``scripts/fuzz`` runs: many cases on all cores, a line of counts, and the files of the failures."""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+
+from tests import fuzzing
+
+CHUNK = 500
+"""Cases of one task: a process is replaced after them, so that a failure leaves nothing behind."""
+
+
+def chunk(seeds: range, kinds: tuple[str, ...]) -> tuple[Counter[str], list[fuzzing.Failure]]:
+    """Try some cases in a folder of their own; return how many there were of each kind, and the failures."""
+    counts: Counter[str] = Counter()
+    failures = []
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, failure in fuzzing.run(seeds, Path(folder), kinds):
+            counts[kind] += 1
+            if failure:
+                failures.append(failure)
+    return counts, failures
+
+
+def fuzz() -> int:
+    """Try the cases; return 1 if one failed."""
+    parser = argparse.ArgumentParser(prog="scripts/fuzz", description=__doc__)
+    parser.add_argument("-n", "--cases", type=int, default=10_000, help="default: 10,000")
+    parser.add_argument("--seed", type=int, default=0, help="first seed; a case is its seed")
+    parser.add_argument(
+        "--kind", action="append", default=[], help="only files of this kind; repeatable"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count(), help="processes; default: all cores"
+    )
+    parser.add_argument("--keep", type=Path, help="folder for the files of failures")
+    arguments = parser.parse_args()
+    end = arguments.seed + arguments.cases
+    parts = [range(at, min(at + CHUNK, end)) for at in range(arguments.seed, end, CHUNK)]
+    counts: Counter[str] = Counter()
+    failures: list[fuzzing.Failure] = []
+    with (
+        ProcessPoolExecutor(arguments.jobs, max_tasks_per_child=1) as pool,
+        Progress(console=Console(stderr=True)) as progress,
+    ):
+        task = progress.add_task("cases", total=arguments.cases)
+        for done in as_completed(pool.submit(chunk, part, tuple(arguments.kind)) for part in parts):
+            tried, failed = done.result()
+            counts += tried
+            failures += failed
+            progress.update(task, advance=tried.total())
+    for failure in sorted(failures, key=lambda one: one.seed):
+        print(f"seed {failure.seed}, {failure.kind}:\n{failure.what}")
+        if arguments.keep:
+            arguments.keep.mkdir(parents=True, exist_ok=True)
+            (arguments.keep / f"{failure.seed}.bin").write_bytes(failure.content)
+    print(", ".join(f"{kind} {n:,}" for kind, n in sorted(counts.items())))
+    print(f"{counts.total():,} cases, {len(failures):,} failures")
+    return int(bool(failures))
+
+
+if __name__ == "__main__":
+    sys.exit(fuzz())

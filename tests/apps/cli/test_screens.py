@@ -1,0 +1,60 @@
+"""Recorded screens: what the commands print, at 80 and at 160 columns.
+
+``./scripts/test --refresh`` records them anew; read `git diff` then, as a user would see it.
+"""
+
+import re
+
+import pytest
+
+from calculon.apps.cli.main import COMMANDS, main
+
+WIDTHS = (80, 160)
+EXAMPLE = "megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g"
+TODAY = "llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm"
+SCREENS = {
+    "llm": f"llm {EXAMPLE} -",
+    "llm_today": f"llm {TODAY} -",
+    "llm_infeasible": "llm gpt3-13B-hf gpt3-13B_a100x2_fsdp a100_40g_sxm -",
+    "llm_mistyped": "llm megatron-1T 3072_t4_p64_d12_mbs4_ful a100_80g -",
+    "block": "block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm_kernels",
+    "block_whole": f"block {TODAY}",
+    "search": "loe megatron-22B 8:16:x2 16 float16 a100_80g - -t 3 --quiet",
+    "compare": f"compare a={EXAMPLE.replace(' ', ',')} --edition sc23,corrected",
+    "collective": "collective all_reduce 1GB 128 h100_80g_sxm",
+    "validation": "lv --study megatron_2020 --edition corrected",
+    "catalog": "catalog systems",
+    "parameters": "lpc models/gpt3-175B.json",
+}
+"""What people read, by the name of its record."""
+
+RATE = re.compile(r"[\d.]+ calcs/sec")
+"""Depends on the machine."""
+
+
+def screen(command: str, capsys) -> str:
+    """Return what a command prints, and how it ends."""
+    code = main(command.split())
+    printed = capsys.readouterr()
+    text = RATE.sub("... calcs/sec", printed.out)
+    return f"$ calculon {command}\n{text}{printed.err}[exit code {code}]\n"
+
+
+@pytest.fixture(params=WIDTHS)
+def width(request, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(request.param))
+    monkeypatch.setenv("NO_COLOR", "1")
+    return request.param
+
+
+@pytest.mark.usefixtures("width")
+@pytest.mark.parametrize("name", SCREENS)
+def test_screen(name, capsys, snapshot):
+    assert screen(SCREENS[name], capsys) == snapshot
+
+
+@pytest.mark.parametrize("command", [command.name for command in COMMANDS])
+def test_help(command, monkeypatch, capsys, snapshot):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert screen(f"{command} --help", capsys) == snapshot

@@ -1,0 +1,247 @@
+"""The report: one file, everything in it, nothing asked of a network; and a browser that sorts its tables."""
+
+import hashlib
+import html.parser
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from calculon.apps.cli.main import main
+from calculon.apps.report.assumptions import ASSUMPTIONS, EDITIONS, assumptions
+from calculon.apps.report.figures_group import NO_VOCABULARY
+from calculon.apps.report.report_page import report_title
+from calculon.apps.report.result import Result
+from calculon.apps.report.text_tables import Column, Table
+from calculon.records import columns
+from calculon.spec.execution import EDITION_NAMES
+from calculon.statistics import CorrectedStats
+from tests.helpers import NAMES, ROOT
+
+EXAMPLE = "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g"
+TODAY = "llama3-8B,llama3-8B_h100x64,h100_80g_sxm"
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+VOID = {"meta"}
+
+
+class Reader(html.parser.HTMLParser):
+    """Reads a page: its elements, whether they are closed, and what they refer to."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.references = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.references += [value for name, value in attrs if name in ("src", "href")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Reports of an estimate, of a search with its specs, of files without them, and of the corrected edition."""
+    folder = tmp_path_factory.mktemp("reports")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        search = ["loe", "megatron-22B", "8", "4", "float16", "a100_80g", "best.json", "-t", "5"]
+        assert main(search) == 0
+        assert main(["llm", *EXAMPLE.split(","), "stats.json"]) == 0
+        assert main(["report", EXAMPLE, "-o", "one.html"]) == 0
+        specs = ["--model", "megatron-22B", "--system", "a100_80g"]
+        assert main(["report", "best.json", *specs, "-o", "search.html"]) == 0
+        assert main(["report", "stats.json", "<i>=best.json#1", "-o", "files.html"]) == 0
+        assert main(["report", TODAY, "-o", "today.html"]) == 0
+        both = ["--edition", "sc23,corrected"]
+        assert main(["report", EXAMPLE, *both, "-o", "both.html"]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("name", ["one", "search", "files", "today", "both"])
+def test_is_well_formed_and_needs_nothing_else(folder, name):
+    text = (folder / f"{name}.html").read_text(encoding="utf-8")
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+    assert all(reference.startswith("#") for reference in reader.references)
+    assert not re.search(r"@import|url\(|https?://(?!doi)", text)
+    places = set(re.findall(r'id="([^"]+)"', text))
+    assert {reference[1:] for reference in reader.references} <= places
+
+
+def bold(text):
+    return f'<span style="font-weight: bold">{text}</span>'
+
+
+def test_says_what_went_in(folder):
+    text = (folder / "one.html").read_text(encoding="utf-8")
+    for kind, name in zip(("models", "examples", "systems"), EXAMPLE.split(","), strict=True):
+        content = (ROOT / kind / f"{name}.json").read_bytes()
+        assert hashlib.sha256(content).hexdigest() in text
+    assert "Made by calculon" in text
+    assert "1.008 T parameters" in text
+
+
+def test_holds_statistics_layers_validation_and_assumptions(folder):
+    text = (folder / "one.html").read_text(encoding="utf-8")
+    assert all(f'data-value="{name}"' in text for name in NAMES)
+    assert '<td data-value="AttnBlock_LayerNorm">' in text
+    assert "seqsel/tab5" in text
+    assert "Edition sc23 is the published model" in text
+    assert "Not counted in time or memory: embeddings" in text
+    assert bold("131.9 s") in text
+    assert "80 GiB at 2,048 GB/s" in text
+    assert '<span style="color: #0072b2">█' in text
+
+
+def test_the_corrected_edition_shows_its_figures_and_says_what_they_count(folder):
+    text = (folder / "today.html").read_text(encoding="utf-8")
+    assert all(f'data-value="{c.name}"' in text for c in columns(CorrectedStats))
+    assert "   edition corrected</span>" in text
+    assert "ranks that work together" in text
+    assert "0, 2, ..., 62" in text
+    for words in ("MFU, full attention", "MFU, causal", "HFU", "head and loss", "SwiGLU"):
+        assert words in text
+    assert NO_VOCABULARY not in text
+    assert "Edition corrected is the published model with its defects fixed" in text
+    assert "attention counted in full" in text
+    assert "embeddings, the LM head and the loss" not in text
+
+
+def test_two_editions_stand_side_by_side(folder):
+    text = (folder / "both.html").read_text(encoding="utf-8")
+    assert "A: edition sc23" in text
+    assert "B: edition corrected" in text
+    assert NO_VOCABULARY in text
+    assert ">A sc23</th>" in text
+    assert "Edition sc23: Not counted in time or memory: embeddings" in text
+    assert "Edition corrected: Embedding, LM head and loss count" in text
+    assert "a100_80g, edition corrected" in text  # its own validation
+
+
+def test_every_edition_has_its_assumptions():
+    assert set(EDITIONS) == set(ASSUMPTIONS) == set(EDITION_NAMES)
+    for edition in EDITION_NAMES:
+        assert assumptions([edition]) == [EDITIONS[edition], *ASSUMPTIONS[edition]]
+
+
+def test_what_editions_have_in_common_is_said_once():
+    found = assumptions(EDITION_NAMES)
+    common = set(ASSUMPTIONS["sc23"]) & set(ASSUMPTIONS["corrected"])
+    assert common
+    assert all(found.count(text) == 1 for text in common)
+    own = [text for text in found if text.startswith("Edition ") and ": " in text]
+    assert len(found) == len(EDITIONS) + len(common) + len(
+        [t for t in own if t not in EDITIONS.values()]
+    )
+
+
+def test_a_search_shows_its_best(folder):
+    text = (folder / "search.html").read_text(encoding="utf-8")
+    assert "The best executions of the search" in text
+    assert "Training of megatron-22B on 8 x a100_80g" in text
+
+
+def test_files_alone_say_what_they_do_not_know(folder):
+    text = (folder / "files.html").read_text(encoding="utf-8")
+    assert "not known to a file of statistics" in text
+    assert "model and system are not known" in text
+    assert "Side by side" in text
+    assert "<h1>stats, &lt;i&gt;: results of calculon</h1>" in text
+    assert "<i>" not in text
+
+
+def test_a_report_is_titled_by_its_question(folder):
+    for name in ("one", "both"):
+        text = (folder / f"{name}.html").read_text(encoding="utf-8")
+        assert "<title>Training of megatron-1T on 3,072 x a100_80g</title>" in text
+    results = [Result(stats={}, label=label) for label in ("a", "b", "c", "d")]
+    assert report_title(results) == "a, b, c and 1 more: results of calculon"
+
+
+def test_colours_of_the_user_change_nothing(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    for name, value in {"NO_COLOR": "1", "COLUMNS": "40", "TERM": "dumb"}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["report", EXAMPLE, "-o", "plain.html"]) == 0
+    assert (folder / "plain.html").read_bytes() == (folder / "one.html").read_bytes()
+
+
+def test_the_same_results_give_the_same_page(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    assert main(["report", EXAMPLE, "-o", "again.html"]) == 0
+    assert (folder / "again.html").read_bytes() == (folder / "one.html").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["x.json", "-o", "r.html"], "x.json: expected a readable file"),
+        ([EXAMPLE, "-o", "r.pdf"], "an output name that ends in .html"),
+        ([EXAMPLE], "the following arguments are required: -o/--output"),
+    ],
+)
+def test_says_what_is_wrong(arguments, expected, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", *arguments]) == 2
+    assert expected in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_texts_are_escaped():
+    table = Table((Column("a", "<a>"), Column("b", right=True)), [{"a": "<b>&", "b": 1}])
+    assert "<th>&lt;a&gt;</th>" in table.html()
+    assert '<td data-value="&lt;b&gt;&amp;">&lt;b&gt;&amp;</td>' in table.html()
+    assert '<td class="right" data-value="1">1</td>' in table.html()
+
+
+def browse(page, *options):
+    """Open a page in a browser without a window, and return what it prints."""
+    command = [
+        BROWSER,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={page}.profile",
+    ]
+    done = subprocess.run(
+        [*command, *options, page.as_uri()], capture_output=True, check=True, timeout=60
+    )
+    return done.stdout.decode()
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser is installed (chromium)")
+def test_a_browser_sorts_the_layers_and_draws_the_page(folder):
+    clicks = """<script>
+    const table = [...document.querySelectorAll("details table")].at(-1);
+    const names = () => [...table.tBodies[0].rows].map((row) => row.cells[0].textContent).join("|");
+    const out = (text) => document.body.append(Object.assign(document.createElement("pre"), {textContent: text}));
+    const press = (i) => table.tHead.rows[0].cells[i].querySelector("button").click();
+    out("FIRST " + names());
+    const forward = [...table.tHead.rows[0].cells].findIndex((one) => one.textContent === "fw_processing_time");
+    press(forward); out("LARGEST " + names() + " " + table.tHead.rows[0].cells[forward].ariaSort);
+    press(forward); out("SMALLEST " + names());
+    press(forward); out("AGAIN " + names());
+    press(0); out("NAMES " + names());
+    </script></body>"""
+    page = folder / "clicked.html"
+    text = (folder / "one.html").read_text(encoding="utf-8")
+    page.write_text(text.replace("</body>", clicks), encoding="utf-8")
+    found = dict(re.findall(r"<pre>(\w+) (.*?)</pre>", browse(page, "--dump-dom")))
+    assert set(found) == {"FIRST", "LARGEST", "SMALLEST", "AGAIN", "NAMES"}
+    assert found["FIRST"].startswith("AttnBlock_Fork|AttnBlock_LayerNorm|")
+    assert found["LARGEST"].startswith("MlpBlock_Mlp1|MlpBlock_Mlp2|AttnBlock_Query")
+    assert found["LARGEST"].endswith(" descending")
+    assert found["SMALLEST"].endswith("|MlpBlock_Mlp1|MlpBlock_Mlp2")
+    assert found["AGAIN"] == found["FIRST"]
+    assert found["NAMES"].split("|") == sorted(found["FIRST"].split("|"))
+    picture = folder / "page.png"
+    browse(folder / "one.html", f"--screenshot={picture}", "--window-size=1100,900")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_size > 20_000

@@ -1,0 +1,440 @@
+"""Damaged files of every kind that calculon reads, given to the command that reads them.
+
+Whatever stands in a file, a command answers, or says what is wrong: no traceback, no wait over :data:`LONGEST`,
+no more than :data:`LARGEST` of memory. ``scripts/fuzz`` tries hundreds of thousands; the suite draws a few hundred.
+A case is its seed.
+"""
+
+import contextlib
+import copy
+import gzip
+import io
+import json
+import os
+import random
+import resource
+import signal
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from calculon.apps.cli.main import main
+from calculon.frozen import dataclass
+from tests.helpers import document
+
+LONGEST = 10.0  # seconds of a command
+LARGEST = 1 << 30  # bytes resident
+EXIT_CODES = (0, 1, 2)
+SEARCH = ("loe", "megatron-126M", "8:16:x2", "16", "float16", "a100_80g")
+
+NUMBERS = (
+    0,
+    -0.0,
+    1,
+    -1,
+    2,
+    1.5,
+    2**31,
+    2**53 + 1,
+    2**63,
+    10**400,
+    1e-320,
+    1e-9,
+    1e300,
+    float("nan"),
+    float("inf"),
+)
+WORDS = (
+    "",
+    "float16",
+    "full",
+    "none",
+    "true",
+    "1e3",
+    "nan",
+    "x" * 200,
+    "\ud800",
+    "é",
+    "=1+1",
+    "\x1b[31m",
+    "../x",
+    "{a}",
+)
+KEYS = ("float32", "ext", "name", "", "base", "networks[0].size", "mem1.GBps", "__class__")
+TOKENS = (
+    *(
+        b"\0",
+        b"\n",
+        b"\r\n",
+        b"\t",
+        b",",
+        b'"',
+        b"'",
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b":",
+        b"- ",
+        b"#",
+        b"&a ",
+        b"*a",
+        b"<<: *a",
+    ),
+    *(
+        b"!!int x",
+        b"!!bool x",
+        b"!!set {a}",
+        b"!!timestamp x",
+        b"!!python/object:os.system x",
+        b"2001-02-03",
+        b"\xff\xfe",
+    ),
+    *(
+        b"nan",
+        b"inf",
+        b"-1",
+        b"1e999",
+        b"9" * 400,
+        b"null",
+        b"true",
+        b"~",
+        b"|",
+        b">",
+        b"? ",
+        b"%",
+        b"@",
+        b"`",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A kind of file, whole ones to damage, and the command that reads it (``{}`` is the file)."""
+
+    kind: str
+    command: tuple[str, ...]
+    whole: tuple[Any, ...]
+    suffixes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A case that ended as it must not: its seed, its kind, what happened, and the file's content."""
+
+    seed: int
+    kind: str
+    what: str
+    content: bytes
+
+
+def targets(folder: Path) -> tuple[Target, ...]:
+    """Return the kinds of files; results to damage are made in the folder."""
+    execution = document("examples", "3072_t4_p64_d12_mbs4_full")
+    execution |= {"num_procs": 48, "pipeline_par": 6, "data_par": 2, "batch_size": 32}
+    plan = folder / "plan.json"
+    plan.write_text(json.dumps(execution))
+    results = folder / "results.json"
+    table = folder / "results.csv"
+    for output in (results, table):
+        quietly(["-v", "ERROR", *SEARCH, str(output), "-t", "2", "--quiet"])
+    stats = folder / "stats.json"
+    quietly(["llm", "megatron-126M", str(plan), "a100_80e", str(stats)])
+    documents = (".json", ".yaml", ".json.gz")
+    models = tuple(document("models", name) for name in ("megatron-126M", "llama3-8B"))
+    systems = tuple(
+        document("systems", name) for name in ("a100_80e", "h100_80g_sxm", "a100_80g_sxm_kernels")
+    )
+    modern = document("examples", "llama3-8B_h100x64_p4")
+    return (
+        Target("model", ("llm", "{}", str(plan), "a100_80e", "-"), models, documents),
+        Target("system", ("llm", "megatron-126M", str(plan), "{}", "-"), systems, documents),
+        Target(
+            "execution", ("llm", "megatron-126M", "{}", "a100_80e", "-"), (execution,), documents
+        ),
+        Target(
+            "modern execution",
+            ("llm", "llama3-8B", "{}", "h100_80g_sxm", "-"),
+            (modern,),
+            documents,
+        ),
+        Target(
+            "study",
+            ("study", "{}", "-o", str(folder / "out.csv"), "--debug"),
+            (STUDY,),
+            (".yaml", ".json"),
+        ),
+        Target(
+            "result",
+            ("compare", "a={}", f"b={results}"),
+            tuple(json.loads(f.read_text()) for f in (results, stats)),
+            (".json",),
+        ),
+        Target(
+            "report",
+            ("report", "{}", "-o", str(folder / "page.html")),
+            (json.loads(results.read_text()),),
+            (".json",),
+        ),
+        Target("table", ("compare", "a={}#0", f"b={results}"), (table.read_bytes(),), (".csv",)),
+        Target(
+            "log",
+            ("calibrate", "h100_80g_sxm", "--collectives", "{}", "--hold-out", "0", "-o", "-"),
+            (LOG, COLLECTIVES),
+            (".txt", ".csv"),
+        ),
+        Target(
+            "products",
+            ("calibrate", "h100_80g_sxm", "--gemm", "{}", "-o", "-"),
+            (PRODUCTS,),
+            (".csv",),
+        ),
+        Target(
+            "training log",
+            (
+                "calibrate",
+                "h100_80g_sxm",
+                "--training",
+                "{}",
+                "--fit",
+                "mem1",
+                "--hold-out",
+                "0",
+                "-o",
+                "-",
+            ),
+            (TRAINING,),
+            (".csv",),
+        ),
+        Target("configuration", ("import-model", "{}", "-o", "-"), (CONFIGURATION,), (".json",)),
+    )
+
+
+STUDY = {
+    "about": "two models on two systems",
+    "models": [
+        {"model": "gpt3-13B", "max_batch_size": 64},
+        {"model": "megatron-126M", "max_batch_size": 32},
+    ],
+    "systems": [{"system": "a100_80g", "mem1.GBps": [1536, 3072]}, "h100_80g_nvl8"],
+    "num_procs": "8:64:x2",
+    "datatype": "float16",
+    "objective": "sample_rate",
+    "top": 2,
+    "quantities": {"dollars": 2.5, "total": "dollars * num_procs"},
+    "summary": {"columns": "model", "rows": ["mem1.GBps"], "best": {"rate": "sample_rate"}},
+}
+CONFIGURATION = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_act": "silu",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "max_position_embeddings": 8192,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "rms_norm_eps": 1e-05,
+    "rope_scaling": None,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "vocab_size": 128256,
+}
+LOG = b"""\
+# nThread 1 nGpus 2 minBytes 8 maxBytes 1048576 step: 2(factor) warmup iters: 5 iters: 20
+#  Rank  0 Group  0 Pid  71 on       node device  0 [0x1b] NVIDIA H100 80GB HBM3
+#  Rank  1 Group  0 Pid  71 on       node device  1 [0x43] NVIDIA H100 80GB HBM3
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+        1024           256     float     sum      -1    13.67    0.00    0.00      0    13.03    0.00    0.00      0
+       65536         16384     float     sum      -1    15.67    4.18    4.18      0    15.03    4.36    4.36      0
+     1048576        262144     float     sum      -1    27.37   38.31   38.31      0    26.93   38.94   38.94    N/A
+# Collective test concluded: all_reduce_perf
+"""
+COLLECTIVES = b"""\
+operation,bytes,members,seconds,source
+all_reduce,1024,8,2e-5,lab
+all_reduce,1048576,8,4e-5,lab
+all_reduce,1073741824,8,6e-3,lab
+"""
+PRODUCTS = b"""\
+m,n,k,datatype,seconds
+4096,4096,4096,bfloat16,2.1e-4
+8192,8192,8192,bfloat16,1.6e-3
+8192,2,4096,bfloat16,1e-4
+512,4096,4096,bfloat16,4e-5
+"""
+TRAINING = b"""\
+model,execution,seconds,memory_bytes
+llama3-8B,llama3-8B_h100x64,5.5,61e9
+llama3-8B,llama3-8B_h100x64_p4,5.1,74e9
+"""
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of everything inside a document."""
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    for key, inner in items:
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+def change_document(draw: random.Random, raw: Any) -> Any:
+    """Return a document with up to three things changed, added, renamed, nested, repeated or dropped."""
+    raw = copy.deepcopy(raw)
+    for _ in range(draw.randint(1, 3)):
+        found = list(places(raw))
+        if not found:
+            break
+        *path, key = draw.choice(found)
+        holder = raw
+        for step in path:
+            holder = holder[step]
+        old = holder[key]
+        match draw.choice(
+            ("set", "set", "set", "scale", "drop", "rename", "nest", "repeat", "swap")
+        ):
+            case "scale" if (
+                isinstance(old, int | float) and not isinstance(old, bool) and abs(old) < 1e9
+            ):
+                holder[key] = old * draw.choice((0, 0.5, 2, 3, 1e3, 1e-3, 1e100, -1))
+            case "drop":
+                del holder[key]
+            case "rename" if isinstance(holder, dict):
+                holder[draw.choice((f"{key}s", *KEYS))] = holder.pop(key)
+            case "nest":
+                holder[key] = draw.choice(([old], {"value": old}, {key: old}))
+            case "repeat" if isinstance(holder, list):
+                holder += [copy.deepcopy(old)] * draw.choice((1, 3, 1000))
+            case "swap":
+                holder[key] = copy.deepcopy(draw.choice(list(SWAPS)))
+            case _:
+                holder[key] = draw.choice((*NUMBERS, *WORDS, None, True, [], {}, [1, 2], {"a": 1}))
+    return raw
+
+
+SWAPS = (
+    [[1, 2], [3]],
+    [{}],
+    {"size": 8},
+    [None],
+    ["a"],
+    {"": 0},
+    [[0, 0.5]],
+    [True],
+    {"list": [1, 2]},
+    "1:9:x2",
+)
+
+
+def change_bytes(draw: random.Random, raw: bytes) -> bytes:
+    """Return bytes of which up to three pieces are cut, repeated, moved, replaced by a token, or flipped."""
+    for _ in range(draw.randint(1, 3)):
+        start = draw.randint(0, len(raw))
+        end = min(len(raw), start + draw.choice((0, 1, 2, 5, 20, 200)))
+        piece = raw[start:end]
+        new = draw.choice(
+            (
+                b"",
+                draw.choice(TOKENS),
+                draw.choice(TOKENS),
+                piece * 2,
+                draw.randbytes(draw.randint(0, 6)),
+            )
+        )
+        raw = raw[:start] + new + raw[end:]
+    return raw
+
+
+def written(draw: random.Random, target: Target) -> tuple[str, bytes]:
+    """Return the suffix and the content of a damaged file."""
+    whole, suffix = draw.choice(target.whole), draw.choice(target.suffixes)
+    if isinstance(whole, bytes):
+        return suffix, change_bytes(draw, whole)
+    raw = change_document(draw, whole)
+    text = (
+        yaml.safe_dump(raw, allow_unicode=True)
+        if suffix == ".yaml" and draw.random() < 0.7
+        else json.dumps(raw)
+    )
+    content = text.encode("utf-8", "surrogatepass")
+    if draw.random() < 0.3:
+        content = change_bytes(draw, content)
+    return suffix, gzip.compress(content, mtime=0) if suffix.endswith(".gz") else content
+
+
+class TooLong(BaseException):
+    """A command took longer than it may; no command catches it."""
+
+
+def quietly(command: list[str]) -> int:
+    """Run a command whose output nobody reads; return its exit code."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        return main(command)
+
+
+@contextlib.contextmanager
+def limited() -> Iterator[None]:
+    """Raise :class:`TooLong` in what takes longer than it may."""
+
+    def stop(*_: object) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, LONGEST)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def tried(command: list[str]) -> str:
+    """Run a command; return what is wrong with how it ended, empty when nothing is."""
+    begin = time.perf_counter()
+    try:
+        with limited():
+            code = quietly(command)
+    except TooLong:
+        return f"took longer than {LONGEST:g} s"
+    except BaseException:
+        return traceback.format_exc()
+    if time.perf_counter() - begin > LONGEST:
+        return f"took longer than {LONGEST:g} s"
+    if code not in EXIT_CODES:
+        return f"exit code {code}"
+    resident = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return f"memory of {resident / 2**30:.2f} GiB" if resident > LARGEST else ""
+
+
+def run(
+    seeds: range, folder: Path, kinds: tuple[str, ...] = ()
+) -> Iterator[tuple[str, Failure | None]]:
+    """Try a case for each seed; yield its kind, and its failure or nothing."""
+    every = [target for target in targets(folder) if not kinds or target.kind in kinds]
+    here = Path.cwd()
+    os.chdir(folder)
+    try:
+        for seed in seeds:
+            draw = random.Random(seed)
+            target = draw.choice(every)
+            suffix, content = written(draw, target)
+            path = folder / f"damaged{suffix}"
+            path.write_bytes(content)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                what = tried([part.replace("{}", str(path)) for part in target.command])
+            yield target.kind, Failure(seed, target.kind, what, content) if what else None
+    finally:
+        os.chdir(here)

@@ -1,0 +1,296 @@
+"""The search finds what trying every execution finds, and counts what is there."""
+
+import dataclasses
+import importlib
+import itertools
+import weakref
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import calculon
+from calculon.search.best_first import count_space, feasible_numbers, groups, search_space, tiles
+from calculon.search.cost_tables import CostTables
+from calculon.search.objective import Objective
+from calculon.search.ranking import Best, Front
+from calculon.search.request import make_space
+from calculon.search.where import Condition
+from tests.search.brute import CONDITIONS, OBJECTIVES, Case, cases, score
+
+one = importlib.import_module("calculon.search.best_first")  # calculon.search is the function
+
+SMALL = calculon.Model(
+    hidden=768, feedforward=3072, seq_size=1024, attn_heads=24, attn_size=32, num_blocks=12
+)
+
+
+def _inputs():
+    return SMALL, calculon.inputs.system("a100_80g")
+
+
+def _with_capacity(system, capacity):
+    return dataclasses.replace(system, mem1=dataclasses.replace(system.mem1, capacity=capacity))
+
+
+objectives = st.sampled_from(OBJECTIVES).map(Objective.parse)
+
+
+def _same_counts(counts, case, visited=slice(None)):
+    reasons = Counter(case.table.reason[visited].tolist())
+    assert counts.total == reasons.total()
+    assert counts.good == reasons.pop("", 0)
+    assert counts.bad == reasons.total()
+    assert +counts.reasons == reasons
+
+
+def _found(case, ranking, **options):
+    counts = search_space(case.space, ranking, **options)
+    scores, numbers = ranking.ranked()
+    return counts, scores, case.space.plan(numbers)
+
+
+def _are_rows(plan, case, rows):
+    wanted = case.plan.take(rows)
+    return all(
+        (plan.values(n) == wanted.values(n)).all() for n in ("tensor_par", *case.space.values)
+    )
+
+
+@settings(max_examples=12)
+@given(case=cases(), objective=objectives, top=st.integers(1, 12), data=st.data())
+def test_the_best_executions_are_those_of_trying_all(case, objective, top, data):
+    text = data.draw(st.sampled_from(CONDITIONS))
+    where = Condition.parse(text) if text else None
+    mask = where.mask(case.table.column) if where else None
+    rows = case.best(objective, top, mask)
+    counts, scores, plan = _found(case, Best(objective, top, where))
+    _same_counts(counts, case)
+    assert _are_rows(plan, case, rows)
+    wanted = score(objective, case.table)[rows]
+    assert (scores[0].view(np.int64) == wanted.view(np.int64)).all()
+
+
+@settings(max_examples=9)
+@given(case=cases(), text=st.sampled_from(("sample_rate", "total_time")), top=st.integers(1, 5))
+def test_skipping_what_cannot_win_changes_nothing(case, text, top):
+    objective = Objective.parse(text)
+    counts, scores, plan = _found(case, Best(objective, top))
+    whole, all_scores, all_plan = _found(case, Best(objective, top, prune=False))
+    assert counts == whole
+    assert (scores == all_scores).all()
+    assert all((plan.values(n) == all_plan.values(n)).all() for n in case.space.values)
+
+
+@settings(max_examples=9)
+@given(case=cases())
+def test_a_microbatch_size_without_success_ends_its_loop(case):
+    visited = case.visited()
+    counts, scores, plan = _found(case, Best(Objective.parse("sample_rate"), 3), mbs_break=True)
+    _same_counts(counts, case, visited)
+    rates = np.where(visited & case.table.feasible, case.table["sample_rate"], -np.inf)
+    best = np.argsort(-rates, kind="stable")[: min(3, counts.good)]
+    assert _are_rows(plan, case, best)
+    assert (scores[0] == rates[best]).all()
+
+
+@settings(max_examples=9)
+@given(case=cases())
+def test_the_nearest_miss_is_the_fewest_bytes_too_many(case):
+    counts = search_space(case.space, Best(Objective.parse("sample_rate"), 1))
+    capacities = (case.system.mem1.capacity, case.system.mem2.capacity)
+    for reason, needs, capacity in zip(
+        ("mem1_capacity", "mem2_capacity"), case.needs, capacities, strict=True
+    ):
+        failed = needs[case.table.reason == reason]
+        if len(failed):
+            assert counts.nearest_miss[reason] == failed.min() - capacity > 0
+        else:
+            assert reason not in counts.nearest_miss
+
+
+@settings(max_examples=13)
+@given(case=cases())
+def test_the_size_of_a_space_needs_no_search(case):
+    assert count_space(case.space) == len(case.rows)
+    first = [
+        row["microbatch_size"] == min(same)
+        for row, same in zip(case.rows, _sizes_of_the_same_loop(case), strict=True)
+    ]
+    assert count_space(case.space, mbs_break=True) == sum(first)
+
+
+def _sizes_of_the_same_loop(case):
+    loop = ("tensor_par", "pipeline_par", "batch_size")
+    sizes = {}
+    for row in case.rows:
+        sizes.setdefault(tuple(row[n] for n in loop), set()).add(row["microbatch_size"])
+    return [sizes[tuple(row[n] for n in loop)] for row in case.rows]
+
+
+@settings(max_examples=9)
+@given(case=cases())
+def test_feasible_numbers_are_all_and_ascend(case):
+    parts = list(feasible_numbers(case.space))
+    numbers = np.concatenate([np.zeros(0, np.int64), *parts])
+    assert (np.diff(numbers) > 0).all()
+    assert _are_rows(case.space.plan(numbers), case, np.flatnonzero(case.table.feasible))
+
+
+@settings(max_examples=9)
+@given(case=cases(), sizes=st.lists(st.integers(1, 60), min_size=6, max_size=6))
+def test_the_size_of_tiles_and_blocks_does_not_show(case, sizes):
+    expected = _results(case)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, size in zip(
+            ("GRID_CELLS", "TABLE_ROWS", "WAITING_NODES", "FIRST_CELLS", "MORE_CELLS"),
+            sizes,
+            strict=False,
+        ):
+            patch.setattr(one, name, size)
+        patch.setattr(importlib.import_module("calculon.search.tile"), "ROW_BLOCK", sizes[5])
+        assert _results(case) == expected
+
+
+def _results(case):
+    rankings = (
+        Best(Objective.parse("sample_rate"), 4),
+        Best(Objective.parse("block_act_storage_space"), 4),
+        Front([Objective.parse("total_time"), Objective.parse("proc_mem_tier1_cap_req")]),
+    )
+    results = []
+    for ranking in rankings:
+        results.append(search_space(case.space, ranking, mbs_break=True))
+        results += [array.tolist() for array in ranking.ranked()]
+    return [*results, np.concatenate([[], *feasible_numbers(case.space)]).tolist()]
+
+
+def test_small_tables_make_groups_of_one_tensor_degree(monkeypatch):
+    space = Case(*_inputs(), 24, 24, "float16").space
+    assert len(list(groups(space))) == 1
+    monkeypatch.setattr(one, "TABLE_ROWS", 1)
+    parts = list(groups(space))
+    assert [{unit.tensor_par for unit in part} for part in parts] == [
+        {t} for t in (1, 2, 3, 4, 6, 8, 12, 24)
+    ]
+    assert [unit for part in parts for unit in part] == list(space.units)
+
+
+BROAD = {
+    "attn_impl": ("flash",),
+    "ce_impl": ("fused",),
+    "fusion": ("none", "compile"),
+    "seq_length": (512, 2048),
+    "zero_stage": ("0", "2"),
+}
+
+
+def test_tables_of_a_broad_search_are_small_and_released(monkeypatch):
+    """One degree alone has more blocks than a table may: they are split, and one table is there at a time."""
+    model = dataclasses.replace(SMALL, vocab=1000, num_blocks=2)
+    system = calculon.inputs.system("a100_80g")
+    space = make_space(model, system, 4, 4, "float16", add=BROAD, edition="corrected")
+    whole = CostTables(space, [u for u in space.units if u.tensor_par == 4])
+    counts = search_space(space, Best(Objective.parse("sample_rate"), 3))
+    made, rows, alive = [], [], []
+
+    class Watched(CostTables):
+        def __init__(self, *args):
+            alive.append(sum(one() is not None for one in made))
+            super().__init__(*args)
+            made.append(weakref.ref(self))
+            rows.append(len(self.block.weight))
+
+    monkeypatch.setattr(one, "CostTables", Watched)
+    monkeypatch.setattr(one, "TABLE_ROWS", 400)
+    assert search_space(space, Best(Objective.parse("sample_rate"), 3)) == counts
+    assert max(rows) <= 400 < len(whole.block.weight)
+    assert not any(alive)
+
+
+def test_tiles_of_a_unit_share_its_variants_out(monkeypatch):
+    space = Case(*_inputs(), 24, 24, "float16").space
+    tables = CostTables(space, space.units)
+    monkeypatch.setattr(one, "GRID_CELLS", 40)
+    for unit in space.units:
+        parts = [tile.nodes for tile in tiles(space, tables, [unit])]
+        variants = np.arange(len(space.variants))
+        if unit.tensor_par == 1:
+            variants = np.flatnonzero(space.variants.serial)
+        found = [
+            (variant, chunks, size)
+            for part in parts
+            for variant, chunks, size in zip(
+                part.variant.tolist(), part.chunks.tolist(), part.microbatch.tolist(), strict=True
+            )
+        ]
+        wanted = itertools.product(variants.tolist(), unit.interleavings, unit.microbatches)
+        assert sorted(found) == sorted(wanted)
+        assert len(parts) > 1
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        {"tp_impl": ("allgather",)},
+        {"tp_async": (True,)},
+        {"bias_after_reduce": (True,)},
+        {"matmul_impl": ("mul_sum", "mul_sum_fused")},
+        {"tp_async": (True,), "tp_impl": ("allgather",), "matmul_impl": ("mul_sum",)},
+    ],
+    ids=" ".join,
+)
+def test_forms_are_searched_where_they_can_be_had(add):
+    model = dataclasses.replace(SMALL, mlp_bias=True, num_blocks=2, seq_size=8)
+    fix = {"weight_offload": (False,), "optimizer_offload": (False,), "microbatch_size": (1,)}
+    fix |= {"activations_offload": (False,), "tensor_par_net": (0,), "data_par_net": (0,)}
+    fix |= {"activation_recompute": ("attn_only",), "optimizer_sharding": (False,)}
+    case = Case(model, _inputs()[1], 4, 4, "float16", fix=fix, add=add, edition="corrected")
+    objective = Objective.parse("total_time")
+    counts, scores, plan = _found(case, Best(objective, 40))
+    _same_counts(counts, case)
+    rows = case.best(objective, 40)
+    assert _are_rows(plan, case, rows)
+    assert (scores[0] == score(objective, case.table)[rows]).all()
+
+
+@pytest.mark.parametrize("part", ["attention", "mlp", "linear"])
+def test_a_part_of_a_block_is_searched_by_what_it_has(part):
+    lacking = {"feedforward": 3073} if part == "attention" else {"attn_heads": 1}
+    square = {"feedforward": 768} if part == "linear" else {}
+    shape = {"part": part, "num_blocks": 2, "seq_size": 8, **lacking, **square}
+    model = dataclasses.replace(SMALL, **shape)
+    fix = {"weight_offload": (False,), "microbatch_size": (1,), "tensor_par_net": (0,)}
+    case = Case(model, _inputs()[1], 4, 4, "float16", fix=fix, edition="corrected")
+    objective = Objective.parse("total_time")
+    counts, _, plan = _found(case, Best(objective, 5))
+    _same_counts(counts, case)
+    assert counts.good
+    assert _are_rows(plan, case, case.best(objective, 5))
+
+
+def test_a_search_that_nothing_survives_still_counts():
+    model, system = _inputs()
+    small = Case(model, system, 8, 8, "float16", fix={"tensor_par": (5,)})
+    counts = search_space(small.space, Best(Objective.parse("sample_rate"), 1))
+    assert (counts.total, counts.good, counts.bad) == (0, 0, 0)
+
+
+def test_equality_of_need_and_capacity_fits():
+
+    model, _ = _inputs()
+    document = calculon.inputs.system("a100_80g")
+    fix = {"tensor_par": (2,), "activation_recompute": ("none",), "microbatch_size": (2,)}
+    fix |= {"tensor_par_comm_type": ("ar",), "optimizer_sharding": (False,)}
+    fix |= dict.fromkeys(("weight_offload", "activations_offload", "optimizer_offload"), (False,))
+    case = Case(model, document, 2, 2, "float16", fix=fix)
+    need = case.needs[0].min()
+    for capacity, good in ((need, True), (np.nextafter(need, 0), False)):
+        changed = _with_capacity(document, float(capacity))
+        counts = search_space(
+            Case(model, changed, 2, 2, "float16", fix=fix).space,
+            Best(Objective.parse("sample_rate"), 1),
+        )
+        assert (counts.good > 0) == good

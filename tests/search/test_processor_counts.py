@@ -1,0 +1,59 @@
+"""Processor counts as people write them."""
+
+import pytest
+
+from calculon.errors import SpecError
+from calculon.search.processor_counts import parse_counts
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("1024", (1024,)),
+        ("512,1024", (512, 1024)),
+        ("1024,512", (1024, 512)),
+        ("512, 1024 ", (512, 1024)),
+        ("512:4096:256", tuple(range(512, 4097, 256))),
+        ("8:4096:x2", (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)),
+        ("3:8", (3, 4, 5, 6, 7, 8)),
+        ("10:20:7", (10, 17)),
+        ("8:8:8", (8,)),
+        ("8,8:32:8,16", (8, 16, 24, 32)),
+        ("2147483647", (2147483647,)),
+    ],
+)
+def test_reads(text, counts):
+    assert parse_counts(text) == counts
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "num_procs: expected counts such as 512,1024 or an inclusive range"),
+        ("many", "found 'many'"),
+        ("8,,16", "found '' in '8,,16'"),
+        ("8:", "found '8:'"),
+        ("1:2:3:4", "found '1:2:3:4'"),
+        ("-8", "found '-8'"),
+        ("8 16", "found '8 16'. Hint: write 8,16"),
+        ("8 : 16", "Hint: write 8:16"),
+        ("1e3", "found '1e3'"),
+        ("8.5", "found '8.5'"),
+        ("٨", "found '٨'"),
+        ("0", "expected whole numbers from 1 to 2147483647, found 0 in '0'"),
+        ("2147483648", "found 2147483648"),
+        ("4096:8:x2", "expected a range that ascends, found '4096:8:x2'. Hint: write 8:4096:x2"),
+        ("8:4096:0", "expected a step of at least 1, found '8:4096:0'"),
+        ("8:4096:x1", "expected a factor of at least 2 after x, found '8:4096:x1'"),
+        ("1:2000000000", "expected at most 100,000 counts"),
+    ],
+)
+def test_refuses(text, message):
+    with pytest.raises(SpecError) as error:
+        parse_counts(text)
+    assert message in str(error.value)
+
+
+def test_a_message_names_the_argument():
+    with pytest.raises(SpecError, match=r"^NUM_PROCS: "):
+        parse_counts("x", "NUM_PROCS")
