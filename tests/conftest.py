@@ -1,5 +1,9 @@
-"""Settings of the whole suite: how many examples hypothesis draws, and which mark each test bears."""
+"""Settings of the whole suite: how many examples hypothesis draws, and the marks of each test."""
 
+import os
+import resource
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,12 +12,11 @@ from hypothesis import HealthCheck, Phase, settings
 ROOT = Path(__file__).resolve().parent.parent
 """Not from ``tests.helpers``, which imports much: what this file imports, every test does."""
 
-EXAMPLES = 30
 settings.register_profile(
     "suite",
     derandomize=True,  # the same examples in every run
     deadline=None,
-    max_examples=EXAMPLES,
+    max_examples=int(os.environ.get("CALCULON_EXAMPLES", "20")),
     database=None,
     phases=(Phase.explicit, Phase.generate, Phase.shrink),  # failures without minutes of explaining
     suppress_health_check=[HealthCheck.too_slow],
@@ -33,10 +36,63 @@ PLACES = {
 }
 """The mark of each place; every other test is of the model."""
 
+SLOW = Path(__file__).with_name("slow_tests.txt")
+SLOW_FROM = 0.3
+"""Seconds of CPU that all cases of a slow test take together on a slow machine."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that writes the list of slow tests."""
+    parser.addoption(
+        "--record-slow",
+        action="store_true",
+        help=f"write {SLOW.name} anew, from a run of all tests in one process",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take the time of tests when it is asked for."""
+    if config.getoption("--record-slow"):
+        config.pluginmanager.register(Stopwatch())
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test by its place: ``pytest -m search`` runs those of the search."""
+    """Mark each test by its place, and the slow ones by the list."""
+    slow = set(SLOW.read_text(encoding="utf-8").split())
     for item in items:
         path = item.path.relative_to(ROOT).as_posix()
         marks = (mark for place, mark in PLACES.items() if path.startswith(place))
         item.add_marker(next(marks, "model"))
+        if function(item) in slow:
+            item.add_marker("slow")
+
+
+def function(item: pytest.Item) -> str:
+    """Return the name of a test without its case."""
+    return item.nodeid.split("[")[0].replace(" ", "_")
+
+
+class Stopwatch:
+    """Takes the CPU time of each test, of the processes that it starts too."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Add the time of one case."""
+        begin = cpu_seconds()
+        result = yield
+        self.seconds[function(item)] += cpu_seconds() - begin
+        return result
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the list."""
+        slow = sorted(name for name, seconds in self.seconds.items() if seconds >= SLOW_FROM)
+        SLOW.write_text("\n".join(slow) + "\n", encoding="utf-8")
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of this process and of its ended children."""
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)
