@@ -34,7 +34,7 @@ BESIDE = (
 """Columns that tables of results have beside execution fields and statistics; most are those of a study."""
 
 
-_ROW_LABELS = re.compile(r"(Unnamed: \d+|index|level_\d+)?")
+_ROW_LABELS = r"(Unnamed: \d+|index|level_\d+)?"
 """What pandas calls the labels of rows that were written to a file or made a column."""
 
 
@@ -97,7 +97,9 @@ def check_columns(names: Iterable[object], file: str) -> None:
     unknown = [
         name
         for name in given
-        if name not in known and not name.startswith("asked_") and not _ROW_LABELS.fullmatch(name)
+        if name not in known
+        and not name.startswith("asked_")
+        and not re.fullmatch(_ROW_LABELS, name)
     ]
     if unknown:
         wanted = "only execution fields and columns of results"

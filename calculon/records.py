@@ -71,7 +71,7 @@ def part(words: str = "", *, name: str = "") -> Any:
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(stat, part))
 def record(cls: type[R]) -> type[R]:
     """Make a class a frozen record: keyword only, so that a missing field is an error."""
-    return dataclass(frozen=True, kw_only=True, slots=True)(cls)
+    return dataclass(frozen=True, kw_only=True)(cls)
 
 
 @dataclass(frozen=True, slots=True)

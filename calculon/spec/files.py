@@ -23,8 +23,8 @@ _GZIP = b"\x1f\x8b"
 LARGEST_FILE = 64 * 2**20
 """Bytes of a document, also unpacked."""
 
-_OPEN_INPUT = re.compile(r"/dev/(?:stdin|fd/\d+)|/proc/self/fd/\d+")
-_DESCRIPTOR = re.compile(r"/dev/(?:(stdout)|(stderr)|fd/(\d+))")
+_OPEN_INPUT = r"/dev/(?:stdin|fd/\d+)|/proc/self/fd/\d+"
+_DESCRIPTOR = r"/dev/(?:(stdout)|(stderr)|fd/(\d+))"
 _UNFINISHED = ".part"
 
 
@@ -75,7 +75,7 @@ def read_bytes(path: str) -> bytes:
         if path == STDIN:
             return _bounded(_stdin(), file)
         mode = Path(path).stat().st_mode
-        piped = stat.S_ISFIFO(mode) or _OPEN_INPUT.fullmatch(path)
+        piped = stat.S_ISFIFO(mode) or re.fullmatch(_OPEN_INPUT, path)
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not (stat.S_ISREG(mode) or piped):
@@ -137,7 +137,7 @@ def check_output(path: str, suffixes: tuple[str, ...]) -> None:
         For a suffix that names no known format, a missing folder, or a place without write permission.
     """
     target = Path(path)
-    device = bool(_DESCRIPTOR.fullmatch(path)) or (target.exists() and not target.is_file())
+    device = bool(re.fullmatch(_DESCRIPTOR, path)) or (target.exists() and not target.is_file())
     suffix = document_suffix(path)
     if target.is_dir():
         raise SpecError(path, Problem("", "a file name", "a directory"))
@@ -185,19 +185,18 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _replacing(path: str) -> Iterator[IO[bytes]]:
-    import tempfile
-
     target = Path(path)
-    if (descriptor := _DESCRIPTOR.fullmatch(path)) or (target.exists() and not target.is_file()):
+    if (descriptor := re.fullmatch(_DESCRIPTOR, path)) or (
+        target.exists() and not target.is_file()
+    ):
         with _descriptor(descriptor) if descriptor else target.open("wb") as stream:
             yield stream
         return
     target = target.resolve()
     mark = f".{target.name[:100]}.{os.uname().nodename[:50]}-"
     _remove_abandoned(target.parent, mark)
-    handle, beside = tempfile.mkstemp(
-        prefix=f"{mark}{os.getpid()}.", suffix=_UNFINISHED, dir=target.parent
-    )
+    beside = target.with_name(f"{mark}{os.getpid()}.{os.urandom(4).hex()}{_UNFINISHED}")
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "wb") as raw:
             if path.endswith(".gz"):
@@ -207,11 +206,11 @@ def _replacing(path: str) -> Iterator[IO[bytes]]:
                     yield stream  # type: ignore[misc]
             else:
                 yield raw
-        Path(beside).chmod(_permissions(target))
-        Path(beside).replace(target)
+        beside.chmod(_permissions(target))
+        beside.replace(target)
     except BaseException:
         with contextlib.suppress(OSError):
-            Path(beside).unlink()
+            beside.unlink()
         raise
 
 
@@ -261,11 +260,13 @@ def indented(document: object) -> str:
       ]
     }
     """
-    return _PLAIN_LIST.sub(lambda found: f"[{re.sub(_BREAK, ', ', found[1])}]", json_text(document))
+    return re.sub(
+        _PLAIN_LIST, lambda found: f"[{re.sub(_BREAK, ', ', found[1])}]", json_text(document)
+    )
 
 
 _BREAK = r",\n\s*"
-_PLAIN_LIST = re.compile(r'\[\s+((?:"(?:[^"\\]|\\.)*"|[^"\[\]{}])*?)\s+\]')
+_PLAIN_LIST = r'\[\s+((?:"(?:[^"\\]|\\.)*"|[^"\[\]{}])*?)\s+\]'
 
 
 def json_text(document: object, indent: int | None = 2) -> str:
@@ -297,12 +298,12 @@ def csv_text(text: str) -> str:
     >>> csv_text("=1+1"), csv_text("-1.5e3"), csv_text("-"), csv_text("gpt3-175B")
     ("'=1+1", '-1.5e3', '-', 'gpt3-175B')
     """
-    formula = len(text) > 1 and text[0] in _FORMULA and not _NUMBER.fullmatch(text)
+    formula = len(text) > 1 and text[0] in _FORMULA and not re.fullmatch(_NUMBER, text)
     return f"'{text}" if formula else text
 
 
 _FORMULA = "=+-@\t\r"
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
+_NUMBER = r"(?i)[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)"
 
 
 def write_json(path: str, document: object, *, for_people: bool = False) -> None:

@@ -1,7 +1,6 @@
 """Tables of plain values: drawn for people, or written as Markdown, CSV or JSON."""
 
 import csv
-import html
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -86,6 +85,8 @@ class Table:
 
     def html(self) -> str:
         """Return the table in HTML; every cell has its raw value beside its text, to sort by."""
+        import html
+
         shown = [column for column in self.columns if column.for_people]
         side = [' class="right"' if column.right else "" for column in shown]
         titles = (

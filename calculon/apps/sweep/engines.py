@@ -8,7 +8,6 @@ the scheduler's address.
 """
 
 import contextlib
-import logging
 import os
 import signal
 import threading
@@ -18,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from importlib.util import find_spec
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from calculon.errors import CalculonError, Problem, SpecError, nearest
@@ -125,6 +123,7 @@ class _Workers:
     def map(self, function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
         """Yield results as they finish."""
         from concurrent.futures import BrokenExecutor
+        from queue import SimpleQueue
 
         waiting = list(range(len(tasks)))[::-1]  # taken from the end
         lost: Counter[int] = Counter()
@@ -286,6 +285,8 @@ class Dask(_Workers):
         Whoever reaches a scheduler without certificates can send it code. It listens on this machine alone, at free
         ports, so that several studies run side by side; but other users may be logged in.
         """
+        import logging
+
         secure = find_spec("cryptography") is not None
         if not secure:
             message = (
