@@ -7,7 +7,6 @@ prints, writes, documents or ranks statistics uses only :func:`columns`.
 """
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from operator import attrgetter
@@ -95,10 +94,10 @@ class Column:
         value = self._read(record)
         return cast("Array", value if self.index is None else value[self.index])
 
-    def only(self, record: object) -> float | None:
-        """Return the only entry of this column; None where it is *null*."""
-        value: float = self.of(record).item()
-        return None if self.nullable and math.isnan(value) else value
+    def values(self, record: object) -> list[float | None]:
+        """Return the entries of this column; None where one is *null*."""
+        values: list[float | None] = self.of(record).tolist()
+        return [None if self.nullable and value != value else value for value in values]  # noqa: PLR0124
 
 
 @cache

@@ -123,7 +123,7 @@ def block(
     known = EDITIONS[one.execution.edition]
     batch = evaluate_one(one.model, one.system, plan, known)
     columns = (column for column in known.columns if "block_" in column.name)
-    stats = {column.name: column.only(batch) for column in columns}
+    stats = {column.name: column.values(batch)[0] for column in columns}
     tables = list(operator_tables(one.model, one.system, plan, known))
     return Block(
         model=one.model,

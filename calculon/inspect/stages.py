@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calculon.cost.batch import Batch
-from calculon.cost.stage_memory import Memory, embedding_head_memory, memory_of_stage
+from calculon.cost.stage_memory import End, Memory, embedding_head_memory, memory_of_stage
 from calculon.cost.uneven import backward_time, forward_time
 from calculon.parallel.pipeline.orders import Kind, order
 from calculon.parallel.pipeline.schedules import held_microbatches
 from calculon.parallel.pipeline.timeline import Span, timeline
 from calculon.plan.columns import field_of
 from calculon.plan.stage_layout import chunks_of
-from calculon.records import columns
-from calculon.units import Array, Count, Seconds
+from calculon.records import apply, columns
+from calculon.units import Array, Seconds
 
 
 class StagePasses(NamedTuple):
@@ -108,49 +108,43 @@ def _delay(batch: Batch) -> float:
     return float((batch.transfers.link / count)[0])
 
 
-def stage_memory(batch: Batch) -> list[Memory]:
-    """Return the memory of every stage."""
-    schedule, blocks = batch.schedule, stage_blocks(batch)
-    name = schedule_of(batch)
+def stage_memory(batch: Batch) -> Memory:
+    """Return the memory of every stage: arrays over stages."""
+    schedule, name = batch.schedule, schedule_of(batch)
+    blocks = np.array(stage_blocks(batch), float)
+    stages = np.arange(len(blocks))
+    held = held_microbatches(
+        "1f1b" if name == "forward" else name,
+        stages,
+        schedule.pipeline_par,
+        schedule.microbatches,
+        schedule.interleaving,
+    )
 
-    def held(stage: int) -> Count:
-        return held_microbatches(
-            "1f1b" if name == "forward" else name,
-            stage,
-            schedule.pipeline_par,
-            schedule.microbatches,
-            schedule.interleaving,
-        )
+    def with_end(end: End | None) -> Memory:
+        here = schedule.with_blocks(blocks)
+        return memory_of_stage(batch.block, batch.optimizer, here, batch.edition, held, end)
+
+    def of_stages(inner: Array, first: Array, last: Array) -> Array:
+        return np.where(stages == len(stages) - 1, last, np.where(stages == 0, first, inner))
 
     ends = (None, None) if batch.ends is None else embedding_head_memory(batch.ends, schedule)
-    place = {0: ends[0], len(blocks) - 1: ends[1]}
-    return [
-        memory_of_stage(
-            batch.block,
-            batch.optimizer,
-            schedule.with_blocks(np.array([float(count)])),
-            batch.edition,
-            held(stage),
-            place.get(stage),
-        )
-        for stage, count in enumerate(blocks)
-    ]
+    return apply(of_stages, [with_end(end) for end in (None, *ends)])
 
 
 def stage_rows(batch: Batch) -> list[dict[str, Any]]:
     """Return time (s) of a microbatch and memory (bytes) of each stage, by names of the statistics."""
-    passes, memories = stage_passes(batch), stage_memory(batch)
-    times = [time.sum(axis=1) for time in passes]
-    rows = []
-    for stage, (blocks, memory) in enumerate(zip(stage_blocks(batch), memories, strict=True)):
-        forward, backward, weight = (float(time[stage]) for time in times)
-        row: dict[str, float | None] = {"stage": stage, "blocks": blocks, "forward_time": forward}
-        row |= {"backward_time": backward, "weight_grad_time": weight}
-        for part in (memory.space, memory.offloaded, memory.buffers, memory.capacity):
-            kind: Any = type(part)
-            row |= {column.name: column.only(part) for column in columns(kind)}
-        rows.append(row)
-    return rows
+    memory, times = stage_memory(batch), [time.sum(axis=1) for time in stage_passes(batch)]
+    values: dict[str, list[float | None]] = {"blocks": [*stage_blocks(batch)]}
+    names = ("forward_time", "backward_time", "weight_grad_time")
+    values |= {name: time.tolist() for name, time in zip(names, times, strict=True)}
+    for part in (memory.space, memory.offloaded, memory.buffers, memory.capacity):
+        kind: Any = type(part)
+        values |= {column.name: column.values(part) for column in columns(kind)}
+    rows = zip(*values.values(), strict=True)
+    return [
+        {"stage": stage} | dict(zip(values, row, strict=True)) for stage, row in enumerate(rows)
+    ]
 
 
 def _one(count: Array) -> int:

@@ -138,7 +138,7 @@ def test_the_fullest_stage_is_the_one_that_is_reported(changes):
     batch = batch_of(**changes)
     for tier in (1, 2):
         name = f"proc_mem_tier{tier}_cap_req"
-        most = max(float(getattr(one.capacity, name)[0]) for one in stage_memory(batch))
+        most = getattr(stage_memory(batch).capacity, name).max()
         assert most == pytest.approx(float(getattr(batch.capacity, name)[0]), rel=TINY)
 
 

@@ -12,6 +12,7 @@ from calculon.errors import Problem, SpecError, printable
 from calculon.spec.files import check_writable, reason
 
 STDOUT_NAME = "<stdout>"
+_BREAKS = r"([\n\t])"
 
 
 class Nowhere(io.TextIOBase):
@@ -102,9 +103,8 @@ def escaped(text: str) -> str:
     """Return a text with an escape in place of what a terminal would act on, but for tabs and ends of lines."""
     if text.isprintable():
         return text
-    return "".join(
-        part if part in ("\n", "\t") else printable(part) for part in re.split(r"([\n\t])", text)
-    )
+    parts = re.split(_BREAKS, text)
+    return "".join(part if part in ("\n", "\t") else printable(part) for part in parts)
 
 
 def tell(text: str) -> None:
