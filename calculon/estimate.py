@@ -14,6 +14,7 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.interval import Interval, interval
+from calculon.inspect.layer_list import breakdown
 from calculon.inspect.rank_groups import RankGroup, rank_groups
 from calculon.inspect.stages import stage_rows
 from calculon.plan.mesh import strides
@@ -179,16 +180,11 @@ def estimate(
     tier1, tier2 = needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req
     code = check_memory(code, tier1, tier2, one.system)
     raise_for(one, int(code[0]), float(tier1[0]), float(tier2[0]))
-    listed = None
-    if layers:
-        from calculon.inspect.layer_list import breakdown
-
-        listed = breakdown(one.model, one.system, one.execution, edition)
     return Estimate(
         model=one.model,
         execution=one.execution,
         system=one.system,
         edition=edition.name,
         stats=only_values(batch.stats),
-        layers=listed,
+        layers=breakdown(one.model, one.system, one.execution, edition) if layers else None,
     )
