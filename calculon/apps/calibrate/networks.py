@@ -82,9 +82,12 @@ def fit_network(
 
 def disturbed(sizes: Array, seconds: Array) -> Array:
     """Return which rows took longer than two larger ones, by more than :data:`LONGER`: no rising time explains them."""
-    larger = sizes > sizes[:, None]
-    faster = seconds * (1 + LONGER) < seconds[:, None]
-    found: Array = (larger & faster).sum(axis=1) >= 2
+    found = np.zeros(len(sizes), bool)
+    fastest = [np.inf, np.inf]  # the two shortest times of larger messages
+    order = np.argsort(-sizes)
+    for rows in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1):
+        found[rows] = fastest[1] * (1 + LONGER) < seconds[rows]
+        fastest = sorted([*fastest, *seconds[rows].tolist()])[:2]
     return found
 
 

@@ -26,83 +26,23 @@ from calculon.spec.decode import SpecWarning
 from calculon.spec.files import reason
 
 COMMANDS = (
-    Command(
-        "llm", "calculon.apps.cli.commands.llm", "estimate one execution of a model on a system"
-    ),
-    Command(
-        "block",
-        "calculon.apps.cli.commands.block",
-        "list what one block, MLP or attention does, by operator",
-    ),
-    Command(
-        "llm-optimal-execution",
-        "calculon.apps.cli.commands.optimal_execution",
-        "find the best executions of a model on a system",
-        aliases=("loe",),
-    ),
-    Command(
-        "llm-all-executions",
-        "calculon.apps.cli.commands.all_executions",
-        "write every feasible execution to a table",
-        aliases=("lae",),
-    ),
-    Command(
-        "study",
-        "calculon.apps.cli.commands.study",
-        "run many searches from one file, resumed when interrupted",
-    ),
-    Command(
-        "llm-parameter-calculator",
-        "calculon.apps.cli.commands.parameters",
-        "count the parameters of a model",
-        aliases=("lpc",),
-    ),
-    Command(
-        "llm-validation",
-        "calculon.apps.cli.commands.validation",
-        "compare the model with published measurements",
-        aliases=("lv",),
-    ),
-    Command(
-        "compare", "calculon.apps.cli.commands.compare", "set executions or results side by side"
-    ),
-    Command(
-        "plot",
-        "calculon.apps.cli.commands.plot",
-        "draw where time and memory go, searches and validation",
-    ),
-    Command(
-        "report",
-        "calculon.apps.cli.commands.report",
-        "write results as one page that needs nothing else",
-    ),
-    Command(
-        "import-model",
-        "calculon.apps.cli.commands.import_model",
-        "turn a Hugging Face configuration into a model file",
-    ),
-    Command(
-        "calibrate", "calculon.apps.cli.commands.calibrate", "fit a system file to measured times"
-    ),
-    Command(
-        "collective",
-        "calculon.apps.cli.commands.collective",
-        "estimate an all-reduce or another collective, by algorithm",
-    ),
-    Command(
-        "catalog",
-        "calculon.apps.cli.commands.catalog",
-        "list the models, systems and executions shipped",
-    ),
-    Command(
-        "describe", "calculon.apps.cli.commands.describe", "explain the fields of specs and results"
-    ),
-    Command(
-        "completion",
-        "calculon.apps.cli.commands.completion",
-        "print a completion script for your shell",
-    ),
-    Command("version", "calculon.apps.cli.commands.version", "print the version", aliases=("v",)),
+    Command("llm", "estimate one execution of a model on a system"),
+    Command("block", "list what one block, MLP or attention does, by operator"),
+    Command("llm-optimal-execution", "find the best executions of a model on a system", "loe"),
+    Command("llm-all-executions", "write every feasible execution to a table", "lae"),
+    Command("study", "run many searches from one file, resumed when interrupted"),
+    Command("llm-parameter-calculator", "count the parameters of a model", "lpc", "parameters"),
+    Command("llm-validation", "compare the model with published measurements", "lv"),
+    Command("compare", "set executions or results side by side"),
+    Command("plot", "draw where time and memory go, searches and validation"),
+    Command("report", "write results as one page that needs nothing else"),
+    Command("import-model", "turn a Hugging Face configuration into a model file"),
+    Command("calibrate", "fit a system file to measured times"),
+    Command("collective", "estimate an all-reduce or another collective, by algorithm"),
+    Command("catalog", "list the models, systems and executions shipped"),
+    Command("describe", "explain the fields of specs and results"),
+    Command("completion", "print a completion script for your shell"),
+    Command("version", "print the version", "v"),
 )
 """Every command, in the order of the help."""
 

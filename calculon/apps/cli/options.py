@@ -4,14 +4,14 @@ import argparse
 import contextlib
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn
 
 from calculon.apps.cli.streams import LogFile, escaped, tell
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
-from calculon.spec.execution import DATATYPE_BYTES, EDITION_NAMES
+from calculon.spec.execution import EDITION_NAMES
 from calculon.spec.fields import nearest_choice
 from calculon.spec.files import STDIN, check_output
 
@@ -37,12 +37,23 @@ STDOUT = "-"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command: its name, the module that runs it, one line of help, and other spellings."""
+    """One command: its name, one line of help, another spelling, and its module, by default of the same name."""
 
     name: str
-    module: str
     help: str
-    aliases: tuple[str, ...] = ()
+    alias: str = ""
+    file: str = ""
+
+    @property
+    def module(self) -> str:
+        """Path of the module."""
+        file = self.file or self.name.removeprefix("llm-").replace("-", "_")
+        return f"calculon.apps.cli.commands.{file}"
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Other spellings."""
+        return (self.alias,) if self.alias else ()
 
     @property
     def title(self) -> str:
@@ -50,15 +61,31 @@ class Command:
         return ", ".join((self.name, *self.aliases))
 
 
+class Layout(argparse.RawDescriptionHelpFormatter):
+    """The layout of a help: prose is folded to the width of the terminal, examples stay as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        import re
+        import textwrap
+
+        lines = []
+        for line in text.splitlines():
+            term = re.match(r" +\S.*?  +", line)  # of a list of terms with their meanings
+            beside = " " * len(term[0]) if term else ""
+            prose = term or not line.startswith(" ")
+            lines.append(textwrap.fill(line, width, subsequent_indent=beside) if prose else line)
+        return "\n".join(lines)
+
+
 class Parser(argparse.ArgumentParser):
-    """An argument parser that keeps the layout of its texts, and whose errors look like all others."""
+    """An argument parser that folds its texts, and whose errors look like all others."""
 
     def __init__(self, **keywords: object):
-        keywords.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        keywords.setdefault("formatter_class", Layout)
         super().__init__(**keywords)  # type: ignore[arg-type]
 
     def explain(self, description: str, examples: str) -> None:
-        """Set what the help says before and after the arguments."""
+        """Set the texts of the help before and after the arguments: a line of `description` is a paragraph."""
         self.description = description
         lines = "\n".join(f"  {line}" for line in examples.splitlines())
         self.epilog = f"{'examples' if len(examples.splitlines()) > 1 else 'example'}:\n{lines}"
@@ -134,19 +161,26 @@ class Log:
             self(table.written(form))
 
 
-def datatype(text: str) -> str:
-    """Return a datatype of the command line.
+def one_of(*names: str) -> Callable[[str], str]:
+    """Return the type of an argument that is one of several names; the nearest is in its error."""
 
-    Raises
-    ------
-    argparse.ArgumentTypeError
-        For anything else, with the nearest one.
-    """
-    if text not in DATATYPE_BYTES:
-        hint = nearest_choice(text, tuple(DATATYPE_BYTES))
-        problem = Problem("", "one of " + ", ".join(DATATYPE_BYTES), repr(text), hint)
-        raise argparse.ArgumentTypeError(problem)
-    return text
+    def name(text: str) -> str:
+        if text not in names:
+            several = "," in text and all(one.strip() in names for one in text.split(","))
+            hint = nearest_choice(text.replace("-", "_"), names)
+            hint = "one at a time here" if several else hint
+            problem = Problem("", "one of " + ", ".join(names), repr(text), hint)
+            raise argparse.ArgumentTypeError(problem)
+        return text
+
+    return name
+
+
+def positive(text: str) -> int:
+    """Return a whole number above 0."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(Problem("", "a whole number above 0", repr(text)))
+    return int(text)
 
 
 def add_edition(
@@ -170,13 +204,7 @@ def add_edition(
     )
 
 
-def _edition(text: str) -> str:
-    if text not in EDITION_NAMES:
-        several = all(name.strip() in EDITION_NAMES for name in text.split(","))
-        hint = "one at a time here" if several else nearest_choice(text, EDITION_NAMES)
-        problem = Problem("", "one of " + ", ".join(EDITION_NAMES), repr(text), hint)
-        raise argparse.ArgumentTypeError(problem)
-    return text
+_edition = one_of(*EDITION_NAMES)
 
 
 def _editions(text: str) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from calculon.apps.cli.options import Log, Parser, add_edition, datatype
+from calculon.apps.cli.options import Log, Parser, add_edition, one_of
 from calculon.errors import Problem, SpecError
 from calculon.search.restrict import OPTIONS
 from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
@@ -31,7 +31,10 @@ def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> N
         "max_batch_size", metavar="MAX_BATCH", type=int, help="largest global batch, in sequences"
     )
     parser.add_argument(
-        "datatype", metavar="DATATYPE", type=datatype, help="one of " + ", ".join(DATATYPE_BYTES)
+        "datatype",
+        metavar="DATATYPE",
+        type=one_of(*DATATYPE_BYTES),
+        help="one of " + ", ".join(DATATYPE_BYTES),
     )
     parser.add_argument("system", metavar="SYS", help="the machine: processors, memory, networks")
     parser.add_argument("output", metavar="OUTPUT", help=output_help)

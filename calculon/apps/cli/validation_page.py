@@ -4,14 +4,13 @@ import html
 from collections.abc import Sequence
 
 from calculon.apps.cli.validation_tables import heading, sections
-from calculon.apps.report.text_tables import Table
 from calculon.apps.validate.measured_and_predicted import Result
 
 
 def page(results: Sequence[Result]) -> str:
     """Return the tables of some studies as a page."""
     body = "\n".join(
-        f"<h2>{html.escape(one.title)}</h2>\n{_html(one.table)}" for one in sections(results)
+        f"<h2>{html.escape(one.title)}</h2>\n{one.table.html()}" for one in sections(results)
     )
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>Validation</title>\n'
@@ -26,18 +25,3 @@ STYLE = (
     "th{border-bottom:1px solid #888}tr:nth-child(even) td{background:#f4f4f4}"
     ".right{text-align:right;font-variant-numeric:tabular-nums}"
 )
-
-
-def _html(table: Table) -> str:
-    """Return a table as HTML."""
-
-    def line(tag: str, texts: Sequence[str]) -> str:
-        cells = (
-            f"<{tag}{' class=right' if column.right else ''}>{html.escape(text)}</{tag}>"
-            for column, text in zip(table.columns, texts, strict=True)
-        )
-        return f"<tr>{''.join(cells)}</tr>"
-
-    head = line("th", [column.title for column in table.columns])
-    rows = (line("td", [c.text(row[c.key]) for c in table.columns]) for row in table.rows)
-    return f"<table>\n<thead>{head}</thead>\n<tbody>\n" + "\n".join(rows) + "\n</tbody>\n</table>"

@@ -3,22 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.report.text_tables import Column, Section, Table
 from calculon.apps.validate import error_summary as summary
 from calculon.apps.validate.measured_and_predicted import Result
-from calculon.frozen import dataclass
 
 Rows = list[dict[str, Any]]
 Form = tuple[str, tuple[Column, ...], Callable[[Sequence[Result]], Rows]]
 """Title, columns and rows of a table."""
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A titled table."""
-
-    title: str
-    table: Table
 
 
 def _two(value: float | None) -> str:

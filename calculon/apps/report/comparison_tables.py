@@ -5,18 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from calculon.apps.report.comparison import SECONDS, Comparison, Line
-from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.report.text_tables import Column, Section, Table
 from calculon.apps.report.texts import gib, seconds
-from calculon.frozen import dataclass
 from calculon.units import Unit, duration, scaled
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A titled table."""
-
-    title: str
-    table: Table
 
 
 def sections(comparison: Comparison, *, everything: bool = False) -> list[Section]:

@@ -173,13 +173,6 @@ def timed_quantities(layers: Sequence[Layer], *, training: bool) -> list[Quantit
     return [*timed, *([network] if any(network.value(layer) > 0 for layer in layers) else [])]
 
 
-def chosen_units(
-    shown: Sequence[Quantity], timed: Sequence[Quantity], layers: Sequence[Layer]
-) -> Units:
-    """Choose units: one for all times, so that they can be compared."""
-    return group_units([timed, *([one] for one in shown if one not in timed)], layers)
-
-
 def group_units(groups: Sequence[Sequence[Quantity]], layers: Sequence[Layer]) -> Units:
     """Choose the unit of the largest for all quantities of a group."""
     return [min(one.scale(layers) for one in group) for group in groups for _ in group]

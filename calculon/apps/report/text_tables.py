@@ -122,6 +122,14 @@ class Table:
         return json_text(self.records())
 
 
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A titled table."""
+
+    title: str
+    table: Table
+
+
 def _cell(column: Column, value: Any) -> Any:
     """Return the cell of a CSV file: a number as it is, structures in words, texts that are no formulas."""
     if isinstance(value, (dict, list)):

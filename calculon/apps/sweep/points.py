@@ -24,6 +24,9 @@ from calculon.spec.model import Model
 from calculon.spec.override import override
 from calculon.version import __version__
 
+MOST_SPECS = 4_000
+"""Models and systems of a study that differ; each is read and checked before the first search runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
@@ -66,12 +69,15 @@ def plan(study: Study) -> Plans:
     planned: list[Planned] = []
     names = study.names
     for point in _points(study):
+        first = len(planned)
         model, model_digest = specs.get("model", Model, point)
         system, system_digest = specs.get("system", System, point)
         for values in _resolved(study, point, names):
-            planned.append(_planned(study.file, len(planned), model, system, values))
-            digest.update(_json([[model_digest, system_digest], *values.items()]))
+            planned.append(Planned(_search(len(planned), model, system, values), values))
+            record = [[model_digest, system_digest], *values.items()]
+            digest.update(json.dumps(record, sort_keys=True, default=str).encode())
         _check_number(study, len(planned))
+        _check(study.file, planned[first])  # the others differ in numbers only, which are checked
     warn_of_idle_values(one.search for one in planned)
     return Plans(tuple(planned), digest.hexdigest())
 
@@ -98,19 +104,22 @@ def _points(study: Study) -> Iterator[Point]:
         yield point | study.fixed
 
 
-def _planned(file: str, number: int, model: Model, system: System, values: Point) -> Planned:
-    """Return one search, checked."""
+def _search(number: int, model: Model, system: System, values: Point) -> Search:
+    """Return one search."""
     settings = {name: values.get(name, setting.default) for name, setting in SETTINGS.items()}
     settings["edition"] = settings["edition"] or needed_edition(model)
     fused = FUSED[settings.pop("fused_activation")]
-    search = Search(number=number, model=model, system=system, fused=fused, **settings)
+    return Search(number=number, model=model, system=system, fused=fused, **settings)
+
+
+def _check(file: str, planned: Planned) -> None:
+    """Check the arguments of a search."""
     try:
-        search.space()
-        search.ranking()
+        planned.search.space()
+        planned.search.ranking()
     except SpecError as error:
         problems = (replace(p, field=p.field or error.file) for p in error.problems)
-        raise SpecError(file, [_at(values, problem) for problem in problems]) from None
-    return Planned(search, values)
+        raise SpecError(file, [_at(planned.values, problem) for problem in problems]) from None
 
 
 def _at(values: Mapping[str, Any], problem: Problem) -> Problem:
@@ -133,6 +142,9 @@ class _Specs:
         source = point[kind]
         key = json.dumps([kind, source, changes], sort_keys=True)
         if key not in self._made:
+            if len(self._made) == MOST_SPECS:
+                wanted = f"at most {MOST_SPECS:,} different models and systems"
+                raise SpecError(self._file, Problem("", wanted, "more", "make it several studies"))
             if (kind, source) not in self._raw:
                 self._raw[kind, source] = catalog.load(kind, beside(self._file, source))
             name, raw = self._raw[kind, source]

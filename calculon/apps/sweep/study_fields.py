@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from calculon.errors import Problem, SpecError, nearest
-from calculon.expression import WANTED, Expression, ExpressionError
+from calculon.expression import Expression
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
@@ -159,11 +159,7 @@ def check_quantity(place: Place, name: str, value: Any) -> Any:
 
 def formula(place: Place, text: str) -> Expression:
     """Return a formula; 1 for a text that is none, with a problem."""
-    try:
-        return Expression.parse(text)
-    except ExpressionError as error:
-        place.wrong(WANTED, error.found)
-        return Expression.parse("1")
+    return Expression.decode(text, place.path, place.problems) or Expression.parse("1")
 
 
 def _misspelled(name: str) -> str:

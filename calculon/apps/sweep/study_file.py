@@ -28,8 +28,8 @@ from calculon.expression import Expression
 from calculon.spec.fields import shown
 from calculon.spec.files import read_document
 
-MOST_SEARCHES = 1_000_000
-"""Searches that one study may stand for, so that a slip of the pen does not fill the memory."""
+MOST_SEARCHES = 40_000
+"""Searches that one study may stand for: all of them are planned before the first runs, in a few seconds."""
 
 MOST_HINTS = 20
 """Unknown fields whose nearest known spelling is looked for."""

@@ -14,7 +14,7 @@ from calculon.apps.calibrate.link import (
     fit_link,
 )
 from calculon.apps.calibrate.measured_rows import Row
-from calculon.apps.calibrate.networks import fit_network
+from calculon.apps.calibrate.networks import LONGER, disturbed, fit_network
 
 SIZES = 2.0 ** np.arange(3, 34)
 PEAK = 450e9
@@ -138,3 +138,16 @@ def test_an_implausible_efficiency_is_remarked_upon():
         ]
         _, _, notes = fit_network(rows, 110e9, ramp=False)
         assert any("11% of the bandwidth" in note for note in notes) == remarked
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.floats(1e-6, 1e-3)), min_size=1, max_size=30))
+def test_rows_slower_than_two_larger_messages_are_found(rows):
+    sizes, seconds = np.array(rows, dtype=float).T
+    larger = sizes > sizes[:, None]
+    faster = seconds * (1 + LONGER) < seconds[:, None]
+    assert (disturbed(sizes, seconds) == ((larger & faster).sum(axis=1) >= 2)).all()
+
+
+def test_many_rows_take_little_memory():
+    sizes = np.arange(1.0, 100_001)
+    assert not disturbed(sizes, 1e-6 + sizes * 1e-9).any()

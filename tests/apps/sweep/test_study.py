@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from calculon import inputs
+from calculon.apps.sweep import points
 from calculon.apps.sweep.points import plan
 from calculon.apps.sweep.study_fields import SETTINGS
 from calculon.apps.sweep.study_file import Study
@@ -153,17 +154,17 @@ PROBLEMS = [
     ({"fix": {"tensor_par": b"8"}}, "fix.tensor_par: expected a number", "which is a bytes"),
     (
         {"systems": [dict.fromkeys(("mem1.GiB", "mem2.GiB", "x"), NUMBERS) | {"system": "s"}]},
-        "systems[0]: expected lists of at most 1,000,000 combinations",
+        "systems[0]: expected lists of at most 40,000 combinations",
         "found 8,000,000,000 of them",
     ),
     (
         {"vary": dict.fromkeys(("mem1.GiB", "mem2.GiB", "x"), NUMBERS)},
-        "s.yaml: expected a study of at most 1,000,000 searches",
+        "s.yaml: expected a study of at most 40,000 searches",
         "found 16,000,000,000 combinations",
     ),
     (
         {"num_procs": {"largest": 2e9, "at_most": 2e9}},
-        "s.yaml: expected a study of at most 1,000,000 searches",
+        "s.yaml: expected a study of at most 40,000 searches",
         "found 2,000,000,000 combinations",
     ),
     ({"modles": []}, "modles: expected only the known fields", "did you mean 'models'?"),
@@ -391,3 +392,17 @@ def test_a_value_without_effect_is_one_note_a_model():
         plan(study(models=models, edition="corrected", fix={"ce_impl": "fused"}))
     (note,) = (str(one.message) for one in noted)
     assert note.startswith("search: ce_impl=fused has no effect: megatron-22B states no vocabulary")
+
+
+def test_a_study_of_too_many_different_systems_is_refused(monkeypatch):
+    monkeypatch.setattr(points, "MOST_SPECS", 3)
+    assert len(plan(study(vary={"mem1.GBps": [1, 2]})).searches)
+    with pytest.raises(SpecError, match=r"at most 3 different models and systems, found more"):
+        plan(study(vary={"mem1.GBps": [1, 2, 3]}))
+
+
+def test_settings_are_checked_once_for_all_processor_counts(monkeypatch):
+    checked = []
+    monkeypatch.setattr(points.Search, "space", lambda one: checked.append(one.num_procs))
+    plan(study(num_procs="8:8192:8"))
+    assert len(checked) == 1

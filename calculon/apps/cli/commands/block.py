@@ -1,7 +1,6 @@
 """``calculon block``: one block of a model, or a part of it, operator by operator."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,19 +17,19 @@ from calculon.apps.cli.options import (
 from calculon.errors import Problem, SpecError, nearest
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
-from calculon.spec.files import document_suffix, replacing, write_json
+from calculon.spec.files import document_suffix, json_text, replacing, write_json
 from calculon.spec.model import PARTS
 
 
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "List the operators of one block for one microbatch, on one rank: arithmetic, tier-1 memory traffic and time\n"
-        "of the forward pass, of the gradients of inputs and of weights, and of recomputation; weights and activation\n"
-        "memory; and the tensor-parallel collectives: message, bytes through each port, time, and exposed time. Sums\n"
+        "List the operators of one block for one microbatch, on one rank: arithmetic, tier-1 memory traffic and time "
+        "of the forward pass, of the gradients of inputs and of weights, and of recomputation; weights and activation "
+        "memory; and the tensor-parallel collectives: message, bytes through each port, time, and exposed time. Sums "
         "are those that calculon llm reports for the same settings (block_*, baseblock_*).\n\n"
-        "--part looks at attention or the MLP alone, without norm, dropout after it and residual sum, in edition\n"
-        "corrected; a model may say so itself (field part). --set changes a field of the execution for this call,\n"
+        "--part looks at attention or the MLP alone, without norm, dropout after it and residual sum, in edition "
+        "corrected; a model may say so itself (field part). --set changes a field of the execution for this call, "
         "to compare forms:\n"
         "  tensor_par_comm_type=rs_ag    sequence parallelism\n"
         "  tp_impl=allgather             every product column-parallel, its output gathered\n"
@@ -79,7 +78,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         found = block(*specs, part=arguments.part, edition=arguments.edition, changes=changes)
     document = found.to_dict()
     if output == STDOUT:
-        log(json.dumps(document, indent=2))
+        log(json_text(document))
     elif output:
         if document_suffix(output) == ".csv":
             from calculon.apps.report.text_tables import Column, Table

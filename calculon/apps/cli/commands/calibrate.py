@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from calculon.apps.cli.calibrate_options import declare
 from calculon.apps.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
+from calculon.apps.cli.pictures import PICTURES, check_library
 from calculon.apps.cli.streams import tell
 from calculon.apps.report.text_tables import Column, Table
 from calculon.errors import Problem, SpecError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from calculon.apps.calibrate.fit_result import Calibration, Measurements
     from calculon.apps.calibrate.training import Training
 
-PICTURES = (".png", ".svg", ".pdf")
 _EXAMPLE = "examples/measurements/h100_sxm_all_reduce.csv"
 
 
@@ -55,18 +55,18 @@ MOST_STEPS = 40
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Fit parts of a system file to measured times: latency, efficiency and ramp of networks, efficiency curves of\n"
-        "the matrix engine and of memories, rates of products by shape; or factors of efficiencies to the times of\n"
-        "whole training steps. Peaks, sizes and everything else stay those of the base. Whole groups of rows (the\n"
-        "column group; else an octave of sizes, products of one n and k, or steps of one model) are held out and\n"
-        "predicted; errors are in percent of the measured time, and a bias below 0 is a file that is too fast. The\n"
-        "new file says under calibration what was fitted to what, and how far unseen rows are from it: estimates on\n"
+        "Fit parts of a system file to measured times: latency, efficiency and ramp of networks, efficiency curves of "
+        "the matrix engine and of memories, rates of products by shape; or factors of efficiencies to the times of "
+        "whole training steps. Peaks, sizes and everything else stay those of the base. Whole groups of rows (the "
+        "column group; else an octave of sizes, products of one n and k, or steps of one model) are held out and "
+        "predicted; errors are in percent of the measured time, and a bias below 0 is a file that is too fast. The "
+        "new file says under calibration what was fitted to what, and how far unseen rows are from it: estimates on "
         "it have an interval.\n\n"
-        "scripts/measure makes files of kernels: calculon calibrate SYS --collectives collectives.csv --gemm gemm.csv\n"
+        "scripts/measure makes files of kernels: calculon calibrate SYS --collectives collectives.csv --gemm gemm.csv "
         "--memory memory.csv -o mine.json; with --shapes --multiprocessors N products tell their rate by shape.\n\n"
-        "Logs of training are a CSV that you write, with a line for each run: calculon calibrate SYS --training\n"
-        "steps.csv --fit mem1,matrix -o mine.json. Fit few parameters, and have runs that they slow differently:\n"
-        "small and large microbatches tell memory from arithmetic, small models tell launches. What the steps do not\n"
+        "Logs of training are a CSV that you write, with a line for each run: calculon calibrate SYS --training "
+        "steps.csv --fit mem1,matrix -o mine.json. Fit few parameters, and have runs that they slow differently: "
+        "small and large microbatches tell memory from arithmetic, small models tell launches. What the steps do not "
         "determine is refused, and it is said why.",
         f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} -o mine.json\n"
         f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} --hold-out 0.5 -o mine.json --plot fit.png",
@@ -152,8 +152,6 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.output != STDOUT:
         check_outputs([arguments.output], [arguments.base, *inputs])
     if arguments.plot:
-        from calculon.apps.cli.commands.plot import check_library
-
         check_outputs([arguments.plot], [arguments.base, *inputs], PICTURES)
         check_library()
 

@@ -25,7 +25,7 @@ from calculon.units import GIB, GIGA, TERA, scaled
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "List the models, systems, executions and studies that come with calculon, or show one of them. Their\n"
+        "List the models, systems, executions and studies that come with calculon, or show one of them. Their "
         "names can be used in place of their files in every command.",
         "calculon catalog\n"
         "calculon catalog models llama3 qwen\n"

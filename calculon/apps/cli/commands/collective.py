@@ -1,55 +1,40 @@
 """``calculon collective``: how long a collective takes, by which algorithm, and at which bandwidth."""
 
 import argparse
-from collections.abc import Callable
 
-from calculon.apps.cli.options import Log, Parser, check_outputs
+from calculon.apps.cli.options import Log, Parser, check_outputs, one_of, positive
+from calculon.apps.cli.pictures import PICTURES, check_library
 from calculon.apps.cli.sizes import size
 from calculon.apps.report.text_tables import FORMATS
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.hardware.collectives.algorithms import ALGORITHMS, CAN, OPERATIONS, obstacle
 from calculon.hardware.collectives.placement import place
-from calculon.spec.fields import nearest_choice
 from calculon.spec.files import document_suffix, replacing
 
 AUTO = "auto"
-PICTURES = (".png", ".svg", ".pdf")
-
-
-def _one_of(*names: str) -> Callable[[str], str]:
-    """Return the type of an argument that is one of several names; the nearest is in its error."""
-
-    def name(text: str) -> str:
-        if text not in names:
-            hint = nearest_choice(text.replace("-", "_"), names)
-            problem = Problem("", "one of " + ", ".join(names), repr(text), hint)
-            raise argparse.ArgumentTypeError(problem)
-        return text
-
-    return name
 
 
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     algorithms = "\n".join(f"  {name:12}  {one.words}" for name, one in ALGORITHMS.items())
     parser.explain(
-        "Estimate a collective as nccl-tests measures it: time, algorithm bandwidth (size / time), and bus bandwidth.\n"
-        "The bus bandwidth can be compared with the rate of the links: it is 2 (n - 1) / n of the algorithm bandwidth\n"
-        "for all_reduce, (n - 1) / n for reduce_scatter, all_gather and all_to_all, and the same for the others. SIZE\n"
-        "is that of the full array: what all_reduce and reduce_scatter start from, what all_gather ends with, all\n"
+        "Estimate a collective as nccl-tests measures it: time, algorithm bandwidth (size / time), and bus bandwidth. "
+        "The bus bandwidth can be compared with the rate of the links: it is 2 (n - 1) / n of the algorithm bandwidth "
+        "for all_reduce, (n - 1) / n for reduce_scatter, all_gather and all_to_all, and the same for the others. SIZE "
+        "is that of the full array: what all_reduce and reduce_scatter start from, what all_gather ends with, all "
         "that a rank sends in all_to_all.\n\n"
-        "Ranks fill the first network of the system up to its size, a node, then the next; --per-node says otherwise.\n"
-        "Efficiency, latency and ramp are those of the networks; ext.networks[].step_latency is that of one step, and\n"
-        "ext.networks[].in_network_reduction says that switches reduce. Where ext.networks[].kind (nvlink, pcie, net)\n"
-        "is known, and no step_latency or ramp stated, rings, trees and switches have the latencies of NCCL's tuner,\n"
+        "Ranks fill the first network of the system up to its size, a node, then the next; --per-node says otherwise. "
+        "Efficiency, latency and ramp are those of the networks; ext.networks[].step_latency is that of one step, and "
+        "ext.networks[].in_network_reduction says that switches reduce. Where ext.networks[].kind (nvlink, pcie, net) "
+        "is known, and no step_latency or ramp stated, rings, trees and switches have the latencies of NCCL's tuner, "
         "each with the fastest of its protocols: Simple, LL and, on systems with NVLink, LL128. Algorithms:\n\n"
         f"{algorithms}\n\n"
-        "auto takes the fastest that NCCL chooses from: ring, tree, nvls, nvls_tree and collnet for all_reduce, ring\n"
-        "and nvls for reduce_scatter and all_gather, ring for broadcast and reduce, pairwise for all_to_all.\n"
-        "Frameworks build the others, such as HSDP the hierarchical one; they are listed, and can be asked for.\n"
+        "auto takes the fastest that NCCL chooses from: ring, tree, nvls, nvls_tree and collnet for all_reduce, ring "
+        "and nvls for reduce_scatter and all_gather, ring for broadcast and reduce, pairwise for all_to_all. "
+        "Frameworks build the others, such as HSDP the hierarchical one; they are listed, and can be asked for. "
         "pipelined overlaps its phases perfectly, which nothing quite does.\n\n"
-        "With --from or --to sizes double, and a row or a picture shows them all; a CSV of rows is one that\n"
-        "calculon calibrate reads. Executions use these algorithms where they state coll_algo, and their groups span\n"
+        "With --from or --to sizes double, and a row or a picture shows them all; a CSV of rows is one that "
+        "calculon calibrate reads. Executions use these algorithms where they state coll_algo, and their groups span "
         "networks where they state mesh_order.",
         "calculon collective all_reduce 1GiB 8 h100_80g_sxm\n"
         "calculon collective all_reduce 1GB 128 h100_80g_sxm --algorithm hierarchical\n"
@@ -59,14 +44,14 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "operation",
         metavar="OPERATION",
-        type=_one_of(*OPERATIONS),
+        type=one_of(*OPERATIONS),
         choices=OPERATIONS,
         help=", ".join(OPERATIONS),
     )
     parser.add_argument(
         "size", metavar="SIZE", type=size, help="bytes of the full array: 4096, 64MB, 1GiB"
     )
-    parser.add_argument("ranks", metavar="RANKS", type=_count, help="members of the group")
+    parser.add_argument("ranks", metavar="RANKS", type=positive, help="members of the group")
     parser.add_argument(
         "system", metavar="SYS", help="the system: a name of the catalog, a file, or -"
     )
@@ -78,7 +63,7 @@ def _add_options(parser: Parser) -> None:
         "-a",
         "--algorithm",
         metavar="NAME",
-        type=_one_of(AUTO, *ALGORITHMS),
+        type=one_of(AUTO, *ALGORITHMS),
         choices=(AUTO, *ALGORITHMS),
         default=AUTO,
         help="auto (default), the fastest of NCCL, or one of those above",
@@ -87,7 +72,7 @@ def _add_options(parser: Parser) -> None:
         "-g",
         "--per-node",
         metavar="G",
-        type=_count,
+        type=positive,
         help="ranks in each node (default: as many as fit)",
     )
     parser.add_argument(
@@ -181,13 +166,4 @@ def _check_output(arguments: argparse.Namespace, several: bool) -> None:
             raise SpecError(output, Problem("", wanted, "one size"))
         if arguments.ranks == 1:
             raise SpecError(output, Problem("ranks", "2 or more, for a picture", "1"))
-        from calculon.apps.cli.commands.plot import check_library
-
         check_library()
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        problem = Problem("", "a whole number above 0", repr(text))
-        raise argparse.ArgumentTypeError(problem)
-    return int(text)

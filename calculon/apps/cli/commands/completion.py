@@ -15,7 +15,7 @@ FILES = ("FILE", "STATS", "LOG", "CONFIG")
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Print a script that completes commands, options, names of the catalog and files. For bash, put\n"
+        "Print a script that completes commands, options, names of the catalog and files. For bash, put "
         "the first line below into ~/.bashrc; for zsh, write the script to a file _calculon in $fpath.",
         'eval "$(calculon completion bash)"\ncalculon completion zsh > ~/.zfunc/_calculon',
     )

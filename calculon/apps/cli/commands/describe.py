@@ -1,16 +1,16 @@
 """``calculon describe``: reference tables of every field, from their declarations."""
 
 import argparse
-import json
 from collections.abc import Iterator
 from typing import Any, get_args, get_origin
 
-from calculon.apps.cli.options import Log, Parser
+from calculon.apps.cli.options import Log, Parser, Suggested
 from calculon.apps.report.text_tables import FORMATS, Column, Table
 from calculon.errors import Problem, SpecError, nearest
 from calculon.records import columns
 from calculon.spec.execution import CORRECTED
 from calculon.spec.fields import JSON_TYPES, Declaration, SpecField, shown, spec_fields
+from calculon.spec.files import json_text
 from calculon.spec.lists_of_counts import ListsOfCounts
 from calculon.spec.overlay import BASE, HELP
 from calculon.spec.schema import schema
@@ -26,19 +26,10 @@ _OVERLAY = ({"field": BASE, "takes": "text; optional", "unit": "", "description"
 _WORDS = {int: "integer", float: "number", bool: "true, false", str: "text"}
 
 
-class _Subjects(tuple[str, ...]):
-    """Subjects that shells complete; any other text may be the name of a field."""
-
-    __slots__ = ()
-
-    def __contains__(self, text: object) -> bool:
-        return True
-
-
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Explain every statistic of an estimate, or every field of a spec file; or one of them by its name.\n"
+        "Explain every statistic of an estimate, or every field of a spec file; or one of them by its name. "
         "--format schema prints the JSON Schema of a spec, with which editors complete and check files.",
         "calculon describe stats\n"
         "calculon describe execution --format markdown\n"
@@ -48,7 +39,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "subject",
         metavar="SUBJECT",
-        choices=_Subjects((*RESULTS, *SPECS)),
+        choices=Suggested((*RESULTS, *SPECS)),
         help="stats (statistics), layers (members of a layer), a spec ("
         + ", ".join(SPECS)
         + "), or the name of one field",
@@ -65,7 +56,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         if subject not in SPECS:
             wanted = "one of " + ", ".join(SPECS)
             raise SpecError("describe --format schema", Problem("", wanted, repr(subject)))
-        log(json.dumps(schema(_spec(subject)), indent=2))
+        log(json_text(schema(_spec(subject))))
         return 0
     log.table(_table(subject) if subject in (*RESULTS, *SPECS) else _named(subject), form)
     return 0

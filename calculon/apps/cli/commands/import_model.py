@@ -1,12 +1,11 @@
 """``calculon import-model``: a Hugging Face configuration as a model file."""
 
 import argparse
-import json
 from pathlib import Path
 
-from calculon.apps.cli.options import STDOUT, Log, Parser, check_outputs
+from calculon.apps.cli.options import STDOUT, Log, Parser, check_outputs, positive
 from calculon.apps.cli.streams import tell
-from calculon.spec.files import STDIN, document_stem, read_document, write_json
+from calculon.spec.files import STDIN, document_stem, json_text, read_document, write_json
 from calculon.units import scaled
 
 _USUAL_LENGTH = 8192
@@ -16,7 +15,7 @@ _USUAL_LENGTH = 8192
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Turn the config.json of a model on Hugging Face into a model file. Nothing is fetched and nothing is\n"
+        "Turn the config.json of a model on Hugging Face into a model file. Nothing is fetched and nothing is "
         "guessed: a family or feature that a model cannot express is an error that names it.",
         "calculon import-model config.json -o mine.json\n"
         "calculon import-model config.json -o long.json --seq-size 8192 --name 'mine, longer'",
@@ -33,7 +32,7 @@ def configure(parser: Parser) -> None:
         "-s",
         "--seq-size",
         metavar="N",
-        type=_length,
+        type=positive,
         help="sequence length (default: the longest that the configuration states)",
     )
     parser.add_argument(
@@ -62,7 +61,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         note = f"sequences of {model.seq_size:,} tokens, the longest context that the configuration states; "
         note += f"for the usual length of pre-training: --seq-size {_USUAL_LENGTH}"
     if output == STDOUT:
-        log(json.dumps(document, indent=2))
+        log(json_text(document))
         if not log.quiet:
             tell(f"{told}\n{note}".rstrip())  # what is printed can go into a file
         return 0
@@ -72,9 +71,3 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         log(f"Note: {note}")
     log(f"Output: {output}")
     return 0
-
-
-def _length(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"expected a whole number above 0, found '{text}'")
-    return int(text)

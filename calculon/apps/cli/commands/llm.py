@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Estimate one execution of a model on a system: time, memory, communication and efficiency.\n"
-        "Each spec is a name of the catalog (calculon catalog), a JSON or YAML file (also .gz), or - for\n"
+        "Estimate one execution of a model on a system: time, memory, communication and efficiency. "
+        "Each spec is a name of the catalog (calculon catalog), a JSON or YAML file (also .gz), or - for "
         "standard input.",
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g -\n"
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g - --edition corrected\n"

@@ -32,7 +32,7 @@ SUFFIXES = (".json", ".csv", ".parquet")
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Find the best executions of a model on so many processors of a system: every split, schedule and\n"
+        "Find the best executions of a model on so many processors of a system: every split, schedule and "
         "switch is counted, and the best are exact. Several processor counts give one result each.",
         "calculon llm-optimal-execution turing-530B 5128 2520 float16 a100_80g output.json -m\n"
         "calculon loe gpt3-175B 1024 1536 float16 a100_80g best.csv -t 10\n"

@@ -12,7 +12,7 @@ from calculon.units import scaled
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Count the parameters of a model: exactly, where it states its vocabulary; a model of the six published\n"
+        "Count the parameters of a model: exactly, where it states its vocabulary; a model of the six published "
         "fields alone as published: projections with biases, norms, and embeddings of a vocabulary of 51200.",
         "calculon llm-parameter-calculator megatron-1T\ncalculon lpc llama3-8B\n"
         "calculon lpc models/gpt3-175B.json --aligns 20",

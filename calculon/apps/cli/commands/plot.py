@@ -1,12 +1,19 @@
 """``calculon plot``: pictures of estimates, searches and validation."""
 
 import argparse
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calculon.apps.cli.options import Log, Parser, add_edition, check_outputs
+from calculon.apps.cli.options import (
+    Log,
+    Parser,
+    add_edition,
+    add_specs,
+    check_outputs,
+    positive,
+)
+from calculon.apps.cli.pictures import PICTURES, check_library
 from calculon.apps.cli.results import add_result_arguments, read_results
 from calculon.apps.cli.search_options import NEEDED, add_choice_options
 from calculon.errors import Problem, SpecError
@@ -15,10 +22,6 @@ from calculon.spec.execution import PUBLISHED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-SUFFIXES = (".png", ".svg", ".pdf")
-LIBRARY = "matplotlib>=3.8"
-"""Requirement of the extra ``plot``."""
 
 SOURCE_HELP = (
     "tables of executions (CSV, Parquet, or the JSON of loe and study), or a space to search: "
@@ -66,23 +69,14 @@ def _validation_options(parser: Parser) -> None:
 
 
 def _schedule_options(parser: Parser) -> None:
-    parser.add_argument("application", metavar="APP", help="the model: its shape")
-    parser.add_argument("execution", metavar="EXE", help="how it is run")
-    parser.add_argument("system", metavar="SYS", help="the machine")
+    add_specs(parser, "application", "APP")
     parser.add_argument(
         "--microbatches",
         metavar="N",
-        type=_positive,
+        type=positive,
         help="how many are drawn (default: twice as many as stages)",
     )
     add_edition(parser)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        problem = Problem("", "a whole number above 0", repr(text))
-        raise argparse.ArgumentTypeError(problem)
-    return int(text)
 
 
 def _breakdown(arguments: argparse.Namespace) -> "Figure":
@@ -239,12 +233,12 @@ def configure(parser: Parser) -> None:
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Check the output, draw, and write the picture."""
     output = arguments.output
-    if output == "-" or Path(output).suffix.lower() not in SUFFIXES:
-        wanted = "a picture: a name that ends in " + ", ".join(SUFFIXES)
+    if output == "-" or Path(output).suffix.lower() not in PICTURES:
+        wanted = "a picture: a name that ends in " + ", ".join(PICTURES)
         raise SpecError(output, Problem("", wanted, "another name"))
     single = [getattr(arguments, name, None) for name in ("application", "execution", "system")]
     several = getattr(arguments, "results", getattr(arguments, "source", []))
-    check_outputs([output], [*several, *filter(None, single)], SUFFIXES)
+    check_outputs([output], [*several, *filter(None, single)], PICTURES)
     check_library()
     from calculon.apps.report.pictures.canvas import save
 
@@ -252,16 +246,3 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     save(kind.draw(arguments), output)
     log(f"Output: {output}")
     return 0
-
-
-def check_library() -> None:
-    """Raise SpecError with the command that installs it when matplotlib is missing."""
-    try:
-        import matplotlib as mpl
-
-        mpl.use("agg")
-    except ImportError:
-        hint = f"{sys.executable} -m pip install '{LIBRARY}'"
-        raise SpecError(
-            "plot", Problem("", "the library matplotlib, for pictures", "it is not installed", hint)
-        ) from None

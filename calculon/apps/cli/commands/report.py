@@ -18,8 +18,8 @@ SUFFIXES = (".html", ".htm")
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Write one HTML file to send to a colleague: inputs with hashes and versions, key figures, where time\n"
-        "and memory go, every layer, the best executions of a search, the errors of the model against\n"
+        "Write one HTML file to send to a colleague: inputs with hashes and versions, key figures, where time "
+        "and memory go, every layer, the best executions of a search, the errors of the model against "
         "measurements on the system, and its assumptions. It needs no network to be read.",
         "calculon report megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g -o report.html\n"
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"

@@ -25,12 +25,12 @@ FAILED = 1
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Run every search that a study file stands for: all combinations of models, systems, processor\n"
-        "counts and whatever else it lists (examples/studies explains the file). The result is a table with\n"
-        "a row for each execution found. Finished searches are kept in a journal next to the output: when\n"
+        "Run every search that a study file stands for: all combinations of models, systems, processor "
+        "counts and whatever else it lists (examples/studies explains the file). The result is a table with "
+        "a row for each execution found. Finished searches are kept in a journal next to the output: when "
         "interrupted, the same command goes on where it was.\n"
-        "\n"
-        "On a cluster, start a Dask scheduler and workers (dask-jobqueue does it for SLURM and LSF) and give\n"
+        " "
+        "On a cluster, start a Dask scheduler and workers (dask-jobqueue does it for SLURM and LSF) and give "
         "its address: --engine dask --scheduler tcp://node1:8786.",
         "calculon study tutorial -o tutorial.csv\n"
         "calculon study examples/studies/system_design_sc23.yaml -o design.parquet -c 16",

@@ -1,7 +1,6 @@
 """``calculon llm-validation``: measured next to estimated values, for every study."""
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from itertools import islice
@@ -15,6 +14,7 @@ from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import Result, compare
 from calculon.apps.validate.published_errors import published_tables
 from calculon.spec.execution import PUBLISHED
+from calculon.spec.files import json_text
 
 FORMATS = ("text", "json", "csv", "markdown", "html")
 EXCEEDED = 1
@@ -23,9 +23,9 @@ EXCEEDED = 1
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Compare what the model says with published measurements, study by study. Errors are in percent of the\n"
-        "measured value; a bias below 0 is a model that is too fast, or that needs too little memory. A study whose\n"
-        "mean error exceeds its bound in any edition shown makes the exit code 1. Edition sc23 sees the published\n"
+        "Compare what the model says with published measurements, study by study. Errors are in percent of the "
+        "measured value; a bias below 0 is a model that is too fast, or that needs too little memory. A study whose "
+        "mean error exceeds its bound in any edition shown makes the exit code 1. Edition sc23 sees the published "
         "fields of a study's models and executions, edition corrected all of them: vocabulary, flash attention, ...",
         "calculon llm-validation\n"
         "calculon lv --study tab5\n"
@@ -90,7 +90,7 @@ def _exceeded(results: Sequence[Result]) -> list[str]:
 
 def _print(results: Sequence[Result], form: str, *, detailed: bool, log: Log) -> None:
     if form == "json":
-        log(json.dumps(summary.document(results), indent=2))
+        log(json_text(summary.document(results)))
     elif form == "csv":
         log(Table(VALUES, summary.values(results)).csv())
     elif form == "markdown":
