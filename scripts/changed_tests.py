@@ -106,6 +106,8 @@ def mentioned(tree: ast.Module, known: Set[str]) -> Iterator[str]:
                 yield from known & {inner if inner in known else node.module}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from known & {node.value}
+            if node.value.endswith("."):  # the name of the module follows
+                yield from (name for name in known if name.startswith(node.value))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """``RESULT`` arguments of the commands that compare, draw and report."""
 
+import argparse
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -42,6 +43,11 @@ def add_result_arguments(parser: Parser) -> None:
         "--system", metavar="SYS", help="the system that the files of searches are about"
     )
     add_edition(parser, several=True, absent="what each execution says")
+
+
+def asked_results(arguments: argparse.Namespace) -> list[Result]:
+    """Return the results that the arguments of :func:`add_result_arguments` name."""
+    return read_results(arguments.results, arguments.model, arguments.system, arguments.edition)
 
 
 def read_results(

@@ -1,5 +1,6 @@
 """Errors of studies as titled tables: of one edition of the cost model, or of several side by side."""
 
+import html
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -243,3 +244,23 @@ def markdown(results: Sequence[Result]) -> str:
     """Return the tables of some studies as Markdown."""
     parts = (f"**{one.title}**\n\n{one.table.markdown()}" for one in sections(results))
     return "\n\n".join((heading(results), *parts))
+
+
+def page(results: Sequence[Result]) -> str:
+    """Return the tables of some studies as a page."""
+    body = "\n".join(
+        f"<h2>{html.escape(one.title)}</h2>\n{one.table.html()}" for one in sections(results)
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>Validation</title>\n'
+        f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>Validation</h1>\n"
+        f"<p>{html.escape(heading(results))}</p>\n{body}\n</body>\n</html>"
+    )
+
+
+STYLE = (
+    "body{font:14px/1.45 system-ui,sans-serif;margin:2rem;max-width:110rem}"
+    "table{border-collapse:collapse}th,td{padding:.2rem .7rem;text-align:left;vertical-align:top}"
+    "th{border-bottom:1px solid #888}tr:nth-child(even) td{background:#f4f4f4}"
+    ".right{text-align:right;font-variant-numeric:tabular-nums}"
+)

@@ -8,7 +8,6 @@ from rich.text import Text
 from calculon.apps.report.result import Stats
 from calculon.apps.report.setup import NARROW
 from calculon.apps.report.texts import heading, percent
-from calculon.frozen import dataclass
 from calculon.units import duration, scaled
 
 SIDE_BY_SIDE = 144
@@ -17,18 +16,8 @@ SIDE_BY_SIDE = 144
 NO_VOCABULARY = "Embedding, LM head and loss are not counted: the model states no vocabulary."
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One figure: its name, its value in words, and its convention."""
-
-    name: str
-    text: str
-    remark: str
-
-
-def has_figures(stats: Stats) -> bool:
-    """Tell whether the statistics have these figures."""
-    return "mfu" in stats
+Figure = tuple[str, str, str]
+"""Name, value in words, and convention of a figure."""
 
 
 def has_vocabulary(stats: Stats) -> bool:
@@ -47,27 +36,25 @@ def figures(stats: Stats) -> list[Figure]:
 
     def end(label: str, name: str, stage: str) -> Figure:
         of_time = percent(value(name) / value("total_time"))
-        return Figure(label, duration(value(name)), f"{of_time} of the time, {stage} stage")
+        return label, duration(value(name)), f"{of_time} of the time, {stage} stage"
 
     ends = has_vocabulary(stats)
-    found = [
-        Figure("MFU, full attention", share("mfu"), "no key counts as masked (PaLM)"),
-        Figure("MFU, causal", share("mfu_causal"), "masked keys are not counted"),
-        Figure("HFU, as executed", share("hfu"), "with recomputation, no skipped keys"),
-        Figure(
+    found: list[Figure] = [
+        ("MFU, full attention", share("mfu"), "no key counts as masked (PaLM)"),
+        ("MFU, causal", share("mfu_causal"), "masked keys are not counted"),
+        ("HFU, as executed", share("hfu"), "with recomputation, no skipped keys"),
+        (
             "per processor",
             scaled(value("model_flops_per_second_per_proc"), "FLOP/s", digits=1),
             "model arithmetic, full attention",
         ),
-        Figure(
+        (
             "model arithmetic",
             scaled(value("model_flops_per_token"), "FLOP", digits=2),
             "per token, full attention",
         ),
-        Figure(
-            "parameters", scaled(value("parameters")), "with embedding and head" if ends else ""
-        ),
-        Figure(
+        ("parameters", scaled(value("parameters")), "with embedding and head" if ends else ""),
+        (
             "activations",
             scaled(value("block_act_bytes_per_token"), "B", binary=True, digits=2),
             "kept per token and block",
@@ -98,7 +85,6 @@ def _table(found: list[Figure], *, remarks: bool) -> Table:
     table.add_column(no_wrap=True, min_width=len("tokens/s per processor"))
     table.add_column(justify="right", no_wrap=True)
     table.add_column()
-    for one in found:
-        remark = Text(one.remark, "dim") if remarks else ""
-        table.add_row(one.name, Text(one.text, "bold"), remark)
+    for name, text, remark in found:
+        table.add_row(name, Text(text, "bold"), Text(remark, "dim") if remarks else "")
     return table

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from calculon.apps.report.bars import COLORS, Bar, Share, has_blocks, marks
-from calculon.apps.report.figures_group import figures_group, has_figures
+from calculon.apps.report.figures_group import figures_group
 from calculon.apps.report.layer_table import by_kind, layer_table
 from calculon.apps.report.rank_group_table import groups_section
 from calculon.apps.report.result import Inputs, Result
@@ -77,7 +77,7 @@ class Page:
         yield from (key_figures(result, options.max_width), Text())
         if result.interval is not None:
             yield from (_interval(result.interval), Text())
-        if has_figures(result.stats):
+        if "mfu" in result.stats:
             yield from (*figures_group(result.stats, options.max_width), Text())
         coloured = bool(console.color_system) and not console.no_color
         time = Group(

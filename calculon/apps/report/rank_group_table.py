@@ -1,7 +1,7 @@
 """The process groups of an estimate: their networks, and bytes through the port of one rank in a step."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -26,27 +26,6 @@ WORDS = {
 }
 
 
-class GroupRow(NamedTuple):
-    """One network of one kind of group, as texts; cells that are the same as above are empty."""
-
-    words: str
-    groups: str
-    example: str
-    network: str
-    members: str
-    moved: str
-
-
-def group_rows(groups: Sequence[Mapping[str, Any]]) -> Iterator[GroupRow]:
-    """Yield a row for each network of each kind of group."""
-    for group in groups:
-        named = WORDS[group["kind"]], f"{group['groups']:,}", str(group["example"])
-        for place in group["networks"]:
-            moved = scaled(place["bytes"], "B", digits=2) if place["bytes"] else "-"
-            yield GroupRow(*named, str(place["network"]), f"{place['members']:,}", moved)
-            named = "", "", ""
-
-
 def groups_section(groups: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """Yield heading and table, unless there is one rank alone."""
     if not groups:
@@ -55,8 +34,12 @@ def groups_section(groups: Sequence[Mapping[str, Any]]) -> Iterator[RenderableTy
     for number in NUMBERS:
         table.add_column(justify="right" if number else "left", no_wrap=number)
     table.add_row(*(Text(title, "dim") for title in TITLES))
-    for row in group_rows(groups):
-        table.add_row(*row)
+    for group in groups:
+        named = WORDS[group["kind"]], f"{group['groups']:,}", str(group["example"])
+        for place in group["networks"]:
+            moved = scaled(place["bytes"], "B", digits=2) if place["bytes"] else "-"
+            table.add_row(*named, str(place["network"]), f"{place['members']:,}", moved)
+            named = "", "", ""  # the same as above
     yield Text()
     yield heading("Groups", REMARK)
     yield Padding(table, (0, 0, 0, 2))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from calculon.errors import CalculonError, Problem, SpecError, nearest
 from calculon.spec.files import reason
@@ -54,20 +54,7 @@ class EngineWarning(UserWarning):
     """A worker was lost and its tasks are run again, or others can reach the workers."""
 
 
-class Engine(Protocol):
-    """Runs tasks somewhere."""
-
-    def map(self, function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
-        """Yield the result of every task as it finishes.
-
-        Raises
-        ------
-        EngineError
-            When workers die again and again. Errors of the function are raised here.
-        """
-
-
-def make_engine(name: str, cpus: int | None = None, scheduler: str | None = None) -> Engine:
+def make_engine(name: str, cpus: int | None = None, scheduler: str | None = None) -> "Engine":
     """Return an engine by name.
 
     Parameters
@@ -110,8 +97,8 @@ def physical_cores() -> int:
     return max(1, cores)
 
 
-class _Workers:
-    """Runs tasks through an executor of :mod:`concurrent.futures`: the loop of every engine that has workers.
+class Engine:
+    """Runs tasks through an executor of :mod:`concurrent.futures`.
 
     When the executor breaks because a worker died, it is replaced and the tasks under way are run again, once.
     """
@@ -121,7 +108,13 @@ class _Workers:
         raise NotImplementedError
 
     def map(self, function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
-        """Yield results as they finish."""
+        """Yield the result of every task as it finishes.
+
+        Raises
+        ------
+        EngineError
+            When workers die again and again. Errors of the function are raised here.
+        """
         from concurrent.futures import BrokenExecutor
         from queue import SimpleQueue
 
@@ -169,7 +162,7 @@ def _report_loss(lost: Counter[int]) -> None:
     warnings.warn(message, EngineWarning, stacklevel=3)
 
 
-class Processes(_Workers):
+class Processes(Engine):
     """Runs tasks in several processes of this machine; a single worker is this process."""
 
     def __init__(self, workers: int):
@@ -217,7 +210,7 @@ def _leave_with_parent(parent: "Connection") -> None:
     threading.Thread(target=leave, daemon=True).start()
 
 
-class Dask(_Workers):
+class Dask(Engine):
     """Runs tasks on a Dask cluster, whose scheduler runs those of lost workers again elsewhere.
 
     Parameters

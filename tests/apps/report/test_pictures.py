@@ -194,7 +194,7 @@ def test_points_are_measured_and_predicted():
     panel = validation.Panel(
         "study", "time", "s", [1.0, 2.0], [1.1, 1.8], {"n": 2, "mean": 10.0, "bias": 0.0}
     )
-    axes = validation.draw([panel]).axes[0]
+    axes = validation.draw(validation.Scatter([panel])).axes[0]
     dots = axes.lines[1]
     assert (list(dots.get_xdata()), list(dots.get_ydata())) == ([1.0, 2.0], [1.1, 1.8])
     assert "mean error 10.0 %, bias +0.0 %" in axes.get_title(loc="left")
@@ -256,7 +256,10 @@ def test_figures_have_axes_of_their_own():
 
 def test_a_panel_says_its_edition():
     panel = validation.Panel("study", "time", "s", [1.0], [1.1], {"n": 1, "mean": 9.0, "bias": 0.0})
-    assert validation.draw([panel], "corrected").get_supylabel() == "Predicted (edition corrected)"
+    assert (
+        validation.draw(validation.Scatter([panel], "corrected")).get_supylabel()
+        == "Predicted (edition corrected)"
+    )
 
 
 def test_a_malformed_axis_is_named():
@@ -267,7 +270,7 @@ def test_a_malformed_axis_is_named():
 def test_few_named_rows_are_drawn_one_below_the_other():
     score = {"n": 2, "mean": 15.0, "bias": 5.0}
     panel = validation.Panel("study", "time", "s", [1.0, 2.0], [1.2, 1.8], score, ["one", "two"])
-    axes = validation.draw([panel], "corrected").axes[0]
+    axes = validation.draw(validation.Scatter([panel], "corrected")).axes[0]
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["one", "two"]
     assert [text.get_text() for text in axes.texts] == ["+20.0 %", "\N{MINUS SIGN}10.0 %"]
     assert axes.get_xlabel() == "time (ms)"
@@ -280,5 +283,5 @@ def test_many_rows_or_several_panels_are_points():
     values = [float(value) for value in range(1, 41)]
     many = validation.Panel("study", "time", "s", values, values, score, [str(v) for v in values])
     few = validation.Panel("other", "time", "s", [1.0, 2.0], [1.0, 2.0], score, ["one", "two"])
-    assert not validation.draw([many]).axes[0].texts
-    assert len(validation.draw([few, few]).axes) == 2
+    assert not validation.draw(validation.Scatter([many])).axes[0].texts
+    assert len(validation.draw(validation.Scatter([few, few])).axes) == 2

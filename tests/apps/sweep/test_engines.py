@@ -12,10 +12,10 @@ import pytest
 from calculon import inputs
 from calculon.apps.sweep import engines
 from calculon.apps.sweep.engines import (
+    Engine,
     EngineError,
     EngineWarning,
     Processes,
-    _Workers,
     make_engine,
     physical_cores,
 )
@@ -116,7 +116,7 @@ def test_dask_here_is_for_this_user_alone_where_it_can(monkeypatch, library):
     assert (options["host"], options["dashboard_address"]) == ("127.0.0.1", "127.0.0.1:0")
 
 
-class Fragile(_Workers):
+class Fragile(Engine):
     """Workers in this process, two at a time, which one task kills whenever it comes."""
 
     pools = 0

@@ -17,7 +17,7 @@ from calculon.hardware.memory import Memory
 from calculon.inputs import execution, model, system
 from calculon.spec import catalog
 from calculon.spec.fields import spec_fields
-from calculon.spec.files import read_document
+from calculon.spec.files import json_text, read_document
 from calculon.spec.model import Model
 from calculon.units import GIB, GIGA, TERA, scaled
 
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         raise SpecError("KIND", Problem("", f"{wanted} for --format csv", "nothing", hint))
     if form == "json":
         records = {name: table.records() for name, table in tables.items()}
-        log(json.dumps(records if kind is None else records[kind], indent=2))
+        log(json_text(records if kind is None else records[kind]))
         return 0
     for i, (name, table) in enumerate(tables.items()):
         if kind is None:
@@ -106,7 +106,7 @@ def _show(kind: str, name: str, form: str, log: Log) -> None:
     path = catalog.names(kind)[name]
     document = catalog.load(kind, name)[1] if kind != "study" else read_document(str(path))
     if form == "json":
-        log(json.dumps(document, indent=2))
+        log(json_text(document))
         return
     if form == "text":
         log(f"{name}: {'an' if kind == 'execution' else 'a'} {kind} ({path})\n")
@@ -123,17 +123,9 @@ def _leaves(kind: str, document: object) -> Table:
     rows = []
     for path, value in _walk(document, ""):
         row = next((row for pattern, row in patterns if pattern.fullmatch(path)), {})
-        help_text = row.get("description", "")
-        rows.append(
-            {"field": path, "value": value, "unit": row.get("unit", ""), "description": help_text}
-        )
-    columns = (
-        Column("field", "field"),
-        Column("value", "value", fold=True),
-        Column("unit", "unit"),
-        Column("description", "description", fold=True),
-    )
-    return Table(columns, rows)
+        told = {key: row.get(key, "") for key in ("unit", "description")}
+        rows.append({"field": path, "value": value, **told})
+    return describe._listed(("field", "value", "unit", "description"), rows)
 
 
 def _walk(value: object, path: str) -> Iterator[tuple[str, object]]:

@@ -3,7 +3,7 @@
 import argparse
 
 from calculon.apps.cli.options import Log, Parser
-from calculon.apps.cli.results import add_result_arguments, read_results
+from calculon.apps.cli.results import add_result_arguments, asked_results
 from calculon.apps.report.text_tables import FORMATS
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import json_text
@@ -40,7 +40,7 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Read the results and print their differences."""
-    results = read_results(arguments.results, arguments.model, arguments.system, arguments.edition)
+    results = asked_results(arguments)
     from calculon.apps.report.comparison import MOST, Comparison
     from calculon.apps.report.comparison_tables import sections
 

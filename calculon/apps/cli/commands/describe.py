@@ -1,7 +1,7 @@
 """``calculon describe``: reference tables of every field, from their declarations."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args, get_origin
 
 from calculon.apps.cli.options import Log, Parser, Suggested
@@ -80,10 +80,7 @@ def _named(name: str) -> Table:
         hint = nearest(name, names) or "calculon describe --help lists subjects"
         wanted = "a subject, or the name of a statistic or field"
         raise SpecError("describe", Problem("", wanted, repr(name), hint))
-    keys = ("of", "name", "takes", "unit", "description")
-    return Table(
-        tuple(Column(key, key, fold=key in ("takes", "description")) for key in keys), found
-    )
+    return _listed(("of", "name", "takes", "unit", "description"), found)
 
 
 def _results(subject: str) -> Table:
@@ -124,15 +121,16 @@ def _columns(record: type) -> list[dict[str, str]]:
 
 def _fields(subject: str) -> Table:
     """List the fields of a spec."""
-    return Table(
-        (
-            Column("field", "field"),
-            Column("takes", "takes", fold=True),
-            Column("unit", "unit"),
-            Column("description", "description", fold=True),
-        ),
-        [*_rows(_spec(subject), ""), *(_OVERLAY if subject == "system" else ())],
+    overlay = _OVERLAY if subject == "system" else ()
+    return _listed(
+        ("field", "takes", "unit", "description"), [*_rows(_spec(subject), ""), *overlay]
     )
+
+
+def _listed(keys: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return texts by key as a table; long ones are folded."""
+    columns = (Column(key, key, fold=key in ("takes", "value", "description")) for key in keys)
+    return Table(tuple(columns), rows)
 
 
 def _spec(subject: str) -> type:

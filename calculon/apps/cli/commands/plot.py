@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from calculon.apps.cli.options import (
     positive,
 )
 from calculon.apps.cli.pictures import PICTURES, check_library
-from calculon.apps.cli.results import add_result_arguments, read_results
+from calculon.apps.cli.results import add_result_arguments
 from calculon.apps.cli.search_options import NEEDED, add_choice_options
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
@@ -79,77 +80,31 @@ def _schedule_options(parser: Parser) -> None:
     add_edition(parser)
 
 
-def _breakdown(arguments: argparse.Namespace) -> "Figure":
-    from calculon.apps.report.pictures.time_breakdown import draw
-
-    return draw(
-        read_results(arguments.results, arguments.model, arguments.system, arguments.edition)
-    )
-
-
-def _heatmap(arguments: argparse.Namespace) -> "Figure":
-    from calculon.apps.cli.plot_heatmap import heatmap
-    from calculon.apps.report.pictures.heatmap import draw
-
-    return draw(heatmap(arguments))
-
-
-def _scaling(arguments: argparse.Namespace) -> "Figure":
-    from calculon.apps.cli.plot_curves import scaling
-    from calculon.apps.report.pictures.scaling import draw
-
-    return draw(scaling(arguments))
-
-
-def _pareto(arguments: argparse.Namespace) -> "Figure":
-    from calculon.apps.cli.plot_curves import pareto
-    from calculon.apps.report.pictures.pareto import draw
-
-    return draw(pareto(arguments))
-
-
-def _schedule(arguments: argparse.Namespace) -> "Figure":
-    from calculon.apps.cli.plot_schedule import gantt
-    from calculon.apps.report.pictures.gantt import draw
-
-    return draw(gantt(arguments))
-
-
-def _validation(arguments: argparse.Namespace) -> "Figure":
-    from calculon.apps.report.pictures.error_scatter import Panel, draw
-    from calculon.apps.validate.error_summary import score_record
-    from calculon.apps.validate.library import Library
-    from calculon.apps.validate.measured_and_predicted import compare
-
-    library = Library.at()
-    edition = arguments.edition or PUBLISHED
-    results = [compare(study, library, edition) for study in library.studies(arguments.study)]
-    panels = [
-        Panel(
-            result.study.name,
-            one.quantity.name,
-            one.quantity.unit,
-            one.measured.tolist(),
-            one.estimated.tolist(),
-            score_record(one.score),
-            [row.label for row in one.rows],
-        )
-        for result in results
-        for one in result.own.comparisons
-        if one.score
-    ]
-    return draw(panels, edition)
-
-
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of picture: its name, one line of help, its own arguments, who draws it, and examples."""
+    """One kind of picture.
+
+    Attributes
+    ----------
+    configure : callable
+        Declares its own arguments.
+    data, picture : str
+        The function that makes its content of the arguments, and the module that draws that content.
+    """
 
     name: str
     help: str
     configure: Callable[[Parser], None]
-    draw: "Callable[[argparse.Namespace], Figure]"
+    data: str
+    picture: str
     examples: str
+
+    def draw(self, arguments: argparse.Namespace) -> "Figure":
+        """Return the picture."""
+        module, _, function = self.data.partition(":")
+        content = getattr(import_module(f"calculon.apps.cli.{module}"), function)(arguments)
+        drawn: Figure = import_module(f"calculon.apps.report.pictures.{self.picture}").draw(content)
+        return drawn
 
 
 KINDS = (
@@ -157,7 +112,8 @@ KINDS = (
         "breakdown",
         "where time and memory of one or several results go, against the capacity",
         add_result_arguments,
-        _breakdown,
+        "results:asked_results",
+        "time_breakdown",
         "calculon plot breakdown megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g -o breakdown.png\n"
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
         "calculon plot breakdown first=best.json tenth=best.json#9 -o ranks.svg\n"
@@ -167,7 +123,8 @@ KINDS = (
         "heatmap",
         "the best rate over tensor and pipeline parallelism, and where nothing can run",
         _heatmap_options,
-        _heatmap,
+        "plot_heatmap:heatmap",
+        "heatmap",
         "calculon plot heatmap gpt3-175B 1024 1536 float16 a100_80g -o heatmap.png\n"
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
         "calculon plot heatmap all.csv --where 'optimizer_offload == false' -o table.png",
@@ -176,7 +133,8 @@ KINDS = (
         "scaling",
         "the best rate and its efficiency over numbers of processors",
         _add_source,
-        _scaling,
+        "plot_curves:scaling",
+        "scaling",
         "calculon plot scaling gpt3-175B 256:4096:x2 4096 float16 h100_80g_nvl8 -o scaling.png\n"
         "calculon loe megatron-22B 8:64:8 64 float16 a100_80g a100.json --quiet\n"
         "calculon loe megatron-22B 8:64:8 64 float16 h100_80g_nvl8 h100.json --quiet\n"
@@ -186,7 +144,8 @@ KINDS = (
         "validation",
         "predicted against measured, for every published study",
         _validation_options,
-        _validation,
+        "plot_validation:errors",
+        "error_scatter",
         "calculon plot validation -o validation.png\n"
         "calculon plot validation --study vtrain -o vtrain.svg",
     ),
@@ -194,7 +153,8 @@ KINDS = (
         "pareto",
         "the rate against memory or processors, and the executions that nothing beats in both",
         _pareto_options,
-        _pareto,
+        "plot_curves:pareto",
+        "pareto",
         "calculon plot pareto gpt3-175B 1024 1536 float16 a100_80g -o pareto.png\n"
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
         "calculon plot pareto all.csv --against proc_mem_tier2_cap_req -o tiers.svg\n"
@@ -204,7 +164,8 @@ KINDS = (
         "schedule",
         "the passes of each pipeline stage over time, microbatch by microbatch, and its idle time",
         _schedule_options,
-        _schedule,
+        "plot_schedule:gantt",
+        "gantt",
         "calculon plot schedule llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm -o schedule.png\n"
         "calculon plot schedule megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g --microbatches 16 -o deep.png",
     ),

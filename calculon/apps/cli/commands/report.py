@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from calculon.apps.cli.options import Log, Parser, check_outputs
-from calculon.apps.cli.results import add_result_arguments, read_results
+from calculon.apps.cli.results import add_result_arguments, asked_results
 from calculon.spec.execution import PUBLISHED
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     """Read the results, run the studies of their systems, and write the page."""
     output = arguments.output
     check_outputs([output], [text.partition("#")[0] for text in arguments.results], SUFFIXES)
-    results = read_results(arguments.results, arguments.model, arguments.system, arguments.edition)
+    results = asked_results(arguments)
     from calculon.apps.report.report_page import report_page
     from calculon.spec.files import replacing
     from calculon.version import __version__

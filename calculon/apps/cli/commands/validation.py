@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from calculon.apps.cli.options import Log, Parser, add_edition
-from calculon.apps.cli.validation_page import page
-from calculon.apps.cli.validation_tables import VALUES, heading, markdown, sections
+from calculon.apps.cli.validation_tables import VALUES, heading, markdown, page, sections
 from calculon.apps.report.text_tables import Table
 from calculon.apps.validate import error_summary as summary
 from calculon.apps.validate.library import Library

@@ -47,11 +47,20 @@ class Panel:
     labels: Sequence[str] = ()
 
 
-def draw(panels: Sequence[Panel], edition: str = PUBLISHED) -> "Figure":
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """The content of the picture: the panels, and the edition of the model."""
+
+    panels: Sequence[Panel]
+    edition: str = PUBLISHED
+
+
+def draw(scatter: Scatter) -> "Figure":
     """Draw the panels; the line is perfect agreement, the band errors up to :data:`BAND`.
 
     A single panel of few named rows is drawn row by row.
     """
+    panels, edition = scatter.panels, scatter.edition
     if len(panels) == 1 and 1 < len(panels[0].labels) <= MOST_ROWS:
         return _rows(panels[0], edition)
     across = min(_WIDEST, len(panels))
