@@ -1,10 +1,10 @@
 """The figures that users quote, of the corrected edition: utilisation, size, embedding and LM head."""
 
 from rich.console import RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from calculon.apps.report.grids import grid, indented, side_by_side
 from calculon.apps.report.result import Stats
 from calculon.apps.report.setup import NARROW
 from calculon.apps.report.texts import heading, percent
@@ -71,20 +71,14 @@ def figures_group(stats: Stats, width: int) -> list[RenderableType]:
     found = figures(stats)
     half = -(-len(found) // 2)
     parts = [found[:half], found[half:]] if width >= SIDE_BY_SIDE else [found]
-    beside = Table.grid(padding=(0, 4), expand=True)
-    for _ in parts:
-        beside.add_column(ratio=1)
-    beside.add_row(*(_table(part, remarks=width >= NARROW) for part in parts))
+    beside = side_by_side(*(_table(part, remarks=width >= NARROW) for part in parts))
     remark = f"MFU {percent(stats['mfu'] or 0.0)} with full attention"
-    shown: list[RenderableType] = [heading("Figures", remark), Padding(beside, (0, 0, 0, 2))]
+    shown: list[RenderableType] = [heading("Figures", remark), indented(beside)]
     return shown if has_vocabulary(stats) else [*shown, Text(f"  {NO_VOCABULARY}", "dim")]
 
 
 def _table(found: list[Figure], *, remarks: bool) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True, min_width=len("tokens/s per processor"))
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column()
+    table = grid("left", "right", "text", least=[len("tokens/s per processor")])
     for name, text, remark in found:
         table.add_row(name, Text(text, "bold"), Text(remark, "dim") if remarks else "")
     return table

@@ -1,15 +1,13 @@
 """The operators of a block as a table: where its time goes, and what it keeps in memory."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from rich.console import RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 
 from calculon.apps.report.bars import Bar, Share
+from calculon.apps.report.grids import grid, indented, styled
 from calculon.apps.report.texts import heading, percent
 from calculon.frozen import dataclass
 
@@ -83,8 +81,8 @@ def layer_table(layers: Sequence[Layer], width: int, *, training: bool) -> list[
     timed = timed_quantities(layers, training=training)
     others = [[q] for q in QUANTITIES if width >= WIDE or not q.wide]
     remark = f"one {kind_of(layers)}, one microbatch"
-    grid = operator_grid(layers, [timed, *others], total="total", shares=True, bars=width >= WIDE)
-    return [heading("Layers", remark), grid]
+    table = operator_grid(layers, [timed, *others], total="total", shares=True, bars=width >= WIDE)
+    return [heading("Layers", remark), table]
 
 
 def operator_grid(
@@ -111,12 +109,7 @@ def operator_grid(
     units = group_units(groups, rows)
     busy = [sum(quantity.value(row) for quantity in groups[0]) for row in rows]
     numbered = list(enumerate(rows))
-    grid = Table.grid(padding=(0, 2), expand=shares)
-    grid.add_column(no_wrap=True)
-    for _ in range(len(shown) + shares):
-        grid.add_column(justify="right", no_wrap=True)
-    if shares:
-        grid.add_column(ratio=1)
+    table = grid("left", *["right"] * (len(shown) + shares), *["wide"] * shares)
 
     def texts(name: str, numbers: Sequence[int]) -> list[str]:
         time = sum(busy[i] for i in numbers)
@@ -129,22 +122,17 @@ def operator_grid(
             for title, group in zip(titles, groups, strict=True)
             for number in range(len(group))
         ]
-        grid.add_row("", *styled(above, "bold"))
-    grid.add_row("", *styled([*(q.title for q in shown), *["time"] * shares], "dim"))
-    grid.add_row("", *styled([*(unit for _, unit in units), *["share"] * shares], "dim"))
+        table.add_row("", *styled(above, "bold"))
+    table.add_row("", *styled([*(q.title for q in shown), *["time"] * shares], "dim"))
+    table.add_row("", *styled([*(unit for _, unit in units), *["share"] * shares], "dim"))
     for half, members in groupby(numbered, key=lambda one: split_name(one[1])[0]):
         inside = [i for i, _ in members]
-        grid.add_row(*styled(texts(half, inside), "bold"))
+        table.add_row(*styled(texts(half, inside), "bold"))
         for i in inside:
             bar = [Bar((Share(busy[i] / max(busy), "blue"),))] if bars else []
-            grid.add_row(*texts(f"  {split_name(rows[i])[1]}", [i]), *bar)
-    grid.add_row(*styled(texts(total, range(len(rows))), "bold"))
-    return Padding(grid, (0, 0, 0, 2))
-
-
-def styled(texts: Iterable[str], style: str) -> Iterable[Text]:
-    """Return the cells of a row in one style."""
-    return (Text(text, style) for text in texts)
+            table.add_row(*texts(f"  {split_name(rows[i])[1]}", [i]), *bar)
+    table.add_row(*styled(texts(total, range(len(rows))), "bold"))
+    return indented(table)
 
 
 def split_name(layer: Layer) -> tuple[str, str]:

@@ -5,10 +5,9 @@ from itertools import groupby
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
+from calculon.apps.report.grids import grid, indented, styled
 from calculon.apps.report.layer_table import (
     COUNTS,
     SIZES,
@@ -21,7 +20,6 @@ from calculon.apps.report.layer_table import (
     kind_of,
     operator_grid,
     split_name,
-    styled,
 )
 from calculon.apps.report.setup import options as switched_on
 from calculon.apps.report.texts import counted, heading, seconds
@@ -110,7 +108,7 @@ class BlockPage:
             f"{counted(micro * length, 'token')}, hidden {model['hidden']:,}, {execution['datatype']}",
             ", ".join(switched_on(execution)),
         ]
-        yield from (Padding(Text(line), (0, 0, 0, 2)) for line in lines if line)
+        yield from (indented(Text(line)) for line in lines if line)
         yield Text()
 
     def _operators(self, width: int) -> Iterator[RenderableType]:
@@ -134,36 +132,32 @@ class BlockPage:
         """List collectives: messages, bytes through each port, time on the link and exposed."""
         shown = [quantity for group in _SENT for quantity in group]
         units = group_units(_SENT, self.sent)
-        grid = Table.grid(padding=(0, 1 if width < SIDE_BY_SIDE else 2))
-        for right in (False, False, False, *(True for _ in shown)):
-            grid.add_column(justify="right" if right else "left", no_wrap=True)
+        kinds = *["left"] * 3, *["right"] * len(shown)
+        table = grid(*kinds, gap=1 if width < SIDE_BY_SIDE else 2)
         titles = ("", "pass", "collective", *(quantity.title for quantity in shown))
-        grid.add_row(*styled(titles, "dim"))
-        grid.add_row("", "", "", *styled((unit for _, unit in units), "dim"))
+        table.add_row(*styled(titles, "dim"))
+        table.add_row("", "", "", *styled((unit for _, unit in units), "dim"))
         for half, rows in groupby(self.sent, key=lambda row: split_name(row)[0]):
-            grid.add_row(Text(half, "bold"))
+            table.add_row(Text(half, "bold"))
             for row in rows:
                 labels = (f"  {split_name(row)[1]}", PASSES[row["pass"]], row["operation"])
-                grid.add_row(*labels, *cells(shown, units, [row]))
+                table.add_row(*labels, *cells(shown, units, [row]))
         for pass_ in self.passes:
             inside = [row for row in self.sent if row["pass"] == pass_]
             if inside:
                 texts = ("sum", PASSES[pass_], "", *cells(shown, units, inside))
-                grid.add_row(*styled(texts, "bold"))
+                table.add_row(*styled(texts, "bold"))
         yield heading("Collectives", "full arrays, and what passes through each port")
-        yield Padding(grid, (0, 0, 0, 2))
+        yield indented(table)
         if any("edge_collectives" in operator for operator in self.operators):
             note = "Blocks next to a pipeline transfer split theirs: --output has them."
-            yield Padding(Text(note, "dim"), (0, 0, 0, 2))
+            yield indented(Text(note, "dim"))
 
     def _sums(self) -> Iterator[RenderableType]:
         """Add the passes up: computation, and exposed collectives."""
-        grid = Table.grid(padding=(0, 2))
-        grid.add_column(no_wrap=True)
+        table = grid("left", "right", "right", "right")
         titles = ("", "computing", "exposed collectives", "together")
-        for _ in titles[1:]:
-            grid.add_column(justify="right", no_wrap=True)
-        grid.add_row(*styled(titles, "dim"))
+        table.add_row(*styled(titles, "dim"))
         rows = {
             PASSES[pass_]: (
                 sum(operator["time"][pass_] for operator in self.operators),
@@ -173,10 +167,10 @@ class BlockPage:
         }
         busy, sent = (sum(column) for column in zip(*rows.values(), strict=True))
         for title, (one, other) in rows.items():
-            grid.add_row(title, *seconds([one, other, one + other], busy + sent))
+            table.add_row(title, *seconds([one, other, one + other], busy + sent))
         whole = ("sum", *seconds([busy, sent, busy + sent], busy + sent))
-        grid.add_row(*styled(whole, "bold"))
+        table.add_row(*styled(whole, "bold"))
         several = "kind" in self.operators[0]
         reported = "llm reports the mean block" if several else "as llm reports them"
         yield heading("Sums", f"one {kind_of(self.operators)} and microbatch, {reported} (block_*)")
-        yield Padding(grid, (0, 0, 0, 2))
+        yield indented(table)

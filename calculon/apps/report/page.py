@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from calculon.apps.report.bars import COLORS, Bar, Share, has_blocks, marks
 from calculon.apps.report.figures_group import figures_group
+from calculon.apps.report.grids import grid, indented, side_by_side
 from calculon.apps.report.layer_table import by_kind, layer_table
 from calculon.apps.report.rank_group_table import groups_section
 from calculon.apps.report.result import Inputs, Result
@@ -88,11 +88,7 @@ class Page:
         traffic = (*_communication(result, legend), *groups_section(result.groups))
         rest = Group(*_memory(result), Text(), *traffic)
         if options.max_width >= SIDE_BY_SIDE:
-            beside = Table.grid(padding=(0, 4), expand=True)
-            beside.add_column(ratio=1)
-            beside.add_column(ratio=1)
-            beside.add_row(time, rest)
-            yield beside
+            yield side_by_side(time, rest)
         else:
             yield from (time, Text(), rest)
         training = result.execution is None or bool(result.execution["training"])
@@ -113,10 +109,10 @@ def interval_texts(interval: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _interval(interval: Mapping[str, Any]) -> RenderableType:
-    grid = Table.grid(padding=(0, 2))
+    table = grid("text", "text")
     for label, text in interval_texts(interval).items():
-        grid.add_row(Text(label, "dim"), Text(text, "bold" if label == "interval" else "dim"))
-    return Padding(grid, (0, 0, 0, 2))
+        table.add_row(Text(label, "dim"), Text(text, "bold" if label == "interval" else "dim"))
+    return indented(table)
 
 
 def _time(result: Result, swatches: bool) -> Sequence[RenderableType]:
@@ -136,7 +132,7 @@ def _time(result: Result, swatches: bool) -> Sequence[RenderableType]:
     remark = f"{duration(total)} per iteration; largest part: {label}, {percent(times[parts[0]] / total)}"
     return [
         heading("Time", remark),
-        Padding(Group(_groups(times, total, swatches), table), (0, 0, 0, 2)),
+        indented(Group(_groups(times, total, swatches), table)),
     ]
 
 
@@ -186,7 +182,7 @@ def _memory(result: Result) -> Iterator[RenderableType]:
             f"{gib(used)} of {capacity(there)}, {gib(there - used)} free" if there else gib(used)
         )
         yield from [Text()] * bool(tier)
-        yield from (heading(name, remark), Padding(table, (0, 0, 0, 2)))
+        yield from (heading(name, remark), indented(table))
         if tier == 1 and result.inputs is not None:
             needed = bandwidth(result.value("offload_mem_bw_req"))
             have = bandwidth(result.inputs.machine.bandwidths[1])
@@ -209,12 +205,7 @@ def _communication(result: Result, legend: str) -> Sequence[RenderableType]:
     longest = max(*links.values(), *exposed.values())
     if longest == 0:
         return [heading("Communication", "none")]
-    table = Table.grid(padding=(0, 2), expand=True)
-    table.add_column()
-    table.add_column()
-    for _ in range(2):
-        table.add_column(justify="right", no_wrap=True, min_width=7)
-    table.add_column(ratio=1)
+    table = grid("text", "text", "right", "right", "wide", least=[0, 0, 7, 7])
     table.add_row("", "", *(Text(text, "dim") for text in ("on link", "exposed", legend)))
     for words, field, key in LINKS:
         link, out = links[key], exposed[key]
@@ -227,17 +218,9 @@ def _communication(result: Result, legend: str) -> Sequence[RenderableType]:
     share = percent(sum(exposed.values()) / total)
     on_link, not_hidden = duration(sum(links.values())), duration(sum(exposed.values()))
     remark = f"{on_link} on the link, {not_hidden} exposed ({share} of the time)"
-    return [
-        heading("Communication", remark),
-        Padding(table, (0, 0, 0, 2)),
-    ]
+    return [heading("Communication", remark), indented(table)]
 
 
 def _bars() -> Table:
     """Return an empty table of label, value, share and bar."""
-    table = Table.grid(padding=(0, 2), expand=True)
-    table.add_column(no_wrap=True, min_width=25)
-    table.add_column(justify="right", no_wrap=True, min_width=11)
-    table.add_column(justify="right", no_wrap=True, min_width=7)
-    table.add_column(ratio=1)
-    return table
+    return grid("left", "right", "right", "wide", least=[25, 11, 7])

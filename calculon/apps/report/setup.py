@@ -5,10 +5,9 @@ from itertools import groupby
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
+from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.model_details import details
 from calculon.apps.report.result import Result, seq_length
 from calculon.apps.report.texts import bandwidth, capacity, counted, figure
@@ -47,10 +46,10 @@ def title(result: Result) -> Text:
 
 def setup(result: Result) -> RenderableType:
     """Lay out model, system, split, batch and options."""
-    grid = Table.grid(padding=(0, 2))
+    table = grid("text", "text")
     for label, text in setup_texts(result).items():
-        grid.add_row(Text(label, "dim"), text)
-    return Padding(grid, (0, 0, 0, 2))
+        table.add_row(Text(label, "dim"), text)
+    return indented(table)
 
 
 def _arithmetic(execution: Mapping[str, Any]) -> str:
@@ -156,22 +155,16 @@ def key_figures(result: Result, width: int) -> RenderableType:
         speed["tokens/s"] = figure(tokens)
         if result.execution is not None:
             speed["tokens/s per processor"] = figure(tokens / result.execution["num_procs"])
-    left = Table.grid(padding=(0, 2))
-    left.add_column(no_wrap=True)
-    left.add_column(justify="right", no_wrap=True)
+    left = grid("left", "right")
     for label, value in speed.items():
         left.add_row(label, Text(value, "bold"))
-    right = Table.grid(padding=(0, 2))
-    right.add_column(
-        no_wrap=True, min_width=0 if width >= NARROW else len("tokens/s per processor")
-    )
-    right.add_column(justify="right", no_wrap=True)
-    right.add_column(no_wrap=True)
+    least = 0 if width >= NARROW else len("tokens/s per processor")
+    right = grid("left", "right", "left", least=[least])
     for word, meaning in _EFFICIENCIES.items():
         share = f"{result.value(f'{word}_efficiency') * 100:.2f} %"
         right.add_row(f"{word} efficiency", Text(share, "bold"), Text(meaning, "dim"))
     if width < NARROW:
-        return Padding(Group(left, right), (0, 0, 0, 2))
-    beside = Table.grid(padding=(0, 4))
+        return indented(Group(left, right))
+    beside = grid("text", "text", gap=4)
     beside.add_row(left, right)
-    return Padding(beside, (0, 0, 0, 2))
+    return indented(beside)

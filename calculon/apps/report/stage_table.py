@@ -5,11 +5,9 @@ from itertools import groupby
 from typing import Any
 
 from rich.console import RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 
 from calculon.apps.report.bars import Bar, Share
+from calculon.apps.report.grids import grid, indented, styled
 from calculon.apps.report.texts import counted, gib, heading, seconds
 from calculon.units import duration
 
@@ -29,13 +27,9 @@ def stages_group(stages: Sequence[Stage]) -> list[RenderableType]:
     remark = f"{duration(longest)} per microbatch"
     if not level:
         remark = f"stage {slowest} limits the time: {remark} (mean {duration(mean)})"
-    table = Table.grid(padding=(0, 2), expand=True)
-    table.add_column(no_wrap=True)
-    for _ in range(4):
-        table.add_column(justify="right", no_wrap=True)
-    table.add_column(ratio=1)
+    table = grid("left", *["right"] * 4, "wide")
     names = ("", "", "forward", "backward", "tier 1", "time of a microbatch")
-    table.add_row(*(Text(name, "dim") for name in names))
+    table.add_row(*styled(names, "dim"))
     for alike in _alike(stages):
         first, last = alike[0], alike[-1]
         number = str(first["stage"])
@@ -50,7 +44,7 @@ def stages_group(stages: Sequence[Stage]) -> list[RenderableType]:
         )
     return [
         heading("Stages", f"{remark}; memory is tightest on stage {fullest}"),
-        Padding(table, (0, 0, 0, 2)),
+        indented(table),
     ]
 
 
