@@ -40,15 +40,18 @@ def partition(values: Array, weights: Array, most: int) -> list[int]:
         error: Array = np.maximum(wxx[end] - wxx[:end] - mean**2 / weight, 0.0)
         return error
 
-    run = [costs(end) for end in range(1, n + 1)]
-    best = np.array([one[0] for one in run])  # of the values up to each, in one run
+    best = np.array(
+        [costs(end)[0] for end in range(1, n + 1)]
+    )  # of the values up to each, in one run
     begins = [[0] * n]
     answer, error = [0], float(best[-1])
     for _ in range(1, min(most, n)):
         before = np.concatenate([[np.inf], best])
-        totals = [before[: end + 1] + run[end] for end in range(n)]
-        begins.append([int(total.argmin()) for total in totals])
-        best = np.array([total.min() for total in totals])
+        begins.append([0] * n)
+        for end in range(n):  # costs are computed anew: together they are quadratic
+            totals = before[: end + 1] + costs(end + 1)
+            begins[-1][end] = int(totals.argmin())
+            best[end] = totals.min()
         if float(best[-1]) < error - _SAME * max(1.0, float(wxx[-1])):
             error, answer = float(best[-1]), _traced(begins, n)
     return answer
