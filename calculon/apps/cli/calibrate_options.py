@@ -126,7 +126,10 @@ def _add_collective_options(parser: Parser) -> None:
         help="fit networks by one latency and one efficiency, which is all that edition sc23 knows",
     )
     parser.add_argument(
-        "--operation", choices=OPERATIONS, help="what logs measured that do not say"
+        "--operation",
+        metavar="NAME",
+        choices=OPERATIONS,
+        help="what logs measured that do not say: " + ", ".join(OPERATIONS),
     )
     parser.add_argument(
         "--members", metavar="N", type=_count, help="members in logs that do not say"

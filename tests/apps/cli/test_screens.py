@@ -58,3 +58,10 @@ def test_help(command, monkeypatch, capsys, snapshot):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
     assert screen(f"{command} --help", capsys) == snapshot
+
+
+@pytest.mark.parametrize("command", [command.name for command in COMMANDS])
+def test_help_fits_80_columns_but_for_examples(command, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = screen(f"{command} --help", capsys).splitlines()
+    assert all(len(line) <= 80 for line in lines if not line.startswith("  calculon "))

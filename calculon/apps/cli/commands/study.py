@@ -28,8 +28,7 @@ def configure(parser: Parser) -> None:
         "Run every search that a study file stands for: all combinations of models, systems, processor "
         "counts and whatever else it lists (examples/studies explains the file). The result is a table with "
         "a row for each execution found. Finished searches are kept in a journal next to the output: when "
-        "interrupted, the same command goes on where it was.\n"
-        " "
+        "interrupted, the same command goes on where it was.\n\n"
         "On a cluster, start a Dask scheduler and workers (dask-jobqueue does it for SLURM and LSF) and give "
         "its address: --engine dask --scheduler tcp://node1:8786.",
         "calculon study tutorial -o tutorial.csv\n"
