@@ -69,7 +69,11 @@ def part(words: str = "", *, name: str = "") -> Any:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(stat, part))
 def record(cls: type[R]) -> type[R]:
-    """Make a class a frozen record: keyword only, so that a missing field is an error."""
+    """Make a class a frozen record: keyword only, so that a missing field is an error.
+
+    Its class variables ``NAMES``, ``SOURCE`` and ``AXIS`` are those of statistics that do not declare their own; names
+    may have ``{field}`` for the attribute.
+    """
     return dataclass(frozen=True, kw_only=True)(cls)
 
 
@@ -114,14 +118,15 @@ def _columns(cls: type, path: tuple[str, ...], name: str, words: str) -> Iterato
             nested: Any = field.type
             yield from _columns(nested, here, declared.name or field.name, declared.words)
             continue
-        template = declared.name or field.name
-        members: Sequence[str | None] = (None,) if declared.axis is None else declared.axis
+        axis = getattr(cls, "AXIS", None) if declared.axis is None else declared.axis
+        template = declared.name or getattr(cls, "NAMES", "{field}")
+        members: Sequence[str | None] = (None,) if axis is None else axis
         for index, member in enumerate(members):
             yield Column(
-                name=template.format(part=name, axis=member),
+                name=template.format(part=name, axis=member, field=field.name),
                 unit=unit_of(field.type),
                 help=declared.help.format(part=words, axis=member),
-                source=declared.source,
+                source=declared.source or getattr(cls, "SOURCE", ""),
                 nullable=declared.nullable,
                 path=here,
                 index=None if member is None else index,
@@ -151,6 +156,16 @@ def apply(function: Callable[..., Array], records: Sequence[R]) -> R:
         members = [getattr(one, name) for one in records]
         values[name] = apply(function, members) if nested else function(*members)
     return cast("R", cls(**values))
+
+
+def record_of(cls: type[R], source: object) -> R:
+    """Build a record of what an object has under the names of its arrays, and of the records inside it."""
+    values: dict[str, object] = {}
+    for field in dataclasses.fields(cast("Any", cls)):
+        value, kind = getattr(source, field.name), cast("Any", field.type)
+        nested = dataclasses.is_dataclass(kind) and not isinstance(value, kind)
+        values[field.name] = record_of(kind, value) if nested else value
+    return cls(**values)
 
 
 class _View:

@@ -5,8 +5,7 @@ Section numbers are those of the written specification of the published model (I
 doi:10.1145/3581784.3607102).
 """
 
-from dataclasses import fields
-from typing import Self
+from typing import ClassVar
 
 from calculon.records import part, record, stat
 from calculon.spec.axes import FURTHER_NAMES
@@ -30,63 +29,39 @@ KINDS = ("base", "edge")
 class Work:
     """Work of one block and microbatch in one pass."""
 
-    flops: Flops = stat("arithmetic of a block in {part}", name="block_{part}_flops", source="4.1")
-    flops_time: Seconds = stat(
-        "arithmetic time of a block in {part}", name="block_{part}_flops_time", source="4.1"
-    )
-    mem_accessed: Bytes = stat(
-        "tier-1 memory traffic of a block in {part}",
-        name="block_{part}_mem_accessed",
-        source="4.1",
-    )
-    mem_time: Seconds = stat(
-        "tier-1 memory time of a block in {part}", name="block_{part}_mem_time", source="4.1"
-    )
-    time: Seconds = stat(
-        "processing time of a block in {part}", name="block_{part}_time", source="4.1"
-    )
+    NAMES: ClassVar = "block_{part}_{field}"
+    SOURCE: ClassVar = "4.1"
+
+    flops: Flops = stat("arithmetic of a block in {part}")
+    flops_time: Seconds = stat("arithmetic time of a block in {part}")
+    mem_accessed: Bytes = stat("tier-1 memory traffic of a block in {part}")
+    mem_time: Seconds = stat("tier-1 memory time of a block in {part}")
+    time: Seconds = stat("processing time of a block in {part}")
 
 
 @record
 class Communication:
     """Tensor-parallel communication time of one block and microbatch, by kind of block."""
 
-    time: Seconds = stat(
-        "link time of {part}, {axis} block",
-        name="{axis}block_{part}_time",
-        axis=KINDS,
-        source="4.1",
-    )
-    time_exposed: Seconds = stat(
-        "exposed time of {part}, {axis} block",
-        name="{axis}block_{part}_time_exposed",
-        axis=KINDS,
-        source="4.1",
-    )
+    NAMES: ClassVar = "{axis}block_{part}_{field}"
+    SOURCE: ClassVar = "4.1"
+    AXIS: ClassVar = KINDS
+
+    time: Seconds = stat("link time of {part}, {axis} block")
+    time_exposed: Seconds = stat("exposed time of {part}, {axis} block")
 
 
 @record
 class TensorMessages:
     """Bytes of the tensor-parallel collectives of one block and microbatch, by kind of block."""
 
-    fw_tp: Bytes = stat(
-        "tensor-parallel messages of the forward pass, {axis} block",
-        name="{axis}block_fw_tp_size",
-        axis=KINDS,
-        source="4.1",
-    )
-    bw_tp: Bytes = stat(
-        "tensor-parallel messages of the activation-gradient pass, {axis} block",
-        name="{axis}block_bw_tp_size",
-        axis=KINDS,
-        source="4.1",
-    )
-    recomm: Bytes = stat(
-        "repeated tensor-parallel messages, {axis} block",
-        name="{axis}block_recomm_size",
-        axis=KINDS,
-        source="4.1",
-    )
+    NAMES: ClassVar = "{axis}block_{field}_size"
+    SOURCE: ClassVar = "4.1"
+    AXIS: ClassVar = KINDS
+
+    fw_tp: Bytes = stat("tensor-parallel messages of the forward pass, {axis} block")
+    bw_tp: Bytes = stat("tensor-parallel messages of the activation-gradient pass, {axis} block")
+    recomm: Bytes = stat("repeated tensor-parallel messages, {axis} block")
 
 
 @record
@@ -102,36 +77,28 @@ class Messages:
 class BlockSpace:
     """Bytes of one block: weights, activation memory, gradients, optimizer state."""
 
-    weight: Bytes = stat("weights of a block", name="block_weight_space", source="4.3")
+    SOURCE: ClassVar = "4.3"
+
+    weight: Bytes = stat("weights of a block", name="block_weight_space")
     act_working: Bytes = stat(
-        "activations while a block is computed", name="block_act_working_space", source="4.3"
+        "activations while a block is computed", name="block_act_working_space"
     )
     act_storage: Bytes = stat(
-        "activations that a block keeps per microbatch",
-        name="block_act_storage_space",
-        source="4.3",
+        "activations that a block keeps per microbatch", name="block_act_storage_space"
     )
     act_checkpoint: Bytes = stat(
-        "block input kept by full recomputation", name="block_act_checkpoint_size", source="4.3"
+        "block input kept by full recomputation", name="block_act_checkpoint_size"
     )
     weight_grad: Bytes = stat(
-        "weight gradients of a block that wait for the optimizer",
-        name="block_weight_grad_space",
-        source="4.3",
+        "weight gradients of a block that wait for the optimizer", name="block_weight_grad_space"
     )
     weight_grad_no_sharding: Bytes = stat(
-        "weight gradients of the block being computed",
-        name="block_weight_grad_space_no_sharding",
-        source="4.3",
+        "weight gradients of the block being computed", name="block_weight_grad_space_no_sharding"
     )
     act_grad: Bytes = stat(
-        "activation gradients while a block is computed",
-        name="block_act_grad_space",
-        source="4.3",
+        "activation gradients while a block is computed", name="block_act_grad_space"
     )
-    optimizer: Bytes = stat(
-        "optimizer state of a block", name="block_optimizer_space", source="4.3"
-    )
+    optimizer: Bytes = stat("optimizer state of a block", name="block_optimizer_space")
 
 
 @record
@@ -161,32 +128,24 @@ class OverlapBandwidth:
 class OffloadedSpace:
     """Bytes per processor that stay in tier 1 when the rest is offloaded."""
 
-    weight: Bytes = stat(
-        "weights that stay when offloaded", name="weight_space_with_offload", source="5.7"
-    )
-    act: Bytes = stat(
-        "activations that stay when offloaded", name="act_space_with_offload", source="5.7"
-    )
+    SOURCE: ClassVar = "5.7"
+
+    weight: Bytes = stat("weights that stay when offloaded", name="weight_space_with_offload")
+    act: Bytes = stat("activations that stay when offloaded", name="act_space_with_offload")
     act_checkpoint: Bytes = stat(
         "checkpoints that stay when offloaded",
         name="act_checkpoint_size_with_offload",
-        source="5.7",
         nullable=True,
     )
     act_grad: Bytes = stat(
-        "activation gradients (never offloaded)",
-        name="act_grad_space_with_offload",
-        source="5.7",
+        "activation gradients (never offloaded)", name="act_grad_space_with_offload"
     )
     weight_grad: Bytes = stat(
         "weight gradients that stay when the optimizer is offloaded",
         name="weight_grad_space_with_offload",
-        source="5.7",
     )
     optimizer: Bytes = stat(
-        "optimizer state that stays when offloaded",
-        name="optimizer_space_with_offload",
-        source="5.7",
+        "optimizer state that stays when offloaded", name="optimizer_space_with_offload"
     )
 
 
@@ -194,14 +153,14 @@ class OffloadedSpace:
 class Space:
     """Bytes per processor: weights, activation memory, gradients, optimizer state."""
 
-    weight: Bytes = stat("weights", name="weight_space", source="5.7")
-    act: Bytes = stat("activations", name="act_space", source="5.7")
-    act_checkpoint: Bytes = stat(
-        "checkpoints of full recomputation", name="act_checkpoint_size", source="5.7"
-    )
-    act_grad: Bytes = stat("activation gradients", name="act_grad_space", source="5.7")
-    weight_grad: Bytes = stat("weight gradients", name="weight_grad_space", source="5.7")
-    optimizer: Bytes = stat("optimizer state", name="optimizer_space", source="5.7")
+    SOURCE: ClassVar = "5.7"
+
+    weight: Bytes = stat("weights", name="weight_space")
+    act: Bytes = stat("activations", name="act_space")
+    act_checkpoint: Bytes = stat("checkpoints of full recomputation", name="act_checkpoint_size")
+    act_grad: Bytes = stat("activation gradients", name="act_grad_space")
+    weight_grad: Bytes = stat("weight gradients", name="weight_grad_space")
+    optimizer: Bytes = stat("optimizer state", name="optimizer_space")
 
 
 @record
@@ -246,17 +205,19 @@ PARTS_OF_TIME = (
 class OffloadBandwidth:
     """Tier-2 bandwidth that would hide offloading."""
 
+    SOURCE: ClassVar = "5.9"
+
     act_offload_bw_req: BytesPerSecond = stat(
-        "tier-2 bandwidth that hides offloaded activations", source="5.9", nullable=True
+        "tier-2 bandwidth that hides offloaded activations", nullable=True
     )
     weight_offload_bw_req: BytesPerSecond = stat(
-        "tier-2 bandwidth that hides offloaded weights", source="5.9", nullable=True
+        "tier-2 bandwidth that hides offloaded weights", nullable=True
     )
     optim_offload_bw_req: BytesPerSecond = stat(
-        "tier-2 bandwidth that hides an offloaded optimizer", source="5.9", nullable=True
+        "tier-2 bandwidth that hides an offloaded optimizer", nullable=True
     )
     offload_mem_bw_req: BytesPerSecond = stat(
-        "tier-2 bandwidth that hides everything that is offloaded", source="5.9", nullable=True
+        "tier-2 bandwidth that hides everything that is offloaded", nullable=True
     )
 
 
@@ -264,25 +225,23 @@ class OffloadBandwidth:
 class Capacity:
     """Memory that one processor needs."""
 
-    proc_mem_tier1_cap_req: Bytes = stat("tier-1 memory needed", source="5.8")
-    proc_mem_tier2_cap_req: Bytes = stat("tier-2 memory needed", source="5.8")
+    SOURCE: ClassVar = "5.8"
+
+    proc_mem_tier1_cap_req: Bytes = stat("tier-1 memory needed")
+    proc_mem_tier2_cap_req: Bytes = stat("tier-2 memory needed")
 
 
 @record
 class Efficiency:
     """Use of the machine."""
 
-    useful_flops: Flops = stat(
-        "arithmetic of one block and microbatch that is not recomputation", source="5.10"
-    )
-    compute_efficiency: Fraction = stat(
-        "useful arithmetic at peak rate over computation time", source="5.10"
-    )
-    system_efficiency: Fraction = stat("computation time over iteration time", source="5.10")
-    total_efficiency: Fraction = stat(
-        "useful arithmetic at peak rate over iteration time", source="5.10"
-    )
-    sample_rate: SamplesPerSecond = stat("sequences per second", source="5.10")
+    SOURCE: ClassVar = "5.10"
+
+    useful_flops: Flops = stat("arithmetic of one block and microbatch that is not recomputation")
+    compute_efficiency: Fraction = stat("useful arithmetic at peak rate over computation time")
+    system_efficiency: Fraction = stat("computation time over iteration time")
+    total_efficiency: Fraction = stat("useful arithmetic at peak rate over iteration time")
+    sample_rate: SamplesPerSecond = stat("sequences per second")
 
 
 @record
@@ -356,12 +315,11 @@ class Buffers:
 class AxisTimes:
     """Times of the collectives of further axes of parallelism in a batch, by axis."""
 
-    link: Seconds = stat(
-        "{axis} collectives on the link", name="{axis}_comm_link_time", axis=FURTHER_NAMES
-    )
-    exposed: Seconds = stat(
-        "{axis} collectives, not hidden", name="{axis}_comm_exposed_time", axis=FURTHER_NAMES
-    )
+    NAMES: ClassVar = "{axis}_comm_{field}_time"
+    AXIS: ClassVar = FURTHER_NAMES
+
+    link: Seconds = stat("{axis} collectives on the link")
+    exposed: Seconds = stat("{axis} collectives, not hidden")
 
 
 AXIS_PARTS_OF_TIME = tuple(f"{name}_comm_exposed_time" for name in FURTHER_NAMES)
@@ -377,9 +335,3 @@ class CorrectedStats(Stats):
     figures: Figures = part()
     buffers: Buffers = part()
     axes: AxisTimes = part()
-
-    @classmethod
-    def of(cls, published: Stats, *, figures: Figures, buffers: Buffers, axes: AxisTimes) -> Self:
-        """Add what is new to the published statistics."""
-        known = {field.name: getattr(published, field.name) for field in fields(Stats)}
-        return cls(**known, figures=figures, buffers=buffers, axes=axes)

@@ -1,5 +1,7 @@
 """The cost of a batch on one processor of the first stage: from block to chunk, stage and iteration."""
 
+from operator import attrgetter
+
 from calculon.arrays import derived
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.efficiency import efficiency
@@ -13,24 +15,16 @@ from calculon.cost.stage_memory import Memory, memory
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
 from calculon.plan.schedule import Schedule
+from calculon.records import record_of
 from calculon.spec.model import Model
 from calculon.statistics import (
-    AxisTimes,
     BlockSpace,
-    Buffers,
-    Capacity,
-    Communication,
-    CorrectedStats,
     Efficiency,
     Figures,
     Messages,
     OffloadBandwidth,
-    OffloadedSpace,
     OverlapBandwidth,
-    Space,
     Stats,
-    TensorMessages,
-    Work,
 )
 
 
@@ -56,50 +50,15 @@ class Batch(Stage):
 
     # -- one block --------------------------------------------------------------------------------
 
-    @property
-    def fw(self) -> Work:
-        """The forward pass."""
-        return self.block.fw
-
-    @property
-    def re(self) -> Work:
-        """Recomputation."""
-        return self.block.re
-
-    @property
-    def agrad(self) -> Work:
-        """The activation-gradient pass."""
-        return self.block.agrad
-
-    @property
-    def wgrad(self) -> Work:
-        """The weight-gradient pass."""
-        return self.block.wgrad
-
-    @property
-    def optim(self) -> Work:
-        """The optimizer step."""
-        return self.optimizer.step
-
-    @property
-    def fw_tp(self) -> Communication:
-        """Forward collectives."""
-        return self.collectives.fw_tp
-
-    @property
-    def recomm(self) -> Communication:
-        """Repeated collectives."""
-        return self.collectives.recomm
-
-    @property
-    def agrad_tp(self) -> Communication:
-        """Backward collectives."""
-        return self.collectives.agrad_tp
-
-    @property
-    def tensor_messages(self) -> TensorMessages:
-        """Tensor-parallel messages."""
-        return self.collectives.tensor_messages
+    fw = property(attrgetter("block.fw"))
+    re = property(attrgetter("block.re"))
+    agrad = property(attrgetter("block.agrad"))
+    wgrad = property(attrgetter("block.wgrad"))
+    optim = property(attrgetter("optimizer.step"))
+    fw_tp = property(attrgetter("collectives.fw_tp"))
+    recomm = property(attrgetter("collectives.recomm"))
+    agrad_tp = property(attrgetter("collectives.agrad_tp"))
+    tensor_messages = property(attrgetter("collectives.tensor_messages"))
 
     @derived
     def block_space(self) -> BlockSpace:
@@ -132,10 +91,7 @@ class Batch(Stage):
         """Times of one iteration, each when it is asked for."""
         return IterationTimes(self)
 
-    @property
-    def axes(self) -> AxisTimes:
-        """Times of further axes of parallelism."""
-        return self.times.axes
+    axes = property(attrgetter("times.axes"))
 
     @derived
     def overlap_bandwidth(self) -> OverlapBandwidth:
@@ -186,53 +142,15 @@ class Batch(Stage):
     def _memory(self) -> Memory:
         return memory(self.block, self.optimizer, self.schedule, self.edition, self.ends)
 
-    @property
-    def space(self) -> Space:
-        """Memory with everything in tier 1."""
-        return self._memory.space
-
-    @property
-    def offloaded_space(self) -> OffloadedSpace:
-        """Memory that stays in tier 1 of what is offloaded."""
-        return self._memory.offloaded
-
-    @property
-    def buffers(self) -> Buffers:
-        """Memory of communication, and what is reserved."""
-        return self._memory.buffers
-
-    @property
-    def capacity(self) -> Capacity:
-        """Memory that the two tiers must hold."""
-        return self._memory.capacity
+    space = property(attrgetter("_memory.space"))
+    offloaded_space = property(attrgetter("_memory.offloaded"))
+    buffers = property(attrgetter("_memory.buffers"))
+    capacity = property(attrgetter("_memory.capacity"))
 
     # -- all of them ------------------------------------------------------------------------------
 
     @property
     def stats(self) -> Stats:
         """All statistics that the edition computes."""
-        published = Stats(
-            fw=self.fw,
-            fw_tp=self.fw_tp,
-            re=self.re,
-            recomm=self.recomm,
-            agrad=self.agrad,
-            agrad_tp=self.agrad_tp,
-            wgrad=self.wgrad,
-            optim=self.optim,
-            tensor_messages=self.tensor_messages,
-            messages=self.messages,
-            overlap_bandwidth=self.overlap_bandwidth,
-            block_space=self.block_space,
-            offloaded_space=self.offloaded_space,
-            space=self.space,
-            times=self.times.record,
-            offload_bandwidth=self.offload_bandwidth,
-            capacity=self.capacity,
-            efficiency=self.efficiency,
-        )
-        if self.edition.stats is Stats:
-            return published
-        return CorrectedStats.of(
-            published, figures=self.figures, buffers=self.buffers, axes=self.axes
-        )
+        stats: Stats = record_of(self.edition.stats, self)
+        return stats

@@ -1,19 +1,21 @@
 """From the time of a block to the time of an iteration."""
 
+from operator import attrgetter
+
 import numpy as np
 
 from calculon.arrays import derived
 from calculon.cost.stage import Stage
 from calculon.parallel.pipeline.transfers import bubble_time
 from calculon.spec.axes import FURTHER_AXES
-from calculon.statistics import PARTS_OF_TIME, AxisTimes, Times
+from calculon.statistics import PARTS_OF_TIME, AxisTimes
 from calculon.units import Count, Seconds
 
 
 class IterationTimes:
     """Times of one iteration on the most loaded processor, each computed when it is asked for.
 
-    Sections 5.1 to 5.6 and 5.10; :attr:`record` has them all.
+    Sections 5.1 to 5.6 and 5.10; they are the parts of :class:`~calculon.statistics.Times`.
     """
 
     def __init__(self, stage: Stage):
@@ -93,15 +95,11 @@ class IterationTimes:
         ends = self._stage.embedding_head_times
         return time + ends.tensor_link if ends else time
 
-    @derived
-    def pp_comm_link_time(self) -> Seconds:
-        """Pipeline transfers, on the link."""
-        return self._stage.pipeline_link
+    pp_comm_link_time = property(attrgetter("_stage.pipeline_link"))
+    """Pipeline transfers, on the link."""
 
-    @derived
-    def dp_comm_link_time(self) -> Seconds:
-        """Data-parallel collectives, on the link."""
-        return self._stage.gradient_sync.link
+    dp_comm_link_time = property(attrgetter("_stage.gradient_sync.link"))
+    """Data-parallel collectives, on the link."""
 
     @derived
     def tp_comm_exposed_time(self) -> Seconds:
@@ -112,15 +110,11 @@ class IterationTimes:
         ends = self._stage.embedding_head_times
         return time + ends.tensor_link if ends else time
 
-    @derived
-    def pp_comm_exposed_time(self) -> Seconds:
-        """Pipeline transfers, not hidden."""
-        return self._stage.pipeline_exposed
+    pp_comm_exposed_time = property(attrgetter("_stage.pipeline_exposed"))
+    """Pipeline transfers, not hidden."""
 
-    @derived
-    def dp_comm_exposed_time(self) -> Seconds:
-        """Data-parallel collectives, not hidden."""
-        return self._stage.gradient_sync.exposed
+    dp_comm_exposed_time = property(attrgetter("_stage.gradient_sync.exposed"))
+    """Data-parallel collectives, not hidden."""
 
     @derived
     def fw_offload_exposed_time(self) -> Seconds:
@@ -143,10 +137,8 @@ class IterationTimes:
         time: Seconds = self._passes * self._stage.block.axis_time.sum(axis=1)
         return AxisTimes(link=time, exposed=time)
 
-    @property
-    def host_time(self) -> Seconds | float:
-        """Work of the host, once per batch."""
-        return self._stage.schedule.host_time
+    host_time = property(attrgetter("_stage.schedule.host_time"))
+    """Work of the host, once per batch."""
 
     @derived
     def total_time(self) -> Seconds:
@@ -157,25 +149,3 @@ class IterationTimes:
         if FURTHER_AXES:
             total = total + self.axes.exposed.sum(axis=0)
         return total + self.host_time
-
-    @property
-    def record(self) -> Times:
-        """All of them as statistics."""
-        return Times(
-            fw_time=self.fw_time,
-            bw_time=self.bw_time,
-            optim_step_time=self.optim_step_time,
-            recompute_time=self.recompute_time,
-            recomm_link_time=self.recomm_link_time,
-            recomm_exposed_time=self.recomm_exposed_time,
-            bubble_time=self.bubble_time,
-            tp_comm_link_time=self.tp_comm_link_time,
-            pp_comm_link_time=self.pp_comm_link_time,
-            dp_comm_link_time=self.dp_comm_link_time,
-            tp_comm_exposed_time=self.tp_comm_exposed_time,
-            pp_comm_exposed_time=self.pp_comm_exposed_time,
-            dp_comm_exposed_time=self.dp_comm_exposed_time,
-            fw_offload_exposed_time=self.fw_offload_exposed_time,
-            bw_offload_exposed_time=self.bw_offload_exposed_time,
-            total_time=self.total_time,
-        )

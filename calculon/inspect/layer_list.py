@@ -5,7 +5,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,10 +32,10 @@ from calculon.units import Array, Bytes, Elements, Flops, FlopsPerByte, Seconds
 class LayerWork:
     """Work of one layer in one pass."""
 
-    flops: Flops = stat("arithmetic in {part}", name="{part}_flops", source="2.2")
-    mem_accessed: Bytes = stat(
-        "tier-1 memory traffic in {part}", name="{part}_mem_accessed", source="2.3"
-    )
+    NAMES: ClassVar = "{part}_{field}"
+
+    flops: Flops = stat("arithmetic in {part}", source="2.2")
+    mem_accessed: Bytes = stat("tier-1 memory traffic in {part}", source="2.3")
     intensity: FlopsPerByte = stat(
         "arithmetic intensity in {part}",
         name="{part}_arithmetic_intensity",
@@ -49,29 +49,21 @@ class LayerWork:
 class LayerTraffic:
     """Tensor-parallel traffic of one layer in one pass, by kind of block."""
 
-    tile: Bytes = stat(
-        "one tile of {part}, {axis} block", name="{axis}block_{part}_tile", axis=KINDS, source="2.7"
-    )
-    size: Bytes = stat(
-        "message of {part}, {axis} block", name="{axis}block_{part}_size", axis=KINDS, source="2.7"
-    )
-    time: Seconds = stat(
-        "link time of {part}, {axis} block",
-        name="{axis}block_{part}_time",
-        axis=KINDS,
-        source="2.7",
-    )
-    time_exposed: Seconds = stat(
-        "exposed time of {part}, {axis} block",
-        name="{axis}block_{part}_time_exposed",
-        axis=KINDS,
-        source="2.8",
-    )
+    NAMES: ClassVar = "{axis}block_{part}_{field}"
+    SOURCE: ClassVar = "2.7"
+    AXIS: ClassVar = KINDS
+
+    tile: Bytes = stat("one tile of {part}, {axis} block")
+    size: Bytes = stat("message of {part}, {axis} block")
+    time: Seconds = stat("link time of {part}, {axis} block")
+    time_exposed: Seconds = stat("exposed time of {part}, {axis} block", source="2.8")
 
 
 @record
 class LayerStats:
     """The published columns of the layers of one block; the last axis of every array is *layer*."""
+
+    SOURCE: ClassVar = "2.4"
 
     inputs_size: Elements = stat("elements read", source="2.2")
     outputs_size: Elements = stat("elements written", source="2.2")
@@ -82,11 +74,11 @@ class LayerStats:
     wgrad: LayerWork = part("the weight-gradient pass")
     recomm: LayerTraffic = part("the repeated collective")
     optim: LayerWork = part("the optimizer step")
-    weight: Bytes = stat("weights", source="2.4")
-    activation: Bytes = stat("saved activation", source="2.4")
-    weight_grad: Bytes = stat("weight gradients, sharded", source="2.4")
-    activation_grad: Bytes = stat("activation gradient", source="2.4")
-    optimizer: Bytes = stat("optimizer state", source="2.4")
+    weight: Bytes = stat("weights")
+    activation: Bytes = stat("saved activation")
+    weight_grad: Bytes = stat("weight gradients, sharded")
+    activation_grad: Bytes = stat("activation gradient")
+    optimizer: Bytes = stat("optimizer state")
     axes: Seconds = stat(
         "{axis} collectives on the link", name="{axis}_comm_link_time", axis=FURTHER_NAMES
     )
