@@ -93,37 +93,19 @@ class Execution:
         scope=BATCH,
         searched="argument",
     )
-    tensor_par: int = declare(
-        "tensor-parallel degree (TP)",
-        at_least=1,
-        scope=BLOCK | STEP | BATCH,
-    )
+    tensor_par: int = declare("tensor-parallel degree (TP)", at_least=1, scope=BLOCK | STEP | BATCH)
     pipeline_par: int = declare(
         "pipeline-parallel degree (PP)",
         at_least=1,
         scope=BATCH,
         adds="pipeline degrees that leave stages uneven",
     )
-    data_par: int = declare(
-        "data-parallel degree (DP)",
-        at_least=1,
-        scope=STEP | BATCH,
-    )
+    data_par: int = declare("data-parallel degree (DP)", at_least=1, scope=STEP | BATCH)
     tensor_par_net: int = declare(
-        "network of the tensor-parallel groups",
-        at_least=0,
-        scope=BLOCK | BATCH,
+        "network of the tensor-parallel groups", at_least=0, scope=BLOCK | BATCH
     )
-    pipeline_par_net: int = declare(
-        "network of the pipeline",
-        at_least=0,
-        scope=BATCH,
-    )
-    data_par_net: int = declare(
-        "network of the data-parallel groups",
-        at_least=0,
-        scope=BATCH,
-    )
+    pipeline_par_net: int = declare("network of the pipeline", at_least=0, scope=BATCH)
+    data_par_net: int = declare("network of the data-parallel groups", at_least=0, scope=BATCH)
     batch_size: int = declare(
         "global batch",
         unit="sequences",
@@ -132,10 +114,7 @@ class Execution:
         adds="batch sizes below the largest",
     )
     microbatch_size: int = declare(
-        "sequences per microbatch",
-        unit="sequences",
-        at_least=1,
-        scope=BLOCK | BATCH,
+        "sequences per microbatch", unit="sequences", at_least=1, scope=BLOCK | BATCH
     )
     datatype: str = declare(
         "type of weights, activations and matrix arithmetic",
@@ -144,8 +123,7 @@ class Execution:
         searched="argument",
     )
     fused_activation: bool = declare(
-        "GeLU fused with its neighbours: its input is not stored",
-        scope=LAYOUT,
+        "GeLU fused with its neighbours: its input is not stored", scope=LAYOUT
     )
     attention_type: str = declare(
         "multihead, or multiquery with one shared key/value head",
@@ -159,13 +137,10 @@ class Execution:
         scope=BLOCK | BATCH,
     )
     pipeline_interleaving: int = declare(
-        "model chunks per processor (virtual stages)",
-        at_least=1,
-        scope=BATCH,
+        "model chunks per processor (virtual stages)", at_least=1, scope=BATCH
     )
     optimizer_sharding: bool = declare(
-        "optimizer state split over data parallelism (ZeRO-1)",
-        scope=BATCH,
+        "optimizer state split over data parallelism (ZeRO-1)", scope=BATCH
     )
     tensor_par_comm_type: str = declare(
         "all-reduce; split into reduce-scatter and all-gather around pipeline transfers; or split "
@@ -183,22 +158,13 @@ class Execution:
         scope=BLOCK,
     )
     data_par_overlap: bool = declare(
-        "data-parallel traffic overlapped with the backward pass",
-        scope=BATCH,
+        "data-parallel traffic overlapped with the backward pass", scope=BATCH
     )
-    weight_offload: bool = declare(
-        "weights kept in tier-2 memory",
-        scope=BATCH,
-    )
+    weight_offload: bool = declare("weights kept in tier-2 memory", scope=BATCH)
     activations_offload: bool = declare(
-        "activations kept in tier-2 memory",
-        scope=BATCH,
-        adds="true: also with full recomputation",
+        "activations kept in tier-2 memory", scope=BATCH, adds="true: also with full recomputation"
     )
-    optimizer_offload: bool = declare(
-        "optimizer state kept in tier-2 memory",
-        scope=BATCH,
-    )
+    optimizer_offload: bool = declare("optimizer state kept in tier-2 memory", scope=BATCH)
     training: bool = declare(
         "training step; false is inference, forward only",
         scope=BLOCK | STEP | BATCH,
@@ -219,7 +185,6 @@ class Execution:
         label="{} attention",
         mark="{}",
         adds="flash beside eager attention",
-        searched="option",
     )
     ce_impl: str = declare(
         "cross-entropy: eager holds logits, a 4-byte copy and its gradient; fused works in place",
@@ -229,7 +194,6 @@ class Execution:
         label="{} cross-entropy",
         mark="{} CE",
         adds="fused beside eager cross-entropy",
-        searched="option",
     )
     grad_buffer: str = declare(
         "gradients that wait for a sharded optimizer: split with it, or whole (grad_dtype auto: in 4 bytes)",
@@ -241,7 +205,6 @@ class Execution:
         needs={"zero_stage": ("auto",)},
         why="what is whole is left to optimizer_sharding",
         adds="full beside sharded gradients",
-        searched="option",
     )
     grad_comm_dtype: str = declare(
         "type in which gradients are reduced over data parallelism; same: that of the weights",
@@ -251,7 +214,6 @@ class Execution:
         label="gradients reduced in {}",
         mark="{} gradients",
         adds="types in which gradients are reduced",
-        searched="option",
     )
     optimizer: str = declare(
         "what turns gradients into new weights",
@@ -261,7 +223,6 @@ class Execution:
         label="optimizer {}",
         mark="{}",
         adds="optimizers beside adam",
-        searched="option",
     )
     optimizer_impl: str = declare(
         "optimizer step: fused into one pass; one pass over all weights for each of its operations; "
@@ -272,7 +233,6 @@ class Execution:
         label="{} optimizer step",
         mark="{}",
         adds="foreach and loop beside a fused step",
-        searched="option",
     )
     optimizer_state_dtype: str = declare(
         "type of the optimizer's moments",
@@ -284,7 +244,6 @@ class Execution:
         needs={"optimizer": _MOMENTS},
         why="a type can be chosen",
         adds="bfloat16 beside float32 moments",
-        searched="option",
     )
     grad_dtype: str = declare(
         "type in which gradients are added up and wait, the buffer read again by each microbatch after the first; "
@@ -295,7 +254,6 @@ class Execution:
         label="gradients added up in {}",
         mark="adds in {}",
         adds="types in which gradients are added up",
-        searched="option",
     )
     main_grad: bool = declare(
         "gradients of fewer than 4 bytes are copied to 4 for the step",
@@ -306,7 +264,6 @@ class Execution:
         needs={"grad_dtype": ("bfloat16", "float16")},
         why="with gradients of 2 bytes",
         adds="true: a 4-byte copy of smaller gradients",
-        searched="option",
     )
     grad_clip: bool = declare(
         "gradients are scaled to a largest norm before the step",
@@ -315,7 +272,6 @@ class Execution:
         label="gradient clipping",
         mark="clipping",
         adds="true: gradients scaled to a largest norm",
-        searched="option",
     )
     latency_per_step: bool = declare(
         "a collective pays its latency in every step of a ring, not once",
@@ -326,7 +282,6 @@ class Execution:
         needs={"coll_algo": ("published",)},
         why="other algorithms pay it anyway",
         adds="true: latency in every step of a collective",
-        searched="option",
     )
     fusion: str = declare(
         "kernels of elementwise operators: as in the published layers; one for each operator, as PyTorch runs them; "
@@ -337,7 +292,6 @@ class Execution:
         label="fusion {}",
         mark={"none": "unfused", "compile": "compiled", "max": "max fusion"},
         adds="none, compile or max beside the published kernels",
-        searched="option",
     )
     matmul_dtype: str = declare(
         "type of matrix arithmetic, where it is smaller than the datatype; same: the datatype",
@@ -347,7 +301,6 @@ class Execution:
         label="products in {}",
         mark="{}",
         adds="types of matrix arithmetic",
-        searched="option",
     )
     vocab_pad_multiple: int = declare(
         "the vocabulary on each tensor-parallel rank is filled up to a multiple of this",
@@ -358,7 +311,6 @@ class Execution:
         mark="padded to {}",
         adds="multiples that the vocabulary is filled up to",
         samples=(128,),
-        searched="option",
     )
     seq_length: int = declare(
         "sequence length; 0: the model's own",
@@ -370,7 +322,6 @@ class Execution:
         mark="sequences of {}",
         adds="sequence lengths beside the model's own",
         samples=(64, 1024),
-        searched="option",
     )
     tp_impl: str = declare(
         "tensor parallelism: column- then row-split products (megatron); or every product split by columns and its "
@@ -382,7 +333,6 @@ class Execution:
         mark={"allgather": "all-gather TP"},
         needs={"tensor_par_comm_type": ("ar",), "tensor_par_overlap": ("none",)},
         adds="allgather beside megatron",
-        searched="option",
     )
     tp_async: bool = declare(
         "the collective of an input's gradient runs behind the weight gradients of the same products",
@@ -397,7 +347,6 @@ class Execution:
             "tp_impl": ("megatron",),
         },
         adds="true: gradients of inputs reduced behind those of weights",
-        searched="option",
     )
     bias_after_reduce: bool = declare(
         "biases of row-split products are added in a pass of their own after the reduction; false: in the product",
@@ -407,7 +356,6 @@ class Execution:
         mark="late bias",
         needs={"tp_impl": ("megatron",)},
         adds="true: biases in a pass after the reduction",
-        searched="option",
     )
     matmul_impl: str = declare(
         "products with weights: matrix products; or multiplied and summed on the vector engine, "
@@ -419,7 +367,6 @@ class Execution:
         mark={"mul_sum": "mul + sum", "mul_sum_fused": "mul + sum, fused"},
         needs={"tensor_par_overlap": ("none",), "matmul_dtype": ("same",)},
         adds="mul_sum or mul_sum_fused beside gemm",
-        searched="option",
     )
     zero_stage: str = declare(
         "what replicas share: auto as optimizer_sharding says, by the published laws; 0 nothing (DDP), 1 optimizer "
@@ -439,7 +386,6 @@ class Execution:
         },
         needs={"training": (True,)},
         adds="natural forms of data parallelism: 0, 1, 2, 3, fsdp, owner",
-        searched="option",
     )
     dp_shard: int = declare(
         "ranks that share what zero_stage splits, replicated over the others (hybrid sharding); 0: all replicas",
@@ -452,7 +398,6 @@ class Execution:
         why="what is split over some of the replicas",
         adds="ranks that share what zero_stage splits",
         samples=(2,),
-        searched="option",
     )
     fsdp_unit: int = declare(
         "blocks whose weights are gathered together (zero_stage 3, fsdp)",
@@ -465,7 +410,6 @@ class Execution:
         why="weights that are gathered",
         adds="blocks that are gathered together",
         samples=(2,),
-        searched="option",
     )
     fsdp_prefetch: int = declare(
         "units gathered ahead of their computation (zero_stage 3, fsdp); 0: nothing overlaps",
@@ -478,7 +422,6 @@ class Execution:
         why="weights that are gathered",
         adds="units that are gathered ahead",
         samples=(0, 2),
-        searched="option",
     )
     reshard_after_forward: bool = declare(
         "weights are dropped after the forward pass and gathered again (zero_stage 3, fsdp)",
@@ -489,7 +432,6 @@ class Execution:
         needs={"zero_stage": _GATHERED},
         why="weights that are gathered",
         adds="false: gathered weights stay until the backward pass",
-        searched="option",
     )
     ddp_bucket_mib: int = declare(
         "gradients reduced together (zero_stage 0 to 2); 0: those of a block",
@@ -503,7 +445,6 @@ class Execution:
         why="gradients that are reduced in buckets",
         adds="sizes of gradient buckets",
         samples=(1, 25),
-        searched="option",
     )
     no_sync: bool = declare(
         "gradients are reduced once per batch, not after every microbatch (zero_stage 0 and 1)",
@@ -514,7 +455,6 @@ class Execution:
         needs={"zero_stage": ("0", "1")},
         why="gradients that wait for the end of the batch",
         adds="false: gradients reduced after every microbatch",
-        searched="option",
     )
     overlap_param_gather: bool = declare(
         "new weights are gathered beside the next forward pass (zero_stage 1 and 2)",
@@ -525,7 +465,6 @@ class Execution:
         needs={"zero_stage": ("1", "2")},
         why="weights that are gathered after the step",
         adds="true: new weights gathered beside the next forward pass",
-        searched="option",
     )
     mem_reserved_mib: int = declare(
         "tier-1 memory of each processor that is not the model's: context, libraries, fragments",
@@ -537,7 +476,6 @@ class Execution:
         mark="{} MiB reserved",
         adds="memory that is not the model's",
         samples=(64, 512),
-        searched="option",
     )
     coll_algo: str = declare(
         "algorithm of collectives: published is the formula of the network's ops, auto the fastest of those that "
@@ -548,7 +486,6 @@ class Execution:
         label="collectives {}",
         mark="{} collectives",
         adds="algorithms of collectives",
-        searched="option",
     )
     mesh_order: str = declare(
         "how ranks are numbered, fastest dimension first: groups then use the networks that they span, whatever "
@@ -568,13 +505,8 @@ class Execution:
         scope=BATCH,
         label="pipeline schedule {}",
         mark={"gpipe": "GPipe", "zb_h1": "ZB-H1"},
-        needs={
-            "training": (True,),
-            "pipeline_par": ABOVE_ONE,
-            "pipeline_interleaving": (1,),
-        },
+        needs={"training": (True,), "pipeline_par": ABOVE_ONE, "pipeline_interleaving": (1,)},
         adds="gpipe or zb_h1 beside 1f1b",
-        searched="option",
     )
     pp_layout: str = declare(
         "blocks of pipeline stages: uniform, or balanced, where the output head counts as the blocks that its weights "
@@ -586,7 +518,6 @@ class Execution:
         mark="{}",
         needs={"pipeline_par": ABOVE_ONE, "pipeline_interleaving": (1,)},
         adds="balanced beside uniform pipeline stages",
-        searched="option",
     )
     first_stage_blocks: int = declare(
         "blocks of the first pipeline stage; 0: as pp_layout says",
@@ -595,14 +526,9 @@ class Execution:
         scope=BATCH,
         label="first stage of {} blocks",
         mark="first {}",
-        needs={
-            "pipeline_par": ABOVE_ONE,
-            "pipeline_interleaving": (1,),
-            "pp_layout": ("uniform",),
-        },
+        needs={"pipeline_par": ABOVE_ONE, "pipeline_interleaving": (1,), "pp_layout": ("uniform",)},
         adds="blocks of the first pipeline stage",
         samples=(1, 2),
-        searched="option",
     )
     last_stage_blocks: int = declare(
         "blocks of the last pipeline stage; 0: as pp_layout says",
@@ -611,14 +537,9 @@ class Execution:
         scope=BATCH,
         label="last stage of {} blocks",
         mark="last {}",
-        needs={
-            "pipeline_par": ABOVE_ONE,
-            "pipeline_interleaving": (1,),
-            "pp_layout": ("uniform",),
-        },
+        needs={"pipeline_par": ABOVE_ONE, "pipeline_interleaving": (1,), "pp_layout": ("uniform",)},
         adds="blocks of the last pipeline stage",
         samples=(1, 2),
-        searched="option",
     )
     stage_blocks: str = declare(
         "blocks of each pipeline stage, in order, or of each chunk: of the first chunk of all stages, then of the "
@@ -636,7 +557,6 @@ class Execution:
         },
         adds="lists of the blocks of all stages, such as 9-8-8-7",
         samples=("2-2", "3-1"),
-        searched="option",
     )
     p2p_overlap: bool = declare(
         "transfers between pipeline stages run beside other passes, but for one trip of a microbatch",
@@ -646,7 +566,6 @@ class Execution:
         mark="p2p overlap",
         needs={"pipeline_par": ABOVE_ONE},
         adds="true: pipeline transfers beside other passes",
-        searched="option",
     )
 
     def __post_init__(self) -> None:

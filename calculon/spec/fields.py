@@ -113,7 +113,7 @@ class Declaration:
     why : str
         The property that these values have in common, for a message.
     searched : str
-        Its role in a search: one of :data:`Searched`.
+        Its role in a search: one of :data:`Searched`; by default ``loop``, or of an optional field ``option``.
     adds : str
         The candidates that adding its values brings to a search; empty where none can be added.
     samples : tuple
@@ -271,9 +271,8 @@ def _is_number(text: str) -> bool:
 
 
 _LONGEST = 60  # characters of a value in a message
-_CUT = (
-    Repr()
-)  # lists in lists are cut while they are walked, since aliases make huge ones of short texts
+# lists in lists are cut while they are walked, since aliases make huge ones of short texts
+_CUT = Repr()
 _CUT.maxlist = _CUT.maxtuple = _CUT.maxdict = _LONGEST // 3
 _CUT.maxlevel, _CUT.maxstring, _CUT.maxother = 3, _LONGEST, _LONGEST
 
@@ -305,7 +304,8 @@ def declare(
     A `default` (in SI units) makes the field optional.
     """
     optional = default is not dataclasses.MISSING
-    declared = Declaration(help=help, key=key, optional=optional, **declaration)
+    role = {"searched": "option" if optional else "loop"}
+    declared = Declaration(help=help, key=key, optional=optional, **(role | declaration))
     return dataclasses.field(default=default, metadata={_METADATA: declared})
 
 
