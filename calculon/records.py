@@ -160,11 +160,12 @@ def apply(function: Callable[..., Array], records: Sequence[R]) -> R:
 
 def record_of(cls: type[R], source: object) -> R:
     """Build a record of what an object has under the names of its arrays, and of the records inside it."""
+    kind: Any = cls
     values: dict[str, object] = {}
-    for field in dataclasses.fields(cast("Any", cls)):
-        value, kind = getattr(source, field.name), cast("Any", field.type)
-        nested = dataclasses.is_dataclass(kind) and not isinstance(value, kind)
-        values[field.name] = record_of(kind, value) if nested else value
+    for field in dataclasses.fields(kind):
+        value, inner = getattr(source, field.name), field.type
+        nested = dataclasses.is_dataclass(inner) and type(value) is not inner
+        values[field.name] = record_of(inner, value) if nested else value
     return cls(**values)
 
 

@@ -148,4 +148,4 @@ class IterationTimes:
             total = total + getattr(self, name)
         if FURTHER_AXES:
             total = total + self.axes.exposed.sum(axis=0)
-        return total + self.host_time
+        return np.add(total, self.host_time)

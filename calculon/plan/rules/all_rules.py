@@ -4,14 +4,13 @@ The first rule that fails gives a row its reason. A rule is either about the req
 :class:`~calculon.errors.Problem`: malformed) or about whether it can run on the system (text: infeasible).
 """
 
-from collections.abc import Callable
 from math import prod
 
 import numpy as np
 
 from calculon.architecture.workload import sequence_lengths
 from calculon.errors import Problem
-from calculon.plan.columns import PLAIN, Columns
+from calculon.plan.columns import PLAIN
 from calculon.plan.divisors import divisors
 from calculon.plan.mesh import DEGREES, processors
 from calculon.plan.rules.data_rules import REPLICA_RULES, UNIT_RULES
@@ -19,16 +18,11 @@ from calculon.plan.rules.network_rules import FURTHER_RULES, MESH_RULES, NETWORK
 from calculon.plan.rules.optimizer_rules import OPTIMIZER_RULES
 from calculon.plan.rules.pipeline_rules import STAGE_RULES
 from calculon.plan.rules.precision_rules import PRECISION_RULES
-from calculon.plan.rules.rule import One, Question, Rule
+from calculon.plan.rules.rule import One, Question, Rule, expected
 from calculon.plan.rules.tensor_rules import TENSOR_RULES
 from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.spec.model import Model
 from calculon.units import Array
-
-
-def _degrees_product(q: Question) -> Array:
-    mask: Array = processors(q.plan) == q.plan.num_procs
-    return mask
 
 
 def _explain_product(one: One) -> Problem:
@@ -72,24 +66,8 @@ def _divides_model(field: str, *, counted: bool = False) -> Rule:
         mask: Array = getattr(q.model, field) % q.plan.tensor_par == 0
         return mask
 
-    def explain(one: One) -> Problem:
-        width = getattr(one.model, field)
-        wanted = f"a divisor of the model's {field}={width}"
-        return Problem("tensor_par", wanted, str(one.execution.tensor_par))
-
-    return Rule(f"{field}_split", holds, explain, counted=counted)
-
-
-def _conflict(field: str, expected: str) -> Callable[[One], Problem]:
-    """Make the explanation of a field that contradicts another."""
-
-    def explain(one: One) -> Problem:
-        found = getattr(one.execution, field)
-        return Problem(
-            field, expected, str(found).lower() if isinstance(found, bool) else str(found)
-        )
-
-    return explain
+    wanted = f"a divisor of the model's {field}={{model.{field}}}"
+    return Rule(f"{field}_split", holds, expected("tensor_par", wanted), counted=counted)
 
 
 def _tokens_split(q: Question) -> Array:
@@ -171,27 +149,9 @@ def _kv_heads_split(q: Question) -> Array:
     return mask | q.plan.is_choice("edition", PUBLISHED)
 
 
-def _explain_kv_heads(one: One) -> Problem:
-    heads = one.model.key_value_heads
-    wanted = f"a divisor or a multiple of the model's kv_heads={heads}"
-    return Problem("tensor_par", wanted, str(one.execution.tensor_par))
-
-
-def _one_kind_of_heads(q: Question) -> Array:
-    if not q.model.groups_queries:
-        return np.array(True)
-    mask: Array = q.plan.is_choice("attention_type", "multihead")
-    return mask
-
-
-def _offloads(plan: Columns) -> Array:
-    mask: Array = plan.weight_offload | plan.activations_offload | plan.optimizer_offload
-    return mask
-
-
 RULES: tuple[Rule, ...] = (
     Rule("edition_fields", _known_to_edition, _explain_edition),
-    Rule("degrees_product", _degrees_product, _explain_product),
+    Rule("degrees_product", lambda q: processors(q.plan) == q.plan.num_procs, _explain_product),
     Rule("batch_split", lambda q: q.plan.batch_size % q.plan.data_par == 0, _explain_batch),
     Rule(
         "microbatch_split",
@@ -201,22 +161,22 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "recompute_needs_training",
         lambda q: q.plan.training | q.plan.is_choice("activation_recompute", "none"),
-        _conflict("activation_recompute", "none, since there is no backward pass in inference"),
+        expected("activation_recompute", "none, since there is no backward pass in inference"),
     ),
     Rule(
         "interleaving_needs_pipeline",
         lambda q: (q.plan.pipeline_par > 1) | (q.plan.pipeline_interleaving == 1),
-        _conflict("pipeline_interleaving", "1, since pipeline_par is 1"),
+        expected("pipeline_interleaving", "1, since pipeline_par is 1"),
     ),
     Rule(
         "sharding_needs_data_par",
         lambda q: (q.plan.data_par > 1) | ~q.plan.optimizer_sharding,
-        _conflict("optimizer_sharding", "false, since data_par is 1"),
+        expected("optimizer_sharding", "false, since data_par is 1"),
     ),
     Rule(
         "overlap_needs_tensor_par",
         lambda q: (q.plan.tensor_par > 1) | q.plan.is_choice("tensor_par_overlap", "none"),
-        _conflict("tensor_par_overlap", "none, since tensor_par is 1"),
+        expected("tensor_par_overlap", "none, since tensor_par is 1"),
     ),
     Rule(
         "redo_needs_sequence_parallel",
@@ -227,7 +187,7 @@ RULES: tuple[Rule, ...] = (
                 & ~q.plan.is_choice("activation_recompute", "full")
             )
         ),
-        _conflict(
+        expected(
             "seq_par_ag_redo",
             "false, unless tensor_par_comm_type is rs_ag and activation_recompute is not full",
         ),
@@ -235,12 +195,12 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "dp_overlap_needs_training",
         lambda q: ~q.plan.data_par_overlap | (q.plan.training & (q.plan.data_par > 1)),
-        _conflict("data_par_overlap", "false, unless training with data_par above 1"),
+        expected("data_par_overlap", "false, unless training with data_par above 1"),
     ),
     Rule(
         "optimizer_offload_needs_training",
         lambda q: q.plan.training | ~q.plan.optimizer_offload,
-        _conflict("optimizer_offload", "false, since inference has no optimizer"),
+        expected("optimizer_offload", "false, since inference has no optimizer"),
     ),
     *TENSOR_RULES,
     *OPTIMIZER_RULES,
@@ -268,7 +228,10 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "offload_blocks",
-        lambda q: ~_offloads(q.plan) | (q.blocks >= 3),
+        lambda q: (
+            ~(q.plan.weight_offload | q.plan.activations_offload | q.plan.optimizer_offload)
+            | (q.blocks >= 3)
+        ),
         lambda one: (
             f"offloading needs at least 3 blocks per pipeline stage; here there "
             f"{'is 1' if one.blocks == 1 else f'are {one.blocks}'}"
@@ -282,14 +245,20 @@ RULES: tuple[Rule, ...] = (
     _divides_model("attn_heads"),
     Rule(
         "multiquery_heads",
-        _one_kind_of_heads,
-        lambda one: Problem(
-            "attention_type",
-            f"multihead, since the model states kv_heads={one.model.kv_heads}",
-            one.execution.attention_type,
+        lambda q: (
+            q.plan.is_choice("attention_type", "multihead")
+            if q.model.groups_queries
+            else np.array(True)
+        ),
+        expected("attention_type", "multihead, since the model states kv_heads={model.kv_heads}"),
+    ),
+    Rule(
+        "kv_heads_split",
+        _kv_heads_split,
+        expected(
+            "tensor_par", "a divisor or a multiple of the model's kv_heads={model.key_value_heads}"
         ),
     ),
-    Rule("kv_heads_split", _kv_heads_split, _explain_kv_heads),
     Rule("datatype_engine", _datatype_known, _explain_datatype),
     *PRECISION_RULES,
 )

@@ -1,12 +1,10 @@
 """What makes a form of data parallelism valid."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from calculon.errors import Problem
 from calculon.plan.columns import DEFAULTS, FIELDS, code, field_of
-from calculon.plan.rules.rule import One, Question, Rule
+from calculon.plan.rules.rule import One, Question, Rule, expected
 from calculon.plan.stage_layout import listed_counts
 from calculon.spec.execution import ZERO_STAGES
 from calculon.units import Array
@@ -25,14 +23,8 @@ NEEDING: tuple[str, ...] = tuple(
 """Fields that only some forms of data parallelism have."""
 
 
-def _is_one_of(q: Question, stages: tuple[str, ...]) -> Array:
+def _is_one_of(q: Question, *stages: str) -> Array:
     mask: Array = np.isin(q.plan.zero_stage, [_CODES[name] for name in stages])
-    return mask
-
-
-def _state_matches(q: Question) -> Array:
-    split, sharding = _is_one_of(q, _SPLIT), q.plan.optimizer_sharding
-    mask: Array = _is_one_of(q, ("auto",)) | (split == sharding)
     return mask
 
 
@@ -43,21 +35,6 @@ def _explain_state(one: One) -> Problem:
     return Problem("optimizer_sharding", f"{wanted} with zero_stage: {stage}", found)
 
 
-def _several(q: Question) -> Array:
-    mask: Array = (q.plan.data_par > 1) | ~_is_one_of(q, _SPLIT)
-    return mask
-
-
-def _in_training(q: Question) -> Array:
-    mask: Array = q.plan.training | _is_one_of(q, ("auto",))
-    return mask
-
-
-def _whole_weights_move(q: Question) -> Array:
-    mask: Array = ~(q.plan.weight_offload & _is_one_of(q, _SPLIT_WEIGHTS))
-    return mask
-
-
 def _needs(name: str) -> Rule:
     """Make the rule that a field goes with the form of data parallelism."""
     declared = field_of(name).declaration
@@ -65,7 +42,7 @@ def _needs(name: str) -> Rule:
 
     def holds(q: Question) -> Array:
         plain: Array = getattr(q.plan, name) == DEFAULTS[name]
-        mask: Array = plain | _is_one_of(q, forms)
+        mask: Array = plain | _is_one_of(q, *forms)
         return mask
 
     def explain(one: One) -> Problem:
@@ -75,16 +52,6 @@ def _needs(name: str) -> Rule:
         return Problem(name, wanted, found, f"{declared.why}: zero_stage {', '.join(forms)}")
 
     return Rule(f"{name}_needs_form", holds, explain, (name,))
-
-
-def _buffer_follows(q: Question) -> Array:
-    mask: Array = q.plan.is_choice("grad_buffer", "sharded") | _is_one_of(q, ("auto",))
-    return mask
-
-
-def _latency_once(q: Question) -> Array:
-    mask: Array = ~q.plan.latency_per_step | q.plan.is_choice("coll_algo", "published")
-    return mask
 
 
 def _shards_divide(q: Question) -> Array:
@@ -102,54 +69,34 @@ def _units_divide(q: Question) -> Array:
     return mask
 
 
-def _owners_divide(q: Question) -> Array:
-    layer_wise = q.plan.is_choice("zero_stage", "owner")
-    mask: Array = ~layer_wise | (np.mod(q.blocks, q.plan.data_par) == 0)
-    return mask
-
-
-def _problem(field: str, wanted: str, hint: str = "") -> Callable[[One], Problem]:
-    """Make the explanation of a field whose value does not fit; `wanted` may name fields of the execution."""
-
-    def explain(one: One) -> Problem:
-        e = one.execution
-        values = {name: getattr(e, name) for name in ("zero_stage", "coll_algo", "data_par")}
-        found = getattr(e, field)
-        text = str(found).lower() if isinstance(found, bool) else str(found)
-        chunk = one.blocks // e.pipeline_interleaving
-        return Problem(field, wanted.format(blocks=one.blocks, chunk=chunk, **values), text, hint)
-
-    return explain
-
-
 _FORM = ("zero_stage",)
 
 UNIT_RULES: tuple[Rule, ...] = (
     Rule(
         "dp_shard_split",
         _shards_divide,
-        _problem("dp_shard", "0, or a divisor of data_par={data_par} above 1"),
+        expected("dp_shard", "0, or a divisor of data_par={e.data_par} above 1"),
         ("dp_shard",),
         counted=True,
     ),
     Rule(
         "fsdp_unit_split",
         _units_divide,
-        _problem("fsdp_unit", "a divisor of the {chunk} blocks of a chunk of a pipeline stage"),
+        expected("fsdp_unit", "a divisor of the {chunk} blocks of a chunk of a pipeline stage"),
         ("fsdp_unit",),
         counted=True,
     ),
     Rule(
         "owner_split",
-        _owners_divide,
-        _problem("data_par", "a divisor of the {blocks} blocks of a stage, which ranks own whole"),
+        lambda q: ~_is_one_of(q, "owner") | (np.mod(q.blocks, q.plan.data_par) == 0),
+        expected("data_par", "a divisor of the {blocks} blocks of a stage, which ranks own whole"),
         _FORM,
         counted=True,
     ),
     Rule(
         "whole_weights_offload",
-        _whole_weights_move,
-        _problem("weight_offload", "false with zero_stage: {zero_stage}, which splits weights"),
+        lambda q: ~(q.plan.weight_offload & _is_one_of(q, *_SPLIT_WEIGHTS)),
+        expected("weight_offload", "false with zero_stage: {e.zero_stage}, which splits weights"),
         _FORM,
         counted=True,
     ),
@@ -159,32 +106,37 @@ UNIT_RULES: tuple[Rule, ...] = (
 REPLICA_RULES: tuple[Rule, ...] = (
     Rule(
         "zero_stage_data_par",
-        _several,
-        _problem("zero_stage", "auto or 0, since data_par is {data_par}"),
+        lambda q: (q.plan.data_par > 1) | ~_is_one_of(q, *_SPLIT),
+        expected("zero_stage", "auto or 0, since data_par is {e.data_par}"),
         _FORM,
     ),
     Rule(
         "zero_stage_training",
-        _in_training,
-        _problem("zero_stage", "auto, since nothing is trained in inference"),
+        lambda q: q.plan.training | _is_one_of(q, "auto"),
+        expected("zero_stage", "auto, since nothing is trained in inference"),
         _FORM,
     ),
-    Rule("zero_stage_sharding", _state_matches, _explain_state, _FORM),
+    Rule(
+        "zero_stage_sharding",
+        lambda q: _is_one_of(q, "auto") | (_is_one_of(q, *_SPLIT) == q.plan.optimizer_sharding),
+        _explain_state,
+        _FORM,
+    ),
     *(_needs(name) for name in NEEDING),
     Rule(
         "grad_buffer_auto",
-        _buffer_follows,
-        _problem(
+        lambda q: q.plan.is_choice("grad_buffer", "sharded") | _is_one_of(q, "auto"),
+        expected(
             "grad_buffer",
-            "sharded, since zero_stage: {zero_stage} says what is whole",
+            "sharded, since zero_stage: {e.zero_stage} says what is whole",
             "leave it out",
         ),
         _FORM,
     ),
     Rule(
         "latency_once",
-        _latency_once,
-        _problem("latency_per_step", "false with coll_algo: {coll_algo}, which pays it anyway"),
+        lambda q: ~q.plan.latency_per_step | q.plan.is_choice("coll_algo", "published"),
+        expected("latency_per_step", "false with coll_algo: {e.coll_algo}, which pays it anyway"),
         ("latency_per_step",),
     ),
 )

@@ -4,19 +4,12 @@ import numpy as np
 
 from calculon.errors import Problem
 from calculon.plan.columns import code, field_of
-from calculon.plan.rules.rule import One, Question, Rule
-from calculon.units import Array
+from calculon.plan.rules.rule import One, Rule
 
 _MOMENTS = tuple(field_of("optimizer_state_dtype").declaration.needs["optimizer"])
 _SMALL = tuple(field_of("main_grad").declaration.needs["grad_dtype"])
 _MOMENT_CODES = [code("optimizer", name) for name in _MOMENTS]
 _SMALL_CODES = [code("grad_dtype", name) for name in _SMALL]
-
-
-def _state_has_type(q: Question) -> Array:
-    plain = q.plan.is_choice("optimizer_state_dtype", "float32")
-    mask: Array = plain | np.isin(q.plan.optimizer, _MOMENT_CODES)
-    return mask
 
 
 def _explain_state(one: One) -> Problem:
@@ -30,11 +23,6 @@ def _explain_state(one: One) -> Problem:
     return Problem("optimizer_state_dtype", wanted, e.optimizer_state_dtype, hint)
 
 
-def _copy_is_larger(q: Question) -> Array:
-    mask: Array = ~q.plan.main_grad | np.isin(q.plan.grad_dtype, _SMALL_CODES)
-    return mask
-
-
 def _explain_copy(one: One) -> Problem:
     e = one.execution
     why = "gradients have 4 bytes" if e.grad_dtype == "float32" else "no smaller type is stated"
@@ -44,7 +32,20 @@ def _explain_copy(one: One) -> Problem:
 
 
 OPTIMIZER_RULES = (
-    Rule("state_dtype_needs_moments", _state_has_type, _explain_state, ("optimizer_state_dtype",)),
-    Rule("main_grad_needs_small_gradients", _copy_is_larger, _explain_copy, ("main_grad",)),
+    Rule(
+        "state_dtype_needs_moments",
+        lambda q: (
+            q.plan.is_choice("optimizer_state_dtype", "float32")
+            | np.isin(q.plan.optimizer, _MOMENT_CODES)
+        ),
+        _explain_state,
+        ("optimizer_state_dtype",),
+    ),
+    Rule(
+        "main_grad_needs_small_gradients",
+        lambda q: ~q.plan.main_grad | np.isin(q.plan.grad_dtype, _SMALL_CODES),
+        _explain_copy,
+        ("main_grad",),
+    ),
 )
 """Requirements on the optimizer step, in the order of checking."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from calculon.errors import Problem
 from calculon.plan.columns import DEFAULTS, Columns, code
-from calculon.plan.rules.rule import One, Question, Rule
+from calculon.plan.rules.rule import One, Question, Rule, expected
 from calculon.plan.stage_layout import STAGE_FIELDS, listed_counts
 from calculon.spec.lists_of_counts import ListsOfCounts
 from calculon.units import Array
@@ -58,16 +58,6 @@ def _explain_one_chunk(one: One) -> Problem:
     chunks = one.execution.pipeline_interleaving
     hint = "set pipeline_interleaving to 1"
     return Problem(name, f"{plain_value} with pipeline_interleaving={chunks}", found, hint)
-
-
-def _explain_trains(one: One) -> Problem:
-    wanted = "1f1b, since inference passes forward only"
-    return Problem("pp_schedule", wanted, one.execution.pp_schedule)
-
-
-def _explain_once(one: One) -> Problem:
-    wanted = "uniform, since first_stage_blocks or last_stage_blocks is stated"
-    return Problem("pp_layout", wanted, one.execution.pp_layout)
 
 
 def _blocks_suffice(q: Question) -> Array:
@@ -120,13 +110,9 @@ def _can_overlap(plan: Columns) -> Array:
     """Whether other chunks or microbatches are due while a transfer is under way."""
     several = plan.pipeline_interleaving > 1
     due = np.where(plan.training, several | (plan.pp_schedule == _GPIPE), ~several)
-    mask: Array = due & (_microbatches(plan) >= plan.pipeline_par)
+    microbatches = plan.batch_size // (plan.data_par * plan.microbatch_size)
+    mask: Array = due & (microbatches >= plan.pipeline_par)
     return mask
-
-
-def _microbatches(plan: Columns) -> Array:
-    local: Array = plan.batch_size // (plan.data_par * plan.microbatch_size)
-    return local
 
 
 def _explain_overlap(one: One) -> Problem:
@@ -159,13 +145,13 @@ STAGE_RULES = (
     Rule(
         "schedule_needs_training",
         _needs(("pp_schedule",), lambda plan: plan.training),
-        _explain_trains,
+        expected("pp_schedule", "1f1b, since inference passes forward only"),
         ("pp_schedule",),
     ),
     Rule(
         "layout_stated_once",
         _needs(_COUNTS, lambda plan: plan.pp_layout != _BALANCED),
-        _explain_once,
+        expected("pp_layout", "uniform, since first_stage_blocks or last_stage_blocks is stated"),
         _COUNTS,
     ),
     Rule(

@@ -76,3 +76,22 @@ class Rule:
     def concerns(self, question: Question) -> bool:
         """Whether any row can break the rule."""
         return not self.about or not question.asked.isdisjoint(self.about)
+
+
+def expected(field: str, wanted: str, hint: str = "") -> Callable[[One], Problem]:
+    """Return the explanation of a field whose value does not fit.
+
+    `wanted` may refer to fields of the execution ``{e.data_par}``, of ``{model}`` and ``{system}``, and to the
+    ``{blocks}`` of the most loaded stage and of a ``{chunk}`` of it.
+    """
+
+    def explain(one: One) -> Problem:
+        e = one.execution
+        known = {"e": e, "model": one.model, "system": one.system, "blocks": one.blocks}
+        text = wanted.format(**known, chunk=one.blocks // e.pipeline_interleaving)
+        found = getattr(e, field)
+        return Problem(
+            field, text, str(found).lower() if found is True or found is False else str(found), hint
+        )
+
+    return explain

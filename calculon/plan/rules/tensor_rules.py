@@ -3,10 +3,8 @@
 import numpy as np
 
 from calculon.errors import Problem
-from calculon.plan.rules.rule import One, Question, Rule
+from calculon.plan.rules.rule import One, Question, Rule, expected
 from calculon.units import Array
-
-_ALL = np.array(True)
 
 
 def _unsplit(q: Question) -> Array:
@@ -23,32 +21,12 @@ def _megatron(q: Question) -> Array:
     return q.plan.is_choice("tp_impl", "megatron")
 
 
-def _linear(q: Question) -> Array:
-    return _unsplit(q) if q.model.part == "linear" else _ALL
-
-
 def _explain_linear(one: One) -> Problem:
     e = one.execution
     split = e.tensor_par_comm_type != "ar"
     name, wanted = ("tensor_par_comm_type", "ar") if split else ("tensor_par_overlap", "none")
     why = "since a linear layer alone has no row-split product"
     return Problem(name, f"{wanted}, {why} (part: linear)", getattr(e, name))
-
-
-def _gathers(q: Question) -> Array:
-    mask: Array = _megatron(q) | _unsplit(q)
-    return mask
-
-
-def _explain_gathers(one: One) -> Problem:
-    wanted = "megatron, unless tensor_par_comm_type is ar and tensor_par_overlap none"
-    return Problem("tp_impl", wanted, one.execution.tp_impl)
-
-
-def _behind(q: Question) -> Array:
-    behind = q.plan.training & (q.plan.tensor_par > 1) & _megatron(q) & _in_one(q)
-    mask: Array = ~q.plan.tp_async | behind
-    return mask
 
 
 def _explain_behind(one: One) -> Problem:
@@ -65,9 +43,18 @@ def _explain_behind(one: One) -> Problem:
     return Problem("tp_async", f"false, since {why}", "true")
 
 
-def _late_bias(q: Question) -> Array:
-    mask: Array = ~q.plan.bias_after_reduce | (_megatron(q) & q.model.biased_output)
-    return mask
+def _explain_behind(one: One) -> Problem:
+    e = one.execution
+    why = (
+        "there is no backward pass in inference"
+        if not e.training
+        else "tensor_par is 1"
+        if e.tensor_par == 1
+        else f"tp_impl: {e.tp_impl} has no gradient that only weights wait for"
+        if e.tp_impl != "megatron"
+        else f"tensor_par_overlap: {e.tensor_par_overlap} hides collectives in its own way"
+    )
+    return Problem("tp_async", f"false, since {why}", "true")
 
 
 def _explain_late_bias(one: One) -> Problem:
@@ -81,23 +68,47 @@ def _explain_late_bias(one: One) -> Problem:
     return Problem("bias_after_reduce", f"false, since {why}", "true", hint)
 
 
-def _multiplies(q: Question) -> Array:
-    vector = _in_one(q) & q.plan.is_choice("matmul_dtype", "same")
-    mask: Array = q.plan.is_choice("matmul_impl", "gemm") | vector
-    return mask
-
-
-def _explain_multiplies(one: One) -> Problem:
-    wanted = "gemm, unless tensor_par_overlap is none and matmul_dtype same"
-    why = "the vector engine computes in the datatype, and in no tiles"
-    return Problem("matmul_impl", wanted, one.execution.matmul_impl, why)
-
-
 TENSOR_RULES = (
-    Rule("linear_comm", _linear, _explain_linear),
-    Rule("tp_impl_comm", _gathers, _explain_gathers, ("tp_impl",)),
-    Rule("tp_async_needs_backward", _behind, _explain_behind, ("tp_async",)),
-    Rule("bias_needs_reduction", _late_bias, _explain_late_bias, ("bias_after_reduce",)),
-    Rule("mul_sum_needs_vector", _multiplies, _explain_multiplies, ("matmul_impl",)),
+    Rule(
+        "linear_comm",
+        lambda q: _unsplit(q) if q.model.part == "linear" else np.array(True),
+        _explain_linear,
+    ),
+    Rule(
+        "tp_impl_comm",
+        lambda q: _megatron(q) | _unsplit(q),
+        expected(
+            "tp_impl", "megatron, unless tensor_par_comm_type is ar and tensor_par_overlap none"
+        ),
+        ("tp_impl",),
+    ),
+    Rule(
+        "tp_async_needs_backward",
+        lambda q: (
+            ~q.plan.tp_async
+            | (q.plan.training & (q.plan.tensor_par > 1) & _megatron(q) & _in_one(q))
+        ),
+        _explain_behind,
+        ("tp_async",),
+    ),
+    Rule(
+        "bias_needs_reduction",
+        lambda q: ~q.plan.bias_after_reduce | (_megatron(q) & q.model.biased_output),
+        _explain_late_bias,
+        ("bias_after_reduce",),
+    ),
+    Rule(
+        "mul_sum_needs_vector",
+        lambda q: (
+            q.plan.is_choice("matmul_impl", "gemm")
+            | (_in_one(q) & q.plan.is_choice("matmul_dtype", "same"))
+        ),
+        expected(
+            "matmul_impl",
+            "gemm, unless tensor_par_overlap is none and matmul_dtype same",
+            "the vector engine computes in the datatype, and in no tiles",
+        ),
+        ("matmul_impl",),
+    ),
 )
 """Requirements on the form of tensor parallelism and of products, in the order of checking."""
