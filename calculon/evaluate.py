@@ -91,8 +91,7 @@ class Evaluation:
     @property
     def feasible(self) -> Array:
         """Mask of the rows that can run."""
-        mask: Array = self.codes == 0
-        return mask
+        return self.codes == 0
 
     @cached_property
     def reason(self) -> Array:

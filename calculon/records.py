@@ -163,7 +163,8 @@ def record_of(cls: type[R], source: object) -> R:
     kind: Any = cls
     values: dict[str, object] = {}
     for field in dataclasses.fields(kind):
-        value, inner = getattr(source, field.name), field.type
+        value = getattr(source, field.name)
+        inner: Any = field.type
         nested = dataclasses.is_dataclass(inner) and type(value) is not inner
         values[field.name] = record_of(inner, value) if nested else value
     return cls(**values)

@@ -36,5 +36,4 @@ def model_flops_per_token(
     keys = mean_keys(model, seq_length) if causal else length
     own = model_totals(model)
     forward = 2 * own.matrices + own.scores * keys
-    flops: Flops = (TRAINING_PASSES if training else 1) * forward
-    return flops
+    return (TRAINING_PASSES if training else 1) * forward

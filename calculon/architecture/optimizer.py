@@ -134,8 +134,7 @@ class Parameters(NamedTuple):
         if self.matrices is None or matrix == other:
             return self.weights * matrix
         elements = self.matrices.elements
-        mixed: Elements = elements * matrix + (self.weights - elements) * other
-        return mixed
+        return elements * matrix + (self.weights - elements) * other
 
 
 def joined(parts: Sequence[Parameters], *, layers: bool = False) -> Parameters:
@@ -193,8 +192,7 @@ def state_bytes(parameters: Parameters, choice: StepChoice, shards: Count) -> By
     moments = parameters.mix(each * own.moments, each * other.moments)
     if choice.optimizer == "adafactor" and matrices is not None:
         moments = moments + each * matrices.sides
-    state: Bytes = (moments + master * weights) / shards
-    return state
+    return (moments + master * weights) / shards
 
 
 def resident_weight_bytes(weights: Elements, choice: StepChoice, shards: Count) -> Bytes:

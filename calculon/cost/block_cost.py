@@ -282,5 +282,4 @@ def _bandwidth_needed(cost: LayerCost, choice: BlockChoice, none: Array) -> Byte
         return none
     passes = 2 if choice.training else 1
     needed = cost.traffic.bandwidth_needed[:passes]
-    largest: BytesPerSecond = np.maximum(none, needed.max(axis=(0, 1, 2)))
-    return largest
+    return np.maximum(none, needed.max(axis=(0, 1, 2)))

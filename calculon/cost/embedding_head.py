@@ -169,8 +169,7 @@ class EmbeddingHeadTimes:
     @derived
     def piped(self) -> Array:
         """Whether the two ends are on different stages."""
-        several: Array = self._schedule.pipeline_par > 1
-        return several
+        return self._schedule.pipeline_par > 1
 
     def _whole(self, end: BlockCost) -> Seconds:
         """Time of an end for one microbatch, forward and backward."""
@@ -210,8 +209,7 @@ class EmbeddingHeadTimes:
 
     def _slower(self, embedding: Array, head: Array) -> Array:
         """Add a quantity of the slower end up over the batch; of both where they are on one stage."""
-        total: Array = self._schedule.microbatches * self.of_slower(embedding, head)
-        return total
+        return self._schedule.microbatches * self.of_slower(embedding, head)
 
     @derived
     def forward(self) -> Seconds:

@@ -29,8 +29,7 @@ class IterationTimes:
 
     def _batch_sum(self, time: Seconds) -> Seconds:
         """Add a time of base and edge blocks up over the batch."""
-        total: Seconds = self._stage.slowest.batch_sum(time[0], time[1])
-        return total
+        return self._stage.slowest.batch_sum(time[0], time[1])
 
     @derived
     def fw_time(self) -> Seconds:
@@ -148,4 +147,4 @@ class IterationTimes:
             total = total + getattr(self, name)
         if FURTHER_AXES:
             total = total + self.axes.exposed.sum(axis=0)
-        return np.add(total, self.host_time)
+        return total + self.host_time

@@ -76,5 +76,4 @@ def _executed(model: Model, stage: Stage) -> Flops:
     if ends is not None:
         at_ends = ends.cost.embedding.matrix_flops + ends.cost.head.matrix_flops
         executed = executed + at_ends / schedule.pipeline_par
-    total: Flops = schedule.microbatches * executed
-    return total
+    return schedule.microbatches * executed

@@ -39,5 +39,4 @@ def stored_activations(table: LayerTable, choice: BlockChoice, edition: Edition)
     if table.shard is not None:
         kept = kept + table.shard * drops
     dropped = table.output_bytes * table.flagged("drops_output", choice, edition)
-    stays: Bytes = kept - dropped
-    return stays
+    return kept - dropped

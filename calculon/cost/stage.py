@@ -52,8 +52,7 @@ class Stage:
     @derived
     def piped(self) -> Array:
         """Whether there is more than one stage."""
-        more: Array = self.schedule.pipeline_par > 1
-        return more
+        return self.schedule.pipeline_par > 1
 
     @derived
     def embedding_head_times(self) -> EmbeddingHeadTimes | None:
@@ -131,8 +130,7 @@ class Stage:
         longer = 2 * np.maximum(0.0, sent.link / (2 * count) - shortest)
         longer = np.where(beside & (schedule.interleaving > 1), count * longer, 0.0)
         hidden = np.maximum(0.0, np.maximum(sent.link - trip - longer, sent.link - count * left))
-        exposed: Seconds = self.pipeline_link - np.where(beside, hidden, 0.0)
-        return exposed
+        return self.pipeline_link - np.where(beside, hidden, 0.0)
 
     @derived
     def transfers_after_offload(self) -> tuple[Seconds, Seconds]:

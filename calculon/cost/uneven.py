@@ -78,16 +78,14 @@ class UnevenStages:
     def slowest(self) -> Array:
         """Kind of the slowest stage; the last where several are."""
         whole = np.where(self.passes.stages > 0, self.passes.both, -1.0)
-        found: Array = len(whole) - 1 - whole[::-1].argmax(axis=0)
-        return found
+        return len(whole) - 1 - whole[::-1].argmax(axis=0)
 
     @derived
     def blocks_of_slowest(self) -> Count:
         """Blocks of the slowest stage."""
         blocks = self._layout.blocks
         among = [self.slowest == kind for kind in range(len(blocks) - 1)]
-        found: Count = np.select(among, list(blocks[:LAST]), blocks[LAST])
-        return found
+        return np.select(among, list(blocks[:LAST]), blocks[LAST])
 
     @property
     def slowest_is_outer(self) -> tuple[Array, Array]:
@@ -103,8 +101,7 @@ class UnevenStages:
         passes = self._passes(np.asarray(stalled)) if np.any(stalled) else self.passes
         chunks, name = self._schedule.interleaving, self._schedule.choice.pp_schedule
         time = batch_time(name, passes, microbatches, chunks)
-        idle: Seconds = time - microbatches * passes.largest(passes.both)
-        return idle
+        return time - microbatches * passes.largest(passes.both)
 
 
 def forward_time(end: BlockCost) -> Seconds:

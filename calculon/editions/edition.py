@@ -208,8 +208,7 @@ class Edition:
 
         [A45] Whole heads: a rank has its share of them, or one that it shares with other ranks.
         """
-        heads: Elements = self.key_value_heads(model, choice, tensor_par) * model.attn_size
-        return heads
+        return self.key_value_heads(model, choice, tensor_par) * model.attn_size
 
     def key_value_heads(self, model: Model, choice: LayoutChoice, tensor_par: Count) -> Array:
         """Key (and value) heads that the score products of one processor read, as a share of all; per sequence.
@@ -354,8 +353,7 @@ class Edition:
             2 * MASTER_BYTES if alone else choice.dtype_bytes
         )  # a master copy is part of the state
         weight = each * weights / shards
-        traffic: Bytes = 2 * state + gradients + weight
-        return traffic
+        return 2 * state + gradients + weight
 
     # -- time of a batch ------------------------------------------------------------------------------------------
 
@@ -412,8 +410,7 @@ class Edition:
             rest * window.compute,
             window.usage,
         )
-        exposed: Seconds = window.collective + (window.interleaving - 1) * chunk + tail
-        return exposed
+        return window.collective + (window.interleaving - 1) * chunk + tail
 
     @staticmethod
     def _exposed(
@@ -437,8 +434,7 @@ class Edition:
 
     def _last(self, window: DataParallelWindow) -> Seconds:
         """Return the window of the last chunk: its blocks but one, for one microbatch."""
-        available: Seconds = np.maximum(0.0, (window.chunk_blocks - 1) * self._usable(window)[0])
-        return available
+        return np.maximum(0.0, (window.chunk_blocks - 1) * self._usable(window)[0])
 
     @staticmethod
     def _usable(window: DataParallelWindow) -> tuple[Seconds, Seconds]:
@@ -515,5 +511,4 @@ class Edition:
 
         [A19] The optimizer's FLOP count once per batch.
         """
-        useful: Flops = forward + backward + optimizer / microbatches
-        return useful
+        return forward + backward + optimizer / microbatches

@@ -207,8 +207,7 @@ class Sc23(Edition):
         slowed = window.compute + window.step_compute
         tail_left = tail_traffic + slowed * window.usage - last
         tail = np.where(tail_left > 0, tail_left, tail_traffic * window.usage)
-        exposed: Seconds = window.collective + chunks + tail
-        return exposed
+        return window.collective + chunks + tail
 
     def data_par_bandwidth(
         self, window: DataParallelWindow

@@ -37,8 +37,7 @@ class Curve:
         """
         # methods of arrays, not functions of numpy: this is called most of all
         step = self.sizes[1:].searchsorted(size, side="right")
-        found: Array = self.efficiencies.take(step)
-        return found
+        return self.efficiencies.take(step)
 
     def scaled(self, factor: float, start: float = 0.0, end: float = np.inf) -> "Curve":
         """Return the curve with its efficiencies times a factor for sizes from `start` to below `end`; may exceed 1.

@@ -207,5 +207,4 @@ class Fabric:
     def volume(self, network: Count, operation: str, size: Bytes, participants: Count) -> Bytes:
         """Bytes that an operation moves per endpoint; arguments as in :meth:`time`."""
         whole = size * self.scalars[operation][network]
-        moved: Bytes = whole + 1 / participants * whole * self.offsets[operation][network]
-        return moved
+        return whole + 1 / participants * whole * self.offsets[operation][network]

@@ -202,5 +202,4 @@ def _through_port(
     group = layer_group(axis, layout.sizes, choice, layout.system)
     if choice.coll_algo == PUBLISHED:
         return layout.system.fabric.volume(group.network, operation, message, group.ranks)
-    moved: Bytes = bus_factor(operation, int(group.ranks[0])) * message
-    return moved
+    return bus_factor(operation, int(group.ranks[0])) * message

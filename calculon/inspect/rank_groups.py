@@ -226,8 +226,7 @@ def _layer_bytes(axis: str, model: Model, batch: Batch, choice: BlockChoice, siz
         layout = BlockLayout(model, system, choice.layout, sizes, edition, segment.layers)
         having = [layout.table.layers[row] for row in layout.table.collective_rows(axis)]
         passes = tensor_volumes(having, system, choice, sizes, edition, axis)
-        found: Array = passes.sum(axis=0) if choice.training else passes[0]
-        return found
+        return passes.sum(axis=0) if choice.training else passes[0]
 
     kinds = kinds_of_block(model)
     mean = mean_of([passed(kind, choice) for kind in kinds], [kind.count for kind in kinds])

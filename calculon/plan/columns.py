@@ -74,8 +74,7 @@ class Columns:
 
     def is_choice(self, field: str, value: str) -> Array:
         """Return which executions have this named value in a field."""
-        mask: Array = getattr(self, field) == code(field, value)
-        return mask
+        return getattr(self, field) == code(field, value)
 
     def asked(self) -> frozenset[str]:
         """Return the optional fields that have another value than their default in some execution."""

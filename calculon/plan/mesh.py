@@ -96,8 +96,7 @@ def even(system: System, ranks: Count, stride: Count, processors: Count) -> Arra
     for size in sizes[sizes < sizes.max()]:
         whole = (np.mod(size, span) == 0) | (np.mod(span, np.maximum(size, 1)) == 0)
         alike = alike & (whole | (ranks == 1) | (processors <= size))
-    mask: Array = alike | (processors <= sizes.min())
-    return mask
+    return alike | (processors <= sizes.min())
 
 
 assert code("mesh_order", MESH_ORDERS[0]) == 0

@@ -90,8 +90,7 @@ class Schedule:
     @derived
     def accumulates(self) -> Array:
         """Whether gradient accumulation reads the sums so far, in every microbatch after the first."""
-        found: Array = self.columns.grad_dtype != _AUTO
-        return found
+        return self.columns.grad_dtype != _AUTO
 
     @derived
     def reserved(self) -> Bytes:
@@ -108,10 +107,9 @@ class Schedule:
     @derived
     def microbatches(self) -> Count:
         """Microbatches per pipeline and batch."""
-        found: Count = np.floor(
+        return np.floor(
             np.floor(self.columns.batch_size / self.data_par) / self.columns.microbatch_size
         )
-        return found
 
     @derived
     def shards(self) -> Count:
@@ -130,22 +128,19 @@ class Schedule:
         """Blocks of the most loaded stage."""
         if self.layout is not None:
             return self.layout.largest
-        found: Count = np.ceil(self._model.num_blocks / self.pipeline_par)
-        return found
+        return np.ceil(self._model.num_blocks / self.pipeline_par)
 
     @derived
     def missing_blocks(self) -> Count:
         """Blocks that the other stages have less, in total."""
-        missing: Count = self.blocks * self.pipeline_par - self._model.num_blocks
-        return missing
+        return self.blocks * self.pipeline_par - self._model.num_blocks
 
     @derived
     def chunk_blocks(self) -> Count:
         """Blocks of a chunk; of those that differ within a stage the mean."""
         if self.layout is not None:
             return self.blocks / self.interleaving
-        found: Count = np.floor(self.blocks / self.interleaving)
-        return found
+        return np.floor(self.blocks / self.interleaving)
 
     def with_blocks(self, blocks: Count) -> Self:
         """Return the schedule of stages of so many blocks, of one chunk where that is not what they have."""
@@ -165,8 +160,7 @@ class Schedule:
         """Blocks of a stage that useful work is counted of: the mean of a stated layout, else the most."""
         if self.layout is None:
             return self.blocks
-        mean: Count = (self.blocks * self.pipeline_par - self.missing_blocks) / self.pipeline_par
-        return mean
+        return (self.blocks * self.pipeline_par - self.missing_blocks) / self.pipeline_par
 
     @property
     def processors(self) -> Count:
@@ -201,5 +195,4 @@ class Schedule:
 
 def shard_count(split: Array, dp_shard: Count, data_par: Count) -> Count:
     """Return in how many parts the optimizer state is: one, those stated, or one for each replica."""
-    shards: Count = np.where(split, np.where(dp_shard > 0, dp_shard, data_par), 1.0)
-    return shards
+    return np.where(split, np.where(dp_shard > 0, dp_shard, data_par), 1.0)

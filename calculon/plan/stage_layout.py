@@ -36,8 +36,7 @@ def own_stages(columns: Columns) -> Array:
     """Whether executions state a schedule or a layout, which the published model does not have."""
     stated = (columns.first_stage_blocks > 0) | (columns.last_stage_blocks > 0)
     stated = stated | (columns.stage_blocks > 0)
-    mask: Array = stated | (columns.pp_layout != 0) | (columns.pp_schedule != 0)
-    return mask
+    return stated | (columns.pp_layout != 0) | (columns.pp_schedule != 0)
 
 
 @record
@@ -78,20 +77,17 @@ class StageLayout:
 
     def mean(self, pipeline_par: Count) -> Count:
         """Blocks of a stage, the mean."""
-        found: Count = reduce(add, self.blocks * self.count) / pipeline_par
-        return found
+        return reduce(add, self.blocks * self.count) / pipeline_par
 
     @property
     def largest(self) -> Count:
         """Blocks of the stage that has most."""
-        found: Count = np.where(self.count > 0, self.blocks, 0.0).max(axis=0)
-        return found
+        return np.where(self.count > 0, self.blocks, 0.0).max(axis=0)
 
 
 def chunks_of(listed: str, stages: int) -> Array:
     """Return the blocks of every chunk of a list: shape (stages, chunks)."""
-    found: Array = np.array(ListsOfCounts.counts(listed), float).reshape(-1, stages).T
-    return found
+    return np.array(ListsOfCounts.counts(listed), float).reshape(-1, stages).T
 
 
 class ListedCounts(NamedTuple):
@@ -192,10 +188,8 @@ def _balanced(total: float, pipeline_par: Count, head: Array) -> Count:
     even = np.floor((total + head) / pipeline_par - head)
 
     def largest(last: Count) -> Count:
-        found: Count = np.maximum(np.ceil((total - last) / others), last + head)
-        return found
+        return np.maximum(np.ceil((total - last) / others), last + head)
 
     one, other = (np.clip(even + more, 1, most) for more in (0, 1))
     best = np.where(largest(one) <= largest(other), one, other)
-    found: Count = np.clip(np.floor(largest(best) - head), best, most)
-    return found
+    return np.clip(np.floor(largest(best) - head), best, most)

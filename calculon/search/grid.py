@@ -246,8 +246,7 @@ def _by_node(cells: Array) -> Array:
     """Count cells of each node."""
     flat = cells.reshape(-1, cells.shape[-1])
     small = np.uint8 if len(flat) <= MOST_SMALL else np.int64  # sums of bytes are many at once
-    counts: Array = np.add.reduce(flat, axis=0, dtype=small).astype(np.int64)
-    return counts
+    return np.add.reduce(flat, axis=0, dtype=small).astype(np.int64)
 
 
 def enumerated(space: Space, columns: Columns) -> Array:

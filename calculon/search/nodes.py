@@ -115,8 +115,7 @@ class Nodes:
         """The first node of the run of microbatch sizes that each node is in: shape (nodes,)."""
         same = (self.unit, self.chunks, self.variant)
         new = np.concatenate([[True], np.logical_or.reduce([c[1:] != c[:-1] for c in same])])
-        starts: Array = np.maximum.accumulate(np.where(new, np.arange(len(new)), 0))
-        return starts
+        return np.maximum.accumulate(np.where(new, np.arange(len(new)), 0))
 
 
 def alike(space: Space, units: Sequence[Unit]) -> Iterator[list[Unit]]:

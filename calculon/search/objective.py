@@ -56,8 +56,7 @@ class Objective:
         """
         slack = 1 - 1e-9
         if (self.statistic.name, self.sense) == ("sample_rate", "max"):
-            rate: Array = batch_size / (time_lower_bound() * slack)
-            return rate
+            return batch_size / (time_lower_bound() * slack)
         if (self.statistic.name, self.sense) == ("total_time", "min"):
             return np.asarray(-time_lower_bound() * slack)
         return None

@@ -147,7 +147,6 @@ def _meets(where: Condition, space: Space, rows: Rows, chosen: Array) -> Array:
         if name in NAMES:
             return plan.values(name)
         values = known_statistic(name, "where").of(rows.batch)
-        column: Array = np.broadcast_to(values, shape)[places]
-        return column
+        return np.broadcast_to(values, shape)[places]
 
     return np.broadcast_to(where.mask(lookup), chosen.shape)

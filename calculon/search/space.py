@@ -141,5 +141,4 @@ class Space(Candidates):
         sizes = np.zeros((len(degrees), max(map(len, batches), default=0)), np.int64)
         for row, of_degree in zip(sizes, batches, strict=True):
             row[: len(of_degree)] = of_degree
-        found: Array = sizes[degree_of, positions]
-        return found
+        return sizes[degree_of, positions]

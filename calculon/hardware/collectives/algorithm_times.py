@@ -42,8 +42,7 @@ def bus_bandwidth(operation: str, size: Bytes, seconds: Seconds, ranks: int) -> 
     """
     if ranks == 1:
         return np.zeros_like(seconds)
-    rate: Array = bus_factor(operation, ranks) * algorithm_bandwidth(size, seconds)
-    return rate
+    return bus_factor(operation, ranks) * algorithm_bandwidth(size, seconds)
 
 
 def candidates(system: System, operation: str, group: Group) -> list[str]:
@@ -116,8 +115,7 @@ def _moved(
 def time_of(system: System, operation: str, group: Group, name: str, size: Bytes) -> Seconds:
     """Return the time of a collective by one algorithm, with the fastest of its protocols; as :func:`paced`."""
     found = [time for _, time in paced(system, operation, group, name, size)]
-    time: Seconds = np.minimum.reduce(found)
-    return time
+    return np.minimum.reduce(found)
 
 
 def times(system: System, operation: str, group: Group, size: Bytes) -> dict[str, Seconds]:

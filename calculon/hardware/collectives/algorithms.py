@@ -269,8 +269,7 @@ def able(system: System, group: Group, name: str) -> Array:
     networks = range(len(system.networks))
     reduces = np.array([system.reduces_in_network(i) for i in networks], dtype=bool)
     fits: Array = (group.several == (name in _SEVERAL)) & reduces[_switches(group, name)]
-    possible: Array = alone | fits
-    return possible
+    return alone | fits
 
 
 def _switches(group: Group, name: str) -> Count:

@@ -46,8 +46,7 @@ def group_time(
         name = _published(operation)
         return system.fabric.time(group.network, name, size, group.ranks, per_step=per_step)
     _, table = _choices(system, operation, size, group, algorithm)
-    best: Seconds = np.minimum.reduce(table)
-    return best
+    return np.minimum.reduce(table)
 
 
 def group_volume(

@@ -84,8 +84,7 @@ class Group:
     @property
     def several(self) -> Array:
         """Whether it uses more than one network."""
-        several: Array = np.sum(np.broadcast_arrays(*self.used), axis=0) > 1
-        return several
+        return np.sum(np.broadcast_arrays(*self.used), axis=0) > 1
 
     @property
     def innermost(self) -> Count:
@@ -108,8 +107,7 @@ def fits_mesh(system: System, ranks: Count, stride: Count) -> Array:
     for _, joined, even, before in _levels(system, ranks, stride):
         fits = fits & even & (before % joined == 0)
         left = before // joined
-    complete: Array = fits & (left == 1)
-    return complete
+    return fits & (left == 1)
 
 
 def _levels(

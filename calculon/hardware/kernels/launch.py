@@ -23,5 +23,4 @@ class Launch:
 
     def bounded(self, time: Seconds, kernels: Array | float) -> Seconds:
         """Return times of work that launches so many kernels: at least that of the launches."""
-        bounded: Seconds = np.maximum(time, self.kernel * kernels)
-        return bounded
+        return np.maximum(time, self.kernel * kernels)

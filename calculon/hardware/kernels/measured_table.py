@@ -124,8 +124,7 @@ class MeasuredTable:
         rows, rates = np.log(self.table.sizes), self.rates
         step = max(1, _AT_ONCE // len(rates))
         parts = [_interpolated(rows, rates, each[i : i + step]) for i in range(0, len(each), step)]
-        found: Array = np.concatenate(parts)[back.ravel()].reshape(shape)
-        return found
+        return np.concatenate(parts)[back.ravel()].reshape(shape)
 
     @property
     def rates(self) -> Array:
@@ -197,8 +196,7 @@ def _interpolated(rows: Array, rates: Array, points: Array) -> Array:
     found = np.clip(np.exp(logs), rates.min(), rates.max())
     closest = distance.argmin(axis=1)
     exact = distance[np.arange(len(points)), closest] <= _SAME
-    result: Array = np.where(exact, rates[closest], found)
-    return result
+    return np.where(exact, rates[closest], found)
 
 
 def _of_nearest(logs: Array, distance: Array) -> Array:
@@ -211,8 +209,7 @@ def _of_nearest(logs: Array, distance: Array) -> Array:
         weights = nearest / there - nearest / there.max(axis=1, keepdims=True)
         total = weights.sum(axis=1, keepdims=True)
         weights = np.where(total > 0, weights / total, 1 / (corners + 1))
-    means: Array = (weights * logs[near]).sum(axis=1)
-    return means
+    return (weights * logs[near]).sum(axis=1)
 
 
 def _bounded(logs: Array, work: Array, times: Array, apart: Array) -> Array:

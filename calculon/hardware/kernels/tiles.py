@@ -150,8 +150,7 @@ def alignment(widths: Sequence[Count], element_bytes: float) -> Bytes:
     array([  2., 256.])
     """
     lowest: Array = np.bitwise_or.reduce([np.asarray(width, np.int64) for width in widths])
-    bytes_: Bytes = (lowest & -lowest) * float(element_bytes)
-    return bytes_
+    return (lowest & -lowest) * float(element_bytes)
 
 
 def product_efficiency(

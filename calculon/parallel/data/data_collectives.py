@@ -128,8 +128,7 @@ class DataCollectives:
         gathered = gathered + self.of_embedding_and_head(
             lambda some: (some.update.embedding, some.update.head)
         )
-        total: Array = reduced + gathered
-        return total
+        return reduced + gathered
 
     @property
     def times(self) -> Count:
@@ -201,8 +200,7 @@ class DataCollectives:
         ends = self.of_embedding_and_head(
             lambda some: (some.units.embedding, some.units.head_gather + some.units.head_reduce)
         )
-        found: Array = self.schedule.interleaving * units.number * each + ends
-        return found
+        return self.schedule.interleaving * units.number * each + ends
 
     # -- stages -------------------------------------------------------------------------------------------------------
 

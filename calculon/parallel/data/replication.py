@@ -39,8 +39,7 @@ def not_hidden(traffic: Seconds, window: Seconds, usage: Fraction) -> Seconds:
     for traffic `t`, work `w` and the share `u` of the engines that traffic takes from it: the work is slowed to
     :math:`1 - u` of its rate while there is traffic, and traffic that is left then runs alone.
     """
-    added: Seconds = np.minimum(traffic, np.maximum(traffic - window, usage * traffic))
-    return added
+    return np.minimum(traffic, np.maximum(traffic - window, usage * traffic))
 
 
 class Replication:
@@ -82,8 +81,7 @@ class Replication:
         """Exposed time to reduce the gradients of a stage once."""
         window = buckets.before * self.windows.backward
         hidden = buckets.last + not_hidden(buckets.others, window, self.usage)
-        exposed: Seconds = np.where(self.schedule.columns.data_par_overlap, hidden, buckets.all)
-        return exposed
+        return np.where(self.schedule.columns.data_par_overlap, hidden, buckets.all)
 
     def _gather_after_step(self) -> Seconds:
         """Exposed time to gather new weights, beside the next forward pass if that is asked for."""
@@ -92,8 +90,7 @@ class Replication:
         link = one + others * one + self._of_embedding_and_head(embedding, head)
         waits = one + others * not_hidden(one, window, self.usage)
         waits = waits + self._of_embedding_and_head(embedding, not_hidden(head, window, self.usage))
-        exposed: Seconds = np.where(self.schedule.columns.overlap_param_gather, waits, link)
-        return exposed
+        return np.where(self.schedule.columns.overlap_param_gather, waits, link)
 
     def _of_embedding_and_head(self, embedding: Seconds, head: Seconds) -> Seconds:
         """Return a time of embedding and head, or of the longer where they are on different stages."""

@@ -35,8 +35,7 @@ class Sharding:
 
     def copies(self, schedule: Schedule) -> Count:
         """Return how many groups of such ranks hold the same."""
-        copies: Count = schedule.data_par / self.shards(schedule)
-        return copies
+        return schedule.data_par / self.shards(schedule)
 
     def every(self, schedule: Schedule) -> Array:
         """Whether gradients are reduced after every microbatch."""

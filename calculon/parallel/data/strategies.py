@@ -114,8 +114,7 @@ class PublishedStrategy(DataParallelStrategy):
 
     def gradients(self, working: Bytes, waiting: Bytes, blocks: Array | int) -> Bytes:
         """Whole and in 4 bytes in the block at work."""
-        whole: Bytes = working + waiting * (blocks - 1)
-        return whole
+        return working + waiting * (blocks - 1)
 
     def buffers(
         self,

@@ -31,18 +31,15 @@ class Passes:
     @property
     def both(self) -> Seconds:
         """Forward and backward."""
-        whole: Seconds = self.forward + self.backward
-        return whole
+        return self.forward + self.backward
 
     def total(self, time: Seconds) -> Seconds:
         """Add a time up over all stages."""
-        found: Seconds = reduce(add, self.stages * time)
-        return found
+        return reduce(add, self.stages * time)
 
     def largest(self, time: Seconds) -> Seconds:
         """Return the largest time of a stage."""
-        found: Seconds = np.where(self.stages > 0, time, 0.0).max(axis=0)
-        return found
+        return np.where(self.stages > 0, time, 0.0).max(axis=0)
 
 
 def batch_time(
@@ -68,8 +65,7 @@ def batch_time(
     """
     if schedule == "forward":
         longest = passes.largest(passes.forward)
-        time: Seconds = passes.total(passes.forward) + (microbatches - 1) * longest
-        return time
+        return passes.total(passes.forward) + (microbatches - 1) * longest
     slowest = passes.largest(passes.both)
     if schedule == "gpipe":
         longest = passes.largest(passes.forward) + passes.largest(passes.backward)
@@ -91,8 +87,7 @@ def _zero_bubble(passes: Passes, microbatches: Count) -> Seconds:
     slowest = len(whole) - 1 - whole[::-1].argmax(axis=0)[None]
 
     def of_slowest(time: Seconds) -> Seconds:
-        found: Seconds = np.take_along_axis(time, slowest, axis=0)[0]
-        return found
+        return np.take_along_axis(time, slowest, axis=0)[0]
 
     inputs = passes.backward - passes.weight
     weight = np.minimum(passes.weight, np.minimum(passes.forward, inputs))
@@ -101,8 +96,7 @@ def _zero_bubble(passes: Passes, microbatches: Count) -> Seconds:
     drain = passes.total(inputs) - of_slowest(inputs)
     held = np.minimum(reduce(add, passes.stages), microbatches)
     left = np.maximum(0.0, drain - held * of_slowest(weight) + first)
-    time: Seconds = microbatches * of_slowest(passes.both) + fill + left
-    return time
+    return microbatches * of_slowest(passes.both) + fill + left
 
 
 def held_microbatches(

@@ -100,5 +100,4 @@ def bubble_time(
     rest = np.mod(schedule.microbatches, stages)
     extra = np.where(rest != 0, (schedule.interleaving - 1) * (stages - rest), 0.0)
     mean: Array = np.where(schedule.base_blocks > 0, (base + edge) / 2, edge)
-    bubble: Array = (stages - 1) * chunk + extra * chunk - schedule.missing_blocks * mean
-    return bubble
+    return (stages - 1) * chunk + extra * chunk - schedule.missing_blocks * mean

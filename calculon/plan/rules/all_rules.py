@@ -63,8 +63,7 @@ def _divides_model(field: str, *, counted: bool = False) -> Rule:
     def holds(q: Question) -> Array:
         if not getattr(q.model, _OF_PART.get(field, "hidden")):
             return np.array(True)
-        mask: Array = getattr(q.model, field) % q.plan.tensor_par == 0
-        return mask
+        return getattr(q.model, field) % q.plan.tensor_par == 0
 
     wanted = f"a divisor of the model's {field}={{model.{field}}}"
     return Rule(f"{field}_split", holds, expected("tensor_par", wanted), counted=counted)
@@ -74,8 +73,7 @@ def _tokens_split(q: Question) -> Array:
     length = sequence_lengths(q.model, q.plan.seq_length)
     tokens = q.plan.microbatch_size.astype(float) * length
     even = np.mod(tokens, q.plan.tensor_par) == 0
-    mask: Array = q.plan.is_choice("tensor_par_comm_type", "ar") | even
-    return mask
+    return q.plan.is_choice("tensor_par_comm_type", "ar") | even
 
 
 def _explain_tokens(one: One) -> Problem:
@@ -96,8 +94,7 @@ def _most_tokens(model: Model) -> int:
 def _has_positions(q: Question) -> Array:
     if not q.model.positions:
         return np.array(True)
-    mask: Array = q.plan.seq_length <= _most_tokens(q.model)
-    return mask
+    return q.plan.seq_length <= _most_tokens(q.model)
 
 
 def _explain_positions(one: One) -> Problem:
@@ -109,8 +106,7 @@ def _explain_positions(one: One) -> Problem:
 
 def _datatype_known(q: Question) -> Array:
     known = np.array([name in q.system.datatypes for name in DATATYPE_BYTES])
-    mask: Array = known[q.plan.datatype]
-    return mask
+    return known[q.plan.datatype]
 
 
 def _explain_datatype(one: One) -> Problem:
@@ -124,8 +120,7 @@ def _known_to_edition(q: Question) -> Array:
     if q.model.extensions:
         return ~published
     asked = [getattr(q.plan, name) != PLAIN[name] for name in q.asked - {"edition"}]
-    mask: Array = ~(published & np.logical_or.reduce(asked)) if asked else np.array(True)
-    return mask
+    return ~(published & np.logical_or.reduce(asked)) if asked else np.array(True)
 
 
 def _explain_edition(one: One) -> Problem:

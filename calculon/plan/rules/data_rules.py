@@ -24,8 +24,7 @@ NEEDING: tuple[str, ...] = tuple(
 
 
 def _is_one_of(q: Question, *stages: str) -> Array:
-    mask: Array = np.isin(q.plan.zero_stage, [_CODES[name] for name in stages])
-    return mask
+    return np.isin(q.plan.zero_stage, [_CODES[name] for name in stages])
 
 
 def _explain_state(one: One) -> Problem:
@@ -42,8 +41,7 @@ def _needs(name: str) -> Rule:
 
     def holds(q: Question) -> Array:
         plain: Array = getattr(q.plan, name) == DEFAULTS[name]
-        mask: Array = plain | _is_one_of(q, *forms)
-        return mask
+        return plain | _is_one_of(q, *forms)
 
     def explain(one: One) -> Problem:
         default = str(DEFAULTS[name]).lower()
@@ -57,16 +55,14 @@ def _needs(name: str) -> Rule:
 def _shards_divide(q: Question) -> Array:
     shards = q.plan.dp_shard
     divides = (shards > 1) & (q.plan.data_par % np.maximum(shards, 1) == 0)
-    mask: Array = (shards == 0) | divides
-    return mask
+    return (shards == 0) | divides
 
 
 def _units_divide(q: Question) -> Array:
     chunk = np.floor(q.blocks / q.plan.pipeline_interleaving)
     if (listed := q.plan.stage_blocks).any():
         chunk = np.where(listed > 0, listed_counts(listed).divisor, chunk)
-    mask: Array = np.mod(chunk, q.plan.fsdp_unit) == 0
-    return mask
+    return np.mod(chunk, q.plan.fsdp_unit) == 0
 
 
 _FORM = ("zero_stage",)

@@ -23,8 +23,7 @@ def _networks_exist(q: Question, axes: tuple[Axis, ...] = PUBLISHED_AXES) -> Arr
 
 def _mesh_holds(q: Question) -> Array:
     fits = processors(q.plan) <= q.system.fabric.size.max()
-    mask: Array = fits | (q.plan.mesh_order == 0)
-    return mask
+    return fits | (q.plan.mesh_order == 0)
 
 
 def _explain_mesh_size(one: One) -> str:
@@ -46,8 +45,7 @@ def _mesh_is_even(q: Question) -> Array:
     groups = [(getattr(p, axis.degree), apart[axis.name]) for axis in AXES]
     groups += [(shards, apart["dp"]), (copies, apart["dp"] * shards)]
     alike = [even(q.system, ranks, stride, count) for ranks, stride in groups]
-    mask: Array = (p.mesh_order == 0) | np.logical_and.reduce(np.broadcast_arrays(*alike))
-    return mask
+    return (p.mesh_order == 0) | np.logical_and.reduce(np.broadcast_arrays(*alike))
 
 
 def _explain_uneven(one: One) -> str:
@@ -152,16 +150,14 @@ def _further_rules(axis: Axis) -> list[Rule]:
     degree, network, width = axis.degree, axis.network, axis.divides
 
     def divides(q: Question) -> Array:
-        mask: Array = getattr(q.model, width) % getattr(q.plan, degree) == 0
-        return mask
+        return getattr(q.model, width) % getattr(q.plan, degree) == 0
 
     def explain_width(one: One) -> Problem:
         wanted = f"a divisor of the model's {width}={getattr(one.model, width)}"
         return Problem(degree, wanted, str(getattr(one.execution, degree)))
 
     def used(q: Question) -> Array:
-        mask: Array = (getattr(q.plan, degree) > 1) | (getattr(q.plan, network) == 0)
-        return mask
+        return (getattr(q.plan, degree) > 1) | (getattr(q.plan, network) == 0)
 
     def explain_unused(one: One) -> Problem:
         return Problem(network, f"0, since {degree} is 1", str(getattr(one.execution, network)))

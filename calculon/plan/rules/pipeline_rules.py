@@ -35,8 +35,7 @@ def _needs(fields: tuple[str, ...], met: Callable[[Columns], Array]) -> Callable
 
     def holds(q: Question) -> Array:
         asked = reduce(or_, (getattr(q.plan, name) != 0 for name in fields))
-        mask: Array = ~asked | met(q.plan)
-        return mask
+        return ~asked | met(q.plan)
 
     return holds
 
@@ -63,8 +62,7 @@ def _explain_one_chunk(one: One) -> Problem:
 def _blocks_suffice(q: Question) -> Array:
     first, last = q.plan.first_stage_blocks, q.plan.last_stage_blocks
     enough = _enough(first, last, q.model.num_blocks, q.plan.pipeline_par)
-    mask: Array = enough | ((first == 0) & (last == 0))
-    return mask
+    return enough | ((first == 0) & (last == 0))
 
 
 def _lists_fit(q: Question) -> Array:
@@ -73,8 +71,7 @@ def _lists_fit(q: Question) -> Array:
     counts = listed_counts(listed)
     fit = counts.length == plan.pipeline_par * plan.pipeline_interleaving
     fit = fit & (counts.total == q.model.num_blocks)
-    mask: Array = fit | (listed == 0)
-    return mask
+    return fit | (listed == 0)
 
 
 def _explain_lists(one: One) -> Problem:
@@ -111,8 +108,7 @@ def _can_overlap(plan: Columns) -> Array:
     several = plan.pipeline_interleaving > 1
     due = np.where(plan.training, several | (plan.pp_schedule == _GPIPE), ~several)
     microbatches = plan.batch_size // (plan.data_par * plan.microbatch_size)
-    mask: Array = due & (microbatches >= plan.pipeline_par)
-    return mask
+    return due & (microbatches >= plan.pipeline_par)
 
 
 def _explain_overlap(one: One) -> Problem:

@@ -14,8 +14,7 @@ _STORED = np.array(list(DATATYPE_BYTES.values()))
 
 
 def _not_wider(q: Question) -> Array:
-    mask: Array = _WIDTHS[q.plan.matmul_dtype] <= _STORED[q.plan.datatype]
-    return mask
+    return _WIDTHS[q.plan.matmul_dtype] <= _STORED[q.plan.datatype]
 
 
 def _explain_wider(one: One) -> Problem:
@@ -30,8 +29,7 @@ def _explain_wider(one: One) -> Problem:
 
 def _known(q: Question) -> Array:
     known = np.array([name == "same" or name in q.system.matmul_types for name in _TYPES])
-    mask: Array = known[q.plan.matmul_dtype]
-    return mask
+    return known[q.plan.matmul_dtype]
 
 
 def _explain_known(one: One) -> Problem:

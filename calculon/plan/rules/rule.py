@@ -25,8 +25,7 @@ class Question:
     @property
     def blocks(self) -> Array:
         """Blocks of the most loaded pipeline stage."""
-        blocks: Array = np.ceil(self.model.num_blocks / self.plan.pipeline_par)
-        return blocks
+        return np.ceil(self.model.num_blocks / self.plan.pipeline_par)
 
     @cached_property
     def asked(self) -> frozenset[str]:

@@ -9,8 +9,7 @@ from calculon.units import Array
 
 def _unsplit(q: Question) -> Array:
     """Whether collectives are neither split nor cut into tiles."""
-    mask: Array = q.plan.is_choice("tensor_par_comm_type", "ar") & _in_one(q)
-    return mask
+    return q.plan.is_choice("tensor_par_comm_type", "ar") & _in_one(q)
 
 
 def _in_one(q: Question) -> Array:
@@ -27,20 +26,6 @@ def _explain_linear(one: One) -> Problem:
     name, wanted = ("tensor_par_comm_type", "ar") if split else ("tensor_par_overlap", "none")
     why = "since a linear layer alone has no row-split product"
     return Problem(name, f"{wanted}, {why} (part: linear)", getattr(e, name))
-
-
-def _explain_behind(one: One) -> Problem:
-    e = one.execution
-    why = (
-        "there is no backward pass in inference"
-        if not e.training
-        else "tensor_par is 1"
-        if e.tensor_par == 1
-        else f"tp_impl: {e.tp_impl} has no gradient that only weights wait for"
-        if e.tp_impl != "megatron"
-        else f"tensor_par_overlap: {e.tensor_par_overlap} hides collectives in its own way"
-    )
-    return Problem("tp_async", f"false, since {why}", "true")
 
 
 def _explain_behind(one: One) -> Problem:
