@@ -2,21 +2,14 @@
 
 from operator import attrgetter
 
-from calculon.arrays import derived
-from calculon.cost.block_cost import BlockCost
-from calculon.cost.efficiency import efficiency
-from calculon.cost.embedding_head import Ends
+import numpy as np
+
+from calculon.arrays import derived, rate
 from calculon.cost.iteration_times import IterationTimes
-from calculon.cost.offload import offload_bandwidth
-from calculon.cost.optimizer_step import OptimizerCost
 from calculon.cost.quoted_figures import quoted_figures
 from calculon.cost.stage import Stage
 from calculon.cost.stage_memory import Memory, memory
-from calculon.editions.edition import Edition
-from calculon.hardware.system import System
-from calculon.plan.schedule import Schedule
 from calculon.records import record_of
-from calculon.spec.model import Model
 from calculon.statistics import (
     BlockSpace,
     Efficiency,
@@ -34,19 +27,6 @@ class Batch(Stage):
     The attributes have the names of the parts of :class:`~calculon.statistics.CorrectedStats`: a search reads the
     columns that it needs from here, and pays for these only; :attr:`stats` has all of them.
     """
-
-    def __init__(
-        self,
-        model: Model,
-        block: BlockCost,
-        optimizer: OptimizerCost,
-        schedule: Schedule,
-        system: System,
-        edition: Edition,
-        ends: Ends | None = None,
-    ):
-        super().__init__(block, optimizer, schedule, system, edition, ends)
-        self.model = model
 
     # -- one block --------------------------------------------------------------------------------
 
@@ -104,36 +84,47 @@ class Batch(Stage):
 
     @derived
     def offload_bandwidth(self) -> OffloadBandwidth:
-        """Tier-2 bandwidth that would hide offloading."""
-        block, optimizer, alone = self.block, self.optimizer, self.block_alone
-        return offload_bandwidth(
-            self.offload,
-            block.weight,
-            self.stored_activation,
-            optimizer.weight_grad + optimizer.state,
-            self.edition.offload_window(alone.shortest_forward, block.fw.mem_time),
-            self.edition.offload_window(alone.shortest_backward, self.backward_memory),
-            training=self.schedule.training,
+        """Tier-2 bandwidth that would hide each kind of offload traffic, and all that moves (section 5.9)."""
+        block, moved, window = self.block, self.offload, self.edition.offload_window
+        forward = window(self.block_alone.shortest_forward, block.fw.mem_time)
+        everything = rate(moved.forward_size, forward)
+        optimizer = np.zeros_like(everything)
+        if self.schedule.training:
+            backward = window(self.block_alone.shortest_backward, self.backward_memory)
+            optimizer = rate(self.optimizer.weight_grad + self.optimizer.state, backward)
+            everything = np.maximum(everything, rate(moved.backward_size, backward))
+        return OffloadBandwidth(
+            act_offload_bw_req=rate(self.stored_activation, forward),
+            weight_offload_bw_req=rate(block.weight, forward),
+            optim_offload_bw_req=optimizer,
+            offload_mem_bw_req=everything,
         )
 
     @derived
     def figures(self) -> Figures:
         """Figures that people quote."""
-        return quoted_figures(self.model, self, self.times.total_time)
+        return quoted_figures(self, self.times.total_time)
 
     @derived
     def efficiency(self) -> Efficiency:
-        """How well the machine is used."""
-        times = self.times
+        """Time that useful arithmetic would take at peak rate, compared with time spent (section 5.10)."""
+        block, schedule, times = self.block, self.schedule, self.times
         busy = times.fw_time + times.bw_time + times.optim_step_time
-        return efficiency(
-            self.block,
-            self.optimizer,
-            self.schedule,
-            busy,
-            times.total_time,
-            self.edition,
-            self.embedding_head_times.useful_flops if self.embedding_head_times else 0.0,
+        outside = self.embedding_head_times.useful_flops if self.embedding_head_times else 0.0
+        useful = self.edition.useful_flops(
+            block.fw.flops,
+            block.agrad.flops + block.wgrad.flops,
+            self.optimizer.step.flops,
+            schedule.microbatches,
+        )
+        of_batch = schedule.mean_blocks * schedule.microbatches * useful + outside
+        perfect = of_batch / block.matrix_peak
+        return Efficiency(
+            useful_flops=useful,
+            compute_efficiency=perfect / busy,
+            system_efficiency=busy / times.total_time,
+            total_efficiency=perfect / times.total_time,
+            sample_rate=schedule.batch_size / times.total_time,
         )
 
     # -- space ------------------------------------------------------------------------------------

@@ -31,12 +31,16 @@ class IterationTimes:
         """Add a time of base and edge blocks up over the batch."""
         return self._stage.slowest.batch_sum(time[0], time[1])
 
+    def _with_embedding_and_head(self, time: Seconds, name: str) -> Seconds:
+        """Add a time of embedding and LM head, by its name in :class:`EmbeddingHeadTimes`, where they are counted."""
+        more = self._stage.embedding_head_times
+        return time if more is None else time + getattr(more, name)
+
     @derived
     def fw_time(self) -> Seconds:
         """Forward computation."""
         time: Seconds = self._passes * self._stage.block.fw.time
-        ends = self._stage.embedding_head_times
-        return time + ends.forward if ends else time
+        return self._with_embedding_and_head(time, "forward")
 
     @derived
     def bw_time(self) -> Seconds:
@@ -45,15 +49,13 @@ class IterationTimes:
         time: Seconds = self._passes * block.agrad.time + self._passes * block.wgrad.time
         if (more := self._stage.accumulation) is not None:
             time = time + more
-        ends = self._stage.embedding_head_times
-        return time + ends.backward if ends else time
+        return self._with_embedding_and_head(time, "backward")
 
     @derived
     def optim_step_time(self) -> Seconds:
         """The optimizer step, once per batch."""
         time: Seconds = self._stage.schedule.blocks * self._stage.optimizer.step.time
-        ends = self._stage.embedding_head_times
-        return time + ends.step if ends else time
+        return self._with_embedding_and_head(time, "step")
 
     @derived
     def recompute_time(self) -> Seconds:
@@ -83,16 +85,14 @@ class IterationTimes:
             whole.forward_edge + whole.backward_edge,
             stalled,
         )
-        ends = self._stage.embedding_head_times
-        return time + ends.fill if ends else time
+        return self._with_embedding_and_head(time, "fill")
 
     @derived
     def tp_comm_link_time(self) -> Seconds:
         """Tensor-parallel collectives, on the link."""
         collectives = self._stage.collectives
         time = self._batch_sum(collectives.fw_tp.time) + self._batch_sum(collectives.agrad_tp.time)
-        ends = self._stage.embedding_head_times
-        return time + ends.tensor_link if ends else time
+        return self._with_embedding_and_head(time, "tensor_link")
 
     pp_comm_link_time = property(attrgetter("_stage.pipeline_link"))
     """Pipeline transfers, on the link."""
@@ -106,8 +106,7 @@ class IterationTimes:
         collectives = self._stage.collectives
         forward = self._batch_sum(collectives.fw_tp.time_exposed)
         time = forward + self._batch_sum(collectives.agrad_tp.time_exposed)
-        ends = self._stage.embedding_head_times
-        return time + ends.tensor_link if ends else time
+        return self._with_embedding_and_head(time, "tensor_link")
 
     pp_comm_exposed_time = property(attrgetter("_stage.pipeline_exposed"))
     """Pipeline transfers, not hidden."""

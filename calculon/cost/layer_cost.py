@@ -51,21 +51,6 @@ class LayerTable:
         Bytes that stay of an activation that is dropped; None where nothing does.
     """
 
-    __slots__ = (
-        "accessed",
-        "activation",
-        "activation_grad",
-        "collectives",
-        "flops",
-        "inputs",
-        "kinds",
-        "layers",
-        "output_bytes",
-        "outputs",
-        "shard",
-        "weight_bytes",
-        "weights",
-    )
     layers: tuple[Layer, ...]
     kinds: dict[KernelKind, list[int]]
     collectives: dict[str, list[int]]
@@ -117,16 +102,11 @@ class LayerTable:
 
     def _shards(self, shape: tuple[int, int]) -> Bytes | None:
         """Return what stays of inputs that are dropped; None where nothing does."""
-        rows = [
-            i
-            for i, layer in enumerate(self.layers)
-            if layer.collective and layer.collective.overlapped
-        ]
-        if not rows:
-            return None
-        shards = np.zeros(shape)
-        for i in rows:
-            shards[i] = self.layers[i].shard
+        shards = None
+        for i, layer in enumerate(self.layers):
+            if layer.collective and layer.collective.overlapped:
+                shards = np.zeros(shape) if shards is None else shards
+                shards[i] = layer.shard
         return shards
 
     def flagged(self, flag: str, choice: BlockChoice, edition: Edition) -> Array:

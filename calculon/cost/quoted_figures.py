@@ -14,13 +14,13 @@ from calculon.statistics import Figures
 from calculon.units import Array, Count, Flops, Seconds
 
 
-def quoted_figures(model: Model, stage: Stage, total_time: Seconds) -> Figures:
+def quoted_figures(stage: Stage, total_time: Seconds) -> Figures:
     """Return the figures of executions that take so long per iteration.
 
     Source: model FLOP utilisation: Chowdhery et al., *PaLM*, arXiv 2204.02311, section 4.1; hardware FLOP utilisation,
     here the mean over stages: Korthikanti et al., arXiv 2205.05198, section 6.3.
     """
-    schedule, block = stage.schedule, stage.block
+    model, schedule, block = stage.model, stage.schedule, stage.block
 
     def of_model(quantity: Callable[[Model], Array]) -> Array:
         """Return a quantity of the model, with one key/value head where executions have multiquery attention."""
@@ -55,7 +55,7 @@ def quoted_figures(model: Model, stage: Stage, total_time: Seconds) -> Figures:
         model_flops_per_second_per_proc=rate,
         mfu=rate / block.matrix_peak,
         mfu_causal=per_token(causal=True) * each / block.matrix_peak,
-        hfu=_executed(model, stage) / total_time / block.matrix_peak,
+        hfu=_executed(stage) / total_time / block.matrix_peak,
         act_bytes_per_token=stage.stored_activation / tokens,
         embedding_time=microbatches * (ends.embedding if ends else np.zeros(1)),
         head_time=microbatches * (ends.head if ends else np.zeros(1)),
@@ -69,10 +69,10 @@ def _of_one_group(model: Model) -> Model:
     return replace(model, kv_heads=1)
 
 
-def _executed(model: Model, stage: Stage) -> Flops:
+def _executed(stage: Stage) -> Flops:
     """Matrix FLOP that a processor executes in a batch, recomputation included: the mean over stages."""
     schedule, ends = stage.schedule, stage.ends
-    executed = model.num_blocks / schedule.pipeline_par * stage.block.matrix_flops
+    executed = stage.model.num_blocks / schedule.pipeline_par * stage.block.matrix_flops
     if ends is not None:
         at_ends = ends.cost.embedding.matrix_flops + ends.cost.head.matrix_flops
         executed = executed + at_ends / schedule.pipeline_par

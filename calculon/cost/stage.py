@@ -4,9 +4,9 @@ import numpy as np
 
 from calculon.arrays import derived
 from calculon.cost.block_cost import BlockCost, Collectives
-from calculon.cost.block_times import BlockTimes, block_times, offload_times
+from calculon.cost.block_times import BlockTimes, block_passes
 from calculon.cost.embedding_head import EmbeddingHeadTimes, Ends
-from calculon.cost.offload import Offload, offload
+from calculon.cost.offload import Offload, exposed
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.cost.uneven import UnevenStages
 from calculon.editions.edition import Edition
@@ -23,6 +23,7 @@ from calculon.parallel.process_groups import CollectiveCost
 from calculon.plan.schedule import Schedule
 from calculon.records import apply
 from calculon.spec.axes import FURTHER_NAMES
+from calculon.spec.model import Model
 from calculon.units import Array, Bytes, Seconds
 
 
@@ -35,6 +36,7 @@ class Stage:
 
     def __init__(
         self,
+        model: Model,
         block: BlockCost,
         optimizer: OptimizerCost,
         schedule: Schedule,
@@ -42,12 +44,9 @@ class Stage:
         edition: Edition,
         ends: Ends | None = None,
     ):
-        self.block = block
-        self.optimizer = optimizer
+        self.model, self.system, self.edition = model, system, edition
+        self.block, self.optimizer, self.ends = block, optimizer, ends
         self.schedule = schedule
-        self.system = system
-        self.edition = edition
-        self.ends = ends
 
     @derived
     def piped(self) -> Array:
@@ -143,30 +142,48 @@ class Stage:
 
     @derived
     def offload(self) -> Offload:
-        """Tier-2 traffic of a block."""
-        return offload(
-            self.block.weight,
-            self.stored_activation,
-            self.optimizer.state,
-            self.schedule,
-            self.system,
-            self.edition,
+        """Tier-2 traffic of a block (section 5.4)."""
+        columns, time = self.schedule.columns, self.system.mem2.time
+        forward, backward = self.edition.offload_bytes(
+            np.where(columns.weight_offload, self.block.weight, 0.0),
+            np.where(columns.activations_offload, self.stored_activation, 0.0),
+            np.where(columns.optimizer_offload, self.optimizer.state, 0.0),
+        )
+        if not self.schedule.training:
+            backward = np.zeros_like(backward)
+        return Offload(
+            forward_size=forward,
+            backward_size=backward,
+            forward=time(forward),
+            backward=time(backward),
         )
 
     @derived
     def block_alone(self) -> BlockTimes:
-        """Time of a block without offloading."""
+        """Time of a block without offloading: computation, exposed collectives and transfers (section 5.4)."""
         sent, beside = self.transfers, self.schedule.columns.p2p_overlap
-        times = sent.forward, sent.backward
+        after_forward, after_backward = sent.forward, sent.backward
         if beside.any():
-            times = np.where(beside, 0.0, sent.forward), np.where(beside, 0.0, sent.backward)
-        return block_times(self.block, self.collectives, *times)
+            after_forward, after_backward = (
+                np.where(beside, 0.0, t) for t in (sent.forward, sent.backward)
+            )
+        forward, backward = block_passes(self.block, self.collectives)
+        return BlockTimes(
+            forward_base=forward[0],
+            forward_edge=forward[1] + after_forward,
+            backward_base=backward[0],
+            backward_edge=backward[1] + after_backward,
+        )
 
     @derived
     def block_waits(self) -> BlockTimes:
-        """Time that a block waits for offload traffic."""
-        return offload_times(
-            self.block_alone, self.block.fw.mem_time, self.backward_memory, self.offload
+        """Time that a block of each kind waits for offload traffic (section 5.4)."""
+        times, moved, memory = self.block_alone, self.offload, self.block.fw.mem_time
+        return BlockTimes(
+            forward_base=exposed(moved.forward, memory, times.forward_base),
+            forward_edge=exposed(moved.forward, memory, times.forward_edge),
+            backward_base=exposed(moved.backward, self.backward_memory, times.backward_base),
+            backward_edge=exposed(moved.backward, self.backward_memory, times.backward_edge),
         )
 
     @derived

@@ -18,6 +18,11 @@ from calculon.units import MIB, Array, Bytes, Count, Seconds
 _AUTO = code("grad_dtype", "auto")
 
 
+def _number(field: str) -> "derived[Count]":
+    """Return a field of executions as a quantity to compute with."""
+    return derived(lambda schedule: getattr(schedule.columns, field).astype(float))
+
+
 class Schedule:
     """What the batch level needs to know of executions that share a choice; arrays that broadcast against each other.
 
@@ -37,40 +42,28 @@ class Schedule:
 
     # -- columns ------------------------------------------------------------------------------------------------------
 
-    @derived
-    def batch_size(self) -> Count:
-        """Global batch, in sequences."""
-        return self.columns.batch_size.astype(float)
+    batch_size = _number("batch_size")
+    """Global batch, in sequences."""
 
-    @derived
-    def tensor_par(self) -> Count:
-        """Tensor-parallel degree."""
-        return self.columns.tensor_par.astype(float)
+    tensor_par = _number("tensor_par")
+    """Tensor-parallel degree."""
 
-    @derived
-    def pipeline_par(self) -> Count:
-        """Pipeline stages."""
-        return self.columns.pipeline_par.astype(float)
+    pipeline_par = _number("pipeline_par")
+    """Pipeline stages."""
 
-    @derived
-    def data_par(self) -> Count:
-        """Replicas."""
-        return self.columns.data_par.astype(float)
+    data_par = _number("data_par")
+    """Replicas."""
 
-    @derived
-    def microbatch_size(self) -> Count:
-        """Sequences per microbatch."""
-        return self.columns.microbatch_size.astype(float)
+    microbatch_size = _number("microbatch_size")
+    """Sequences per microbatch."""
 
     @derived
     def seq_length(self) -> Count:
         """Tokens per sequence."""
         return sequence_lengths(self._model, self.columns.seq_length)
 
-    @derived
-    def interleaving(self) -> Count:
-        """Chunks of a stage."""
-        return self.columns.pipeline_interleaving.astype(float)
+    interleaving = _number("pipeline_interleaving")
+    """Chunks of a stage."""
 
     @property
     def training(self) -> bool:

@@ -1,9 +1,11 @@
 """A time that no execution of a cell of a tile beats: what lets a search skip cells and stay exact."""
 
+from dataclasses import fields
+
 import numpy as np
 
 from calculon.cost.block_cost import BlockCost
-from calculon.cost.block_times import axis_times
+from calculon.cost.block_times import block_passes
 from calculon.cost.embedding_head import EmbeddingHeadTimes
 from calculon.parallel.data.strategies import STRATEGIES
 from calculon.parallel.data.synced import BackwardPass, SyncedBytes
@@ -13,7 +15,6 @@ from calculon.plan.columns import Columns
 from calculon.plan.schedule import Schedule
 from calculon.records import gather
 from calculon.search.grid import Grid
-from calculon.spec.axes import FURTHER_AXES
 from calculon.units import Array, Seconds
 
 
@@ -47,14 +48,7 @@ def time_lower_bound(grid: Grid) -> Seconds:
 
 def _passes(grid: Grid, block: BlockCost, piped: Array) -> tuple[Seconds, Seconds]:
     """Return forward and backward time of blocks without transfers and offloading: axes (kind, network, node)."""
-    tensor = grid.tables.edition.at_edge(block.collectives, piped)
-    forward = block.fw.time + tensor.fw_tp.time_exposed
-    backward = block.re.time + block.agrad.time + block.wgrad.time
-    backward = backward + tensor.recomm.time_exposed + tensor.agrad_tp.time_exposed
-    if FURTHER_AXES:
-        more = axis_times(block)
-        forward, backward = forward + more.forward, backward + more.backward
-    return forward, backward
+    return block_passes(block, grid.tables.edition.at_edge(block.collectives, piped))
 
 
 def _of_stages(schedule: Schedule, block: Seconds, ends: EmbeddingHeadTimes | None) -> Seconds:
@@ -94,21 +88,13 @@ def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
     )
     system = grid.space.system
     schedule = Schedule(columns, grid.choice, grid.space.model, system)
-    none = np.zeros(1)
+    none = np.zeros(
+        1
+    )  # what explicit strategies do not hide behind, or what only the published laws read
+    head = none if ends is None else EmbeddingHeadTimes(ends, schedule).head_backward.max(axis=0)
     windows = BackwardPass(
-        forward=forward,
-        tensor_forward=none,
-        head=none if ends is None else EmbeddingHeadTimes(ends, schedule).head_backward.max(axis=0),
-        base=backward,
-        edge=backward,
-        p2p=none,
-        memory=none,
-        tensor_base=none,
-        tensor_edge=none,
-        arithmetic=none,
-        step=none,
-        step_memory=none,
-        step_arithmetic=none,
+        **dict.fromkeys((field.name for field in fields(BackwardPass)), none)
+        | {"forward": forward, "base": backward, "edge": backward, "head": head}
     )
     weight, gradient = block.weight[0], block.gradient_message[0]
     synced = SyncedBytes(weight=weight, gradient=gradient)
