@@ -69,19 +69,22 @@ def memory(
         blocks = edition.first_stage_blocks(*counts)
         if (blocks != schedule.blocks).any():
             of_first = schedule.with_blocks(blocks)
+
+    def of_stage(stage: Schedule, held: Count, end: End | None = None) -> Memory:
+        return memory_of_stage(block, optimizer, stage, edition, held, end)
+
     if ends is None and of_first is of_last:
-        return memory_of_stage(block, optimizer, schedule, edition, held)
+        return of_stage(schedule, held)
     first, last = (None, None) if ends is None else embedding_head_memory(ends, schedule)
-    found = memory_of_stage(block, optimizer, of_first, edition, held, first)
+    found = of_stage(of_first, held, first)
     if layout is not None:
         listed = schedule.columns.stage_blocks.any()
         for stage in range(1, len(layout.blocks) - 1) if listed else (SECOND,):
             inner = np.where(schedule.pipeline_par > stage + 1, layout.blocks[stage], 0.0)
             there = in_flight.on_inner(schedule, held, stage)
-            of_inner = schedule.with_blocks(inner)
-            found = _fuller(found, memory_of_stage(block, optimizer, of_inner, edition, there))
+            found = _fuller(found, of_stage(schedule.with_blocks(inner), there))
     other_held = np.where(schedule.pipeline_par > 1, in_flight.on_last(schedule), held)
-    return _fuller(found, memory_of_stage(block, optimizer, of_last, edition, other_held, last))
+    return _fuller(found, of_stage(of_last, other_held, last))
 
 
 def _fuller(one: Memory, other: Memory) -> Memory:
@@ -151,53 +154,117 @@ def memory_of_stage(
     end: End | None = None,
 ) -> Memory:
     """Memory of a stage that holds so many microbatches."""
-    blocks = whole = _space(block, optimizer, schedule, held)
-    resident = _offloaded_space(block, optimizer, schedule, edition, held)
-    if end is not None:
-        one = block.act_storage if schedule.training else 0.0 * block.act_storage
-        every = np.where(schedule.recompute_all, 0.0, one * (schedule.blocks * held))
-        whole = _with_end(whole, every, held, end)
-        resident = _with_end(resident, one, held, end)
-    buffers = _buffers(block, optimizer, schedule, end)
-    return Memory(
-        space=whole,
-        offloaded=resident,
-        buffers=buffers,
-        capacity=_capacity(whole, resident, blocks, optimizer, schedule, buffers),
-    )
+    return _StageMemory(block, optimizer, schedule, edition, held).memory(end)
 
 
-def _buffers(
-    block: BlockCost, optimizer: OptimizerCost, schedule: Schedule, end: End | None
-) -> Buffers:
-    """Memory of communication, as the strategy of data parallelism has it; and what is reserved."""
-    none = np.zeros_like(schedule.blocks)
-    message, alone = block.gradient_message, None
-    if end is not None:
-        alone = SyncedBytes(weight=end.whole, gradient=end.table * (message / block.weight))
-    strategy = STRATEGIES[schedule.choice.zero_stage]
-    used = strategy.buffers(schedule, block.weight, message, optimizer.weight_grad, alone)
-    return Buffers(
-        gathered_space=none if used is None else used.gathered,
-        comm_buffer_space=none if used is None else used.passing,
-        reserved_space=none + schedule.reserved,
-    )
+class _StageMemory:
+    """Memory of the blocks of a stage that holds so many microbatches, and of its embedding or LM head."""
 
+    def __init__(
+        self,
+        block: BlockCost,
+        optimizer: OptimizerCost,
+        schedule: Schedule,
+        edition: Edition,
+        held: Count,
+    ):
+        self.block, self.optimizer, self.schedule = block, optimizer, schedule
+        self.edition, self.held = edition, held
+        self.strategy = STRATEGIES[schedule.choice.zero_stage]
 
-def _space(block: BlockCost, optimizer: OptimizerCost, schedule: Schedule, held: Count) -> Space:
-    """Memory of each kind of tensor with everything in tier 1 (section 5.7)."""
-    blocks, full = schedule.blocks, schedule.recompute_all
-    stored = block.act_storage * (blocks * held - 1)
-    strategy = STRATEGIES[schedule.choice.zero_stage]
-    waiting = optimizer.weight_grad
-    return Space(
-        weight=(optimizer.weight if strategy.splits_weights else block.weight) * blocks,
-        act=block.act_working + np.where(~full & schedule.training, stored, 0.0),
-        act_checkpoint=np.where(full, blocks * block.act_checkpoint * held, 0.0),
-        act_grad=block.act_grad + np.zeros_like(blocks),
-        weight_grad=strategy.gradients(block.weight_grad_no_sharding, waiting, blocks),
-        optimizer=optimizer.state * blocks,
-    )
+    def memory(self, end: End | None) -> Memory:
+        """Memory of the stage."""
+        block, schedule, held = self.block, self.schedule, self.held
+        blocks = whole = self._space()
+        resident = self._offloaded_space()
+        if end is not None:
+            one = block.act_storage if schedule.training else 0.0 * block.act_storage
+            every = np.where(schedule.recompute_all, 0.0, one * (schedule.blocks * held))
+            whole = _with_end(whole, every, held, end)
+            resident = _with_end(resident, one, held, end)
+        buffers = self._buffers(end)
+        capacity = self._capacity(whole, resident, blocks, buffers)
+        return Memory(space=whole, offloaded=resident, buffers=buffers, capacity=capacity)
+
+    def _buffers(self, end: End | None) -> Buffers:
+        """Memory of communication, as the strategy of data parallelism has it; and what is reserved."""
+        schedule, weight, message = self.schedule, self.block.weight, self.block.gradient_message
+        alone = None
+        if end is not None:
+            alone = SyncedBytes(weight=end.whole, gradient=end.table * (message / weight))
+        waiting = self.optimizer.weight_grad
+        gathered, passing = self.strategy.buffers(schedule, weight, message, waiting, alone)
+        return Buffers(
+            gathered_space=gathered,
+            comm_buffer_space=passing,
+            reserved_space=np.zeros_like(schedule.blocks) + schedule.reserved,
+        )
+
+    def _gradients(self, blocks: Count | int) -> Bytes:
+        """Weight gradients of so many blocks."""
+        working, waiting = self.block.weight_grad_no_sharding, self.optimizer.weight_grad
+        return self.strategy.gradients(working, waiting, blocks)
+
+    def _space(self) -> Space:
+        """Memory of each kind of tensor with everything in tier 1 (section 5.7)."""
+        block, optimizer, schedule = self.block, self.optimizer, self.schedule
+        blocks, full = schedule.blocks, schedule.recompute_all
+        stored = block.act_storage * (blocks * self.held - 1)
+        weight = optimizer.weight if self.strategy.splits_weights else block.weight
+        return Space(
+            weight=weight * blocks,
+            act=block.act_working + np.where(~full & schedule.training, stored, 0.0),
+            act_checkpoint=np.where(full, blocks * block.act_checkpoint * self.held, 0.0),
+            act_grad=block.act_grad + np.zeros_like(blocks),
+            weight_grad=self._gradients(blocks),
+            optimizer=optimizer.state * blocks,
+        )
+
+    def _offloaded_space(self) -> OffloadedSpace:
+        """Memory that stays in tier 1 for tensors that are offloaded: two blocks' worth (section 5.7)."""
+        block, edition, training = self.block, self.edition, self.schedule.training
+        blocks = edition.offloaded_blocks(self.schedule.blocks)
+        activations = edition.offloaded_blocks(self.schedule.blocks * self.held)
+        stored = block.act_storage * (activations - 1)
+        checkpoint = block.act_checkpoint * activations
+        return OffloadedSpace(
+            weight=blocks * block.weight,
+            act=edition.offloaded_activations(block.act_working, stored, training=training),
+            act_checkpoint=edition.offloaded_checkpoint(checkpoint, training=training),
+            act_grad=block.act_grad,
+            weight_grad=self._gradients(blocks),
+            optimizer=blocks * self.optimizer.state,
+        )
+
+    def _capacity(
+        self, whole: Space, resident: OffloadedSpace, blocks: Space, buffers: Buffers
+    ) -> Capacity:
+        """Memory that the two tiers must hold (section 5.8); only `blocks` are offloaded."""
+        schedule, columns = self.schedule, self.schedule.columns
+        full, activations_offload = schedule.recompute_all, columns.activations_offload
+        checkpoint = np.where(full, resident.act_checkpoint, 0.0)
+        weights = np.where(columns.weight_offload, resident.weight, whole.weight)
+        activations = np.where(
+            activations_offload, resident.act + checkpoint, whole.act + whole.act_checkpoint
+        )
+        optimizer = np.where(
+            columns.optimizer_offload,
+            resident.weight_grad + resident.optimizer,
+            whole.weight_grad + whole.optimizer,
+        )
+        act_grad = np.where(activations_offload, resident.act_grad, whole.act_grad)
+        tier1 = weights + activations + optimizer + act_grad
+        if self.strategy.sharding is not None or schedule.reserved.any():
+            used = buffers.gathered_space + buffers.comm_buffer_space + buffers.reserved_space
+            tier1 = tier1 + used
+        moved = np.where(full, blocks.act_checkpoint, blocks.act)
+        states = self.optimizer.weight_grad * schedule.blocks + blocks.optimizer
+        tier2 = (
+            np.where(columns.weight_offload, blocks.weight, 0.0)
+            + np.where(activations_offload, moved, 0.0)
+            + np.where(columns.optimizer_offload, states, 0.0)
+        )
+        return Capacity(proc_mem_tier1_cap_req=tier1, proc_mem_tier2_cap_req=tier2)
 
 
 def _with_end(tensors: R, block_store: Bytes, held: Count, end: End) -> R:
@@ -214,70 +281,4 @@ def _with_end(tensors: R, block_store: Bytes, held: Count, end: End) -> R:
         act_grad=np.where(larger, end.grad, tensors.act_grad),
         weight_grad=tensors.weight_grad + end.weight_grad,
         optimizer=tensors.optimizer + end.optimizer,
-    )
-
-
-def _offloaded_space(
-    block: BlockCost,
-    optimizer: OptimizerCost,
-    schedule: Schedule,
-    edition: Edition,
-    held: Count,
-) -> OffloadedSpace:
-    """Memory that stays in tier 1 for tensors that are offloaded: two blocks' worth (section 5.7)."""
-    training = schedule.training
-    strategy, waiting = STRATEGIES[schedule.choice.zero_stage], optimizer.weight_grad
-    blocks = edition.offloaded_blocks(schedule.blocks)
-    activations = edition.offloaded_blocks(schedule.blocks * held)
-    stored, checkpoint = block.act_storage * (activations - 1), block.act_checkpoint * activations
-    return OffloadedSpace(
-        weight=blocks * block.weight,
-        act=edition.offloaded_activations(block.act_working, stored, training=training),
-        act_checkpoint=edition.offloaded_checkpoint(checkpoint, training=training),
-        act_grad=block.act_grad,
-        weight_grad=strategy.gradients(block.weight_grad_no_sharding, waiting, blocks),
-        optimizer=blocks * optimizer.state,
-    )
-
-
-def _capacity(
-    whole: Space,
-    resident: OffloadedSpace,
-    blocks: Space,
-    optimizer: OptimizerCost,
-    schedule: Schedule,
-    buffers: Buffers,
-) -> Capacity:
-    """Memory that the two tiers must hold (section 5.8); only `blocks` are offloaded."""
-    full = schedule.recompute_all
-    checkpoint = np.where(full, resident.act_checkpoint, 0.0)
-    weights = np.where(schedule.columns.weight_offload, resident.weight, whole.weight)
-    activations = np.where(
-        schedule.columns.activations_offload,
-        resident.act + checkpoint,
-        whole.act + whole.act_checkpoint,
-    )
-    optimizer_tier1 = np.where(
-        schedule.columns.optimizer_offload,
-        resident.weight_grad + resident.optimizer,
-        whole.weight_grad + whole.optimizer,
-    )
-    weights_tier2 = np.where(schedule.columns.weight_offload, blocks.weight, 0.0)
-    activations_tier2 = np.where(
-        schedule.columns.activations_offload, np.where(full, blocks.act_checkpoint, blocks.act), 0.0
-    )
-    optimizer_tier2 = np.where(
-        schedule.columns.optimizer_offload,
-        optimizer.weight_grad * schedule.blocks + blocks.optimizer,
-        0.0,
-    )
-    act_grad = np.where(schedule.columns.activations_offload, resident.act_grad, whole.act_grad)
-    tier1 = weights + activations + optimizer_tier1 + act_grad
-    if STRATEGIES[schedule.choice.zero_stage].sharding is not None or schedule.reserved.any():
-        tier1 = tier1 + (
-            buffers.gathered_space + buffers.comm_buffer_space + buffers.reserved_space
-        )
-    return Capacity(
-        proc_mem_tier1_cap_req=tier1,
-        proc_mem_tier2_cap_req=weights_tier2 + activations_tier2 + optimizer_tier2,
     )

@@ -23,16 +23,8 @@ from calculon.parallel.data.synced import (
 )
 from calculon.parallel.process_groups import CollectiveCost
 from calculon.plan.schedule import Schedule
-from calculon.records import apply, record
+from calculon.records import apply
 from calculon.units import Array, Bytes
-
-
-@record
-class GradientBuffers:
-    """Transient bytes of a stage: weights gathered from other ranks, and gradients on their way to be reduced."""
-
-    gathered: Bytes
-    passing: Bytes
 
 
 class DataParallelStrategy(ABC):
@@ -72,7 +64,6 @@ class DataParallelStrategy(ABC):
     def gradients(self, working: Bytes, waiting: Bytes, blocks: Array | int) -> Bytes:
         """Bytes of the weight gradients of so many blocks: `working` in the block at work, `waiting` in others."""
 
-    @abstractmethod
     def buffers(
         self,
         schedule: Schedule,
@@ -80,8 +71,8 @@ class DataParallelStrategy(ABC):
         message: Bytes,
         waiting: Bytes,
         end: SyncedBytes | None,
-    ) -> GradientBuffers | None:
-        """Return the buffers of a stage; None where there are none.
+    ) -> tuple[Bytes, Bytes]:
+        """Return transient bytes of a stage: weights gathered from other ranks, and gradients on their way.
 
         Parameters
         ----------
@@ -90,41 +81,19 @@ class DataParallelStrategy(ABC):
         end : SyncedBytes, optional
             Whole weights of embedding or head, and the gradient of their largest table.
         """
+        none = np.zeros_like(schedule.blocks)
+        return none, none
 
 
 class PublishedStrategy(DataParallelStrategy):
     """The published laws: gradients once per batch, optimizer state split as ``optimizer_sharding`` says."""
 
-    def traffic(
-        self, synced: SyncedBytes, ends: SyncedEmbeddingHead | None, cost: CollectiveCost
-    ) -> Array:
-        """Reduce gradients, and with a sharded optimizer gather weights."""
-        return published_traffic(synced, ends, cost)
-
-    def sync(
-        self,
-        synced: SyncedBytes,
-        ends: SyncedEmbeddingHead | None,
-        backward: BackwardPass,
-        cost: CollectiveCost,
-        edition: Edition,
-    ) -> GradientSync:
-        """Hide traffic in the window that the edition knows."""
-        return published_sync(synced, ends, backward, cost, edition)
+    traffic = staticmethod(published_traffic)
+    sync = staticmethod(published_sync)
 
     def gradients(self, working: Bytes, waiting: Bytes, blocks: Array | int) -> Bytes:
         """Whole and in 4 bytes in the block at work."""
         return working + waiting * (blocks - 1)
-
-    def buffers(
-        self,
-        schedule: Schedule,
-        weight: Bytes,
-        message: Bytes,
-        waiting: Bytes,
-        end: SyncedBytes | None,
-    ) -> None:
-        """Nothing beside what stays."""
 
 
 class ExplicitStrategy(DataParallelStrategy):
@@ -188,7 +157,7 @@ class ExplicitStrategy(DataParallelStrategy):
         message: Bytes,
         waiting: Bytes,
         end: SyncedBytes | None,
-    ) -> GradientBuffers:
+    ) -> tuple[Bytes, Bytes]:
         """Weights that are gathered, and gradients that are whole until they are reduced.
 
         Weights are whole unit by unit (:func:`units_held`), those of embedding and head all the time. Split gradients
@@ -211,9 +180,7 @@ class ExplicitStrategy(DataParallelStrategy):
             full = np.minimum(bucket, schedule.blocks * message)
             passing = np.where(waiting == message, 0.0, np.where(bucket > 0, full, message))
         used = schedule.training & (schedule.data_par > 1)
-        return GradientBuffers(
-            gathered=none + gathered, passing=none + np.where(used, passing, 0.0)
-        )
+        return none + gathered, none + np.where(used, passing, 0.0)
 
 
 STRATEGIES: Mapping[str, DataParallelStrategy] = {
