@@ -91,28 +91,22 @@ def grouped(columns: Columns, choice: type[C]) -> Iterator[tuple[C, Array]]:
         for name in members(kind)
     ]
     if len(keys[0]) == 1:
-        yield _choice(choice, tuple([key.item() for key in keys])), np.zeros(1, np.int64)
+        yield _made(choice, tuple([key.item() for key in keys])), np.zeros(1, np.int64)
         return
     rows, row_of, _ = distinct(keys)
     if len(rows) == 1:
-        yield _choice(choice, tuple(rows[0].tolist())), np.arange(len(row_of))
+        yield _made(choice, tuple(rows[0].tolist())), np.arange(len(row_of))
         return
     small = np.uint16 if len(rows) <= LARGEST_RANGE else np.int64  # two bytes are sorted by radix
     order = np.argsort(row_of.astype(small), kind="stable")
     bounds = np.searchsorted(row_of[order], np.arange(len(rows) + 1))
     for number, codes in enumerate(rows.tolist()):
-        yield _choice(choice, tuple(codes)), order[bounds[number] : bounds[number + 1]]
-
-
-def _choice(choice: type[C], codes: tuple[int, ...]) -> C:
-    """Return the choice whose members have these codes."""
-    kind: Any = choice
-    made: C = _made(kind, codes)
-    return made
+        yield _made(choice, tuple(codes)), order[bounds[number] : bounds[number + 1]]
 
 
 @lru_cache(4096)
 def _made(choice: Any, codes: tuple[int, ...]) -> Any:
+    """Return the choice whose members have these codes."""
     values = dict(zip(members(choice), map(_value, members(choice), codes), strict=True))
     own = {field.name for field in fields(choice)}
     if "layout" in own:

@@ -119,10 +119,15 @@ class Gemm:
             best = best * self.alignment.at(aligned)
         return self.max_efficiency * best
 
+    def of_passes(self, shapes: Array, activations: Array, element_bytes: float) -> Fraction:
+        """Return the efficiency of the three passes of products; arguments as in :func:`of_passes`."""
+        aligned = alignment(shapes[2:], element_bytes)
+        return of_passes(lambda *product: self.efficiency(*product, aligned), shapes, activations)
+
     def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
         """Return the arithmetic time of products: see :meth:`~calculon.hardware.kernels.kernel.Rate.times`."""
         flops: Flops = shapes.flops()
-        efficiency = product_efficiency(self, shapes.products(), flops[2] == 0, element_bytes)
+        efficiency = self.of_passes(shapes.products(), flops[2] == 0, element_bytes)
         return flops / (engine.peak * efficiency), None
 
     def slowed(self, factor: float, start: float, end: float) -> "Gemm":
@@ -151,26 +156,3 @@ def alignment(widths: Sequence[Count], element_bytes: float) -> Bytes:
     """
     lowest: Array = np.bitwise_or.reduce([np.asarray(width, np.int64) for width in widths])
     return (lowest & -lowest) * float(element_bytes)
-
-
-def product_efficiency(
-    gemm: Gemm, shapes: Array, activations: Array, element_bytes: float
-) -> Fraction:
-    """Return the efficiency of the three passes of products ``(m, n) x (n, k)``; the first axis is the pass.
-
-    Parameters
-    ----------
-    gemm : Gemm
-        The constants of the law.
-    shapes : array, shape (4, ...)
-        How many products, and their m, n and k.
-    activations : array of bool
-        Products of two activations: the gradients of both count in the second pass, like their FLOP.
-    element_bytes : float
-        Bytes per element of the operands.
-    """
-    _, _, n, k = shapes
-    aligned = alignment([n, k], element_bytes)
-    return of_passes(
-        lambda batch, m, n, depth: gemm.efficiency(batch, m, n, depth, aligned), shapes, activations
-    )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from calculon.errors import Problem
 from calculon.hardware.curve import Curve
-from calculon.hardware.kernels.tiles import Gemm, Tile, Tiles, alignment, product_efficiency
+from calculon.hardware.kernels.tiles import Gemm, Tile, Tiles, alignment
 
 SMS = 108
 ONE = Tiles((Tile(128, 128, 1.0),))
@@ -79,14 +79,12 @@ def test_the_worst_aligned_row_counts():
 
 def test_each_pass_has_its_own_depth():
     shapes = np.array([1.0, 128 * SMS, 64, 128])[:, None]
-    forward, inputs, weights = product_efficiency(
-        _gemm(half_depth=64), shapes, np.array([False]), 2
-    )[:, 0]
+    forward, inputs, weights = _gemm(half_depth=64).of_passes(shapes, np.array([False]), 2)[:, 0]
     assert forward == pytest.approx(64 / (64 + 64))
     assert inputs == pytest.approx(0.5 * 128 / (128 + 64))  # half of each tile of the result
     parts = 128 * SMS // (4 * 64)  # of one tile: as deep as four half depths
     assert weights == pytest.approx(0.5 * (parts / SMS) * (256 / (256 + 64)))
-    both = product_efficiency(_gemm(half_depth=64), shapes, np.array([True]), 2)[1, 0]
+    both = _gemm(half_depth=64).of_passes(shapes, np.array([True]), 2)[1, 0]
     assert both == pytest.approx(2 / (1 / inputs + 1 / weights))
 
 
