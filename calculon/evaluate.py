@@ -218,7 +218,7 @@ def evaluate_rows(
                 Schedule(rows, choice, model, system),
                 system,
                 edition,
-                tables.ends_of(part),
+                tables.embedding_head_of(part),
             )
             yield part, batch
 

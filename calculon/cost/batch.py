@@ -131,7 +131,7 @@ class Batch(Stage):
 
     @derived
     def _memory(self) -> Memory:
-        return memory(self.block, self.optimizer, self.schedule, self.edition, self.ends)
+        return memory(self.block, self.optimizer, self.schedule, self.edition, self.embedding_head)
 
     space = property(attrgetter("_memory.space"))
     offloaded_space = property(attrgetter("_memory.offloaded"))

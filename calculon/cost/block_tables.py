@@ -9,9 +9,9 @@ from calculon.architecture.optimizer import Parameters, joined
 from calculon.architecture.segments import kinds_of_block
 from calculon.cost.block_cost import BlockCost, BlockLayout, block_cost
 from calculon.cost.embedding_head import (
+    EmbeddingHead,
     EmbeddingHeadCost,
     EmbeddingHeadStep,
-    Ends,
     embedding_head_cost,
     embedding_head_step,
     plain_choice,
@@ -43,13 +43,13 @@ class BlockTables:
     block_row: Array
     optimizer: OptimizerCost
     optimizer_row: Array
-    ends: Ends | None = None
+    embedding_head: EmbeddingHead | None = None
 
-    def ends_of(self, rows: Array) -> Ends | None:
+    def embedding_head_of(self, rows: Array) -> EmbeddingHead | None:
         """Return embedding and head of some rows of the plan."""
-        if self.ends is None:
+        if self.embedding_head is None:
             return None
-        return self.ends.take(self.block_row[rows], self.optimizer_row[rows])
+        return self.embedding_head.take(self.block_row[rows], self.optimizer_row[rows])
 
 
 def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> BlockTables:
@@ -58,14 +58,14 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
     A block depends on its choice and on the numbers of :data:`SIZE_FIELDS`; a step on its own choice, the tensor degree
     and the shards.
     """
-    ends = EmbeddingHeadTables(model, system, edition) if model.vocab else None
+    embedding_head = EmbeddingHeadTables(model, system, edition) if model.vocab else None
     blocks: list[BlockCost] = []
     block_row, count = np.zeros(len(plan), np.int64), 0
     for block, rows in grouped(plan, BlockChoice):
         sizes, size_of, _ = distinct([getattr(plan, name)[rows] for name in SIZE_FIELDS])
         blocks += block_costs(model, system, [block], sizes, edition)
-        if ends is not None:
-            ends.add_cost(block, sizes)
+        if embedding_head is not None:
+            embedding_head.add_cost(block, sizes)
         block_row[rows] = count + size_of
         count += len(sizes)
     shards = shard_count(plan.optimizer_sharding, plan.dp_shard, plan.data_par)
@@ -80,8 +80,8 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
         shared = pairs[:, -1].astype(float)
         weights = layer_parameters(model, step, sizes, edition)
         steps.append(step_cost(model, system, step, weights, shared, edition))
-        if ends is not None:
-            ends.add_steps(step, sizes, shared)
+        if embedding_head is not None:
+            embedding_head.add_steps(step, sizes, shared)
         step_row[rows] = count + pair_of
         count += len(pairs)
     return BlockTables(
@@ -89,7 +89,7 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
         block_row,
         concatenate(steps),
         step_row,
-        None if ends is None else ends.ends(),
+        None if embedding_head is None else embedding_head.embedding_head(),
     )
 
 
@@ -148,18 +148,18 @@ class EmbeddingHeadTables:
         self._steps: list[EmbeddingHeadStep] = []
 
     def add_cost(self, choice: BlockChoice, sizes: Array) -> None:
-        """Cost the ends of blocks of a choice, for rows of sizes as in :func:`block_costs`."""
+        """Cost embedding and LM head of a choice, for rows of sizes as in :func:`block_costs`."""
         args = (self._model, self._system, plain_choice(choice), Sizes.of(sizes), self._edition)
         self._costs.append(embedding_head_cost(*args))
 
     def add_steps(self, choice: StepChoice, sizes: Array, shards: Array) -> None:
-        """Cost what the ends hold, for each optimizer step."""
+        """Cost the weights of embedding and LM head, for each optimizer step."""
         args = (self._model, self._system, choice, Sizes.of(sizes), shards, self._edition)
         self._steps.append(embedding_head_step(*args))
 
-    def ends(self) -> Ends:
+    def embedding_head(self) -> EmbeddingHead:
         """Return all of them as one."""
-        return Ends(concatenate(self._costs), concatenate(self._steps), self._model.tied)
+        return EmbeddingHead(concatenate(self._costs), concatenate(self._steps), self._model.tied)
 
 
 def only_choices(plan: Plan) -> tuple[BlockChoice, StepChoice, Sizes]:

@@ -129,16 +129,16 @@ def embedding_head_step(
 
 
 @dataclass(frozen=True)
-class Ends:
+class EmbeddingHead:
     """Embedding and LM head of executions: costs, and whether they share their weights."""
 
     cost: EmbeddingHeadCost
     step: EmbeddingHeadStep
     tied: bool
 
-    def take(self, blocks: Array, steps: Array) -> "Ends":
-        """Return the ends of executions, by rows of blocks and of optimizer steps."""
-        return Ends(gather(self.cost, blocks), gather(self.step, steps), self.tied)
+    def take(self, blocks: Array, steps: Array) -> "EmbeddingHead":
+        """Return those of executions, by rows of blocks and of optimizer steps."""
+        return EmbeddingHead(gather(self.cost, blocks), gather(self.step, steps), self.tied)
 
     def synced(self, reduced: Array) -> SyncedEmbeddingHead:
         """Return gradient and parameter bytes of data parallelism; `reduced` is gradient bytes per byte of weights."""
@@ -162,17 +162,22 @@ class Ends:
 class EmbeddingHeadTimes:
     """Times per batch of embedding and LM head, each computed when it is asked for."""
 
-    def __init__(self, ends: Ends, schedule: Schedule, slowest: tuple[Array, Array] | None = None):
+    def __init__(
+        self,
+        embedding_head: EmbeddingHead,
+        schedule: Schedule,
+        slowest: tuple[Array, Array] | None = None,
+    ):
         """`slowest` tells of stages that differ whether the slowest is the first, and whether it is the last."""
-        self._ends, self._schedule, self._slowest = ends, schedule, slowest
+        self._embedding_head, self._schedule, self._slowest = embedding_head, schedule, slowest
 
     @derived
     def piped(self) -> Array:
-        """Whether the two ends are on different stages."""
+        """Whether embedding and LM head are on different stages."""
         return self._schedule.pipeline_par > 1
 
     def _whole(self, end: BlockCost) -> Seconds:
-        """Time of an end for one microbatch, forward and backward."""
+        """Time of embedding or LM head for one microbatch, forward and backward."""
         exposed: Seconds = (
             end.collectives.fw_tp.time_exposed[0] + end.collectives.agrad_tp.time_exposed[0]
         )
@@ -181,24 +186,24 @@ class EmbeddingHeadTimes:
     @derived
     def embedding(self) -> Seconds:
         """Time of the embedding for one microbatch."""
-        return self._whole(self._ends.cost.embedding)
+        return self._whole(self._embedding_head.cost.embedding)
 
     @derived
     def head(self) -> Seconds:
         """Time of head and loss for one microbatch."""
-        return self._whole(self._ends.cost.head)
+        return self._whole(self._embedding_head.cost.head)
 
     @property
     def head_backward(self) -> Seconds:
         """Backward time of head and loss for one microbatch."""
-        head = self._ends.cost.head
+        head = self._embedding_head.cost.head
         time: Seconds = head.agrad.time + head.wgrad.time
         return time
 
     def of_slower(self, embedding: Array, head: Array) -> Array:
-        """Return a quantity of the slower end; of both where they are on one stage.
+        """Return a quantity of the slower of the two; of both where they are on one stage.
 
-        Of stages that differ it is the end of the slowest one, if it has one.
+        Of stages that differ it is that on the slowest one, if there is one.
         """
         if self._slowest is not None:
             first, last = self._slowest
@@ -208,19 +213,19 @@ class EmbeddingHeadTimes:
         return np.where(self.piped, slower, embedding + head)
 
     def _slower(self, embedding: Array, head: Array) -> Array:
-        """Add a quantity of the slower end up over the batch; of both where they are on one stage."""
+        """Add a quantity of the slower of the two up over the batch; of both where they are on one stage."""
         return self._schedule.microbatches * self.of_slower(embedding, head)
 
     @derived
     def forward(self) -> Seconds:
         """Forward computation."""
-        cost = self._ends.cost
+        cost = self._embedding_head.cost
         return self._slower(cost.embedding.fw.time, cost.head.fw.time)
 
     @derived
     def backward(self) -> Seconds:
         """Backward computation."""
-        embedding, head = self._ends.cost.embedding, self._ends.cost.head
+        embedding, head = self._embedding_head.cost.embedding, self._embedding_head.cost.head
         return self._slower(
             embedding.agrad.time + embedding.wgrad.time, head.agrad.time + head.wgrad.time
         )
@@ -228,7 +233,7 @@ class EmbeddingHeadTimes:
     @derived
     def tensor_link(self) -> Seconds:
         """Tensor-parallel collectives, on the link; none of them is hidden."""
-        embedding, head = self._ends.cost.embedding, self._ends.cost.head
+        embedding, head = self._embedding_head.cost.embedding, self._embedding_head.cost.head
         return self._slower(
             embedding.collectives.fw_tp.time[0] + embedding.collectives.agrad_tp.time[0],
             head.collectives.fw_tp.time[0] + head.collectives.agrad_tp.time[0],
@@ -236,25 +241,25 @@ class EmbeddingHeadTimes:
 
     @derived
     def fill(self) -> Seconds:
-        """The faster end, which is passed once while the pipeline fills and drains."""
+        """The faster of the two, which is passed once while the pipeline fills and drains."""
         return np.where(self.piped, np.minimum(self.embedding, self.head), 0.0)
 
     def least(self) -> Seconds:
-        """Least time that the ends add, over tensor-parallel networks: the first axis of their costs."""
+        """Least time that embedding and LM head add, over tensor-parallel networks: the first axis of their costs."""
         both = self._slower(self.embedding, self.head) + self.fill
         return np.asarray(both.min(axis=0))
 
     @derived
     def step(self) -> Seconds:
-        """The optimizer step of the end that takes longer."""
-        step = self._ends.step
+        """The optimizer step of the one that takes longer."""
+        step = self._embedding_head.step
         longer = np.maximum(step.first.optimizer.step.time, step.last.optimizer.step.time)
         return np.where(self.piped, longer, step.both.optimizer.step.time)
 
     @derived
     def useful_flops(self) -> Flops:
-        """FLOP of a batch that are no recomputation, the mean over stages: those without an end have nothing to do."""
-        embedding, head = self._ends.cost.embedding, self._ends.cost.head
+        """FLOP of a batch that are no recomputation, the mean over stages: those without either have nothing to do."""
+        embedding, head = self._embedding_head.cost.embedding, self._embedding_head.cost.head
 
         def flops(end: BlockCost) -> Flops:
             return end.fw.flops + end.agrad.flops + end.wgrad.flops

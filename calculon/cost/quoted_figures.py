@@ -46,7 +46,7 @@ def quoted_figures(stage: Stage, total_time: Seconds) -> Figures:
     each = tokens_per_second / schedule.processors
     rate = flops * each
     tokens = schedule.microbatch_size * schedule.seq_length
-    ends, microbatches = stage.embedding_head_times, schedule.microbatches
+    embedding_head, microbatches = stage.embedding_head_times, schedule.microbatches
     return Figures(
         parameters=of_model(parameters),
         tokens_per_second=tokens_per_second,
@@ -57,8 +57,8 @@ def quoted_figures(stage: Stage, total_time: Seconds) -> Figures:
         mfu_causal=per_token(causal=True) * each / block.matrix_peak,
         hfu=_executed(stage) / total_time / block.matrix_peak,
         act_bytes_per_token=stage.stored_activation / tokens,
-        embedding_time=microbatches * (ends.embedding if ends else np.zeros(1)),
-        head_time=microbatches * (ends.head if ends else np.zeros(1)),
+        embedding_time=microbatches * (embedding_head.embedding if embedding_head else np.zeros(1)),
+        head_time=microbatches * (embedding_head.head if embedding_head else np.zeros(1)),
         host_time=schedule.host_time + np.zeros_like(total_time),
     )
 
@@ -71,9 +71,11 @@ def _of_one_group(model: Model) -> Model:
 
 def _executed(stage: Stage) -> Flops:
     """Matrix FLOP that a processor executes in a batch, recomputation included: the mean over stages."""
-    schedule, ends = stage.schedule, stage.ends
+    schedule, embedding_head = stage.schedule, stage.embedding_head
     executed = stage.model.num_blocks / schedule.pipeline_par * stage.block.matrix_flops
-    if ends is not None:
-        at_ends = ends.cost.embedding.matrix_flops + ends.cost.head.matrix_flops
-        executed = executed + at_ends / schedule.pipeline_par
+    if embedding_head is not None:
+        of_embedding_head = (
+            embedding_head.cost.embedding.matrix_flops + embedding_head.cost.head.matrix_flops
+        )
+        executed = executed + of_embedding_head / schedule.pipeline_par
     return schedule.microbatches * executed

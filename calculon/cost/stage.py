@@ -5,7 +5,7 @@ import numpy as np
 from calculon.arrays import derived
 from calculon.cost.block_cost import BlockCost, Collectives
 from calculon.cost.block_times import BlockTimes, block_passes
-from calculon.cost.embedding_head import EmbeddingHeadTimes, Ends
+from calculon.cost.embedding_head import EmbeddingHead, EmbeddingHeadTimes
 from calculon.cost.offload import Offload, exposed
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.cost.uneven import UnevenStages
@@ -42,10 +42,10 @@ class Stage:
         schedule: Schedule,
         system: System,
         edition: Edition,
-        ends: Ends | None = None,
+        embedding_head: EmbeddingHead | None = None,
     ):
         self.model, self.system, self.edition = model, system, edition
-        self.block, self.optimizer, self.ends = block, optimizer, ends
+        self.block, self.optimizer, self.embedding_head = block, optimizer, embedding_head
         self.schedule = schedule
 
     @derived
@@ -56,11 +56,11 @@ class Stage:
     @derived
     def embedding_head_times(self) -> EmbeddingHeadTimes | None:
         """Times of embedding and LM head."""
-        if self.ends is None:
+        if self.embedding_head is None:
             return None
         if (uneven := self.uneven) is None:
-            return EmbeddingHeadTimes(self.ends, self.schedule)
-        return EmbeddingHeadTimes(self.ends, self.schedule, uneven.slowest_is_outer)
+            return EmbeddingHeadTimes(self.embedding_head, self.schedule)
+        return EmbeddingHeadTimes(self.embedding_head, self.schedule, uneven.slowest_is_outer)
 
     @derived
     def uneven(self) -> UnevenStages | None:
@@ -68,7 +68,7 @@ class Stage:
         if self.schedule.layout is None:
             return None
         return UnevenStages(
-            self.block, self.block_whole, self.block_waits, self.schedule, self.ends
+            self.block, self.block_whole, self.block_waits, self.schedule, self.embedding_head
         )
 
     @derived
@@ -101,8 +101,8 @@ class Stage:
 
     @derived
     def pipeline_link(self) -> Seconds:
-        """Time of the pipeline's network: its transfers, and the gradient of a table that both ends have."""
-        shared = None if self.ends is None else self.ends.shared_gradient
+        """Time of the pipeline's network: its transfers, and the gradient of a table of first and last stage."""
+        shared = None if self.embedding_head is None else self.embedding_head.shared_gradient
         if shared is None:
             return self.transfers.link
         return self.transfers.link + shared_gradient_time(shared, self.schedule, self.system)
@@ -213,8 +213,8 @@ class Stage:
         if not schedule.accumulates.any():
             return None
         once: Seconds = self.slowest.blocks * time(self.optimizer.weight_grad)
-        if self.ends is not None and self.embedding_head_times is not None:
-            step = self.ends.step
+        if self.embedding_head is not None and self.embedding_head_times is not None:
+            step = self.embedding_head.step
             first, last = (time(end.optimizer.weight_grad) for end in (step.first, step.last))
             once = once + self.embedding_head_times.of_slower(first, last)
         return np.where(schedule.accumulates, (schedule.microbatches - 1) * once, 0.0)
@@ -248,9 +248,9 @@ class Stage:
             step_memory=step.mem_time,
             step_arithmetic=step.flops_time,
         )
-        synced, ends = self.synced
+        synced, embedding_head = self.synced
         cost = CollectiveCost(self.system, self.schedule)
-        return self.strategy.sync(synced, ends, backward, cost, self.edition)
+        return self.strategy.sync(synced, embedding_head, backward, cost, self.edition)
 
     def _backward_edge(self, time: Seconds) -> Seconds:
         """Backward time of an edge block and its transfer, also where that overlaps: the drain waits for one trip."""
@@ -280,5 +280,7 @@ class Stage:
     def synced(self) -> tuple[SyncedBytes, SyncedEmbeddingHead | None]:
         """Gradient and parameter bytes that replicas synchronise: of a block, and of embedding and LM head."""
         weight, gradient = self.block.weight, self.block.gradient_message
-        ends = None if self.ends is None else self.ends.synced(gradient / weight)
-        return SyncedBytes(weight=weight, gradient=gradient), ends
+        embedding_head = (
+            None if self.embedding_head is None else self.embedding_head.synced(gradient / weight)
+        )
+        return SyncedBytes(weight=weight, gradient=gradient), embedding_head

@@ -7,7 +7,7 @@ import numpy as np
 
 from calculon.cost import in_flight
 from calculon.cost.block_cost import BlockCost
-from calculon.cost.embedding_head import Ends, VocabularyWeights
+from calculon.cost.embedding_head import EmbeddingHead, VocabularyWeights
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.editions.edition import Edition
 from calculon.parallel.data.strategies import STRATEGIES
@@ -31,7 +31,7 @@ class Memory:
     capacity: Capacity
 
 
-class End(NamedTuple):
+class VocabularyMemory(NamedTuple):
     """Bytes of the embedding or the LM head on its stage, all in tier 1.
 
     ``stored`` waits for the backward pass of a microbatch; ``working`` and ``grad`` are there while this layer is
@@ -53,7 +53,7 @@ def memory(
     optimizer: OptimizerCost,
     schedule: Schedule,
     edition: Edition,
-    ends: Ends | None,
+    embedding_head: EmbeddingHead | None,
 ) -> Memory:
     """Memory of the fullest stage: the first, which holds most microbatches, the last with the head, one between.
 
@@ -70,12 +70,16 @@ def memory(
         if (blocks != schedule.blocks).any():
             of_first = schedule.with_blocks(blocks)
 
-    def of_stage(stage: Schedule, held: Count, end: End | None = None) -> Memory:
-        return memory_of_stage(block, optimizer, stage, edition, held, end)
+    def of_stage(
+        stage: Schedule, held: Count, vocabulary: VocabularyMemory | None = None
+    ) -> Memory:
+        return memory_of_stage(block, optimizer, stage, edition, held, vocabulary)
 
-    if ends is None and of_first is of_last:
+    if embedding_head is None and of_first is of_last:
         return of_stage(schedule, held)
-    first, last = (None, None) if ends is None else embedding_head_memory(ends, schedule)
+    first, last = (
+        (None, None) if embedding_head is None else embedding_head_memory(embedding_head, schedule)
+    )
     found = of_stage(of_first, held, first)
     if layout is not None:
         listed = schedule.columns.stage_blocks.any()
@@ -107,18 +111,24 @@ def _fuller(one: Memory, other: Memory) -> Memory:
     )
 
 
-def embedding_head_memory(ends: Ends, schedule: Schedule) -> tuple[End, End]:
+def embedding_head_memory(
+    embedding_head: EmbeddingHead, schedule: Schedule
+) -> tuple[VocabularyMemory, VocabularyMemory]:
     """Return the memory of the embedding on the first and of the LM head on the last stage; a single one has both."""
-    embedding, head, step = ends.cost.embedding, ends.cost.head, ends.step
+    embedding, head, step = (
+        embedding_head.cost.embedding,
+        embedding_head.cost.head,
+        embedding_head.step,
+    )
     piped = schedule.pipeline_par > 1
 
     splits = STRATEGIES[schedule.choice.zero_stage].splits_weights
     stored = embedding.act_storage if schedule.training else 0.0 * embedding.act_storage
 
-    def end(
+    def vocabulary(
         held: VocabularyWeights, table: Bytes, stored: Bytes, working: Bytes, grad: Bytes
-    ) -> End:
-        return End(
+    ) -> VocabularyMemory:
+        return VocabularyMemory(
             whole=held.weight,
             table=table,
             weight=held.optimizer.weight if splits else held.weight,
@@ -129,16 +139,18 @@ def embedding_head_memory(ends: Ends, schedule: Schedule) -> tuple[End, End]:
             grad=grad,
         )
 
-    first = end(step.first, step.first.weight, stored, embedding.act_working, embedding.act_grad)
-    last = end(step.last, step.last.weight, 0.0 * stored, head.act_working, head.act_grad)
+    first = vocabulary(
+        step.first, step.first.weight, stored, embedding.act_working, embedding.act_grad
+    )
+    last = vocabulary(step.last, step.last.weight, 0.0 * stored, head.act_working, head.act_grad)
     table = np.maximum(step.first.weight, step.last.weight)
     working = np.maximum(embedding.act_working, head.act_working)
     grad = np.maximum(embedding.act_grad, head.act_grad)
-    both = end(step.both, table, stored, working, grad)
+    both = vocabulary(step.both, table, stored, working, grad)
 
-    def on(stage: End) -> End:
+    def on(stage: VocabularyMemory) -> VocabularyMemory:
         """Where there is one stage, it has both."""
-        return End(
+        return VocabularyMemory(
             *(np.where(piped, alone, of_both) for alone, of_both in zip(stage, both, strict=True))
         )
 
@@ -151,10 +163,10 @@ def memory_of_stage(
     schedule: Schedule,
     edition: Edition,
     held: Count,
-    end: End | None = None,
+    vocabulary: VocabularyMemory | None = None,
 ) -> Memory:
     """Memory of a stage that holds so many microbatches."""
-    return _StageMemory(block, optimizer, schedule, edition, held).memory(end)
+    return _StageMemory(block, optimizer, schedule, edition, held).memory(vocabulary)
 
 
 class _StageMemory:
@@ -172,26 +184,28 @@ class _StageMemory:
         self.edition, self.held = edition, held
         self.strategy = STRATEGIES[schedule.choice.zero_stage]
 
-    def memory(self, end: End | None) -> Memory:
+    def memory(self, vocabulary: VocabularyMemory | None) -> Memory:
         """Memory of the stage."""
         block, schedule, held = self.block, self.schedule, self.held
         blocks = whole = self._space()
         resident = self._offloaded_space()
-        if end is not None:
+        if vocabulary is not None:
             one = block.act_storage if schedule.training else 0.0 * block.act_storage
             every = np.where(schedule.recompute_all, 0.0, one * (schedule.blocks * held))
-            whole = _with_end(whole, every, held, end)
-            resident = _with_end(resident, one, held, end)
-        buffers = self._buffers(end)
+            whole = _with_vocabulary(whole, every, held, vocabulary)
+            resident = _with_vocabulary(resident, one, held, vocabulary)
+        buffers = self._buffers(vocabulary)
         capacity = self._capacity(whole, resident, blocks, buffers)
         return Memory(space=whole, offloaded=resident, buffers=buffers, capacity=capacity)
 
-    def _buffers(self, end: End | None) -> Buffers:
+    def _buffers(self, vocabulary: VocabularyMemory | None) -> Buffers:
         """Memory of communication, as the strategy of data parallelism has it; and what is reserved."""
         schedule, weight, message = self.schedule, self.block.weight, self.block.gradient_message
         alone = None
-        if end is not None:
-            alone = SyncedBytes(weight=end.whole, gradient=end.table * (message / weight))
+        if vocabulary is not None:
+            alone = SyncedBytes(
+                weight=vocabulary.whole, gradient=vocabulary.table * (message / weight)
+            )
         waiting = self.optimizer.weight_grad
         gathered, passing = self.strategy.buffers(schedule, weight, message, waiting, alone)
         return Buffers(
@@ -267,18 +281,20 @@ class _StageMemory:
         return Capacity(proc_mem_tier1_cap_req=tier1, proc_mem_tier2_cap_req=tier2)
 
 
-def _with_end(tensors: R, block_store: Bytes, held: Count, end: End) -> R:
+def _with_vocabulary(
+    tensors: R, block_store: Bytes, held: Count, vocabulary: VocabularyMemory
+) -> R:
     """Add the embedding or the LM head: its weights stay, its activations are there when those of a block are not.
 
     `block_store` is what all blocks store, while none is computed.
     """
-    at_end = end.working + block_store
-    larger = at_end + end.grad > tensors.act + tensors.act_grad
+    at_vocabulary = vocabulary.working + block_store
+    larger = at_vocabulary + vocabulary.grad > tensors.act + tensors.act_grad
     return replace(
         tensors,
-        weight=tensors.weight + end.weight,
-        act=np.where(larger, at_end, tensors.act) + end.stored * held,
-        act_grad=np.where(larger, end.grad, tensors.act_grad),
-        weight_grad=tensors.weight_grad + end.weight_grad,
-        optimizer=tensors.optimizer + end.optimizer,
+        weight=tensors.weight + vocabulary.weight,
+        act=np.where(larger, at_vocabulary, tensors.act) + vocabulary.stored * held,
+        act_grad=np.where(larger, vocabulary.grad, tensors.act_grad),
+        weight_grad=tensors.weight_grad + vocabulary.weight_grad,
+        optimizer=tensors.optimizer + vocabulary.optimizer,
     )

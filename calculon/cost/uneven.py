@@ -7,7 +7,7 @@ import numpy as np
 from calculon.arrays import derived
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_times import BlockTimes
-from calculon.cost.embedding_head import Ends
+from calculon.cost.embedding_head import EmbeddingHead
 from calculon.parallel.pipeline.schedules import Passes, batch_time
 from calculon.plan.schedule import Schedule
 from calculon.plan.stage_layout import FIRST, LAST
@@ -29,10 +29,15 @@ class UnevenStages:
         times: BlockTimes,
         waits: BlockTimes,
         schedule: Schedule,
-        ends: Ends | None,
+        embedding_head: EmbeddingHead | None,
     ):
         assert schedule.layout is not None
-        self._block, self._times, self._waits, self._ends = block, times, waits, ends
+        self._block, self._times, self._waits, self._embedding_head = (
+            block,
+            times,
+            waits,
+            embedding_head,
+        )
         self._schedule, self._layout = schedule, schedule.layout
 
     @derived
@@ -61,13 +66,16 @@ class UnevenStages:
         return Passes(stages=count, forward=forward_of, backward=backward_of, weight=weight_of)
 
     def _whole(
-        self, base: Seconds, edge: Seconds, of_end: Callable[[BlockCost], Seconds]
+        self, base: Seconds, edge: Seconds, of_layers: Callable[[BlockCost], Seconds]
     ) -> list[Seconds]:
         """Return a time of the blocks of each kind of stage, the last of each chunk transfers, and of its end."""
         transfers = self._schedule.interleaving * (edge - base)
         found = [blocks * base + transfers for blocks in self._layout.blocks]
-        if self._ends is not None:
-            embedding, head = of_end(self._ends.cost.embedding), of_end(self._ends.cost.head)
+        if self._embedding_head is not None:
+            embedding, head = (
+                of_layers(self._embedding_head.cost.embedding),
+                of_layers(self._embedding_head.cost.head),
+            )
             found[FIRST] = found[FIRST] + embedding
             found[LAST] = (
                 found[LAST] + head + np.where(self._layout.count[FIRST] > 0, 0.0, embedding)

@@ -176,19 +176,19 @@ def _pipeline_group(batch: Batch) -> ProcessGroup:
 def _data_groups(batch: Batch, apart: int, times: tuple[float, float]) -> list[RankGroup]:
     """Return the groups of replicas: all of them, or with hybrid sharding shards and copies."""
     schedule, system, sharding = batch.schedule, batch.system, batch.strategy.sharding
-    synced, ends = batch.synced
+    synced, embedding_head = batch.synced
     cost = CollectiveCost(system, schedule)
     shards = 1 if sharding is None else int(sharding.shards(schedule)[0])
     if sharding is None or not 1 < shards < schedule.data_par[0]:
         whole = data_group(schedule, system, schedule.data_par)
-        moved = data_traffic(synced, ends, replace(cost, bytes=True))
+        moved = data_traffic(synced, embedding_head, replace(cost, bytes=True))
         return [_rank_group("data", batch, whole, apart, moved, times)]
     link, exposed = times
 
     def part(kind: str, group: ProcessGroup, stride: int) -> RankGroup:
         these = replace(cost, copies=group.copies)
-        moved = data_traffic(synced, ends, replace(these, bytes=True))
-        time = float(data_traffic(synced, ends, these).item())
+        moved = data_traffic(synced, embedding_head, replace(these, bytes=True))
+        time = float(data_traffic(synced, embedding_head, these).item())
         return _rank_group(kind, batch, group, stride, moved, (time, exposed * time / link))
 
     return [
@@ -211,7 +211,7 @@ def _members(group: ProcessGroup, system: System) -> tuple[int, ...]:
 
 def _pipeline_bytes(batch: Batch) -> Bytes:
     """Bytes of the pipeline's transfers: shape (networks, 1)."""
-    shared = None if batch.ends is None else batch.ends.shared_gradient
+    shared = None if batch.embedding_head is None else batch.embedding_head.shared_gradient
     moved = pipeline_volume(batch.transfers, shared, batch.schedule, batch.system)
     networks = np.arange(len(batch.system.networks))[:, None]
     return np.where(networks == batch.schedule.networks["pp"], moved, 0.0)

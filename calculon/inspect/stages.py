@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calculon.cost.batch import Batch
-from calculon.cost.stage_memory import End, Memory, embedding_head_memory, memory_of_stage
+from calculon.cost.stage_memory import VocabularyMemory, Memory, embedding_head_memory, memory_of_stage
 from calculon.cost.uneven import backward_time, forward_time
 from calculon.parallel.pipeline.orders import Kind, order
 from calculon.parallel.pipeline.schedules import held_microbatches
@@ -51,15 +51,15 @@ def stage_blocks(batch: Batch) -> list[int]:
 
 
 def stage_passes(batch: Batch) -> StagePasses:
-    """Return the passes of every stage, exposed communication included; every chunk ends with transfers."""
+    """Return the passes of every stage, exposed communication included; transfers follow every chunk."""
     whole, weight = batch.block_whole, batch.block.wgrad.time
     passes = StagePasses(
         forward=_chunks(batch, whole.forward_base, whole.forward_edge),
         backward=_chunks(batch, whole.backward_base, whole.backward_edge),
         weight=_chunks(batch, weight, weight),
     )
-    if batch.ends is not None:
-        cost = batch.ends.cost
+    if batch.embedding_head is not None:
+        cost = batch.embedding_head.cost
         for place, end in (((0, 0), cost.embedding), ((-1, -1), cost.head)):
             more = forward_time(end), backward_time(end), end.wgrad.time
             for times, time in zip(passes, more, strict=True):
@@ -121,15 +121,19 @@ def stage_memory(batch: Batch) -> Memory:
         schedule.interleaving,
     )
 
-    def with_end(end: End | None) -> Memory:
+    def with_vocabulary(vocabulary: VocabularyMemory | None) -> Memory:
         here = schedule.with_blocks(blocks)
-        return memory_of_stage(batch.block, batch.optimizer, here, batch.edition, held, end)
+        return memory_of_stage(batch.block, batch.optimizer, here, batch.edition, held, vocabulary)
 
     def of_stages(inner: Array, first: Array, last: Array) -> Array:
         return np.where(stages == len(stages) - 1, last, np.where(stages == 0, first, inner))
 
-    ends = (None, None) if batch.ends is None else embedding_head_memory(batch.ends, schedule)
-    return apply(of_stages, [with_end(end) for end in (None, *ends)])
+    embedding_head = (
+        (None, None)
+        if batch.embedding_head is None
+        else embedding_head_memory(batch.embedding_head, schedule)
+    )
+    return apply(of_stages, [with_vocabulary(one) for one in (None, *embedding_head)])
 
 
 def stage_rows(batch: Batch) -> list[dict[str, Any]]:

@@ -91,17 +91,17 @@ def grouped(columns: Columns, choice: type[C]) -> Iterator[tuple[C, Array]]:
         for name in members(kind)
     ]
     if len(keys[0]) == 1:
-        yield _made(choice, tuple([key.item() for key in keys])), np.zeros(1, np.int64)
+        yield _made(kind, tuple([key.item() for key in keys])), np.zeros(1, np.int64)
         return
     rows, row_of, _ = distinct(keys)
     if len(rows) == 1:
-        yield _made(choice, tuple(rows[0].tolist())), np.arange(len(row_of))
+        yield _made(kind, tuple(rows[0].tolist())), np.arange(len(row_of))
         return
     small = np.uint16 if len(rows) <= LARGEST_RANGE else np.int64  # two bytes are sorted by radix
     order = np.argsort(row_of.astype(small), kind="stable")
     bounds = np.searchsorted(row_of[order], np.arange(len(rows) + 1))
     for number, codes in enumerate(rows.tolist()):
-        yield _made(choice, tuple(codes)), order[bounds[number] : bounds[number + 1]]
+        yield _made(kind, tuple(codes)), order[bounds[number] : bounds[number + 1]]
 
 
 @lru_cache(4096)

@@ -34,8 +34,8 @@ def time_lower_bound(grid: Grid) -> Seconds:
     block = gather(tables.block, rows)
     forward, backward = _passes(grid, block, schedule.pipeline_par > 1)
     base, edge = (forward + backward).min(axis=1)
-    ends = tables.ends(rows, grid.step_rows)
-    embedding_head_times = EmbeddingHeadTimes(ends, schedule) if ends else None
+    embedding_head = tables.embedding_head(rows, grid.step_rows)
+    embedding_head_times = EmbeddingHeadTimes(embedding_head, schedule) if embedding_head else None
     if schedule.layout is not None:
         time = _of_stages(schedule, np.minimum(base, edge), embedding_head_times)
     else:
@@ -51,12 +51,17 @@ def _passes(grid: Grid, block: BlockCost, piped: Array) -> tuple[Seconds, Second
     return block_passes(block, grid.tables.edition.at_edge(block.collectives, piped))
 
 
-def _of_stages(schedule: Schedule, block: Seconds, ends: EmbeddingHeadTimes | None) -> Seconds:
+def _of_stages(
+    schedule: Schedule, block: Seconds, embedding_head: EmbeddingHeadTimes | None
+) -> Seconds:
     """Return a time of the passes that no schedule and layout beats: that of the mean and of the fullest stage."""
     assert schedule.layout is not None
     mean = schedule.layout.mean(schedule.pipeline_par) * block
-    if ends is not None:
-        mean = mean + (ends.embedding + ends.head).min(axis=0) / schedule.pipeline_par
+    if embedding_head is not None:
+        mean = (
+            mean
+            + (embedding_head.embedding + embedding_head.head).min(axis=0) / schedule.pipeline_par
+        )
     fullest: Seconds = np.maximum(mean, schedule.blocks * block)
     return schedule.microbatches * fullest
 
@@ -73,7 +78,7 @@ def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
         return 0.0
     known = {n: v[nodes] if v.ndim else v for n, v in grid.nodes.columns.items()}
     rows, steps = grid.nodes.block_rows[:, nodes], grid.step_rows[:, nodes]
-    block, ends = gather(grid.tables.block, rows), grid.tables.ends(rows, steps)
+    block, embedding_head = gather(grid.tables.block, rows), grid.tables.embedding_head(rows, steps)
     piped = known["pipeline_par"] > 1
     forward, backward = (time[0].max(axis=0) for time in _passes(grid, block, piped))
     columns = Columns(
@@ -91,16 +96,20 @@ def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
     none = np.zeros(
         1
     )  # what explicit strategies do not hide behind, or what only the published laws read
-    head = none if ends is None else EmbeddingHeadTimes(ends, schedule).head_backward.max(axis=0)
+    head = (
+        none
+        if embedding_head is None
+        else EmbeddingHeadTimes(embedding_head, schedule).head_backward.max(axis=0)
+    )
     windows = BackwardPass(
         **dict.fromkeys((field.name for field in fields(BackwardPass)), none)
         | {"forward": forward, "base": backward, "edge": backward, "head": head}
     )
     weight, gradient = block.weight[0], block.gradient_message[0]
     synced = SyncedBytes(weight=weight, gradient=gradient)
-    at_ends = None if ends is None else ends.synced(gradient / weight)
+    of_embedding_head = None if embedding_head is None else embedding_head.synced(gradient / weight)
     cost = CollectiveCost(system, schedule)
-    found = strategy.sync(synced, at_ends, windows, cost, grid.tables.edition)
+    found = strategy.sync(synced, of_embedding_head, windows, cost, grid.tables.edition)
     exposed: Array = np.broadcast_to(
         found.exposed, np.broadcast_shapes(found.exposed.shape, (1, 1, 1))
     )

@@ -9,7 +9,7 @@ from calculon.architecture.layer_sizes import SIZE_FIELDS
 from calculon.architecture.optimizer import Parameters
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_tables import EmbeddingHeadTables, block_costs, layer_parameters, step_cost
-from calculon.cost.embedding_head import Ends, plain_choice
+from calculon.cost.embedding_head import EmbeddingHead, plain_choice
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.editions import EDITIONS
 from calculon.plan.choices import C, distinct, grouped
@@ -100,7 +100,7 @@ class CostTables:
     def _build(self, degrees: list[int]) -> None:
         """Cost blocks of every block choice, and optimizer steps of every step choice."""
         space, count = self.space, len(self.variants)
-        ends = (
+        embedding_head = (
             EmbeddingHeadTables(space.model, space.system, self.edition)
             if space.model.vocab
             else None
@@ -119,8 +119,8 @@ class CostTables:
             total += len(self._micro[degree]) * len(self._networks[degree]) * len(self._own)
         every = np.concatenate(list(rows_of.values()))
         rows = 0
-        ends_start: dict[BlockChoice, int] = {}
-        ends_rows: list[Array] = []
+        embedding_head_start: dict[BlockChoice, int] = {}
+        embedding_head_rows: list[Array] = []
         for layout, members in layouts.items():
             choices = [choice for choice, _ in members]
             used = [t for t in degrees if t > 1 or not layout.overlapped]
@@ -131,19 +131,25 @@ class CostTables:
             for choice, numbers in members:
                 self._block_base[numbers] = rows
                 rows += len(sizes)
-                if ends is None:
+                if embedding_head is None:
                     continue
                 plain = plain_choice(choice)
-                if plain not in ends_start:
-                    ends_start[plain] = len(ends_start) * len(every)
-                    ends.add_cost(plain, every)
-                ends_rows.append(ends_start[plain] + np.arange(len(sizes), dtype=np.int32))
+                if plain not in embedding_head_start:
+                    embedding_head_start[plain] = len(embedding_head_start) * len(every)
+                    embedding_head.add_cost(plain, every)
+                embedding_head_rows.append(
+                    embedding_head_start[plain] + np.arange(len(sizes), dtype=np.int32)
+                )
         self.block = concatenate(blocks)
-        self.optimizer = self._steps(degrees, ends)
-        self._ends = ends.ends() if ends is not None else None
-        self._ends_row = np.concatenate([np.zeros(0, np.int32), *ends_rows])
+        self.optimizer = self._steps(degrees, embedding_head)
+        self._embedding_head = (
+            embedding_head.embedding_head() if embedding_head is not None else None
+        )
+        self._embedding_head_row = np.concatenate([np.zeros(0, np.int32), *embedding_head_rows])
 
-    def _steps(self, degrees: list[int], ends: EmbeddingHeadTables | None) -> OptimizerCost:
+    def _steps(
+        self, degrees: list[int], embedding_head: EmbeddingHeadTables | None
+    ) -> OptimizerCost:
         """Cost optimizer steps."""
         space, steps, total = self.space, [], 0
         for degree in degrees:
@@ -166,15 +172,19 @@ class CostTables:
             steps.append(
                 step_cost(space.model, space.system, choice, weights, shards, self.edition)
             )
-            if ends is not None:
-                ends.add_steps(choice, sizes, shards)
+            if embedding_head is not None:
+                embedding_head.add_steps(choice, sizes, shards)
             self._step_base[numbers] = rows
             rows += len(sizes)
         return concatenate(steps)
 
-    def ends(self, blocks: Array, steps: Array) -> Ends | None:
+    def embedding_head(self, blocks: Array, steps: Array) -> EmbeddingHead | None:
         """Return embedding and head for rows of blocks and of optimizer steps; nothing without a vocabulary."""
-        return self._ends.take(self._ends_row[blocks], steps) if self._ends is not None else None
+        return (
+            self._embedding_head.take(self._embedding_head_row[blocks], steps)
+            if self._embedding_head is not None
+            else None
+        )
 
     def networks(self, unit: Unit) -> int:
         """Return how many tensor networks the blocks of a unit are costed on."""

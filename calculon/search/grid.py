@@ -108,7 +108,7 @@ class Grid:
             Schedule(columns, self.choice, space.model, space.system),
             space.system,
             tables.edition,
-            tables.ends(blocks, steps),
+            tables.embedding_head(blocks, steps),
         )
 
     @derived

@@ -8,7 +8,7 @@ from .block import Block
 from .data_parallel import DataParallel, per
 from .errors import require_fit
 from .memory import fullest_stage
-from .model_ends import Ends
+from .model_embedding_head import EmbeddingHead
 from .replicas import Replicas, Windows
 from .run import KINDS, Kind
 from .stages import StagePasses, idle_time, slowest_stage
@@ -22,7 +22,7 @@ class Batch:
     def __init__(self, block: Block) -> None:
         self.block, self.run, self.execution = block, block.run, block.run.execution
         self.piped = self.execution.pipeline_par > 1
-        self.ends = Ends(self.run) if self.run.model.vocab else None
+        self.embedding_head = EmbeddingHead(self.run) if self.run.model.vocab else None
         self._pipeline_transfers()
         self._offload()
         self._stages()
@@ -49,8 +49,8 @@ class Batch:
         self.pp_traffic = self.transfers * time
         # Two copies of a table exchange their gradient.
         self.pp_shared = 0.0
-        if self.ends is not None and run.model.tied and self.piped and ex.training:
-            self.pp_shared = pp.time("all_reduce", self.ends.table_gradient, 2)
+        if self.embedding_head is not None and run.model.tied and self.piped and ex.training:
+            self.pp_shared = pp.time("all_reduce", self.embedding_head.table_gradient, 2)
         self.pp_link_time = self.pp_traffic + self.pp_shared
         self.fw_sent, self.bw_sent = self.fw_pp_time, self.bw_pp_time
         if ex.p2p_overlap:
@@ -90,8 +90,8 @@ class Batch:
         run = self.run
         self.busy_blocks, self.busy_chunk = run.blocks, float(run.chunk_blocks)
         self.at_embedding = self.at_head = True  # whether the slowest stage has that end
-        if self.ends is not None and self.piped:
-            embedding, head = self.ends.whole
+        if self.embedding_head is not None and self.piped:
+            embedding, head = self.embedding_head.whole
             self.at_embedding, self.at_head = embedding > head, embedding <= head
         if run.layout is None:
             return
@@ -110,11 +110,11 @@ class Batch:
             # Who waits for offload traffic has time for gradients of weights.
             idle = (blocks - chunks) * self.bw_excess["base"] + chunks * self.bw_excess["edge"]
             stages.append(StagePasses(forward, backward, blocks * wgrad + idle))
-        if self.ends is not None:
+        if self.embedding_head is not None:
             for stage, end in ((stages[0], 0), (stages[-1], 1)):
-                stage.forward += self.ends.seconds("fw", comm=True)[end]
-                stage.backward += self.ends.seconds("agrad", "wgrad", comm=True)[end]
-                stage.weight += self.ends.seconds("wgrad")[end]
+                stage.forward += self.embedding_head.seconds("fw", comm=True)[end]
+                stage.backward += self.embedding_head.seconds("agrad", "wgrad", comm=True)[end]
+                stage.weight += self.embedding_head.seconds("wgrad")[end]
         return stages
 
     def _at_ends(self, embedding: float, head: float) -> float:
@@ -128,7 +128,12 @@ class Batch:
 
     def _compute(self) -> None:
         """Arithmetic and TP communication."""
-        block, run, ends, m = self.block, self.run, self.ends, self.run.microbatches
+        block, run, embedding_head, m = (
+            self.block,
+            self.run,
+            self.embedding_head,
+            self.run.microbatches,
+        )
         passes, ex, mem1 = self.busy_blocks * m, self.execution, run.system.mem1
         self.fw_time = passes * block.fw.time
         self.bw_time = passes * block.agrad.time + passes * block.wgrad.time
@@ -145,35 +150,41 @@ class Batch:
             state = run.system.mem2.time(block.optimizer + block.weight_grad)
             self.bw_offload_exposed_time += run.blocks * state
         read_again = self.busy_blocks * mem1.time(block.weight_grad)
-        if ends is not None:
-            self.fw_time += m * self._at_ends(*ends.seconds("fw"))
-            self.bw_time += m * self._at_ends(*ends.seconds("agrad", "wgrad"))
-            link = m * self._at_ends(*ends.link)
+        if embedding_head is not None:
+            self.fw_time += m * self._at_ends(*embedding_head.seconds("fw"))
+            self.bw_time += m * self._at_ends(*embedding_head.seconds("agrad", "wgrad"))
+            link = m * self._at_ends(*embedding_head.link)
             self.tp_comm_link_time += link
             self.tp_comm_exposed_time += link
-            first, last, both = (x.step_time for x in (ends.first, ends.last, ends.both))
+            first, last, both = (
+                x.step_time
+                for x in (embedding_head.first, embedding_head.last, embedding_head.both)
+            )
             self.optim_step_time += max(first, last) if self.piped else both
-            gradients = mem1.time(ends.first.weight_grad), mem1.time(ends.last.weight_grad)
+            gradients = (
+                mem1.time(embedding_head.first.weight_grad),
+                mem1.time(embedding_head.last.weight_grad),
+            )
             read_again += self._at_ends(*gradients)
         if run.rules.optimizer_fields and ex.grad_dtype != "auto":
             self.bw_time += (m - 1) * read_again  # the sums so far, by all but the first
 
     def _replicas(self) -> None:
         """Data parallelism, published or in a natural form."""
-        run, block, ends = self.run, self.block, self.ends
+        run, block, embedding_head = self.run, self.block, self.embedding_head
         ex, bw = self.execution, dict(self.bw)
         if ex.p2p_overlap:  # in the drain, of which the window is, transfers are waited for
             bw["edge"] += max(0, self.bw_sent - self.bw_excess["edge"])
-        self.dp = DataParallel(block, bw, self.bw_sent, ends)
+        self.dp = DataParallel(block, bw, self.bw_sent, embedding_head)
         if ex.zero_stage == "auto" or ex.data_par == 1 or not ex.training:
             return
         forward, backward = self.fw["base"], self.bw["base"]
         if run.dp_on_tp:
             forward -= block.fw_tp.time["base"]
             backward -= block.recomm.time["base"] + block.agrad_tp.time["base"]
-        head = 0.0 if ends is None else ends.seconds("agrad", "wgrad")[1]
+        head = 0.0 if embedding_head is None else embedding_head.seconds("agrad", "wgrad")[1]
         windows = Windows(max(0, forward), max(0, backward), head)
-        natural = Replicas(block, ends, windows)
+        natural = Replicas(block, embedding_head, windows)
         self.dp.link_time, self.dp.exposed_time = natural.link_time, natural.exposed_time
         self.dp.stalled = natural.stalled
 
@@ -191,8 +202,8 @@ class Batch:
                 block = (fw["base"] + fw["edge"] + bw["base"] + bw["edge"]) / 2
             extra = (chunks - 1) * (p - m % p) if m % p else 0
             self.bubble_time = (p - 1) * chunk + extra * chunk - run.missing_blocks * block
-            if self.ends is not None and self.piped:
-                self.bubble_time += min(self.ends.whole)
+            if self.embedding_head is not None and self.piped:
+                self.bubble_time += min(self.embedding_head.whole)
         self.pp_exposed_time = self.pp_link_time
         if ex.p2p_overlap:
             # What a block waits for offload traffic is time for its transfer.
@@ -207,7 +218,7 @@ class Batch:
             self.pp_exposed_time = min(self.transfers * left, waits) + self.pp_shared
 
     def _memory(self) -> None:
-        memory, self.tier2 = fullest_stage(self.block, self.ends)
+        memory, self.tier2 = fullest_stage(self.block, self.embedding_head)
         self.memory, self.tier1 = memory, memory.tier1
         system = self.run.system
         tier1, tier2 = self.tier1, self.tier2
@@ -250,8 +261,8 @@ class Batch:
         self.useful_flops = block.fw.flops + block.agrad.flops + block.wgrad.flops + step
         blocks = run.blocks if run.layout is None else run.model.num_blocks / ex.pipeline_par
         useful = blocks * self.useful_flops
-        if self.ends is not None:
-            for end in (self.ends.embedding, self.ends.head):
+        if self.embedding_head is not None:
+            for end in (self.embedding_head.embedding, self.embedding_head.head):
                 useful += (end.fw.flops + end.agrad.flops + end.wgrad.flops) / ex.pipeline_par
         self.peak = run.system.multiply[run.multiply_type].peak
         perfect = run.microbatches * useful / self.peak

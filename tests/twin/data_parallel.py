@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .block import Block
-from .model_ends import Ends
+from .model_embedding_head import EmbeddingHead
 from .run import KINDS, Kind, Run
 
 
@@ -24,14 +24,16 @@ class SyncedBytes:
     gradient: float
 
 
-def synced_ends(run: Run, ends: Ends | None) -> tuple[SyncedBytes, SyncedBytes]:
+def synced_embedding_head(
+    run: Run, embedding_head: EmbeddingHead | None
+) -> tuple[SyncedBytes, SyncedBytes]:
     """Return what embedding and head synchronise; a table that both use on one stage counts once."""
-    if ends is None:
+    if embedding_head is None:
         return SyncedBytes(0, 0), SyncedBytes(0, 0)
     alone = run.execution.pipeline_par == 1
-    first, last = ends.first.whole, ends.last.whole
+    first, last = embedding_head.first.whole, embedding_head.last.whole
     if run.model.tied and alone:
-        first, last = ends.both.whole, 0
+        first, last = embedding_head.both.whole, 0
     ratio = run.reduction_bytes / run.element_bytes
     return SyncedBytes(first, first * ratio), SyncedBytes(last, last * ratio)
 
@@ -40,7 +42,11 @@ class DataParallel:
     """Times in seconds, sizes in bytes; `bw` is the backward time of a block of either kind."""
 
     def __init__(
-        self, block: Block, bw: dict[Kind, float], bw_pp_time: float, ends: Ends | None = None
+        self,
+        block: Block,
+        bw: dict[Kind, float],
+        bw_pp_time: float,
+        embedding_head: EmbeddingHead | None = None,
     ) -> None:
         self.block, self.run, self.execution = block, block.run, block.run.execution
         self.bw, self.bw_pp_time = bw, bw_pp_time
@@ -53,7 +59,7 @@ class DataParallel:
             run = self.run
             self.size = self.block.weight // run.element_bytes * run.reduction_bytes
             if self.execution.zero_stage == "auto":
-                self._communicate(ends)
+                self._communicate(embedding_head)
 
     def _time(self, collectives: dict[str, float]) -> float:
         return sum(self.run.dp_team.time(op, size) for op, size in collectives.items())
@@ -63,17 +69,17 @@ class DataParallel:
             return {"reduce_scatter": synced.gradient, "all_gather": synced.weight}
         return {"all_reduce": synced.gradient}
 
-    def _communicate(self, ends: Ends | None) -> None:
+    def _communicate(self, embedding_head: EmbeddingHead | None) -> None:
         ex, run = self.execution, self.run
         self.collectives = self._collectives(SyncedBytes(self.block.weight, self.size))
         self.network = run.dp_network
         self.comm = self._time(self.collectives)
-        first, last = synced_ends(run, ends)
+        first, last = synced_embedding_head(run, embedding_head)
         embedding = self._time(self._collectives(first)) if first.weight else 0
         self.head = self._time(self._collectives(last)) if last.weight else 0
         piped = ex.pipeline_par > 1
-        at_ends = max(embedding, self.head) if piped else embedding + self.head
-        self.link_time = run.blocks * self.comm + at_ends
+        of_embedding_head = max(embedding, self.head) if piped else embedding + self.head
+        self.link_time = run.blocks * self.comm + of_embedding_head
         self.exposed_time = self.link_time
         if ex.data_par_overlap:
             if not (run.rules.data_par_exposed and run.rules.data_par_bandwidth):

@@ -27,11 +27,13 @@ def parameters(model: Model) -> int:
         "mlp": mlp,
         "linear": h * h + h * model.mlp_bias,
     }[model.part]
-    ends = 0
+    embedding_head = 0
     if model.vocab:
-        ends = (model.vocab + model.positions) * h + norm * model.embedding_norm
-        ends += norm + (0 if model.tied else model.vocab * h) + model.vocab * model.head_bias
-    return blocks * block + ends
+        embedding_head = (model.vocab + model.positions) * h + norm * model.embedding_norm
+        embedding_head += (
+            norm + (0 if model.tied else model.vocab * h) + model.vocab * model.head_bias
+        )
+    return blocks * block + embedding_head
 
 
 def flops_per_token(model: Model, keys: float, *, training: bool) -> float:
@@ -59,10 +61,12 @@ def figures(batch: Batch) -> dict[str, float]:
     whole = flops_per_token(model, model.seq_size, training=ex.training)
     seen = flops_per_token(model, model.mean_keys, training=ex.training)
     executed: float = model.num_blocks * block.matrix_flops
-    at_ends = (0.0, 0.0)
-    if batch.ends is not None:
-        executed += batch.ends.embedding.matrix_flops + batch.ends.head.matrix_flops
-        at_ends = batch.ends.whole
+    of_embedding_head = (0.0, 0.0)
+    if batch.embedding_head is not None:
+        executed += (
+            batch.embedding_head.embedding.matrix_flops + batch.embedding_head.head.matrix_flops
+        )
+        of_embedding_head = batch.embedding_head.whole
     executed *= run.microbatches / ex.pipeline_par
     return {
         "parameters": parameters(model),
@@ -74,8 +78,8 @@ def figures(batch: Batch) -> dict[str, float]:
         "mfu_causal": seen * each / batch.peak,
         "hfu": executed / batch.total_time / batch.peak,
         "block_act_bytes_per_token": batch.block_activation / run.tokens,
-        "embedding_time": run.microbatches * at_ends[0],
-        "head_time": run.microbatches * at_ends[1],
+        "embedding_time": run.microbatches * of_embedding_head[0],
+        "head_time": run.microbatches * of_embedding_head[1],
         "host_time": run.system.host,
         "gathered_space": batch.memory.gathered,
         "comm_buffer_space": batch.memory.passing,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .block import Block, Held
-from .model_ends import Ends
+from .model_embedding_head import EmbeddingHead
 from .run import Run
 from .stages import equal_stages
 
@@ -163,7 +163,7 @@ def microbatches_held(run: Run, stage: int) -> float:
     return min(m, (2 * (p - 1 - stage) + (chunks - 1) * p + 1) / chunks)
 
 
-def fullest_stage(block: Block, ends: Ends | None) -> tuple[StageMemory, float]:
+def fullest_stage(block: Block, embedding_head: EmbeddingHead | None) -> tuple[StageMemory, float]:
     """Return the first of the stages that need most of tier 1, and the most of tier 2."""
     run, p = block.run, block.run.execution.pipeline_par
     layout = run.layout or [run.blocks] * p
@@ -172,7 +172,7 @@ def fullest_stage(block: Block, ends: Ends | None) -> tuple[StageMemory, float]:
         layout = equal_stages(run.model.num_blocks, p)
     stages = []
     for number, blocks in enumerate(layout):
-        end = None if ends is None else _end(run, ends, number)
+        end = None if embedding_head is None else _end(run, embedding_head, number)
         stages.append(StageMemory(block, blocks, microbatches_held(run, number), end))
     fullest = stages[0]
     for stage in stages[1:]:
@@ -180,16 +180,26 @@ def fullest_stage(block: Block, ends: Ends | None) -> tuple[StageMemory, float]:
     return fullest, max(stage.tier2 for stage in stages)
 
 
-def _end(run: Run, ends: Ends, number: int) -> End | None:
-    """Return what the ends add to a stage."""
-    p, embedding, head = run.execution.pipeline_par, ends.embedding, ends.head
+def _end(run: Run, embedding_head: EmbeddingHead, number: int) -> End | None:
+    """Return what embedding or LM head add to a stage."""
+    p, embedding, head = run.execution.pipeline_par, embedding_head.embedding, embedding_head.head
     stored = embedding.act_storage if run.execution.training else 0
     if p == 1:
-        table = max(ends.first.whole, ends.last.whole)
+        table = max(embedding_head.first.whole, embedding_head.last.whole)
         working = max(embedding.act_working, head.act_working)
-        return End(ends.both, table, stored, working, max(embedding.act_grad, head.act_grad))
+        return End(
+            embedding_head.both, table, stored, working, max(embedding.act_grad, head.act_grad)
+        )
     if number == 0:
-        return End(ends.first, ends.first.whole, stored, embedding.act_working, embedding.act_grad)
+        return End(
+            embedding_head.first,
+            embedding_head.first.whole,
+            stored,
+            embedding.act_working,
+            embedding.act_grad,
+        )
     if number == p - 1:
-        return End(ends.last, ends.last.whole, 0, head.act_working, head.act_grad)
+        return End(
+            embedding_head.last, embedding_head.last.whole, 0, head.act_working, head.act_grad
+        )
     return None

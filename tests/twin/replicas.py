@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from .block import Block
-from .data_parallel import SyncedBytes, synced_ends
-from .model_ends import Ends
+from .data_parallel import SyncedBytes, synced_embedding_head
+from .model_embedding_head import EmbeddingHead
 from .optimizer import form_of
 
 
@@ -23,7 +23,9 @@ class Windows:
 class Replicas:
     """Traffic of a batch: on the link, exposed, and for how long it stalls each microbatch."""
 
-    def __init__(self, block: Block, ends: Ends | None, windows: Windows) -> None:
+    def __init__(
+        self, block: Block, embedding_head: EmbeddingHead | None, windows: Windows
+    ) -> None:
         self.run, self.windows = block.run, windows
         run, ex = self.run, self.run.execution
         self.stage = ex.zero_stage
@@ -35,7 +37,7 @@ class Replicas:
         self.usage = run.dp_network.processor_usage
         gradient = block.weight / run.element_bytes * run.reduction_bytes
         self.one = SyncedBytes(block.weight, gradient)
-        self.embedding, self.head = synced_ends(run, ends)
+        self.embedding, self.head = synced_embedding_head(run, embedding_head)
         self.piped = ex.pipeline_par > 1
         if self.stage in ("0", "1", "2"):
             self._whole_weights()

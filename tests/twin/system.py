@@ -73,8 +73,8 @@ class Gemm:
             for parts in {1, max(1, min(spare, longest))}:
                 waves = tiles * parts / self.multiprocessors
                 busy = waves / math.ceil(waves)
-                ends = (depth / parts) / (depth / parts + self.half_depth)
-                best = max(best, speed * useful * busy * ends)
+                embedding_head = (depth / parts) / (depth / parts + self.half_depth)
+                best = max(best, speed * useful * busy * embedding_head)
         if self.alignment is not None:
             best *= efficiency_at(self.alignment, aligned)
         return self.max_efficiency * best

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -121,8 +122,8 @@ class Gemm:
 
     def of_passes(self, shapes: Array, activations: Array, element_bytes: float) -> Fraction:
         """Return the efficiency of the three passes of products; arguments as in :func:`of_passes`."""
-        aligned = alignment(shapes[2:], element_bytes)
-        return of_passes(lambda *product: self.efficiency(*product, aligned), shapes, activations)
+        aligned = alignment(list(shapes[2:]), element_bytes)
+        return of_passes(partial(self.efficiency, aligned=aligned), shapes, activations)
 
     def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
         """Return the arithmetic time of products: see :meth:`~calculon.hardware.kernels.kernel.Rate.times`."""

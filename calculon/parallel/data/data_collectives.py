@@ -62,7 +62,7 @@ class DataCollectives:
     ----------
     block : SyncedBytes
         Gradient and parameter bytes of one block.
-    ends : pair of SyncedBytes
+    embedding_head : pair of SyncedBytes
         The same of embedding and LM head; 0 without a vocabulary.
     """
 
@@ -70,11 +70,11 @@ class DataCollectives:
         self,
         sharding: Sharding,
         block: SyncedBytes,
-        ends: tuple[SyncedBytes, SyncedBytes],
+        embedding_head: tuple[SyncedBytes, SyncedBytes],
         cost: CollectiveCost,
     ):
-        self.sharding, self.block, self.ends = sharding, block, ends
-        self.embedding, self.head = ends
+        self.sharding, self.block, self.embedding_head = sharding, block, embedding_head
+        self.embedding, self.head = embedding_head
         self.cost, self.schedule = cost, cost.schedule
 
     @derived
@@ -197,20 +197,20 @@ class DataCollectives:
         """All collectives of a microbatch where weights are split."""
         units = self.units
         each = units.gather + units.again + units.reduce
-        ends = self.of_embedding_and_head(
+        embedding_head = self.of_embedding_and_head(
             lambda some: (some.units.embedding, some.units.head_gather + some.units.head_reduce)
         )
-        return self.schedule.interleaving * units.number * each + ends
+        return self.schedule.interleaving * units.number * each + embedding_head
 
     # -- stages -------------------------------------------------------------------------------------------------------
 
     def of_embedding_and_head(
-        self, ends: Callable[["DataCollectives"], tuple[Array, Array]]
+        self, quantity: Callable[["DataCollectives"], tuple[Array, Array]]
     ) -> Array:
         """Return a quantity of embedding and head, or of the longer where they are on different stages."""
-        embedding, head = ends(self)
+        embedding, head = quantity(self)
         piped = self.schedule.pipeline_par > 1
-        return np.where(piped, self._of_longer(ends), embedding + head)
+        return np.where(piped, self._of_longer(quantity), embedding + head)
 
     def _of_longer(self, stages: Callable[["DataCollectives"], tuple[Array, Array]]) -> Array:
         """Return the quantity of the stage on which it takes longer."""
@@ -218,7 +218,9 @@ class DataCollectives:
         def both(cost: CollectiveCost) -> tuple[Array, Array]:
             same = cost is self.cost
             return stages(
-                self if same else DataCollectives(self.sharding, self.block, self.ends, cost)
+                self
+                if same
+                else DataCollectives(self.sharding, self.block, self.embedding_head, cost)
             )
 
         return self.cost.of_longer(both)

@@ -31,16 +31,20 @@ def synchronised(synced: SyncedBytes, cost: CollectiveCost) -> Array:
 
 
 def published_traffic(
-    synced: SyncedBytes, ends: SyncedEmbeddingHead | None, cost: CollectiveCost
+    synced: SyncedBytes, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
 ) -> Array:
     """Return what all collectives of a batch take, as a cost function counts it; `synced` is one block."""
     found: Array = cost.schedule.blocks * synchronised(synced, cost)
-    return found if ends is None else found + _ends(ends, cost).of_longer
+    return (
+        found
+        if embedding_head is None
+        else found + _embedding_head_traffic(embedding_head, cost).of_longer
+    )
 
 
 def published_sync(
     synced: SyncedBytes,
-    ends: SyncedEmbeddingHead | None,
+    embedding_head: SyncedEmbeddingHead | None,
     backward: BackwardPass,
     cost: CollectiveCost,
     edition: Edition,
@@ -60,8 +64,8 @@ def published_sync(
         chunk, tail = edition.data_par_bandwidth(window)
         chunk_bandwidth = np.where(overlapped, chunk, 0.0)
         tail_bandwidth = np.where(overlapped, tail, 0.0)
-    if ends is not None:
-        more = _ends(ends, cost)
+    if embedding_head is not None:
+        more = _embedding_head_traffic(embedding_head, cost)
         after = np.where(active, more.of_longer, 0.0)
         hidden = exposed if window is None else _hidden_head(exposed, window, more, edition)
         exposed = np.where(overlapped, hidden, exposed + after)
@@ -75,7 +79,7 @@ def published_sync(
     )
 
 
-class _Ends(NamedTuple):
+class _EmbeddingHeadTraffic(NamedTuple):
     """What the collectives of embedding and head take, and those of the stage where they take longest."""
 
     embedding: Array
@@ -84,29 +88,36 @@ class _Ends(NamedTuple):
     piped: Array
 
 
-def _ends(ends: SyncedEmbeddingHead, cost: CollectiveCost) -> _Ends:
-    """Count the collectives of the ends; a shared table on one stage is reduced once, after both have used it."""
+def _embedding_head_traffic(
+    embedding_head: SyncedEmbeddingHead, cost: CollectiveCost
+) -> _EmbeddingHeadTraffic:
+    """Count those of embedding and LM head; a shared table on one stage is reduced once, after both have used it."""
     piped = cost.schedule.pipeline_par > 1
 
     def apart(cost: CollectiveCost) -> tuple[Array, Array]:
-        first, last = (synchronised(end, cost) for end in (ends.first, ends.last))
-        if not ends.tied:
+        first, last = (
+            synchronised(end, cost) for end in (embedding_head.first, embedding_head.last)
+        )
+        if not embedding_head.tied:
             return first, last
-        both = synchronised(ends.both, cost)
+        both = synchronised(embedding_head.both, cost)
         return np.where(piped, first, both), np.where(piped, last, 0.0)
 
     embedding, head = apart(cost)
     of_longer = np.where(piped, cost.of_longer(apart), embedding + head)
-    return _Ends(embedding, head, of_longer, piped)
+    return _EmbeddingHeadTraffic(embedding, head, of_longer, piped)
 
 
 def _hidden_head(
-    exposed: Seconds, window: DataParallelWindow, ends: _Ends, edition: Edition
+    exposed: Seconds,
+    window: DataParallelWindow,
+    embedding_head: _EmbeddingHeadTraffic,
+    edition: Edition,
 ) -> Seconds:
     """Exposed time with overlap: the head's gradients come first and may hide, the embedding's come last."""
-    with_head = edition.data_par_exposed(replace(window, head=ends.head))
-    alone = np.maximum(exposed + ends.embedding, with_head)
-    return np.where(ends.piped, alone, with_head + ends.embedding)
+    with_head = edition.data_par_exposed(replace(window, head=embedding_head.head))
+    alone = np.maximum(exposed + embedding_head.embedding, with_head)
+    return np.where(embedding_head.piped, alone, with_head + embedding_head.embedding)
 
 
 def _volume(synced: SyncedBytes, schedule: Schedule, system: System) -> Bytes:

@@ -45,7 +45,7 @@ class DataParallelStrategy(ABC):
 
     @abstractmethod
     def traffic(
-        self, synced: SyncedBytes, ends: SyncedEmbeddingHead | None, cost: CollectiveCost
+        self, synced: SyncedBytes, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
     ) -> Array:
         """Return what all collectives of a batch take, as a cost function counts it; `synced` is one block."""
 
@@ -53,7 +53,7 @@ class DataParallelStrategy(ABC):
     def sync(
         self,
         synced: SyncedBytes,
-        ends: SyncedEmbeddingHead | None,
+        embedding_head: SyncedEmbeddingHead | None,
         backward: BackwardPass,
         cost: CollectiveCost,
         edition: Edition,
@@ -103,23 +103,23 @@ class ExplicitStrategy(DataParallelStrategy):
         self.sharding: Sharding = sharding
 
     def collectives(
-        self, synced: SyncedBytes, ends: SyncedEmbeddingHead | None, cost: CollectiveCost
+        self, synced: SyncedBytes, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
     ) -> DataCollectives:
         """Return the collectives between replicas."""
         piped = cost.schedule.pipeline_par > 1
-        apart = (NOTHING, NOTHING) if ends is None else ends.apart(piped)
+        apart = (NOTHING, NOTHING) if embedding_head is None else embedding_head.apart(piped)
         return DataCollectives(self.sharding, synced, apart, cost)
 
     def traffic(
-        self, synced: SyncedBytes, ends: SyncedEmbeddingHead | None, cost: CollectiveCost
+        self, synced: SyncedBytes, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
     ) -> Array:
         """Count everything that is exchanged in a batch."""
-        return self.collectives(synced, ends, cost).batch
+        return self.collectives(synced, embedding_head, cost).batch
 
     def sync(
         self,
         synced: SyncedBytes,
-        ends: SyncedEmbeddingHead | None,
+        embedding_head: SyncedEmbeddingHead | None,
         backward: BackwardPass,
         cost: CollectiveCost,
         edition: Edition,
@@ -134,7 +134,9 @@ class ExplicitStrategy(DataParallelStrategy):
             head=backward.head,
         )
         windows = apply(lambda window: np.maximum(window, 0.0), [windows])
-        found = Replication(self.collectives(synced, ends, cost), windows).synchronisation()
+        found = Replication(
+            self.collectives(synced, embedding_head, cost), windows
+        ).synchronisation()
         message = np.where(active, synced.gradient, 0.0)
         none = np.zeros_like(message)
         return GradientSync(
@@ -191,9 +193,9 @@ STRATEGIES: Mapping[str, DataParallelStrategy] = {
 
 
 def data_traffic(
-    synced: SyncedBytes, ends: SyncedEmbeddingHead | None, cost: CollectiveCost
+    synced: SyncedBytes, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
 ) -> Array:
     """Return what all data-parallel collectives of a batch take; nothing for one replica, or in inference."""
     schedule = cost.schedule
-    found = STRATEGIES[schedule.choice.zero_stage].traffic(synced, ends, cost)
+    found = STRATEGIES[schedule.choice.zero_stage].traffic(synced, embedding_head, cost)
     return np.where((schedule.data_par > 1) & schedule.training, found, 0.0)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from .block import Block, Held
-from .ends import embedding_layers, head_layers
+from .embedding_head import embedding_layers, head_layers
 from .layers import Stage
 from .run import Run
 
 
-class Ends:
+class EmbeddingHead:
     """The first and the last stage of a model with a vocabulary; of one stage it is `both`."""
 
     def __init__(self, run: Run) -> None:
@@ -47,6 +47,8 @@ class Ends:
     @property
     def link(self) -> tuple[float, float]:
         """Time of their collectives."""
-        ends = self.embedding, self.head
-        embedding, head = (end.fw_tp.time["base"] + end.agrad_tp.time["base"] for end in ends)
+        embedding_head = self.embedding, self.head
+        embedding, head = (
+            end.fw_tp.time["base"] + end.agrad_tp.time["base"] for end in embedding_head
+        )
         return embedding, head
