@@ -20,7 +20,7 @@ from calculon.inspect.stages import stage_rows
 from calculon.plan.mesh import strides
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check, check_memory, raise_for
-from calculon.plan.rules.rule import One
+from calculon.plan.rules.rule import Request
 from calculon.records import only_values
 from calculon.spec.axes import AXES
 from calculon.spec.execution import PUBLISHED, Execution
@@ -167,7 +167,7 @@ def estimate(
     <Estimate of megatron-1T on 3072 x a100_80g (TP 4, PP 64, DP 12): 131.9 s, 23.29 samples/s, 79.55 GiB,
     30.46% efficiency>
     """
-    one = One(inputs.model(model), inputs.system(system), inputs.execution(execution))
+    one = Request(inputs.model(model), inputs.system(system), inputs.execution(execution))
     if edition is not None:
         asked = replace(one.execution, edition=find_edition(edition).name)
         one = replace(one, execution=asked)

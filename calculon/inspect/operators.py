@@ -20,7 +20,7 @@ from calculon.parallel.process_groups import layer_group
 from calculon.parallel.tensor import PASSES, operation_of
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check, raise_for
-from calculon.plan.rules.rule import One
+from calculon.plan.rules.rule import Request
 from calculon.spec.axes import FURTHER_NAMES
 from calculon.spec.execution import BlockChoice, Execution
 from calculon.spec.model import Model
@@ -112,7 +112,7 @@ def block(
     Infeasible
         When it cannot run on this system.
     """
-    one = One(inputs.model(model), inputs.system(system), inputs.execution(execution))
+    one = Request(inputs.model(model), inputs.system(system), inputs.execution(execution))
     asked = dict(changes or {})
     if edition is not None:
         asked["edition"] = find_edition(edition).name

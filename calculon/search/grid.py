@@ -14,7 +14,7 @@ from calculon.arrays import derived
 from calculon.cost.batch import Batch
 from calculon.plan.columns import Columns
 from calculon.plan.rules.check import MEMORY_REASONS
-from calculon.plan.rules.rule import Question, Rule
+from calculon.plan.rules.rule import Requests, Rule
 from calculon.plan.schedule import Schedule
 from calculon.records import gather
 from calculon.search.nodes import Nodes
@@ -130,14 +130,14 @@ class Grid:
         columns |= {n: along(v, n, axes) for n, v in zip(NETWORKS, self.networks, strict=True)}
         columns |= {name: self.nodes.shared(name) for name in FURTHER_SIZES}
         columns["mesh_order"] = np.array(int(self.space.meshed))
-        question = self._question(columns)
+        requests = self._requests(columns)
         reasons = np.full((len(units), *map(len, self.networks)), "", dtype="U32")
         for rule in self.space.rules.of_networks:
-            reasons[(reasons == "") & ~rule.holds(question)] = rule.reason
+            reasons[(reasons == "") & ~rule.holds(requests)] = rule.reason
         return reasons
 
-    def _question(self, columns: Mapping[str, Array]) -> Question:
-        return Question(self.space.model, self.space.system, Columns(columns))
+    def _requests(self, columns: Mapping[str, Array]) -> Requests:
+        return Requests(self.space.model, self.space.system, Columns(columns))
 
     @derived
     def allowed_networks(self) -> Array:
@@ -180,8 +180,8 @@ class Grid:
         columns, of_units = self.columns.columns, self.nodes.unit_columns
         own = (name for name in self.space.rules.read(rule) if name not in of_units)
         if any(np.shape(columns[name])[-1:] == (len(self.nodes),) for name in own):
-            return np.asarray(~rule.holds(self._question(columns)))
-        failed = np.atleast_1d(~rule.holds(self._question({**columns, **of_units})))
+            return np.asarray(~rule.holds(self._requests(columns)))
+        failed = np.atleast_1d(~rule.holds(self._requests({**columns, **of_units})))
         return failed if failed.shape[-1] == 1 else failed[..., self.nodes.unit]
 
     @derived
@@ -262,7 +262,7 @@ def enumerated(space: Space, columns: Columns) -> Array:
     if True not in space.add.get("activations_offload", ()):
         full = columns.is_choice("activation_recompute", "full")
         held = held & ~(columns.activations_offload & full)
-    question = Question(space.model, space.system, columns)
+    requests = Requests(space.model, space.system, columns)
     for rule in space.rules.of_cells:
-        held = held & rule.holds(question)
+        held = held & rule.holds(requests)
     return np.asarray(held)

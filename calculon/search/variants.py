@@ -13,7 +13,7 @@ from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.plan.columns import Columns, code, field_of, held, type_of
 from calculon.plan.rules.all_rules import RULES
-from calculon.plan.rules.rule import Question, Rule
+from calculon.plan.rules.rule import Requests, Rule
 from calculon.search.candidates import VARIANT, Candidates
 from calculon.spec.axes import FURTHER_AXES
 from calculon.units import Array
@@ -86,7 +86,7 @@ class Rules:
 
     def _watched(self, rule: Rule) -> frozenset[str]:
         columns = _Watched(self._space.num_procs)
-        rule.holds(Question(self._space.model, self._space.system, columns))
+        rule.holds(Requests(self._space.model, self._space.system, columns))
         return frozenset(columns.read)
 
     @cached_property
@@ -182,14 +182,14 @@ def _possible(
     space: Candidates, rules: Rules, columns: dict[str, Array], count: int, tensor_par: int
 ) -> Array:
     """Return which variants no rule rejects, at this tensor degree."""
-    question = Question(
+    requests = Requests(
         space.model,
         space.system,
         Columns({**rules.constants, **columns, "tensor_par": np.array(tensor_par)}),
     )
     good = np.ones(count, bool)
     for rule in rules.of_variants:
-        good &= rule.holds(question)
+        good &= rule.holds(requests)
     return good
 
 

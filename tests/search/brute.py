@@ -24,7 +24,7 @@ from calculon.plan.columns import DEFAULTS, field_of
 from calculon.plan.plan import NAMES
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.check import check
-from calculon.plan.rules.rule import Question
+from calculon.plan.rules.rule import Requests
 from calculon.search.best_first import count_space
 from calculon.search.candidates import EXTENSIONS
 from calculon.search.driver import make_space
@@ -89,11 +89,11 @@ class Case:
 
     def enumerated(self, plan: calculon.Plan) -> np.ndarray:
         """Which executions no uncounted rule rejects."""
-        question = Question(self.model, self.system, plan)
+        requests = Requests(self.model, self.system, plan)
         held = np.ones(len(plan), bool)
         for rule in RULES:
             if not rule.counted:
-                held &= rule.holds(question)
+                held &= rule.holds(requests)
         return held
 
     @cached_property

@@ -17,7 +17,7 @@ from calculon.hardware.residuals import TRAINING
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check, raise_for
-from calculon.plan.rules.rule import One
+from calculon.plan.rules.rule import Request
 from calculon.spec import catalog
 from calculon.spec.csv_rows import Line, read_csv
 from calculon.spec.execution import Execution
@@ -123,7 +123,7 @@ def _reader(kind: str, folder: Path) -> Callable[[str], Any]:
 def _step(line: Line, system: System, read: Mapping[str, Callable[[str], Any]]) -> Step:
     model, changes = _spec(line, "model", read["model"])
     execution, more = _spec(line, "execution", read["execution"])
-    one = One(model, system, execution)
+    one = Request(model, system, execution)
     try:
         raise_for(one, int(check(model, system, Plan.of(execution))[0]))
     except Infeasible as error:

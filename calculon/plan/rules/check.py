@@ -6,7 +6,7 @@ from calculon.errors import Infeasible, Problem, SpecError
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.all_rules import RULES
-from calculon.plan.rules.rule import One, Question
+from calculon.plan.rules.rule import Request, Requests
 from calculon.spec.model import Model
 from calculon.units import Array, Bytes, scaled
 
@@ -25,12 +25,12 @@ _FIRST_RULE = 1 + len(INVALID_REASONS)
 
 def check(model: Model, system: System, plan: Plan) -> Array:
     """Return a code of :data:`REASONS` for every row: the first rule that fails, or 0."""
-    question = Question(model, system, plan.scalars() if len(plan) == 1 else plan)
+    requests = Requests(model, system, plan.scalars() if len(plan) == 1 else plan)
     reason = plan.malformed.astype(np.int16) + 1
     for code, rule in enumerate(RULES, start=_FIRST_RULE):
-        if not rule.concerns(question):
+        if not rule.concerns(requests):
             continue
-        holds = rule.holds(question)
+        holds = rule.holds(requests)
         if not holds.all():
             reason[np.broadcast_to(~holds, reason.shape) & (reason == 0)] = code
     return reason
@@ -45,7 +45,7 @@ def check_memory(reason: Array, tier1: Bytes, tier2: Bytes, system: System) -> A
     return reason
 
 
-def raise_for(one: One, code: int, tier1: float = 0.0, tier2: float = 0.0) -> None:
+def raise_for(one: Request, code: int, tier1: float = 0.0, tier2: float = 0.0) -> None:
     """Raise the error that a reason code stands for; nothing for code 0.
 
     Raises

@@ -4,7 +4,7 @@ import numpy as np
 
 from calculon.errors import Problem
 from calculon.plan.columns import DEFAULTS, FIELDS, code, field_of
-from calculon.plan.rules.rule import One, Question, Rule, expected
+from calculon.plan.rules.rule import Request, Requests, Rule, expected
 from calculon.plan.stage_layout import listed_counts
 from calculon.spec.execution import ZERO_STAGES
 from calculon.units import Array
@@ -23,11 +23,11 @@ NEEDING: tuple[str, ...] = tuple(
 """Fields that only some forms of data parallelism have."""
 
 
-def _is_one_of(q: Question, *stages: str) -> Array:
-    return np.isin(q.plan.zero_stage, [_CODES[name] for name in stages])
+def _is_one_of(r: Requests, *stages: str) -> Array:
+    return np.isin(r.plan.zero_stage, [_CODES[name] for name in stages])
 
 
-def _explain_state(one: One) -> Problem:
+def _explain_state(one: Request) -> Problem:
     stage = one.execution.zero_stage
     wanted = "false, since nothing is split" if stage == "0" else "true, since its state is split"
     found = str(one.execution.optimizer_sharding).lower()
@@ -39,11 +39,11 @@ def _needs(name: str) -> Rule:
     declared = field_of(name).declaration
     forms: tuple[str, ...] = tuple(declared.needs["zero_stage"])
 
-    def holds(q: Question) -> Array:
-        plain: Array = getattr(q.plan, name) == DEFAULTS[name]
-        return plain | _is_one_of(q, *forms)
+    def holds(r: Requests) -> Array:
+        plain: Array = getattr(r.plan, name) == DEFAULTS[name]
+        return plain | _is_one_of(r, *forms)
 
-    def explain(one: One) -> Problem:
+    def explain(one: Request) -> Problem:
         default = str(DEFAULTS[name]).lower()
         wanted = f"{default} with zero_stage: {one.execution.zero_stage}"
         found = str(getattr(one.execution, name)).lower()
@@ -52,17 +52,17 @@ def _needs(name: str) -> Rule:
     return Rule(f"{name}_needs_form", holds, explain, (name,))
 
 
-def _shards_divide(q: Question) -> Array:
-    shards = q.plan.dp_shard
-    divides = (shards > 1) & (q.plan.data_par % np.maximum(shards, 1) == 0)
+def _shards_divide(r: Requests) -> Array:
+    shards = r.plan.dp_shard
+    divides = (shards > 1) & (r.plan.data_par % np.maximum(shards, 1) == 0)
     return (shards == 0) | divides
 
 
-def _units_divide(q: Question) -> Array:
-    chunk = np.floor(q.blocks / q.plan.pipeline_interleaving)
-    if (listed := q.plan.stage_blocks).any():
+def _units_divide(r: Requests) -> Array:
+    chunk = np.floor(r.blocks / r.plan.pipeline_interleaving)
+    if (listed := r.plan.stage_blocks).any():
         chunk = np.where(listed > 0, listed_counts(listed).divisor, chunk)
-    return np.mod(chunk, q.plan.fsdp_unit) == 0
+    return np.mod(chunk, r.plan.fsdp_unit) == 0
 
 
 _FORM = ("zero_stage",)
@@ -84,14 +84,14 @@ UNIT_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "owner_split",
-        lambda q: ~_is_one_of(q, "owner") | (np.mod(q.blocks, q.plan.data_par) == 0),
+        lambda r: ~_is_one_of(r, "owner") | (np.mod(r.blocks, r.plan.data_par) == 0),
         expected("data_par", "a divisor of the {blocks} blocks of a stage, which ranks own whole"),
         _FORM,
         counted=True,
     ),
     Rule(
         "whole_weights_offload",
-        lambda q: ~(q.plan.weight_offload & _is_one_of(q, *_SPLIT_WEIGHTS)),
+        lambda r: ~(r.plan.weight_offload & _is_one_of(r, *_SPLIT_WEIGHTS)),
         expected("weight_offload", "false with zero_stage: {e.zero_stage}, which splits weights"),
         _FORM,
         counted=True,
@@ -102,26 +102,26 @@ UNIT_RULES: tuple[Rule, ...] = (
 REPLICA_RULES: tuple[Rule, ...] = (
     Rule(
         "zero_stage_data_par",
-        lambda q: (q.plan.data_par > 1) | ~_is_one_of(q, *_SPLIT),
+        lambda r: (r.plan.data_par > 1) | ~_is_one_of(r, *_SPLIT),
         expected("zero_stage", "auto or 0, since data_par is {e.data_par}"),
         _FORM,
     ),
     Rule(
         "zero_stage_training",
-        lambda q: q.plan.training | _is_one_of(q, "auto"),
+        lambda r: r.plan.training | _is_one_of(r, "auto"),
         expected("zero_stage", "auto, since nothing is trained in inference"),
         _FORM,
     ),
     Rule(
         "zero_stage_sharding",
-        lambda q: _is_one_of(q, "auto") | (_is_one_of(q, *_SPLIT) == q.plan.optimizer_sharding),
+        lambda r: _is_one_of(r, "auto") | (_is_one_of(r, *_SPLIT) == r.plan.optimizer_sharding),
         _explain_state,
         _FORM,
     ),
     *(_needs(name) for name in NEEDING),
     Rule(
         "grad_buffer_auto",
-        lambda q: q.plan.is_choice("grad_buffer", "sharded") | _is_one_of(q, "auto"),
+        lambda r: r.plan.is_choice("grad_buffer", "sharded") | _is_one_of(r, "auto"),
         expected(
             "grad_buffer",
             "sharded, since zero_stage: {e.zero_stage} says what is whole",
@@ -131,7 +131,7 @@ REPLICA_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "latency_once",
-        lambda q: ~q.plan.latency_per_step | q.plan.is_choice("coll_algo", "published"),
+        lambda r: ~r.plan.latency_per_step | r.plan.is_choice("coll_algo", "published"),
         expected("latency_per_step", "false with coll_algo: {e.coll_algo}, which pays it anyway"),
         ("latency_per_step",),
     ),

@@ -8,25 +8,25 @@ import numpy as np
 
 from calculon.errors import Problem
 from calculon.plan.mesh import even, processors, strides
-from calculon.plan.rules.rule import One, Question, Rule
+from calculon.plan.rules.rule import Request, Requests, Rule
 from calculon.spec.axes import AXES, FURTHER_AXES, PUBLISHED_AXES, Axis
 from calculon.units import Array
 
 
-def _networks_exist(q: Question, axes: tuple[Axis, ...] = PUBLISHED_AXES) -> Array:
-    count = len(q.system.networks)
-    mask: Array = reduce(and_, (getattr(q.plan, axis.network) < count for axis in axes))
-    if _meshed(q):
-        mask = mask | (q.plan.mesh_order > 0)
+def _networks_exist(r: Requests, axes: tuple[Axis, ...] = PUBLISHED_AXES) -> Array:
+    count = len(r.system.networks)
+    mask: Array = reduce(and_, (getattr(r.plan, axis.network) < count for axis in axes))
+    if _meshed(r):
+        mask = mask | (r.plan.mesh_order > 0)
     return mask
 
 
-def _mesh_holds(q: Question) -> Array:
-    fits = processors(q.plan) <= q.system.fabric.size.max()
-    return fits | (q.plan.mesh_order == 0)
+def _mesh_holds(r: Requests) -> Array:
+    fits = processors(r.plan) <= r.system.fabric.size.max()
+    return fits | (r.plan.mesh_order == 0)
 
 
-def _explain_mesh_size(one: One) -> str:
+def _explain_mesh_size(one: Request) -> str:
     sizes = [network.size for network in one.system.networks]
     e = one.execution
     procs = prod(getattr(e, axis.degree) for axis in AXES)
@@ -36,19 +36,19 @@ def _explain_mesh_size(one: One) -> str:
     )
 
 
-def _mesh_is_even(q: Question) -> Array:
+def _mesh_is_even(r: Requests) -> Array:
     """Whether the groups of every axis, and the shards and copies of hybrid sharding, sit alike in all networks."""
-    p, apart = q.plan, strides(q.plan)
+    p, apart = r.plan, strides(r.plan)
     count = reduce(mul, (getattr(p, axis.degree) for axis in AXES))
     shards = np.where(p.dp_shard > 0, p.dp_shard, p.data_par)
     copies = np.maximum(p.data_par // np.maximum(shards, 1), 1)
     groups = [(getattr(p, axis.degree), apart[axis.name]) for axis in AXES]
     groups += [(shards, apart["dp"]), (copies, apart["dp"] * shards)]
-    alike = [even(q.system, ranks, stride, count) for ranks, stride in groups]
+    alike = [even(r.system, ranks, stride, count) for ranks, stride in groups]
     return (p.mesh_order == 0) | np.logical_and.reduce(np.broadcast_arrays(*alike))
 
 
-def _explain_uneven(one: One) -> str:
+def _explain_uneven(one: Request) -> str:
     e = one.execution
     sizes = ", ".join(str(network.size) for network in one.system.networks)
     degrees = ", ".join(f"{axis.degree}={getattr(e, axis.degree)}" for axis in AXES)
@@ -59,7 +59,7 @@ def _explain_uneven(one: One) -> str:
     )
 
 
-def _explain_networks(one: One) -> Problem:
+def _explain_networks(one: Request) -> Problem:
     count = len(one.system.networks)
     names = [axis.network for axis in AXES]
     name = next(name for name in names if getattr(one.execution, name) >= count)
@@ -67,44 +67,44 @@ def _explain_networks(one: One) -> Problem:
     return Problem(name, wanted, str(getattr(one.execution, name)))
 
 
-def _group_size(q: Question, network: int) -> Array:
+def _group_size(r: Requests, network: int) -> Array:
     """Product of the degrees above 1 that a stated network carries; 1 where it carries none."""
-    if _meshed(q):
-        stated = q.plan.is_choice("mesh_order", "stated")
-        return np.where(stated, _stated_size(q, network), 1.0)
-    return _stated_size(q, network)
+    if _meshed(r):
+        stated = r.plan.is_choice("mesh_order", "stated")
+        return np.where(stated, _stated_size(r, network), 1.0)
+    return _stated_size(r, network)
 
 
-def _meshed(q: Question) -> bool:
+def _meshed(r: Requests) -> bool:
     """Whether any row numbers its ranks."""
-    return "mesh_order" in q.asked
+    return "mesh_order" in r.asked
 
 
-def _stated_size(q: Question, network: int) -> Array:
+def _stated_size(r: Requests, network: int) -> Array:
     product = np.ones(1)
     for axis in AXES:
-        on_network = getattr(q.plan, axis.network) == network
-        product = product * np.where(on_network, getattr(q.plan, axis.degree), 1)
+        on_network = getattr(r.plan, axis.network) == network
+        product = product * np.where(on_network, getattr(r.plan, axis.degree), 1)
     return product
 
 
-def _networks_large_enough(q: Question) -> Array:
+def _networks_large_enough(r: Requests) -> Array:
     fits = np.ones(1, bool)
-    for i, network in enumerate(q.system.networks):
-        group = _group_size(q, i)
+    for i, network in enumerate(r.system.networks):
+        group = _group_size(r, i)
         fits = fits & ((group == 1) | (group <= network.size))
     return fits
 
 
-def _networks_filled(q: Question) -> Array:
+def _networks_filled(r: Requests) -> Array:
     fits = np.ones(1, bool)
-    for i, network in enumerate(q.system.networks):
+    for i, network in enumerate(r.system.networks):
         if network.must_be_filled:
-            fits = fits & (np.mod(network.size, _group_size(q, i)) == 0)
+            fits = fits & (np.mod(network.size, _group_size(r, i)) == 0)
     return fits
 
 
-def _network_use(one: One, *, too_large: bool) -> tuple[int, int, str]:
+def _network_use(one: Request, *, too_large: bool) -> tuple[int, int, str]:
     """Return the first offending network, the size of the group on it, and which degrees make it up."""
     e = one.execution
     for i, network in enumerate(one.system.networks):
@@ -117,7 +117,7 @@ def _network_use(one: One, *, too_large: bool) -> tuple[int, int, str]:
     raise AssertionError("no network offends")
 
 
-def _explain_too_small(one: One) -> str:
+def _explain_too_small(one: Request) -> str:
     i, group, used = _network_use(one, too_large=True)
     size = one.system.networks[i].size
     return (
@@ -126,7 +126,7 @@ def _explain_too_small(one: One) -> str:
     )
 
 
-def _explain_not_filled(one: One) -> str:
+def _explain_not_filled(one: Request) -> str:
     i, group, used = _network_use(one, too_large=False)
     size = one.system.networks[i].size
     return (
@@ -149,21 +149,21 @@ def _further_rules(axis: Axis) -> list[Rule]:
     """
     degree, network, width = axis.degree, axis.network, axis.divides
 
-    def divides(q: Question) -> Array:
-        return getattr(q.model, width) % getattr(q.plan, degree) == 0
+    def divides(r: Requests) -> Array:
+        return getattr(r.model, width) % getattr(r.plan, degree) == 0
 
-    def explain_width(one: One) -> Problem:
+    def explain_width(one: Request) -> Problem:
         wanted = f"a divisor of the model's {width}={getattr(one.model, width)}"
         return Problem(degree, wanted, str(getattr(one.execution, degree)))
 
-    def used(q: Question) -> Array:
-        return (getattr(q.plan, degree) > 1) | (getattr(q.plan, network) == 0)
+    def used(r: Requests) -> Array:
+        return (getattr(r.plan, degree) > 1) | (getattr(r.plan, network) == 0)
 
-    def explain_unused(one: One) -> Problem:
+    def explain_unused(one: Request) -> Problem:
         return Problem(network, f"0, since {degree} is 1", str(getattr(one.execution, network)))
 
-    def exists(q: Question) -> Array:
-        return _networks_exist(q, (axis,))
+    def exists(r: Requests) -> Array:
+        return _networks_exist(r, (axis,))
 
     rules = [
         Rule(f"{network}_used", used, explain_unused, (network,)),

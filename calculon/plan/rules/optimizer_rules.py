@@ -4,7 +4,7 @@ import numpy as np
 
 from calculon.errors import Problem
 from calculon.plan.columns import code, field_of
-from calculon.plan.rules.rule import One, Rule
+from calculon.plan.rules.rule import Request, Rule
 
 _MOMENTS = tuple(field_of("optimizer_state_dtype").declaration.needs["optimizer"])
 _SMALL = tuple(field_of("main_grad").declaration.needs["grad_dtype"])
@@ -12,7 +12,7 @@ _MOMENT_CODES = [code("optimizer", name) for name in _MOMENTS]
 _SMALL_CODES = [code("grad_dtype", name) for name in _SMALL]
 
 
-def _explain_state(one: One) -> Problem:
+def _explain_state(one: Request) -> Problem:
     e = one.execution
     why = {
         "adam_8bit": "whose moments have 8 bits",
@@ -23,7 +23,7 @@ def _explain_state(one: One) -> Problem:
     return Problem("optimizer_state_dtype", wanted, e.optimizer_state_dtype, hint)
 
 
-def _explain_copy(one: One) -> Problem:
+def _explain_copy(one: Request) -> Problem:
     e = one.execution
     why = "gradients have 4 bytes" if e.grad_dtype == "float32" else "no smaller type is stated"
     wanted = f"false with grad_dtype: {e.grad_dtype}, since {why}"
@@ -34,16 +34,16 @@ def _explain_copy(one: One) -> Problem:
 OPTIMIZER_RULES = (
     Rule(
         "state_dtype_needs_moments",
-        lambda q: (
-            q.plan.is_choice("optimizer_state_dtype", "float32")
-            | np.isin(q.plan.optimizer, _MOMENT_CODES)
+        lambda r: (
+            r.plan.is_choice("optimizer_state_dtype", "float32")
+            | np.isin(r.plan.optimizer, _MOMENT_CODES)
         ),
         _explain_state,
         ("optimizer_state_dtype",),
     ),
     Rule(
         "main_grad_needs_small_gradients",
-        lambda q: ~q.plan.main_grad | np.isin(q.plan.grad_dtype, _SMALL_CODES),
+        lambda r: ~r.plan.main_grad | np.isin(r.plan.grad_dtype, _SMALL_CODES),
         _explain_copy,
         ("main_grad",),
     ),

@@ -9,7 +9,7 @@ import numpy as np
 
 from calculon.errors import Problem
 from calculon.plan.columns import DEFAULTS, Columns, code
-from calculon.plan.rules.rule import One, Question, Rule, expected
+from calculon.plan.rules.rule import Request, Requests, Rule, expected
 from calculon.plan.stage_layout import STAGE_FIELDS, listed_counts
 from calculon.spec.lists_of_counts import ListsOfCounts
 from calculon.units import Array
@@ -30,51 +30,51 @@ def _enough(first: Any, last: Any, blocks: int, stages: Any) -> Any:
     return np.where(free > 0, left >= free, left == 0)
 
 
-def _needs(fields: tuple[str, ...], met: Callable[[Columns], Array]) -> Callable[[Question], Array]:
+def _needs(fields: tuple[str, ...], met: Callable[[Columns], Array]) -> Callable[[Requests], Array]:
     """Make the mask of rows that state none of these fields, or meet what they need."""
 
-    def holds(q: Question) -> Array:
-        asked = reduce(or_, (getattr(q.plan, name) != 0 for name in fields))
-        return ~asked | met(q.plan)
+    def holds(r: Requests) -> Array:
+        asked = reduce(or_, (getattr(r.plan, name) != 0 for name in fields))
+        return ~asked | met(r.plan)
 
     return holds
 
 
-def _stated(one: One, fields: tuple[str, ...] = STAGE_FIELDS) -> tuple[str, str, str]:
+def _stated(one: Request, fields: tuple[str, ...] = STAGE_FIELDS) -> tuple[str, str, str]:
     """Return the first field that does not have its default, its default and its value as text."""
     values = {name: getattr(one.execution, name) for name in fields}
     name = next(name for name in fields if values[name] != DEFAULTS[name])
     return name, str(DEFAULTS[name]).lower(), str(values[name]).lower()
 
 
-def _explain_piped(one: One) -> Problem:
+def _explain_piped(one: Request) -> Problem:
     name, plain_value, found = _stated(one)
     return Problem(name, f"{plain_value}, since pipeline_par is 1", found)
 
 
-def _explain_one_chunk(one: One) -> Problem:
+def _explain_one_chunk(one: Request) -> Problem:
     name, plain_value, found = _stated(one, _SINGLE)
     chunks = one.execution.pipeline_interleaving
     hint = "set pipeline_interleaving to 1"
     return Problem(name, f"{plain_value} with pipeline_interleaving={chunks}", found, hint)
 
 
-def _blocks_suffice(q: Question) -> Array:
-    first, last = q.plan.first_stage_blocks, q.plan.last_stage_blocks
-    enough = _enough(first, last, q.model.num_blocks, q.plan.pipeline_par)
+def _blocks_suffice(r: Requests) -> Array:
+    first, last = r.plan.first_stage_blocks, r.plan.last_stage_blocks
+    enough = _enough(first, last, r.model.num_blocks, r.plan.pipeline_par)
     return enough | ((first == 0) & (last == 0))
 
 
-def _lists_fit(q: Question) -> Array:
+def _lists_fit(r: Requests) -> Array:
     """Whether lists have a count for every chunk of every stage, and all blocks."""
-    listed, plan = q.plan.stage_blocks, q.plan
+    listed, plan = r.plan.stage_blocks, r.plan
     counts = listed_counts(listed)
     fit = counts.length == plan.pipeline_par * plan.pipeline_interleaving
-    fit = fit & (counts.total == q.model.num_blocks)
+    fit = fit & (counts.total == r.model.num_blocks)
     return fit | (listed == 0)
 
 
-def _explain_lists(one: One) -> Problem:
+def _explain_lists(one: Request) -> Problem:
     e, total = one.execution, one.model.num_blocks
     counts = ListsOfCounts.counts(e.stage_blocks)
     chunks = e.pipeline_par * e.pipeline_interleaving
@@ -83,13 +83,13 @@ def _explain_lists(one: One) -> Problem:
     return Problem("stage_blocks", wanted, f"{len(counts)} that add up to {sum(counts)}")
 
 
-def _explain_listed_once(one: One) -> Problem:
+def _explain_listed_once(one: Request) -> Problem:
     name = next(name for name in _OTHERS if getattr(one.execution, name) != DEFAULTS[name])
     found = str(getattr(one.execution, name))
     return Problem(name, f"{DEFAULTS[name]}, since stage_blocks lists all stages", found)
 
 
-def _explain_blocks(one: One) -> Problem:
+def _explain_blocks(one: Request) -> Problem:
     e, total = one.execution, one.model.num_blocks
     given = {name: value for name in _COUNTS if (value := getattr(e, name))}
     free = e.pipeline_par - len(given)
@@ -111,7 +111,7 @@ def _can_overlap(plan: Columns) -> Array:
     return due & (microbatches >= plan.pipeline_par)
 
 
-def _explain_overlap(one: One) -> Problem:
+def _explain_overlap(one: Request) -> Problem:
     e = one.execution
     if not e.training:
         wanted = f"false with pipeline_interleaving={e.pipeline_interleaving} in inference"

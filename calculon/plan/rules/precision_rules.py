@@ -4,7 +4,7 @@ import numpy as np
 
 from calculon.errors import Problem
 from calculon.plan.columns import FIELDS
-from calculon.plan.rules.rule import One, Question, Rule
+from calculon.plan.rules.rule import Request, Requests, Rule
 from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
 from calculon.units import Array
 
@@ -13,11 +13,11 @@ _WIDTHS = np.array([MATMUL_BYTES.get(name, 0) for name in _TYPES])  # same: fits
 _STORED = np.array(list(DATATYPE_BYTES.values()))
 
 
-def _not_wider(q: Question) -> Array:
-    return _WIDTHS[q.plan.matmul_dtype] <= _STORED[q.plan.datatype]
+def _not_wider(r: Requests) -> Array:
+    return _WIDTHS[r.plan.matmul_dtype] <= _STORED[r.plan.datatype]
 
 
-def _explain_wider(one: One) -> Problem:
+def _explain_wider(one: Request) -> Problem:
     stored = DATATYPE_BYTES[one.execution.datatype]
     return Problem(
         "matmul_dtype",
@@ -27,12 +27,12 @@ def _explain_wider(one: One) -> Problem:
     )
 
 
-def _known(q: Question) -> Array:
-    known = np.array([name == "same" or name in q.system.matmul_types for name in _TYPES])
-    return known[q.plan.matmul_dtype]
+def _known(r: Requests) -> Array:
+    known = np.array([name == "same" or name in r.system.matmul_types for name in _TYPES])
+    return known[r.plan.matmul_dtype]
 
 
-def _explain_known(one: One) -> Problem:
+def _explain_known(one: Request) -> Problem:
     wanted = f"a type that {one.system.name} multiplies: {', '.join(one.system.matmul_types)}"
     return Problem("matmul_dtype", wanted, repr(one.execution.matmul_dtype))
 

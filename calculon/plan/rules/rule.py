@@ -15,8 +15,8 @@ from calculon.units import Array
 
 
 @dataclass(frozen=True)
-class Question:
-    """Executions of a model on a system, as columns that broadcast: what a rule answers with a mask."""
+class Requests:
+    """Requests of executions of a model on a system, as columns that broadcast; a rule tells which of them meet it."""
 
     model: Model
     system: System
@@ -34,8 +34,8 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class One:
-    """One execution of a model on a system: what a rule answers with a message."""
+class Request:
+    """A request: one execution of a model on a system. A rule that it breaks explains that with a message."""
 
     model: Model
     system: System
@@ -56,7 +56,7 @@ class Rule:
     reason : str
         Short stable identifier.
     holds : callable
-        Mask of the rows of a question that meet it.
+        Mask of the requests that meet it.
     explain : callable
         Message for one execution that does not: a :class:`Problem` for a malformed request, else text.
     about : tuple of str
@@ -67,24 +67,24 @@ class Rule:
     """
 
     reason: str
-    holds: Callable[[Question], Array]
-    explain: Callable[[One], Problem | str]
+    holds: Callable[[Requests], Array]
+    explain: Callable[[Request], Problem | str]
     about: tuple[str, ...] = ()
     counted: bool = False
 
-    def concerns(self, question: Question) -> bool:
+    def concerns(self, requests: Requests) -> bool:
         """Whether any row can break the rule."""
-        return not self.about or not question.asked.isdisjoint(self.about)
+        return not self.about or not requests.asked.isdisjoint(self.about)
 
 
-def expected(field: str, wanted: str, hint: str = "") -> Callable[[One], Problem]:
+def expected(field: str, wanted: str, hint: str = "") -> Callable[[Request], Problem]:
     """Return the explanation of a field whose value does not fit.
 
     `wanted` may refer to fields of the execution ``{e.data_par}``, of ``{model}`` and ``{system}``, and to the
     ``{blocks}`` of the most loaded stage and of a ``{chunk}`` of it.
     """
 
-    def explain(one: One) -> Problem:
+    def explain(one: Request) -> Problem:
         e = one.execution
         known = {"e": e, "model": one.model, "system": one.system, "blocks": one.blocks}
         text = wanted.format(**known, chunk=one.blocks // e.pipeline_interleaving)

@@ -3,24 +3,24 @@
 import numpy as np
 
 from calculon.errors import Problem
-from calculon.plan.rules.rule import One, Question, Rule, expected
+from calculon.plan.rules.rule import Request, Requests, Rule, expected
 from calculon.units import Array
 
 
-def _unsplit(q: Question) -> Array:
+def _unsplit(r: Requests) -> Array:
     """Whether collectives are neither split nor cut into tiles."""
-    return q.plan.is_choice("tensor_par_comm_type", "ar") & _in_one(q)
+    return r.plan.is_choice("tensor_par_comm_type", "ar") & _in_one(r)
 
 
-def _in_one(q: Question) -> Array:
-    return q.plan.is_choice("tensor_par_overlap", "none")
+def _in_one(r: Requests) -> Array:
+    return r.plan.is_choice("tensor_par_overlap", "none")
 
 
-def _megatron(q: Question) -> Array:
-    return q.plan.is_choice("tp_impl", "megatron")
+def _megatron(r: Requests) -> Array:
+    return r.plan.is_choice("tp_impl", "megatron")
 
 
-def _explain_linear(one: One) -> Problem:
+def _explain_linear(one: Request) -> Problem:
     e = one.execution
     split = e.tensor_par_comm_type != "ar"
     name, wanted = ("tensor_par_comm_type", "ar") if split else ("tensor_par_overlap", "none")
@@ -28,7 +28,7 @@ def _explain_linear(one: One) -> Problem:
     return Problem(name, f"{wanted}, {why} (part: linear)", getattr(e, name))
 
 
-def _explain_behind(one: One) -> Problem:
+def _explain_behind(one: Request) -> Problem:
     e = one.execution
     why = (
         "there is no backward pass in inference"
@@ -42,7 +42,7 @@ def _explain_behind(one: One) -> Problem:
     return Problem("tp_async", f"false, since {why}", "true")
 
 
-def _explain_late_bias(one: One) -> Problem:
+def _explain_late_bias(one: Request) -> Problem:
     gathers = one.execution.tp_impl != "megatron"
     why = (
         f"tp_impl: {one.execution.tp_impl} reduces no outputs"
@@ -56,12 +56,12 @@ def _explain_late_bias(one: One) -> Problem:
 TENSOR_RULES = (
     Rule(
         "linear_comm",
-        lambda q: _unsplit(q) if q.model.part == "linear" else np.array(True),
+        lambda r: _unsplit(r) if r.model.part == "linear" else np.array(True),
         _explain_linear,
     ),
     Rule(
         "tp_impl_comm",
-        lambda q: _megatron(q) | _unsplit(q),
+        lambda r: _megatron(r) | _unsplit(r),
         expected(
             "tp_impl", "megatron, unless tensor_par_comm_type is ar and tensor_par_overlap none"
         ),
@@ -69,24 +69,24 @@ TENSOR_RULES = (
     ),
     Rule(
         "tp_async_needs_backward",
-        lambda q: (
-            ~q.plan.tp_async
-            | (q.plan.training & (q.plan.tensor_par > 1) & _megatron(q) & _in_one(q))
+        lambda r: (
+            ~r.plan.tp_async
+            | (r.plan.training & (r.plan.tensor_par > 1) & _megatron(r) & _in_one(r))
         ),
         _explain_behind,
         ("tp_async",),
     ),
     Rule(
         "bias_needs_reduction",
-        lambda q: ~q.plan.bias_after_reduce | (_megatron(q) & q.model.biased_output),
+        lambda r: ~r.plan.bias_after_reduce | (_megatron(r) & r.model.biased_output),
         _explain_late_bias,
         ("bias_after_reduce",),
     ),
     Rule(
         "mul_sum_needs_vector",
-        lambda q: (
-            q.plan.is_choice("matmul_impl", "gemm")
-            | (_in_one(q) & q.plan.is_choice("matmul_dtype", "same"))
+        lambda r: (
+            r.plan.is_choice("matmul_impl", "gemm")
+            | (_in_one(r) & r.plan.is_choice("matmul_dtype", "same"))
         ),
         expected(
             "matmul_impl",
