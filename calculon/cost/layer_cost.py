@@ -1,6 +1,7 @@
 """The cost of every layer of a block: one table of layers, all phases at once."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -254,7 +255,7 @@ def layer_cost(
         processing = times.processing.copy()
         launches = table.launches()[:, rows]
         processing[:, rows] = system.ext.launch.bounded(traffic.processing, launches)
-        times = LayerTimes(arithmetic=times.arithmetic, memory=times.memory, processing=processing)
+        times = replace(times, processing=processing)
     if choice.tp_async:
         usage = system.fabric.processor_usage[tensor_group(sizes, choice, system).network]
         behind = np.stack([_gradients_after(table, row, times) for row in rows])

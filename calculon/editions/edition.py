@@ -60,17 +60,6 @@ class OverlappedSpace(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OverlappedTimes:
-    """Times of an overlapped linear layer in one pass.
-
-    ``processing`` has shape ``(layers, blocks)``, ``exposed`` ``(kinds, layers, blocks)``.
-    """
-
-    processing: Seconds
-    exposed: Seconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DataParallelWindow:
     """What data-parallel traffic can hide behind, per execution.
 
@@ -270,8 +259,10 @@ class Edition:
         system: System,
         *,
         pipelined: bool,
-    ) -> OverlappedTimes:
-        """Return processing and exposed time of an overlapped linear; ``link`` is per kind of block.
+    ) -> tuple[Seconds, Seconds]:
+        """Return processing and exposed time of an overlapped linear in one pass.
+
+        Arrays are of shape ``(layers, blocks)``; `link` and exposed time are by kind of block, the first axis.
 
         [A05, A06, L1, L3] The first tile runs alone; the others are slowed, and wait for longer communication.
 
@@ -291,7 +282,7 @@ class Edition:
         exposed = np.maximum(0.0, exposed + (processing - processing[0]))
         if pipelined:
             exposed = exposed + link * first
-        return OverlappedTimes(processing=processing[0], exposed=exposed)
+        return processing[0], exposed
 
     def gradient_link(self, link: Seconds, recomputed: Array) -> Seconds:
         """Link time beside which the weight-gradient pass runs, from that of the repeated collective.

@@ -11,7 +11,6 @@ from calculon.editions.edition import (
     DataParallelWindow,
     Edition,
     OverlappedSpace,
-    OverlappedTimes,
     R,
     Side,
     When,
@@ -108,7 +107,7 @@ class Sc23(Edition):
         system: System,
         *,
         pipelined: bool,
-    ) -> OverlappedTimes:
+    ) -> tuple[Seconds, Seconds]:
         """[O3, O4, O5] The first tile runs alone; the others are slowed, or wait for their communication.
 
         Link times are those of base blocks for both kinds [O5]. In the weight-gradient pass the link time is that
@@ -132,7 +131,7 @@ class Sc23(Edition):
         if pipelined:
             tile = base / tiles  # 0 where nothing is communicated
             processing, hidden = processing + tile, hidden + tile
-        return OverlappedTimes(processing=processing, exposed=np.stack([hidden, hidden]))
+        return processing, np.stack([hidden, hidden])
 
     def gradient_link(self, link: Seconds, recomputed: Array) -> Seconds:
         """[O4] That of the repeated collective, though a recomputed layer repeats it in its forward pass."""

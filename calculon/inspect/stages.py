@@ -103,8 +103,8 @@ def _delay(batch: Batch) -> float:
     schedule = batch.schedule
     if not schedule.columns.p2p_overlap.any():
         return 0.0
-    ways = 2 if schedule.training else 1
-    count = ways * schedule.microbatches * schedule.interleaving
+    directions = 2 if schedule.training else 1
+    count = directions * schedule.microbatches * schedule.interleaving
     return float((batch.transfers.link / count)[0])
 
 

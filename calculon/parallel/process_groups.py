@@ -18,7 +18,7 @@ from calculon.units import Array, Bytes, Count, Seconds
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
-    """Groups of so many ranks that run collectives.
+    """Process groups of equal size that run collectives.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ def layer_group(axis: str, sizes: Sizes, choice: BlockChoice, system: System) ->
 def data_group(
     schedule: Schedule, system: System, ranks: Count, apart: Count | None = None
 ) -> ProcessGroup:
-    """Return groups of so many replicas, each `apart` from the next."""
+    """Return process groups of replicas, each `apart` from the next."""
     if not schedule.choice.meshed:
         return ProcessGroup(ranks, schedule.networks["dp"])
     stride = np.asarray(schedule.strides["dp"], np.int64)

@@ -92,16 +92,12 @@ def tensor_traffic(
     """
     system, sizes = network.system, network.sizes
     size, link = _messages(layers, arithmetic, memory, network, choice, edition)
+    none = np.zeros_like(link)
+    alone = Traffic(
+        size=size, tile=size, link=link, exposed=link, bandwidth_needed=none, processing=none[:, 0]
+    )
     if recomputed is None:
-        none = np.zeros_like(link)
-        return Traffic(
-            size=size,
-            tile=size,
-            link=link,
-            exposed=link,
-            bandwidth_needed=none,
-            processing=none[:, 0],
-        )
+        return alone
     usage = system.fabric.processor_usage[tensor_group(sizes, choice, system).network]
     beside = np.stack([link[0], link[1], edition.gradient_link(link[2], recomputed)])
     pipelined = choice.tensor_par_overlap == "pipe"
@@ -110,21 +106,15 @@ def tensor_traffic(
         edition.overlapped_times(*pass_, tiles, usage, system, pipelined=pipelined)
         for pass_ in zip(arithmetic, memory, beside, strict=True)
     ]
-    processing = np.stack([one.processing for one in times])
-    exposed = np.stack([one.exposed for one in times])
+    processing, exposed = (np.stack(of_passes) for of_passes in zip(*times, strict=True))
     repeated = [[edition.happens(layer.flags.recommunicate, choice)] for layer in layers]
     exposed[2] = edition.repeated_exposed(exposed[0], exposed[2], recomputed) * repeated
     tile = size / tiles
     slowed = arithmetic / (1.0 - usage) / tiles
     needed = np.zeros_like(link)
     needed[:2] = tile[:2] / slowed[:2, None]
-    return Traffic(
-        size=size,
-        tile=tile,
-        link=link,
-        exposed=exposed,
-        bandwidth_needed=needed,
-        processing=processing,
+    return replace(
+        alone, tile=tile, exposed=exposed, bandwidth_needed=needed, processing=processing
     )
 
 
@@ -154,7 +144,7 @@ def axis_traffic(
 
 
 def hidden_behind(traffic: Traffic, window: Seconds) -> Traffic:
-    """Return traffic whose backward collectives run behind arithmetic of so many seconds: shape (layers, blocks).
+    """Return traffic whose backward collectives run behind a window of arithmetic, in seconds: shape (layers, blocks).
 
     Source: Megatron-LM, ``--async-tensor-model-parallel-allreduce``: the gradient of an input is reduced while that of
     the weights is computed.

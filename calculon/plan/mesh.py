@@ -77,9 +77,9 @@ def processors(columns: Columns) -> Count:
 
 
 def outermost(system: System, span: Count) -> Array:
-    """Return the outermost network of groups that span so many consecutive processors: the first that holds them.
+    """Return the outermost network of process groups by the consecutive processors that they span.
 
-    Groups that would be cut in two by an instance of a network are no mesh (:func:`even`).
+    It is the first network that holds them; groups that an instance of a network would cut are no mesh (:func:`even`).
     """
     sizes = system.fabric.size
     largest = int(np.argmax(sizes))
@@ -90,7 +90,7 @@ def outermost(system: System, span: Count) -> Array:
 
 
 def even(system: System, ranks: Count, stride: Count, processors: Count) -> Array:
-    """Whether groups of so many ranks sit alike in all instances of each network, or everything is in one instance."""
+    """Whether process groups sit alike in all instances of each network, or everything is in one instance."""
     sizes, span = system.fabric.size, ranks * stride
     alike = fits_mesh(system, ranks, stride)
     for size in sizes[sizes < sizes.max()]:

@@ -136,7 +136,7 @@ class Schedule:
         return np.floor(self.blocks / self.interleaving)
 
     def with_blocks(self, blocks: Count) -> Self:
-        """Return the schedule of stages of so many blocks, of one chunk where that is not what they have."""
+        """Return the schedule of stages with other numbers of blocks, of one chunk where that is not what they have."""
         chunks = np.where(blocks == self.blocks, self.chunk_blocks, blocks)
         if self.layout is not None:
             chunks = blocks / self.interleaving

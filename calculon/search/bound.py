@@ -21,8 +21,9 @@ from calculon.units import Array, Seconds
 def time_lower_bound(grid: Grid) -> Seconds:
     """Return a time that no execution of a cell beats, whatever its networks, overlap and offloading.
 
-    Computation, recomputation, the least tensor-parallel time and the bubble of these; transfers, data-parallel and
-    offload traffic only add to it (:func:`exposed_lower_bound`).
+    Computation, recomputation, the least tensor-parallel time and the bubble of these. Transfers, data-parallel and
+    offload traffic are left out: they only add to it, and each would need the grid of networks and switches, which a
+    bound is there to avoid (:func:`exposed_lower_bound`).
 
     Returns
     -------

@@ -83,12 +83,12 @@ class Unit:
 
 @dataclass(frozen=True)
 class Candidates:
-    """All executions of a model on so many processors of a system.
+    """All executions of a model on a number of processors of a system.
 
     Parameters
     ----------
     model, system : Model, System
-        What runs where.
+        The model, and the system that it runs on.
     num_procs : int
         Processors.
     max_batch_size : int
@@ -217,7 +217,7 @@ class Candidates:
                 yield rest // further
 
     def _splits(self, tensor_par: int) -> bool:
-        """Whether the widths that the search checks at once divide over so many ranks; the MLP's has a rule."""
+        """Whether the widths that the search checks at once divide over tensor-parallel ranks; the MLP's has a rule."""
         model = self.model
         if model.hidden % tensor_par:
             return False
@@ -241,7 +241,7 @@ class Candidates:
         )
 
     def _pipelines(self, rest: int) -> tuple[int, ...]:
-        """Pipeline degrees for so many processors per tensor rank, ascending."""
+        """Pipeline degrees for a number of processors per tensor rank, ascending."""
         blocks = self.model.num_blocks
         even = [p for p in divisors(rest) if blocks % p == 0]
         uneven = [p for p in self.add.get("pipeline_par", ()) if rest % p == 0 and p <= blocks]

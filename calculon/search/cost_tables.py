@@ -55,7 +55,9 @@ class CostTables:
         for _, numbers in self._blocks:
             self._used[numbers] = True
         self.edition = EDITIONS[space.edition]
-        degrees = sorted({unit.tensor_par for unit in units}, reverse=True)  # 1 is the last
+        degrees = sorted(
+            {unit.tensor_par for unit in units}, reverse=True
+        )  # 1 is last: layouts that overlap leave it out, and keep a prefix of the rows
         self._micro = {
             t: np.array(sorted({b for u in units if u.tensor_par == t for b in u.microbatches}))
             for t in degrees

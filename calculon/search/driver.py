@@ -61,7 +61,7 @@ def search(
     add: Mapping[str, Any] | None = None,
     edition: Edition | str | None = None,
 ) -> SearchResult:
-    """Find the best executions of a model on so many processors, exactly.
+    """Find the best executions of a model on a number of processors, exactly.
 
     Parameters
     ----------

@@ -18,8 +18,8 @@ from calculon.spec.model import Model
 _SHOWN = 12
 
 
-class Asked(Protocol):
-    """What is asked of a search, as a space or as a message to a worker."""
+class SearchRequest(Protocol):
+    """The request of a search: a space, or a message to a worker."""
 
     @property
     def model(self) -> Model: ...  # noqa: D102
@@ -112,20 +112,20 @@ def check_left(spaces: Sequence[Space], wording: Wording = COMMAND_LINE) -> None
         before = after
 
 
-def warn_of_idle_values(asked: Iterable[Asked], stacklevel: int = 2) -> None:
+def warn_of_idle_values(requests: Iterable[SearchRequest], stacklevel: int = 2) -> None:
     """Warn, once each, of values that change nothing: those about a vocabulary, of models that state none.
 
     One command line, or one study, can then be used for models of both sorts.
 
     Parameters
     ----------
-    asked : iterable of Space or Search
-        What is searched.
+    requests : iterable of Space or Search
+        The searches.
     stacklevel : int
         How many calls away the caller is that the warning concerns.
     """
     notes: dict[str, None] = {}
-    for one in asked:
+    for one in requests:
         for name in () if one.model.vocab else ("ce_impl", "vocab_pad_multiple"):
             values = (*one.fix.get(name, ()), *one.add.get(name, ()))
             if any(value != DEFAULTS[name] for value in values):

@@ -29,7 +29,7 @@ GRID_AXES = ("optimizer_sharding", *OFFLOADS, "node")
 """Axes of a memory grid: loops, and the nodes."""
 
 MOST_SMALL = 255
-"""Cells of a node that a count of one byte holds."""
+"""Cells of a node that a count of one byte holds; sums of bytes are several times as fast as those of integers."""
 
 NETWORKS = ("data_par_net", "pipeline_par_net", "tensor_par_net")
 """Axes of the combinations of networks."""

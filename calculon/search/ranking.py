@@ -50,6 +50,7 @@ class Ranking(ABC):
 
     def ranked(self) -> tuple[Array, Array]:
         """Return scores, of shape (objectives, executions), and numbers of what is kept, best first."""
+        # the last key counts most: the first objective, then the others, then the order of the loops
         order = np.lexsort((self.numbers, *-self.scores[::-1]))
         return self.scores[:, order], self.numbers[order]
 

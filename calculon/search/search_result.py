@@ -29,7 +29,7 @@ class SearchResult:
     Attributes
     ----------
     space : Space
-        What was searched.
+        The space that was searched.
     objectives : tuple of Objective
         What the ranking is by.
     counts : Counts

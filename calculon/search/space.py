@@ -29,7 +29,7 @@ __all__ = ["LOOPS", "Space", "Unit", "Values"]
 
 @dataclass(frozen=True)
 class Space(Candidates):
-    """All executions of a model on so many processors of a system; the fields are those of :class:`Candidates`."""
+    """All executions of a model on a number of processors of a system; the fields are those of :class:`Candidates`."""
 
     @cached_property
     def rules(self) -> Rules:

@@ -385,7 +385,7 @@ class Execution:
             "owner": "owned layers",
         },
         needs={"training": (True,)},
-        adds="natural forms of data parallelism: 0, 1, 2, 3, fsdp, owner",
+        adds="data-parallel strategies: 0, 1, 2, 3, fsdp, owner",
     )
     dp_shard: int = declare(
         "ranks that share what zero_stage splits, replicated over the others (hybrid sharding); 0: all replicas",

@@ -193,7 +193,7 @@ SLOWED = ARITHMETIC / (1 - USAGE)
 
 def _times(edition, link, *, pipelined=False, memory=MEMORY, mode="no_overlap"):
     """Times of an overlapped linear whose base and edge links take so long."""
-    found = edition.overlapped_times(
+    processing, exposed = edition.overlapped_times(
         np.array([ARITHMETIC]),
         np.array([memory]),
         np.array(link)[:, None],
@@ -202,7 +202,7 @@ def _times(edition, link, *, pipelined=False, memory=MEMORY, mode="no_overlap"):
         dataclasses.replace(inputs.system("a100_80g"), processing_mode=mode),
         pipelined=pipelined,
     )
-    return found.processing[0], found.exposed[:, 0]
+    return processing[0], exposed[:, 0]
 
 
 def _of_kind(edition, links, kind):

@@ -82,7 +82,7 @@ def test_o2_a_repeated_overlapped_collective_is_exposed_as_in_the_forward_pass()
 
 def _times(link, *, pipelined, arithmetic=1.0, memory=0.25, tiles=4.0, usage=0.2):
     """Times of an overlapped linear whose base and edge links take so long, without roofline."""
-    found = SC23.overlapped_times(
+    processing, exposed = SC23.overlapped_times(
         np.array([arithmetic]),
         np.array([memory]),
         np.array(link)[:, None],
@@ -91,7 +91,7 @@ def _times(link, *, pipelined, arithmetic=1.0, memory=0.25, tiles=4.0, usage=0.2
         inputs.system("a100_80g"),
         pipelined=pipelined,
     )
-    return found.processing[0], found.exposed[:, 0].tolist()
+    return processing[0], exposed[:, 0].tolist()
 
 
 def test_an_overlapped_linear_waits_for_communication_that_is_longer_than_arithmetic():

@@ -104,11 +104,6 @@ def _explain_positions(one: Request) -> Problem:
     return Problem("seq_length", wanted, str(one.execution.seq_length), hint)
 
 
-def _datatype_known(r: Requests) -> Array:
-    known = np.array([name in r.system.datatypes for name in DATATYPE_BYTES])
-    return known[r.plan.datatype]
-
-
 def _explain_datatype(one: Request) -> Problem:
     wanted = f"a datatype of both engines of {one.system.name}: {', '.join(one.system.datatypes)}"
     return Problem("datatype", wanted, repr(one.execution.datatype))
@@ -254,7 +249,13 @@ RULES: tuple[Rule, ...] = (
             "tensor_par", "a divisor or a multiple of the model's kv_heads={model.key_value_heads}"
         ),
     ),
-    Rule("datatype_engine", _datatype_known, _explain_datatype),
+    Rule(
+        "datatype_engine",
+        lambda r: np.array([name in r.system.datatypes for name in DATATYPE_BYTES])[
+            r.plan.datatype
+        ],
+        _explain_datatype,
+    ),
     *PRECISION_RULES,
 )
 """Every requirement that needs no cost, in the order of checking."""

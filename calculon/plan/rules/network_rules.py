@@ -21,11 +21,6 @@ def _networks_exist(r: Requests, axes: tuple[Axis, ...] = PUBLISHED_AXES) -> Arr
     return mask
 
 
-def _mesh_holds(r: Requests) -> Array:
-    fits = processors(r.plan) <= r.system.fabric.size.max()
-    return fits | (r.plan.mesh_order == 0)
-
-
 def _explain_mesh_size(one: Request) -> str:
     sizes = [network.size for network in one.system.networks]
     e = one.execution
@@ -177,6 +172,12 @@ def _further_rules(axis: Axis) -> list[Rule]:
 FURTHER_RULES = tuple(rule for axis in FURTHER_AXES for rule in _further_rules(axis))
 
 MESH_RULES: tuple[Rule, ...] = (
-    Rule("mesh_size", _mesh_holds, _explain_mesh_size, ("mesh_order",), counted=True),
+    Rule(
+        "mesh_size",
+        lambda r: (processors(r.plan) <= r.system.fabric.size.max()) | (r.plan.mesh_order == 0),
+        _explain_mesh_size,
+        ("mesh_order",),
+        counted=True,
+    ),
     Rule("mesh_even", _mesh_is_even, _explain_uneven, ("mesh_order",), counted=True),
 )

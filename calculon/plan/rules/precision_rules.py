@@ -4,17 +4,12 @@ import numpy as np
 
 from calculon.errors import Problem
 from calculon.plan.columns import FIELDS
-from calculon.plan.rules.rule import Request, Requests, Rule
+from calculon.plan.rules.rule import Request, Rule
 from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
-from calculon.units import Array
 
 _TYPES = next(field.declaration.choices for field in FIELDS if field.name == "matmul_dtype")
 _WIDTHS = np.array([MATMUL_BYTES.get(name, 0) for name in _TYPES])  # same: fits every datatype
 _STORED = np.array(list(DATATYPE_BYTES.values()))
-
-
-def _not_wider(r: Requests) -> Array:
-    return _WIDTHS[r.plan.matmul_dtype] <= _STORED[r.plan.datatype]
 
 
 def _explain_wider(one: Request) -> Problem:
@@ -27,17 +22,24 @@ def _explain_wider(one: Request) -> Problem:
     )
 
 
-def _known(r: Requests) -> Array:
-    known = np.array([name == "same" or name in r.system.matmul_types for name in _TYPES])
-    return known[r.plan.matmul_dtype]
-
-
 def _explain_known(one: Request) -> Problem:
     wanted = f"a type that {one.system.name} multiplies: {', '.join(one.system.matmul_types)}"
     return Problem("matmul_dtype", wanted, repr(one.execution.matmul_dtype))
 
 
 PRECISION_RULES: tuple[Rule, ...] = (
-    Rule("matmul_wider", _not_wider, _explain_wider, ("matmul_dtype",)),
-    Rule("matmul_engine", _known, _explain_known, ("matmul_dtype",)),
+    Rule(
+        "matmul_wider",
+        lambda r: _WIDTHS[r.plan.matmul_dtype] <= _STORED[r.plan.datatype],
+        _explain_wider,
+        ("matmul_dtype",),
+    ),
+    Rule(
+        "matmul_engine",
+        lambda r: np.array([name in ("same", *r.system.matmul_types) for name in _TYPES])[
+            r.plan.matmul_dtype
+        ],
+        _explain_known,
+        ("matmul_dtype",),
+    ),
 )
