@@ -10,24 +10,16 @@ import calculon
 from calculon import inputs
 from calculon.editions import CORRECTED, SC23
 from calculon.editions.edition import DataParallelWindow
-from tests.helpers import ROOT, document
+from tests.helpers import PLAIN, ROOT, document
 
 MODEL = document("models", "megatron-22B")  # 48 blocks
 SYSTEM = document("systems", "a100_80e")  # its tier-1 memory is never full
-BASE = document("examples", "3072_t4_p64_d12_mbs4_full") | {
+BASE = PLAIN | {
     "num_procs": 4,
     "tensor_par": 4,
-    "pipeline_par": 1,
-    "data_par": 1,
-    "tensor_par_net": 0,
     "pipeline_par_net": 1,
     "data_par_net": 1,
     "batch_size": 8,
-    "microbatch_size": 1,
-    "fused_activation": False,
-    "activation_recompute": "none",
-    "optimizer_sharding": False,
-    "tensor_par_comm_type": "ar",
 }
 BLOCKS, LATENCY = MODEL["num_blocks"], SYSTEM["networks"][1]["latency"]
 ELEMENTS = MODEL["seq_size"] * MODEL["hidden"]

@@ -8,29 +8,16 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.editions import SC23
-from tests.helpers import ROOT, document
+from tests.helpers import PLAIN, ROOT, document
 
 MODEL = document("models", "megatron-22B")  # 48 blocks
-BASE = document("examples", "3072_t4_p64_d12_mbs4_full") | {
+BASE = PLAIN | {
     "num_procs": 4,
     "tensor_par": 4,
-    "pipeline_par": 1,
-    "data_par": 1,
-    "tensor_par_net": 0,
     "pipeline_par_net": 1,
     "data_par_net": 1,
     "batch_size": 8,
-    "microbatch_size": 1,
-    "activation_recompute": "none",
-    "pipeline_interleaving": 1,
-    "optimizer_sharding": False,
-    "tensor_par_comm_type": "ar",
-    "tensor_par_overlap": "none",
-    "seq_par_ag_redo": False,
-    "data_par_overlap": False,
-    "weight_offload": False,
-    "activations_offload": False,
-    "optimizer_offload": False,
+    "fused_activation": True,
 }
 FULL = {"activation_recompute": "full"}
 REPLICATED = {"num_procs": 16, "data_par": 4, "batch_size": 32}

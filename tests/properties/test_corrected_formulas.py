@@ -6,36 +6,20 @@ import pytest
 
 import calculon
 from tests import twin
-from tests.helpers import differences, document
+from tests.helpers import PLAIN, differences, document
 from tests.strategies import DATATYPES
 
 HIDDEN, HEADS, SEQUENCE, TENSOR = 6144, 64, 2048, 8
 MODEL = document("models", "megatron-22B")
 SYSTEM = document("systems", "a100_80e")
-BASE = {
+BASE = PLAIN | {
     "num_procs": 8,
-    "tensor_par": TENSOR,
-    "pipeline_par": 1,
-    "data_par": 1,
-    "tensor_par_net": 0,
+    "tensor_par": 8,
     "pipeline_par_net": 1,
     "data_par_net": 1,
     "batch_size": 64,
     "microbatch_size": 2,
     "datatype": "bfloat16",
-    "fused_activation": False,
-    "attention_type": "multihead",
-    "activation_recompute": "none",
-    "pipeline_interleaving": 1,
-    "optimizer_sharding": False,
-    "tensor_par_comm_type": "ar",
-    "tensor_par_overlap": "none",
-    "seq_par_ag_redo": False,
-    "data_par_overlap": False,
-    "weight_offload": False,
-    "activations_offload": False,
-    "optimizer_offload": False,
-    "training": True,
 }
 BLOCKS, LATENCY = MODEL["num_blocks"], SYSTEM["networks"][1]["latency"]
 SEQUENCE_PAR = {"tensor_par_comm_type": "rs_ag"}

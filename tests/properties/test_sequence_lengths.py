@@ -11,6 +11,7 @@ from calculon.apps.cli.commands.llm import result_of
 from calculon.apps.report.setup import setup_texts
 from calculon.search.best_first import count_space
 from calculon.search.driver import make_ranking, make_space, run
+from tests.helpers import PLAIN
 
 MODELS = (
     "gpt3-175B",  # six published fields, whose count of parameters has a position for every token
@@ -31,30 +32,16 @@ CHANGES = (
     {"tensor_par_comm_type": "p2p_rs_ag", "tensor_par_overlap": "ring"},
     {"attn_impl": "flash", "fusion": "compile", "zero_stage": "1", "coll_algo": "auto"},
 )
-BASE = {
+BASE = PLAIN | {
     "num_procs": 8,
     "tensor_par": 2,
     "pipeline_par": 2,
     "data_par": 2,
-    "tensor_par_net": 0,
-    "pipeline_par_net": 0,
-    "data_par_net": 0,
     "batch_size": 16,
     "microbatch_size": 2,
     "datatype": "bfloat16",
-    "fused_activation": False,
-    "attention_type": "multihead",
     "activation_recompute": "full",
-    "pipeline_interleaving": 1,
     "optimizer_sharding": True,
-    "tensor_par_comm_type": "ar",
-    "tensor_par_overlap": "none",
-    "seq_par_ag_redo": False,
-    "data_par_overlap": False,
-    "weight_offload": False,
-    "activations_offload": False,
-    "optimizer_offload": False,
-    "training": True,
     "edition": "corrected",
 }
 

@@ -8,29 +8,20 @@ from calculon import inputs
 from calculon.plan.plan import NAMES
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.check import MEMORY_REASONS, REASONS
-from tests.helpers import document
+from tests.helpers import PLAIN, document
 from tests.plan.rules import data_cases, pipeline_cases
 
 MODEL = document("models", "megatron-126M") | {"num_blocks": 12, "seq_size": 2048}
-BASE = document("examples", "3072_t4_p64_d12_mbs4_full") | {
+BASE = PLAIN | {
     "num_procs": 16,
     "tensor_par": 4,
     "pipeline_par": 2,
     "data_par": 2,
-    "tensor_par_net": 0,
     "pipeline_par_net": 1,
     "data_par_net": 1,
     "batch_size": 32,
-    "activation_recompute": "none",
-    "pipeline_interleaving": 1,
-    "optimizer_sharding": False,
-    "tensor_par_comm_type": "ar",
-    "tensor_par_overlap": "none",
-    "seq_par_ag_redo": False,
-    "data_par_overlap": False,
-    "weight_offload": False,
-    "activations_offload": False,
-    "optimizer_offload": False,
+    "microbatch_size": 4,
+    "fused_activation": True,
 }
 ALONE = {"num_procs": 2, "tensor_par": 1, "pipeline_par": 1}
 INFERENCE = {"training": False}
