@@ -5,7 +5,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calculon.cost.batch import Batch
-from calculon.cost.stage_memory import VocabularyMemory, Memory, embedding_head_memory, memory_of_stage
+from calculon.cost.stage_memory import (
+    Memory,
+    VocabularyMemory,
+    embedding_head_memory,
+    memory_of_stage,
+)
 from calculon.cost.uneven import backward_time, forward_time
 from calculon.parallel.pipeline.orders import Kind, order
 from calculon.parallel.pipeline.schedules import held_microbatches

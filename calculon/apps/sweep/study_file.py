@@ -28,7 +28,7 @@ from calculon.expression import Expression
 from calculon.spec.fields import shown
 from calculon.spec.files import read_document
 
-MOST_SEARCHES = 40_000
+MOST_SEARCHES = 100_000
 """Searches that one study may stand for: all of them are planned before the first runs, in a few seconds."""
 
 MOST_HINTS = 20
