@@ -100,12 +100,12 @@ def reference(subject: str) -> Callable[[], str]:
     return written
 
 
-BEFORE = "before natural forms"
+BEFORE = "before explicit strategies"
 """The alternative of a study that has data parallelism and collectives as in the published model."""
 
 
 def natural() -> str:
-    """Return the errors of edition corrected before and after studies state natural forms."""
+    """Return the errors of edition corrected before and after studies state explicit strategies."""
     library = Library.at(ROOT)
     rows = []
     for study in library.studies():

@@ -16,7 +16,7 @@ _EFFICIENCY = Declaration(help="achieved share of the peak", above=0, at_most=1)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """A step function: the efficiency of an operation of at least so many FLOP or bytes.
+    """A step function: the efficiency of an operation of at least n FLOP or bytes.
 
     Attributes
     ----------

@@ -19,7 +19,7 @@ class Engine:
     )
 
     def time(self, flops: Flops) -> Seconds:
-        """Return the arithmetic time of operations of so many FLOP (0 for none).
+        """Return the arithmetic time of operations by their FLOP (0 for none).
 
         Source: Isaev et al., SC'23, doi:10.1145/3581784.3607102, section 3.2 (size-dependent efficiency).
         """

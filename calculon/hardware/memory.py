@@ -20,5 +20,5 @@ class Memory:
     )
 
     def time(self, size: Bytes) -> Seconds:
-        """Return the time to move so many bytes (0 for none)."""
+        """Return the time to move a number of bytes (0 for none)."""
         return size / (self.bandwidth * self.efficiency.at(size))

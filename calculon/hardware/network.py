@@ -154,7 +154,7 @@ class Fabric:
         *,
         per_step: Array | bool = False,
     ) -> Seconds:
-        r"""Time of one operation on a message of so many bytes.
+        r"""Time of one operation on a message of n bytes.
 
         .. math:: t = \alpha + \frac{s \, c \, (1 + o / n)}{\beta}
 
@@ -187,7 +187,7 @@ class Fabric:
         return np.maximum(time, self.launch) if self.launch else time
 
     def moving(self, network: Count, volume: Bytes) -> Seconds:
-        r"""Time to move so many bytes per endpoint, of every operation alike, without the latency.
+        r"""Time to move n bytes per endpoint, alike for every operation, without the latency.
 
         .. math:: t = \frac{v}{\beta} + 2 \sqrt{\rho \, \frac{v}{\beta}}
 

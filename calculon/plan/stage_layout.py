@@ -179,7 +179,7 @@ def _outer(
 
 
 def _balanced(total: float, pipeline_par: Count, head: Array) -> Count:
-    """Return the blocks of the last stage that minimise the largest stage, where the head counts as so many.
+    """Return the blocks of the last stage that minimise the largest stage, where the head counts as a number of blocks.
 
     Of those with the same largest stage it is the most: the other stages, which hold more microbatches, have less.
     """

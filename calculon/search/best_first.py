@@ -194,7 +194,7 @@ def _table_rows(space: Space, units: Sequence[Unit]) -> int:
 
 
 def tiles(space: Space, tables: CostTables, units: Sequence[Unit]) -> Iterator[Tile]:
-    """Cut units into tiles of nodes that share the strategies of a batch, so many that a memory grid stays small."""
+    """Cut units into tiles of nodes that share the strategies of a batch, few enough for a small memory grid."""
     each = 2 * prod(len(space.switches[name]) for name in OFFLOADS)
     most = max(1, min(GRID_CELLS // each, GRID_NODES))
     for kind in alike(space, units):

@@ -210,7 +210,7 @@ class Candidates:
                             yield Unit(*degrees, batch, position, interleavings, sizes)
 
     def _replicas(self, rest: int) -> Iterator[int]:
-        """Yield what further axes may leave of so many processors for data parallelism: a single axis, all of it."""
+        """Yield the shares of n processors that further axes may leave for data parallelism: a single axis, all."""
         degrees = (self.switches[axis.degree] for axis in FURTHER_AXES)
         for further in dict.fromkeys(map(prod, product(*degrees))):
             if rest % further == 0:

@@ -133,7 +133,7 @@ def alike(space: Space, units: Sequence[Unit]) -> Iterator[list[Unit]]:
 def nodes_of(
     tables: CostTables, choice: BatchChoice, units: Sequence[Unit], variants: Array, most: int
 ) -> Iterator[Nodes]:
-    """Yield all nodes of units that are alike with variants of a choice, at most so many at once where one allows."""
+    """Yield all nodes of units that are alike with variants of a choice, at most a given number at once."""
     serial = tables.variants.serial[variants]
     pending: list[tuple[Unit, Array]] = []
     count = 0

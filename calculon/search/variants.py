@@ -137,7 +137,7 @@ def variants(space: Candidates, rules: Rules) -> Variants:
     Raises
     ------
     SpecError
-        For so many values that their combinations alone would take minutes.
+        For combinations of values that alone would take minutes.
     """
     candidates: dict[str, Array] = {
         name: np.array([held(name, value) for value in space.switches[name]], type_of(name))

@@ -133,4 +133,4 @@ def test_a_memory_is_large_enough_exactly_from_what_is_needed(tier):
         met.append(needed)
 
     holds()
-    assert len(met) > 5
+    assert len(met) > 2

@@ -1,4 +1,4 @@
-"""Data parallelism in its natural forms: DDP, ZeRO, FSDP, and layers with owners."""
+"""Data parallelism in its explicit strategies: DDP, ZeRO, FSDP, and layers with owners."""
 
 from __future__ import annotations
 

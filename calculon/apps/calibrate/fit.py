@@ -62,7 +62,7 @@ def calibrate(
     date : str
         Date of the calibration.
     above : float
-        Collectives of messages of at most so many bytes are left out.
+        Collectives of messages of at most this many bytes are left out.
     ramp : bool
         Whether networks may get a ramp, which edition ``sc23`` ignores.
     name : str

@@ -68,7 +68,7 @@ def paced(
     .. math:: t = \alpha_b + \sum_i k_i \alpha_i + \max_i \, m_i(s \, c_i / r)
 
     with the largest base latency of the networks used :math:`\alpha_b`, steps :math:`k_i` of step latency
-    :math:`\alpha_i`, the time :math:`m_i` to move so many bytes on network `i` (:meth:`Fabric.moving`), the schedule's
+    :math:`\alpha_i`, the time :math:`m_i` to move its bytes on network `i` (:meth:`Fabric.moving`), the schedule's
     shares :math:`c_i` and the part `r` of the rate that it can use. Phases that do not overlap are added up instead.
     No collective takes less than its launch; a group of one takes no time.
 

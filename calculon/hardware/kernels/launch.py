@@ -22,5 +22,5 @@ class Launch:
     )
 
     def bounded(self, time: Seconds, kernels: Array | float) -> Seconds:
-        """Return times of work that launches so many kernels: at least that of the launches."""
+        """Return times of work that launches n kernels: at least that of the launches."""
         return np.maximum(time, self.kernel * kernels)

@@ -150,7 +150,7 @@ class Gemm:
 
 
 def alignment(widths: Sequence[Count], element_bytes: float) -> Bytes:
-    """Return the largest power of two in bytes that divides every row of so many elements.
+    """Return the largest power of two in bytes that divides every row of n elements.
 
     >>> alignment([np.array([768.0, 768.0]), np.array([50257.0, 50304.0])], 2)
     array([  2., 256.])

@@ -62,7 +62,7 @@ class DataParallelStrategy(ABC):
 
     @abstractmethod
     def gradients(self, working: Bytes, waiting: Bytes, blocks: Array | int) -> Bytes:
-        """Bytes of the weight gradients of so many blocks: `working` in the block at work, `waiting` in others."""
+        """Bytes of the weight gradients of n blocks: `working` in the block at work, `waiting` in others."""
 
     def buffers(
         self,

@@ -56,7 +56,7 @@ def _alternating(
 ) -> Iterator[Pass]:
     """Yield forward passes, then one forward and one backward pass at a time, then backward passes.
 
-    With `late`, gradients of the weights are passes of their own, so many backward passes later: ZB-H1 leaves those of
+    With `late`, gradients of the weights are passes of their own, `late` backward passes later: ZB-H1 leaves those of
     later stages to the end, where they fill the drain, and every stage holds as much as the first.
     """
     count = microbatches * chunks

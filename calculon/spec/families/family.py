@@ -17,7 +17,7 @@ Sources = dict[str, Key | Rule | str | float]
 """Where each field of a model comes from; a field that is not named keeps its default."""
 
 
-REGULAR = "the whole sequence in all blocks, in none, or in one block in so many"
+REGULAR = "the whole sequence in all blocks, in none, or in one of every n blocks"
 """Patterns of full attention next to a sliding window, for a message."""
 
 
@@ -37,7 +37,7 @@ class Family:
     window : key or rule, optional
         Tokens of the sliding window; 0 for none.
     full_every : rule
-        One block in so many attends to the whole sequence, where there is a window and no ``layer_types``; 0: none.
+        One of every n blocks attends to the whole sequence, where there is a window and no ``layer_types``; 0: none.
     only : mapping
         Keys, each with the values that a model can express.
     equal : mapping

@@ -32,7 +32,7 @@ def _first_blocks(config: Configuration, fields: Fields) -> int:
 
 
 def _one_in(default: int) -> Rule:
-    """Return a rule for one block in so many."""
+    """Return a rule for one of every n blocks."""
     key = Key("sliding_window_pattern", default, also=("_sliding_window_pattern",))
     return lambda config, _: config.read(key)
 

@@ -143,7 +143,7 @@ def test_a_narrow_terminal_shows_every_number_whole():
         "loe",
         "megatron-22B",
         "1024,2048",
-        "1536",
+        "64",
         "float16",
         "a100_80g",
         "-",

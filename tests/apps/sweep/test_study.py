@@ -154,17 +154,17 @@ PROBLEMS = [
     ({"fix": {"tensor_par": b"8"}}, "fix.tensor_par: expected a number", "which is a bytes"),
     (
         {"systems": [dict.fromkeys(("mem1.GiB", "mem2.GiB", "x"), NUMBERS) | {"system": "s"}]},
-        "systems[0]: expected lists of at most 40,000 combinations",
+        "systems[0]: expected lists of at most 100,000 combinations",
         "found 8,000,000,000 of them",
     ),
     (
         {"vary": dict.fromkeys(("mem1.GiB", "mem2.GiB", "x"), NUMBERS)},
-        "s.yaml: expected a study of at most 40,000 searches",
+        "s.yaml: expected a study of at most 100,000 searches",
         "found 16,000,000,000 combinations",
     ),
     (
         {"num_procs": {"largest": 2e9, "at_most": 2e9}},
-        "s.yaml: expected a study of at most 40,000 searches",
+        "s.yaml: expected a study of at most 100,000 searches",
         "found 2,000,000,000 combinations",
     ),
     ({"modles": []}, "modles: expected only the known fields", "did you mean 'models'?"),

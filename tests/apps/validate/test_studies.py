@@ -90,7 +90,7 @@ def test_rows_with_split_weights_are_compared_where_the_edition_knows_them(both,
 
 def test_before_natural_forms_stands_beside_them(both):
     found = both["corrected"]["sc21/table2"]
-    (before,) = [one for one in found.alternatives if one.name == "before natural forms"]
+    (before,) = [one for one in found.alternatives if one.name == "before explicit strategies"]
     old, new = (one.comparisons[0].estimated for one in (before, found.own))
     assert (old != new).all()
 
