@@ -111,6 +111,21 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(target.read_text(encoding="utf-8")), link
 
 
+def test_the_files_that_contributors_are_sent_to_are_there():
+    names = re.findall(r"`([\w/]+(?:\.py|\.md|\.json|/))`", PAGES["CONTRIBUTING.md"])
+    there = [
+        path.as_posix()
+        for folder in ("calculon", "tests", "scripts")
+        for path in (ROOT / folder).rglob("*")
+    ]
+    assert len(names) > 20
+    for name in names:
+        found = (ROOT / name).exists() or any(
+            path.endswith("/" + name.rstrip("/")) for path in there
+        )
+        assert found or "NAME" in name, name
+
+
 def test_every_command_is_listed():
     for command in COMMANDS:
         assert f"`{command.name}`" in PAGES["examples/commands.md"]

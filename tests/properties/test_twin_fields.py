@@ -129,7 +129,8 @@ def _twin(model, row, system):
 
 
 def test_reasons_and_statistics_of_executions_with_all_fields():
-    outcomes, drawn = Counter(), defaultdict(set)
+    outcomes, drawn, stated = Counter(), defaultdict(set), defaultdict(set)
+    fields_of_model = [field for field in spec_fields(Model) if field.declaration.optional]
 
     @settings(max_examples=TABLES)
     @given(table=every_table(9, contradicting=3))
@@ -147,6 +148,8 @@ def test_reasons_and_statistics_of_executions_with_all_fields():
                 continue
             for name, value in {**twin.OPTIONS, **row}.items():
                 drawn[name].add(value)
+            for field in fields_of_model:
+                stated[field.name].add(model.get(field.key, field.default))
             ours = {n: None if np.isnan(found[n][i]) else float(found[n][i]) for n in found.names}
             assert disagreements(ours, expected) == []
 
@@ -161,8 +164,12 @@ def test_reasons_and_statistics_of_executions_with_all_fields():
         if field.annotation is bool:
             possible = {False, True}
         missing |= {(field.name, value) for value in possible - drawn[field.name]}
-        assert len(drawn[field.name]) > 1 or field.name == "edition", field.name
+        never = f"{field.name} is never drawn: add it to OPTIONS of tests/strategies.py"
+        assert len(drawn[field.name]) > 1 or field.name == "edition", never
     assert len(missing) < 3, missing
+    for field in fields_of_model:
+        never = f"{field.name} is never drawn: add it to extended_models of tests/strategies.py"
+        assert len(stated[field.name]) > 1, never
 
 
 @settings(max_examples=TABLES // 2)

@@ -11,12 +11,12 @@ from calculon import inputs
 from calculon.architecture.layer import Layer
 from calculon.errors import SpecError
 from calculon.hardware.kernels.all_kernels import KERNELS
-from calculon.hardware.kernels.kernel import ENGINES, KernelKind
+from calculon.hardware.kernels.kernel import ENGINES, KernelKind, VectorKind
 from calculon.hardware.kernels.stated_kernels import FAMILY
 from calculon.hardware.system import System
 from calculon.spec.schema import schema
 from tests.hardware.kernels.layers import layer, product, times
-from tests.helpers import document
+from tests.helpers import ROOT, document
 
 TYPE, KEYS, WIDTH = "bfloat16", 1024.5, 128
 GEMM = {"max_efficiency": 0.8, "multiprocessors": 64, "half_depth": 100}
@@ -334,3 +334,8 @@ def test_an_overlay_states_one_kernel_more():
     base = inputs.system("h100_80g_sxm")
     assert set(system.ext.rates) == {*base.ext.rates, ("norm", TYPE)}
     assert system.ext.networks == base.ext.networks
+
+
+def test_every_kind_of_kernel_is_listed_for_those_who_measure():
+    page = (ROOT / "systems" / "README.md").read_text(encoding="utf-8")
+    assert [kind for kind in get_args(VectorKind) if f"`{kind}`" not in page] == []
