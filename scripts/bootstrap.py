@@ -202,7 +202,7 @@ def build(folder: str, extras: "tuple[str, ...]", lock: int) -> None:
         os.remove(stamp)
     else:
         python = find_builder()
-        tell(f"setting up {folder} with {python} (once; takes about half a minute).")
+        tell(f"setting up {folder} with {python} (once; takes about a minute).")
         command = [python, "-I", "-m", "venv", "--clear", "--prompt", PROMPT, folder]
         words = call(command, lock)
         if words is not None:

@@ -121,8 +121,10 @@ def _bounded(stream: Any, file: str) -> bytes:
 
 def reason(error: BaseException) -> str:
     """Say in a few words why a file could not be read or written."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
+    if isinstance(error, OSError) and (
+        cause := error.strerror or "".join(map(str, error.args[:1]))
+    ):
+        return cause.lower()  # libraries raise it with a text alone
     return str(error) or type(error).__name__
 
 

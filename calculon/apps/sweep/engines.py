@@ -143,8 +143,8 @@ class Engine:
 
 @contextlib.contextmanager
 def _held_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back while a process may start: it inherits that, and cannot be interrupted before it is ready."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Hold Ctrl-C and a closed terminal back while a process may start, which inherits that: only this one reacts."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
     finally:
@@ -187,7 +187,8 @@ class Processes(Engine):
         theirs, ours = context.Pipe(duplex=False)
         added = {name: value for name, value in ONE_THREAD.items() if not os.environ.get(name)}
         os.environ.update(added)
-        pool = ProcessPoolExecutor(workers, context, _leave_with_parent, (theirs,))
+        with _held_interrupts():  # its locks start a process that keeps account of them
+            pool = ProcessPoolExecutor(workers, context, _leave_with_parent, (theirs,))
         try:
             yield pool, workers
         finally:

@@ -125,7 +125,7 @@ def _leaves(kind: str, document: object) -> Table:
         row = next((row for pattern, row in patterns if pattern.fullmatch(path)), {})
         told = {key: row.get(key, "") for key in ("unit", "description")}
         rows.append({"field": path, "value": value, **told})
-    return describe._listed(("field", "value", "unit", "description"), rows)
+    return describe._listed(("field", "unit", "description", "value"), rows)
 
 
 def _walk(value: object, path: str) -> Iterator[tuple[str, object]]:
