@@ -103,7 +103,7 @@ def test_one_system_is_shown_with_the_meaning_of_its_fields(run):
     assert out.startswith("h100_80g_nvl8: a system (")
     lines = [line.split() for line in out.splitlines()]
     assert ["mem1.GBps", "GB/s", "bandwidth", "3,072"] in lines
-    assert ["networks[1].size", "65,536", "endpoints"] in [line[:3] for line in lines]
+    assert ["networks[1].size", "65,536"] in [[*line[:1], *line[-1:]] for line in lines]
 
 
 @pytest.mark.parametrize("name", ["llama3-8B", "3072_t4_p64_d12_mbs4_full", "tutorial", "b200_sxm"])
