@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from rich.console import Console
@@ -46,24 +46,32 @@ def fuzz() -> int:
     parts = [range(at, min(at + CHUNK, end)) for at in range(arguments.seed, end, CHUNK)]
     counts: Counter[str] = Counter()
     failures: list[fuzzing.Failure] = []
-    with (
-        ProcessPoolExecutor(arguments.jobs, max_tasks_per_child=1) as pool,
-        Progress(console=Console(stderr=True)) as progress,
-    ):
+    pool = ProcessPoolExecutor(arguments.jobs, max_tasks_per_child=1)
+    stopped = ""
+    with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("cases", total=arguments.cases)
-        for done in as_completed(pool.submit(chunk, part, tuple(arguments.kind)) for part in parts):
-            tried, failed = done.result()
-            counts += tried
-            failures += failed
-            progress.update(task, advance=tried.total())
+        try:
+            for done in as_completed(
+                pool.submit(chunk, part, tuple(arguments.kind)) for part in parts
+            ):
+                tried, failed = done.result()
+                counts += tried
+                failures += failed
+                progress.update(task, advance=tried.total())
+        except KeyboardInterrupt:
+            stopped = "interrupted after "
+        except BrokenExecutor:
+            stopped = "a process crashed after "
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
     for failure in sorted(failures, key=lambda one: one.seed):
         print(f"seed {failure.seed}, {failure.kind}:\n{failure.what}")
         if arguments.keep:
             arguments.keep.mkdir(parents=True, exist_ok=True)
             (arguments.keep / f"{failure.seed}.bin").write_bytes(failure.content)
     print(", ".join(f"{kind} {n:,}" for kind, n in sorted(counts.items())))
-    print(f"{counts.total():,} cases, {len(failures):,} failures")
-    return int(bool(failures))
+    print(f"{stopped}{counts.total():,} cases, {len(failures):,} failures")
+    return int(bool(failures or stopped))
 
 
 if __name__ == "__main__":
