@@ -37,7 +37,7 @@ PLACES = {
 """The mark of each place; every other test is of the model."""
 
 SLOW = Path(__file__).with_name("slow_tests.txt")
-SLOW_FROM = 0.3
+SLOW_FROM = 0.2
 """Seconds of CPU that all cases of a slow test take together on a slow machine."""
 
 
