@@ -57,6 +57,13 @@ def environment_or_exit(*extras: str) -> str:
         sys.exit(INTERRUPTED)
 
 
+def run(script: str, *extras: str) -> None:
+    """Replace this process by a script of this folder, in an environment with these extras."""
+    python = environment_or_exit(*extras)
+    os.environ["PYTHONPATH"] = ROOT
+    os.execv(python, [python, os.path.join(ROOT, "scripts", script), *sys.argv[1:]])
+
+
 def environment(*extras: str) -> str:
     """Return the interpreter of an environment with the dependencies and these extras.
 

@@ -106,19 +106,16 @@ BEFORE = "before explicit strategies"
 
 def natural() -> str:
     """Return the errors of edition corrected before and after studies state explicit strategies."""
-    library = Library.at(ROOT)
     rows = []
-    for study in library.studies():
-        only = [one for one in study.alternatives if one.name == BEFORE]
-        if not only:
+    for (name, edition), result in results().items():
+        stated = any(one.name == BEFORE for one in result.study.alternatives)
+        if edition != CORRECTED or not stated:
             continue
-        one = dataclasses.replace(study, alternatives=type(study.alternatives)(only))
-        result = compare(one, library, CORRECTED)
-        (before,) = result.alternatives
+        (before,) = (one for one in result.alternatives if one.name == BEFORE)
         for old, new in zip(before.comparisons, result.own.comparisons, strict=True):
             assert old.score
             assert new.score
-            row = {"study": study.name, "quantity": new.quantity.name, "n": new.score.n}
+            row = {"study": name, "quantity": new.quantity.name, "n": new.score.n}
             for figure in ("mean", "bias", "largest"):
                 row[f"{figure} before"] = getattr(old.score, figure)
                 row[f"{figure} after"] = getattr(new.score, figure)

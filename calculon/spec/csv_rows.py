@@ -10,9 +10,9 @@ from typing import Any
 from calculon.errors import Problem, SpecError, nearest
 from calculon.frozen import dataclass
 from calculon.spec.fields import Declaration
-from calculon.spec.files import reason
+from calculon.spec.files import LARGEST_FILE, reason
 
-MOST_BYTES = 64 * 2**20
+MOST_BYTES = LARGEST_FILE
 """Largest file that is read into memory."""
 
 MOST_ROWS, MOST_COLUMNS = 100_000, 1_000

@@ -139,7 +139,7 @@ def check_output(path: str, suffixes: tuple[str, ...]) -> None:
         For a suffix that names no known format, a missing folder, or a place without write permission.
     """
     target = Path(path)
-    device = bool(re.fullmatch(_DESCRIPTOR, path)) or (target.exists() and not target.is_file())
+    device = bool(re.fullmatch(_DESCRIPTOR, path)) or _is_special(target)
     suffix = document_suffix(path)
     if target.is_dir():
         raise SpecError(path, Problem("", "a file name", "a directory"))
@@ -158,13 +158,16 @@ def check_writable(path: str) -> None:
     if not target.parent.is_dir():
         hint = f"create the folder first: mkdir -p '{target.parent}'"
         raise SpecError(path, Problem("", "a folder that exists", "no such folder", hint))
-    fixed = (
-        target.exists() and not target.is_file()
-    )  # a device or a pipe: nothing is made beside it
-    if not (fixed or os.access(target.parent, os.W_OK)) or (
+    # nothing is made beside a device or a pipe
+    if not (_is_special(target) or os.access(target.parent, os.W_OK)) or (
         target.exists() and not os.access(path, os.W_OK)
     ):
         raise SpecError(path, Problem("", "a writable place", "permission denied"))
+
+
+def _is_special(target: Path) -> bool:
+    """Tell whether something is there that is no regular file: a device, a pipe or a folder."""
+    return target.exists() and not target.is_file()
 
 
 @contextlib.contextmanager
@@ -188,9 +191,7 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
 @contextlib.contextmanager
 def _replacing(path: str) -> Iterator[IO[bytes]]:
     target = Path(path)
-    if (descriptor := re.fullmatch(_DESCRIPTOR, path)) or (
-        target.exists() and not target.is_file()
-    ):
+    if (descriptor := re.fullmatch(_DESCRIPTOR, path)) or _is_special(target):
         with _descriptor(descriptor) if descriptor else target.open("wb") as stream:
             yield stream
         return

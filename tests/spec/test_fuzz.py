@@ -18,6 +18,7 @@ import calculon
 from calculon import inputs
 from calculon.errors import MOST_PROBLEMS
 from calculon.spec.decode import SpecWarning
+from tests.fuzzing import places
 from tests.helpers import ROOT, document
 
 SHIPPED = {
@@ -48,28 +49,15 @@ VALUES = st.one_of(
 )
 
 
-def _places(value, path=()):
-    """List the paths of everything inside a document."""
-    if isinstance(value, dict):
-        items = list(value.items())
-    elif isinstance(value, list):
-        items = list(enumerate(value))
-    else:
-        items = []
-    for key, inner in items:
-        yield (*path, key)
-        yield from _places(inner, (*path, key))
-
-
 @st.composite
 def damaged(draw, kind):
     """A shipped document with up to three things changed, added, renamed, nested or dropped."""
     raw = copy.deepcopy(document(FOLDERS[kind], draw(st.sampled_from(SHIPPED[kind]))))
     for _ in range(draw(st.integers(1, 3))):
-        places = list(_places(raw))
-        if not places:
+        found = list(places(raw))
+        if not found:
             break
-        *path, key = draw(st.sampled_from(places))
+        *path, key = draw(st.sampled_from(found))
         holder = raw
         for step in path:
             holder = holder[step]

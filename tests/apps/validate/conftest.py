@@ -7,31 +7,17 @@ import yaml
 
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import compare
+from tests.helpers import PLAIN
 
-EXECUTION = {
+EXECUTION = PLAIN | {
     "num_procs": "gpus",
     "tensor_par": "tp",
-    "pipeline_par": 1,
     "data_par": "gpus / tp",
-    "tensor_par_net": 0,
     "pipeline_par_net": 1,
     "data_par_net": 1,
     "batch_size": "batch",
     "microbatch_size": 4,
-    "datatype": "float16",
-    "fused_activation": False,
-    "attention_type": "multihead",
     "activation_recompute": "mode",
-    "pipeline_interleaving": 1,
-    "optimizer_sharding": False,
-    "tensor_par_comm_type": "ar",
-    "tensor_par_overlap": "none",
-    "seq_par_ag_redo": False,
-    "data_par_overlap": False,
-    "weight_offload": False,
-    "activations_offload": False,
-    "optimizer_offload": False,
-    "training": True,
 }
 STUDY = {
     "title": "a study",
