@@ -1,0 +1,1 @@
+"""Laws of kernels fitted to measured kernels, and the system files that they make."""
