@@ -90,6 +90,12 @@ class Extension:
         choices=tuple(MATMUL_BYTES),
         default=None,
     )
+    processing_mode: str | None = declare(
+        "how arithmetic and memory time of a layer combine, instead of processing_mode of the file: where times of "
+        "kernels were measured as a whole, roofline",
+        choices=("roofline", "no_overlap"),
+        default=None,
+    )
     launch: Launch = declare("what launching kernels costs", default=Launch(kernel=0.0))
     networks: tuple[Link, ...] = declare("additions to the networks, in their order", default=())
     rates: dict[tuple[str, str], Rate] = field(init=False, repr=False, compare=False)

@@ -59,18 +59,23 @@ class System:
         """Datatypes that both engines have."""
         return tuple(name for name in self.matrix if name in self.vector)
 
+    @property
+    def mode(self) -> str:
+        """How arithmetic and memory time combine: as ``ext`` says, or as the published format does."""
+        return self.ext.processing_mode or self.processing_mode
+
     def combine(self, arithmetic: Seconds, memory: Seconds) -> Seconds:
         """Combine arithmetic and memory time of the same work.
 
         Source: Williams et al., *Roofline*, CACM 52(4), 2009, doi:10.1145/1498765.1498785; ``no_overlap`` adds.
         """
-        if self.processing_mode == "roofline":
+        if self.mode == "roofline":
             return np.maximum(arithmetic, memory)
         return arithmetic + memory
 
     def beside_collective(self, arithmetic: Seconds, memory: Seconds) -> Seconds:
         """Time of some work that a collective can hide behind: all of it, or without overlap its arithmetic."""
-        return np.maximum(arithmetic, memory) if self.processing_mode == "roofline" else arithmetic
+        return np.maximum(arithmetic, memory) if self.mode == "roofline" else arithmetic
 
     @property
     def matmul_types(self) -> tuple[str, ...]:

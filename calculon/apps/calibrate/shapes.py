@@ -12,7 +12,7 @@ from calculon.apps.calibrate.steps import rounded
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.curve import Curve
-from calculon.hardware.kernels.tiles import Gemm, alignment
+from calculon.hardware.kernels.tiles import LEAST_RESULT, Gemm, Processor, alignment
 from calculon.hardware.system import System
 from calculon.spec.execution import MATMUL_BYTES
 from calculon.units import Array, Seconds
@@ -28,7 +28,6 @@ CLASSES = (16, 8, 4, 2)
 BOUND = 0.5
 """Least ratio of the arithmetic time at the peak to the time of memory or launch, for a product that is fitted."""
 
-_RESULT = 2  # bytes of an element of the result, at least: 8-bit operands have 16-bit results
 _EFFICIENCY, _SHARE, _DEPTH = (0.02, 1.0), (0.02, 1.0), (1.0, 4096.0)
 _DEPTHS = (16.0, 64.0, 256.0)
 _DIGITS = 5
@@ -48,6 +47,8 @@ class Products:
         The least time of a kernel: of its bytes in tier-1 memory, or of its launch.
     at_peak : array
         The time of its arithmetic at the peak.
+    on : Processor
+        What they run on.
     """
 
     m: Array
@@ -56,21 +57,23 @@ class Products:
     aligned: Array
     least: Seconds
     at_peak: Seconds
+    on: Processor
 
     @classmethod
     def of(cls, system: System, matmul_type: str, rows: Sequence[Row]) -> "Products":
         """Return the products of rows."""
         m, n, k = np.array([row.shape for row in rows], dtype=float).T
         width = MATMUL_BYTES[matmul_type]
-        moved = width * k * (m + n) + max(width, _RESULT) * m * n
+        moved = width * k * (m + n) + max(width, LEAST_RESULT) * m * n
         least = np.maximum(system.mem1.time(moved), system.ext.launch.kernel)
-        at_peak = 2 * m * n * k / system.product_engine(matmul_type).peak
-        return cls(m, n, k, alignment([n, k], width), least, at_peak)
+        peak = system.product_engine(matmul_type).peak
+        on = Processor(peak, system.mem1.bandwidth, width)
+        return cls(m, n, k, alignment([n, k], width), least, 2 * m * n * k / peak, on)
 
     def times(self, gemm: Gemm) -> Seconds:
         """Return the times of the products: of their arithmetic, at least :attr:`least`."""
         one = np.ones_like(self.m)
-        share = gemm.efficiency(one, self.m, self.n, self.k, self.aligned)
+        share = gemm.efficiency(one, self.m, self.n, self.k, self.aligned, self.on)
         return np.maximum(self.at_peak / share, self.least)
 
 

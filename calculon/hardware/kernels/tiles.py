@@ -1,9 +1,9 @@
-"""The law ``tiles``: the rate of matrix products by their shape, from tiles, waves, alignment and depth."""
+"""The law ``tiles``: the time of matrix products by their shape, from tiles, waves, alignment, depth and traffic."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,14 +16,20 @@ from calculon.hardware.kernels.product_passes import of_passes
 from calculon.hardware.memory import Memory
 from calculon.hardware.number_rows import decode_rows, rows_schema
 from calculon.spec.fields import Declaration, declare
-from calculon.units import Array, Bytes, Count, Flops, Fraction
+from calculon.units import Array, Bytes, Count, Flops, Fraction, Seconds
 
 _SIDE = Declaration(help="side of a tile of the result", unit="elements", above=0)
 _SHARE = Declaration(help="rate of a kernel of such tiles beside the fastest", above=0, at_most=1)
 _TILE = (_SIDE, _SIDE, _SHARE)
 
-SPLIT_DEPTHS = 4
-"""Least half depths of a part of a split product: in shorter parts prologues would eat the gain."""
+LEAST_RESULT = 2
+"""Least bytes of an element of the result: 8-bit products have 16-bit results (arXiv 2209.05433, section 3)."""
+
+SPLITS = (1, 2, 4, 8, 16)
+"""Into how many parts a product may be split along its depth (*split-K*)."""
+
+_SUM_BYTES = 8
+"""Bytes of an element of a part's result: a 32-bit sum, written and read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +74,29 @@ DEFAULT_TILES = Tiles(
 """Tiles of NVIDIA's libraries, large ones first."""
 
 
+class Processor(NamedTuple):
+    """What products run on: peak of the engine in FLOP/s, bandwidth of tier-1 memory in B/s, bytes of an operand."""
+
+    peak: float
+    bandwidth: float
+    element_bytes: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gemm:
-    """How fast matrix products run in one type, by their shape.
+    """The time of matrix products in one type, by their shape.
 
-    Source of tiles and waves: NVIDIA, *Matrix Multiplication Background User's Guide*, DU-09799, section 3.
+    A product takes its start, and then the larger of its arithmetic and of the traffic of its operands, rounded where
+    they are alike: the cube root of the sum of their cubes. It is nowhere faster with more to do: rows, columns, depth
+    or products of a call; only the alignment of rows makes an exception.
+
+    Source of tiles and waves: NVIDIA, *Matrix Multiplication Background User's Guide*, DU-09799, section 3; of waves
+    that overlap: Osama et al., *Stream-K*, PPoPP'23, doi:10.1145/3572848.3577479. The other constants are fitted to
+    measured products: ``calculon calibrate --kernels``.
     """
 
     max_efficiency: float = declare(
-        "share of the peak that large, aligned products reach", above=0, at_most=1
+        "share of the peak that large, aligned products reach in short calls", above=0, at_most=1
     )
     multiprocessors: int = declare("multiprocessors, each of which computes a tile", at_least=1)
     half_depth: float = declare(
@@ -85,6 +105,33 @@ class Gemm:
         at_least=0,
         default=64.0,
     )
+    wave_overlap: float = declare(
+        "share of the idle multiprocessors in the last wave of tiles that is not lost (stream-K, persistent kernels)",
+        at_least=0,
+        at_most=1,
+        default=0.0,
+    )
+    start: float = declare(
+        "start and end of a kernel, which nothing hides", unit="s", at_least=0, default=0.0
+    )
+    memory_efficiency: float | None = declare(
+        "share of the bandwidth of mem1 at which operands are read and the result is written, once each; if absent "
+        "the law is of the arithmetic alone",
+        above=0,
+        default=None,
+    )
+    sustained: float = declare(
+        "rate in continuous work beside that of short calls, as the clock falls with the power",
+        above=0,
+        at_most=1,
+        default=1.0,
+    )
+    weight_gradients: float = declare(
+        "rate of the gradients of weights beside that of other products: their operands lie across, and 32-bit sums "
+        "are added to",
+        above=0,
+        default=1.0,
+    )
     alignment: Curve = declare(
         "share of the rate by the largest power of two that divides every row: [bytes, share], falling",
         unit="B",
@@ -92,10 +139,17 @@ class Gemm:
     )
     tiles: Tiles = declare("tiles of the kernels: [m, n, efficiency]", default=DEFAULT_TILES)
 
-    def efficiency(
-        self, batch: Count, m: Count, n: Count, depth: Count, aligned: Bytes
-    ) -> Fraction:
-        """Return the share of the peak of products with an ``m x n`` result and a sum over `depth`.
+    def seconds(
+        self,
+        batch: Count,
+        m: Count,
+        n: Count,
+        depth: Count,
+        aligned: Bytes,
+        on: Processor,
+        slowed: Array | float = 1.0,
+    ) -> Seconds:
+        """Return the time of products with an ``m x n`` result and a sum over `depth`.
 
         Parameters
         ----------
@@ -103,50 +157,103 @@ class Gemm:
             Products of one call, and their sizes.
         aligned : array
             Bytes of :func:`alignment`.
-
-        The best tile is taken: tiles that reach beyond the result and multiprocessors without a tile in the last wave
-        are lost, and so is begin and end of every tile. Products with few tiles are split along their depth.
+        on : Processor
+            What they run on.
+        slowed : array
+            Factor of the time of the arithmetic.
         """
-        best = np.zeros_like(m)
-        for tile in self.tiles.tiles:
-            count = np.ceil(m / tile.m) * np.ceil(n / tile.n)
-            filled = tile.efficiency * (m * n) / (count * (tile.m * tile.n))
-            for parts in (1.0, self._parts(batch * count, depth)):
-                waves = batch * count * parts / self.multiprocessors
-                part = depth / parts
-                share = filled * (waves / np.ceil(waves)) * (part / (part + self.half_depth))
-                best = np.maximum(best, share)
+        rate = on.peak * self.max_efficiency * self.sustained / slowed
         if self.alignment is not None:
-            best = best * self.alignment.at(aligned)
-        return self.max_efficiency * best
+            rate = rate * self.alignment.at(aligned)
+        arithmetic = self._arithmetic(batch, m, n, depth, rate, on)
+        if self.memory_efficiency is None:
+            return self.start + arithmetic
+        moved = on.element_bytes * (m + n) * depth + max(on.element_bytes, LEAST_RESULT) * m * n
+        memory = batch * moved * self._per_byte(on)
+        return self.start + np.cbrt(arithmetic**3 + memory**3)
 
-    def of_passes(self, shapes: Array, activations: Array, element_bytes: float) -> Fraction:
-        """Return the efficiency of the three passes of products; arguments as in :func:`of_passes`."""
-        aligned = alignment(list(shapes[2:]), element_bytes)
-        return of_passes(partial(self.efficiency, aligned=aligned), shapes, activations)
+    def efficiency(
+        self,
+        batch: Count,
+        m: Count,
+        n: Count,
+        depth: Count,
+        aligned: Bytes,
+        on: Processor,
+        slowed: Array | float = 1.0,
+    ) -> Fraction:
+        """Return the share of the peak at which products run as a whole; arguments as in :meth:`seconds`."""
+        at_peak = 2 * batch * m * n * depth / on.peak
+        return at_peak / self.seconds(batch, m, n, depth, aligned, on, slowed)
+
+    def of_passes(self, shapes: Array, activations: Array, on: Processor) -> Fraction:
+        """Return the efficiency of the three passes of products; other arguments as in :func:`of_passes`."""
+        aligned = alignment(list(shapes[2:]), on.element_bytes)
+        of_pass = np.array([1.0, 1.0, 1 / self.weight_gradients]).reshape(-1, *[1] * aligned.ndim)
+        share = partial(self.efficiency, aligned=aligned, on=on, slowed=of_pass)
+        return of_passes(share, shapes, activations)
 
     def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
-        """Return the arithmetic time of products: see :meth:`~calculon.hardware.kernels.kernel.Rate.times`."""
+        """Return the times of products: see :meth:`~calculon.hardware.kernels.kernel.Rate.times`.
+
+        That of the arithmetic is that of the whole kernel where the law says how fast operands are read. The time of
+        the memory is then at that rate too.
+        """
         flops: Flops = shapes.flops()
-        efficiency = self.of_passes(shapes.products(), flops[2] == 0, element_bytes)
-        return flops / (engine.peak * efficiency), None
+        on = Processor(engine.peak, memory.bandwidth, element_bytes)
+        times = flops / (engine.peak * self.of_passes(shapes.products(), flops[2] == 0, on))
+        if self.memory_efficiency is None:
+            return times, None
+        return times, shapes.accessed() * self._per_byte(on)
 
     def slowed(self, factor: float, start: float, end: float) -> "Gemm":
         """Return the rate of products that take `factor` times as long: all of them, but for a spread of small ones."""
         if end < np.inf:
             return self  # memory and launches bind those
-        return replace(self, max_efficiency=self.max_efficiency / factor)
+        slower = replace(
+            self, max_efficiency=self.max_efficiency / factor, start=self.start * factor
+        )
+        if self.memory_efficiency is None:
+            return slower
+        return replace(slower, memory_efficiency=self.memory_efficiency / factor)
 
     @property
     def follows_engine(self) -> bool:
         """Whether times are in shares of the engine's peak."""
         return True
 
-    def _parts(self, count: Count, depth: Count) -> Count:
-        """Return into how many parts the depth is split, so that most multiprocessors have a tile (*split-K*)."""
-        idle = np.floor(self.multiprocessors / count)
-        deepest = np.floor(depth / max(1.0, SPLIT_DEPTHS * self.half_depth))
-        return np.maximum(1.0, np.minimum(idle, deepest))
+    def _per_byte(self, on: Processor) -> float:
+        """Return the seconds that a byte of the operands takes; 0 for a law of the arithmetic alone."""
+        share = self.memory_efficiency
+        return 0.0 if share is None else 1 / (on.bandwidth * share)
+
+    def _arithmetic(
+        self, batch: Count, m: Count, n: Count, depth: Count, rate: Array | float, on: Processor
+    ) -> Seconds:
+        """Return the time of the arithmetic, for a rate of the fastest tiles in FLOP/s.
+
+        The best tile is taken: tiles that reach beyond the result and multiprocessors without a tile in the last wave
+        are lost, and so is begin and end of every tile. A product may be split along its depth, into parts whose
+        results another kernel sums up. Every choice takes longer for more work, and so does the fastest.
+        """
+        best = np.full(np.broadcast_shapes(*map(np.shape, (batch, m, n, depth))), np.inf)
+        joins = batch * m * n * (_SUM_BYTES * self._per_byte(on))
+        for tile in self.tiles.tiles:
+            waves = batch * np.ceil(m / tile.m) * np.ceil(n / tile.n) / self.multiprocessors
+            full = 2 * tile.m * tile.n * self.multiprocessors / (rate * tile.efficiency)
+            for parts in SPLITS:
+                time = self._waves(waves * parts) * (full * (depth / parts + self.half_depth))
+                if parts > 1:
+                    time += self.start + parts * joins
+                np.minimum(best, time, out=best)
+        return best
+
+    def _waves(self, waves: Array) -> Array:
+        """Return how many waves of tiles count, at least one: the last one as if it were full, or less of it."""
+        if not self.wave_overlap:
+            return np.ceil(waves)
+        overlapped: Array = np.maximum(1.0, waves) - np.ceil(waves)
+        return np.ceil(waves) + self.wave_overlap * overlapped
 
 
 def alignment(widths: Sequence[Count], element_bytes: float) -> Bytes:

@@ -194,7 +194,7 @@ def _systems() -> Table:
                     {"size": n.size, "GBps": n.bandwidth / GIGA, "efficiency": n.efficiency}
                     for n in machine.networks
                 ],
-                "processing_mode": machine.processing_mode,
+                "processing_mode": machine.mode,
             }
             for name, machine in machines.items()
         ],

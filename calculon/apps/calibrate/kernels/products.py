@@ -1,0 +1,335 @@
+"""Constants of the law ``tiles`` of matrix products, fitted to measured products."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import least_squares, minimize
+
+from calculon.apps.calibrate.kernels.fitted_part import FittedPart, held_out
+from calculon.apps.calibrate.kernels.processors import PROCESSORS
+from calculon.apps.calibrate.steps import rounded
+from calculon.hardware.kernels.tiles import Gemm, Processor, Tile, Tiles
+from calculon.hardware.system import System
+from calculon.spec.execution import MATMUL_BYTES
+from calculon.units import Array, Seconds
+
+LARGE = 1024
+"""Least m, n and k of a group of residuals: products of training are of this kind."""
+
+BURST_DECADE = 10.0
+"""Factor of the duration over which the clock falls from that of short calls to that of continuous work."""
+
+_ALIGNED = 1024.0
+_DIGITS = 4
+_SCALE = 0.03  # logarithmic error from which rows count by their error, no longer by its square
+_ROUNDS = 2
+
+
+class Kind(NamedTuple):
+    """Products of one width of arithmetic.
+
+    Attributes
+    ----------
+    words : str
+        Its name in residuals.
+    types : sequence of str
+        Types of arithmetic of a system file that have these constants.
+    measured : sequence of str
+        Types of the measured rows.
+    beside : sequence of str
+        Constants of what a measured time has in it beside the product. With 8 bits that is the cast of the left operand:
+        its largest value is searched, and it is written again. With 32 bits it is the host, as they were measured
+        without a graph.
+    """
+
+    words: str
+    types: tuple[str, ...]
+    measured: tuple[str, ...]
+    beside: tuple[str, ...] = ()
+
+
+KINDS = (
+    Kind("16-bit products", ("float16", "bfloat16"), ("float16", "bfloat16")),
+    Kind("8-bit products", ("float8",), ("fp8",), ("beside_start", "beside_bytes")),
+    Kind("32-bit products", ("float32",), ("float32",), ("beside_start",)),
+)
+
+
+class Unknown(NamedTuple):
+    """A constant to fit: where the search begins, and its bounds; those above 0 are searched by their logarithm."""
+
+    start: float
+    low: float
+    high: float
+
+
+UNKNOWNS: Mapping[str, Unknown] = {
+    "max_efficiency": Unknown(0.8, 0.3, 1.0),
+    "half_depth": Unknown(80, 1, 3000),
+    "wave_overlap": Unknown(0.5, 0, 1),
+    "start": Unknown(2e-6, 3e-7, 8e-6),
+    "memory_efficiency": Unknown(0.85, 0.3, 1.0),
+    "sustained": Unknown(0.92, 0.75, 1.0),
+    "burst": Unknown(1e-3, 1e-4, 1e-2),
+    "medium": Unknown(0.95, 0.5, 1.0),
+    "narrow": Unknown(0.9, 0.3, 1.0),
+    "small": Unknown(0.8, 0.2, 1.0),
+    "beside_start": Unknown(8e-6, 1e-7, 3e-5),
+    "beside_bytes": Unknown(5, 0, 10),
+}
+"""Constants of the law, and of how it was measured.
+
+``medium``, ``narrow`` and ``small`` are the efficiencies of tiles of 128 x 128, 128 x 64 and 64 x 64 beside the largest.
+``burst`` is the duration in seconds of a call up to which the clock stays; within :data:`BURST_DECADE` of it the rate
+falls to ``sustained``. A system file has the latter alone: training is continuous work. ``beside_start`` (seconds) and
+``beside_bytes`` (for an element of the left operand) are of what was timed with a product, and is no part of it.
+"""
+
+_SHARED = ("start", "memory_efficiency", "burst")
+"""Constants that the types without a time of their own for them have from the first."""
+
+
+class Rows(NamedTuple):
+    """Measured products ``(m, k) x (k, n)``, and what they ran on."""
+
+    batch: Array
+    m: Array
+    n: Array
+    k: Array
+    seconds: Seconds
+    held_out: Array
+    on: Processor
+    multiprocessors: int
+
+    def kept(self, which: Array) -> "Rows":
+        """Return some of the rows."""
+        return Rows(*(column[which] for column in self[:6]), *self[6:])
+
+    @property
+    def groups(self) -> Array:
+        """Whether a row is large in all of its sizes."""
+        large: Array = np.minimum(np.minimum(self.m, self.n), self.k) >= LARGE
+        return large
+
+
+def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedPart | None:
+    """Fit the rate of products by shape to the forward products of a processor.
+
+    The constants of a type have the least mean absolute error of the logarithm of the times: least squares that do not
+    follow outliers come near, and a search along each constant in turn goes on from there (Powell, *Computer Journal*
+    7(2), 1964). Rows of low or medium certainty, grouped products, and products of zeros do not count.
+
+    Parameters
+    ----------
+    tables : mapping of str to DataFrame
+        Tables ``gemm`` and ``sources`` of ``systems/measured``.
+    gpu : str
+        The processor's name in the tables.
+    system : System
+        Peaks of its engines and bandwidth of its memory.
+    """
+    if gpu not in PROCESSORS or "gemm" not in tables:
+        return None
+    products: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    parts: list[pd.DataFrame] = []
+    known: dict[str, float] = {}
+    across, across_where = _weight_gradients(tables, gpu)
+    for kind in KINDS:
+        measured = _measured(tables, gpu, kind)
+        if measured is None or not set(kind.types) & set(system.matrix):
+            continue
+        chosen, name = measured
+        rows = _rows(chosen, kind, name, system)
+        own = [name for name in UNKNOWNS if not name.startswith("beside") and name not in known]
+        values = _solved(rows, [*own, *kind.beside], known)
+        known = known or {name: values[name] for name in _SHARED}
+        parts.append(_residuals(rows, kind, values))
+        law = _stated(values, rows.multiprocessors, across)
+        for one in kind.types:
+            if one in system.matrix:
+                products[one] = law
+        used = ", ".join(sorted(chosen.source.unique()))
+        path = "ext.kernels.product." + ("*16" if len(kind.types) > 1 else kind.types[0])
+        sources[path] = f"{len(chosen)} products measured on {name}: {used}"
+    if not products:
+        return None
+    sources["ext.kernels.product.*.weight_gradients"] = across_where
+    sources["ext.kernels.product.*.multiprocessors"] = "NVIDIA, architecture whitepaper"
+    sources["ext.processing_mode"] = "times of measured products have arithmetic and traffic in them"
+    return FittedPart(
+        {"ext": {"processing_mode": "roofline", "kernels": {"product": products}}},
+        sources,
+        _assumed(products),
+        pd.concat(parts, ignore_index=True),
+    )
+
+
+def _measured(
+    tables: Mapping[str, pd.DataFrame], gpu: str, kind: Kind
+) -> tuple[pd.DataFrame, str] | None:
+    """Return the rows of a processor that count, or of one with the same chip, and its name."""
+    table, sources = tables["gemm"], tables["sources"]
+    certain = sources.source[sources.certainty == "high"]
+    used = table[
+        table.dtype.isin(kind.measured)
+        & table.source.isin(certain)
+        & (table.layout == "TN")
+        & ~table.kernel.str.contains("grouped")
+    ]
+    for name in (gpu, *PROCESSORS[gpu].alike):
+        chosen = used[used.gpu == name]
+        if len(chosen):
+            return chosen, name
+    return None
+
+
+def _rows(chosen: pd.DataFrame, kind: Kind, name: str, system: System) -> Rows:
+    known = PROCESSORS[name]
+    peak = next(system.matrix[one].peak for one in kind.types if one in system.matrix)
+    sizes = (chosen[column].to_numpy(float) for column in ("batch", "m", "n", "k", "time_s"))
+    on = Processor(peak, known.bandwidth, MATMUL_BYTES[kind.types[0]])
+    return Rows(*sizes, held_out(chosen[["n", "k"]]), on, known.multiprocessors)
+
+
+def _weight_gradients(tables: Mapping[str, pd.DataFrame], gpu: str) -> tuple[float, str]:
+    """Return the rate of weight gradients beside that of the forward products of the same sizes, and where from.
+
+    Of the processor or one with the same chip, else of all that were measured.
+    """
+    table = tables["gemm"]
+    table = table[(table.kernel == "TE") & table.layout.isin(("TN", "NT"))]
+    names = (gpu, *PROCESSORS[gpu].alike)
+    own = next((table[table.gpu == name] for name in names if (table.gpu == name).any()), table)
+    sizes = ["/".join(map(str, sorted(row))) for row in own[["m", "n", "k"]].to_numpy().tolist()]
+    each = own.assign(sizes=sizes).pivot_table(
+        index=["gpu", "sizes"], columns="layout", values="tflops"
+    )
+    ratios = (each["NT"] / each["TN"]).dropna()
+    measured = " and ".join(sorted(own.gpu.unique()))
+    text = f"median of {len(ratios)} pairs of products, {measured}: {', '.join(sorted(own.source.unique()))}"
+    return rounded(float(ratios.median()), 3), text
+
+
+def _law(values: Mapping[str, float], multiprocessors: int) -> Gemm:
+    """Return the law in short calls."""
+    medium, narrow, small = (values[name] for name in ("medium", "narrow", "small"))
+    tiles = (
+        (256, 128, 1.0),
+        (128, 256, 1.0),
+        (128, 128, medium),
+        (128, 64, narrow),
+        (64, 128, narrow),
+        (64, 64, small),
+    )
+    return Gemm(
+        max_efficiency=values["max_efficiency"],
+        multiprocessors=multiprocessors,
+        half_depth=values["half_depth"],
+        wave_overlap=values["wave_overlap"],
+        start=values["start"],
+        memory_efficiency=values["memory_efficiency"],
+        tiles=Tiles(tuple(Tile(*tile) for tile in tiles)),
+    )
+
+
+def _predicted(rows: Rows, values: Mapping[str, float]) -> Seconds:
+    """Return the times of rows as they were measured: in short calls, and with what was timed beside them."""
+    gemm = _law(values, rows.multiprocessors)
+    aligned = np.full_like(rows.m, _ALIGNED)
+    time = partial(gemm.seconds, rows.batch, rows.m, rows.n, rows.k, aligned, rows.on)
+    passed = np.log(time() / values["burst"]) / np.log(BURST_DECADE)
+    times: Seconds = time(1 + (1 / values["sustained"] - 1) * np.clip(passed, 0, 1))
+    moved = rows.batch * rows.m * rows.k * values.get("beside_bytes", 0.0)
+    bandwidth = rows.on.bandwidth * values["memory_efficiency"]
+    return times + values.get("beside_start", 0.0) + moved / bandwidth
+
+
+def _solved(rows: Rows, names: Sequence[str], known: Mapping[str, float]) -> dict[str, float]:
+    """Return the constants that suit the rows which are not held out, beside known ones."""
+    seen = rows.kept(~rows.held_out)
+    unknowns = [UNKNOWNS[name] for name in names]
+    low, high, start = (
+        np.array([_inside(one, value) for one, value in zip(unknowns, values, strict=True)])
+        for values in zip(*((one.low, one.high, one.start) for one in unknowns), strict=True)
+    )
+
+    def constants(at: Array) -> dict[str, float]:
+        found = {
+            name: _outside(one, value)
+            for name, one, value in zip(names, unknowns, at.tolist(), strict=True)
+        }
+        return {**known, **found}
+
+    def errors(at: Array) -> Array:
+        found: Array = np.log(_predicted(seen, constants(np.clip(at, low, high))) / seen.seconds)
+        return found
+
+    at = least_squares(
+        errors, start, bounds=(low, high), loss="soft_l1", f_scale=_SCALE, diff_step=0.01
+    ).x
+    for _ in range(_ROUNDS):
+        at = minimize(
+            lambda at: float(np.abs(errors(at)).mean()),
+            at,
+            method="Powell",
+            bounds=list(zip(low, high, strict=True)),
+            options={"maxiter": 4, "xtol": 1e-3, "ftol": 1e-4},
+        ).x
+    return {name: rounded(value, _DIGITS) for name, value in constants(at).items()}
+
+
+def _inside(one: Unknown, value: float) -> float:
+    return float(np.log(value)) if one.low > 0 else value
+
+
+def _outside(one: Unknown, coordinate: float) -> float:
+    return float(np.exp(coordinate)) if one.low > 0 else coordinate
+
+
+def _residuals(rows: Rows, kind: Kind, values: Mapping[str, float]) -> pd.DataFrame:
+    sizes = f"m, n, k from {LARGE:,}", "smaller"
+    return pd.DataFrame(
+        {
+            "group": [f"{kind.words}, {sizes[0] if one else sizes[1]}" for one in rows.groups],
+            "measured": rows.seconds,
+            "predicted": _predicted(rows, values),
+            "held_out": rows.held_out,
+        }
+    )
+
+
+def _stated(values: Mapping[str, float], multiprocessors: int, across: float) -> dict[str, Any]:
+    """Return the members of a rate in a system file."""
+    gemm = replace(
+        _law(values, multiprocessors), sustained=values["sustained"], weight_gradients=across
+    )
+    names = ("max_efficiency", "multiprocessors", "half_depth", "wave_overlap", "start")
+    more = ("memory_efficiency", "sustained", "weight_gradients")
+    return {
+        "law": "tiles",
+        **{name: getattr(gemm, name) for name in (*names, *more)},
+        "tiles": [[tile.m, tile.n, tile.efficiency] for tile in gemm.tiles.tiles],
+    }
+
+
+def _assumed(products: Mapping[str, Any]) -> list[str]:
+    """Return what no measurement says."""
+    lines = [
+        "ext.kernels.product.*.sustained: all of training is continuous work, as warm as the longest measured products",
+        "ext.kernels.product.*.tiles: sizes of the kernels of NVIDIA's libraries; their rates were fitted",
+    ]
+    both = "start and memory_efficiency as in 16 bits, as"
+    if "float8" in products:
+        lines.append(
+            f"ext.kernels.product.float8: scaled by tensor; {both} the cast is measured with it and was taken out"
+        )
+    if "float32" in products:
+        lines.append(
+            f"ext.kernels.product.float32: {both} the host is measured with it and was taken out"
+        )
+    return lines
