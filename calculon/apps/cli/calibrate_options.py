@@ -58,7 +58,20 @@ def _add_files(parser: Parser, option: str, text: str) -> None:
 
 
 def _add_kernels(parser: Parser) -> None:
-    """Declare files of collectives, matrix products and copies."""
+    """Declare tables of kernels, and files of collectives, matrix products and copies."""
+    parser.add_argument(
+        "--kernels",
+        metavar="FOLDER",
+        nargs="?",
+        const="",
+        help="fit laws of kernels to the tables of a folder, and write them with their sources and residuals "
+        "(default: those of the catalog, systems/measured); stands alone",
+    )
+    parser.add_argument(
+        "--processor",
+        metavar="NAME",
+        help="processor of --kernels, as the column gpu names it (default: about.processor of SYS)",
+    )
     _add_files(
         parser,
         "--collectives",

@@ -160,7 +160,9 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
         return None
     sources["ext.kernels.product.*.weight_gradients"] = across_where
     sources["ext.kernels.product.*.multiprocessors"] = "NVIDIA, architecture whitepaper"
-    sources["ext.processing_mode"] = "times of measured products have arithmetic and traffic in them"
+    sources["ext.processing_mode"] = (
+        "times of measured products have arithmetic and traffic in them"
+    )
     return FittedPart(
         {"ext": {"processing_mode": "roofline", "kernels": {"product": products}}},
         sources,

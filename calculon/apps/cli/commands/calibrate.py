@@ -4,10 +4,11 @@ import argparse
 import datetime
 import os
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from calculon.apps.cli.calibrate_kernels import check_fits
+from calculon.apps.cli.calibrate_kernels import run as kernels
 from calculon.apps.cli.calibrate_options import declare
 from calculon.apps.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
 from calculon.apps.cli.pictures import PICTURES, check_library
@@ -67,7 +68,10 @@ def configure(parser: Parser) -> None:
         "Logs of training are a CSV that you write, with a line for each run: calculon calibrate SYS --training "
         "steps.csv --fit mem1,matrix -o mine.json. Fit few parameters, and have runs that they slow differently: "
         "small and large microbatches tell memory from arithmetic, small models tell launches. What the steps do not "
-        "determine is refused, and it is said why.",
+        "determine is refused, and it is said why.\n\n"
+        "The kernels of the systems of the catalog were fitted to public measurements: calculon calibrate --kernels "
+        "systems/measured h100_80g_sxm -o mine.json makes its laws of matrix products, attention, memory-bound kernels "
+        "and collectives anew. A hash of the shapes says which are held out, the same on every processor.",
         f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} -o mine.json\n"
         f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} --hold-out 0.5 -o mine.json --plot fit.png",
     )
@@ -76,6 +80,8 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Fit, write the file and the picture, and print the residuals."""
+    if arguments.kernels is not None:
+        return kernels(arguments, log)
     _check(arguments)
     from calculon.apps.calibrate.fit import calibrate
 
@@ -119,17 +125,14 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     """Check before any work that there is something to fit, and that all outputs can be written."""
-    if find_spec("scipy") is None:
-        wanted, hint = (
-            "the library scipy, for fits",
-            "in the folder of calculon: pip install '.[fit]'",
-        )
-        raise SpecError("calibrate", Problem("", wanted, "it is not installed", hint))
+    check_fits()
     kernels = [*arguments.collectives, *arguments.gemm, *arguments.memory]
     inputs = [*kernels, *arguments.training]
     if not inputs:
-        wanted = "measurements: --collectives, --gemm, --memory or --training"
+        wanted = "measurements: --kernels, --collectives, --gemm, --memory or --training"
         raise SpecError("calibrate", Problem("", wanted, "none"))
+    if arguments.processor is not None:
+        raise SpecError("--processor", Problem("", "--kernels beside it", "none"))
     if bool(arguments.training) != (arguments.fit is not None):
         wanted = "--training FILE and --fit NAMES together, such as --fit mem1,matrix"
         given = "--training" if arguments.training else "--fit"

@@ -1,0 +1,127 @@
+"""``calculon calibrate --kernels``: laws of kernels, fitted to tables of measured ones."""
+
+import argparse
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calculon.apps.cli.options import STDOUT, Log, check_inputs, check_outputs
+from calculon.apps.cli.pictures import PICTURES, check_library
+from calculon.apps.cli.streams import tell
+from calculon.apps.report.text_tables import Column, Table
+from calculon.errors import Problem, SpecError
+from calculon.spec import catalog
+from calculon.spec.files import indented, write_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from calculon.apps.calibrate.kernels.system_file import Kernels
+
+MEASURED = "systems/measured"
+"""Folder of the catalog with the tables of measured kernels."""
+
+_OTHERS = (
+    "collectives",
+    "gemm",
+    "memory",
+    "training",
+    "fit",
+    "shapes",
+    "multiprocessors",
+    "overlay",
+)
+
+
+def _percent(key: str, title: str) -> Column:
+    return Column(key, title, right=True, text=lambda value: f"{value:.2f}")
+
+
+RESIDUALS = (
+    Column("group", "kernels"),
+    Column("rows", "rows"),
+    Column("n", "n", right=True),
+    _percent("median", "median %"),
+    _percent("p90", "p90 %"),
+    _percent("bias", "bias %"),
+)
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Fit, write the file and the picture, and print the residuals."""
+    folder = Path(arguments.kernels or catalog.root() / MEASURED)
+    _check(arguments, folder)
+    from calculon.apps.calibrate.kernels.system_file import fitted_system
+
+    name, base = catalog.load("system", arguments.base)
+    file = "<stdin>" if name == "stdin" else arguments.base
+    if not isinstance(base, Mapping):
+        raise SpecError(file, Problem("", "a system: an object", "something else"))
+    found = fitted_system(base, file, name, _tables(folder), arguments.processor)
+    if arguments.plot:
+        _save(found, arguments.plot)
+    table = Table(RESIDUALS, found.residuals())
+    if arguments.output == STDOUT:
+        log(indented(found.document))  # which can go into a file
+        if not log.quiet:
+            tell(table.written("markdown"))
+        return 0
+    write_json(arguments.output, found.document, for_people=True)
+    log.table(table, arguments.format)
+    if arguments.format == "text":
+        for output in filter(None, (arguments.plot, arguments.output)):
+            log(f"Output: {output}")
+    return 0
+
+
+def check_fits() -> None:
+    """Check that the library of fits is there."""
+    if find_spec("scipy") is None:
+        wanted = "the library scipy, for fits"
+        hint = "in the folder of calculon: pip install '.[fit]'"
+        raise SpecError("calibrate", Problem("", wanted, "it is not installed", hint))
+
+
+def _check(arguments: argparse.Namespace, folder: Path) -> None:
+    """Check before any work that the tables are there, and that all outputs can be written."""
+    check_fits()
+    beside = [f"--{one}" for one in _OTHERS if getattr(arguments, one)]
+    if beside:
+        raise SpecError("--kernels", Problem("", "--kernels alone", "with " + ", ".join(beside)))
+    if not any(folder.glob("*.csv")):
+        wanted = f"a folder with tables of measured kernels, as {MEASURED}"
+        raise SpecError(str(folder), Problem("", wanted, "no .csv in it"))
+    check_inputs([arguments.base])
+    if arguments.output != STDOUT:
+        check_outputs([arguments.output], [])  # it may be written over its base
+    if arguments.plot:
+        check_outputs([arguments.plot], [arguments.base], PICTURES)
+        check_library()
+
+
+def _tables(folder: Path) -> "dict[str, pd.DataFrame]":
+    """Read the tables of a folder, by the stem of their file."""
+    import pandas as pd
+
+    return {path.stem: pd.read_csv(path) for path in sorted(folder.glob("*.csv"))}
+
+
+def _save(found: "Kernels", output: str) -> None:
+    """Draw measured over predicted times, a panel for each group."""
+    from calculon.apps.report.pictures import canvas
+    from calculon.apps.report.pictures.calibration import Comparison, draw
+
+    panels = []
+    for group, rows in found.rows.groupby("group", sort=False):
+        errors = [
+            f"{record['rows']} {record['median']:.1f} %"
+            for record in found.residuals()
+            if record["group"] == group
+        ]
+        pairs: list[Any] = [
+            (rows.predicted[which].tolist(), rows.measured[which].tolist())
+            for which in (~rows.held_out, rows.held_out)
+        ]
+        panels.append(Comparison(f"{group}\nmedian error: {', '.join(errors)}", *pairs))
+    canvas.save(draw(panels), output)
