@@ -162,6 +162,7 @@ CORRECTED = {"edition": "corrected"}
 
 OPTIONS: dict[str, tuple[Any, ...]] = {
     "attn_impl": ("eager", "flash"),
+    "attn_kernel": ("auto",),
     "ce_impl": ("eager", "fused"),
     "grad_buffer": ("sharded", "full"),
     "grad_comm_dtype": ("same", *DATATYPES),

@@ -150,6 +150,7 @@ def _flash(shape: BlockShape) -> Iterator[Layer]:
         shape.edition.key_value_heads(model, shape.choice, shape.tensor_par),
         model.attn_size,
         keys=mean_keys(model, shape.workload.keys),
+        causal=model.causal,
         dtype_bytes=shape.widths.result,
         flags=Flags(recompute=When.RECOMPUTE_ATTENTION),
     )

@@ -114,8 +114,8 @@ class Layer(NamedTuple):
     ``flops`` and ``accessed`` (bytes moved in tier-1 memory) are per phase of :data:`PHASES`. ``inputs``, ``outputs``
     and ``weights`` are elements; ``activation`` (activation memory, saved for the backward pass), ``activation_grad``,
     ``output_bytes`` and ``weight_bytes`` are bytes. ``shard`` (bytes) stays where the activation is dropped. ``keys``
-    is the mean number of keys per query of fused attention, and ``head_width`` its elements per head; ``product`` the
-    shape of a matrix product. Rate and fusion (:mod:`calculon.architecture.fusion`) depend on the kind of ``kernel``.
+    is the mean number of keys per query of fused attention, ``causal`` its mask, and ``head_width`` its elements per
+    head; ``product`` the shape of a matrix product. Rate and fusion (:mod:`calculon.architecture.fusion`) depend on the kind of ``kernel``.
     ``launches`` is the number of kernels that each pass launches: by default one where it moves anything. ``table`` is
     rows and columns of weights that are looked up.
     """
@@ -136,6 +136,7 @@ class Layer(NamedTuple):
     shard: Bytes | float = 0.0
     keys: Number = 0.0
     head_width: int = 0
+    causal: bool = False
     product: Product | None = None
     table: tuple[Number, Number] | None = None
     launches: tuple[int, int, int] | None = None

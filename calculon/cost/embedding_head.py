@@ -64,6 +64,7 @@ def plain_layout(layout: LayoutChoice) -> LayoutChoice:
         fused_activation=False,
         attention_type="multihead",
         attn_impl="eager",
+        attn_kernel="auto",
         tp_impl="megatron",
         bias_after_reduce=False,
     )

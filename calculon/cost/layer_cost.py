@@ -202,7 +202,8 @@ def layer_times(table: LayerTable, system: System, choice: LayoutChoice) -> Laye
     All traffic is at the rate of tier-1 memory, but for kernels that have a memory time of their own. No pass takes
     less than launching its kernels.
     """
-    types = Types(choice.matmul_type, _core_type(system, choice), choice.datatype)
+    core_type = system.core_type(choice.datatype, choice.matmul_dtype)
+    types = Types(choice.matmul_type, core_type, choice.datatype, choice.attn_kernel)
     arithmetic, memory = np.empty_like(table.flops), system.mem1.time(table.accessed)
     for kernel, layers in table.by_kernel(system, types).items():
         rows = np.array(layers)
@@ -216,16 +217,6 @@ def layer_times(table: LayerTable, system: System, choice: LayoutChoice) -> Laye
     for rows_of_axis in table.collectives.values():
         processing[:, rows_of_axis] = 0.0
     return LayerTimes(arithmetic=arithmetic, memory=memory, processing=processing)
-
-
-def _core_type(system: System, choice: LayoutChoice) -> str:
-    """Return the type in which attention is computed: that of its operands, which products in 8 bits make in 16."""
-    if choice.matmul_dtype != "float8":
-        return choice.matmul_type
-    if choice.result_bytes == choice.dtype_bytes:
-        return choice.datatype
-    known = (name for name in ("bfloat16", "float16") if name in system.matrix)
-    return next(known, choice.datatype)
 
 
 def layer_cost(

@@ -8,12 +8,13 @@ import numpy as np
 from calculon.frozen import dataclass
 from calculon.hardware.engine import Engine
 from calculon.hardware.extension import Extension, Link
+from calculon.hardware.kernels.fused_attention import FusedAttention
 from calculon.hardware.kernels.kernel import Rate
 from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.memory import Memory
 from calculon.hardware.network import Fabric, Network
 from calculon.hardware.residuals import Residuals
-from calculon.spec.execution import DATATYPE_BYTES
+from calculon.spec.execution import DATATYPE_BYTES, LEAST_RESULT_BYTES, arithmetic_type
 from calculon.spec.fields import declare
 from calculon.units import Seconds
 
@@ -87,6 +88,22 @@ class System:
         return (
             self.matrix[matmul_type] if matmul_type in self.matrix else self.ext.matrix[matmul_type]
         )
+
+    def core_type(self, datatype: str, matmul_dtype: str) -> str:
+        """Return the type of attention's arithmetic: that of its operands, which products in 8 bits make in 16."""
+        if matmul_dtype != "float8":
+            return arithmetic_type(datatype, matmul_dtype)
+        if DATATYPE_BYTES[datatype] <= LEAST_RESULT_BYTES:
+            return datatype
+        known = (name for name in ("bfloat16", "float16") if name in self.matrix)
+        return next(known, datatype)
+
+    def attention_kernels(self, datatype: str, matmul_dtype: str) -> tuple[str, ...]:
+        """Return the names of the kernels of fused attention that the file states, the default first."""
+        rate = self.rate("attention", self.core_type(datatype, matmul_dtype))
+        if not isinstance(rate, FusedAttention):
+            return ()
+        return (rate.default, *(name for name in rate.kernels if name != rate.default))
 
     def rate(self, kind: str, datatype: str) -> Rate | None:
         """Return the rate that the file states for a kind of kernel in a type, if it does."""

@@ -30,7 +30,7 @@ OPTIMIZERS = ("adam", "adam_8bit", "lion", "sgd_momentum", "sgd", "adafactor", "
 MASTER_BYTES: Final = 4
 """Bytes of a master copy of a weight, and of a gradient in the arithmetic of a step."""
 
-_LEAST_RESULT_BYTES = 2
+LEAST_RESULT_BYTES = 2
 """8-bit products have 16-bit results (Micikevicius et al., arXiv 2209.05433, section 3)."""
 
 _MOMENTS = ("adam", "lion", "sgd_momentum", "muon")
@@ -44,6 +44,9 @@ def arithmetic_type(datatype: str, matmul_dtype: str) -> str:
     """Return the type in which products with weights are computed."""
     return datatype if matmul_dtype == "same" else matmul_dtype
 
+
+ATTENTION_KERNELS = ("flash1", "triton", "flash2", "flash3", "cudnn")
+"""Kernels of fused attention: FlashAttention 1 to 3, the first one in Triton (Dao's of 2022), and that of cuDNN."""
 
 ZERO_STAGES = ("auto", "0", "1", "2", "3", "fsdp", "owner")
 """Data-parallel strategies: DDP, ZeRO-n, FSDP, layer-wise sharding; auto is the published one."""
@@ -185,6 +188,17 @@ class Execution:
         label="{} attention",
         mark="{}",
         adds="flash beside eager attention",
+    )
+    attn_kernel: str = declare(
+        "kernel of flash attention: the default of the system, or one that its file has constants of",
+        choices=("auto", *ATTENTION_KERNELS),
+        default="auto",
+        scope=LAYOUT,
+        label="attention kernel {}",
+        mark="{}",
+        needs={"attn_impl": ("flash",)},
+        why="a fused kernel runs",
+        adds="attention kernels by name",
     )
     ce_impl: str = declare(
         "cross-entropy: eager holds logits, a 4-byte copy and its gradient; fused works in place",
@@ -618,6 +632,7 @@ class LayoutChoice:
     attention_type: str
     edition: str
     attn_impl: str
+    attn_kernel: str
     ce_impl: str
     fusion: str
     matmul_dtype: str
@@ -645,7 +660,7 @@ class LayoutChoice:
     @property
     def result_bytes(self) -> int:
         """Bytes per element of the results of products, and of the operators between them."""
-        return min(self.dtype_bytes, max(self.operand_bytes, _LEAST_RESULT_BYTES))
+        return min(self.dtype_bytes, max(self.operand_bytes, LEAST_RESULT_BYTES))
 
     @property
     def gathers_outputs(self) -> bool:

@@ -106,6 +106,7 @@ class Execution:
     training: bool
     edition: str = "sc23"
     attn_impl: str = "eager"
+    attn_kernel: str = "auto"
     ce_impl: str = "eager"
     grad_buffer: str = "sharded"
     grad_comm_dtype: str = "same"
@@ -154,6 +155,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "tensor_par_overlap": ("none", "ring", "pipe"),
     "edition": ("sc23", "corrected"),
     "attn_impl": ("eager", "flash"),
+    "attn_kernel": ("auto", "flash1", "triton", "flash2", "flash3", "cudnn"),
     "ce_impl": ("eager", "fused"),
     "grad_buffer": ("sharded", "full"),
     "grad_comm_dtype": ("same", *BYTES_PER_ELEMENT),

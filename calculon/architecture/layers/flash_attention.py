@@ -14,6 +14,7 @@ def flash_attention(
     size: int,
     *,
     keys: Number,
+    causal: bool,
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
@@ -47,5 +48,6 @@ def flash_attention(
         flags=flags,
         keys=keys,
         head_width=size,
+        causal=causal,
         launches=(1, 2, 0),
     )

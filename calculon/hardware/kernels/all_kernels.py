@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import get_args
 
+from calculon.hardware.kernels.fused_attention import FusedAttention
 from calculon.hardware.kernels.kernel import ENGINE_RATE, Kernel, KernelKind, Types, VectorKind
 from calculon.hardware.system import System
 from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
@@ -23,11 +24,14 @@ def batched_product(system: System, types: Types) -> Kernel:
 
 
 def attention(system: System, types: Types) -> Kernel:
-    """Return the kernel of fused attention (*flash attention*).
+    """Return the kernel of fused attention (*flash attention*), the named one of several.
 
     Source: its efficiency grows with the sequence: Dao, *FlashAttention-2*, arXiv 2307.08691, figures 4 to 6.
     """
-    return _on_matrix_engine(system, types.attention, "attention")
+    found = _on_matrix_engine(system, types.attention, "attention")
+    if isinstance(found.rate, FusedAttention) and types.attention_kernel != "auto":
+        return found._replace(rate=found.rate.running(types.attention_kernel))
+    return found
 
 
 def _on_matrix_engine(system: System, datatype: str, *kinds: str) -> Kernel:

@@ -54,7 +54,7 @@ ENGINES: dict[str, str] = {
 
 
 class ShapedLayer(Protocol):
-    """Sizes of a layer for rates: batch, m, n, k of a product; of attention mean keys per query, and head width."""
+    """Sizes of a layer for rates: batch, m, n, k of a product; of attention keys per query, mask, and head width."""
 
     @property
     def product(self) -> tuple[Count | float, Count | float, Count | float, Count | float] | None:
@@ -67,6 +67,10 @@ class ShapedLayer(Protocol):
     @property
     def head_width(self) -> int:
         """Elements of a head of fused attention."""
+
+    @property
+    def causal(self) -> bool:
+        """Whether fused attention has a causal mask."""
 
 
 class Shapes(NamedTuple):
@@ -114,6 +118,10 @@ class Shapes(NamedTuple):
     def head_widths(self) -> Array:
         """Return elements of a head: shape (layers, 1)."""
         return np.array([[float(layer.head_width)] for layer in self._layers()])
+
+    def causal(self) -> Array:
+        """Return which layers have a causal mask: shape (layers, 1)."""
+        return np.array([[layer.causal] for layer in self._layers()])
 
     def _layers(self) -> list[ShapedLayer]:
         return [self.all_layers[row] for row in self.rows.tolist()]
@@ -183,8 +191,9 @@ class Kernel(NamedTuple):
 
 
 class Types(NamedTuple):
-    """Types of arithmetic: of products with weights, of attention, and of everything else."""
+    """Types of arithmetic: of products with weights, of attention, and of everything else; and the attention kernel."""
 
     product: str
     attention: str
     vector: str
+    attention_kernel: str = "auto"

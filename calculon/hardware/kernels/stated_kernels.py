@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, get_args
 from calculon.errors import Problem, nearest
 from calculon.frozen import dataclass
 from calculon.hardware.kernels import measured_table
+from calculon.hardware.kernels.fused_attention import FusedAttention
 from calculon.hardware.kernels.kernel import AttentionKind, ProductKind, Rate, VectorKind
 from calculon.hardware.kernels.measured_table import MeasuredTable
 from calculon.hardware.kernels.stated_curve import StatedCurve
@@ -49,7 +50,7 @@ FAMILIES = (
     Family(
         get_args(AttentionKind),
         tuple(MATMUL_BYTES),
-        {},
+        {"fused": FusedAttention},
         ("keys", "flops", "bytes"),
         measured_table.ATTENTION,
     ),
@@ -158,6 +159,8 @@ def _law(raw: Mapping[Any, Any], path: str, family: Family, problems: list[Probl
         return None
     constants = {key: value for key, value in raw.items() if key != "law"}
     found: Rate | None = decode_part(family.laws[name], constants, path, problems)
+    if isinstance(found, FusedAttention):
+        problems += found.wrong(path)
     return found
 
 

@@ -1,14 +1,16 @@
-"""What makes the type of matrix arithmetic valid."""
+"""What makes the type of matrix arithmetic, and the kernel of attention, valid."""
 
 import numpy as np
 
 from calculon.errors import Problem
 from calculon.plan.columns import FIELDS
-from calculon.plan.rules.rule import Request, Rule
+from calculon.plan.rules.rule import Request, Requests, Rule
 from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
+from calculon.units import Array
 
 _TYPES = next(field.declaration.choices for field in FIELDS if field.name == "matmul_dtype")
 _WIDTHS = np.array([MATMUL_BYTES.get(name, 0) for name in _TYPES])  # same: fits every datatype
+_KERNELS = next(field.declaration.choices for field in FIELDS if field.name == "attn_kernel")
 _STORED = np.array(list(DATATYPE_BYTES.values()))
 
 
@@ -27,6 +29,29 @@ def _explain_known(one: Request) -> Problem:
     return Problem("matmul_dtype", wanted, repr(one.execution.matmul_dtype))
 
 
+def _has_kernel(r: Requests) -> Array:
+    """Hold where the system has constants of the attention kernel, in the type that attention is computed in."""
+    known = np.zeros((len(DATATYPE_BYTES), len(_TYPES), len(_KERNELS)), dtype=bool)
+    for i, stored in enumerate(DATATYPE_BYTES):
+        for j, name in enumerate(_TYPES):
+            kernels = ("auto", *r.system.attention_kernels(stored, name))
+            known[i, j] = [kernel in kernels for kernel in _KERNELS]
+    found: Array = known[r.plan.datatype, r.plan.matmul_dtype, r.plan.attn_kernel]
+    return found
+
+
+def _explain_kernel(one: Request) -> Problem:
+    e = one.execution
+    found = repr(e.attn_kernel)
+    known = one.system.attention_kernels(e.datatype, e.matmul_dtype)
+    if not known:
+        hint = "ext.kernels.attention of a system states kernels by name: calculon describe system"
+        wanted = f"auto, since {one.system.name} has no kernels of attention by name in this type"
+        return Problem("attn_kernel", wanted, found, hint)
+    wanted = f"auto, or a kernel that {one.system.name} has: {', '.join(known)}"
+    return Problem("attn_kernel", wanted, found, f"auto is {known[0]}")
+
+
 PRECISION_RULES: tuple[Rule, ...] = (
     Rule(
         "matmul_wider",
@@ -42,4 +67,5 @@ PRECISION_RULES: tuple[Rule, ...] = (
         _explain_known,
         ("matmul_dtype",),
     ),
+    Rule("attention_kernel", _has_kernel, _explain_kernel, ("attn_kernel",)),
 )

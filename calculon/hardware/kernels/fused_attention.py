@@ -1,0 +1,189 @@
+"""The law ``fused``: the time of fused attention by kernel, pass, head width, keys and work per multiprocessor."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from calculon.errors import Problem
+from calculon.frozen import dataclass
+from calculon.hardware.engine import Engine
+from calculon.hardware.kernels.kernel import Shapes, Times
+from calculon.hardware.memory import Memory
+from calculon.hardware.number_rows import decode_rows, rows_schema
+from calculon.spec.execution import ATTENTION_KERNELS
+from calculon.spec.fields import Declaration, declare
+from calculon.units import Array, Count, Flops, Seconds
+
+QUERY_TILE = 128
+"""Queries of a head that one multiprocessor has at a time."""
+
+SAG_TIME = 3e-3
+"""Seconds of a pass after which half of the sag of its clock is there; of 0.3 to 10 ms it fits an H100 best."""
+
+_WIDTH = Declaration(help="elements of a head", unit="elements", above=0)
+_SHARE = Declaration(help="share of the peak with many keys", above=0, at_most=1)
+_ROW = (_WIDTH, _SHARE)
+
+
+@dataclass(frozen=True, slots=True)
+class Widths:
+    """Shares of the peak by head width, as the time of a query and a key in multiplications and additions at the peak.
+
+    Between two widths the time is on a line. A head narrower than the narrowest takes as long as that, as it is filled
+    up in the kernel; one wider than the widest has its share.
+    """
+
+    widths: tuple[float, ...]
+    costs: tuple[float, ...]
+
+    @classmethod
+    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> Any:
+        """Decode ``[[width, share], ...]``, rising, without a wider head that is faster."""
+        found = decode_rows(raw, path, problems, "pair [width, share]", _ROW)
+        if found is None:
+            return None
+        widths = tuple(width for width, _ in found)
+        costs = tuple(width / share for width, share in found)
+        for i in range(1, len(found)):
+            if widths[i] <= widths[i - 1]:
+                wanted = f"more than the {widths[i - 1]:g} before"
+                problems.append(Problem(f"{path}[{i}][0]", wanted, f"{widths[i]:g}"))
+            elif costs[i] < costs[i - 1]:
+                most = widths[i] / costs[i - 1]
+                wanted = f"at most {most:.4g}, as wider heads take no less time"
+                problems.append(Problem(f"{path}[{i}][1]", wanted, f"{found[i][1]:g}"))
+        return cls(widths, costs)
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of the raw list."""
+        return rows_schema(*_ROW)
+
+    def cost(self, width: Count) -> Count:
+        """Return the multiplications and additions at the peak that a query and a key of one head are worth."""
+        beyond = np.maximum(width / self.widths[-1], 1.0)
+        cost: Count = np.interp(width, self.widths, self.costs) * beyond
+        return cost
+
+    def slowed(self, factor: float) -> "Widths":
+        """Return the same for kernels that take `factor` times as long."""
+        return Widths(self.widths, tuple(cost * factor for cost in self.costs))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionPass:
+    """The forward or the backward pass of a kernel."""
+
+    shares: Widths = declare(
+        "share of the peak with many keys by head width: [width, share], rising; the time between is on a line"
+    )
+    lead: float = declare(
+        "keys that begin and end of a tile of queries are worth: with as many half of the share is left",
+        unit="tokens",
+        at_least=0,
+    )
+    causal_lead: float = declare(
+        "the same under a causal mask beside `lead`: tiles on the diagonal are computed whole, and others differ",
+        unit="tokens",
+        at_least=0,
+        default=0.0,
+    )
+
+    def time(self, flops: Flops, width: Count, keys: Count, causal: Array, peak: float) -> Seconds:
+        """Return the time of the arithmetic where every multiprocessor has many tiles."""
+        lead = self.lead + self.causal_lead * causal
+        found: Seconds = flops * (self.shares.cost(width) / width) * (1 + lead / keys) / peak
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionKernel:
+    """A kernel of fused attention by one name."""
+
+    forward: AttentionPass = declare("the forward pass")
+    backward: AttentionPass = declare("the backward pass")
+    tail: float = declare(
+        "tiles of every multiprocessor that unequal tiles, and the last of them, cost beside the work", at_least=0
+    )
+    start: float = declare("time of a pass beside its tiles", unit="s", at_least=0)
+    sag: float = declare(
+        "part of their time that long passes take more, as the clock falls with the power: half of it after 3 ms",
+        at_least=0,
+        default=0.0,
+    )
+
+    def lasting(self, time: Seconds) -> Seconds:
+        """Return the time of passes with the sag of the clock, from that at the clock of short ones."""
+        found: Seconds = time * (1 + self.sag * time / (time + SAG_TIME))
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FusedAttention:
+    """How fast fused attention runs in one type, for each kernel that there is.
+
+    A pass over `r` queries of all heads, `k` keys each, of width `d` takes ::
+
+        t = start + flops / (peak share(d)) (1 + (lead + causal_lead) / k) (1 + tail / w),  w = r / (128 multiprocessors)
+
+    and ``t (1 + sag t / (t + 3 ms))`` with the clock that falls under its power. FLOP are 4 d for each query and key
+    forward and 2.5 times that backward, so that more queries, heads, keys or sequences always take more time. Tier-1
+    traffic of queries, keys, values and results adds to it as the system's mode says.
+
+    Source: tiles of queries are spread over the multiprocessors, and tiles beyond the diagonal are left out: Dao,
+    *FlashAttention-2*, arXiv 2307.08691, sections 3.1 and 3.2; shares of the peak that grow with keys and head width:
+    its figures 4 to 7, and Shah et al., *FlashAttention-3*, arXiv 2407.08608, figures 5 and 6.
+    """
+
+    default: str = declare("the kernel that runs unless an execution names one", choices=ATTENTION_KERNELS)
+    multiprocessors: int = declare("multiprocessors over which tiles are spread", at_least=1)
+    kernels: dict[str, AttentionKernel] = declare(
+        "constants of each kernel that there is, by name", choices=ATTENTION_KERNELS
+    )
+
+    def wrong(self, path: str) -> list[Problem]:
+        """Return what is wrong with the kernels together."""
+        if self.default in self.kernels:
+            return []
+        names = ", ".join(self.kernels)
+        return [Problem(f"{path}.default", f"one of its kernels: {names}", repr(self.default))]
+
+    def running(self, name: str) -> "FusedAttention":
+        """Return the rate with another kernel; the default where there is no kernel of that name."""
+        return replace(self, default=name) if name in self.kernels else self
+
+    def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
+        """Return the arithmetic time of layers: see :meth:`~calculon.hardware.kernels.kernel.Rate.times`."""
+        kernel = self.kernels[self.default]
+        flops, keys, width = shapes.flops(), shapes.keys(), shapes.head_widths()
+        causal, peak = shapes.causal(), engine.peak
+        waves = flops[0] / (4 * keys * width * (QUERY_TILE * self.multiprocessors))
+        times = np.stack(
+            [
+                kernel.forward.time(flops[0], width, keys, causal, peak),
+                kernel.backward.time(flops[1], width, keys, causal, peak),
+                np.zeros_like(flops[2]),
+            ]
+        )
+        return kernel.lasting(times * (1 + kernel.tail / waves) + kernel.start * (times > 0)), None
+
+    def slowed(self, factor: float, start: float, end: float) -> "FusedAttention":
+        """Return the rate of kernels that take `factor` times as long: all of them, but for a spread of small ones."""
+        if end < np.inf:
+            return self
+        slower = {
+            name: replace(
+                one,
+                forward=replace(one.forward, shares=one.forward.shares.slowed(factor)),
+                backward=replace(one.backward, shares=one.backward.shares.slowed(factor)),
+                start=one.start * factor,
+            )
+            for name, one in self.kernels.items()
+        }
+        return replace(self, kernels=slower)
+
+    @property
+    def follows_engine(self) -> bool:
+        """Whether times are in shares of the engine's peak."""
+        return True
