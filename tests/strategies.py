@@ -162,7 +162,7 @@ CORRECTED = {"edition": "corrected"}
 
 OPTIONS: dict[str, tuple[Any, ...]] = {
     "attn_impl": ("eager", "flash"),
-    "ce_impl": ("eager", "fused"),
+    "ce_impl": ("eager", "megatron", "fused"),
     "grad_buffer": ("sharded", "full"),
     "grad_comm_dtype": ("same", *DATATYPES),
     "optimizer": ("adam", "adam_8bit", "lion", "sgd_momentum", "sgd", "adafactor", "muon"),

@@ -190,13 +190,14 @@ class Execution:
         adds="flash beside eager attention",
     )
     ce_impl: str = declare(
-        "cross-entropy: eager holds logits, a 4-byte copy and its gradient; fused works in place",
-        choices=("eager", "fused"),
+        "cross-entropy: eager holds logits, a 4-byte copy, its log-softmax and gradient, as PyTorch; megatron logits and "
+        "a 4-byte copy that it works in; fused works in place",
+        choices=("eager", "megatron", "fused"),
         default="eager",
         scope=LAYOUT,
         label="{} cross-entropy",
         mark="{} CE",
-        adds="fused beside eager cross-entropy",
+        adds="megatron or fused beside eager cross-entropy",
     )
     grad_buffer: str = declare(
         "gradients that wait for a sharded optimizer: split with it, or whole (grad_dtype auto: in 4 bytes)",

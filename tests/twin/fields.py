@@ -155,7 +155,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "tensor_par_overlap": ("none", "ring", "pipe"),
     "edition": ("sc23", "corrected"),
     "attn_impl": ("eager", "flash"),
-    "ce_impl": ("eager", "fused"),
+    "ce_impl": ("eager", "megatron", "fused"),
     "grad_buffer": ("sharded", "full"),
     "grad_comm_dtype": ("same", *BYTES_PER_ELEMENT),
     "optimizer": ("adam", "adam_8bit", "lion", "sgd_momentum", "sgd", "adafactor", "muon"),
