@@ -163,7 +163,7 @@ CORRECTED = {"edition": "corrected"}
 OPTIONS: dict[str, tuple[Any, ...]] = {
     "attn_impl": ("eager", "flash"),
     "attn_kernel": ("auto",),
-    "ce_impl": ("eager", "fused"),
+    "ce_impl": ("eager", "megatron", "fused"),
     "grad_buffer": ("sharded", "full"),
     "grad_comm_dtype": ("same", *DATATYPES),
     "optimizer": ("adam", "adam_8bit", "lion", "sgd_momentum", "sgd", "adafactor", "muon"),
@@ -181,6 +181,7 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
 
 MORE_OPTIONS: dict[str, tuple[Any, ...]] = {
     "fusion": ("published", "none", "compile", "max"),
+    "launch_mode": ("auto", "eager", "compile", "graph"),
     "vocab_pad_multiple": (1, 1, 8, 128),
     "seq_length": (0, 0, 1, 64, 300, 2048),
     "matmul_impl": ("gemm", "gemm", "gemm", "mul_sum", "mul_sum_fused"),
@@ -397,7 +398,13 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
     if draw(st.booleans()):
         ext["networks"] = draw(st.lists(link, max_size=len(system["networks"])))
     if draw(st.booleans()):
-        ext["launch"] = {"kernel": draw(seconds), "step": draw(seconds)}
+        names = ("kernel", "eager", "compile", "graph", "step")
+        ext["launch"] = {name: draw(seconds) for name in names}
+    if draw(st.booleans()):
+        shares = st.floats(0.1, 1)
+        ext["memory"] = {"efficiency": draw(shares), "start": draw(seconds)}
+        if draw(st.booleans()):
+            ext["memory"]["backward"] = draw(shares)
     return ext
 
 

@@ -74,7 +74,7 @@ def head_layers(shape: BlockShape) -> Iterator[Layer]:
     yield cross_entropy(
         "Head_Loss",
         shape.tokens * columns,
-        fused=shape.choice.ce_impl == "fused",
+        impl=shape.choice.ce_impl,
         dtype_bytes=result,
     )
     for name in SUMS:

@@ -16,7 +16,7 @@ import numpy as np
 
 from calculon.architecture.layer import Number, Widths
 from calculon.architecture.layers import RECOMPUTED, Flags, Layer
-from calculon.architecture.layers.vocabulary import FLOAT_BYTES
+from calculon.architecture.layers.vocabulary import EAGER_LOSS, FLOAT_BYTES
 from calculon.architecture.multiply import multiplied
 from calculon.architecture.shape import BlockShape
 from calculon.hardware.kernels.kernel import KernelKind
@@ -48,7 +48,7 @@ def fused(
 def _fused(layers: Iterable[Layer], shape: BlockShape) -> Iterator[Layer]:
     """Yield layers with the traffic that the policy leaves; weights move as before, once in each pass."""
     fusion, widths = shape.choice.fusion, shape.widths
-    policy = POLICIES.get(fusion, {})
+    policy = _policy(shape)
     for layer in layers:
         if rule := policy.get(layer.kernel):
             moved = rule(layer, widths)
@@ -57,11 +57,38 @@ def _fused(layers: Iterable[Layer], shape: BlockShape) -> Iterator[Layer]:
             weights = layer.weight_bytes
             forward = moved.forward * elements + weights
             accessed = (forward, moved.backward * elements + weights, 0.0)
-            yield layer._replace(accessed=accessed, launches=moved.launches)
-        else:
-            yield layer
+            layer = layer._replace(accessed=accessed, launches=moved.launches)
+        if layer.kernel == "activation" and shape.choice.fused_activation:
+            layer = _computed_again(layer, shape)
+        yield layer
         if fusion == "none" and layer.kernel == "product":
             yield from _bias(layer, widths)
+
+
+def _policy(shape: BlockShape) -> Mapping[KernelKind, Rule]:
+    """Return the rules of a layout: a loss that is asked for by its implementation moves what that moves."""
+    choice = shape.choice
+    policy = dict(POLICIES.get(choice.fusion, {}))
+    if choice.ce_impl != "eager":
+        policy.pop("loss", None)
+    if choice.fusion == "none" and shape.model.norm == "rmsnorm":
+        policy["norm"] = _rmsnorm_alone
+    return policy
+
+
+def _computed_again(layer: Layer, shape: BlockShape) -> Layer:
+    """Let the backward pass compute an activation again, in a pass of its own: reads its inputs, writes its output.
+
+    [A60] What a fused activation does not keep. Source: Hsu et al., *Liger Kernel*, arXiv 2410.10989, section 3.2.
+    """
+    if not shape.edition.computes_fused_activations_again:
+        return layer
+    forward, backward, weights = layer.accessed
+    again = shape.widths.result * (layer.inputs + layer.outputs)
+    first, second, third = layer.launches or (1, 1, 0)
+    return layer._replace(
+        accessed=(forward, backward + again, weights), launches=(first, second + 1, third)
+    )
 
 
 def _bias(layer: Layer, widths: Widths) -> Iterator[Layer]:
@@ -82,6 +109,11 @@ def _bias(layer: Layer, widths: Widths) -> Iterator[Layer]:
     )
 
 
+def _width(layer: Layer) -> Number:
+    """Return bytes of an element of what a layer writes."""
+    return layer.output_bytes / layer.outputs
+
+
 def _gated(layer: Layer) -> bool:
     """Whether an activation has two inputs."""
     return layer.inputs is not layer.outputs
@@ -99,17 +131,47 @@ def _softmax_alone(layer: Layer, widths: Widths) -> Moved:
     return Moved(whole + 2 * FLOAT_BYTES, whole + 3 * FLOAT_BYTES, (launches, launches, 0))
 
 
+def _norm_alone(layer: Layer, widths: Widths) -> Moved:
+    """One kernel that reads a row twice; backward one that reads both inputs twice, and a sum over tokens of both.
+
+    Source: PyTorch, aten/src/ATen/native/cuda/layer_norm_kernel.cu; measured: 3 and 7 passes (memory_bound.csv).
+    """
+    width = _width(layer)
+    if not np.any(layer.weights):
+        return Moved(3 * width, 5 * width, (1, 1, 0))
+    return Moved(3 * width, 7 * width, (1, 2, 0))
+
+
+def _rmsnorm_alone(layer: Layer, widths: Widths) -> Moved:
+    """Square, mean, product and product with the gain, in 4 bytes between two conversions of narrower values.
+
+    Backward: product and sum of the gain, product with it; product and sum of the root, product with it; spread of the
+    mean; power, double and product of the square; sum of both.
+    Source: Hugging Face transformers, ``LlamaRMSNorm``; measured: 36 and 92 bytes of 2-byte values (memory_bound.csv).
+    """
+    width, narrow = _width(layer), widths.stored < FLOAT_BYTES
+    casts = 2 * (width + FLOAT_BYTES) if narrow else 0
+    forward = casts + (2 + 1 + 2) * FLOAT_BYTES + 2 * width
+    backward = casts + (3 + 1 + 2) * width + (3 + 1 + 2 + 1 + 2 + 2 + 3 + 3) * FLOAT_BYTES
+    more = 2 * narrow
+    return Moved(forward, backward, (6 + more, 12 + more, 0))
+
+
 def _activation_alone(layer: Layer, widths: Widths) -> Moved:
-    """Run the function, and with a gate the product of both halves, as kernels of their own."""
+    """Run the function, and with a gate the product of both halves, as kernels of their own; backward it is two."""
     c = widths.result
     if _gated(layer):
-        return Moved(2 * c + 3 * c, 5 * c + 3 * c, (2, 2, 0))
+        return Moved(2 * c + 3 * c, 2 * 3 * c + 3 * c, (2, 3, 0))
     return Moved(2 * c, 3 * c, (1, 1, 0))
 
 
 def _rotary_alone(layer: Layer, widths: Widths) -> Moved:
-    """Two products with sine and cosine, and their sum."""
-    return Moved(6 * widths.result, 6 * widths.result, (3, 3, 0))
+    """Product with cosine; half of it negated, joined, product with sine; sum.
+
+    Backward each half is spread into zeros. Source: Hugging Face transformers, ``apply_rotary_pos_emb``.
+    """
+    c = widths.result
+    return Moved((2 + 1 + 2 + 2 + 3) * c, (2 + 1 + 4 + 3 + 2 + 3) * c, (5, 9, 0))
 
 
 def _sum_alone(layer: Layer, widths: Widths) -> Moved:
@@ -122,21 +184,23 @@ def _sum_alone(layer: Layer, widths: Widths) -> Moved:
 def _loss_alone(layer: Layer, widths: Widths) -> Moved:
     """Logarithm of the softmax, then its entry of the target; backward, its gradient and that of the softmax."""
     c = widths.result
-    cast = c + FLOAT_BYTES if c < FLOAT_BYTES else 0
-    launches = 2 + bool(cast)
-    return Moved(cast + 3 * FLOAT_BYTES, 4 * FLOAT_BYTES + cast, (launches, launches, 0))
+    forward, backward = EAGER_LOSS.moved(c)
+    return Moved(forward, backward, EAGER_LOSS.launched(c))
 
 
 # -- compile: chains in one kernel ------------------------------------------------------------------------------------
 
 
 def _norm_joined(layer: Layer, widths: Widths) -> Moved:
-    """Entry norms only write: the sum before them reads. Their backward kernel adds the gradient of the stream."""
+    """Entry norms only write: the sum before them reads. Their backward kernel adds the gradient of the stream.
+
+    Gradients of gains are a sum over tokens, which reads both again. Measured of compiled norms: memory_bound.csv.
+    """
     r, o, c = widths.stored, widths.operand, widths.result
+    width, gain = _width(layer), bool(np.any(layer.weights))
     if layer.flags.shares_activation:
-        return Moved(o, c + 3 * r, (0, 1, 0))
-    width = layer.output_bytes / layer.outputs
-    return Moved(2 * width, 3 * width, (1, 1, 0))
+        return Moved(o, c + 3 * r + gain * (c + r), (0, 1 + gain, 0))
+    return Moved(2 * width, (3 + 2 * gain) * width, (1, 1 + gain, 0))
 
 
 def _joined(layer: Layer, widths: Widths) -> Moved:
@@ -187,6 +251,7 @@ def _activation_in_product(layer: Layer, widths: Widths) -> Moved:
 
 
 NONE: Mapping[KernelKind, Rule] = {
+    "norm": _norm_alone,
     "softmax": _softmax_alone,
     "activation": _activation_alone,
     "rotary": _rotary_alone,

@@ -99,6 +99,7 @@ class BlockLayout:
         layers: LayerGenerator,
     ):
         self.system, self.sizes, self.edition = system, sizes, edition
+        self.choice = choice
         self.shape, self.table = laid_out(model, choice, sizes, edition, layers)
         self.times = layer_times(self.table, system, choice)
         self.network = NetworkTimes(system, sizes)
@@ -129,6 +130,16 @@ class BlockLayout:
     def processing(self) -> Seconds:
         """Processing time without layers that have a collective: shape (phases, blocks)."""
         return ordered_sum(self.times.processing)
+
+    @derived
+    def host(self) -> Seconds | None:
+        """Time that the host takes to launch the kernels of the layers: shape (phases, layers, blocks); None if none.
+
+        The device runs behind the host as long as there is work left for it: kernels wait for their launches in the
+        sum over a pass, and not one by one. Source: PyTorch, *CUDA semantics*, asynchronous execution.
+        """
+        each = self.system.ext.launch.host(self.choice.launched)
+        return self.table.launches() * each if each else None
 
     @derived
     def weight(self) -> Bytes:
@@ -184,6 +195,8 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
     cost = layer_cost(table, layout.times, layout.network, choice, edition)
     overlapped = choice.tensor_par_overlap != "none"
     processing = ordered_sum(cost.times.processing) if overlapped else layout.processing
+    if layout.host is not None:
+        processing = _launched(processing, ordered_sum(layout.host))
     recomputed = table.flagged("recompute", choice, edition)
     trained, none = float(choice.training), layout.none
     checkpoint = choice.training and choice.recompute_all
@@ -234,7 +247,20 @@ def _recompute(
     if not choice.training or not recomputed.any():
         return _work([layout.none] * 5)
     work = layout.edition.recomputed_work(layout.forward, recomputed)
-    return _work([*work, ordered_sum(cost.times.processing[0] * recomputed)])
+    time = ordered_sum(cost.times.processing[0] * recomputed)
+    if layout.host is not None:
+        time = np.maximum(time, ordered_sum(layout.host[0] * recomputed))
+    return _work([*work, time])
+
+
+def _launched(processing: Seconds, host: Seconds) -> Seconds:
+    """Return processing times of passes that wait for the host, of shape (phases, blocks).
+
+    Both gradients are one pass for the host; what they wait for it counts as time of those of weights.
+    """
+    forward = np.maximum(processing[0], host[0])
+    waits = np.maximum(0.0, (host[1] + host[2]) - (processing[1] + processing[2]))
+    return np.stack([forward, processing[1], processing[2] + waits])
 
 
 def _matrix_flops(layout: BlockLayout, recomputed: Array, choice: BlockChoice) -> Flops:

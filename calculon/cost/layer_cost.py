@@ -13,7 +13,7 @@ from calculon.architecture.segments import LayerGenerator
 from calculon.architecture.shape import BlockShape
 from calculon.editions.edition import Edition
 from calculon.hardware.kernels.all_kernels import KERNELS
-from calculon.hardware.kernels.kernel import Kernel, KernelKind, Shapes, Types
+from calculon.hardware.kernels.kernel import Kernel, KernelKind, Shapes, Types, launches
 from calculon.hardware.system import System
 from calculon.parallel.process_groups import tensor_group
 from calculon.parallel.tensor import (
@@ -129,11 +129,7 @@ class LayerTable:
 
     def launches(self) -> Array:
         """Return how many kernels each pass of a layer launches: shape (phases, layers, blocks)."""
-        moves = (self.accessed > 0).astype(float)
-        for i, layer in enumerate(self.layers):
-            if layer.launches is not None:
-                moves[:, i] = np.array(layer.launches)[:, None]
-        return moves
+        return launches(self.accessed, self.layers)
 
     def collective_rows(self, axis: str = "tp") -> list[int]:
         """Return the numbers of the layers that have a collective along an axis, by default of tensor parallelism."""
@@ -204,7 +200,7 @@ def layer_times(table: LayerTable, system: System, choice: LayoutChoice) -> Laye
     """
     core_type = system.core_type(choice.datatype, choice.matmul_dtype)
     types = Types(choice.matmul_type, core_type, choice.datatype, choice.attn_kernel)
-    arithmetic, memory = np.empty_like(table.flops), system.mem1.time(table.accessed)
+    arithmetic, memory = np.empty_like(table.flops), system.move_time(table.accessed)
     for kernel, layers in table.by_kernel(system, types).items():
         rows = np.array(layers)
         shapes = Shapes(table.flops, table.accessed, table.layers, rows)

@@ -80,7 +80,7 @@ def optimizer_layers(
     """Cost the optimizer step of each layer: on the vector engine, matrix products on theirs."""
     weights = parameters.weights
     flops = optimizer_flops(parameters, choice, shards)
-    arithmetic = system.vector[choice.layout.datatype].time(flops)
+    arithmetic = system.vector_time(choice.layout.datatype, flops)
     state = state_bytes(parameters, choice, shards)
     width = edition.gradient_bytes(choice, shards)
     gradients = width * weights
@@ -92,14 +92,17 @@ def optimizer_layers(
     if choice.optimizer == "muon" and parameters.matrices is not None:
         products = _newton_schulz(parameters.matrices, shards, system, choice)
         flops, arithmetic = flops + products.flops, arithmetic + products.time
-    memory = system.mem1.time(accessed)
+    memory = system.move_time(accessed)
     if choice.grad_clip or choice.main_grad:  # passes of their own, each at the rate of its size
         alone = replace(choice, grad_clip=False, main_grad=False)
         within = step_bytes(fused, parameters, width, alone, shards)
-        memory = system.mem1.time(within) + system.mem1.time(accessed - within)
+        memory = system.move_time(within) + system.move_time(accessed - within)
     time = system.combine(arithmetic, memory)
     if choice.optimizer_impl == "loop":
-        time = system.ext.launch.bounded(time, step_kernels(parameters, width, choice))
+        kernels, launch = step_kernels(parameters, width, choice), system.ext.launch
+        time = np.maximum(
+            launch.bounded(time, kernels), kernels * launch.host(choice.layout.launched)
+        )
     step = Work(
         flops=flops,
         flops_time=arithmetic,

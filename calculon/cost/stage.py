@@ -209,7 +209,7 @@ class Stage:
         None where nothing is read. They are added in the products that make them (beta = 1, Megatron-LM's gradient
         accumulation fusion).
         """
-        schedule, time = self.schedule, self.system.mem1.time
+        schedule, time = self.schedule, self.system.move_time
         if not schedule.accumulates.any():
             return None
         once: Seconds = self.slowest.blocks * time(self.optimizer.weight_grad)

@@ -139,12 +139,15 @@ class Edition:
         inputs, which it writes.
     counts_flops : bool
         Whether its statistics need the FLOP that the matrix engine executes.
+    computes_fused_activations_again : bool
+        Whether what a fused activation does not keep costs a pass of the backward pass.
     """
 
     name: str
     stats: Any
     writes_input_gradients = True  # [A22]
     counts_flops = True
+    computes_fused_activations_again = True  # [A60]
 
     def __repr__(self) -> str:
         return f"<edition {self.name}>"

@@ -24,3 +24,7 @@ class Engine:
         Source: Isaev et al., SC'23, doi:10.1145/3581784.3607102, section 3.2 (size-dependent efficiency).
         """
         return flops / (self.peak * self.efficiency.at(flops))
+
+    def long_time(self, flops: Flops) -> Seconds:
+        """Return the time of operations at the rate of long ones: beside memory traffic, starting costs nothing."""
+        return flops / (self.peak * self.efficiency.efficiencies[-1])

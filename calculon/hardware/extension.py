@@ -11,6 +11,7 @@ from calculon.hardware.kernels.kernel import Rate
 from calculon.hardware.kernels.launch import Launch
 from calculon.hardware.kernels.stated_curve import StatedCurve
 from calculon.hardware.kernels.stated_kernels import FAMILY, StatedKernels
+from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.kernels.tiles import Gemm
 from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
 from calculon.spec.fields import declare
@@ -74,6 +75,11 @@ class Extension:
         "none",
         choices=tuple(FAMILY),
         default=StatedKernels({}),
+    )
+    memory: Stream | None = declare(
+        "rate of traffic in mem1, and of memory-bound kernels of all kinds that kernels does not state; the steps of "
+        "mem1 if absent",
+        default=None,
     )
     attention: dict[str, AttentionKernel] = declare(
         "fused attention kernel by type of arithmetic, as kernels.attention says it with a curve over keys",

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from calculon.hardware.extension import Link
 from calculon.hardware.kernels.kernel import ENGINES
+from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.residuals import Spread
 from calculon.hardware.system import System
 from calculon.spec.fields import spec_fields
@@ -17,7 +18,7 @@ def slowed(system: System, spread: Spread, factor: float) -> System:
     A spread of all sizes or of the large ones slows all of a network and the fused attention of a matrix engine; one
     of the small ones only the latencies of a network. A part that the system does not have changes nothing.
     Products with a rate of their own (``ext.gemm``, ``ext.kernels.product``) are slowed by the peak, by a spread of all
-    or of the large ones; any other ``ext.kernels.KIND.TYPE`` by its rate.
+    or of the large ones; any other ``ext.kernels.KIND.TYPE`` by its rate; the law ``stream`` with ``mem1`` too.
 
     Parameters
     ----------
@@ -31,9 +32,7 @@ def slowed(system: System, spread: Spread, factor: float) -> System:
     kind, _, datatype = spread.part.rpartition(".")
     kind = "ext.kernels.product" if kind == "ext.gemm" else kind
     if spread.part in ("mem1", "mem2"):
-        memory = getattr(system, spread.part)
-        curve = memory.efficiency.scaled(1 / factor, spread.start, spread.end)
-        return replace(system, **{spread.part: replace(memory, efficiency=curve)})
+        return _slowed_memory(system, spread, factor)
     if kind in ("ext.kernels.product", "matrix") and system.rate("product", datatype) is not None:
         return _slowed_products(system, spread, kind, datatype, factor)
     if kind in ("matrix", "vector") and datatype in getattr(system, kind):
@@ -45,6 +44,21 @@ def slowed(system: System, spread: Spread, factor: float) -> System:
         if spread.part == f"networks[{number}]":
             return _slowed_network(system, spread, number, factor)
     return system
+
+
+def _slowed_memory(system: System, spread: Spread, factor: float) -> System:
+    """Slow a tier of memory, with the kernels whose rate is a share of its bandwidth."""
+    memory, span = getattr(system, spread.part), (spread.start, spread.end)
+    curve = memory.efficiency.scaled(1 / factor, *span)
+    changed = replace(system, **{spread.part: replace(memory, efficiency=curve)})
+    if spread.part == "mem2":
+        return changed
+    if (stream := changed.ext.memory) is not None:
+        ext = replace(changed.ext, memory=stream.slowed(factor, *span))
+        changed = replace(changed, ext=ext)
+    rates = changed.ext.rates.items()
+    streams = [part for part, rate in rates if isinstance(rate, Stream)]
+    return _slowed_rates(changed, streams, factor, *span)
 
 
 def _slowed_engine(

@@ -16,7 +16,7 @@ from calculon.hardware.network import Fabric, Network
 from calculon.hardware.residuals import Residuals
 from calculon.spec.execution import DATATYPE_BYTES, LEAST_RESULT_BYTES, arithmetic_type
 from calculon.spec.fields import declare
-from calculon.units import Seconds
+from calculon.units import Bytes, Flops, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +77,16 @@ class System:
     def beside_collective(self, arithmetic: Seconds, memory: Seconds) -> Seconds:
         """Time of some work that a collective can hide behind: all of it, or without overlap its arithmetic."""
         return np.maximum(arithmetic, memory) if self.mode == "roofline" else arithmetic
+
+    def move_time(self, size: Bytes) -> Seconds:
+        """Return the time to move bytes in tier-1 memory in one pass (0 for none): as ``ext.memory`` says, or mem1."""
+        stream = self.ext.memory
+        return self.mem1.time(size) if stream is None else stream.move(size, self.mem1)
+
+    def vector_time(self, datatype: str, flops: Flops) -> Seconds:
+        """Return the arithmetic time of a pass over tier-1 memory on the vector engine."""
+        engine = self.vector[datatype]
+        return engine.time(flops) if self.ext.memory is None else engine.long_time(flops)
 
     @property
     def matmul_types(self) -> tuple[str, ...]:

@@ -70,6 +70,9 @@ MESH_ORDERS = ("stated", "tp-dp-pp", "tp-pp-dp")
 PP_SCHEDULES = ("1f1b", "gpipe", "zb_h1")
 """Orders of passes of a pipeline that trains."""
 
+LAUNCH_MODES = ("eager", "compile", "graph")
+"""Ways in which a host launches kernels."""
+
 PUBLISHED, CORRECTED = "sc23", "corrected"
 EDITION_NAMES = (PUBLISHED, CORRECTED)
 """Editions of the cost model; the first is that of an execution that names none."""
@@ -201,13 +204,14 @@ class Execution:
         adds="attention kernels by name",
     )
     ce_impl: str = declare(
-        "cross-entropy: eager holds logits, a 4-byte copy and its gradient; fused works in place",
-        choices=("eager", "fused"),
+        "cross-entropy: eager holds logits, a 4-byte copy, its log-softmax and gradient, as PyTorch; megatron logits and "
+        "a 4-byte copy that it works in; fused works in place",
+        choices=("eager", "megatron", "fused"),
         default="eager",
         scope=LAYOUT,
         label="{} cross-entropy",
         mark="{} CE",
-        adds="fused beside eager cross-entropy",
+        adds="megatron or fused beside eager cross-entropy",
     )
     grad_buffer: str = declare(
         "gradients that wait for a sharded optimizer: split with it, or whole (grad_dtype auto: in 4 bytes)",
@@ -306,6 +310,16 @@ class Execution:
         label="fusion {}",
         mark={"none": "unfused", "compile": "compiled", "max": "max fusion"},
         adds="none, compile or max beside the published kernels",
+    )
+    launch_mode: str = declare(
+        "how the host launches kernels: operator by operator, compiled, as a graph; auto: eager with fusion none, compile "
+        "with compile or max, and with published kernels it is never waited for",
+        choices=("auto", *LAUNCH_MODES),
+        default="auto",
+        scope=LAYOUT | STEP,
+        label="{} launches",
+        mark="{} launches",
+        adds="how kernels are launched",
     )
     matmul_dtype: str = declare(
         "type of matrix arithmetic, where it is smaller than the datatype; same: the datatype",
@@ -635,6 +649,7 @@ class LayoutChoice:
     attn_kernel: str
     ce_impl: str
     fusion: str
+    launch_mode: str
     matmul_dtype: str
     tp_impl: str
     bias_after_reduce: bool
@@ -646,6 +661,13 @@ class LayoutChoice:
     def dtype_bytes(self) -> int:
         """Bytes per element."""
         return DATATYPE_BYTES[self.datatype]
+
+    @property
+    def launched(self) -> str | None:
+        """How the host launches kernels: one of :data:`LAUNCH_MODES`, or None where it is not waited for."""
+        if self.launch_mode != "auto":
+            return self.launch_mode
+        return {"none": "eager", "compile": "compile", "max": "compile"}.get(self.fusion)
 
     @property
     def matmul_type(self) -> str:

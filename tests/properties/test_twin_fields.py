@@ -14,6 +14,7 @@ import calculon
 from calculon.hardware.engine import Engine
 from calculon.hardware.extension import AttentionKernel, Extension, Link
 from calculon.hardware.kernels.launch import Launch
+from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.kernels.tiles import Gemm
 from calculon.spec.execution import MATMUL_BYTES, Execution
 from calculon.spec.fields import spec_fields
@@ -88,6 +89,7 @@ def _keys(record):
 
 def test_the_twin_knows_every_addition_to_a_system():
     records = {
+        "memory": Stream,
         "attention": AttentionKernel,
         "matrix": Engine,
         "gemm": Gemm,

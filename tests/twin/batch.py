@@ -134,7 +134,7 @@ class Batch:
             self.embedding_head,
             self.run.microbatches,
         )
-        passes, ex, mem1 = self.busy_blocks * m, self.execution, run.system.mem1
+        passes, ex = self.busy_blocks * m, self.execution
         self.fw_time = passes * block.fw.time
         self.bw_time = passes * block.agrad.time + passes * block.wgrad.time
         self.optim_step_time = run.blocks * block.optim.time
@@ -149,7 +149,7 @@ class Batch:
         if ex.optimizer_offload and run.rules.optimizer_offload:
             state = run.system.mem2.time(block.optimizer + block.weight_grad)
             self.bw_offload_exposed_time += run.blocks * state
-        read_again = self.busy_blocks * mem1.time(block.weight_grad)
+        read_again = self.busy_blocks * run.system.move(block.weight_grad)
         if embedding_head is not None:
             self.fw_time += m * self._at_ends(*embedding_head.seconds("fw"))
             self.bw_time += m * self._at_ends(*embedding_head.seconds("agrad", "wgrad"))
@@ -162,8 +162,8 @@ class Batch:
             )
             self.optim_step_time += max(first, last) if self.piped else both
             gradients = (
-                mem1.time(embedding_head.first.weight_grad),
-                mem1.time(embedding_head.last.weight_grad),
+                run.system.move(embedding_head.first.weight_grad),
+                run.system.move(embedding_head.last.weight_grad),
             )
             read_again += self._at_ends(*gradients)
         if run.rules.optimizer_fields and ex.grad_dtype != "auto":

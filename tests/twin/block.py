@@ -52,6 +52,7 @@ class Block:
         self.wgrad, self.recomm = _work(backward, "wgrad"), _comm(again, "wgrad")
         self.re = _recompute(backward)
         self.optim = _work(backward, "optim")
+        self._wait_for_the_host(layers, backward)
         stages: tuple[Stage, ...] = ("fw", "agrad") if training else ("fw",)
         self.tp_bandwidth = max(
             layer.required_bandwidth(stage, kind)
@@ -80,6 +81,14 @@ class Block:
             self.matrix_flops += sum(
                 layer.work["agrad"] + layer.work["wgrad"] for layer in products
             )
+
+    def _wait_for_the_host(self, layers: Sequence[Layer], backward: Sequence[Layer]) -> None:
+        """Let no pass take less time than its launches; those of both gradients are one pass."""
+        again = [layer for layer in backward if layer.flags.recompute]
+        self.fw.time = max(self.fw.time, sum(layer.host("fw") for layer in layers))
+        self.re.time = max(self.re.time, sum(layer.host("fw") for layer in again))
+        launches = sum(layer.host("agrad") + layer.host("wgrad") for layer in backward)
+        self.wgrad.time = max(self.wgrad.time, launches - self.agrad.time)
 
 
 class Held:

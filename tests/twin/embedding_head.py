@@ -79,22 +79,32 @@ def head_layers(run: Run) -> list[Layer]:
 
 
 def _loss(run: Run, count: int) -> Layer:
-    """Compute the loss in 4 bytes: in a copy and with a gradient of that size, or in place."""
-    size = run.result_bytes
-    if run.execution.ce_impl == "fused":
-        moved, kept, grads = (2 * size * count, 2 * size * count, 0), size * count, 0
+    """Compute the loss in 4 bytes: with all steps kept, in one copy, or in place of the logits.
+
+    PyTorch reads logits for maximum, sum and result; backward, zeros are written, and gradient (twice) and result
+    are read. Megatron reads for the maximum and the sum, and subtracts, exponentiates and divides in place.
+    """
+    size, how = run.result_bytes, run.execution.ce_impl
+    copy = size + 4 if size < 4 else 0
+    copied = int(copy > 0)
+    if how == "fused":
+        moved, kept, grads, kernels = (2 * size, 2 * size), size, 0, (1, 1, 0)
+    elif how == "megatron":
+        moved, kept, grads = (copy + 4 + 8 + 8 + 4 + 8, 8 + copy), size + 4 * copied, 0
+        kernels = 5 + copied, 1 + copied, 0
     else:
-        copy = size + 4
-        moved = (copy + 3 * 4) * count, (copy + 4 * 4) * count, 0
-        kept, grads = copy * count, 4 * count
-    return Layer(
+        moved, kept, grads = (copy + 3 * 4 + 4, 4 + 2 * 4 + 4 + 4 + copy), size + 4 + 4 * copied, 4
+        kernels = 2 + copied, 2 + copied, 0
+    layer = Layer(
         run,
         "Head_Loss",
         Flags(),
         kind="loss",
         flops=(5 * count, 8 * count, 0),
-        moved=moved,
+        moved=(moved[0] * count, moved[1] * count, 0),
         inputs=count,
-        saved=kept,
-        grads=grads,
+        saved=kept * count,
+        grads=grads * count,
     )
+    layer.kernels = kernels
+    return layer

@@ -118,6 +118,7 @@ class Execution:
     grad_clip: bool = False
     latency_per_step: bool = False
     fusion: str = "published"
+    launch_mode: str = "auto"
     matmul_dtype: str = "same"
     vocab_pad_multiple: int = 1
     seq_length: int = 0  # tokens per sequence; 0: those of the model
@@ -156,7 +157,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "edition": ("sc23", "corrected"),
     "attn_impl": ("eager", "flash"),
     "attn_kernel": ("auto", "flash1", "triton", "flash2", "flash3", "cudnn"),
-    "ce_impl": ("eager", "fused"),
+    "ce_impl": ("eager", "megatron", "fused"),
     "grad_buffer": ("sharded", "full"),
     "grad_comm_dtype": ("same", *BYTES_PER_ELEMENT),
     "optimizer": ("adam", "adam_8bit", "lion", "sgd_momentum", "sgd", "adafactor", "muon"),
@@ -164,6 +165,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "optimizer_state_dtype": ("float32", "bfloat16"),
     "grad_dtype": ("auto", "float32", "bfloat16", "float16"),
     "fusion": ("published", "none", "compile", "max"),
+    "launch_mode": ("auto", "eager", "compile", "graph"),
     "matmul_dtype": ("same", *MULTIPLIED_BYTES),
     "tp_impl": ("megatron", "allgather"),
     "matmul_impl": ("gemm", "mul_sum", "mul_sum_fused"),
@@ -194,10 +196,11 @@ MODEL_CHOICES: Mapping[str, tuple[str, ...]] = {
 """The same of a model."""
 
 EXTENSIONS: Mapping[str, tuple[str, ...]] = {
+    "memory": ("efficiency", "backward", "start"),
     "attention": ("efficiency",),
     "matrix": ("tflops", "gflops_efficiency"),
     "gemm": ("max_efficiency", "multiprocessors", "half_depth", "alignment", "tiles"),
-    "launch": ("kernel", "step"),
+    "launch": ("kernel", "eager", "compile", "graph", "step"),
     "networks": ("kind", "step_latency", "ramp", "in_network_reduction"),
 }
 """Keys of `ext` in a system file that the twin knows, and what stands below each."""

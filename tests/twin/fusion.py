@@ -21,8 +21,12 @@ def fused(layers: list[Layer], run: Run) -> list[Layer]:
         moved = _alone(layer, run) if policy == "none" else None
         if policy in ("compile", "max"):
             moved = _joined(layer, run, into_products=policy == "max")
+        if layer.kind == "loss" and run.execution.ce_impl != "eager":
+            moved = None  # it has one form
         if moved is not None:
             _rewrite(layer, moved)
+        if layer.kind == "activation" and run.execution.fused_activation:
+            _again(layer, run)
         found += _as_product(layer, run)
         columns = _bias_columns(layer)
         if policy == "none" and columns:
@@ -42,6 +46,26 @@ def _rewrite(layer: Layer, moved: Moved) -> None:
     layer.kernels = first, second, 0
 
 
+def _again(layer: Layer, run: Run) -> None:
+    """Compute once more in the backward pass what was not kept [A60]."""
+    if run.rules.activations_again:
+        layer.traffic["agrad"] += run.result_bytes * (layer.inputs + layer.outputs)
+        first, second, _ = layer.kernels or (1, 1, 0)
+        layer.kernels = first, second + 1, 0
+
+
+def _norm_alone(layer: Layer, run: Run) -> Moved:
+    """A kernel that reads twice, and one more for gains; or RMSNorm operator by operator in 4 bytes."""
+    width = layer.output_space / layer.outputs
+    if run.model.norm != "rmsnorm":
+        return 3 * width, (7 if layer.weights else 5) * width, 1, 2 if layer.weights else 1
+    casts, copied = (2 * (width + 4), 2) if run.element_bytes < 4 else (0, 0)
+    square, mean, root, gain = 2 * 4, 4, 2 * 4, 2 * width
+    of_gain, of_root, of_mean, of_square = 6 * width, 6 * 4, 4, 7 * 4
+    backward = casts + of_gain + of_root + of_mean + of_square + 3 * 4
+    return casts + square + mean + root + gain, backward, 6 + copied, 12 + copied
+
+
 def _alone(layer: Layer, run: Run) -> Moved | None:
     """One kernel for each operator, as PyTorch runs them: reads and writes of each are listed."""
     r, c = run.element_bytes, run.result_bytes
@@ -51,14 +75,23 @@ def _alone(layer: Layer, run: Run) -> Moved | None:
     kernels = 5 if cast else 3
     function: Moved = (2 * c, 3 * c, 1, 1)
     if run.model.gated:
-        function = c + c + 3 * c, 3 * c + 5 * c, 2, 2
+        function = c + c + 3 * c, 3 * c + 3 * c + 3 * c, 2, 3
     of_loss = 3 if cast else 2
+    if layer.kind == "norm":
+        return _norm_alone(layer, run)
+    # times cosine; negated half, joined, times sine; sum: and back, with two halves put into zeros
+    turned = (
+        2 * c + c + 2 * c + 2 * c + 3 * c,
+        2 * c + c + 2 * (c + c) + 3 * c + 2 * c + 3 * c,
+        5,
+        9,
+    )
     return {
         "softmax": (softmax + 4 + 4, softmax + 4 + 4 + 4, kernels, kernels),
         "activation": function,
-        "rotary": (6 * c, 6 * c, 3, 3),  # times cosine, times sine, sum
+        "rotary": turned,
         "sum": (r + c + r, r + c if c < r else 0, 1, int(c < r)),
-        "loss": (cast + 4 + 4 + 4, 4 + 4 + 4 + 4 + cast, of_loss, of_loss),
+        "loss": (cast + 4 + 4 + 4 + 4, 4 + 4 + 4 + 4 + 4 + cast, of_loss, of_loss),
     }.get(layer.kind)
 
 
@@ -73,10 +106,14 @@ def _joined(layer: Layer, run: Run, *, into_products: bool) -> Moved | None:
     width = layer.output_space / layer.outputs if layer.outputs else 0
     # The norm after a sum finds its input there, and forks it.
     after_sum = layer.flags.reuses_activation
+    norm: Moved = (o, c + 3 * r, 0, 1) if after_sum else (2 * width, 3 * width, 1, 1)
+    if layer.weights:  # a sum over tokens of what is read again
+        more = c + r if after_sum else 2 * width
+        norm = norm[0], norm[1] + more, norm[2], norm[3] + 1
     return {
         "fork": (0, 0, 0, 0),
         "bias": (0, 0, 0, 0),
-        "norm": (o, c + 3 * r, 0, 1) if after_sum else (2 * width, 3 * width, 1, 1),
+        "norm": norm,
         "softmax": (4 * c, 3 * c, 1, 1),
         "dropout": (1, 1 + r + c, 0, 1) if layer.branch else (1, 1, 0, 0),
         "activation": function,

@@ -96,7 +96,7 @@ class Layer:
             return self.step.flops_time
         flops, system = self.work[stage], self.run.system
         if self.engine == "vector":
-            return self.vector.time(flops)
+            return system.count(self.run.execution.datatype, flops)
         arithmetic = self.run.multiply_type if self.kind == "product" else self.run.core_type
         engine = system.multiply[arithmetic]
         if self.engine == "attention":
@@ -122,14 +122,25 @@ class Layer:
     def mem_time(self, stage: Stage) -> float:
         if stage == "optim":
             return self.step.mem_time
-        return self.run.system.mem1.time(self.traffic[stage])
+        system, moved = self.run.system, self.traffic[stage]
+        if self.engine != "vector":
+            return system.move(moved)
+        return system.move(moved, self.launched(stage), backward=stage != "fw")
+
+    def launched(self, stage: Stage) -> int:
+        """Kernels of a pass, at least one if anything moves."""
+        if self.kernels is not None:
+            return self.kernels[PASSES.index(stage)]
+        return int(self.traffic[stage] != 0)
 
     def floor(self, stage: Stage) -> float:
-        """Seconds that it takes to launch the kernels of a pass, at least one if anything moves."""
-        count = int(self.traffic[stage] != 0)
-        if self.kernels is not None:
-            count = self.kernels[PASSES.index(stage)]
-        return count * self.run.system.launch
+        """Seconds that it takes to launch the kernels of a pass."""
+        return self.launched(stage) * self.run.system.launch
+
+    def host(self, stage: Stage) -> float:
+        """Seconds of the host for the kernels of a pass."""
+        ex = self.run.execution
+        return self.launched(stage) * self.run.system.host_time(ex.launch_mode, ex.fusion)
 
     def unlaunched_time(self, stage: Stage) -> float:
         return self.run.system.combine(self.flops_time(stage), self.mem_time(stage))

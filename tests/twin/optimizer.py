@@ -139,7 +139,7 @@ class Step:
     def flops_time(self) -> float:
         system = self.run.system
         flops = sum(method.flops * count for method, count in self._parts()) / self.form.shards
-        time = system.vector[self.run.execution.datatype].time(flops)
+        time = system.count(self.run.execution.datatype, flops)
         if self._newton_schulz:
             engine = system.matrix.get("bfloat16", system.matrix[self.run.execution.datatype])
             share = self._share
@@ -193,7 +193,7 @@ class Step:
     @cached_property
     def mem_time(self) -> float:
         """Copying and scaling gradients are passes of their own."""
-        time, ex = self.run.system.mem1.time, self.ex
+        time, ex = self.run.system.move, self.ex
         if self.run.rules.optimizer_traffic and (ex.grad_clip or ex.main_grad):
             within = self._moved(replace(ex, grad_clip=False, main_grad=False))
             return time(within) + time(self.moved - within)
@@ -209,7 +209,9 @@ class Step:
         for method, count in self._parts():
             if count:
                 kernels += len(method.operations) + method.products + more
-        return max(time, self.run.system.launch * kernels)
+        system, ex = self.run.system, self.run.execution
+        each = max(system.launch, system.host_time(ex.launch_mode, ex.fusion))
+        return max(time, each * kernels)
 
     def without_matrix(self) -> Step:
         """Return the step of the weights beside the matrix."""

@@ -47,6 +47,9 @@ class Rules:
     """Times of overlapped linears follow from their own stage and kind of block, a tile that
     nothing hides is exposed only, and a recomputed layer slows one pass [O2 to O5, A05 to A07]."""
 
+    activations_again: bool = False
+    """What a fused activation does not keep is computed again [A60]."""
+
     recompute_sums: bool = False
     """A recomputed layer costs its own forward work [O1, A01]."""
 

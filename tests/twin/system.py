@@ -173,7 +173,9 @@ class System:
     multiply: Mapping[str, Resource] = field(default_factory=dict)  # by type of matrix arithmetic
     attention: Mapping[str, Curve] = field(default_factory=dict)  # by mean keys
     gemm: Mapping[str, Gemm] = field(default_factory=dict)
+    stream: Mapping[str, float] | None = None  # rate of all traffic in mem1
     launch: float = 0.0  # s, least time of a kernel
+    hosts: Mapping[str, float] = field(default_factory=dict)  # s, of the host for a kernel, by mode
     host: float = 0.0  # s, of a step in which no kernel runs
 
     @classmethod
@@ -193,9 +195,35 @@ class System:
             multiply=matrix | more,
             attention={name: one["efficiency"] for name, one in ext.get("attention", {}).items()},
             gemm={name: Gemm(**one) for name, one in ext.get("gemm", {}).items()},
+            stream=ext.get("memory"),
             launch=launch.get("kernel", 0.0),
+            hosts=launch,
             host=launch.get("step", 0.0),
         )
+
+    def move(self, amount: float, kernels: int = 1, *, backward: bool = False) -> float:
+        """Seconds to move bytes in tier-1 memory: with a start of each kernel, or at a rate by size."""
+        if self.stream is None:
+            return self.mem1.time(amount)
+        if amount == 0:
+            return 0
+        share = self.stream["efficiency"]
+        if backward:
+            share = self.stream.get("backward", share)
+        return kernels * self.stream.get("start", 0) + amount / (share * self.mem1.peak)
+
+    def count(self, datatype: str, flops: float) -> float:
+        """Seconds of arithmetic on the vector engine, beside traffic in tier-1 memory."""
+        engine = self.vector[datatype]
+        if self.stream is None:
+            return engine.time(flops)
+        return flops / (engine.peak * engine.curve[0][1])
+
+    def host_time(self, launch_mode: str, fusion: str) -> float:
+        """Seconds of the host for a kernel; published kernels do not wait for it."""
+        modes = {"published": "", "none": "eager", "compile": "compile", "max": "compile"}
+        mode = modes[fusion] if launch_mode == "auto" else launch_mode
+        return self.hosts.get(mode, 0.0)
 
     def combine(self, flops_time: float, mem_time: float) -> float:
         """Time of arithmetic and memory access together."""

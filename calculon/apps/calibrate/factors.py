@@ -57,6 +57,12 @@ def _scale(one: dict[str, Any], key: str, factor: float) -> None:
 
 def _mem1(document: dict[str, Any], factor: float) -> None:
     _scale(document["mem1"], "MB_efficiency", factor)
+    extension = document.get("ext", {})
+    rates = [rate for kind in extension.get("kernels", {}).values() for rate in kind.values()]
+    for rate in (extension.get("memory", {}), *rates):
+        if "law" not in rate or rate["law"] == "stream":
+            for key in {"efficiency", "backward"} & set(rate):
+                rate[key] = _capped(rate[key] * factor)
 
 
 def _products(document: dict[str, Any], factor: float, *, apart: str = "") -> None:

@@ -42,9 +42,12 @@ def _on_matrix_engine(system: System, datatype: str, *kinds: str) -> Kernel:
 
 
 def vector(kind: VectorKind, system: System, types: Types) -> Kernel:
-    """Return the kernel of an elementwise operator or reduction, mostly bound by memory."""
+    """Return the kernel of an elementwise operator or reduction, mostly bound by memory.
+
+    Its rate is that of its kind, of all traffic in tier-1 memory, or of the engine: the first that the system states.
+    """
     datatype = types.vector
-    rate = system.rate(kind, datatype) or ENGINE_RATE
+    rate = system.rate(kind, datatype) or system.ext.memory or ENGINE_RATE
     return Kernel(rate, system.vector[datatype], DATATYPE_BYTES[datatype])
 
 

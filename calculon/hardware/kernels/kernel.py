@@ -72,6 +72,19 @@ class ShapedLayer(Protocol):
     def causal(self) -> bool:
         """Whether fused attention has a causal mask."""
 
+    @property
+    def launches(self) -> tuple[int, int, int] | None:
+        """Kernels that each pass launches; None for one where it moves anything."""
+
+
+def launches(accessed: Bytes, layers: Sequence[ShapedLayer]) -> Array:
+    """Return how many kernels each pass of layers launches, by the bytes that it moves: of the shape of those."""
+    found = (accessed > 0).astype(float)
+    for i, layer in enumerate(layers):
+        if layer.launches is not None:
+            found[:, i] = np.array(layer.launches)[:, None]
+    return found
+
 
 class Shapes(NamedTuple):
     """The layers of a table that run at one rate; each size is picked when a rate asks for it.
@@ -98,6 +111,10 @@ class Shapes(NamedTuple):
     def accessed(self) -> Bytes:
         """Return bytes moved in tier-1 memory: shape (phases, layers, blocks)."""
         return self.all_accessed.take(self.rows, axis=1)
+
+    def launches(self) -> Array:
+        """Return how many kernels each pass of a layer launches: shape (phases, layers, blocks)."""
+        return launches(self.accessed(), self._layers())
 
     def products(self) -> Array:
         """Return batch, m, n and k of matrix products ``(m, n) x (n, k)``: shape (4, layers, blocks)."""

@@ -1,4 +1,4 @@
-"""Launches of kernels: no kernel takes less time than its launch."""
+"""Launches of kernels: no kernel takes less time than the device needs, nor many than the host that launches them."""
 
 import numpy as np
 
@@ -14,12 +14,29 @@ class Launch:
     kernel: float = declare(
         "least time of a kernel or a collective, or of its launch", unit="s", at_least=0
     )
+    eager: float = declare(
+        "time that the host takes for a kernel when a framework runs operators one by one",
+        unit="s",
+        at_least=0,
+        default=0.0,
+    )
+    compile: float = declare("the same in compiled programs", unit="s", at_least=0, default=0.0)
+    graph: float = declare(
+        "the same of a kernel in a graph that is launched as a whole (CUDA graph)",
+        unit="s",
+        at_least=0,
+        default=0.0,
+    )
     step: float = declare(
         "time of a step in which no kernel runs: reading data, logging, waiting for the host",
         unit="s",
         at_least=0,
         default=0.0,
     )
+
+    def host(self, mode: str | None) -> float:
+        """Return the time that the host takes for a kernel in a mode of :data:`LAUNCH_MODES`; None: it is not counted."""
+        return 0.0 if mode is None else float(getattr(self, mode))
 
     def bounded(self, time: Seconds, kernels: Array | float) -> Seconds:
         """Return times of work that launches n kernels: at least that of the launches."""

@@ -10,6 +10,7 @@ from calculon.hardware.kernels.fused_attention import FusedAttention
 from calculon.hardware.kernels.kernel import AttentionKind, ProductKind, Rate, VectorKind
 from calculon.hardware.kernels.measured_table import MeasuredTable
 from calculon.hardware.kernels.stated_curve import StatedCurve
+from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.kernels.tiles import Gemm
 from calculon.spec.decode import decode_part
 from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
@@ -39,6 +40,9 @@ class Family(NamedTuple):
     columns: Sequence[str]
 
 
+ANY = "any"
+"""Stands for all types that a memory-bound kind does not state: it is bytes that count."""
+
 FAMILIES = (
     Family(
         get_args(ProductKind),
@@ -56,8 +60,8 @@ FAMILIES = (
     ),
     Family(
         get_args(VectorKind),
-        tuple(DATATYPE_BYTES),
-        {},
+        (*DATATYPE_BYTES, ANY),
+        {"stream": Stream},
         ("flops", "bytes"),
         measured_table.MEMORY,
     ),
@@ -80,13 +84,16 @@ class StatedKernels:
         cls, raw: object, path: str, problems: list[Problem], scale: float
     ) -> "StatedKernels":
         """Decode ``{kind: {type: {"law" or "curve" or "table": ...}}}``."""
-        rates = {}
+        rates: dict[tuple[str, str], Rate] = {}
         for kind, by_type in _members(raw, path, tuple(FAMILY), problems).items():
             family, place = FAMILY[kind], f"{path}.{kind}"
             for name, one in _members(by_type, place, family.types, problems).items():
                 rate = _rate(one, f"{place}.{name}", family, problems)
                 if rate is not None:
                     rates[kind, name] = rate
+            if (rate := rates.pop((kind, ANY), None)) is not None:
+                others = (name for name in family.types if name != ANY)
+                rates |= {(kind, name): rates.get((kind, name), rate) for name in others}
         return cls(rates)
 
     @classmethod
