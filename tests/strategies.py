@@ -366,6 +366,22 @@ def corrected_tables(draw: st.DrawFn, rows: int = 12) -> tuple[Document, Documen
 
 
 @st.composite
+def measured_collectives(draw: st.DrawFn) -> Document:
+    """Operations of a network as they are stated where they were measured."""
+    latency, shares = st.floats(1e-7, 1e-3), st.floats(0.05, 1.9)
+    found = {}
+    for name in draw(
+        st.sets(st.sampled_from(("all_reduce", "reduce_scatter", "all_gather", "p2p")))
+    ):
+        ranks = sorted(draw(st.sets(st.sampled_from((2, 3, 4, 8, 16, 64)), min_size=1)))
+        rates = [[n, draw(shares), draw(st.one_of(st.just(0), latency))] for n in ranks]
+        found[name] = {"latency": draw(latency), "rates": rates}
+        if draw(st.booleans()):
+            found[name]["rank_latency"] = draw(latency)
+    return found
+
+
+@st.composite
 def extensions(draw: st.DrawFn, system: Document) -> Document:
     """What a system may have under ``ext``: rates by shape, kernels, launches and links."""
     types = [*system["matrix"], "tfloat32"]
@@ -386,6 +402,7 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
             "step_latency": seconds,
             "ramp": seconds,
             "in_network_reduction": st.booleans(),
+            "operations": measured_collectives(),
         },
     )
     ext: Document = {"matrix": draw(engines(("tfloat32",), (0.5, 2000)))}

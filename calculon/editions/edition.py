@@ -230,18 +230,30 @@ class Edition:
     # -- time of a block ------------------------------------------------------------------------------------------
 
     def link_time(
-        self, network: Seconds, work: Seconds, *, recommunication: bool, overlapped: bool
+        self,
+        network: Seconds,
+        work: Seconds,
+        *,
+        recommunication: bool,
+        overlapped: bool,
+        by_bus: Array,
     ) -> Seconds:
         """Time of a collective, from its network time and that of its arithmetic and, alone in its layer, memory.
 
-        A repeated collective is given the work of the forward one. An overlapped one runs beside a product.
+        A repeated collective is given the work of the forward one. An overlapped one runs beside a product. `by_bus`
+        says where the network is stated by its bus bandwidth.
 
-        [A23, A24] As published: arithmetic and memory pass count, but not of a repeated collective.
+        [A23, A24] As published: arithmetic and memory pass count, but not of a repeated collective. Where the network
+        is stated by its bus bandwidth, they are part of its time.
 
-        The published validation is calibrated with this convention. Beside a product, a repeated collective is the
-        first one again: it must not be exposed for longer than it takes.
+        The published validation is calibrated with this convention, on networks without a kind. Beside a product, a
+        repeated collective is the first one again: it must not be exposed for longer than it takes.
+
+        Source: nccl-tests, doc/PERFORMANCE.md: times are from memory to memory, with the reduction.
         """
-        return network if recommunication and not overlapped else network + work
+        if overlapped:
+            return network + work
+        return network if recommunication else network + np.where(by_bus, 0.0, work)
 
     def splits_collectives(self, choice: BlockChoice, *, edge: bool, outer: bool) -> bool:
         """Whether a collective is split into reduce-scatter and all-gather.

@@ -89,7 +89,13 @@ class Sc23(Edition):
         return OverlappedSpace(saved, grad, backward=saved + grad, shard=saved)
 
     def link_time(
-        self, network: Seconds, work: Seconds, *, recommunication: bool, overlapped: bool
+        self,
+        network: Seconds,
+        work: Seconds,
+        *,
+        recommunication: bool,
+        overlapped: bool,
+        by_bus: Array,
     ) -> Seconds:
         """[O16, O24] A collective also takes the time of its arithmetic and memory pass, unless repeated."""
         return network if recommunication else network + work

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
+from calculon.hardware.collective_law import MEASURABLE, CollectiveLaw
 from calculon.hardware.curve import Curve
 from calculon.hardware.engine import Engine
 from calculon.hardware.kernels.kernel import Rate
@@ -54,6 +55,11 @@ class Link:
     )
     in_network_reduction: bool | None = declare(
         "its switches reduce (NVLS, SHARP), for `calculon collective`; if absent, where all_reduce of ops is [1, 1]",
+        default=None,
+    )
+    operations: dict[str, CollectiveLaw] = declare(
+        "measured collectives in groups on this network alone, by operation; in groups that span networks its rates",
+        choices=MEASURABLE,
         default=None,
     )
 

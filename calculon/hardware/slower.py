@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from calculon.hardware.extension import Link
 from calculon.hardware.kernels.kernel import ENGINES
@@ -117,7 +118,12 @@ def _slowed_network(system: System, spread: Spread, number: int, factor: float) 
             link.kind is not None
         ):  # its constant, which cannot be slowed, becomes a latency of its own
             times["step_latency"] = link.step(one.latency)
-        slower = {name: time * factor for name, time in times.items() if time is not None}
+        slower: dict[str, Any] = {
+            name: time * factor for name, time in times.items() if time is not None
+        }
+        if link.operations:
+            laws = link.operations.items()
+            slower["operations"] = {name: law.slowed(factor) for name, law in laws}
         links[number] = replace(link, **slower)
     ext = replace(system.ext, networks=tuple(links))
     return replace(system, networks=tuple(networks), ext=ext)

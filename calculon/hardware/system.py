@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from calculon.frozen import dataclass
+from calculon.hardware.collective_law import CollectiveLaw
 from calculon.hardware.engine import Engine
 from calculon.hardware.extension import Extension, Link
 from calculon.hardware.kernels.fused_attention import FusedAttention
@@ -128,6 +129,11 @@ class System:
         """Return the additions of ``ext`` to a network."""
         links = self.ext.networks
         return links[network] if network < len(links) else Link()
+
+    def law(self, network: int, operation: str) -> CollectiveLaw | None:
+        """Return what ``ext`` states of an operation in groups on a network, if it does."""
+        stated = self.link(network).operations
+        return stated.get(operation) if stated else None
 
     def reduces_in_network(self, network: int) -> bool:
         """Return whether the switches of a network reduce: as ``ext`` states, or as its all-reduce counts bytes."""

@@ -170,6 +170,7 @@ def _messages(
     if not parallel.any():
         return size, link
     engine = system.vector[choice.layout.datatype]
+    by_bus = system.fabric.stated_by_bus[network.group(choice).network]
     for i, j, operation, kinds in _operations(layers, choice, edition):
         collective = layers[j].collective
         assert collective is not None
@@ -183,7 +184,9 @@ def _messages(
             work = _reduction_time(engine, message, choice, sizes)
         else:
             work = np.zeros_like(time)
-        time = edition.link_time(time, work, recommunication=again, overlapped=overlapped)
+        time = edition.link_time(
+            time, work, recommunication=again, overlapped=overlapped, by_bus=by_bus
+        )
         size[i, kinds, j] = np.where(parallel, message, 0.0)
         link[i, kinds, j] = np.where(parallel, time, 0.0)
     return size, link

@@ -10,7 +10,7 @@ from .errors import require_fit
 from .memory import fullest_stage
 from .model_embedding_head import EmbeddingHead
 from .replicas import Replicas, Windows
-from .run import KINDS, Kind
+from .run import KINDS, Kind, Team
 from .stages import StagePasses, idle_time, slowest_stage
 
 ByKind = dict[Kind, float]
@@ -39,8 +39,9 @@ class Batch:
         self.fw_pp_size = run.element_bytes * elements if self.piped else 0
         self.bw_pp_size = self.fw_pp_size if ex.training else 0
         # [O8] Without a pipeline, and backward in inference, the latency remains.
-        self.fw_pp_time = pp.time("p2p", self.fw_pp_size, 2)
-        self.bw_pp_time = pp.time("p2p", self.bw_pp_size, 2)
+        pair = Team(run, 2, run.pp_net, 0)
+        self.fw_pp_time = pair.time("p2p", self.fw_pp_size)
+        self.bw_pp_time = pair.time("p2p", self.bw_pp_size)
         if run.rules.empty_transfers:
             self.fw_pp_time = self.fw_pp_time if self.fw_pp_size else 0
             self.bw_pp_time = self.bw_pp_time if self.bw_pp_size else 0

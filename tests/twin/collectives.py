@@ -19,6 +19,7 @@ LIBRARY = {
     "all_gather": ("ring", "nvls"),
     "broadcast": ("ring",),
     "reduce": ("ring",),
+    "p2p": (),
 }
 """What a library chooses from."""
 
@@ -28,6 +29,7 @@ FRAMEWORK = {
     "all_gather": ("hierarchical", "pipelined"),
     "broadcast": ("tree",),
     "reduce": ("tree",),
+    "p2p": (),
 }
 """What can be asked for besides."""
 
@@ -47,13 +49,16 @@ SWITCH = {"nvlink": 25e-6, "pcie": 25e-6, "net": 18e-6}
 
 HOPS_OF = {"tree": TREE, "nvls": {"Simple": SWITCH}, "nvls_tree": {"Simple": SWITCH}}
 RATES = {
-    "tree": {"Simple": 0.92, "LL": 0.5, "LL128": 0.92},
+    "tree": {"Simple": 0.92, "LL": 1 / 3.8, "LL128": 0.92},
     "nvls": {"Simple": 1.0},
     "nvls_tree": {"Simple": 0.92},
     "collnet": {"Simple": 1.0},
 }
 RING_RATES = {"Simple": 1.0, "LL": 0.5, "LL128": 0.92}
 """Shares of the rate of the links (same source); rings also serve the phases of a hierarchy."""
+
+FLAGGED = (((141 / 450), 39e9), ((45 / 450), 39e9), ((35 / 450), 20.4e9))
+"""Most bus bandwidth of LL on one node, two and more: of the ports inside, and at least (same source)."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +166,55 @@ def _latency(network: Network, name: str, protocol: str) -> tuple[float, float]:
     return (step if name in ("nvls", "nvls_tree") else START[protocol]), step
 
 
+def _bus(op: str, ranks: int) -> float:
+    """Bytes on the busiest link per byte, as nccl-tests counts."""
+    if op in ("broadcast", "reduce", "p2p"):
+        return 1
+    return (2 if op == "all_reduce" else 1) * (ranks - 1) / ranks
+
+
+def _flagged(system: System, group: Group) -> float:
+    """Most bytes per second of LL."""
+    node = next((number for number, _ in rooms(system)), 0)
+    inside = system.networks[node]
+    if inside.own_latency or inside.kind == "net":
+        return inf
+    nodes = group.ranks // group.members[node]
+    share, least = FLAGGED[min(nodes, 3) - 1]
+    return max(share * inside.bandwidth * 1e9, least)
+
+
+def _reached(system: System, group: Group, op: str, name: str, number: int) -> float:
+    """Share of a port that an algorithm uses, from what was shown there or else of the network."""
+    network, n = system.networks[number], group.members[number]
+    shown = network.shown
+    like = {"reduce": "reduce_scatter", "broadcast": "all_gather"}.get(op, op)
+    if op == "all_reduce" and network.reduces:
+        node = next((i for i, _ in rooms(system)), 0)
+        if name == "nvls" or (name == "nvls_tree" and number == node):
+            if op not in shown:
+                return network.efficiency
+            largest, share, _ = shown[op].rates[-1]  # of the bus; the switches pass 1 + 1 / n
+            return share * (largest + 1) / (2 * (largest - 1))
+        halves = [o for o in ("reduce_scatter", "all_gather") if o in shown]
+        if not halves:
+            return network.efficiency
+        return len(halves) / sum(1 / shown[half].between(n)[0] for half in halves)
+    return shown[like].between(n)[0] if like in shown else network.efficiency
+
+
+def _shown_time(system: System, group: Group, op: str, size: float) -> float | None:
+    """Seconds as measured, where the group is on one network for which that is known."""
+    if len(group.used) > 1 or op not in system.networks[group.outermost].shown:
+        return None
+    network = system.networks[group.outermost]
+    shown, ranks = network.shown[op], 2 if op == "p2p" else group.ranks
+    if ranks > shown.rates[-1][0]:
+        return None
+    wire = _bus(op, ranks) * size / (network.bandwidth * 1e9)
+    return max(shown.time(wire, ranks), system.launch)
+
+
 def _algorithm_time(system: System, group: Group, op: str, name: str, size: float) -> float:
     """Seconds with the fastest protocol."""
     moves = _moves(system, group, op, name)
@@ -173,8 +227,11 @@ def _algorithm_time(system: System, group: Group, op: str, name: str, size: floa
             base, step = _latency(network, name, protocol)
             start = max(start, base)
             steps += move.steps * step
-            wires.append(network.moving(size / rate * move.share))
+            share = move.share * network.efficiency / _reached(system, group, op, name, i)
+            wires.append(network.moving(size / rate * share))
         wire = sum(wires) if name == "hierarchical" else max(wires)
+        if protocol == "LL":
+            wire = max(wire, _bus(op, group.ranks) * size / _flagged(system, group))
         best = min(best, start + steps + wire)
     return max(best, system.launch)
 
@@ -186,5 +243,10 @@ def group_time(system: System, group: Group, op: str, size: float, algorithm: st
     known = (*LIBRARY[op], *FRAMEWORK[op])
     names = [algorithm] if algorithm in known and _able(system, group, algorithm) else []
     if not names:
+        shown = _shown_time(system, group, op, size)
+        if shown is not None:
+            return shown
+        if op == "p2p":
+            return system.networks[group.outermost].time(op, size, 2)
         names = [name for name in LIBRARY[op] if _able(system, group, name)]
     return min(_algorithm_time(system, group, op, name, size) for name in names)

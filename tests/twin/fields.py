@@ -201,7 +201,7 @@ EXTENSIONS: Mapping[str, tuple[str, ...]] = {
     "matrix": ("tflops", "gflops_efficiency"),
     "gemm": ("max_efficiency", "multiprocessors", "half_depth", "alignment", "tiles"),
     "launch": ("kernel", "eager", "compile", "graph", "step"),
-    "networks": ("kind", "step_latency", "ramp", "in_network_reduction"),
+    "networks": ("kind", "step_latency", "ramp", "in_network_reduction", "operations"),
 }
 """Keys of `ext` in a system file that the twin knows, and what stands below each."""
 

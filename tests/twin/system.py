@@ -98,6 +98,30 @@ HOPS = {"nvlink": 3.4e-6, "pcie": 5.7e-6, "net": 14e-6}
 
 
 @dataclass(frozen=True)
+class Shown:
+    """An operation in groups on one network, as nccl-tests showed it."""
+
+    latency: float  # s, of the smallest message
+    rates: Sequence[tuple[float, float, float]]  # ranks, share of a port, ramp in s
+    rank_latency: float = 0.0  # s, for each rank but one
+
+    def between(self, ranks: int) -> tuple[float, float]:
+        """Share and ramp in a group, between those of the next smaller and larger ones."""
+        below = [row for row in self.rates if row[0] <= ranks] or [self.rates[0]]
+        above = [row for row in self.rates if row[0] >= ranks] or [self.rates[-1]]
+        (low, *first), (high, *last) = below[-1], above[0]
+        way = math.log(ranks / low) / math.log(high / low) if low < ranks < high else 0
+        share, ramp = (a + way * (b - a) for a, b in zip(first, last, strict=True))
+        return share, ramp
+
+    def time(self, wire: float, ranks: int) -> float:
+        """Seconds of what takes `wire` at the full rate of a port."""
+        share, ramp = self.between(ranks)
+        start = self.latency + (ranks - 1) * self.rank_latency
+        return start + wire / share + 2 * math.sqrt(ramp * wire / share)
+
+
+@dataclass(frozen=True)
 class Network:
     """One network; `ops` maps an operation to its scalar and offset (null for p2p)."""
 
@@ -114,6 +138,7 @@ class Network:
     own_latency: bool = True  # the latency is not that of the kind of its links
     reduces: bool = False  # in its switches
     least: float = 0.0  # s, that no operation goes below
+    shown: Mapping[str, Shown] = field(default_factory=dict)  # by operation
 
     def moving(self, volume: float) -> float:
         """Seconds to move so many bytes per endpoint."""
@@ -155,6 +180,7 @@ def _networks(file: Mapping[str, Any], ext: Mapping[str, Any]) -> list[Network]:
             "own_latency": kind is None or stated is not None or link.get("ramp", 0) > 0,
             "reduces": reduces,
             "least": least,
+            "shown": {op: Shown(**one) for op, one in link.get("operations", {}).items()},
         }
         networks.append(Network(**network, **added))
     return networks

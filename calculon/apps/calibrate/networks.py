@@ -107,7 +107,7 @@ def write_network(document: dict[str, Any], number: int, values: Mapping[str, fl
     """Put the fitted values of a network into a system document; a ramp is under ``ext``.
 
     A network of a known kind gets the step latency of this kind explicitly, so that its fitted latency counts and not
-    the latencies of the kind.
+    the latencies of the kind; what it stated of single operations was measured elsewhere.
     """
     document["networks"][number].update({k: v for k, v in values.items() if k != "ramp"})
     links: list[dict[str, Any]] = document.get("ext", {}).get("networks", [])
@@ -117,5 +117,7 @@ def write_network(document: dict[str, Any], number: int, values: Mapping[str, fl
         links[number]["ramp"] = values["ramp"]
     elif number < len(links):
         links[number].pop("ramp", None)
+    if number < len(links):
+        links[number].pop("operations", None)
     if number < len(links) and (kind := links[number].get("kind")) in STEP_LATENCY:
         links[number].setdefault("step_latency", STEP_LATENCY[kind])

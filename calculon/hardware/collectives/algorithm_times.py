@@ -1,6 +1,7 @@
 """Times of collectives over sizes, the fastest algorithm, and bandwidths as nccl-tests counts them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,22 +9,30 @@ from calculon.hardware.collectives.algorithms import (
     ALGORITHMS,
     BY_LIBRARY,
     CAN,
+    MEASURED,
     SPANNING,
     Schedule,
     obstacle,
 )
 from calculon.hardware.collectives.placement import Group
-from calculon.hardware.collectives.protocols import Pace, paces
+from calculon.hardware.collectives.protocols import Pace, flagged_limit, paces
 from calculon.hardware.system import System
-from calculon.units import Array, Bytes, BytesPerSecond, Seconds
+from calculon.units import Array, Bytes, BytesPerSecond, Count, Fraction, Seconds
 
-_BUS_PASSES = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "all_to_all": 1}
+_BUS_PASSES = {
+    "all_reduce": 2,
+    "reduce_scatter": 1,
+    "all_gather": 1,
+    "all_to_all": 1,
+    "scatter": 1,
+    "gather": 1,
+}
 
 
 def bus_factor(operation: str, ranks: int) -> float:
     """Bytes on the busiest link per byte of the full array.
 
-    Source: nccl-tests, doc/PERFORMANCE.md, section "Bus bandwidth".
+    Source: nccl-tests, doc/PERFORMANCE.md, section "Bus bandwidth"; scatter and gather: src/scatter.cu, src/gather.cu.
     """
     return _BUS_PASSES[operation] * (ranks - 1) / ranks if operation in _BUS_PASSES else 1.0
 
@@ -51,7 +60,7 @@ def candidates(system: System, operation: str, group: Group) -> list[str]:
     return [
         name
         for name in CAN[operation]
-        if (several or name not in SPANNING) and not obstacle(system, group, name)
+        if (several or name not in SPANNING) and not obstacle(system, group, name, operation)
     ]
 
 
@@ -70,7 +79,8 @@ def paced(
     with the largest base latency of the networks used :math:`\alpha_b`, steps :math:`k_i` of step latency
     :math:`\alpha_i`, the time :math:`m_i` to move its bytes on network `i` (:meth:`Fabric.moving`), the schedule's
     shares :math:`c_i` and the part `r` of the rate that it can use. Phases that do not overlap are added up instead.
-    No collective takes less than its launch; a group of one takes no time.
+    No collective takes less than its launch; a group of one takes no time. Where the system states what the operation
+    reaches on a network (:class:`~calculon.hardware.collective_law.CollectiveLaw`), bytes move there at that rate.
 
     Parameters
     ----------
@@ -81,22 +91,29 @@ def paced(
     src/graph/tuning.cc, for latencies and shares by protocol.
     """
     size = np.asarray(size, dtype=float)
+    if name == MEASURED:
+        return [_as_measured(system, operation, group, size)]
     schedule = schedule_of(system, operation, group, name)
+    schedule = _at_stated_rates(system, operation, group, name, schedule)
+    form = ALGORITHMS[name].form
     networks = [(i, used) for i, used in enumerate(group.used) if used.any()]
     alone = np.asarray(group.ranks) == 1
     straight = system.fabric.ramp is None  # then a share of the rate takes that much longer
     moved = _moved(system, schedule, networks, size) if straight else np.array(0.0)
     found = []
-    for pace in paces(system, ALGORITHMS[name].form):
+    for pace in paces(system, form):
         fixed: Seconds = np.array(0.0)
         steps: Seconds = np.array(0.0)
         for i, used in networks:
             fixed = np.maximum(fixed, np.where(used, pace.base[i], 0.0))
             steps = steps + schedule.steps[i] * pace.step[i]
-        if straight:
-            time = fixed + steps + moved / pace.rate
-        else:
-            time = fixed + steps + _moved(system, schedule, networks, size / pace.rate)
+        moving = (
+            moved / pace.rate if straight else _moved(system, schedule, networks, size / pace.rate)
+        )
+        limit = flagged_limit(system, group, pace)
+        if limit is not None:
+            moving = np.maximum(moving, _bus_factors(operation, group) * size / limit)
+        time = fixed + steps + moving
         found.append((pace, np.where(alone, 0.0, np.maximum(time, system.fabric.launch))))
     return found
 
@@ -110,6 +127,78 @@ def _moved(
         here = system.fabric.moving(np.array(i), size * schedule.shares[i])
         moved = np.maximum(moved, here) if schedule.together else moved + here
     return moved
+
+
+def _bus_factors(operation: str, group: Group) -> Array:
+    """Return :func:`bus_factor` of a column of groups."""
+    ranks = np.asarray(group.ranks)
+    if operation not in _BUS_PASSES:
+        return np.ones(ranks.shape)
+    factor: Array = _BUS_PASSES[operation] * (ranks - 1) / ranks
+    return factor
+
+
+def _as_measured(system: System, operation: str, group: Group, size: Bytes) -> tuple[Pace, Seconds]:
+    """Return the time of an operation in groups on one network each, as the system states it there."""
+    ranks = np.asarray(group.ranks)
+    latencies, factor = [(0.0, 0.0)] * len(system.networks), _bus_factors(operation, group)
+    time: Seconds = np.zeros(np.broadcast_shapes(size.shape, ranks.shape))
+    for i, network in enumerate(system.networks):
+        if law := system.law(i, operation):
+            latencies[i] = law.latency, law.rank_latency
+            members = np.array(2) if operation == "p2p" else ranks
+            here = law.time(factor * size / network.bandwidth, members)
+            time = np.where(group.network == i, here, time)
+    base, step = zip(*latencies, strict=True)
+    time = np.where(ranks == 1, 0.0, np.maximum(time, system.fabric.launch))
+    return Pace("", base, step, 1.0), time
+
+
+def _at_stated_rates(
+    system: System, operation: str, group: Group, name: str, schedule: Schedule
+) -> Schedule:
+    """Return a schedule whose bytes are what takes as long at the efficiency of each network."""
+    if not any(link.operations for link in system.ext.networks):
+        return schedule
+    shares = list(schedule.shares)
+    for i, network in enumerate(system.networks):
+        reached = port_share(system, i, operation, name, group)
+        if reached is not None:
+            shares[i] = shares[i] * (network.efficiency / reached)
+    return replace(schedule, shares=tuple(shares))
+
+
+_LIKE = {"reduce": "reduce_scatter", "broadcast": "all_gather", "scatter": "p2p", "gather": "p2p"}
+"""The measurable operation at whose rate another one moves its bytes."""
+
+
+def port_share(
+    system: System, network: int, operation: str, name: str, group: Group
+) -> Fraction | None:
+    r"""Return the share of a port's bandwidth that an algorithm reaches with large messages, as the system states it.
+
+    A ring of an all-reduce goes at the rate of a reduce-scatter and an all-gather, unless the network cannot reduce and
+    its all-reduce is a ring. Switches that reduce see :math:`1 + 1 / n` where the bus bandwidth counts
+    :math:`2 (n - 1) / n`; their rate is that in the largest group that was measured. None where nothing is stated, and
+    the efficiency of the network holds.
+
+    Source: nccl-tests, doc/PERFORMANCE.md, and :func:`~calculon.hardware.collectives.algorithms.nvls`.
+    """
+    members: Count = np.maximum(group.members[network], 2)  # one alone moves nothing
+    operation = _LIKE.get(operation, operation)
+    whole = system.law(network, operation)
+    if operation != "all_reduce":
+        return whole.rates.share(members) if whole else None
+    if not system.reduces_in_network(network):
+        return whole.rates.share(members) if whole else None
+    if name == "nvls" or (name == "nvls_tree" and network == group.node):
+        if whole is None:
+            return None
+        ranks = whole.largest
+        return whole.rates.share(np.array(ranks)) * (ranks + 1) / (2 * (ranks - 1))
+    halves = [system.law(network, half) for half in ("reduce_scatter", "all_gather")]
+    times = [1 / law.rates.share(members) for law in halves if law]
+    return 1 / np.mean(times, axis=0) if times else None
 
 
 def time_of(system: System, operation: str, group: Group, name: str, size: Bytes) -> Seconds:
@@ -127,8 +216,13 @@ def times(system: System, operation: str, group: Group, size: Bytes) -> dict[str
 def fastest(operation: str, found: Mapping[str, Seconds]) -> tuple[Array, Seconds]:
     """Return name and time of the fastest algorithm that NCCL can choose, size by size; the first of equals.
 
+    What was measured is what NCCL has chosen.
+
     Source: NCCL's tuner, which takes the least of its estimates.
     """
+    if MEASURED in found:
+        time = found[MEASURED]
+        return np.full(np.shape(time), MEASURED), time
     chosen = {name: found[name] for name in BY_LIBRARY[operation] if name in found}
     names, table = np.array(list(chosen)), np.stack(list(chosen.values()))
     return names[table.argmin(axis=0)], table.min(axis=0)

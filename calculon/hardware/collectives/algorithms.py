@@ -1,8 +1,9 @@
 """Algorithms of collectives: steps in sequence and bytes per port, on each network.
 
 Sizes are those of nccl-tests, of the full array: the input of an all-reduce or reduce-scatter, the output of an
-all-gather, all that a rank sends in an all-to-all. Where several ranks of a node reach a network, each has a port and
-a share of the traffic, as in libraries with one channel per port. All is counted for columns of groups at once.
+all-gather, all that a rank sends in an all-to-all, what the root of a scatter sends or that of a gather gets, its own
+part included. Where several ranks of a node reach a network, each has a port and a share of the traffic, as in
+libraries with one channel per port. All is counted for columns of groups at once.
 """
 
 from collections.abc import Callable
@@ -21,11 +22,13 @@ OPERATIONS = (
     "all_to_all",
     "broadcast",
     "reduce",
+    "scatter",
+    "gather",
     "p2p",
 )
 
 IN_FLIGHT = 8
-"""Messages of an all-to-all that pay their latency one after the other; further ones are hidden behind transfers."""
+"""Messages of a rank to all others that pay their latency one after the other; further ones hide behind transfers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,13 +179,43 @@ def pairwise(system: System, group: Group, operation: str) -> Schedule:
     r"""Every rank sends each other rank its part; what stays in a node does not meet what leaves it.
 
     Of `n` ranks with `g` in each node, :math:`(g - 1) / n` of the array stays, :math:`(n - g) / n` leaves; the slower
-    decides.
+    decides. What goes further than a network between nodes connects leaves through the same port. The root of a scatter
+    or gather does that alone.
 
-    Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, section 4.3, pairwise exchange.
+    Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, section 4.3, pairwise exchange; NCCL's scatter and
+    gather, which are sends and receives of the root.
     """
     ranks, waiting = group.ranks, np.minimum(group.ranks - 1, IN_FLIGHT)
     steps = tuple(np.where(group.network == i, waiting, 0) for i in range(len(group.members)))
-    shares = tuple(below * (members - 1) / ranks for members, below, _ in _tiers(group))
+    shares: list[Array] = []
+    further: Array = np.array(
+        0.0
+    )  # through the ports of networks between nodes, the outermost first
+    for i, (members, below, _) in reversed(list(enumerate(_tiers(group)))):
+        here = below * (members - 1) / ranks
+        between = system.link(i).kind == "net"
+        shares.append(here + further if between else here)
+        further = shares[-1] if between else further
+    return Schedule(steps, tuple(reversed(shares)))
+
+
+def measured(system: System, group: Group, operation: str) -> Schedule:
+    """Run an operation as it was measured on the one network of the group: its law says the time.
+
+    Bytes are those of the switches where they reduce and more than two ranks take part, else of rings and pairs.
+    """
+    if operation == "p2p":
+        return direct(system, group, operation)
+    if operation == "all_to_all":
+        shares = pairwise(system, group, operation).shares
+    else:
+        shares = ring(system, group, operation).shares
+        if operation == "all_reduce":
+            reduces = able(system, group, "nvls") & (np.asarray(group.ranks) > 2)
+            switched = nvls(system, group, operation).shares
+            pairs = zip(switched, shares, strict=True)
+            shares = tuple(np.where(reduces, one, other) for one, other in pairs)
+    steps = tuple(np.where(used, group.ranks - 1, 0) for used in group.used)
     return Schedule(steps, shares)
 
 
@@ -227,7 +260,9 @@ ALGORITHMS = {
     ),
     "collnet": Algorithm(collnet, "pipelined, and the switches across reduce", "own"),
     "pairwise": Algorithm(pairwise, "each rank to each other rank", "own"),
+    "rooted": Algorithm(pairwise, "the root to or from each other rank", "own"),
     "direct": Algorithm(direct, "one transfer", "own"),
+    "measured": Algorithm(measured, "as measured on machines of this kind", "own"),
 }
 """Each algorithm. Of two that are equally fast the first is taken."""
 
@@ -238,22 +273,29 @@ BY_LIBRARY = {
     "all_to_all": ("pairwise",),
     "broadcast": ("ring",),
     "reduce": ("ring",),
+    "scatter": ("rooted",),
+    "gather": ("rooted",),
     "p2p": ("direct",),
 }
 """Algorithms that NCCL chooses from for each operation. Source: its documentation of NCCL_ALGO, and its release notes.
 """
 
+MEASURED = "measured"
+"""What a library does on a network whose system file states the operation by measurement, in groups of those sizes."""
+
 SPANNING = ("hierarchical", "pipelined")
 """Algorithms that differ from the flat form only in a group that spans several networks; frameworks build them."""
 
 CAN = {
-    "all_reduce": (*BY_LIBRARY["all_reduce"], *SPANNING),
-    "reduce_scatter": (*BY_LIBRARY["reduce_scatter"], *SPANNING),
-    "all_gather": (*BY_LIBRARY["all_gather"], *SPANNING),
-    "all_to_all": (*BY_LIBRARY["all_to_all"], *SPANNING),
+    "all_reduce": (*BY_LIBRARY["all_reduce"], *SPANNING, MEASURED),
+    "reduce_scatter": (*BY_LIBRARY["reduce_scatter"], *SPANNING, MEASURED),
+    "all_gather": (*BY_LIBRARY["all_gather"], *SPANNING, MEASURED),
+    "all_to_all": (*BY_LIBRARY["all_to_all"], *SPANNING, MEASURED),
     "broadcast": ("ring", "tree"),
     "reduce": ("ring", "tree"),
-    "p2p": ("direct",),
+    "scatter": ("rooted",),
+    "gather": ("rooted",),
+    "p2p": ("direct", MEASURED),
 }
 """Algorithms that can do each operation."""
 
@@ -261,9 +303,14 @@ _ONE = {"nvls"}
 _SEVERAL = {"nvls_tree", "collnet"}
 
 
-def able(system: System, group: Group, name: str) -> Array:
-    """Return where groups can use an algorithm that can do the operation: on their networks, with their switches."""
+def able(system: System, group: Group, name: str, operation: str = "") -> Array:
+    """Return where groups can use an algorithm that can do the operation: on their networks, with their switches.
+
+    The operation counts only for what was measured.
+    """
     alone = np.asarray(group.ranks) == 1
+    if name == MEASURED:
+        return _was_measured(system, group, operation)
     if name not in _ONE | _SEVERAL:
         return np.ones_like(alone)
     networks = range(len(system.networks))
@@ -272,15 +319,29 @@ def able(system: System, group: Group, name: str) -> Array:
     return alone | fits
 
 
+def _was_measured(system: System, group: Group, operation: str) -> Array:
+    """Return which groups are on one network that states the operation, and no larger than those measured."""
+    ranks = np.asarray(group.ranks)
+    found: Array = np.zeros(np.broadcast_shapes(ranks.shape, np.shape(group.network)), dtype=bool)
+    for i in range(len(system.networks)):
+        if law := system.law(i, operation):  # a transfer is between two, however many wait
+            small = (ranks <= law.largest) | (operation == "p2p")
+            found = found | ((group.network == i) & small)
+    return found & ~group.several if found.any() else found
+
+
 def _switches(group: Group, name: str) -> Count:
     """Return the number of the network whose switches have to reduce."""
     return group.network if name == "collnet" else group.innermost
 
 
-def obstacle(system: System, group: Group, name: str) -> str:
+def obstacle(system: System, group: Group, name: str, operation: str = "") -> str:
     """Return the reason why one group cannot use an algorithm; empty where it can."""
-    if able(system, group, name):
+    if able(system, group, name, operation):
         return ""
+    if name == MEASURED:
+        field = f"ext.networks[{int(group.network)}].operations.{operation}"
+        return f"{system.name} states no measured {operation} for these {int(group.ranks):,} ranks ({field})"
     several = int(sum(group.used))
     if (name in _SEVERAL) != (several > 1):
         where = "several networks" if name in _SEVERAL else "one network"

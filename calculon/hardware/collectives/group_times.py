@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from calculon.hardware.collectives.algorithm_times import schedule_of, time_of
-from calculon.hardware.collectives.algorithms import BY_LIBRARY, CAN, able
+from calculon.hardware.collectives.algorithms import BY_LIBRARY, CAN, MEASURED, able
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.system import System
 from calculon.units import Array, Bytes, Seconds
@@ -37,8 +37,9 @@ def group_time(
         The process groups.
     algorithm : str
         ``published``, as :meth:`Fabric.time` on the outermost network (a broadcast or reduce is a transfer of the whole
-        message; there is no all-to-all); ``auto``, the fastest that NCCL can choose; or one of ``ALGORITHMS``. Where
-        that cannot do the operation, or not in a group, it is as for ``auto``.
+        message; there is no all-to-all, scatter or gather); ``auto``, as measured where the system says so and else the
+        fastest that NCCL can choose; or one of ``ALGORITHMS``. Where that cannot do the operation, or not in a group,
+        it is as for ``auto``.
     per_step : array of bool
         Only for ``published``.
     """
@@ -73,8 +74,8 @@ def group_volume(
 
 def _published(operation: str) -> str:
     """Return the operation of a network that stands for another."""
-    if operation == "all_to_all":
-        raise ValueError("networks do not say under ops what an all_to_all moves")
+    if operation in ("all_to_all", "scatter", "gather"):
+        raise ValueError(f"networks do not say under ops what {operation} moves")
     return "p2p" if operation in ("broadcast", "reduce") else operation
 
 
@@ -85,9 +86,10 @@ def _choices(
     names: tuple[str, ...] = ()
     rows: list[Array] = []
     rest: Array = np.array(True)
-    if algorithm in CAN[operation]:
-        here = able(system, group, algorithm)
-        names, rows, rest = (algorithm,), [here], ~here
+    for name in (algorithm, MEASURED):
+        if name in CAN[operation] and name not in names:
+            here = rest & able(system, group, name, operation)
+            names, rows, rest = (*names, name), [*rows, here], rest & ~here
     if rest.any():
         others = [name for name in BY_LIBRARY[operation] if name != algorithm]
         names += tuple(others)

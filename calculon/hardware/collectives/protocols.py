@@ -8,9 +8,13 @@ one), has one protocol and its own latencies.
 Source: NCCL, src/graph/tuning.cc.
 """
 
+import numpy as np
+
 from calculon.frozen import dataclass
+from calculon.hardware.collectives.placement import Group
 from calculon.hardware.extension import STEP_LATENCY
 from calculon.hardware.system import System
+from calculon.units import Array
 
 SIMPLE, LL, LL128 = "Simple", "LL", "LL128"
 
@@ -40,12 +44,22 @@ IN_SWITCH = {"nvlink": 25e-6, "pcie": 25e-6, "net": 18e-6}
 
 RATES = {
     "ring": {SIMPLE: 1.0, LL: 0.5, LL128: 0.92},
-    "tree": {SIMPLE: TREE_BANDWIDTH, LL: 0.5, LL128: TREE_BANDWIDTH},
+    "tree": {SIMPLE: TREE_BANDWIDTH, LL: 1 / 3.8, LL128: TREE_BANDWIDTH},
     "nvls": {SIMPLE: 1.0},
     "nvls_tree": {SIMPLE: TREE_BANDWIDTH},
     "own": {SIMPLE: 1.0},
 }
 """Share of a network's rate by form and protocol. Source: as :data:`HOPS`."""
+
+LL_LIMITS = (141 / 450, 45 / 450, 35 / 450)
+"""Most bus bandwidth of LL among one node, two and more, as shares of the port of each processor in its node.
+
+Source: NCCL, src/graph/tuning.cc, ``llMaxBws``: on Hopper 141, 45 and 35 GB/s beside NVLink of 450; as much on Ampere
+(87.7 GB/s of 300) and Blackwell.
+"""
+
+LL_LEAST_LIMITS = (39e9, 39e9, 20.4e9)
+"""The same in bytes/s on the slowest links. Source: as :data:`LL_LIMITS`, the row of Volta."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +96,22 @@ def paces(system: System, form: str) -> list[Pace]:
         base, step = zip(*pairs, strict=True) if pairs else ((), ())
         found.append(Pace(protocol if known else "", base, step, rate))
     return found
+
+
+def flagged_limit(system: System, group: Group, pace: Pace) -> Array | None:
+    """Return the most bus bandwidth of groups by a protocol, in bytes/s; None where only the links limit it.
+
+    LL is limited by the processors, which handle its flags, as NCCL knows it for nodes with links of a known kind.
+
+    Source: as :data:`LL_LIMITS`.
+    """
+    if pace.protocol != LL or link_kind(system, group.node) in (None, "net"):
+        return None
+    nodes = np.asarray(group.ranks) // group.members[group.node]
+    row = np.clip(nodes, 1, len(LL_LIMITS)) - 1
+    shares = np.array(LL_LIMITS)[row] * system.networks[group.node].bandwidth
+    limit: Array = np.maximum(shares, np.array(LL_LEAST_LIMITS)[row])
+    return limit
 
 
 def link_kind(system: System, network: int) -> str | None:

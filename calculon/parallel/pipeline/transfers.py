@@ -4,6 +4,7 @@ import numpy as np
 
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
+from calculon.parallel.process_groups import ProcessGroup
 from calculon.plan.schedule import Schedule
 from calculon.records import record
 from calculon.units import Array, Bytes, Seconds
@@ -29,9 +30,11 @@ def transfers(message: Bytes, schedule: Schedule, system: System, edition: Editi
     both = piped & schedule.training
     forward_size = np.where(piped, message, 0.0)
     backward_size = np.where(both, message, 0.0)
-    network = schedule.networks["pp"]
-    forward = system.fabric.time(network, "p2p", forward_size, np.array(2.0))
-    backward = system.fabric.time(network, "p2p", backward_size, np.array(2.0))
+    pair = ProcessGroup(np.array(2), schedule.networks["pp"])
+    forward, backward = (
+        pair.time(system, "p2p", size, schedule.choice.coll_algo)
+        for size in (forward_size, backward_size)
+    )
     return Transfers(
         forward_size=forward_size,
         backward_size=backward_size,

@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     machine = system(arguments.system)
     group = place(machine, arguments.ranks, arguments.per_node)
     asked = Asked(machine, arguments.operation, group, _algorithm(arguments), arguments.size)
-    if asked.name and (reason := obstacle(machine, group, asked.name)):
+    if asked.name and (reason := obstacle(machine, group, asked.name, asked.operation)):
         raise Infeasible("collective", reason)
     output = arguments.output
     if output and document_suffix(output) in PICTURES:
