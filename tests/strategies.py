@@ -384,6 +384,7 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
             "step_latency": seconds,
             "ramp": seconds,
             "in_network_reduction": st.booleans(),
+            "processor_usage": st.floats(0, 0.49),
         },
     )
     ext: Document = {"matrix": draw(engines(("tfloat32",), (0.5, 2000)))}

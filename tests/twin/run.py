@@ -31,6 +31,18 @@ class Team:
             self.group = mesh_group(system, ranks, apart)
         self.network = system.networks[self.number]
 
+    @property
+    def usage(self) -> float:
+        """Share of the engines that its collectives take: the most of its networks."""
+        networks = self.run.system.networks
+        if self.group.alone:
+            return self.network.processor_usage
+        return max((networks[i].processor_usage for i in self.group.used), default=0)
+
+    def meets(self, other: Team) -> bool:
+        """Whether both have several ranks on one network."""
+        return bool(set(self.group.used) & set(other.group.used))
+
     def time(self, op: str, size: float) -> float:
         """Seconds of a collective by the algorithm of the execution."""
         run, algorithm = self.run, self.run.execution.coll_algo
@@ -119,7 +131,7 @@ class Run:
         self.pp_network = self.system.networks[self.pp_net]
         self.dp_team = self.replicas(ex.data_par)
         self.dp_network = self.dp_team.network
-        self.dp_on_tp = self.dp_team.number == self.tp_team.number
+        self.dp_on_tp = self.dp_team.meets(self.tp_team)
         self.dp_on_pp = self.dp_team.number == self.pp_net
 
     def replicas(self, ranks: int, apart: int = 1) -> Team:

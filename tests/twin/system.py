@@ -156,7 +156,10 @@ def _networks(file: Mapping[str, Any], ext: Mapping[str, Any]) -> list[Network]:
             "reduces": reduces,
             "least": least,
         }
-        networks.append(Network(**network, **added))
+        usage = link.get("processor_usage")
+        if usage is not None:
+            added["processor_usage"] = usage
+        networks.append(Network(**{**network, **added}))
     return networks
 
 

@@ -21,7 +21,7 @@ from calculon.parallel.data.synced import (
     SyncedBytes,
     SyncedEmbeddingHead,
 )
-from calculon.parallel.process_groups import CollectiveCost
+from calculon.parallel.process_groups import CollectiveCost, axis_group, data_group
 from calculon.plan.schedule import Schedule
 from calculon.records import apply
 from calculon.units import Array, Bytes
@@ -127,7 +127,8 @@ class ExplicitStrategy(DataParallelStrategy):
         """Hide traffic behind the passes of base blocks."""
         schedule = cost.schedule
         active = (schedule.data_par > 1) & schedule.training
-        same_link = schedule.networks["dp"] == schedule.networks["tp"]
+        group = data_group(schedule, cost.system, schedule.data_par)
+        same_link = group.meets(axis_group(schedule, cost.system, "tp"), cost.system)
         windows = Windows(
             forward=backward.forward - np.where(same_link, backward.tensor_forward, 0.0),
             backward=backward.base - np.where(same_link, backward.tensor_base, 0.0),

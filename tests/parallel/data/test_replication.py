@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.parallel.data.replication import not_hidden
+from calculon.parallel.beside import not_hidden
 from tests.helpers import document
 
 MODEL = document("models", "megatron-126M") | {"num_blocks": 12, "seq_size": 2048}
