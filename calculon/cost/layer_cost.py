@@ -270,9 +270,7 @@ def layer_cost(
     return LayerCost(times=times, traffic=traffic, further=further)
 
 
-def _gradients_after(
-    table: LayerTable, row: int, times: LayerTimes, recomputed: Array
-) -> Seconds:
+def _gradients_after(table: LayerTable, row: int, times: LayerTimes, recomputed: Array) -> Seconds:
     """Time of the gradients of the products that read what a layer gathers: of inputs, of weights; (2, blocks).
 
     The products come right after the gather, or the fork of its output; other collectives have no such products. A

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .block import Block
+from .copies import add_copies
 from .data_parallel import DataParallel, per
 from .errors import require_fit
 from .memory import fullest_stage
@@ -23,6 +24,7 @@ class Batch:
         self.block, self.run, self.execution = block, block.run, block.run.execution
         self.piped = self.execution.pipeline_par > 1
         self.embedding_head = EmbeddingHead(self.run) if self.run.model.vocab else None
+        self.copies = add_copies(self.run, block, self.embedding_head)
         self._pipeline_transfers()
         self._offload()
         self._stages()
@@ -149,6 +151,7 @@ class Batch:
         if ex.optimizer_offload and run.rules.optimizer_offload:
             state = run.system.mem2.time(block.optimizer + block.weight_grad)
             self.bw_offload_exposed_time += run.blocks * state
+        self.copy_time = passes * self.copies[0] + m * self._at_ends(*self.copies[1:])
         read_again = self.busy_blocks * mem1.time(block.weight_grad)
         if embedding_head is not None:
             self.fw_time += m * self._at_ends(*embedding_head.seconds("fw"))

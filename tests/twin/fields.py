@@ -196,7 +196,7 @@ EXTENSIONS: Mapping[str, tuple[str, ...]] = {
     "matrix": ("tflops", "gflops_efficiency"),
     "gemm": ("max_efficiency", "multiprocessors", "half_depth", "alignment", "tiles"),
     "launch": ("kernel", "step"),
-    "networks": ("kind", "step_latency", "ramp", "in_network_reduction"),
+    "networks": ("kind", "step_latency", "ramp", "in_network_reduction", "processor_usage"),
 }
 """Keys of `ext` in a system file that the twin knows, and what stands below each."""
 

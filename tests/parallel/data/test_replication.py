@@ -38,7 +38,7 @@ def _system(rate=1.0, usage=0.0):
     system = copy.deepcopy(document("systems", "a100_80g_sxm"))
     network = system["networks"][1]
     network["bandwidth"] *= rate
-    network["processor_usage"] = usage
+    system["ext"]["networks"][1]["processor_usage"] = usage
     network["latency"] /= rate
     return calculon.inputs.system(system)
 
@@ -182,10 +182,38 @@ def test_stages_that_wait_for_each_microbatch_lengthen_the_bubble():
     stages = {"num_procs": 16, "pipeline_par": 2}
     found, published = (
         calculon.estimate(MODEL, BASE | stages | form, SLOW).stats
-        for form in ({"zero_stage": "fsdp"}, {})
+        for form in ({"zero_stage": 3}, {})
     )
     each = found["dp_comm_exposed_time"] / MICROBATCHES
     assert found["bubble_time"] == pytest.approx(published["bubble_time"] + each, rel=1e-12)
+
+
+@pytest.mark.parametrize(("unit", "again"), [(1, True), (3, True), (1, False)])
+@pytest.mark.parametrize("comm", ["bfloat16", "float32"])
+def test_fsdp_copies_weights_out_of_what_it_gathers_and_gradients_into_what_it_reduces(
+    unit, again, comm
+):
+    """Source: PyTorch, pull requests 117203, 119451 (4 bytes read and written per parameter), 121081."""
+    form = {"fsdp_unit": unit, "reshard_after_forward": again, "grad_comm_dtype": comm}
+    found, without = (_stats(**form, zero_stage=stage) for stage in ("fsdp", 3))
+    masters, reduced = 4 / 2 * WEIGHT, {"bfloat16": 2, "float32": 4}[comm] / 2 * WEIGHT
+    gather = (masters + WEIGHT) / RANKS + WEIGHT + WEIGHT
+    times = [FAST.mem1.time(np.array(unit * size)) / unit for size in (gather, WEIGHT + reduced)]
+    for pass_, time in zip(
+        ("fw", "agrad", "wgrad"), (times[0], again * times[0], times[1]), strict=True
+    ):
+        name = f"block_{pass_}_time"
+        assert found[name] - without[name] == pytest.approx(time, abs=1e-12)
+    whole = (2 if again else 1) * times[0] + times[1]
+    assert found["copy_time"] == pytest.approx(MICROBATCHES * BLOCKS * whole)
+    assert without["copy_time"] == 0
+    for name in ("fw_time", "bw_time", "dp_comm_link_time"):
+        assert found[name] >= without[name]
+
+
+def test_inference_copies_nothing():
+    forward = {"training": False, "zero_stage": "auto", "data_par_overlap": False}
+    assert _stats(**forward)["copy_time"] == 0
 
 
 def test_what_a_form_holds_falls_from_stage_to_stage():
