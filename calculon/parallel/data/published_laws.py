@@ -96,7 +96,8 @@ def _embedding_head_traffic(
 
     def apart(cost: CollectiveCost) -> tuple[Array, Array]:
         first, last = (
-            synchronised(end, cost) for end in (embedding_head.first, embedding_head.last)
+            np.where(end.weight > 0, synchronised(end, cost), 0.0)
+            for end in (embedding_head.first, embedding_head.last)
         )
         if not embedding_head.tied:
             return first, last

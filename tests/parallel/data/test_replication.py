@@ -216,6 +216,34 @@ def test_inference_copies_nothing():
     assert _stats(**forward)["copy_time"] == 0
 
 
+@pytest.mark.parametrize("words", [1_000, 100_000])
+@pytest.mark.parametrize("ends", [(2, 2), (1, 3), (4, 4)])
+def test_stages_that_differ_reduce_and_step_their_own_blocks_and_tables(words, ends):
+    first, last = ends
+    between = math.ceil((BLOCKS - first - last) / 2)
+    stages = {"num_procs": 4 * RANKS, "pipeline_par": 4, "zero_stage": "0"}
+    layout = {"first_stage_blocks": first, "last_stage_blocks": last, "optimizer_sharding": False}
+    execution = BASE | stages | layout
+    model = MODEL | {"vocab": words}
+    found = calculon.estimate(model, execution, FAST).stats
+    table = 2 * words * MODEL["hidden"]
+    head = table + 2 * 2 * MODEL["hidden"]  # with its norm
+    one = _time("all_reduce", WEIGHT)
+    reduced = [first * one + _time("all_reduce", table), between * one]
+    reduced.append(last * one + _time("all_reduce", head))
+    assert found["dp_comm_link_time"] == pytest.approx(max(reduced), rel=1e-12)
+    step = found["block_optim_time"]
+    of_end = [
+        calculon.estimate(model, execution | shape, FAST).stats["optim_step_time"] - more * step
+        for shape, more in (
+            ({"first_stage_blocks": 9, "last_stage_blocks": 1}, 9),
+            ({"first_stage_blocks": 1, "last_stage_blocks": 9}, 9),
+        )
+    ]
+    steps = first * step + of_end[0], between * step, last * step + of_end[1]
+    assert found["optim_step_time"] == pytest.approx(max(steps), rel=1e-9)
+
+
 def test_what_a_form_holds_falls_from_stage_to_stage():
     names = ("weight_space", "weight_grad_space", "optimizer_space")
     states = [sum(_stats(zero_stage=z)[n] for n in names) for z in ("0", 1, 2, 3)]
