@@ -300,6 +300,9 @@ class Figures:
     embedding_time: Seconds = stat("embedding of a batch, forward and backward (first stage)")
     head_time: Seconds = stat("output head and loss of a batch, forward and backward (last stage)")
     host_time: Seconds = stat("work of the host in a step, while no kernel runs")
+    copy_time: Seconds = stat(
+        "copies of gathered weights and of gradients beside the collectives of a batch: part of the passes"
+    )
 
 
 @record

@@ -403,6 +403,7 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
             "ramp": seconds,
             "in_network_reduction": st.booleans(),
             "operations": measured_collectives(),
+            "processor_usage": st.floats(0, 0.49),
         },
     )
     ext: Document = {"matrix": draw(engines(("tfloat32",), (0.5, 2000)))}

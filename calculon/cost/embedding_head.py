@@ -251,11 +251,17 @@ class EmbeddingHeadTimes:
         return np.asarray(both.min(axis=0))
 
     @derived
+    def steps(self) -> tuple[Seconds, Seconds]:
+        """The optimizer step on the first and on the last stage; of both on a single one."""
+        step = self._embedding_head.step
+        both = step.both.optimizer.step.time
+        first, last = (end.optimizer.step.time for end in (step.first, step.last))
+        return np.where(self.piped, first, both), np.where(self.piped, last, both)
+
+    @derived
     def step(self) -> Seconds:
         """The optimizer step of the one that takes longer."""
-        step = self._embedding_head.step
-        longer = np.maximum(step.first.optimizer.step.time, step.last.optimizer.step.time)
-        return np.where(self.piped, longer, step.both.optimizer.step.time)
+        return np.maximum(*self.steps)
 
     @derived
     def useful_flops(self) -> Flops:

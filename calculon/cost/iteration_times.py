@@ -7,6 +7,7 @@ import numpy as np
 from calculon.arrays import derived
 from calculon.cost.stage import Stage
 from calculon.parallel.pipeline.transfers import bubble_time
+from calculon.plan.stage_layout import FIRST, LAST
 from calculon.spec.axes import FURTHER_AXES
 from calculon.statistics import PARTS_OF_TIME, AxisTimes
 from calculon.units import Count, Seconds
@@ -53,9 +54,15 @@ class IterationTimes:
 
     @derived
     def optim_step_time(self) -> Seconds:
-        """The optimizer step, once per batch."""
-        time: Seconds = self._stage.schedule.blocks * self._stage.optimizer.step.time
-        return self._with_embedding_and_head(time, "step")
+        """The optimizer step, once per batch: on the stage where it takes longest."""
+        schedule, each = self._stage.schedule, self._stage.optimizer.step.time
+        ends = self._stage.embedding_head_times
+        if schedule.layout is None or ends is None:
+            return self._with_embedding_and_head(schedule.blocks * each, "step")
+        first, last = ends.steps
+        blocks = schedule.layout.blocks
+        outer = np.maximum(blocks[FIRST] * each + first, blocks[LAST] * each + last)
+        return np.maximum(outer, schedule.layout.largest_between * each)
 
     @derived
     def recompute_time(self) -> Seconds:

@@ -21,7 +21,7 @@ from calculon.parallel.tensor import (
     NetworkTimes,
     Traffic,
     axis_traffic,
-    hidden_behind,
+    beside_gradients,
     tensor_traffic,
 )
 from calculon.records import record
@@ -244,9 +244,10 @@ def layer_cost(
         processing[:, rows] = system.ext.launch.bounded(traffic.processing, launches)
         times = replace(times, processing=processing)
     if choice.tp_async:
-        usage = system.fabric.processor_usage[tensor_group(sizes, choice, system).network]
-        behind = np.stack([_gradients_after(table, row, times) for row in rows])
-        traffic = hidden_behind(traffic, behind * (1.0 - usage))
+        usage = tensor_group(sizes, choice, system).usage(system)
+        recomputed = table.flagged("recompute", choice, edition)
+        beside = np.stack([_gradients_after(table, row, times, recomputed) for row in rows])
+        traffic = beside_gradients(traffic, beside[:, 0], beside[:, 1], usage)
     further = {}
     for axis in FURTHER_NAMES:
         rows = table.collective_rows(axis)
@@ -256,18 +257,22 @@ def layer_cost(
     return LayerCost(times=times, traffic=traffic, further=further)
 
 
-def _gradients_after(table: LayerTable, row: int, times: LayerTimes) -> Seconds:
-    """Time of the weight gradients of the products that read what a layer gathers: shape (blocks,).
+def _gradients_after(table: LayerTable, row: int, times: LayerTimes, recomputed: Array) -> Seconds:
+    """Time of the gradients of the products that read what a layer gathers: of inputs, of weights; (2, blocks).
 
-    The gradient of their input is there before those of their weights. They come right after the gather, or the fork
-    of its output; other collectives have no such products.
+    The products come right after the gather, or the fork of its output; other collectives have no such products. A
+    product that is computed again needs its input before that: nothing runs beside the gather.
     """
-    total = np.zeros(table.weights.shape[1])
+    total = np.zeros((2, table.weights.shape[1]))
     collective = table.layers[row].collective
     if collective is None or collective.operations != COLUMN_INPUT.whole:
         return total
     for i in range(row + 1, len(table.layers)):
-        if table.layers[i].kernel not in ("product", "mul_sum", "fork"):
+        kernel = table.layers[i].kernel
+        if kernel == "fork":
+            continue
+        if kernel not in ("product", "mul_sum"):
             break
-        total = total + times.processing[2, i]
+        total[0] += np.where(recomputed[i], 0.0, times.processing[1, i])
+        total[1] += times.processing[2, i]
     return total

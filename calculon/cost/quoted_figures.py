@@ -60,6 +60,7 @@ def quoted_figures(stage: Stage, total_time: Seconds) -> Figures:
         embedding_time=microbatches * (embedding_head.embedding if embedding_head else np.zeros(1)),
         head_time=microbatches * (embedding_head.head if embedding_head else np.zeros(1)),
         host_time=schedule.host_time + np.zeros_like(total_time),
+        copy_time=stage.copy_time + np.zeros_like(total_time),
     )
 
 

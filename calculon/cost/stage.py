@@ -5,6 +5,7 @@ import numpy as np
 from calculon.arrays import derived
 from calculon.cost.block_cost import BlockCost, Collectives
 from calculon.cost.block_times import BlockTimes, block_passes
+from calculon.cost.copies import Copied, CopiedEnds, Copies
 from calculon.cost.embedding_head import EmbeddingHead, EmbeddingHeadTimes
 from calculon.cost.offload import Offload, exposed
 from calculon.cost.optimizer_step import OptimizerCost
@@ -45,8 +46,51 @@ class Stage:
         embedding_head: EmbeddingHead | None = None,
     ):
         self.model, self.system, self.edition = model, system, edition
-        self.block, self.optimizer, self.embedding_head = block, optimizer, embedding_head
-        self.schedule = schedule
+        self.optimizer, self.schedule = optimizer, schedule
+        self._block, self._embedding_head = block, embedding_head
+
+    @derived
+    def _copies(self) -> Copies | None:
+        """Copies beside the collectives of replicas; None where the strategy makes none."""
+        sharding = self.strategy.sharding
+        if sharding is None or not sharding.buffered or not self.schedule.training:
+            return None
+        return Copies(sharding, self.schedule, self.system)
+
+    @derived
+    def _copied(self) -> Copied:
+        """A block with its copies."""
+        if self._copies is None:
+            return Copied(self._block, np.zeros(1))
+        return self._copies.of_block(self._block, self.optimizer)
+
+    @derived
+    def _copied_ends(self) -> CopiedEnds | None:
+        """Embedding and LM head with their copies."""
+        ends, block = self._embedding_head, self._block
+        if ends is None or self._copies is None:
+            return None if ends is None else CopiedEnds(ends, np.zeros(1), np.zeros(1))
+        return self._copies.of_embedding_and_head(ends, block.gradient_message / block.weight)
+
+    @property
+    def block(self) -> BlockCost:
+        """Cost of a block for a microbatch, with what its strategy of data parallelism copies."""
+        return self._copied.cost
+
+    @property
+    def embedding_head(self) -> EmbeddingHead | None:
+        """Embedding and LM head, likewise."""
+        return None if self._copied_ends is None else self._copied_ends.ends
+
+    @derived
+    def copy_time(self) -> Seconds:
+        """Time per batch of these copies, which is part of the passes."""
+        slowest, ends = self.slowest, self._copied_ends
+        time: Seconds = slowest.microbatches * slowest.blocks * self._copied.time
+        if ends is None or self.embedding_head_times is None:
+            return time
+        of_ends = self.embedding_head_times.of_slower(ends.embedding, ends.head)
+        return time + slowest.microbatches * of_ends
 
     @derived
     def piped(self) -> Array:

@@ -62,6 +62,12 @@ class Link:
         choices=MEASURABLE,
         default=None,
     )
+    processor_usage: float | None = declare(
+        "share of the compute engines lost while communicating; if absent, that of the network",
+        at_least=0,
+        below=1,
+        default=None,
+    )
 
     def step(self, latency: float) -> float:
         """Return the latency of a step of a ring on a network with this latency: as stated, by kind, or the same."""

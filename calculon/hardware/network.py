@@ -105,6 +105,11 @@ class Network:
     )
 
 
+def _usage(network: Network, link: Link) -> float:
+    """Share of the engines that collectives take: as an addition to the network states it, or the network."""
+    return network.processor_usage if link.processor_usage is None else link.processor_usage
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Fabric:
     """All networks of a system as columns, so that an array of network numbers selects them.
@@ -139,7 +144,7 @@ class Fabric:
             latency=np.array([n.latency for n in networks]),
             step_latency=np.array([link.step(network.latency) for network, link in pairs]),
             ramp=ramp if ramp.any() else None,
-            processor_usage=np.array([n.processor_usage for n in networks]),
+            processor_usage=np.array([_usage(n, link) for n, link in pairs]),
             size=np.array([n.size for n in networks], dtype=np.int64),
             must_be_filled=np.array([n.must_be_filled for n in networks]),
             scalars={o: np.array([getattr(n.ops, o).scalar for n in networks]) for o in names},

@@ -1,6 +1,7 @@
 """Process groups of executions, and what their collectives cost by the algorithm that an execution asks for."""
 
 from collections.abc import Callable
+from functools import reduce
 
 import numpy as np
 
@@ -11,9 +12,9 @@ from calculon.hardware.collectives.placement import Group
 from calculon.hardware.system import System
 from calculon.plan.mesh import outermost
 from calculon.plan.schedule import Schedule
-from calculon.spec.axes import LAYER_AXES
+from calculon.spec.axes import AXIS, LAYER_AXES
 from calculon.spec.execution import MESH_ORDERS, BlockChoice
-from calculon.units import Array, Bytes, Count, Seconds
+from calculon.units import Array, Bytes, Count, Fraction, Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,23 @@ class ProcessGroup:
         if self.stride is None:
             return Group.on_network(system, self.network, ranks)
         return Group.in_mesh(system, ranks, np.asarray(self.stride, np.int64))
+
+    def usage(self, system: System) -> Fraction:
+        """Share of the compute engines that its collectives take: the largest of the networks that it spans.
+
+        A collective over several networks runs as one kernel, with channels enough for each of them.
+        Source: NCCL, src/enqueue.cc: a channel is a thread block, which holds a multiprocessor from begin to end.
+        """
+        shares = system.fabric.processor_usage
+        if self.stride is None:
+            return shares[self.network]
+        used = zip(shares, self.placed(system).used, strict=True)
+        return reduce(np.maximum, (np.where(here, share, 0.0) for share, here in used))
+
+    def meets(self, other: "ProcessGroup", system: System) -> Array:
+        """Whether its collectives and those of other groups use a network that is the same."""
+        pairs = zip(self.placed(system).used, other.placed(system).used, strict=True)
+        return reduce(np.logical_or, (one & two for one, two in pairs))
 
     def time(
         self,
@@ -96,6 +114,15 @@ def data_group(
     if apart is not None:
         stride = stride * np.asarray(apart, np.int64)
     return ProcessGroup(ranks, outermost(system, stride * np.asarray(ranks, np.int64)), stride)
+
+
+def axis_group(schedule: Schedule, system: System, axis: str) -> ProcessGroup:
+    """Return the process groups of an axis, as the executions of a schedule have them."""
+    ranks = np.asarray(getattr(schedule.columns, AXIS[axis].degree), np.int64)
+    network = schedule.networks[axis]
+    if not schedule.choice.meshed:
+        return ProcessGroup(ranks, network)
+    return ProcessGroup(ranks, network, np.asarray(schedule.strides[axis], np.int64))
 
 
 @dataclass(frozen=True, slots=True)

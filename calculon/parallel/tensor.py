@@ -11,11 +11,12 @@ from calculon.architecture.layers import Layer
 from calculon.editions.edition import Edition
 from calculon.hardware.engine import Engine
 from calculon.hardware.system import System
+from calculon.parallel.beside import not_hidden
 from calculon.parallel.process_groups import ProcessGroup, layer_group, tensor_group
 from calculon.records import record
 from calculon.spec.execution import BlockChoice
 from calculon.statistics import KINDS
-from calculon.units import Array, Bytes, BytesPerSecond, Seconds
+from calculon.units import Array, Bytes, BytesPerSecond, Fraction, Seconds
 
 PASSES = ("fw", "agrad", "recomm")
 """Passes with tensor-parallel traffic; ``recomm`` repeats the forward collective in the backward pass."""
@@ -98,7 +99,7 @@ def tensor_traffic(
     )
     if recomputed is None:
         return alone
-    usage = system.fabric.processor_usage[tensor_group(sizes, choice, system).network]
+    usage = tensor_group(sizes, choice, system).usage(system)
     beside = np.stack([link[0], link[1], edition.gradient_link(link[2], recomputed)])
     pipelined = choice.tensor_par_overlap == "pipe"
     tiles = sizes.tensor_par
@@ -143,14 +144,20 @@ def axis_traffic(
     return AxisTraffic(size=size[:, base], link=link[:, base])
 
 
-def hidden_behind(traffic: Traffic, window: Seconds) -> Traffic:
-    """Return traffic whose backward collectives run behind a window of arithmetic, in seconds: shape (layers, blocks).
+def beside_gradients(
+    traffic: Traffic, inputs: Seconds, weights: Seconds, usage: Fraction
+) -> Traffic:
+    """Return traffic whose backward collectives run beside the gradients of the products that read what was gathered.
 
-    Source: Megatron-LM, ``--async-tensor-model-parallel-allreduce``: the gradient of an input is reduced while that of
-    the weights is computed.
+    The input is gathered again beside the gradients of the `inputs`, and the gradient of the input reduced beside those
+    of the `weights`: seconds, shape (layers, blocks). What is exposed is what they add to these.
+
+    Source: Megatron-LM, ``core/tensor_parallel/layers.py``, ``LinearWithGradAccumulationAndAsyncCommunication``: the
+    gather is started before the product of the input's gradient, the reduction before that of the weights' gradient.
     """
     exposed = traffic.exposed.copy()
-    exposed[1] = np.maximum(0.0, exposed[1] - window)
+    exposed[1] = not_hidden(exposed[1], weights, usage)
+    exposed[2] = not_hidden(exposed[2], inputs, usage)
     return replace(traffic, exposed=exposed)
 
 

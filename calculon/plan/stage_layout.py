@@ -80,6 +80,12 @@ class StageLayout:
         return reduce(add, self.blocks * self.count) / pipeline_par
 
     @property
+    def largest_between(self) -> Count:
+        """Blocks of the largest stage between the first and the last; those of the first where there is none."""
+        between = np.where(self.count > 0, self.blocks, 0.0)[SECOND:LAST].max(axis=0)
+        return np.where(between > 0, between, self.blocks[FIRST])
+
+    @property
     def largest(self) -> Count:
         """Blocks of the stage that has most."""
         return np.where(self.count > 0, self.blocks, 0.0).max(axis=0)

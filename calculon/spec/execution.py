@@ -363,7 +363,8 @@ class Execution:
         adds="allgather beside megatron",
     )
     tp_async: bool = declare(
-        "the collective of an input's gradient runs behind the weight gradients of the same products",
+        "the collective of an input's gradient runs beside the weight gradients of the same products, and a repeated "
+        "gather beside the gradients of their inputs",
         default=False,
         scope=BLOCK,
         label="gradients reduced behind weight gradients",

@@ -122,21 +122,34 @@ def test_heads_stay_split_where_outputs_are_gathered():
     assert naive["AttnBlock_Flash"] == plain["AttnBlock_Flash"]
 
 
-@pytest.mark.parametrize("comm", ["ar", "rs_ag"])
+def _added(traffic, work):
+    """Time that traffic adds to the work beside it, of which it takes a share of the engines."""
+    return max(traffic - work, SYSTEM.networks[0].processor_usage * traffic)
+
+
+@pytest.mark.parametrize(("comm", "again"), [("ar", False), ("rs_ag", False), ("rs_ag", True)])
 @pytest.mark.parametrize("fusion", ["published", "compile"])
-def test_a_collective_hides_behind_the_weight_gradients_of_its_products(comm, fusion):
-    changes = {"tensor_par_comm_type": comm, "fusion": fusion}
-    plain, behind = (_layers(MODEL, tp_async=one, **changes) for one in (False, True))
-    usage = SYSTEM.networks[0].processor_usage
+@pytest.mark.parametrize("recompute", ["none", "attn_only", "full"])
+def test_collectives_run_beside_the_gradients_of_their_products(comm, again, fusion, recompute):
+    """Source: Megatron-LM, LinearWithGradAccumulationAndAsyncCommunication."""
+    changes = {"tensor_par_comm_type": comm, "fusion": fusion, "activation_recompute": recompute}
+    changes["seq_par_ag_redo"] = again and recompute != "full"
+    plain, beside = (_layers(MODEL, tp_async=one, **changes) for one in (False, True))
     names = ("Query", "Key", "Value") if fusion == "published" else ("QKV",)
-    windows = {
-        "AttnBlock_F": sum(plain[f"AttnBlock_{n}"]["wgrad_processing_time"] for n in names),
-        "MlpBlock_F": plain["MlpBlock_Mlp1"]["wgrad_processing_time"],
+    readers = {
+        "AttnBlock_F": [plain[f"AttnBlock_{name}"] for name in names],
+        "MlpBlock_F": [plain["MlpBlock_Mlp1"]],
     }
-    key = "baseblock_bw_tp_comm_time"
-    for name, layer in behind.items():
-        hidden = windows.get(name, 0.0) * (1 - usage)
-        assert layer[f"{key}_exposed"] == pytest.approx(max(0.0, plain[name][key] - hidden))
+    for name, layer in beside.items():
+        weights, inputs = (
+            sum(reader[f"{pass_}_processing_time"] for reader in readers.get(name, []))
+            for pass_ in ("wgrad", "agrad")
+        )
+        if recompute == "full":  # the product waits for its input before it is computed again
+            inputs = 0.0
+        for collective, work in (("bw_tp_comm", weights), ("recomm", inputs)):
+            key = f"baseblock_{collective}_time"
+            assert layer[f"{key}_exposed"] == pytest.approx(_added(plain[name][key], work))
         forward = "baseblock_fw_tp_comm_time_exposed"
         assert layer[forward] == plain[name][forward]
 

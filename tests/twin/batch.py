@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 
 from .block import Block
+from .copies import add_copies
 from .data_parallel import DataParallel, per
 from .errors import require_fit
 from .memory import fullest_stage
@@ -23,6 +25,7 @@ class Batch:
         self.block, self.run, self.execution = block, block.run, block.run.execution
         self.piped = self.execution.pipeline_par > 1
         self.embedding_head = EmbeddingHead(self.run) if self.run.model.vocab else None
+        self.copies = add_copies(self.run, block, self.embedding_head)
         self._pipeline_transfers()
         self._offload()
         self._stages()
@@ -150,6 +153,7 @@ class Batch:
         if ex.optimizer_offload and run.rules.optimizer_offload:
             state = run.system.mem2.time(block.optimizer + block.weight_grad)
             self.bw_offload_exposed_time += run.blocks * state
+        self.copy_time = passes * self.copies[0] + m * self._at_ends(*self.copies[1:])
         read_again = self.busy_blocks * run.system.move(block.weight_grad)
         if embedding_head is not None:
             self.fw_time += m * self._at_ends(*embedding_head.seconds("fw"))
@@ -162,6 +166,11 @@ class Batch:
                 for x in (embedding_head.first, embedding_head.last, embedding_head.both)
             )
             self.optim_step_time += max(first, last) if self.piped else both
+            if run.layout is not None and self.piped:
+                steps = [blocks * block.optim.time for blocks in run.layout]
+                steps[0] += first
+                steps[-1] += last
+                self.optim_step_time = max(steps)
             gradients = (
                 run.system.move(embedding_head.first.weight_grad),
                 run.system.move(embedding_head.last.weight_grad),
@@ -176,18 +185,29 @@ class Batch:
         ex, bw = self.execution, dict(self.bw)
         if ex.p2p_overlap:  # in the drain, of which the window is, transfers are waited for
             bw["edge"] += max(0, self.bw_sent - self.bw_excess["edge"])
-        self.dp = DataParallel(block, bw, self.bw_sent, embedding_head)
-        if ex.zero_stage == "auto" or ex.data_par == 1 or not ex.training:
-            return
+        windows = self._windows()
+        for number, stage in enumerate(run.stages()):
+            there = copy(block)
+            there.run = stage
+            found = DataParallel(there, bw, self.bw_sent, embedding_head)
+            if ex.zero_stage != "auto" and ex.data_par > 1 and ex.training:
+                natural = Replicas(there, embedding_head, windows)
+                found.link_time, found.exposed_time = natural.link_time, natural.exposed_time
+                found.stalled = natural.stalled
+            if number == 0:
+                self.dp = found
+            else:
+                self.dp.at_least(found)
+
+    def _windows(self) -> Windows:
+        """Return the passes of a base block, less what else is on the network of the replicas."""
+        run, block, embedding_head = self.run, self.block, self.embedding_head
         forward, backward = self.fw["base"], self.bw["base"]
         if run.dp_on_tp:
             forward -= block.fw_tp.time["base"]
             backward -= block.recomm.time["base"] + block.agrad_tp.time["base"]
         head = 0.0 if embedding_head is None else embedding_head.seconds("agrad", "wgrad")[1]
-        windows = Windows(max(0, forward), max(0, backward), head)
-        natural = Replicas(block, embedding_head, windows)
-        self.dp.link_time, self.dp.exposed_time = natural.link_time, natural.exposed_time
-        self.dp.stalled = natural.stalled
+        return Windows(max(0, forward), max(0, backward), head)
 
     def _bubble(self) -> None:
         """Idle time of the pipeline, and transfers that stages wait for."""

@@ -10,7 +10,8 @@ from .run import Kind, Run
 class TPComm(Layer):
     """A TP collective by itself, empty without tensor parallelism."""
 
-    hidden_behind: float = 0  # seconds of weight gradients behind which its backward pass runs
+    beside_inputs: float = 0  # seconds of the gradients of inputs beside which it is repeated
+    beside_weights: float = 0  # seconds of those of weights beside which its backward pass runs
 
     def __init__(
         self,
@@ -66,8 +67,16 @@ class TPComm(Layer):
         return self.unlaunched_time(stage)
 
     def exposed_time(self, stage: Stage, kind: Kind) -> float:
-        exposed = self.link_time(stage, kind)
-        return max(0, exposed - self.hidden_behind) if stage == "agrad" else exposed
+        traffic, work = self.link_time(stage, kind), 0.0
+        if stage == "agrad":
+            work = self.beside_weights
+        elif stage == "wgrad":
+            work = self.beside_inputs
+        # The work gets what engines the traffic leaves; what one has left then runs alone.
+        left = self.run.tp_team.usage * traffic
+        if traffic > work:
+            left = max(left, traffic - work)
+        return left if work else traffic
 
 
 class OverlappedLinear(Layer):
@@ -118,7 +127,7 @@ class OverlappedLinear(Layer):
         self.product = plain.product
         self.side, self.outermost = side, outermost
         self.message = wrote * (m * n if side == "gather" else m * k)
-        self.usage = run.tp_network.processor_usage
+        self.usage = run.tp_team.usage
 
     @property
     def stored_space(self) -> float:
@@ -208,17 +217,19 @@ class OverlappedLinear(Layer):
 
 
 def hide_input_gradients(layers: list[Layer]) -> None:
-    """Let the collective of an input's gradient run behind the gradients of the weights.
+    """Let collectives run beside the gradients of the products that read what was gathered.
 
-    Those are of the products that read what was gathered; while they wait for the network to be
-    done, they get what engines it leaves.
+    The gradient of their input is reduced while those of their weights are computed, and what is
+    gathered again is not needed before. A product that is computed again needs it at once.
     """
     for place, layer in enumerate(layers):
         if not isinstance(layer, TPComm) or layer.side != "gather":
             continue
-        behind = 0.0
         for reader in layers[place + 1 :]:
-            if reader.kind not in ("product", "fork"):
+            if reader.kind == "fork":
+                continue
+            if reader.kind != "product":
                 break
-            behind += reader.processing_time("wgrad")
-        layer.hidden_behind = behind * (1 - layer.run.tp_network.processor_usage)
+            layer.beside_weights += reader.processing_time("wgrad")
+            if not reader.flags.recompute:
+                layer.beside_inputs += reader.processing_time("agrad")

@@ -34,6 +34,7 @@ def synced_embedding_head(
     first, last = embedding_head.first.whole, embedding_head.last.whole
     if run.model.tied and alone:
         first, last = embedding_head.both.whole, 0
+    first, last = (size * here for size, here in zip((first, last), run.has_ends, strict=True))
     ratio = run.reduction_bytes / run.element_bytes
     return SyncedBytes(first, first * ratio), SyncedBytes(last, last * ratio)
 
@@ -60,6 +61,14 @@ class DataParallel:
             self.size = self.block.weight // run.element_bytes * run.reduction_bytes
             if self.execution.zero_stage == "auto":
                 self._communicate(embedding_head)
+
+    def at_least(self, other: DataParallel) -> None:
+        """Take what is longer on another stage."""
+        for name in ("link_time", "exposed_time", "stalled"):
+            setattr(self, name, max(getattr(self, name), getattr(other, name)))
+        for name in ("bw_overlap_req_chunk", "bw_overlap_req_tail"):
+            both = getattr(self, name), getattr(other, name)
+            setattr(self, name, None if None in both else max(both))
 
     def _time(self, collectives: dict[str, float]) -> float:
         return sum(self.run.dp_team.time(op, size) for op, size in collectives.items())
@@ -123,7 +132,7 @@ class DataParallel:
         """What does not fit, or else the arithmetic that the communication takes away."""
         if window == 0:
             return comm
-        slow_down = self.network.processor_usage * comm * min(1, flops_time / window)
+        slow_down = self.run.dp_team.usage * comm * min(1, flops_time / window)
         return min(comm, max(comm - window, slow_down))
 
     def _bandwidths(self) -> None:
@@ -141,7 +150,7 @@ class DataParallel:
     def _published_overlap(self) -> None:
         """Hide the communication of a block behind the backward pass of the others, published."""
         ex, run, bw = self.execution, self.run, self.bw
-        usage, p, comm = self.network.processor_usage, ex.pipeline_par, self.comm
+        usage, p, comm = run.dp_team.usage, ex.pipeline_par, self.comm
         scalars = sum(self.network.ops[op][0] for op in self.collectives)
         chunks, base_blocks = ex.pipeline_interleaving, run.base_blocks
         free, slack, flops_time = self._published_window()

@@ -201,7 +201,14 @@ EXTENSIONS: Mapping[str, tuple[str, ...]] = {
     "matrix": ("tflops", "gflops_efficiency"),
     "gemm": ("max_efficiency", "multiprocessors", "half_depth", "alignment", "tiles"),
     "launch": ("kernel", "eager", "compile", "graph", "step"),
-    "networks": ("kind", "step_latency", "ramp", "in_network_reduction", "operations"),
+    "networks": (
+        "kind",
+        "step_latency",
+        "ramp",
+        "in_network_reduction",
+        "operations",
+        "processor_usage",
+    ),
 }
 """Keys of `ext` in a system file that the twin knows, and what stands below each."""
 

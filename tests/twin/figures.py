@@ -81,6 +81,7 @@ def figures(batch: Batch) -> dict[str, float]:
         "embedding_time": run.microbatches * of_embedding_head[0],
         "head_time": run.microbatches * of_embedding_head[1],
         "host_time": run.system.host,
+        "copy_time": batch.copy_time,
         "gathered_space": batch.memory.gathered,
         "comm_buffer_space": batch.memory.passing,
         "reserved_space": batch.memory.reserved,

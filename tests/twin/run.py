@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 from typing import Literal
 
@@ -30,6 +31,18 @@ class Team:
             self.number = outermost(system, ranks * apart)
             self.group = mesh_group(system, ranks, apart)
         self.network = system.networks[self.number]
+
+    @property
+    def usage(self) -> float:
+        """Share of the engines that its collectives take: the most of its networks."""
+        networks = self.run.system.networks
+        if self.group.alone:
+            return self.network.processor_usage
+        return max((networks[i].processor_usage for i in self.group.used), default=0)
+
+    def meets(self, other: Team) -> bool:
+        """Whether both have several ranks on one network."""
+        return bool(set(self.group.used) & set(other.group.used))
 
     def time(self, op: str, size: float) -> float:
         """Seconds of a collective by the algorithm of the execution."""
@@ -72,6 +85,7 @@ class Run:
         if self.layout is not None:  # the mean of those that a stage lists
             self.chunk_blocks = self.blocks / ex.pipeline_interleaving
         self.base_blocks = self.chunk_blocks - 1  # per chunk, besides the edge block
+        self.has_ends = True, True  # embedding and head, on the stage that is looked at
 
         self.tokens = ex.microbatch_size * model.seq_size  # per microbatch
         self.activation = self.tokens * model.hidden
@@ -119,8 +133,22 @@ class Run:
         self.pp_network = self.system.networks[self.pp_net]
         self.dp_team = self.replicas(ex.data_par)
         self.dp_network = self.dp_team.network
-        self.dp_on_tp = self.dp_team.number == self.tp_team.number
+        self.dp_on_tp = self.dp_team.meets(self.tp_team)
         self.dp_on_pp = self.dp_team.number == self.pp_net
+
+    def stages(self) -> list[Run]:
+        """Return the run as each stage of a stated layout sees it; one for all stages that are alike."""
+        if self.layout is None:
+            return [self]
+        found = []
+        for place, blocks in enumerate(self.layout):
+            stage = copy(self)
+            stage.blocks = blocks
+            stage.chunk_blocks = blocks / self.execution.pipeline_interleaving
+            stage.base_blocks = stage.chunk_blocks - 1
+            stage.has_ends = place == 0, place == len(self.layout) - 1
+            found.append(stage)
+        return found
 
     def replicas(self, ranks: int, apart: int = 1) -> Team:
         """Return groups of so many replicas, each so many replicas from the next."""

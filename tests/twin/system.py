@@ -182,7 +182,10 @@ def _networks(file: Mapping[str, Any], ext: Mapping[str, Any]) -> list[Network]:
             "least": least,
             "shown": {op: Shown(**one) for op, one in link.get("operations", {}).items()},
         }
-        networks.append(Network(**network, **added))
+        usage = link.get("processor_usage")
+        if usage is not None:
+            added["processor_usage"] = usage
+        networks.append(Network(**{**network, **added}))
     return networks
 
 

@@ -104,7 +104,8 @@ class AttentionKernel:
     forward: AttentionPass = declare("the forward pass")
     backward: AttentionPass = declare("the backward pass")
     tail: float = declare(
-        "tiles of every multiprocessor that unequal tiles, and the last of them, cost beside the work", at_least=0
+        "tiles of every multiprocessor that unequal tiles, and the last of them, cost beside the work",
+        at_least=0,
     )
     start: float = declare("time of a pass beside its tiles", unit="s", at_least=0)
     sag: float = declare(
@@ -136,7 +137,9 @@ class FusedAttention:
     its figures 4 to 7, and Shah et al., *FlashAttention-3*, arXiv 2407.08608, figures 5 and 6.
     """
 
-    default: str = declare("the kernel that runs unless an execution names one", choices=ATTENTION_KERNELS)
+    default: str = declare(
+        "the kernel that runs unless an execution names one", choices=ATTENTION_KERNELS
+    )
     multiprocessors: int = declare("multiprocessors over which tiles are spread", at_least=1)
     kernels: dict[str, AttentionKernel] = declare(
         "constants of each kernel that there is, by name", choices=ATTENTION_KERNELS

@@ -78,7 +78,7 @@ class DataCollectives:
         self.cost, self.schedule = cost, cost.schedule
 
     @derived
-    def _all(self) -> ProcessGroup:
+    def all(self) -> ProcessGroup:
         """All replicas."""
         return data_group(self.schedule, self.cost.system, self.schedule.data_par)
 
@@ -97,9 +97,9 @@ class DataCollectives:
     def reduce(self, gradient: Bytes) -> Array:
         """Add gradients up over all replicas: over those that share them, then over the copies."""
         if self.sharding.layer_wise:
-            return self.cost("reduce", gradient, self._all)
+            return self.cost("reduce", gradient, self.all)
         if not self.sharding.state:
-            return self.cost("all_reduce", gradient, self._all)
+            return self.cost("all_reduce", gradient, self.all)
         once = self.cost("reduce_scatter", gradient, self._sharing)
         copies = self.sharding.copies(self.schedule)
         if not np.any(copies > 1):

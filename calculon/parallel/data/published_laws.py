@@ -13,7 +13,7 @@ from calculon.parallel.data.synced import (
     SyncedBytes,
     SyncedEmbeddingHead,
 )
-from calculon.parallel.process_groups import CollectiveCost, data_group
+from calculon.parallel.process_groups import CollectiveCost, axis_group, data_group
 from calculon.plan.schedule import Schedule
 from calculon.units import Array, Bytes, Seconds
 
@@ -96,7 +96,8 @@ def _embedding_head_traffic(
 
     def apart(cost: CollectiveCost) -> tuple[Array, Array]:
         first, last = (
-            synchronised(end, cost) for end in (embedding_head.first, embedding_head.last)
+            np.where(end.weight > 0, synchronised(end, cost), 0.0)
+            for end in (embedding_head.first, embedding_head.last)
         )
         if not embedding_head.tied:
             return first, last
@@ -146,7 +147,8 @@ def _window(
         + scalars["all_gather"][network] * (synced.weight / synced.gradient),
         scalars["all_reduce"][network],
     )
-    same_link = network == schedule.networks["tp"]
+    group = data_group(schedule, system, schedule.data_par)
+    same_link = group.meets(axis_group(schedule, system, "tp"), system)
     return DataParallelWindow(
         collective=collective,
         backward_base=backward.base,
@@ -160,7 +162,7 @@ def _window(
         slack=np.where(sharded, 0.0, backward.step - backward.step_memory),
         p2p=backward.p2p,
         shares_pipeline_network=network == schedule.networks["pp"],
-        usage=system.fabric.processor_usage[network],
+        usage=group.usage(system),
         microbatches=schedule.microbatches,
         pipeline_par=schedule.pipeline_par,
         interleaving=schedule.interleaving,

@@ -6,6 +6,7 @@ Sources: Li et al., *PyTorch Distributed*, arXiv 2006.15704, section
 
 import numpy as np
 
+from calculon.parallel.beside import not_hidden
 from calculon.parallel.data.data_collectives import Buckets, DataCollectives
 from calculon.parallel.data.sharding import Sharding, unit_blocks, units_ahead
 from calculon.plan.schedule import Schedule
@@ -31,17 +32,6 @@ class Synchronisation:
     stalled: Seconds
 
 
-def not_hidden(traffic: Seconds, window: Seconds, usage: Fraction) -> Seconds:
-    r"""Return what traffic adds to the work that runs beside it.
-
-    .. math:: \min(t, \max(t - w, u \, t))
-
-    for traffic `t`, work `w` and the share `u` of the engines that traffic takes from it: the work is slowed to
-    :math:`1 - u` of its rate while there is traffic, and traffic that is left then runs alone.
-    """
-    return np.minimum(traffic, np.maximum(traffic - window, usage * traffic))
-
-
 class Replication:
     """Hidden and exposed traffic between replicas, per execution.
 
@@ -54,8 +44,7 @@ class Replication:
     def __init__(self, collectives: DataCollectives, windows: Windows):
         self.collectives, self.windows = collectives, windows
         self.sharding, self.schedule = collectives.sharding, collectives.schedule
-        usage = collectives.cost.system.fabric.processor_usage
-        self.usage: Fraction = usage[self.schedule.networks["dp"]]
+        self.usage: Fraction = collectives.all.usage(collectives.cost.system)
 
     def synchronisation(self) -> Synchronisation:
         """Time the traffic of a batch."""

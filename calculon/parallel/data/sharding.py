@@ -19,12 +19,15 @@ class Sharding:
         What is split.
     layer_wise : bool
         They are split by whole layers, each owned by one rank.
+    buffered : bool
+        Collectives have buffers of their own, into and out of which weights and gradients are copied.
     """
 
     state: bool = False
     gradients: bool = False
     weights: bool = False
     layer_wise: bool = False
+    buffered: bool = False
 
     def shards(self, schedule: Schedule) -> Count:
         """Return how many ranks share what is split."""
@@ -47,7 +50,7 @@ SHARDINGS: Mapping[str, Sharding] = {
     "1": Sharding(state=True),
     "2": Sharding(state=True, gradients=True),
     "3": Sharding(state=True, gradients=True, weights=True),
-    "fsdp": Sharding(state=True, gradients=True, weights=True),
+    "fsdp": Sharding(state=True, gradients=True, weights=True, buffered=True),
     "owner": Sharding(state=True, gradients=True, weights=True, layer_wise=True),
 }
 """Sharding of each value of ``zero_stage``; ``auto`` is the published model, which has laws of its own."""

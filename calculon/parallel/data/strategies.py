@@ -5,7 +5,9 @@ a strategy, so that each is plain code.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 
@@ -21,8 +23,9 @@ from calculon.parallel.data.synced import (
     SyncedBytes,
     SyncedEmbeddingHead,
 )
-from calculon.parallel.process_groups import CollectiveCost
+from calculon.parallel.process_groups import CollectiveCost, axis_group, data_group
 from calculon.plan.schedule import Schedule
+from calculon.plan.stage_layout import FIRST, LAST
 from calculon.records import apply
 from calculon.units import Array, Bytes
 
@@ -43,13 +46,25 @@ class DataParallelStrategy(ABC):
         """Whether a rank keeps its share of the weights only."""
         return self.sharding is not None and self.sharding.weights
 
-    @abstractmethod
     def traffic(
         self, synced: SyncedBytes, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
     ) -> Array:
-        """Return what all collectives of a batch take, as a cost function counts it; `synced` is one block."""
+        """Return what all collectives of a batch take, as a cost function counts it; `synced` is one block.
 
-    @abstractmethod
+        Of stages that differ, those of the stage where they take longest.
+        """
+        stages = list(_stages(cost.schedule, embedding_head))
+        if len(stages) == 1:
+            return self.stage_traffic(synced, embedding_head, cost)
+        found, times = (
+            [self.stage_traffic(synced, ends, replace(one, schedule=here)) for here, ends in stages]
+            for one in (cost, CollectiveCost(cost.system, cost.schedule))
+        )
+        most, longest = found[0], times[0]
+        for value, time in zip(found[1:], times[1:], strict=True):
+            most, longest = np.where(time > longest, value, most), np.maximum(time, longest)
+        return most
+
     def sync(
         self,
         synced: SyncedBytes,
@@ -58,7 +73,34 @@ class DataParallelStrategy(ABC):
         cost: CollectiveCost,
         edition: Edition,
     ) -> GradientSync:
-        """Time the synchronisation of replicas (section 5.6); `synced` is one block."""
+        """Time the synchronisation of replicas (section 5.6); `synced` is one block.
+
+        Of stages that differ, that of the stage which takes longest.
+        """
+        found = [
+            self.stage_sync(synced, ends, backward, replace(cost, schedule=here), edition)
+            for here, ends in _stages(cost.schedule, embedding_head)
+        ]
+        if len(found) == 1:
+            return found[0]
+        return apply(lambda *times: reduce(np.maximum, times), found)
+
+    @abstractmethod
+    def stage_traffic(
+        self, synced: SyncedBytes, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
+    ) -> Array:
+        """Return the same of a stage with the blocks of the schedule."""
+
+    @abstractmethod
+    def stage_sync(
+        self,
+        synced: SyncedBytes,
+        embedding_head: SyncedEmbeddingHead | None,
+        backward: BackwardPass,
+        cost: CollectiveCost,
+        edition: Edition,
+    ) -> GradientSync:
+        """Time that of a stage with the blocks of the schedule."""
 
     @abstractmethod
     def gradients(self, working: Bytes, waiting: Bytes, blocks: Array | int) -> Bytes:
@@ -88,8 +130,8 @@ class DataParallelStrategy(ABC):
 class PublishedStrategy(DataParallelStrategy):
     """The published laws: gradients once per batch, optimizer state split as ``optimizer_sharding`` says."""
 
-    traffic = staticmethod(published_traffic)
-    sync = staticmethod(published_sync)
+    stage_traffic = staticmethod(published_traffic)
+    stage_sync = staticmethod(published_sync)
 
     def gradients(self, working: Bytes, waiting: Bytes, blocks: Array | int) -> Bytes:
         """Whole and in 4 bytes in the block at work."""
@@ -110,13 +152,13 @@ class ExplicitStrategy(DataParallelStrategy):
         apart = (NOTHING, NOTHING) if embedding_head is None else embedding_head.apart(piped)
         return DataCollectives(self.sharding, synced, apart, cost)
 
-    def traffic(
+    def stage_traffic(
         self, synced: SyncedBytes, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
     ) -> Array:
         """Count everything that is exchanged in a batch."""
         return self.collectives(synced, embedding_head, cost).batch
 
-    def sync(
+    def stage_sync(
         self,
         synced: SyncedBytes,
         embedding_head: SyncedEmbeddingHead | None,
@@ -127,7 +169,8 @@ class ExplicitStrategy(DataParallelStrategy):
         """Hide traffic behind the passes of base blocks."""
         schedule = cost.schedule
         active = (schedule.data_par > 1) & schedule.training
-        same_link = schedule.networks["dp"] == schedule.networks["tp"]
+        group = data_group(schedule, cost.system, schedule.data_par)
+        same_link = group.meets(axis_group(schedule, cost.system, "tp"), cost.system)
         windows = Windows(
             forward=backward.forward - np.where(same_link, backward.tensor_forward, 0.0),
             backward=backward.base - np.where(same_link, backward.tensor_base, 0.0),
@@ -190,6 +233,24 @@ STRATEGIES: Mapping[str, DataParallelStrategy] = {
     **{name: ExplicitStrategy(sharding) for name, sharding in SHARDINGS.items()},
 }
 """The strategy of each value of ``zero_stage``."""
+
+
+def _stages(
+    schedule: Schedule, embedding_head: SyncedEmbeddingHead | None
+) -> Iterator[tuple[Schedule, SyncedEmbeddingHead | None]]:
+    """Yield the stages that can have most to synchronise: blocks, and embedding or head.
+
+    Stages that are laid out have blocks of their own: the first, the largest between, and the last.
+    """
+    layout = schedule.layout
+    if layout is None or embedding_head is None:
+        yield schedule, embedding_head
+        return
+    piped = schedule.pipeline_par > 1
+    blocks = layout.blocks[FIRST], layout.largest_between, layout.blocks[LAST]
+    for place, count in enumerate(blocks):
+        ends = embedding_head.on_stage(piped, first=place == 0, last=place == len(blocks) - 1)
+        yield schedule.with_blocks(count), ends
 
 
 def data_traffic(

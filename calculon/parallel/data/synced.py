@@ -1,5 +1,7 @@
 """Gradient and parameter bytes that replicas synchronise, the backward pass that can hide it, and the times."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from calculon.frozen import dataclass
@@ -30,6 +32,14 @@ class SyncedEmbeddingHead:
     last: SyncedBytes
     both: SyncedBytes
     tied: bool
+
+    def on_stage(self, piped: Array, *, first: bool, last: bool) -> "SyncedEmbeddingHead":
+        """Return what the `first`, the `last` or another one of several stages has; of a single stage all of it."""
+        return replace(
+            self,
+            first=self.first if first else self.first.where(~piped),
+            last=self.last if last else self.last.where(~piped),
+        )
 
     def apart(self, piped: Array) -> tuple[SyncedBytes, SyncedBytes]:
         """Return embedding and head; a shared table on one stage is synchronised once, with the embedding."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.parallel.data.replication import not_hidden
+from calculon.parallel.beside import not_hidden
 from tests.helpers import document
 
 MODEL = document("models", "megatron-126M") | {"num_blocks": 12, "seq_size": 2048}
@@ -38,7 +38,7 @@ def _system(rate=1.0, usage=0.0):
     system = copy.deepcopy(document("systems", "a100_80g_sxm"))
     network = system["networks"][1]
     network["bandwidth"] *= rate
-    network["processor_usage"] = usage
+    system["ext"]["networks"][1]["processor_usage"] = usage
     network["latency"] /= rate
     return calculon.inputs.system(system)
 
@@ -182,10 +182,66 @@ def test_stages_that_wait_for_each_microbatch_lengthen_the_bubble():
     stages = {"num_procs": 16, "pipeline_par": 2}
     found, published = (
         calculon.estimate(MODEL, BASE | stages | form, SLOW).stats
-        for form in ({"zero_stage": "fsdp"}, {})
+        for form in ({"zero_stage": 3}, {})
     )
     each = found["dp_comm_exposed_time"] / MICROBATCHES
     assert found["bubble_time"] == pytest.approx(published["bubble_time"] + each, rel=1e-12)
+
+
+@pytest.mark.parametrize(("unit", "again"), [(1, True), (3, True), (1, False)])
+@pytest.mark.parametrize("comm", ["bfloat16", "float32"])
+def test_fsdp_copies_weights_out_of_what_it_gathers_and_gradients_into_what_it_reduces(
+    unit, again, comm
+):
+    """Source: PyTorch, pull requests 117203, 119451 (4 bytes read and written per parameter), 121081."""
+    form = {"fsdp_unit": unit, "reshard_after_forward": again, "grad_comm_dtype": comm}
+    found, without = (_stats(**form, zero_stage=stage) for stage in ("fsdp", 3))
+    masters, reduced = 4 / 2 * WEIGHT, {"bfloat16": 2, "float32": 4}[comm] / 2 * WEIGHT
+    gather = (masters + WEIGHT) / RANKS + WEIGHT + WEIGHT
+    times = [FAST.mem1.time(np.array(unit * size)) / unit for size in (gather, WEIGHT + reduced)]
+    for pass_, time in zip(
+        ("fw", "agrad", "wgrad"), (times[0], again * times[0], times[1]), strict=True
+    ):
+        name = f"block_{pass_}_time"
+        assert found[name] - without[name] == pytest.approx(time, abs=1e-12)
+    whole = (2 if again else 1) * times[0] + times[1]
+    assert found["copy_time"] == pytest.approx(MICROBATCHES * BLOCKS * whole)
+    assert without["copy_time"] == 0
+    for name in ("fw_time", "bw_time", "dp_comm_link_time"):
+        assert found[name] >= without[name]
+
+
+def test_inference_copies_nothing():
+    forward = {"training": False, "zero_stage": "auto", "data_par_overlap": False}
+    assert _stats(**forward)["copy_time"] == 0
+
+
+@pytest.mark.parametrize("words", [1_000, 100_000])
+@pytest.mark.parametrize("ends", [(2, 2), (1, 3), (4, 4)])
+def test_stages_that_differ_reduce_and_step_their_own_blocks_and_tables(words, ends):
+    first, last = ends
+    between = math.ceil((BLOCKS - first - last) / 2)
+    stages = {"num_procs": 4 * RANKS, "pipeline_par": 4, "zero_stage": "0"}
+    layout = {"first_stage_blocks": first, "last_stage_blocks": last, "optimizer_sharding": False}
+    execution = BASE | stages | layout
+    model = MODEL | {"vocab": words}
+    found = calculon.estimate(model, execution, FAST).stats
+    table = 2 * words * MODEL["hidden"]
+    head = table + 2 * 2 * MODEL["hidden"]  # with its norm
+    one = _time("all_reduce", WEIGHT)
+    reduced = [first * one + _time("all_reduce", table), between * one]
+    reduced.append(last * one + _time("all_reduce", head))
+    assert found["dp_comm_link_time"] == pytest.approx(max(reduced), rel=1e-12)
+    step = found["block_optim_time"]
+    of_end = [
+        calculon.estimate(model, execution | shape, FAST).stats["optim_step_time"] - more * step
+        for shape, more in (
+            ({"first_stage_blocks": 9, "last_stage_blocks": 1}, 9),
+            ({"first_stage_blocks": 1, "last_stage_blocks": 9}, 9),
+        )
+    ]
+    steps = first * step + of_end[0], between * step, last * step + of_end[1]
+    assert found["optim_step_time"] == pytest.approx(max(steps), rel=1e-9)
 
 
 def test_what_a_form_holds_falls_from_stage_to_stage():

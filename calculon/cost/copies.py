@@ -1,0 +1,105 @@
+"""Copies between parameters and the buffers of collectives, which FSDP makes beside its gathers and reductions.
+
+A collective of FSDP2 moves all parameters of a unit in one buffer: shards are cast into it, gathered weights are copied
+out of it, and gradients are copied, and cast, into another one that is reduced. These kernels run on the stream of the
+computation: nothing hides them, while the next gather may proceed beside them.
+
+Source: PyTorch, ``torch/distributed/fsdp``, ``_fsdp_collectives.py``: ``all_gather_copy_in``,
+``foreach_all_gather_copy_out`` (pull requests 117203, 119451) and ``chunk_cat`` of the gradients (121081).
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from calculon.cost.block_cost import BlockCost
+from calculon.cost.embedding_head import EmbeddingHead
+from calculon.cost.optimizer_step import OptimizerCost
+from calculon.hardware.system import System
+from calculon.parallel.data.sharding import Sharding, unit_blocks
+from calculon.parallel.data.synced import SyncedBytes
+from calculon.plan.schedule import Schedule
+from calculon.statistics import Work
+from calculon.units import Array, Bytes, Count, Seconds
+
+
+class Copied(NamedTuple):
+    """What the passes of a microbatch cost with their copies, and the time of these."""
+
+    cost: BlockCost
+    time: Seconds
+
+
+class CopiedEnds(NamedTuple):
+    """Embedding and LM head with their copies, and the times of these for a microbatch."""
+
+    ends: EmbeddingHead
+    embedding: Seconds
+    head: Seconds
+
+
+class Copies:
+    """Copies of executions that shard weights and gather them in buffers.
+
+    Parameters
+    ----------
+    sharding : Sharding
+        How weights are shared.
+    """
+
+    def __init__(self, sharding: Sharding, schedule: Schedule, system: System):
+        self._schedule, self._memory = schedule, system.mem1
+        self._shards = sharding.shards(schedule)
+        self._active = self._shards > 1
+
+    def of_block(self, cost: BlockCost, optimizer: OptimizerCost) -> Copied:
+        """Add the copies of a block; the kernels are those of a unit."""
+        synced = SyncedBytes(weight=cost.weight, gradient=cost.gradient_message)
+        again = self._schedule.columns.reshard_after_forward
+        return self._copied(cost, synced, optimizer.weight, again, unit_blocks(self._schedule))
+
+    def of_embedding_and_head(self, ends: EmbeddingHead, reduced: Array) -> "CopiedEnds":
+        """Add those of embedding and LM head, whose weights stay until their backward pass.
+
+        `reduced` is bytes of gradients per byte of weights.
+        """
+        piped, step, once = self._schedule.pipeline_par > 1, ends.step, np.array(1.0)
+        first, last = ends.synced(reduced).apart(piped)
+        shard, rest = step.first.optimizer.weight, step.last.optimizer.weight
+        if ends.tied:
+            shard = np.where(piped, shard, step.both.optimizer.weight)
+            rest = np.where(piped, rest, 0.0)
+        never = np.array(False)
+        embedding = self._copied(ends.cost.embedding, first, shard, never, once)
+        head = self._copied(ends.cost.head, last, rest, never, once)
+        cost = replace(ends.cost, embedding=embedding.cost, head=head.cost)
+        return CopiedEnds(replace(ends, cost=cost), embedding.time, head.time)
+
+    def _copied(
+        self, cost: BlockCost, synced: SyncedBytes, shard: Bytes, again: Array, unit: Count
+    ) -> Copied:
+        """Add copies to a forward pass, to a backward pass that gathers `again`, and to the gradients of weights.
+
+        A gather reads the `shard` as it is kept and writes it as it is sent, then reads and writes all weights; a
+        reduction reads the gradients as they are computed and writes them as they are reduced.
+        """
+        gathered = shard + (1 / self._shards + 2) * synced.weight
+        reduced = synced.weight + synced.gradient
+        moved = (gathered, np.where(again, gathered, 0.0), reduced)
+        sizes = [np.where(self._active, size, 0.0) for size in moved]
+        times = [self._memory.time(unit * size) / unit for size in sizes]
+        passes = zip((cost.fw, cost.agrad, cost.wgrad), sizes, times, strict=True)
+        fw, agrad, wgrad = (_longer(work, size, time) for work, size, time in passes)
+        whole = times[0] + times[1] + times[2]
+        return Copied(replace(cost, fw=fw, agrad=agrad, wgrad=wgrad), whole)
+
+
+def _longer(work: Work, size: Bytes, time: Seconds) -> Work:
+    """Return a pass that also moves some bytes, for so long."""
+    return replace(
+        work,
+        mem_accessed=work.mem_accessed + size,
+        mem_time=work.mem_time + time,
+        time=work.time + time,
+    )
