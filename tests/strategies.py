@@ -203,7 +203,7 @@ RULED: dict[str, tuple[Any, ...]] = {
     "no_sync": (True, False),
     "overlap_param_gather": (False, True),
     "pp_schedule": ("1f1b", "gpipe", "zb_h1"),
-    "pp_layout": ("uniform", "balanced"),
+    "pp_layout": ("uniform", "balanced", "embedding_as_block", "head_as_block", "both_as_blocks"),
     "first_stage_blocks": (0, 1, 3, 50),
     "last_stage_blocks": (0, 1, 3, 50),
     "p2p_overlap": (False, True),
@@ -449,10 +449,15 @@ def pipelines(random: Random, row: Document, model: Document) -> Document:
         counts = [after - before for before, after in pairwise([0, *ends, total])]
         if all(count % row.get("fsdp_unit", 1) == 0 for count in counts):
             chosen["stage_blocks"] = "-".join(map(str, counts))
-    elif chunks == 1:
-        layout = random.choice(("uniform", "balanced", "first", "last", "both"))
+    elif chunks == 1 or row.get("fsdp_unit", 1) == 1:
+        counted = {
+            name: total + ends
+            for name, ends in (("embedding_as_block", 1), ("head_as_block", 1), ("both_as_blocks", 2))
+        }
+        even = [x for x, n in counted.items() if n % (p * chunks) == 0 and n >= 2 * p]
+        layout = random.choice(("uniform", "balanced", "first", "last", "both", *even))
         most = total - p + 1  # of one stage
-        if layout == "balanced":
+        if layout == "balanced" or layout in even:
             chosen["pp_layout"] = layout
         if layout in ("first", "both") and total > p:
             chosen["first_stage_blocks"] = random.randint(1, max(1, min(most, 2 * total // p)))

@@ -64,6 +64,16 @@ COLLECTIVES = (
 MESH_ORDERS = ("stated", "tp-dp-pp", "tp-pp-dp")
 """Numberings of ranks: process groups on explicit networks, or dimensions fastest first."""
 
+ENDS_AS_BLOCKS = {
+    "embedding_as_block": (1, 0),
+    "head_as_block": (0, 1),
+    "both_as_blocks": (1, 1),
+}
+"""Layouts of pipelines in which embedding and output head count as so many blocks."""
+
+PP_LAYOUTS = ("uniform", "balanced", *ENDS_AS_BLOCKS)
+"""How blocks are laid out over the stages of a pipeline."""
+
 PP_SCHEDULES = ("1f1b", "gpipe", "zb_h1")
 """Orders of passes of a pipeline that trains."""
 
@@ -509,15 +519,15 @@ class Execution:
         adds="gpipe or zb_h1 beside 1f1b",
     )
     pp_layout: str = declare(
-        "blocks of pipeline stages: uniform, or balanced, where the output head counts as the blocks that its weights "
-        "are worth",
-        choices=("uniform", "balanced"),
+        "blocks of pipeline stages: uniform; balanced, where the output head counts as the blocks that its weights "
+        "are worth; or the embedding, the head or both count as one block each, and all chunks are equal",
+        choices=PP_LAYOUTS,
         default="uniform",
         scope=BATCH,
         label="{} pipeline stages",
         mark="{}",
-        needs={"pipeline_par": ABOVE_ONE, "pipeline_interleaving": (1,)},
-        adds="balanced beside uniform pipeline stages",
+        needs={"pipeline_par": ABOVE_ONE},
+        adds="layouts beside uniform pipeline stages",
     )
     first_stage_blocks: int = declare(
         "blocks of the first pipeline stage; 0: as pp_layout says",
@@ -526,7 +536,7 @@ class Execution:
         scope=BATCH,
         label="first stage of {} blocks",
         mark="first {}",
-        needs={"pipeline_par": ABOVE_ONE, "pipeline_interleaving": (1,), "pp_layout": ("uniform",)},
+        needs={"pipeline_par": ABOVE_ONE, "pp_layout": ("uniform",)},
         adds="blocks of the first pipeline stage",
         samples=(1, 2),
     )
@@ -537,7 +547,7 @@ class Execution:
         scope=BATCH,
         label="last stage of {} blocks",
         mark="last {}",
-        needs={"pipeline_par": ABOVE_ONE, "pipeline_interleaving": (1,), "pp_layout": ("uniform",)},
+        needs={"pipeline_par": ABOVE_ONE, "pp_layout": ("uniform",)},
         adds="blocks of the last pipeline stage",
         samples=(1, 2),
     )

@@ -16,7 +16,7 @@ from .fields import CHOICES, MULTIPLIED_BYTES, OPTIONS, Execution, Model
 from .mesh import sits_evenly
 from .rules import EDITIONS, Rules
 from .run import Run
-from .stages import counts_of
+from .stages import counts_of, ends_as_blocks
 from .system import System
 
 
@@ -159,11 +159,12 @@ FORMS = {
 def _check_stages(ex: Execution, model: Model) -> None:
     """Schedule and layout of a pipeline."""
     first, last = ex.first_stage_blocks, ex.last_stage_blocks
-    layout = ex.pp_layout == "balanced" or first > 0 or last > 0
+    layout = ex.pp_layout != "uniform" or first > 0 or last > 0
     stated = layout or ex.pp_schedule != "1f1b"
     p = ex.pipeline_par
     require(27, p > 1 or not (stated or ex.p2p_overlap), "there is no pipeline")
-    require(27, ex.pipeline_interleaving == 1 or not stated, "stages have one chunk")
+    single = ex.pp_schedule == "1f1b" or ex.pipeline_interleaving == 1
+    require(27, single, "stages have one chunk")
     counts = counts_of(ex)
     require(27, p > 1 or not counts, "there is no pipeline")
     require(27, not (layout and counts), "the layout is stated twice")
@@ -174,6 +175,10 @@ def _check_stages(ex: Execution, model: Model) -> None:
     if first or last:
         free, left = p - (first > 0) - (last > 0), model.num_blocks - first - last
         require(27, left >= free if free else left == 0, "every stage has blocks")
+    if ends := sum(ends_as_blocks(ex)):
+        counted = model.num_blocks + ends
+        even = counted % (p * ex.pipeline_interleaving) == 0
+        require(27, even and counted >= 2 * p, "chunks are equal, ends included")
     if ex.p2p_overlap:
         chunks = ex.pipeline_interleaving > 1
         due = (chunks or ex.pp_schedule == "gpipe") if ex.training else not chunks
@@ -187,6 +192,8 @@ def _check_shares(run: Run) -> None:
     even = ex.dp_shard == 0 or (ex.dp_shard > 1 and ex.data_par % ex.dp_shard == 0)
     require(28, even, "shards must divide the replicas")
     chunk = gcd(*counts_of(ex)) or blocks // ex.pipeline_interleaving
+    if ex.pipeline_interleaving > 1 and run.layout is not None and not ex.stage_blocks:
+        chunk = 1  # chunks differ by a block
     require(28, chunk % ex.fsdp_unit == 0, "units must divide a chunk")
     owned = ex.zero_stage == "owner"
     require(28, not owned or blocks % ex.data_par == 0, "owners have whole layers")
@@ -216,7 +223,7 @@ def _check_division(run: Run) -> None:
     blocks = -(-model.num_blocks // ex.pipeline_par)
     require_fit(15, chunks <= blocks, "there are more chunks than blocks")
     require_fit(
-        16, bool(ex.stage_blocks) or blocks % chunks == 0, "chunks must divide the blocks evenly"
+        16, run.layout is not None or blocks % chunks == 0, "chunks must divide the blocks evenly"
     )
     offload = ex.weight_offload or ex.activations_offload or ex.optimizer_offload
     require_fit(17, not offload or blocks >= 3, "offloading takes three blocks or more")

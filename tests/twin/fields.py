@@ -179,7 +179,13 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     ),
     "mesh_order": ("stated", "tp-dp-pp", "tp-pp-dp"),
     "pp_schedule": ("1f1b", "gpipe", "zb_h1"),
-    "pp_layout": ("uniform", "balanced"),
+    "pp_layout": (
+        "uniform",
+        "balanced",
+        "embedding_as_block",
+        "head_as_block",
+        "both_as_blocks",
+    ),
 }
 """Named values of an execution that the twin knows; other fields are whole numbers or switches."""
 

@@ -20,6 +20,7 @@ from calculon.plan.rules.pipeline_rules import STAGE_RULES
 from calculon.plan.rules.precision_rules import PRECISION_RULES
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
 from calculon.plan.rules.tensor_rules import TENSOR_RULES
+from calculon.plan.stage_layout import own_stages
 from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.spec.model import Model
 from calculon.units import Array
@@ -210,7 +211,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "interleaving_split",
-        lambda r: (np.mod(r.blocks, r.plan.pipeline_interleaving) == 0) | (r.plan.stage_blocks > 0),
+        lambda r: (np.mod(r.blocks, r.plan.pipeline_interleaving) == 0) | own_stages(r.plan),
         lambda one: (
             f"the {one.blocks} blocks of a pipeline stage do not divide into "
             f"pipeline_interleaving={one.execution.pipeline_interleaving} equal chunks"
