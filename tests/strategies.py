@@ -451,13 +451,14 @@ def pipelines(random: Random, row: Document, model: Document) -> Document:
             chosen["stage_blocks"] = "-".join(map(str, counts))
     elif chunks == 1 or row.get("fsdp_unit", 1) == 1:
         counted = {
-            name: total + ends
-            for name, ends in (("embedding_as_block", 1), ("head_as_block", 1), ("both_as_blocks", 2))
+            "embedding_as_block": total + 1,
+            "head_as_block": total + 1,
+            "both_as_blocks": total + 2,
         }
-        even = [x for x, n in counted.items() if n % (p * chunks) == 0 and n >= 2 * p]
-        layout = random.choice(("uniform", "balanced", "first", "last", "both", *even))
+        ends = [name for name, blocks in counted.items() if blocks >= 2 * p]
+        layout = random.choice(("uniform", "balanced", "first", "last", "both", *ends))
         most = total - p + 1  # of one stage
-        if layout == "balanced" or layout in even:
+        if layout == "balanced" or layout in ends:
             chosen["pp_layout"] = layout
         if layout in ("first", "both") and total > p:
             chosen["first_stage_blocks"] = random.randint(1, max(1, min(most, 2 * total // p)))

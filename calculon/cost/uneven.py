@@ -91,8 +91,7 @@ class UnevenStages:
             return backward
         each, embedding, head = self._added
         found = [
-            time + blocks * each
-            for time, blocks in zip(backward, self._layout.blocks, strict=True)
+            time + blocks * each for time, blocks in zip(backward, self._layout.blocks, strict=True)
         ]
         alone = self._layout.count[FIRST] == 0
         found[FIRST] = found[FIRST] + embedding
@@ -112,7 +111,9 @@ class UnevenStages:
         head: Seconds = np.zeros(1)
         if self._embedding_head is not None:
             cost = self._embedding_head.cost
-            embedding, head = (forward_time(e) + backward_time(e) for e in (cost.embedding, cost.head))
+            embedding, head = (
+                forward_time(e) + backward_time(e) for e in (cost.embedding, cost.head)
+            )
         if self._added is not None:
             each, of_embedding, of_head = self._added
             base, edge = base + each, edge + each

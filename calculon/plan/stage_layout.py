@@ -147,15 +147,19 @@ def _with_ends(
 ) -> tuple[Count, Count]:
     """Replace blocks of first and last stage where embedding and output head count as blocks.
 
+    Of odd blocks, if there are any, the stages between have one each, and the last the one that they have no place for.
+
     Source: Megatron-LM, ``--account-for-embedding-in-pipeline-split`` and ``--account-for-loss-in-pipeline-split``;
     Llama Team, arXiv 2407.21783, section 3.3.2 (one block less on the first and on the last stage).
     """
     ends = ends_as_blocks(columns)
-    of_stage = np.floor((model.num_blocks + ends.sum(axis=0)) / pipeline_par)
+    blocks = model.num_blocks + ends.sum(axis=0)
+    of_stage = np.floor(blocks / pipeline_par)
+    odd = blocks - of_stage * pipeline_par > np.maximum(pipeline_par - 2, 0)
     counted = (ends.sum(axis=0) > 0) & (pipeline_par > 1)
     return (
         np.where(counted, of_stage - ends[0], first),
-        np.where(counted, of_stage - ends[1], last),
+        np.where(counted, of_stage + odd - ends[1], last),
     )
 
 

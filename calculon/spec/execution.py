@@ -520,7 +520,7 @@ class Execution:
     )
     pp_layout: str = declare(
         "blocks of pipeline stages: uniform; balanced, where the output head counts as the blocks that its weights "
-        "are worth; or the embedding, the head or both count as one block each, and all chunks are equal",
+        "are worth; or the embedding, the head or both count as one block each",
         choices=PP_LAYOUTS,
         default="uniform",
         scope=BATCH,

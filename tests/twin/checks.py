@@ -176,9 +176,8 @@ def _check_stages(ex: Execution, model: Model) -> None:
         free, left = p - (first > 0) - (last > 0), model.num_blocks - first - last
         require(27, left >= free if free else left == 0, "every stage has blocks")
     if ends := sum(ends_as_blocks(ex)):
-        counted = model.num_blocks + ends
-        even = counted % (p * ex.pipeline_interleaving) == 0
-        require(27, even and counted >= 2 * p, "chunks are equal, ends included")
+        enough = model.num_blocks + ends >= 2 * p
+        require(27, enough, "a stage has more than an end")
     if ex.p2p_overlap:
         chunks = ex.pipeline_interleaving > 1
         due = (chunks or ex.pp_schedule == "gpipe") if ex.training else not chunks

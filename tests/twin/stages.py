@@ -17,9 +17,10 @@ def stage_blocks(model: Model, ex: Execution) -> list[int] | None:
     if p == 1 or not (stated or ex.pp_layout != "uniform" or ex.pp_schedule != "1f1b"):
         return None
     at_embedding, at_head = ends_as_blocks(ex)
-    if at_embedding or at_head:  # all stages have as many, ends included
-        each = (total + at_embedding + at_head) // p
-        return [each - at_embedding, *[each] * (p - 2), each - at_head]
+    if at_embedding or at_head:  # all stages have as many, ends included; odd ones go to the inner
+        each, odd = divmod(total + at_embedding + at_head, p)
+        inner = [each + (number < odd) for number in range(p - 2)]
+        return [each - at_embedding, *inner, each + (odd > p - 2) - at_head]
     first, last = ex.first_stage_blocks, ex.last_stage_blocks
     if not last:
         last = (total - first) // (p - 1) if first else -(-total // p)

@@ -105,21 +105,18 @@ def _explain_blocks(one: Request) -> Problem:
 
 
 def _ends_fit(r: Requests) -> Array:
-    """Whether blocks, and ends that count as blocks, divide into chunks, and first and last stage have a block."""
-    ends = ends_as_blocks(r.plan)
-    counted = r.model.num_blocks + ends.sum(axis=0)
-    chunks = r.plan.pipeline_par * r.plan.pipeline_interleaving
-    fit = (np.mod(counted, chunks) == 0) & (counted >= 2 * r.plan.pipeline_par)
-    return fit | (counted == r.model.num_blocks)
+    """Whether stages whose end counts as a block have another one."""
+    ends = ends_as_blocks(r.plan).sum(axis=0)
+    return (ends == 0) | (r.model.num_blocks + ends >= 2 * r.plan.pipeline_par)
 
 
 def _explain_ends(one: Request) -> Problem:
     e, ends = one.execution, sum(ENDS_AS_BLOCKS[one.execution.pp_layout])
-    chunks = e.pipeline_par * e.pipeline_interleaving
-    counted = one.model.num_blocks + ends
-    wanted = f"a layout for {one.model.num_blocks} + {ends} = {counted} blocks in {chunks} chunks"
-    hint = "they must divide, with two blocks or more on each stage"
-    return Problem("pp_layout", wanted, e.pp_layout, hint)
+    counted = f"{one.model.num_blocks} + {ends}"
+    wanted = (
+        f"uniform, since {counted} blocks are less than two for each of {e.pipeline_par} stages"
+    )
+    return Problem("pp_layout", wanted, e.pp_layout)
 
 
 def _can_overlap(plan: Columns) -> Array:
