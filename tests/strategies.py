@@ -187,6 +187,8 @@ MORE_OPTIONS: dict[str, tuple[Any, ...]] = {
     "tp_async": (False, True),
     "bias_after_reduce": (False, True),
     "matmul_dtype": ("same", "same", *DATATYPES, "tfloat32"),
+    "recompute_modules": ("none", "norm", "activation", "norm_activation", "mlp", "ops"),
+    "recompute_every": (1, 1, 2, 3),
     "coll_algo": (*OPTIONS["coll_algo"], "tree", "nvls", "nvls_tree", "collnet"),
 }
 """Those that :func:`every_table` draws besides."""
@@ -420,6 +422,13 @@ def _more(random: Random, row: Document, model: Document, system: Document) -> D
         chosen["matmul_dtype"] = "same"
     if not alone or chosen["matmul_dtype"] != "same":
         chosen["matmul_impl"] = "gemm"
+    halves = part == "block" and not model.get("parallel_attention", False)
+    plain = megatron and chosen["matmul_impl"] == "gemm" and halves
+    if not (row["training"] and plain and row["activation_recompute"] == "none"):
+        chosen["recompute_modules"] = "none"
+    again = row["activation_recompute"] != "none" or chosen["recompute_modules"] != "none"
+    if not again or row["activations_offload"]:
+        chosen["recompute_every"] = 1
     if chosen["coll_algo"] != "published":
         chosen["latency_per_step"] = False
     if not _fits(chosen["seq_length"], row, model):

@@ -184,7 +184,7 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
     cost = layer_cost(table, layout.times, layout.network, choice, edition)
     overlapped = choice.tensor_par_overlap != "none"
     processing = ordered_sum(cost.times.processing) if overlapped else layout.processing
-    recomputed = table.flagged("recompute", choice, edition)
+    recomputed = table.recomputed(choice, edition)
     trained, none = float(choice.training), layout.none
     checkpoint = choice.training and choice.recompute_all
     activation = layout.shape.dtype_bytes * layout.shape.activation

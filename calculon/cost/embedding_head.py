@@ -78,6 +78,7 @@ def plain_choice(choice: BlockChoice) -> BlockChoice:
         tensor_par_overlap="none",
         seq_par_ag_redo=False,
         tp_async=False,
+        recompute_modules="none",
     )
 
 

@@ -103,7 +103,8 @@ class StageLayout:
         """Lay the blocks of a model out as executions state it."""
         balanced = columns.pp_layout == _BALANCED
         given = columns.first_stage_blocks, columns.last_stage_blocks
-        first, last = _outer(balanced, given, pipeline_par, recompute_all, model)
+        every = columns.recompute_every
+        first, last = _outer(balanced, given, pipeline_par, recompute_all, every, model)
         first, last = _with_ends(columns, pipeline_par, model, first, last)
         piped, inner = pipeline_par > 1, np.where(pipeline_par > 1, pipeline_par - 2, 0.0)
         between = np.maximum(pipeline_par - 2, 1)
@@ -250,6 +251,7 @@ def _outer(
     given: tuple[Count, Count],
     pipeline_par: Count,
     recompute_all: Array,
+    every: Array,
     model: Model,
 ) -> tuple[Count, Count]:
     """Return blocks of the first and of the last stage.
@@ -257,11 +259,11 @@ def _outer(
     Where nothing is stated, odd blocks go to the last stage, to the first, and then to those after it, whatever the
     schedule. Otherwise what is not stated is shared evenly among the other stages, of which the first is one that has
     least: it holds most microbatches. Full recomputation computes each block's products four times where the head's
-    are computed thrice.
+    are computed thrice, or those of one of `every` blocks.
     """
     total = float(model.num_blocks)
     others = np.maximum(pipeline_par - 1, 1)
-    head = head_blocks(model) * np.where(recompute_all, 3 / 4, 1.0)
+    head = head_blocks(model) * np.where(recompute_all, 3 / (3 + 1 / every), 1.0)
     first, last = (np.asarray(blocks, float) for blocks in given)
     uniform = np.ceil(total / pipeline_par)
     after_first = np.where(first > 0, np.floor((total - first) / others), uniform)

@@ -48,6 +48,8 @@ def checked_run(
     _check_request(ex)
     _check_products(ex, shape)
     _check_optimizer(ex)
+    halves = shape.part == "block" and not shape.parallel_attention
+    require(5, halves or ex.recompute_modules == "none", "no attention, and then an MLP")
     _check_replicas(ex)
     _check_networks(ex, hardware)
     _check_stages(ex, shape)
@@ -82,6 +84,12 @@ def _check_request(ex: Execution) -> None:
     redo_fits = ex.tensor_par_comm_type == "rs_ag" and recompute != "full"
     require(9, not ex.seq_par_ag_redo or redo_fits, "there is nothing to gather again")
     gradients = ex.training and ex.data_par > 1
+    modules, every = ex.recompute_modules != "none", ex.recompute_every
+    require(5, not modules or (ex.training and recompute == "none"), "recomputed twice, or never")
+    plain = ex.tp_impl == "megatron" and ex.matmul_impl == "gemm"
+    require(5, not modules or plain, "products of another form")
+    again = (recompute != "none" or modules) and not ex.activations_offload
+    require(5, every > 0 and (every == 1 or again), "there is nothing to recompute")
     require(10, not ex.data_par_overlap or gradients, "there are no gradients to overlap")
     require(11, not ex.optimizer_offload or ex.training, "there is no optimizer to offload")
 

@@ -79,7 +79,8 @@ def _head_blocks(model: Model, ex: Execution) -> float:
     attention = 2 * model.hidden * model.attn_size * (model.attn_heads + model.key_heads)
     mlp = (3 if model.gated else 2) * model.hidden * model.feedforward
     worth = model.vocab * model.hidden / (attention + mlp)
-    return worth * 3 / 4 if ex.activation_recompute == "full" else worth
+    again = 1 / ex.recompute_every if ex.activation_recompute == "full" else 0
+    return worth * 3 / (3 + again)
 
 
 def _balanced(total: int, stages: int, head: float) -> int:
