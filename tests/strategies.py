@@ -189,6 +189,8 @@ MORE_OPTIONS: dict[str, tuple[Any, ...]] = {
     "tp_async": (False, True),
     "bias_after_reduce": (False, True),
     "matmul_dtype": ("same", "same", *DATATYPES, "tfloat32"),
+    "recompute_modules": ("none", "norm", "activation", "norm_activation", "mlp", "ops"),
+    "recompute_every": (1, 1, 2, 3),
     "coll_algo": (*OPTIONS["coll_algo"], "tree", "nvls", "nvls_tree", "collnet"),
 }
 """Those that :func:`every_table` draws besides."""
@@ -205,7 +207,7 @@ RULED: dict[str, tuple[Any, ...]] = {
     "no_sync": (True, False),
     "overlap_param_gather": (False, True),
     "pp_schedule": ("1f1b", "gpipe", "zb_h1"),
-    "pp_layout": ("uniform", "balanced"),
+    "pp_layout": ("uniform", "balanced", "embedding_as_block", "head_as_block", "both_as_blocks"),
     "first_stage_blocks": (0, 1, 3, 50),
     "last_stage_blocks": (0, 1, 3, 50),
     "p2p_overlap": (False, True),
@@ -446,6 +448,13 @@ def _more(random: Random, row: Document, model: Document, system: Document) -> D
         chosen["matmul_dtype"] = "same"
     if not alone or chosen["matmul_dtype"] != "same":
         chosen["matmul_impl"] = "gemm"
+    halves = part == "block" and not model.get("parallel_attention", False)
+    plain = megatron and chosen["matmul_impl"] == "gemm" and halves
+    if not (row["training"] and plain and row["activation_recompute"] == "none"):
+        chosen["recompute_modules"] = "none"
+    again = row["activation_recompute"] != "none" or chosen["recompute_modules"] != "none"
+    if not again or row["activations_offload"]:
+        chosen["recompute_every"] = 1
     if chosen["coll_algo"] != "published":
         chosen["latency_per_step"] = False
     if not _fits(chosen["seq_length"], row, model):
@@ -475,10 +484,16 @@ def pipelines(random: Random, row: Document, model: Document) -> Document:
         counts = [after - before for before, after in pairwise([0, *ends, total])]
         if all(count % row.get("fsdp_unit", 1) == 0 for count in counts):
             chosen["stage_blocks"] = "-".join(map(str, counts))
-    elif chunks == 1:
-        layout = random.choice(("uniform", "balanced", "first", "last", "both"))
+    elif chunks == 1 or row.get("fsdp_unit", 1) == 1:
+        counted = {
+            "embedding_as_block": total + 1,
+            "head_as_block": total + 1,
+            "both_as_blocks": total + 2,
+        }
+        ends = [name for name, blocks in counted.items() if blocks >= 2 * p]
+        layout = random.choice(("uniform", "balanced", "first", "last", "both", *ends))
         most = total - p + 1  # of one stage
-        if layout == "balanced":
+        if layout == "balanced" or layout in ends:
             chosen["pp_layout"] = layout
         if layout in ("first", "both") and total > p:
             chosen["first_stage_blocks"] = random.randint(1, max(1, min(most, 2 * total // p)))

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from calculon.architecture.layers import (
-    RECOMPUTED,
     Flags,
     Layer,
     When,
@@ -51,15 +50,26 @@ def attention_layers(shape: BlockShape) -> Iterator[Layer]:
         width = projection_width(shape)
         bias = width * model.qkv_bias
         yield from input_layers(
-            "AttnBlock", "QKV", shape, width, bias=bias, regather=_REGATHER, gathered=_GATHERED
+            "AttnBlock",
+            "QKV",
+            shape,
+            width,
+            bias=bias,
+            regather=_REGATHER,
+            gathered=_GATHERED,
+            recompute=When.RECOMPUTE_OPERATORS,
+            repeated=shape.key_value_width / width,
         )
     else:
         yield from _separate_projections(shape)
     yield from core_layers(shape)
     bias_out = model.hidden * model.out_bias
-    yield from output_layers("AttnBlock", "MLP", shape, shape.attention_width, bias=bias_out)
+    again = When.RECOMPUTE_STREAM
+    yield from output_layers(
+        "AttnBlock", "MLP", shape, shape.attention_width, bias=bias_out, recompute=again
+    )
     if shape.whole:
-        yield from exit_layers("AttnBlock", shape)
+        yield from exit_layers("AttnBlock", shape, recompute=again)
 
 
 def projection_width(shape: BlockShape) -> Elements:
@@ -84,18 +94,20 @@ def _separate_projections(shape: BlockShape) -> Iterator[Layer]:
         shape.activation,
         users,
         dtype_bytes=shape.widths.operand,
-        flags=Flags(recompute=_REGATHER, drops_activation=_REGATHER),
+        flags=Flags(recompute=_REGATHER, drops_activation=When.DROPPED_ATTENTION),
     )
     if not shape.overlapped:
         yield project("AttnBlock_Query", shape, hidden, query, query * biased, SHARED)
-    for name in ("AttnBlock_Key", "AttnBlock_Value"):
-        yield project(name, shape, hidden, key_value, key_value * biased, SHARED)
+    again = SHARED._replace(recompute=When.RECOMPUTE_OPERATORS)
+    for name, flags in (("AttnBlock_Key", again), ("AttnBlock_Value", SHARED)):
+        yield project(name, shape, hidden, key_value, key_value * biased, flags)
 
 
 def core_layers(shape: BlockShape) -> Iterator[Layer]:
     """Yield the layers between projections: norms and positions of queries and keys, then attention."""
     model = shape.model
     turned = shape.tokens * (shape.split(shape.attention_width) + shape.key_value_width)
+    again = Flags(recompute=When.RECOMPUTE_OPERATORS)
     if model.qk_norm != "none":
         per_head = model.qk_norm == "head"
         heads = 1 if per_head else model.attn_heads
@@ -107,14 +119,14 @@ def core_layers(shape: BlockShape) -> Iterator[Layer]:
             gain_only=True,
             input_grad=shape.edition.writes_input_gradients,
             dtype_bytes=shape.widths.result,
-            flags=RECOMPUTED,
+            flags=again,
         )
     if model.rotary:
         yield rotary(
             "AttnBlock_Rotary",
             turned * model.rotary,
             dtype_bytes=shape.widths.result,
-            flags=RECOMPUTED,
+            flags=again,
         )
     yield from (_flash(shape) if shape.choice.flash else _eager(shape))
 
@@ -143,17 +155,20 @@ def mean_keys(model: Model, seq_length: Count | int = 0) -> Count:
 def _flash(shape: BlockShape) -> Iterator[Layer]:
     """Run one kernel, which knows the mask; its dropout needs no stored mask."""
     model = shape.model
-    yield flash_attention(
+    heads = shape.edition.key_value_heads(model, shape.choice, shape.tensor_par)
+    layer = flash_attention(
         "AttnBlock_Flash",
         shape.tokens,
         shape.split(model.attn_heads),
-        shape.edition.key_value_heads(model, shape.choice, shape.tensor_par),
+        heads,
         model.attn_size,
         keys=mean_keys(model, shape.workload.keys),
         causal=model.causal,
         dtype_bytes=shape.widths.result,
         flags=Flags(recompute=When.RECOMPUTE_ATTENTION),
     )
+    # of queries, keys and values the second product makes the keys
+    yield layer._replace(remade=shape.widths.result * shape.tokens * heads * model.attn_size)
 
 
 def _eager(shape: BlockShape) -> Iterator[Layer]:

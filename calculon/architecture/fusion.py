@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calculon.architecture.layer import Number, Widths
-from calculon.architecture.layers import RECOMPUTED, Flags, Layer
+from calculon.architecture.layers import Flags, Layer, When
 from calculon.architecture.layers.vocabulary import EAGER_LOSS, FLOAT_BYTES
 from calculon.architecture.multiply import multiplied
 from calculon.architecture.shape import BlockShape
@@ -216,7 +216,7 @@ def _softmax_joined(layer: Layer, widths: Widths) -> Moved:
 
 def _dropout_joined(layer: Layer, widths: Widths) -> Moved:
     """Only its mask moves; the gradient of a branch of the residual stream is written."""
-    branch = layer.flags == RECOMPUTED
+    branch = layer.flags.drops_activation == When.NEVER  # that of scores goes with them
     gradient = widths.stored + widths.result if branch else 0
     return Moved(1.0, 1.0 + gradient, (0, int(branch), 0))
 

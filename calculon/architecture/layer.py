@@ -24,6 +24,8 @@ class Flags(NamedTuple):
         The forward collective is repeated in the backward pass.
     drops_activation : str
         The saved input does not stay until the backward pass.
+    drops_shard : str
+        Nothing stays of it either where a shard of it would.
     drops_output : str
         The output does not stay as the saved input of the next layer.
     shares_activation : bool
@@ -33,6 +35,7 @@ class Flags(NamedTuple):
     recompute: str = When.NEVER
     recommunicate: str = When.NEVER
     drops_activation: str = When.NEVER
+    drops_shard: str = When.NEVER
     drops_output: str = When.NEVER
     shares_activation: bool = False
 
@@ -117,7 +120,8 @@ class Layer(NamedTuple):
     is the mean number of keys per query of fused attention, ``causal`` its mask, and ``head_width`` its elements per
     head; ``product`` the shape of a matrix product. Rate and fusion (:mod:`calculon.architecture.fusion`) depend on the kind of ``kernel``.
     ``launches`` is the number of kernels that each pass launches: by default one where it moves anything. ``table`` is
-    rows and columns of weights that are looked up.
+    rows and columns of weights that are looked up. Where single operators are recomputed, ``repeated`` is the share of
+    the forward pass that is, and ``remade`` the bytes of the activation that are made again rather than kept.
     """
 
     name: str
@@ -140,6 +144,8 @@ class Layer(NamedTuple):
     product: Product | None = None
     table: tuple[Number, Number] | None = None
     launches: tuple[int, int, int] | None = None
+    repeated: Number = 1.0
+    remade: Bytes | float = 0.0
 
     @property
     def engine(self) -> str:

@@ -32,6 +32,8 @@ class Sizes:
         Multiple that the vocabulary on each tensor-parallel rank is filled up to.
     seq_length : array of float
         Tokens per sequence; 0 where it is the model's own (:mod:`calculon.architecture.workload`).
+    recompute_every : array of float
+        Of so many blocks one recomputes.
     further : mapping of arrays
         Degrees (float) and networks (int) of further axes, by field; by default one rank.
     """
@@ -41,6 +43,7 @@ class Sizes:
     tensor_par_net: Array
     vocab_pad_multiple: Count
     seq_length: Count
+    recompute_every: Count = field(default_factory=lambda: np.ones(1))
     further: Mapping[str, Array] = field(default_factory=_one_rank)
 
     @classmethod

@@ -28,6 +28,13 @@ from calculon.units import Elements
 _SENT = Flags(recommunicate=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS)
 """A collective of an output, which its reader saves."""
 
+DROPPED = {
+    When.REGATHER_ATTENTION: When.DROPPED_ATTENTION,
+    When.REGATHER_MLP: When.DROPPED_MLP,
+    When.NEVER: When.NEVER,
+}
+"""When the gathered input of products is not kept, by when it is gathered again."""
+
 
 def project(
     name: str,
@@ -36,9 +43,11 @@ def project(
     k: Elements | int,
     bias: Number,
     flags: Flags = RECOMPUTED,
+    repeated: Number = 1.0,
 ) -> Layer:
     """Multiply the tokens by ``(n, k)`` weights of this rank; `bias` columns have a bias."""
-    return linear(name, shape.tokens, n, k, bias=bias, widths=shape.widths, flags=flags)
+    layer = linear(name, shape.tokens, n, k, bias=bias, widths=shape.widths, flags=flags)
+    return layer._replace(repeated=repeated)
 
 
 def overlapped_projection(
@@ -99,6 +108,8 @@ def input_layers(
     bias: Number,
     regather: str,
     gathered: str,
+    recompute: str = When.RECOMPUTE_ALL,
+    repeated: Number = 1.0,
 ) -> Iterator[Layer]:
     """Gather the input and multiply it by weights of `width` columns on this rank, `bias` of them with a bias.
 
@@ -106,26 +117,51 @@ def input_layers(
     ----------
     regather, gathered : str
         When the input is gathered again in the backward pass, and when it is saved gathered.
+    recompute : str
+        When the product is computed again.
+    repeated : array or float
+        Share of the product that is, where single operators are recomputed.
     """
     name, hidden = f"{prefix}_{product}", shape.model.hidden
     yield from converted(f"{name}_Cast", shape, hidden, width, bias)
     if shape.overlapped:
-        yield column_parallel_linear(f"{name}_AG", shape, width, bias=bias, regather=regather)
+        yield column_parallel_linear(
+            f"{name}_AG",
+            shape,
+            width,
+            bias=bias,
+            regather=regather,
+            recompute=recompute,
+            repeated=repeated,
+        )
     else:
         yield from gathered_input(f"{prefix}_F", shape, regather=regather, gathered=gathered)
-        flags = RECOMPUTED._replace(drops_activation=regather)
-        yield project(name, shape, hidden, width, bias, flags)
+        flags = Flags(recompute=recompute, drops_activation=DROPPED[regather])
+        yield project(name, shape, hidden, width, bias, flags, repeated)
 
 
 def column_parallel_linear(
-    name: str, shape: BlockShape, width: Elements, *, bias: Number, regather: str
+    name: str,
+    shape: BlockShape,
+    width: Elements,
+    *,
+    bias: Number,
+    regather: str,
+    recompute: str = When.RECOMPUTE_ALL,
+    repeated: Number = 1.0,
 ) -> Layer:
     """Overlapped linear layer whose input is gathered, and whose output has `width` columns on this rank."""
-    flags = RECOMPUTED._replace(recommunicate=regather, drops_activation=regather)
+    flags = Flags(
+        recompute=recompute,
+        recommunicate=regather,
+        drops_activation=DROPPED[regather],
+        drops_shard=When.RECOMPUTE_NORM,
+    )
     outer = regather == When.REGATHER_ATTENTION
-    return overlapped_projection(
+    layer = overlapped_projection(
         name, "gather", shape, shape.model.hidden, width, bias, flags, outer=outer
     )
+    return layer._replace(repeated=repeated)
 
 
 def gathered_input(
@@ -176,11 +212,20 @@ def converted(
 
 
 def output_layers(
-    prefix: str, product: str, shape: BlockShape, width: int, *, bias: int, outer: bool = False
+    prefix: str,
+    product: str,
+    shape: BlockShape,
+    width: int,
+    *,
+    bias: int,
+    outer: bool = False,
+    recompute: str = When.RECOMPUTE_ALL,
+    drops: str = When.NEVER,
 ) -> Iterator[Layer]:
     """Yield a row-parallel product of an input of `width` and its reduction; or a column-parallel one, both gathered.
 
-    `bias` is how many columns of the whole output have one.
+    `bias` is how many columns of the whole output have one. `recompute` says when they are computed again, `drops` when
+    their input is, and not kept.
     """
     if shape.choice.gathers_outputs:
         yield from _column_parallel_output(prefix, product, shape, width, bias=bias)
@@ -191,13 +236,17 @@ def output_layers(
         f"{name}_Cast", shape, rows, hidden, bias, source=shape.widths.result, joined=joined
     )
     if shape.overlapped:
-        flags = RECOMPUTED._replace(recommunicate=When.RECOMPUTE_ALL)
+        flags = Flags(
+            recompute=recompute, recommunicate=recompute, drops_activation=drops, drops_shard=drops
+        )
         yield overlapped_projection(
             f"{name}_RS", "reduce", shape, rows, hidden, bias, flags, outer=outer
         )
     else:
-        yield project(name, shape, rows, hidden, bias)
-        yield border_collective(f"{prefix}_G", ROW_OUTPUT, shape, _SENT, outer=outer)
+        flags = Flags(recompute=recompute, drops_activation=drops)
+        yield project(name, shape, rows, hidden, bias, flags)
+        sent = _SENT._replace(recommunicate=recompute)
+        yield border_collective(f"{prefix}_G", ROW_OUTPUT, shape, sent, outer=outer)
     if bias and shape.choice.bias_after_reduce:
         # added to the sum over the ranks; weights and their gradient stay with the product
         yield added_bias(
@@ -205,7 +254,7 @@ def output_layers(
             np.where(shape.tensor_par > 1, shape.residual, 0.0),
             followed=shape.whole,
             dtype_bytes=shape.widths.result,
-            flags=RECOMPUTED,
+            flags=Flags(recompute=recompute),
         )
 
 

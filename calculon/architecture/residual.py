@@ -21,13 +21,19 @@ NORM_NAMES = {"rmsnorm": "RMSNorm"}
 """How a norm is called in the list of layers, where it is not a layer normalisation."""
 
 
-def entry_layers(prefix: str, shape: BlockShape, *, norms: int = 1) -> Iterator[Layer]:
-    """Fork off the residual connection and normalise; several norms read the same input."""
+def entry_layers(
+    prefix: str, shape: BlockShape, *, norms: int = 1, drops: str = When.NEVER
+) -> Iterator[Layer]:
+    """Fork off the residual connection and normalise; several norms read the same input.
+
+    `drops` says when that is not kept.
+    """
+    flags = RECOMPUTED._replace(drops_activation=drops)
     yield fork(
-        f"{prefix}_Fork", shape.residual, 1 + norms, dtype_bytes=shape.dtype_bytes, flags=RECOMPUTED
+        f"{prefix}_Fork", shape.residual, 1 + norms, dtype_bytes=shape.dtype_bytes, flags=flags
     )
     for _ in range(norms):
-        yield residual_norm(prefix, shape, flags=SHARED)
+        yield residual_norm(prefix, shape, flags=SHARED._replace(recompute=When.RECOMPUTE_NORM))
 
 
 def residual_norm(prefix: str, shape: BlockShape, *, flags: Flags) -> Layer:
@@ -43,19 +49,24 @@ def residual_norm(prefix: str, shape: BlockShape, *, flags: Flags) -> Layer:
     )
 
 
-def exit_layers(prefix: str, shape: BlockShape) -> Iterator[Layer]:
+def exit_layers(
+    prefix: str, shape: BlockShape, *, recompute: str = When.RECOMPUTE_ALL
+) -> Iterator[Layer]:
     """Normalise once more in blocks of four norms, drop out, and add the residual connection."""
-    result = shape.widths.result
+    result, plain = shape.widths.result, Flags(recompute=recompute)
     if shape.model.norms == 4:
-        yield residual_norm(f"{prefix}_Post", shape, flags=RECOMPUTED)
+        yield residual_norm(f"{prefix}_Post", shape, flags=plain)
     if shape.model.dropout:
         yield dropout(
             f"{prefix}_DropOut",
             shape.residual,
             grad_bytes=shape.edition.dropout_grad_bytes(result),
             dtype_bytes=result,
-            flags=RECOMPUTED,
+            flags=plain,
         )
     yield residual_sum(
-        f"{prefix}_Residual", shape.residual, dtype_bytes=shape.dtype_bytes, flags=SHARED
+        f"{prefix}_Residual",
+        shape.residual,
+        dtype_bytes=shape.dtype_bytes,
+        flags=SHARED._replace(recompute=recompute),
     )

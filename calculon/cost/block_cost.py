@@ -197,7 +197,7 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
     processing = ordered_sum(cost.times.processing) if overlapped else layout.processing
     if layout.host is not None:
         processing = _launched(processing, ordered_sum(layout.host))
-    recomputed = table.flagged("recompute", choice, edition)
+    recomputed = table.recomputed(choice, edition)
     trained, none = float(choice.training), layout.none
     checkpoint = choice.training and choice.recompute_all
     activation = layout.shape.dtype_bytes * layout.shape.activation

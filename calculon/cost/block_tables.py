@@ -1,6 +1,7 @@
 """Costs of the distinct blocks and optimizer steps of a table: millions of executions share a few thousand of them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -107,7 +108,12 @@ def block_costs(
             for kind in kinds
         ]
         for of_choice, choice in zip(costs, choices, strict=True):
-            of_choice.append(mixed_block([block_cost(one, choice) for one in layouts], counts))
+            cost = mixed_block([block_cost(one, choice) for one in layouts], counts)
+            if (part.recompute_every > 1).any() and choice.recomputes:
+                stored = replace(choice, activation_recompute="none", recompute_modules="none")
+                other = mixed_block([block_cost(one, stored) for one in layouts], counts)
+                cost = mixed_block([cost, other], [1, part.recompute_every - 1])
+            of_choice.append(cost)
     return [concatenate(of_choice) for of_choice in costs]
 
 

@@ -79,6 +79,7 @@ def plain_choice(choice: BlockChoice) -> BlockChoice:
         tensor_par_overlap="none",
         seq_par_ag_redo=False,
         tp_async=False,
+        recompute_modules="none",
     )
 
 
@@ -212,6 +213,11 @@ class EmbeddingHeadTimes:
         else:
             slower = np.where(self.embedding > self.head, embedding, head)
         return np.where(self.piped, slower, embedding + head)
+
+    def of_faster(self, embedding: Array, head: Array) -> Array:
+        """Return a quantity of the faster of the two, which are on stages that are otherwise alike."""
+        faster = np.where(self.embedding > self.head, head, embedding)
+        return np.where(self.piped, faster, 0.0)
 
     def _slower(self, embedding: Array, head: Array) -> Array:
         """Add a quantity of the slower of the two up over the batch; of both where they are on one stage."""

@@ -86,12 +86,15 @@ class IterationTimes:
         stalled = self._stage.gradient_sync.stalled if self._stage.strategy.sharding else 0.0
         if (uneven := self._stage.uneven) is not None:
             return uneven.bubble(stalled)
-        time = bubble_time(
-            schedule,
-            whole.forward_base + whole.backward_base,
-            whole.forward_edge + whole.backward_edge,
-            stalled,
-        )
+        base = whole.forward_base + whole.backward_base
+        edge = whole.forward_edge + whole.backward_edge
+        ends: Seconds | float = 0.0
+        if (added := self._stage.accumulated) is not None:
+            each, embedding, head = added
+            base, edge = base + each, edge + each
+            if (times := self._stage.embedding_head_times) is not None:
+                ends = times.of_faster(embedding, head)
+        time = bubble_time(schedule, base, edge, stalled) + ends
         return self._with_embedding_and_head(time, "fill")
 
     @derived

@@ -116,6 +116,23 @@ class LayerTable:
         known = {when: edition.happens(when, choice) for when in set(whens)}
         return np.array([known[when] for when in whens])[:, None]
 
+    @property
+    def remade(self) -> Bytes:
+        """Bytes of activations that are made again where single operators are recomputed: shape (layers, blocks)."""
+        return self._filled("remade")
+
+    def recomputed(self, choice: BlockChoice, edition: Edition) -> Array:
+        """Return the share of the forward pass of each layer that is computed again: shape (layers, 1 or blocks)."""
+        flagged = self.flagged("recompute", choice, edition)
+        return flagged * self._filled("repeated") if choice.remakes else flagged
+
+    def _filled(self, name: str) -> Array:
+        """Return a rarely needed size of the layers: shape (layers, blocks)."""
+        array = np.zeros_like(self.weights)
+        for i, layer in enumerate(self.layers):
+            _fill(array, i, getattr(layer, name))
+        return array
+
     def engine_rows(self, engine: str) -> list[int]:
         """Return the numbers of the layers that run on an engine."""
         return [i for i, layer in enumerate(self.layers) if layer.engine == engine]

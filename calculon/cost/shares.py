@@ -37,6 +37,8 @@ def stored_activations(table: LayerTable, choice: BlockChoice, edition: Edition)
     drops = table.flagged("drops_activation", choice, edition)
     kept = table.activation * ~drops
     if table.shard is not None:
-        kept = kept + table.shard * drops
+        kept = kept + table.shard * (drops & ~table.flagged("drops_shard", choice, edition))
+    if choice.remakes:
+        kept = np.maximum(kept - table.remade * ~drops, 0.0)
     dropped = table.output_bytes * table.flagged("drops_output", choice, edition)
     return kept - dropped

@@ -112,7 +112,12 @@ class Stage:
         if self.schedule.layout is None:
             return None
         return UnevenStages(
-            self.block, self.block_whole, self.block_waits, self.schedule, self.embedding_head
+            self.block,
+            self.block_whole,
+            self.block_waits,
+            self.schedule,
+            self.embedding_head,
+            self.accumulated,
         )
 
     @derived
@@ -247,21 +252,38 @@ class Stage:
         return np.where(self.schedule.columns.optimizer_offload, self.system.mem2.time(moved), 0.0)
 
     @derived
+    def accumulated(self) -> tuple[Seconds, Seconds, Seconds] | None:
+        """Time that gradient accumulation adds to the backward pass of a block, of the embedding and of the head.
+
+        That is in all microbatches but the first: where there is one alone, nothing. It delays the drain of the
+        pipeline, which is of later ones.
+        """
+        schedule, time = self.schedule, self.system.move_time
+        if not schedule.accumulates.any():
+            return None
+        reads = schedule.accumulates & (schedule.microbatches > 1)
+        weights = [self.optimizer.weight_grad]
+        if self.embedding_head is not None:
+            step = self.embedding_head.step
+            weights += [end.optimizer.weight_grad for end in (step.first, step.last)]
+        found = [np.where(reads, time(held), 0.0) for held in weights]
+        none = np.zeros_like(found[0])
+        return found[0], *(found[1:] if len(found) > 1 else (none, none))
+
+    @derived
     def accumulation(self) -> Seconds | None:
         """Gradient accumulation: time per batch to read the sums that microbatches after the first are added to.
 
         None where nothing is read. They are added in the products that make them (beta = 1, Megatron-LM's gradient
         accumulation fusion).
         """
-        schedule, time = self.schedule, self.system.move_time
-        if not schedule.accumulates.any():
+        if self.accumulated is None:
             return None
-        once: Seconds = self.slowest.blocks * time(self.optimizer.weight_grad)
-        if self.embedding_head is not None and self.embedding_head_times is not None:
-            step = self.embedding_head.step
-            first, last = (time(end.optimizer.weight_grad) for end in (step.first, step.last))
-            once = once + self.embedding_head_times.of_slower(first, last)
-        return np.where(schedule.accumulates, (schedule.microbatches - 1) * once, 0.0)
+        each, embedding, head = self.accumulated
+        once: Seconds = self.slowest.blocks * each
+        if self.embedding_head_times is not None:
+            once = once + self.embedding_head_times.of_slower(embedding, head)
+        return (self.schedule.microbatches - 1) * once
 
     @derived
     def block_whole(self) -> BlockTimes:

@@ -191,7 +191,7 @@ class _StageMemory:
         resident = self._offloaded_space()
         if vocabulary is not None:
             one = block.act_storage if schedule.training else 0.0 * block.act_storage
-            every = np.where(schedule.recompute_all, 0.0, one * (schedule.blocks * held))
+            every = one * (schedule.blocks * held)
             whole = _with_vocabulary(whole, every, held, vocabulary)
             resident = _with_vocabulary(resident, one, held, vocabulary)
         buffers = self._buffers(vocabulary)
@@ -223,11 +223,12 @@ class _StageMemory:
         """Memory of each kind of tensor with everything in tier 1 (section 5.7)."""
         block, optimizer, schedule = self.block, self.optimizer, self.schedule
         blocks, full = schedule.blocks, schedule.recompute_all
-        stored = block.act_storage * (blocks * self.held - 1)
+        # of the block at work everything is there, whether it stores that or not
+        stored = block.act_storage * np.where(full, blocks * self.held, blocks * self.held - 1)
         weight = optimizer.weight if self.strategy.splits_weights else block.weight
         return Space(
             weight=weight * blocks,
-            act=block.act_working + np.where(~full & schedule.training, stored, 0.0),
+            act=block.act_working + np.where(schedule.training, stored, 0.0),
             act_checkpoint=np.where(full, blocks * block.act_checkpoint * self.held, 0.0),
             act_grad=block.act_grad + np.zeros_like(blocks),
             weight_grad=self._gradients(blocks),

@@ -21,6 +21,8 @@ class UnevenStages:
     ----------
     times, waits : BlockTimes
         Times of a block with its transfers and the offload traffic that it waits for, and of that traffic alone.
+    added : tuple of arrays, optional
+        Time that gradient accumulation adds to the backward pass of a block, of the embedding and of the head.
     """
 
     def __init__(
@@ -30,6 +32,7 @@ class UnevenStages:
         waits: BlockTimes,
         schedule: Schedule,
         embedding_head: EmbeddingHead | None,
+        added: tuple[Seconds, Seconds, Seconds] | None = None,
     ):
         assert schedule.layout is not None
         self._block, self._times, self._waits, self._embedding_head = (
@@ -38,7 +41,7 @@ class UnevenStages:
             waits,
             embedding_head,
         )
-        self._schedule, self._layout = schedule, schedule.layout
+        self._schedule, self._layout, self._added = schedule, schedule.layout, added
 
     @derived
     def passes(self) -> Passes:
@@ -55,7 +58,7 @@ class UnevenStages:
         base, edge = alone + waits.backward_base, alone + waits.backward_edge
         forward = self._whole(times.forward_base, times.forward_edge, forward_time)
         backward = self._whole(times.backward_base, times.backward_edge, backward_time)
-        backward = [time + stalled for time in backward]
+        backward = [time + stalled for time in self._with_added(backward)]
         weight = self._whole(base, edge, lambda end: end.wgrad.time)
         count = self._layout.count
         kinds = len(count)
@@ -81,6 +84,45 @@ class UnevenStages:
                 found[LAST] + head + np.where(self._layout.count[FIRST] > 0, 0.0, embedding)
             )
         return found
+
+    def _with_added(self, backward: list[Seconds]) -> list[Seconds]:
+        """Add what gradient accumulation takes to the backward pass of each kind of stage."""
+        if self._added is None:
+            return backward
+        each, embedding, head = self._added
+        found = [
+            time + blocks * each for time, blocks in zip(backward, self._layout.blocks, strict=True)
+        ]
+        alone = self._layout.count[FIRST] == 0
+        found[FIRST] = found[FIRST] + embedding
+        found[LAST] = found[LAST] + head + np.where(alone, embedding, 0.0)
+        return found
+
+    @derived
+    def longest(self) -> Seconds:
+        """Time of a microbatch of the longest chunks: of each chunk that of the stage that takes longest there.
+
+        Chunks of one stage add up to the stage. Of several the first has the embedding, and the last the head.
+        """
+        times, chunks, interleaving = self._times, self._layout.chunks, self._schedule.interleaving
+        base = times.forward_base + times.backward_base
+        edge = times.forward_edge + times.backward_edge
+        embedding: Seconds = np.zeros(1)
+        head: Seconds = np.zeros(1)
+        if self._embedding_head is not None:
+            cost = self._embedding_head.cost
+            embedding, head = (
+                forward_time(e) + backward_time(e) for e in (cost.embedding, cost.head)
+            )
+        if self._added is not None:
+            each, of_embedding, of_head = self._added
+            base, edge = base + each, edge + each
+            embedding, head = embedding + of_embedding, head + of_head
+        blocks = chunks.longest * base + interleaving * (edge - base)
+        first = np.maximum(0.0, (chunks.first - chunks.first_most) * base + embedding)
+        last = np.maximum(0.0, (chunks.last - chunks.last_most) * base + head)
+        whole = self.passes.largest(self.passes.both)
+        return np.where(interleaving > 1, np.maximum(blocks + first + last, whole), whole)
 
     @derived
     def slowest(self) -> Array:
@@ -108,7 +150,7 @@ class UnevenStages:
         microbatches = self._schedule.microbatches
         passes = self._passes(np.asarray(stalled)) if np.any(stalled) else self.passes
         chunks, name = self._schedule.interleaving, self._schedule.choice.pp_schedule
-        time = batch_time(name, passes, microbatches, chunks)
+        time = batch_time(name, passes, microbatches, chunks, self.longest + stalled)
         return time - microbatches * passes.largest(passes.both)
 
 

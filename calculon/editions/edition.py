@@ -36,6 +36,16 @@ class When:
     REGATHER_MLP: Final = "regather_mlp"
     GATHERED_ATTENTION: Final = "gathered_attention"
     GATHERED_MLP: Final = "gathered_mlp"
+    DROPPED_ATTENTION: Final = "dropped_attention"
+    DROPPED_MLP: Final = "dropped_mlp"
+    RECOMPUTE_OPERATORS: Final = "recompute_operators"
+    RECOMPUTE_NORM: Final = "recompute_norm"
+    RECOMPUTE_ACTIVATION: Final = "recompute_activation"
+    RECOMPUTE_MLP: Final = "recompute_mlp"
+    RECOMPUTE_GATED: Final = "recompute_gated"
+    RECOMPUTE_STREAM: Final = "recompute_stream"
+    DROPS_HIDDEN: Final = "drops_hidden"
+    DROPS_STREAM: Final = "drops_stream"
 
 
 class OverlappedSpace(NamedTuple):
@@ -166,17 +176,23 @@ class Edition:
     def happens(self, when: str, choice: BlockChoice) -> bool:
         """Whether something happens to a layer under a choice (:class:`~calculon.architecture.layer.When`).
 
-        [A02, A25, A28] Inputs are gathered again only where they are split; then their shard is what is stored.
+        [A02, A25, A28] Inputs are gathered again only where they are split; then their shard is what is stored, unless
+        the norm that makes it is computed again.
         """
         match when:
+            case When.DROPPED_ATTENTION | When.DROPPED_MLP:
+                regather = (
+                    When.REGATHER_ATTENTION if when == When.DROPPED_ATTENTION else When.REGATHER_MLP
+                )
+                return choice.recompute_norm or self.happens(regather, choice)
             case When.RECOMPUTE_VALUES:
                 return choice.recompute_attention
             case When.REGATHER_ATTENTION | When.REGATHER_MLP:
                 return choice.sequence_parallel and bool(getattr(choice, when))
             case When.GATHERED_ATTENTION:
-                return not self.happens(When.REGATHER_ATTENTION, choice)
+                return choice.recompute_norm or not self.happens(When.REGATHER_ATTENTION, choice)
             case When.GATHERED_MLP:
-                return not self.happens(When.REGATHER_MLP, choice)
+                return choice.recompute_norm or not self.happens(When.REGATHER_MLP, choice)
         return bool(getattr(choice, when))
 
     def dropout_grad_bytes(self, dtype_bytes: int) -> int:

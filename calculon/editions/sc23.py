@@ -45,7 +45,11 @@ class Sc23(Edition):
             return choice.recompute_all
         if when in (When.GATHERED_ATTENTION, When.GATHERED_MLP):
             return False
-        return bool(getattr(choice, when))
+        regather = {
+            When.DROPPED_ATTENTION: When.REGATHER_ATTENTION,
+            When.DROPPED_MLP: When.REGATHER_MLP,
+        }
+        return bool(getattr(choice, regather.get(when, when)))
 
     def dropout_grad_bytes(self, dtype_bytes: int) -> int:
         """[O18] One byte per element, like the mask, whatever the datatype."""

@@ -16,7 +16,7 @@ from calculon.parallel.pipeline.orders import Kind, order
 from calculon.parallel.pipeline.schedules import held_microbatches
 from calculon.parallel.pipeline.timeline import Span, timeline
 from calculon.plan.columns import field_of
-from calculon.plan.stage_layout import chunks_of
+from calculon.plan.stage_layout import chunks_of, chunks_of_stage
 from calculon.records import apply, columns
 from calculon.units import Array, Seconds
 
@@ -80,7 +80,8 @@ def _chunks(batch: Batch, base: Seconds, edge: Seconds) -> Array:
     if listed:
         return np.asarray((chunks_of(listed, len(blocks)) - 1) * base + edge)
     if batch.uneven is not None:
-        return np.asarray(((blocks - 1) * base + edge)[:, None])
+        each = np.stack([chunks_of_stage(int(one), chunks) for one in blocks])
+        return np.asarray((each - 1) * base + edge)
     times = np.full((len(blocks), chunks), float(schedule.chunk_sum(base, edge)[0]))
     mean = (base + edge) / 2 if _one(schedule.base_blocks) else edge
     times[:, -1] -= (blocks.max() - blocks) * mean

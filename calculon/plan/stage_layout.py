@@ -9,7 +9,8 @@ import numpy as np
 
 from calculon.architecture.segments import kinds_of_block, segments, totals
 from calculon.plan.columns import Columns, code, field_of
-from calculon.records import record
+from calculon.records import apply, record
+from calculon.spec.execution import ENDS_AS_BLOCKS, PP_LAYOUTS
 from calculon.spec.lists_of_counts import ListsOfCounts
 from calculon.spec.model import Model
 from calculon.units import Array, Count
@@ -28,6 +29,7 @@ FIRST, SECOND, LAST = 0, 1, -1
 """Kinds of stage that every layout has."""
 
 _BALANCED = code("pp_layout", "balanced")
+_ENDS = np.array([ENDS_AS_BLOCKS.get(name, (0, 0)) for name in PP_LAYOUTS])
 _LISTS = field_of("stage_blocks").declaration.choices
 assert isinstance(_LISTS, ListsOfCounts)
 
@@ -40,6 +42,39 @@ def own_stages(columns: Columns) -> Array:
 
 
 @record
+class ChunkBlocks:
+    """Blocks of the chunks of stages.
+
+    Attributes
+    ----------
+    longest : array
+        The most blocks of any stage's chunk, added up over the chunks of a stage.
+    first_most, first : array
+        Blocks of the first chunk: of any stage the most, and of the first stage.
+    last_most, last : array
+        Blocks of the last chunk: of any stage the most, and of the last stage.
+    """
+
+    longest: Count
+    first_most: Count
+    first: Count
+    last_most: Count
+    last: Count
+
+    @classmethod
+    def of(cls, blocks: Count, count: Count, interleaving: Count) -> "ChunkBlocks":
+        """Share the blocks of kinds of stage out evenly, the larger chunks first: sorted, the fullest stage leads."""
+        most = np.where(count > 0, blocks, 0.0).max(axis=0)
+        return cls(
+            longest=most,
+            first_most=np.ceil(most / interleaving),
+            first=np.ceil(np.where(count[FIRST] > 0, blocks[FIRST], blocks[LAST]) / interleaving),
+            last_most=np.floor(most / interleaving),
+            last=np.floor(blocks[LAST] / interleaving),
+        )
+
+
+@record
 class StageLayout:
     """Blocks of the stages of executions whose stages have whole blocks each, any of which may be the slowest.
 
@@ -47,14 +82,19 @@ class StageLayout:
     more blocks, and the last or only one. Executions that list their stages have further kinds before the last: kind
     *i* is stage *i*.
 
+    The chunks of a stage that are not listed differ by a block at most, the larger ones first.
+
     Attributes
     ----------
     blocks, count : array
         Blocks of a stage of each kind, and how many such stages there are.
+    chunks : ChunkBlocks
+        Blocks of chunks.
     """
 
     blocks: Count
     count: Count
+    chunks: ChunkBlocks
 
     @classmethod
     def of(
@@ -63,7 +103,9 @@ class StageLayout:
         """Lay the blocks of a model out as executions state it."""
         balanced = columns.pp_layout == _BALANCED
         given = columns.first_stage_blocks, columns.last_stage_blocks
-        first, last = _outer(balanced, given, pipeline_par, recompute_all, model)
+        every = columns.recompute_every
+        first, last = _outer(balanced, given, pipeline_par, recompute_all, every, model)
+        first, last = _with_ends(columns, pipeline_par, model, first, last)
         piped, inner = pipeline_par > 1, np.where(pipeline_par > 1, pipeline_par - 2, 0.0)
         between = np.maximum(pipeline_par - 2, 1)
         rest = np.where(pipeline_par > 2, model.num_blocks - first - last, 0)
@@ -71,9 +113,11 @@ class StageLayout:
         more = rest - low * between
         blocks = np.stack(np.broadcast_arrays(first, low + (more > 0), low, last))
         count = np.stack(np.broadcast_arrays(np.where(piped, 1.0, 0.0), more, inner - more, 1.0))
+        chunks = ChunkBlocks.of(blocks, count, columns.pipeline_interleaving)
         if columns.stage_blocks.any():
             blocks, count = _listed(columns, blocks, count)
-        return cls(blocks=blocks, count=count)
+            chunks = _listed_chunks(columns, chunks)
+        return cls(blocks=blocks, count=count, chunks=chunks)
 
     def mean(self, pipeline_par: Count) -> Count:
         """Blocks of a stage, the mean."""
@@ -89,6 +133,41 @@ class StageLayout:
     def largest(self) -> Count:
         """Blocks of the stage that has most."""
         return np.where(self.count > 0, self.blocks, 0.0).max(axis=0)
+
+
+def chunks_of_stage(blocks: int, chunks: int) -> Array:
+    """Return the blocks of every chunk of a stage that does not list them: even, the larger ones first.
+
+    >>> chunks_of_stage(7, 3)
+    array([3., 2., 2.])
+    """
+    return np.floor(blocks / chunks) + (np.arange(chunks) < blocks % chunks)
+
+
+def ends_as_blocks(columns: Columns) -> Array:
+    """Return how many blocks the embedding and the output head count as: shape (2, ...)."""
+    return np.moveaxis(_ENDS[columns.pp_layout], -1, 0)
+
+
+def _with_ends(
+    columns: Columns, pipeline_par: Count, model: Model, first: Count, last: Count
+) -> tuple[Count, Count]:
+    """Replace blocks of first and last stage where embedding and output head count as blocks.
+
+    Of odd blocks, if there are any, the stages between have one each, and the last the one that they have no place for.
+
+    Source: Megatron-LM, ``--account-for-embedding-in-pipeline-split`` and ``--account-for-loss-in-pipeline-split``;
+    Llama Team, arXiv 2407.21783, section 3.3.2 (one block less on the first and on the last stage).
+    """
+    ends = ends_as_blocks(columns)
+    blocks = model.num_blocks + ends.sum(axis=0)
+    of_stage = np.floor(blocks / pipeline_par)
+    odd = blocks - of_stage * pipeline_par > np.maximum(pipeline_par - 2, 0)
+    counted = (ends.sum(axis=0) > 0) & (pipeline_par > 1)
+    return (
+        np.where(counted, of_stage - ends[0], first),
+        np.where(counted, of_stage + odd - ends[1], last),
+    )
 
 
 def chunks_of(listed: str, stages: int) -> Array:
@@ -143,6 +222,24 @@ def _listed(columns: Columns, blocks: Count, count: Count) -> tuple[Count, Count
     return blocks, count
 
 
+def _listed_chunks(columns: Columns, chunks: ChunkBlocks) -> ChunkBlocks:
+    """Replace the chunks of executions that list them."""
+    numbers, stages = np.broadcast_arrays(columns.stage_blocks, columns.pipeline_par)
+    shape = np.broadcast_shapes(chunks.longest.shape, numbers.shape)
+    found = apply(lambda values: np.array(np.broadcast_to(values, shape)), [chunks])
+    for number, degree in set(zip(numbers.ravel().tolist(), stages.ravel().tolist(), strict=True)):
+        counts = ListsOfCounts.counts(_LISTS[number])
+        if not counts or len(counts) % degree:
+            continue  # rules refuse the latter
+        here = np.broadcast_to((numbers == number) & (stages == degree), shape)
+        listed = chunks_of(_LISTS[number], degree)
+        most = listed.max(axis=0)
+        found.longest[here] = most.sum()
+        found.first_most[here], found.first[here] = most[0], listed[0, 0]
+        found.last_most[here], found.last[here] = most[-1], listed[-1, -1]
+    return found
+
+
 def head_blocks(model: Model) -> float:
     """Return how many blocks the output head is worth, by the weights of its products.
 
@@ -160,6 +257,7 @@ def _outer(
     given: tuple[Count, Count],
     pipeline_par: Count,
     recompute_all: Array,
+    every: Array,
     model: Model,
 ) -> tuple[Count, Count]:
     """Return blocks of the first and of the last stage.
@@ -167,11 +265,11 @@ def _outer(
     Where nothing is stated, odd blocks go to the last stage, to the first, and then to those after it, whatever the
     schedule. Otherwise what is not stated is shared evenly among the other stages, of which the first is one that has
     least: it holds most microbatches. Full recomputation computes each block's products four times where the head's
-    are computed thrice.
+    are computed thrice, or those of one of `every` blocks.
     """
     total = float(model.num_blocks)
     others = np.maximum(pipeline_par - 1, 1)
-    head = head_blocks(model) * np.where(recompute_all, 3 / 4, 1.0)
+    head = head_blocks(model) * np.where(recompute_all, 3 / (3 + 1 / every), 1.0)
     first, last = (np.asarray(blocks, float) for blocks in given)
     uniform = np.ceil(total / pipeline_par)
     after_first = np.where(first > 0, np.floor((total - first) / others), uniform)

@@ -67,6 +67,16 @@ COLLECTIVES = (
 MESH_ORDERS = ("stated", "tp-dp-pp", "tp-pp-dp")
 """Numberings of ranks: process groups on explicit networks, or dimensions fastest first."""
 
+ENDS_AS_BLOCKS = {
+    "embedding_as_block": (1, 0),
+    "head_as_block": (0, 1),
+    "both_as_blocks": (1, 1),
+}
+"""Layouts of pipelines in which embedding and output head count as so many blocks."""
+
+PP_LAYOUTS = ("uniform", "balanced", *ENDS_AS_BLOCKS)
+"""How blocks are laid out over the stages of a pipeline."""
+
 PP_SCHEDULES = ("1f1b", "gpipe", "zb_h1")
 """Orders of passes of a pipeline that trains."""
 
@@ -138,7 +148,8 @@ class Execution:
         adds="multiquery beside multihead",
     )
     activation_recompute: str = declare(
-        "what the backward pass computes again instead of storing: all, the attention core, nothing",
+        "what the backward pass computes again instead of storing: all, the attention core (of flash attention, which "
+        "stores no more than its inputs, for nothing), nothing",
         choices=("full", "attn_only", "none"),
         scope=BLOCK | BATCH,
     )
@@ -538,15 +549,15 @@ class Execution:
         adds="gpipe or zb_h1 beside 1f1b",
     )
     pp_layout: str = declare(
-        "blocks of pipeline stages: uniform, or balanced, where the output head counts as the blocks that its weights "
-        "are worth",
-        choices=("uniform", "balanced"),
+        "blocks of pipeline stages: uniform; balanced, where the output head counts as the blocks that its weights "
+        "are worth; or the embedding, the head or both count as one block each",
+        choices=PP_LAYOUTS,
         default="uniform",
         scope=BATCH,
         label="{} pipeline stages",
         mark="{}",
-        needs={"pipeline_par": ABOVE_ONE, "pipeline_interleaving": (1,)},
-        adds="balanced beside uniform pipeline stages",
+        needs={"pipeline_par": ABOVE_ONE},
+        adds="layouts beside uniform pipeline stages",
     )
     first_stage_blocks: int = declare(
         "blocks of the first pipeline stage; 0: as pp_layout says",
@@ -555,7 +566,7 @@ class Execution:
         scope=BATCH,
         label="first stage of {} blocks",
         mark="first {}",
-        needs={"pipeline_par": ABOVE_ONE, "pipeline_interleaving": (1,), "pp_layout": ("uniform",)},
+        needs={"pipeline_par": ABOVE_ONE, "pp_layout": ("uniform",)},
         adds="blocks of the first pipeline stage",
         samples=(1, 2),
     )
@@ -566,7 +577,7 @@ class Execution:
         scope=BATCH,
         label="last stage of {} blocks",
         mark="last {}",
-        needs={"pipeline_par": ABOVE_ONE, "pipeline_interleaving": (1,), "pp_layout": ("uniform",)},
+        needs={"pipeline_par": ABOVE_ONE, "pp_layout": ("uniform",)},
         adds="blocks of the last pipeline stage",
         samples=(1, 2),
     )
@@ -595,6 +606,42 @@ class Execution:
         mark="p2p overlap",
         needs={"pipeline_par": ABOVE_ONE},
         adds="true: pipeline transfers beside other passes",
+    )
+
+    recompute_modules: str = declare(
+        "which operators of a block the backward pass computes again instead of storing their results: norms, "
+        "activations, both, the whole MLP; or ops, all but attention, reductions of split sequences and every other "
+        "product",
+        choices=("none", "norm", "activation", "norm_activation", "mlp", "ops"),
+        default="none",
+        scope=BLOCK,
+        label="recomputed: {}",
+        mark={
+            "norm": "norms again",
+            "activation": "activations again",
+            "norm_activation": "norms, activations again",
+            "mlp": "MLP again",
+            "ops": "selective ops",
+        },
+        needs={
+            "training": (True,),
+            "activation_recompute": ("none",),
+            "tp_impl": ("megatron",),
+            "matmul_impl": ("gemm",),
+        },
+        adds="operators that are computed again",
+    )
+    recompute_every: int = declare(
+        "of so many blocks one recomputes, the others store everything",
+        unit="blocks",
+        at_least=1,
+        default=1,
+        scope=BLOCK | BATCH,
+        label="one of {} blocks recomputes",
+        mark="1 of {} again",
+        needs={"training": (True,), "activations_offload": (False,)},
+        adds="that one of so many blocks recomputes",
+        samples=(2, 3),
     )
 
     def __post_init__(self) -> None:
@@ -722,6 +769,7 @@ class BlockChoice:
     tp_async: bool
     coll_algo: str
     mesh_order: str
+    recompute_modules: str
 
     never: ClassVar[bool] = False
     always: ClassVar[bool] = True
@@ -739,17 +787,72 @@ class BlockChoice:
     @property
     def recompute_attention(self) -> bool:
         """Whether at least the attention core is computed again (selective recompute)."""
-        return self.activation_recompute in ("full", "attn_only")
+        by_operator = self.remakes and not self.layout.flash
+        return by_operator or self.activation_recompute in ("full", "attn_only")
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether anything is computed again."""
+        return self.activation_recompute != "none" or self.recompute_modules != "none"
+
+    @property
+    def remakes(self) -> bool:
+        """Whether single operators are computed again."""
+        return self.recompute_modules == "ops"
+
+    @property
+    def recompute_operators(self) -> bool:
+        """Whether all but attention and every other product is computed again."""
+        return self.recompute_all or self.remakes
+
+    @property
+    def recompute_norm(self) -> bool:
+        """Whether the norms before products are computed again."""
+        return self.recompute_operators or self.recompute_modules in ("norm", "norm_activation")
+
+    @property
+    def recompute_activation(self) -> bool:
+        """Whether the activation of the MLP is computed again."""
+        return self.recompute_operators or self.recompute_modules in (
+            "activation",
+            "norm_activation",
+            "mlp",
+        )
+
+    @property
+    def recompute_mlp(self) -> bool:
+        """Whether both products of the MLP are computed again."""
+        return self.recompute_all or self.recompute_modules == "mlp"
+
+    @property
+    def recompute_gated(self) -> bool:
+        """Whether the first product of a gated MLP is computed again, of both halves or of one."""
+        return self.recompute_operators or self.recompute_mlp
+
+    @property
+    def drops_hidden(self) -> bool:
+        """Whether the first product of the MLP is not kept."""
+        return self.recompute_modules == "mlp"
+
+    @property
+    def recompute_stream(self) -> bool:
+        """Whether the residual stream between attention and MLP is made again: split, its reduction is kept."""
+        return self.recompute_operators and (self.recompute_all or not self.sequence_parallel)
+
+    @property
+    def drops_stream(self) -> bool:
+        """Whether it is not kept."""
+        return self.remakes and not self.sequence_parallel
 
     @property
     def regather_attention(self) -> bool:
         """Whether the backward pass repeats the gather of the attention input."""
-        return self.recompute_attention or self.seq_par_ag_redo
+        return self.recompute_attention or self.recompute_norm or self.seq_par_ag_redo
 
     @property
     def regather_mlp(self) -> bool:
         """Whether the backward pass repeats the gather of the MLP input."""
-        return self.recompute_all or self.seq_par_ag_redo
+        return self.recompute_norm or self.recompute_mlp or self.seq_par_ag_redo
 
     @property
     def splits_transfers(self) -> bool:

@@ -7,21 +7,24 @@ from hypothesis import strategies as st
 
 from calculon import inputs
 from calculon.plan.columns import Columns, code
-from calculon.plan.stage_layout import StageLayout, head_blocks
+from calculon.plan.stage_layout import ChunkBlocks, StageLayout, chunks_of_stage, head_blocks
 from tests.helpers import document
 
 MODEL = document("models", "llama3-8B")
 
 
-def layout(blocks, stages, first=0, last=0, *, balanced=False, recompute=False, head=0.0):
+def layout(blocks, stages, first=0, last=0, *, balanced=False, recompute=False, head=0.0, ends=""):
     """Return the blocks of every stage, with a head that is worth so many blocks."""
     model = inputs.model(MODEL | {"num_blocks": blocks})
     width = head_blocks(model) / model.vocab
     model = inputs.model(MODEL | {"num_blocks": blocks, "vocab": round(head / width)})
     row = Columns(
         {
+            "pipeline_interleaving": np.array([1]),
             "pp_schedule": np.array([code("pp_schedule", "gpipe")]),
-            "pp_layout": np.array([code("pp_layout", "balanced" if balanced else "uniform")]),
+            "pp_layout": np.array(
+                [code("pp_layout", ends or ("balanced" if balanced else "uniform"))]
+            ),
             "first_stage_blocks": np.array([first]),
             "last_stage_blocks": np.array([last]),
         }
@@ -105,3 +108,44 @@ def test_every_stage_has_blocks(blocks, stages):
     assert sum(found) == blocks
     assert max(found) == -(-blocks // min(stages, blocks))
     assert min(found) >= 1
+
+
+@pytest.mark.parametrize(
+    ("blocks", "stages", "ends", "expected"),
+    [
+        (126, 16, "both_as_blocks", [7, *[8] * 14, 7]),
+        (31, 4, "embedding_as_block", [7, 8, 8, 8]),
+        (31, 4, "head_as_block", [8, 8, 8, 7]),
+        (32, 4, "both_as_blocks", [7, 9, 9, 7]),
+        (33, 4, "both_as_blocks", [7, 9, 9, 8]),
+        (32, 4, "head_as_block", [8, 9, 8, 7]),
+        (6, 2, "both_as_blocks", [3, 3]),
+        (7, 2, "both_as_blocks", [3, 4]),
+    ],
+)
+def test_ends_count_as_blocks(blocks, stages, ends, expected):
+    """Megatron-LM demands that blocks and ends divide; odd ones are dealt to the stages between, then to the last."""
+    assert layout(blocks, stages, ends=ends) == expected
+
+
+@given(blocks=st.integers(1, 200), chunks=st.integers(1, 12))
+def test_chunks_of_a_stage_differ_by_a_block_at_most(blocks, chunks):
+    found = chunks_of_stage(blocks, chunks)
+    assert found.sum() == blocks
+    assert found[0] - found[-1] <= 1
+    assert (np.diff(found) <= 0).all()
+
+
+@given(
+    blocks=st.lists(st.integers(1, 40), min_size=2, max_size=6),
+    chunks=st.integers(1, 6),
+)
+def test_the_fullest_stage_has_the_fullest_chunks(blocks, chunks):
+    """So that chunks of several stages are together as long as the longest stage."""
+    dealt = np.stack([chunks_of_stage(one, chunks) for one in blocks])
+    found = ChunkBlocks.of(
+        np.array(blocks, float)[:, None], np.ones((len(blocks), 1)), np.array([chunks])
+    )
+    assert found.longest == dealt.max(axis=0).sum() == max(blocks)
+    assert (found.first_most, found.first) == (dealt[:, 0].max(), dealt[0, 0])
+    assert (found.last_most, found.last) == (dealt[:, -1].max(), dealt[-1, -1])

@@ -27,7 +27,7 @@ def projected_widths(run: Run) -> tuple[int, int]:
 def attention_core(run: Run) -> list[Layer]:
     """Return what is between the projections."""
     model = run.model
-    again = Flags(recompute=run.full_recompute)
+    again = Flags(recompute=run.redoes_operators)
     queries, keys = projected_widths(run)
     turned = run.tokens * (queries + keys)
     layers = []
@@ -41,8 +41,9 @@ def attention_core(run: Run) -> list[Layer]:
     if run.execution.attn_impl == "flash":
         heads = model.attn_heads // run.execution.tensor_par
         core = Flags(recompute=run.recomputes_attention)
-        layers.append(flash(run, "AttnBlock_Flash", heads, key_heads(run), core))
-        return layers
+        kernel = flash(run, "AttnBlock_Flash", heads, key_heads(run), core)
+        kernel.remade = run.result_bytes * run.tokens * key_heads(run) * model.attn_size
+        return [*layers, kernel]
     return layers + _eager(run)
 
 

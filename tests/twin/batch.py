@@ -13,7 +13,7 @@ from .memory import fullest_stage
 from .model_embedding_head import EmbeddingHead
 from .replicas import Replicas, Windows
 from .run import KINDS, Kind, Team
-from .stages import StagePasses, idle_time, slowest_stage
+from .stages import StagePasses, chunks_of_stages, idle_time, slowest_stage
 
 ByKind = dict[Kind, float]
 
@@ -99,6 +99,7 @@ class Batch:
             self.at_embedding, self.at_head = embedding > head, embedding <= head
         if run.layout is None:
             return
+        self._add_up()
         slowest = slowest_stage(self._passes(run.layout, 0))
         self.busy_blocks = run.layout[slowest]
         self.busy_chunk = run.layout[slowest] / run.execution.pipeline_interleaving
@@ -108,9 +109,11 @@ class Batch:
         """Return the passes of each stage, each of which is stalled for so long."""
         fw, bw, wgrad = self.fw, self.bw, self.block.wgrad.time
         stages, chunks = [], self.execution.pipeline_interleaving
+        added, *of_ends = self.added
         for blocks in layout:
             forward = (blocks - chunks) * fw["base"] + chunks * fw["edge"]
             backward = (blocks - chunks) * bw["base"] + chunks * bw["edge"] + stalled
+            backward += blocks * added
             # Who waits for offload traffic has time for gradients of weights.
             idle = (blocks - chunks) * self.bw_excess["base"] + chunks * self.bw_excess["edge"]
             stages.append(StagePasses(forward, backward, blocks * wgrad + idle))
@@ -119,7 +122,35 @@ class Batch:
                 stage.forward += self.embedding_head.seconds("fw", comm=True)[end]
                 stage.backward += self.embedding_head.seconds("agrad", "wgrad", comm=True)[end]
                 stage.weight += self.embedding_head.seconds("wgrad")[end]
+                stage.backward += of_ends[end]
         return stages
+
+    def _add_up(self) -> None:
+        """Read the sums of gradients so far: seconds per microbatch of a block and of both ends.
+
+        The first microbatch has nothing to add to.
+        """
+        run, ends, mem1 = self.run, self.embedding_head, self.run.system.mem1
+        self.added = [0.0, 0.0, 0.0]
+        stated = run.rules.optimizer_fields and self.execution.grad_dtype != "auto"
+        if not stated or run.microbatches == 1:
+            return
+        self.added[0] = mem1.time(self.block.weight_grad)
+        if ends is not None:
+            self.added[1:] = [mem1.time(end.weight_grad) for end in (ends.first, ends.last)]
+
+    def _longest_chunks(self, layout: list[int]) -> float | None:
+        """Seconds of a microbatch that waits in each chunk for the stage that takes longest there."""
+        if self.execution.pipeline_interleaving == 1:
+            return None
+        ends = (0.0, 0.0) if self.embedding_head is None else self.embedding_head.whole
+        block = self.fw["base"] + self.bw["base"] + self.added[0]
+        sent = self.fw["edge"] + self.bw["edge"] - self.fw["base"] - self.bw["base"]
+        dealt = chunks_of_stages(layout, self.execution)
+        times = [[blocks * block + sent for blocks in stage] for stage in dealt]
+        times[0][0] += ends[0] + self.added[1]
+        times[-1][-1] += ends[1] + self.added[2]
+        return sum(max(stage[chunk] for stage in times) for chunk in range(len(times[0])))
 
     def _at_ends(self, embedding: float, head: float) -> float:
         """Return a quantity of the end of the slowest stage, if it has one."""
@@ -215,16 +246,23 @@ class Batch:
         p, chunks, m = ex.pipeline_par, ex.pipeline_interleaving, run.microbatches
         if run.layout is not None:
             stages = self._passes(run.layout, self.dp.stalled)
-            self.bubble_time = idle_time(ex.pp_schedule, stages, m, chunks)
+            longest = self._longest_chunks(run.layout)
+            if longest is not None:
+                longest = max(longest + self.dp.stalled, *(stage.both for stage in stages))
+            self.bubble_time = idle_time(ex.pp_schedule, stages, m, chunks, longest)
         else:
+            self._add_up()
             chunk = run.chunk_sum(fw) + run.chunk_sum(bw) + self.dp.stalled / chunks
+            chunk += run.chunk_blocks * self.added[0]
             block = fw["edge"] + bw["edge"]
             if run.base_blocks > 0:
                 block = (fw["base"] + fw["edge"] + bw["base"] + bw["edge"]) / 2
+            block += self.added[0]
             extra = (chunks - 1) * (p - m % p) if m % p else 0
             self.bubble_time = (p - 1) * chunk + extra * chunk - run.missing_blocks * block
             if self.embedding_head is not None and self.piped:
                 self.bubble_time += min(self.embedding_head.whole)
+                self.bubble_time += self.added[1] if self.at_head else self.added[2]
         self.pp_exposed_time = self.pp_link_time
         if ex.p2p_overlap:
             # What a block waits for offload traffic is time for its transfer.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from .communication import OverlappedLinear
 from .layers import Layer, Stage
@@ -77,10 +77,38 @@ class Block:
         self.matrix_flops = sum(layer.work["fw"] for layer in products)
         if training:
             again_fw = [layer for layer in products if layer.flags.recompute]
-            self.matrix_flops += sum(layer.work["fw"] for layer in again_fw)
+            self.matrix_flops += sum(_share(layer) * layer.work["fw"] for layer in again_fw)
             self.matrix_flops += sum(
                 layer.work["agrad"] + layer.work["wgrad"] for layer in products
             )
+        if run.execution.recompute_every > 1:
+            self._mix(Block(run.of_stored()))
+
+    def _mix(self, other: Block) -> None:
+        """Become the mean of one block that recomputes and of others that store everything."""
+        every = self.run.execution.recompute_every
+
+        def mean(one: float, two: float) -> float:
+            return (one + (every - 1) * two) / every
+
+        for name in ("fw", "agrad", "wgrad", "re"):
+            own, of_other = getattr(self, name), getattr(other, name)
+            for part in fields(own):
+                value = mean(getattr(own, part.name), getattr(of_other, part.name))
+                setattr(own, part.name, value)
+        for name in ("fw_tp", "agrad_tp", "recomm"):
+            own, of_other = getattr(self, name), getattr(other, name)
+            for values, others in (
+                (own.size, of_other.size),
+                (own.time, of_other.time),
+                (own.exposed, of_other.exposed),
+            ):
+                for kind in KINDS:
+                    values[kind] = mean(values[kind], others[kind])
+        self.tp_bandwidth = max(self.tp_bandwidth, other.tp_bandwidth)
+        self.checkpoint = mean(self.checkpoint, other.checkpoint)
+        self.act_storage = mean(self.act_storage, other.act_storage)
+        self.matrix_flops = mean(self.matrix_flops, other.matrix_flops)
 
     def _wait_for_the_host(self, layers: Sequence[Layer], backward: Sequence[Layer]) -> None:
         """Let no pass take less time than its launches; those of both gradients are one pass."""
@@ -108,24 +136,33 @@ def _stored(layer: Layer, training: bool) -> float:
     if not training:
         return layer.activation_space
     stored = layer.stored_space if layer.flags.stores_activation else 0
+    if layer.run.by_operator and stored:
+        stored = max(0, stored - layer.remade)
     # An output that is not stored has been counted as the activation of the next layer.
     return stored if layer.flags.stores_output else stored - layer.output_space
 
 
-def _work(layers: Sequence[Layer], stage: Stage) -> Work:
+def _share(layer: Layer) -> float:
+    """Share of a layer's forward pass that is computed again, if it is."""
+    return layer.repeated if layer.run.by_operator else 1
+
+
+def _work(layers: Sequence[Layer], stage: Stage, *, again: bool = False) -> Work:
+    shares = [_share(layer) if again else 1 for layer in layers]
+    parts = list(zip(shares, layers, strict=True))
     return Work(
-        flops=sum(layer.flops(stage) for layer in layers),
-        flops_time=sum(layer.flops_time(stage) for layer in layers),
-        mem_accessed=sum(layer.mem_accessed(stage) for layer in layers),
-        mem_time=sum(layer.mem_time(stage) for layer in layers),
-        time=sum(layer.processing_time(stage) for layer in layers),
+        flops=sum(share * layer.flops(stage) for share, layer in parts),
+        flops_time=sum(share * layer.flops_time(stage) for share, layer in parts),
+        mem_accessed=sum(share * layer.mem_accessed(stage) for share, layer in parts),
+        mem_time=sum(share * layer.mem_time(stage) for share, layer in parts),
+        time=sum(share * layer.processing_time(stage) for share, layer in parts),
     )
 
 
 def _recompute(layers: Sequence[Layer]) -> Work:
     """[O1] All but the time adds up running totals of the forward pass."""
     if layers and layers[0].run.rules.recompute_sums:
-        return _work([layer for layer in layers if layer.flags.recompute], "fw")
+        return _work([layer for layer in layers if layer.flags.recompute], "fw", again=True)
     total = Work()
     for count, layer in enumerate(layers, start=1):
         if layer.flags.recompute:

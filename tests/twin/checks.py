@@ -16,7 +16,7 @@ from .fields import CHOICES, MULTIPLIED_BYTES, OPTIONS, Execution, Model
 from .mesh import sits_evenly
 from .rules import EDITIONS, Rules
 from .run import Run
-from .stages import counts_of
+from .stages import counts_of, ends_as_blocks
 from .system import System
 
 
@@ -48,6 +48,8 @@ def checked_run(
     _check_request(ex)
     _check_products(ex, shape)
     _check_optimizer(ex)
+    halves = shape.part == "block" and not shape.parallel_attention
+    require(5, halves or ex.recompute_modules == "none", "no attention, and then an MLP")
     _check_replicas(ex)
     _check_networks(ex, hardware)
     _check_stages(ex, shape)
@@ -82,6 +84,12 @@ def _check_request(ex: Execution) -> None:
     redo_fits = ex.tensor_par_comm_type == "rs_ag" and recompute != "full"
     require(9, not ex.seq_par_ag_redo or redo_fits, "there is nothing to gather again")
     gradients = ex.training and ex.data_par > 1
+    modules, every = ex.recompute_modules != "none", ex.recompute_every
+    require(5, not modules or (ex.training and recompute == "none"), "recomputed twice, or never")
+    plain = ex.tp_impl == "megatron" and ex.matmul_impl == "gemm"
+    require(5, not modules or plain, "products of another form")
+    again = (recompute != "none" or modules) and not ex.activations_offload
+    require(5, every > 0 and (every == 1 or again), "there is nothing to recompute")
     require(10, not ex.data_par_overlap or gradients, "there are no gradients to overlap")
     require(11, not ex.optimizer_offload or ex.training, "there is no optimizer to offload")
 
@@ -159,11 +167,12 @@ FORMS = {
 def _check_stages(ex: Execution, model: Model) -> None:
     """Schedule and layout of a pipeline."""
     first, last = ex.first_stage_blocks, ex.last_stage_blocks
-    layout = ex.pp_layout == "balanced" or first > 0 or last > 0
+    layout = ex.pp_layout != "uniform" or first > 0 or last > 0
     stated = layout or ex.pp_schedule != "1f1b"
     p = ex.pipeline_par
     require(27, p > 1 or not (stated or ex.p2p_overlap), "there is no pipeline")
-    require(27, ex.pipeline_interleaving == 1 or not stated, "stages have one chunk")
+    single = ex.pp_schedule == "1f1b" or ex.pipeline_interleaving == 1
+    require(27, single, "stages have one chunk")
     counts = counts_of(ex)
     require(27, p > 1 or not counts, "there is no pipeline")
     require(27, not (layout and counts), "the layout is stated twice")
@@ -174,6 +183,9 @@ def _check_stages(ex: Execution, model: Model) -> None:
     if first or last:
         free, left = p - (first > 0) - (last > 0), model.num_blocks - first - last
         require(27, left >= free if free else left == 0, "every stage has blocks")
+    if ends := sum(ends_as_blocks(ex)):
+        enough = model.num_blocks + ends >= 2 * p
+        require(27, enough, "a stage has more than an end")
     if ex.p2p_overlap:
         chunks = ex.pipeline_interleaving > 1
         due = (chunks or ex.pp_schedule == "gpipe") if ex.training else not chunks
@@ -187,6 +199,8 @@ def _check_shares(run: Run) -> None:
     even = ex.dp_shard == 0 or (ex.dp_shard > 1 and ex.data_par % ex.dp_shard == 0)
     require(28, even, "shards must divide the replicas")
     chunk = gcd(*counts_of(ex)) or blocks // ex.pipeline_interleaving
+    if ex.pipeline_interleaving > 1 and run.layout is not None and not ex.stage_blocks:
+        chunk = 1  # chunks differ by a block
     require(28, chunk % ex.fsdp_unit == 0, "units must divide a chunk")
     owned = ex.zero_stage == "owner"
     require(28, not owned or blocks % ex.data_par == 0, "owners have whole layers")
@@ -216,7 +230,7 @@ def _check_division(run: Run) -> None:
     blocks = -(-model.num_blocks // ex.pipeline_par)
     require_fit(15, chunks <= blocks, "there are more chunks than blocks")
     require_fit(
-        16, bool(ex.stage_blocks) or blocks % chunks == 0, "chunks must divide the blocks evenly"
+        16, run.layout is not None or blocks % chunks == 0, "chunks must divide the blocks evenly"
     )
     offload = ex.weight_offload or ex.activations_offload or ex.optimizer_offload
     require_fit(17, not offload or blocks >= 3, "offloading takes three blocks or more")

@@ -143,6 +143,8 @@ class Execution:
     last_stage_blocks: int = 0
     stage_blocks: str = ""
     p2p_overlap: bool = False
+    recompute_modules: str = "none"
+    recompute_every: int = 1
 
 
 OPTIONS = {f.name: f.default for f in fields(Execution) if f.default is not MISSING}
@@ -182,8 +184,15 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
         "collnet",
     ),
     "mesh_order": ("stated", "tp-dp-pp", "tp-pp-dp"),
+    "recompute_modules": ("none", "norm", "activation", "norm_activation", "mlp", "ops"),
     "pp_schedule": ("1f1b", "gpipe", "zb_h1"),
-    "pp_layout": ("uniform", "balanced"),
+    "pp_layout": (
+        "uniform",
+        "balanced",
+        "embedding_as_block",
+        "head_as_block",
+        "both_as_blocks",
+    ),
 }
 """Named values of an execution that the twin knows; other fields are whole numbers or switches."""
 

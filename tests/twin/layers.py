@@ -43,6 +43,8 @@ class Layer:
     table: tuple[int, int] | None = None  # of weights that are looked up
     mean_keys: float = 0  # of fused attention
     kernels: tuple[int, int, int] | None = None  # that each pass launches
+    repeated: float = 1  # share of the forward pass, where single operators are recomputed ...
+    remade: float = 0  # ... and saved bytes that these make again
 
     def __init__(
         self,

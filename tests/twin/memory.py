@@ -63,8 +63,9 @@ class StageMemory:
         """Everything, in tier 1."""
         block, run, blocks = self.block, self.run, self.blocks
         act = block.act_working
-        if run.execution.training and not run.full_recompute:
-            act += block.act_storage * (blocks * self.held - 1)
+        if run.execution.training:  # of the block at work everything is there
+            own = 0 if run.full_recompute else 1
+            act += block.act_storage * (blocks * self.held - own)
         # Published forms keep the gradients of the block at work whole beside the others.
         gradients = block.weight_grad * blocks
         if not self.stated:

@@ -67,14 +67,32 @@ class Run:
         self.microbatches = ex.batch_size // ex.data_par // ex.microbatch_size  # per pipeline
         self.sequence_par = ex.tensor_par_comm_type == "rs_ag"
         self.full_recompute = ex.activation_recompute == "full"
-        self.recomputes_attention = ex.activation_recompute in ("full", "attn_only")
+        modules, full = ex.recompute_modules, self.full_recompute
+        self.by_operator = modules == "ops"  # all but attention and every other product
+        eager = ex.attn_impl == "eager"
+        self.recomputes_attention = full or ex.activation_recompute == "attn_only"
+        self.recomputes_attention = self.recomputes_attention or (self.by_operator and eager)
+        self.drops_inputs = modules in (
+            "norm",
+            "norm_activation",
+            "ops",
+        )  # of column-split products
+        self.redoes_norm = full or self.drops_inputs
+        functions = ("activation", "norm_activation", "mlp", "ops")
+        self.redoes_function = full or modules in functions
+        self.redoes_mlp = full or modules == "mlp"
+        self.redoes_operators = full or self.by_operator
+        # The residual stream between attention and MLP; a reduction that splits it is kept.
+        self.drops_stream = self.by_operator and not self.sequence_par
+        self.redoes_stream = full or self.drops_stream
         self.per_step = rules.latency_per_step and ex.latency_per_step
         self._widths()
 
         # The backward pass repeats the collective at the input of attention, of the MLP.
         split = self.sequence_par or not rules.regather_needs_sequence_par
-        self.regathers_attention = split and (self.recomputes_attention or ex.seq_par_ag_redo)
-        self.regathers_mlp = split and (self.full_recompute or ex.seq_par_ag_redo)
+        redo = ex.seq_par_ag_redo or self.redoes_norm
+        self.regathers_attention = split and (self.recomputes_attention or redo)
+        self.regathers_mlp = split and (self.redoes_mlp or redo)
 
         self.layout = stage_blocks(model, ex)  # if one is stated, or a schedule of whole stages
         self.blocks = -(-model.num_blocks // ex.pipeline_par)  # of the most loaded stage
@@ -163,6 +181,8 @@ class Run:
             self.execution,
             optimizer="adam" if self.execution.optimizer == "muon" else self.execution.optimizer,
             activation_recompute="none",
+            recompute_modules="none",
+            recompute_every=1,
             tensor_par_overlap="none",
             seq_par_ag_redo=False,
             fused_activation=False,
@@ -171,6 +191,13 @@ class Run:
             tp_impl="megatron",
             tp_async=False,
             bias_after_reduce=False,
+        )
+        return Run(self.model, plain, self.system, self.rules)
+
+    def of_stored(self) -> Run:
+        """Return the run of blocks that store everything, beside one that recomputes."""
+        plain = replace(
+            self.execution, activation_recompute="none", recompute_modules="none", recompute_every=1
         )
         return Run(self.model, plain, self.system, self.rules)
 

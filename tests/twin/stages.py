@@ -14,8 +14,13 @@ def stage_blocks(model: Model, ex: Execution) -> list[int] | None:
     if ex.stage_blocks:  # of chunk j of stage i the count j p + i
         return [sum(counts_of(ex)[stage::p]) for stage in range(p)]
     stated = ex.first_stage_blocks or ex.last_stage_blocks
-    if p == 1 or not (stated or ex.pp_layout == "balanced" or ex.pp_schedule != "1f1b"):
+    if p == 1 or not (stated or ex.pp_layout != "uniform" or ex.pp_schedule != "1f1b"):
         return None
+    at_embedding, at_head = ends_as_blocks(ex)
+    if at_embedding or at_head:  # all stages have as many, ends included; odd ones go to the inner
+        each, odd = divmod(total + at_embedding + at_head, p)
+        inner = [each + (number < odd) for number in range(p - 2)]
+        return [each - at_embedding, *inner, each + (odd > p - 2) - at_head]
     first, last = ex.first_stage_blocks, ex.last_stage_blocks
     if not last:
         last = (total - first) // (p - 1) if first else -(-total // p)
@@ -31,6 +36,26 @@ def stage_blocks(model: Model, ex: Execution) -> list[int] | None:
     rest = total - first - last
     more = rest % between
     return [first, *[rest // between + 1] * more, *[rest // between] * (between - more), last]
+
+
+def ends_as_blocks(ex: Execution) -> tuple[int, int]:
+    """Return the blocks that the embedding and the head count as."""
+    embedding = ex.pp_layout in ("embedding_as_block", "both_as_blocks")
+    return int(embedding), int(ex.pp_layout in ("head_as_block", "both_as_blocks"))
+
+
+def chunks_of_stages(layout: list[int], ex: Execution) -> list[list[int]]:
+    """Return the blocks of every chunk of every stage: as listed, or dealt out one by one."""
+    p, chunks = ex.pipeline_par, ex.pipeline_interleaving
+    if counts := counts_of(ex):
+        return [counts[stage::p] for stage in range(p)]
+    dealt = []
+    for blocks in layout:
+        own = [0] * chunks
+        for block in range(blocks):
+            own[block % chunks] += 1
+        dealt.append(own)
+    return dealt
 
 
 def equal_stages(total: int, stages: int) -> list[int]:
@@ -54,7 +79,8 @@ def _head_blocks(model: Model, ex: Execution) -> float:
     attention = 2 * model.hidden * model.attn_size * (model.attn_heads + model.key_heads)
     mlp = (3 if model.gated else 2) * model.hidden * model.feedforward
     worth = model.vocab * model.hidden / (attention + mlp)
-    return worth * 3 / 4 if ex.activation_recompute == "full" else worth
+    again = 1 / ex.recompute_every if ex.activation_recompute == "full" else 0
+    return worth * 3 / (3 + again)
 
 
 def _balanced(total: int, stages: int, head: float) -> int:
@@ -87,15 +113,23 @@ def slowest_stage(stages: Sequence[StagePasses]) -> int:
 
 
 def idle_time(
-    schedule: str, stages: Sequence[StagePasses], microbatches: int, chunks: int = 1
+    schedule: str,
+    stages: Sequence[StagePasses],
+    microbatches: int,
+    chunks: int = 1,
+    longest: float | None = None,
 ) -> float:
-    """Seconds of a batch in which the slowest stage has nothing to do."""
+    """Seconds of a batch in which the slowest stage has nothing to do.
+
+    A microbatch takes the longest of each chunk together, if that is more than the slowest stage.
+    """
     slowest = stages[slowest_stage(stages)]
     others = sum(stage.both for stage in stages) - slowest.both
     if schedule == "1f1b":  # passes of a chunk of the others, while it fills and drains
         rest = microbatches % len(stages)
         short = (chunks - 1) * (len(stages) - rest) if rest else 0
-        return (others + short * slowest.both) / chunks
+        wait = 0.0 if longest is None else longest - slowest.both
+        return (others + short * slowest.both) / chunks + microbatches * wait
     if schedule == "gpipe":
         return gpipe_time(stages, microbatches) - microbatches * slowest.both
     return _zero_bubble(stages, microbatches)

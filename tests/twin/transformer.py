@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .attention import attention_core, projected_widths
 from .communication import OverlappedLinear, TPComm, hide_input_gradients
 from .fusion import fused
@@ -45,18 +47,21 @@ def _tiled(run: Run) -> bool:
     return run.execution.tensor_par_overlap != "none"
 
 
-def _enter(run: Run, prefix: str, norms: int = 1) -> list[Layer]:
+def _enter(run: Run, prefix: str, norms: int = 1, *, kept: bool = True) -> list[Layer]:
     """Fork off the residual stream, and normalize."""
-    plain, shared = _common(run)
     if run.model.part != "block":
         return []
+    plain = Flags(recompute=run.full_recompute, stores_activation=kept)
+    again = Flags(recompute=run.redoes_norm, stores_activation=False, reuses_activation=True)
     split = fork(run, f"{prefix}_Fork", run.residual, 1 + norms, plain, run.element_bytes)
-    return [split, *(residual_norm(run, prefix, shared) for _ in range(norms))]
+    return [split, *(residual_norm(run, prefix, again) for _ in range(norms))]
 
 
-def _leave(run: Run, prefix: str) -> list[Layer]:
+def _leave(run: Run, prefix: str, *, again: bool | None = None) -> list[Layer]:
     """Return to the residual stream."""
-    plain, shared = _common(run)
+    again = run.full_recompute if again is None else again
+    plain = Flags(recompute=again)
+    shared = Flags(recompute=again, stores_activation=False, reuses_activation=True)
     if run.model.part != "block":
         return []
     layers = []
@@ -99,8 +104,9 @@ def _attention(run: Run) -> list[Layer]:
             "AttnBlock",
             model.attn_heads * model.attn_size,
             bias=model.hidden if model.out_bias else 0,
+            again=run.redoes_stream,
         ),
-        *_leave(run, "AttnBlock"),
+        *_leave(run, "AttnBlock", again=run.redoes_stream),
     ]
 
 
@@ -111,7 +117,8 @@ def _gathered(run: Run, name: str, redo: bool, *, outermost: bool = False) -> li
     """
     if run.execution.tp_impl == "allgather":
         return []
-    flags = Flags(recomm=redo, stores_activation=redo or not run.rules.gathered_input_once)
+    stored = redo or not run.rules.gathered_input_once
+    flags = Flags(recomm=redo, stores_activation=stored and not run.drops_inputs)
     return [TPComm(run, name, "gather", flags, outermost=outermost)]
 
 
@@ -123,17 +130,22 @@ def _projections(run: Run) -> list[Layer]:
     layers = _gathered(run, "AttnBlock_F", redo, outermost=True)
     queries, keys = projected_widths(run)
     if run.execution.fusion != "published":
-        kept = Flags(recompute=run.full_recompute, stores_activation=not redo)
+        stored = not redo and not run.drops_inputs
+        kept = Flags(recompute=run.redoes_operators, stores_activation=stored)
         width = queries + 2 * keys
         bias = width if model.qkv_bias else 0
-        return [*layers, linear(run, "AttnBlock_QKV", tokens, model.hidden, width, kept, bias)]
-    split = Flags(recompute=redo, stores_activation=not redo)
+        product = linear(run, "AttnBlock_QKV", tokens, model.hidden, width, kept, bias)
+        product.repeated = keys / width
+        return [*layers, product]
+    split = Flags(recompute=redo, stores_activation=not redo and not run.drops_inputs)
     layers.append(
         fork(run, "AttnBlock_Multihead_Fork", run.activation, 3, split, run.operand_bytes)
     )
     for name, width in (("Query", queries), ("Key", keys), ("Value", keys)):
         bias = width if model.qkv_bias else 0
-        layers.append(linear(run, f"AttnBlock_{name}", tokens, model.hidden, width, shared, bias))
+        again = run.redoes_operators if name == "Key" else run.full_recompute
+        flags = replace(shared, recompute=again)
+        layers.append(linear(run, f"AttnBlock_{name}", tokens, model.hidden, width, flags, bias))
     return layers
 
 
@@ -142,7 +154,8 @@ def _tiled_projections(run: Run) -> list[Layer]:
     tokens, h = run.tokens, run.model.hidden
     _, shared = _common(run)
     redo = run.regathers_attention
-    flags = Flags(recompute=run.full_recompute, recomm=redo)
+    stored = not run.drops_inputs
+    flags = Flags(recompute=run.redoes_operators, recomm=redo, stores_activation=stored)
     queries, keys = projected_widths(run)
     alone = run.execution.attention_type == "multiquery" and not run.rules.fused_projections
     name, width = ("Query", queries) if alone else ("QKV", queries + 2 * keys)
@@ -156,6 +169,7 @@ def _tiled_projections(run: Run) -> list[Layer]:
         bias=bias,
         outermost=True,
     )
+    gather.repeated = keys / width
     if not alone:
         return [gather]
     split = Flags(recompute=redo, stores_activation=not redo)
@@ -172,24 +186,25 @@ def _widen(
 ) -> list[Layer]:
     """Return a column-split product of so many columns on this rank, with its gather."""
     h = run.model.hidden
+    again = run.redoes_mlp or (run.by_operator and run.model.gated)
+    stored = not run.drops_inputs
     if _tiled(run):
-        flags = Flags(recompute=run.full_recompute, recomm=redo)
-        return [
-            OverlappedLinear(
-                run,
-                f"{name}_AG",
-                "gather",
-                (run.tokens, h, width),
-                flags,
-                bias=bias,
-                outermost=outermost,
-            )
-        ]
-    flags = Flags(recompute=run.full_recompute, stores_activation=not redo)
-    return [
-        *_gathered(run, comm_name, redo, outermost=outermost),
-        linear(run, name, run.tokens, h, width, flags, bias),
-    ]
+        flags = Flags(recompute=again, recomm=redo, stores_activation=stored)
+        gather = OverlappedLinear(
+            run,
+            f"{name}_AG",
+            "gather",
+            (run.tokens, h, width),
+            flags,
+            bias=bias,
+            outermost=outermost,
+        )
+        gather.repeated = 1 / 2
+        return [gather]
+    flags = Flags(recompute=again, stores_activation=stored and not redo)
+    product = linear(run, name, run.tokens, h, width, flags, bias)
+    product.repeated = 1 / 2  # of gate and other half
+    return [*_gathered(run, comm_name, redo, outermost=outermost), product]
 
 
 def _inner_width(run: Run) -> int:
@@ -199,7 +214,11 @@ def _inner_width(run: Run) -> int:
 
 def _function(run: Run, prefix: str = "MlpBlock") -> Layer:
     name = f"{prefix}_{FUNCTIONS[run.model.activation]}"
-    return activation(run, name, Flags(recompute=run.full_recompute))
+    kept = run.execution.recompute_modules != "mlp"
+    layer = activation(run, name, Flags(recompute=run.redoes_function, stores_activation=kept))
+    if run.model.gated and not run.execution.fused_activation:
+        layer.remade = layer.activation_space / 2
+    return layer
 
 
 def _mlp(run: Run) -> list[Layer]:
@@ -208,7 +227,7 @@ def _mlp(run: Run) -> list[Layer]:
     counts = model.hidden * width + bias, run.activation, run.tokens * width
     redo = run.regathers_mlp
     return [
-        *_enter(run, "MlpBlock"),
+        *_enter(run, "MlpBlock", kept=not run.drops_stream),
         *_converted(run, "MlpBlock_Mlp1_Cast", counts, run.element_bytes),
         *_widen(run, "MlpBlock_Mlp1", "MlpBlock_F", width, bias, redo, outermost=False),
         _function(run),
@@ -219,6 +238,8 @@ def _mlp(run: Run) -> list[Layer]:
             model.feedforward,
             bias=model.hidden if model.mlp_bias else 0,
             last=True,
+            again=run.redoes_mlp,
+            kept=run.full_recompute or not run.redoes_function,
         ),
         *_leave(run, "MlpBlock"),
     ]
@@ -252,10 +273,18 @@ def _side_by_side(run: Run) -> list[Layer]:
 
 
 def _reduced(
-    run: Run, name: str, prefix: str, width: int, *, bias: int, last: bool = False
+    run: Run,
+    name: str,
+    prefix: str,
+    width: int,
+    *,
+    bias: int,
+    last: bool = False,
+    again: bool | None = None,
+    kept: bool = True,
 ) -> list[Layer]:
     """Linear layer from `width` back to the hidden width, and its reduction."""
-    full, tokens, h = run.full_recompute, run.tokens, run.model.hidden
+    full, tokens, h = run.full_recompute if again is None else again, run.tokens, run.model.hidden
     ex, t = run.execution, run.execution.tensor_par
     if ex.tp_impl == "allgather":
         return _gathered_output(run, name, prefix, width, bias)
@@ -264,7 +293,7 @@ def _reduced(
     apart = name == "AttnBlock_MLP"  # attention is a kernel of its own
     layers = _converted(run, f"{name}_Cast", counts, run.result_bytes, apart=apart)
     if _tiled(run):
-        flags = Flags(recompute=full, recomm=full)
+        flags = Flags(recompute=full, recomm=full, stores_activation=kept)
         layers.append(
             OverlappedLinear(
                 run,
@@ -279,7 +308,9 @@ def _reduced(
     else:
         reduced = Flags(recomm=full, stores_activation=False)
         layers += [
-            linear(run, name, tokens, share, h, Flags(recompute=full), bias),
+            linear(
+                run, name, tokens, share, h, Flags(recompute=full, stores_activation=kept), bias
+            ),
             TPComm(run, f"{prefix}_G", "reduce", reduced, outermost=last),
         ]
     if bias and ex.bias_after_reduce:

@@ -43,7 +43,11 @@ class Passes:
 
 
 def batch_time(
-    schedule: str, passes: Passes, microbatches: Count, chunks: Count | int = 1
+    schedule: str,
+    passes: Passes,
+    microbatches: Count,
+    chunks: Count | int = 1,
+    longest: Seconds | None = None,
 ) -> Seconds:
     r"""Time from the first pass of a batch to the last.
 
@@ -57,6 +61,10 @@ def batch_time(
         and where only the last takes longer, in both passes and in its last chunk, as it does with the head of a model.
         With chunks and :math:`r \ne 0 < m - p`, and where another stage takes longest in both passes of a single
         chunk, a bound from above: that stage is busy in a part of what the form counts as fill and drain.
+        Where the chunks of stages differ, groups of *p* microbatches pass one chunk after the other, each as fast as
+        the stage that takes longest there: `longest`, :math:`\sum_c \max_i S_{ic}`, takes the place of
+        :math:`\max S_i` in the first term. That is not exact: within 8 % below and 11 % above the execution for 4 to
+        16 stages whose blocks differ by 2 at most and two or more groups; 1.3 % above for the layout of Llama 3 405B.
     ``zb_h1``
         :math:`m S_l + \sum_{i \ne l} F_i + \max(0, \sum_{i \ne l} (B_i - W_i) - n W_l + W_0)` with the slowest stage
         *l* and :math:`n = \min(p, m)`; where all are alike :math:`m S + (p - 1)(S - W) - (n - 1) W` (Qi et al.,
@@ -77,7 +85,7 @@ def batch_time(
         rest = np.mod(microbatches, stages)
         short = np.where(rest != 0, (chunks - 1) * (stages - rest), 0.0)
         fill = passes.total(passes.both) - slowest + short * slowest
-        time = microbatches * slowest + fill / chunks
+        time = microbatches * (slowest if longest is None else longest) + fill / chunks
     return time
 
 

@@ -20,6 +20,7 @@ from calculon.plan.rules.pipeline_rules import STAGE_RULES
 from calculon.plan.rules.precision_rules import PRECISION_RULES
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
 from calculon.plan.rules.tensor_rules import TENSOR_RULES
+from calculon.plan.stage_layout import own_stages
 from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.spec.model import Model
 from calculon.units import Array
@@ -154,6 +155,62 @@ RULES: tuple[Rule, ...] = (
         expected("activation_recompute", "none, since there is no backward pass in inference"),
     ),
     Rule(
+        "modules_need_training",
+        lambda r: r.plan.training | r.plan.is_choice("recompute_modules", "none"),
+        expected("recompute_modules", "none, since there is no backward pass in inference"),
+        ("recompute_modules",),
+    ),
+    Rule(
+        "modules_alone",
+        lambda r: (
+            r.plan.is_choice("recompute_modules", "none")
+            | r.plan.is_choice("activation_recompute", "none")
+        ),
+        expected(
+            "recompute_modules",
+            "none with activation_recompute: {e.activation_recompute}",
+            "use activation_recompute: none",
+        ),
+        ("recompute_modules",),
+    ),
+    Rule(
+        "modules_of_products",
+        lambda r: (
+            r.plan.is_choice("recompute_modules", "none")
+            | (r.plan.is_choice("tp_impl", "megatron") & r.plan.is_choice("matmul_impl", "gemm"))
+        ),
+        expected("recompute_modules", "none, unless tp_impl is megatron and matmul_impl is gemm"),
+        ("recompute_modules",),
+    ),
+    Rule(
+        "modules_of_blocks",
+        lambda r: (
+            r.plan.is_choice("recompute_modules", "none")
+            | (r.model.part == "block" and not r.model.parallel_attention)
+        ),
+        expected(
+            "recompute_modules",
+            "none, since blocks of {model.name} are not attention and then an MLP",
+        ),
+        ("recompute_modules",),
+    ),
+    Rule(
+        "every_block_recomputes",
+        lambda r: (
+            (r.plan.recompute_every == 1)
+            | ~(
+                r.plan.is_choice("activation_recompute", "none")
+                & r.plan.is_choice("recompute_modules", "none")
+            )
+            & ~r.plan.activations_offload
+        ),
+        expected(
+            "recompute_every",
+            "1, unless something is recomputed and activations are not offloaded",
+        ),
+        ("recompute_every",),
+    ),
+    Rule(
         "interleaving_needs_pipeline",
         lambda r: (r.plan.pipeline_par > 1) | (r.plan.pipeline_interleaving == 1),
         expected("pipeline_interleaving", "1, since pipeline_par is 1"),
@@ -210,7 +267,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "interleaving_split",
-        lambda r: (np.mod(r.blocks, r.plan.pipeline_interleaving) == 0) | (r.plan.stage_blocks > 0),
+        lambda r: (np.mod(r.blocks, r.plan.pipeline_interleaving) == 0) | own_stages(r.plan),
         lambda one: (
             f"the {one.blocks} blocks of a pipeline stage do not divide into "
             f"pipeline_interleaving={one.execution.pipeline_interleaving} equal chunks"

@@ -5,7 +5,7 @@ import numpy as np
 from calculon.errors import Problem
 from calculon.plan.columns import DEFAULTS, FIELDS, code, field_of
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
-from calculon.plan.stage_layout import listed_counts
+from calculon.plan.stage_layout import listed_counts, own_stages
 from calculon.spec.execution import ZERO_STAGES
 from calculon.units import Array
 
@@ -59,7 +59,10 @@ def _shards_divide(r: Requests) -> Array:
 
 
 def _units_divide(r: Requests) -> Array:
-    chunk = np.floor(r.blocks / r.plan.pipeline_interleaving)
+    chunks = r.plan.pipeline_interleaving
+    chunk = np.floor(r.blocks / chunks)
+    if (stated := own_stages(r.plan) & (chunks > 1)).any():  # chunks that differ by a block
+        chunk = np.where(stated, 1, chunk)
     if (listed := r.plan.stage_blocks).any():
         chunk = np.where(listed > 0, listed_counts(listed).divisor, chunk)
     return np.mod(chunk, r.plan.fsdp_unit) == 0

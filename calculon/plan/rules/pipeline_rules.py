@@ -10,16 +10,17 @@ import numpy as np
 from calculon.errors import Problem
 from calculon.plan.columns import DEFAULTS, Columns, code
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
-from calculon.plan.stage_layout import STAGE_FIELDS, listed_counts
+from calculon.plan.stage_layout import STAGE_FIELDS, ends_as_blocks, listed_counts
+from calculon.spec.execution import ENDS_AS_BLOCKS
 from calculon.spec.lists_of_counts import ListsOfCounts
 from calculon.units import Array
 
-_BALANCED = code("pp_layout", "balanced")
+_UNIFORM = code("pp_layout", "uniform")
 _GPIPE = code("pp_schedule", "gpipe")
 _COUNTS = ("first_stage_blocks", "last_stage_blocks")
 _OTHERS = ("pp_layout", *_COUNTS)
 """Fields that lay out the stages of executions that do not list them."""
-_SINGLE = ("pp_schedule", "pp_layout", *_COUNTS)
+_SINGLE = ("pp_schedule",)
 """Fields whose stages have one chunk each."""
 
 
@@ -103,6 +104,21 @@ def _explain_blocks(one: Request) -> Problem:
     return Problem(name, wanted, " + ".join(map(str, given.values())))
 
 
+def _ends_fit(r: Requests) -> Array:
+    """Whether stages whose end counts as a block have another one."""
+    ends = ends_as_blocks(r.plan).sum(axis=0)
+    return (ends == 0) | (r.model.num_blocks + ends >= 2 * r.plan.pipeline_par)
+
+
+def _explain_ends(one: Request) -> Problem:
+    e, ends = one.execution, sum(ENDS_AS_BLOCKS[one.execution.pp_layout])
+    counted = f"{one.model.num_blocks} + {ends}"
+    wanted = (
+        f"uniform, since {counted} blocks are less than two for each of {e.pipeline_par} stages"
+    )
+    return Problem("pp_layout", wanted, e.pp_layout)
+
+
 def _can_overlap(plan: Columns) -> Array:
     """Whether other chunks or microbatches are due while a transfer is under way."""
     several = plan.pipeline_interleaving > 1
@@ -146,7 +162,7 @@ STAGE_RULES = (
     ),
     Rule(
         "layout_stated_once",
-        _needs(_COUNTS, lambda plan: plan.pp_layout != _BALANCED),
+        _needs(_COUNTS, lambda plan: plan.pp_layout == _UNIFORM),
         expected("pp_layout", "uniform, since first_stage_blocks or last_stage_blocks is stated"),
         _COUNTS,
     ),
@@ -160,6 +176,7 @@ STAGE_RULES = (
     ),
     Rule("listed_blocks", _lists_fit, _explain_lists, ("stage_blocks",), counted=True),
     Rule("stage_blocks", _blocks_suffice, _explain_blocks, _COUNTS, counted=True),
+    Rule("ends_as_blocks", _ends_fit, _explain_ends, ("pp_layout",), counted=True),
     Rule(
         "overlap_needs_work",
         _needs(("p2p_overlap",), _can_overlap),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from calculon.parallel.pipeline.orders import SCHEDULES, Pass, order
 from calculon.parallel.pipeline.schedules import Passes, batch_time, held_microbatches
 from calculon.parallel.pipeline.timeline import timeline
+from calculon.plan.stage_layout import chunks_of_stage
 
 FEW = settings(max_examples=60, deadline=None)
 TIMES = st.integers(1, 9)
@@ -272,3 +273,56 @@ def test_transfers_beside_the_passes_of_one_chunk_delay_nearly_every_microbatch(
         passes, ways = alike(4, 1, 2), 1 if schedule == "forward" else 2
         late = end(executed(schedule, passes, 16, delay=0.25))
         assert late == batch_time(schedule, passes, 16) + ways * 3 * 0.25
+
+
+# -- chunks that differ ---------------------------------------------------------------------------
+
+
+def chunked(blocks, chunks, embedding=0.0, head=0.0):
+    """Return the time of every chunk of stages of so many blocks, of which a block takes 1: shape (stages, chunks)."""
+    times = np.stack([chunks_of_stage(one, chunks) for one in blocks])
+    times[0, 0] += embedding
+    times[-1, -1] += head
+    return times
+
+
+def executed_and_form(times, microbatches):
+    """Return the time of a batch as executed and in closed form; a backward pass takes twice as long as a forward."""
+    stages, chunks = times.shape
+    spans = timeline(
+        orders("1f1b", stages, microbatches, chunks),
+        lambda what, stage, chunk: times[stage, chunk] * (1 if what == "forward" else 2),
+    )
+    whole = times.sum(axis=1)
+    passes = each(whole, 2 * whole, 0 * whole)
+    longest = 3 * times.max(axis=0).sum()
+    return end(spans), batch_time("1f1b", passes, microbatches, chunks, longest)
+
+
+@pytest.mark.parametrize("microbatches", [16, 32, 128])
+@pytest.mark.parametrize("head", [0.0, 0.5, 1.14])
+def test_the_layout_of_llama3_405b_is_near_its_execution(microbatches, head):
+    """126 blocks on 16 stages of 8 chunks: one block less in the first and in the last chunk (arXiv 2407.21783)."""
+    times = chunked([7, *[8] * 14, 7], 8, 0.02, head)
+    executed_time, form = executed_and_form(times, microbatches)
+    assert 0.995 * executed_time <= form <= 1.015 * executed_time
+
+
+@given(
+    stages=st.integers(4, 12),
+    chunks=st.integers(2, 5),
+    groups=st.integers(2, 4),
+    each_chunk=st.integers(1, 3),
+    odd=st.integers(0, 4),
+    less=st.tuples(st.integers(0, 2), st.integers(0, 2)),
+    head=st.floats(0, 1.5),
+)
+@settings(max_examples=30, deadline=None)
+def test_chunks_that_differ_by_a_block_are_near_their_execution(
+    stages, chunks, groups, each_chunk, odd, less, head
+):
+    most = each_chunk * chunks + min(odd, chunks - 1)
+    first, last = (max(1, most - one) for one in less)
+    times = chunked([first, *[most] * (stages - 2), last], chunks, 0.02, min(head, most / 2))
+    executed_time, form = executed_and_form(times, groups * stages)
+    assert 0.9 * executed_time <= form <= 1.15 * executed_time

@@ -13,10 +13,10 @@ MALFORMED = {
         "zb_h1",
     ),
     "stages_need_one_chunk": (
-        CHUNKS | {"pp_layout": "balanced"},
-        "pp_layout",
-        "uniform with pipeline_interleaving=2",
-        "balanced",
+        CHUNKS | {"pp_schedule": "gpipe"},
+        "pp_schedule",
+        "1f1b with pipeline_interleaving=2",
+        "gpipe",
     ),
     "schedule_needs_training": (
         GPIPE | {"training": False},
@@ -48,6 +48,12 @@ MALFORMED = {
         "blocks that leave one for each of 1 other stage, of 12",
         "12",
     ),
+    "ends_as_blocks": (
+        CORRECTED | {"num_procs": 64, "pipeline_par": 8, "pp_layout": "embedding_as_block"},
+        "pp_layout",
+        "uniform, since 12 + 1 blocks are less than two for each of 8 stages",
+        "embedding_as_block",
+    ),
     "overlap_needs_work": (
         CORRECTED | {"p2p_overlap": True},
         "p2p_overlap",
@@ -58,7 +64,6 @@ MALFORMED = {
 
 MORE = (
     (SINGLE | {"p2p_overlap": True}, "p2p_overlap: expected false, since pipeline_par is 1"),
-    (CHUNKS | {"last_stage_blocks": 6}, "last_stage_blocks: expected 0 with"),
     (
         CORRECTED | {"first_stage_blocks": 6, "last_stage_blocks": 5},
         "last_stage_blocks: expected all 12 blocks on the two stages, found 6 + 5",
@@ -79,5 +84,9 @@ VALID = (
     GPIPE | {"pp_layout": "balanced"},
     GPIPE | {"stage_blocks": "5-7"},
     CHUNKS | {"stage_blocks": "2-4-5-1"},
+    CHUNKS | {"pp_layout": "balanced"},
+    CHUNKS | {"first_stage_blocks": 7},
+    CORRECTED | {"pp_layout": "both_as_blocks"},
+    CHUNKS | {"pp_layout": "head_as_block"},
 )
 """What fits together."""
