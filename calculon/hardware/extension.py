@@ -12,6 +12,7 @@ from calculon.hardware.kernels.launch import Launch
 from calculon.hardware.kernels.stated_curve import StatedCurve
 from calculon.hardware.kernels.stated_kernels import FAMILY, StatedKernels
 from calculon.hardware.kernels.tiles import Gemm
+from calculon.hardware.memory_use import MemoryUse
 from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
 from calculon.spec.fields import declare
 
@@ -92,6 +93,7 @@ class Extension:
     )
     launch: Launch = declare("what launching kernels costs", default=Launch(kernel=0.0))
     networks: tuple[Link, ...] = declare("additions to the networks, in their order", default=())
+    memory: MemoryUse = declare("what others than the model take of both tiers", default=MemoryUse())
     rates: dict[tuple[str, str], Rate] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -73,6 +73,12 @@ class System:
         return np.maximum(arithmetic, memory) if self.processing_mode == "roofline" else arithmetic
 
     @property
+    def usable(self) -> tuple[float, float]:
+        """Bytes of both tiers that an execution may use."""
+        use = self.ext.memory
+        return max(0.0, self.mem1.capacity - use.withheld), self.mem2.capacity * use.host_share
+
+    @property
     def matmul_types(self) -> tuple[str, ...]:
         """Types of matrix arithmetic."""
         return (*self.matrix, *(self.ext.matrix or {}))

@@ -132,7 +132,8 @@ class Execution:
     ddp_bucket_mib: int = 0
     no_sync: bool = True
     overlap_param_gather: bool = False
-    mem_reserved_mib: int = 0
+    mem_reserved_mib: int = -1
+    mem_fragments_percent: int = -1
     coll_algo: str = "published"
     mesh_order: str = "stated"
     pp_schedule: str = "1f1b"
@@ -197,6 +198,14 @@ EXTENSIONS: Mapping[str, tuple[str, ...]] = {
     "gemm": ("max_efficiency", "multiprocessors", "half_depth", "alignment", "tiles"),
     "launch": ("kernel", "step"),
     "networks": ("kind", "step_latency", "ramp", "in_network_reduction"),
+    "memory": (
+        "withheld_GiB",
+        "context_MiB",
+        "workspaces_MiB",
+        "communicator_MiB",
+        "fragmentation",
+        "host_share",
+    ),
 }
 """Keys of `ext` in a system file that the twin knows, and what stands below each."""
 

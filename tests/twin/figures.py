@@ -83,5 +83,6 @@ def figures(batch: Batch) -> dict[str, float]:
         "host_time": run.system.host,
         "gathered_space": batch.memory.gathered,
         "comm_buffer_space": batch.memory.passing,
+        "fragment_space": batch.memory.fragments,
         "reserved_space": batch.memory.reserved,
     }

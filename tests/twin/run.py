@@ -121,6 +121,9 @@ class Run:
         self.dp_network = self.dp_team.network
         self.dp_on_tp = self.dp_team.number == self.tp_team.number
         self.dp_on_pp = self.dp_team.number == self.pp_net
+        # Communicators: of each axis, two where replicas form groups that share.
+        self.groups = sum(n > 1 for n in (ex.tensor_par, ex.pipeline_par, ex.data_par))
+        self.groups += 0 < ex.dp_shard < ex.data_par
 
     def replicas(self, ranks: int, apart: int = 1) -> Team:
         """Return groups of so many replicas, each so many replicas from the next."""

@@ -175,6 +175,11 @@ class System:
     gemm: Mapping[str, Gemm] = field(default_factory=dict)
     launch: float = 0.0  # s, least time of a kernel
     host: float = 0.0  # s, of a step in which no kernel runs
+    withheld: float = 0.0  # bytes of tier 1 that nobody gets
+    always: float = 0.0  # bytes of tier 1 that a process takes
+    communicator: float = 0.0  # bytes of tier 1 for each of its groups
+    fragmentation: float = 0.0  # share of what comes and goes
+    host_share: float = 1.0  # of tier 2
 
     @classmethod
     def of(cls, file: Mapping[str, Any], *, extended: bool = True) -> System:
@@ -182,7 +187,8 @@ class System:
         ext = file.get("ext", {}) if extended else {}
         matrix = {datatype: _engine(engine) for datatype, engine in file["matrix"].items()}
         more = {datatype: _engine(engine) for datatype, engine in ext.get("matrix", {}).items()}
-        launch = ext.get("launch", {})
+        launch, memory = ext.get("launch", {}), ext.get("memory", {})
+        process = memory.get("context_MiB", 0) + memory.get("workspaces_MiB", 0)
         return cls(
             matrix=matrix,
             vector={datatype: _engine(engine) for datatype, engine in file["vector"].items()},
@@ -195,7 +201,26 @@ class System:
             gemm={name: Gemm(**one) for name, one in ext.get("gemm", {}).items()},
             launch=launch.get("kernel", 0.0),
             host=launch.get("step", 0.0),
+            withheld=memory.get("withheld_GiB", 0) * 2**30,
+            always=process * 2**20,
+            communicator=memory.get("communicator_MiB", 0) * 2**20,
+            fragmentation=memory.get("fragmentation", 0.0),
+            host_share=memory.get("host_share", 1.0),
         )
+
+    @property
+    def usable1(self) -> float:
+        """Bytes of tier 1 that there are for an execution."""
+        return max(0.0, self.mem1.capacity - self.withheld)
+
+    @property
+    def usable2(self) -> float:
+        """Bytes of tier 2 that there are for an execution."""
+        return self.mem2.capacity * self.host_share
+
+    def taken(self, groups: int) -> float:
+        """Bytes of tier 1 that a process with so many communicators takes."""
+        return self.always + self.communicator * groups
 
     def combine(self, flops_time: float, mem_time: float) -> float:
         """Time of arithmetic and memory access together."""

@@ -20,14 +20,15 @@ KINDS_OF_MEMORY = (
     "optimizer state",
     "gathered weights",
     "gradients being reduced",
+    "fragments",
     "reserved",
 )
 
 EVERYTHING = "everything"
 """The one kind of memory of a result that does not tell what is offloaded."""
 
-_BUFFERS = ("gathered_space", "comm_buffer_space", "reserved_space")
-"""Statistics of the last three kinds, which only the corrected edition has."""
+_BUFFERS = ("gathered_space", "comm_buffer_space", "fragment_space", "reserved_space")
+"""Statistics of the last four kinds, which only the corrected edition has."""
 
 _OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
 _SAME = 1e-6  # relative: how well the kinds of memory add up to the memory needed
