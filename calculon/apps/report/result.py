@@ -45,11 +45,15 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A system: peak matrix rate (FLOP/s), both memory tiers (B, B/s), and the achieved bandwidth of networks (B/s)."""
+    """A system: peak matrix rate (FLOP/s), both memory tiers (B, B/s), and the achieved bandwidth of networks (B/s).
+
+    ``usable`` is what an execution may use of the capacities.
+    """
 
     name: str
     peak: float
     capacities: tuple[float, float]
+    usable: tuple[float, float]
     bandwidths: tuple[float, float]
     networks: tuple[float, ...]
 
@@ -126,8 +130,8 @@ class Result:
 
     @property
     def capacities(self) -> tuple[float, float] | None:
-        """Capacity of both tiers in bytes, when the system is known."""
-        return self.inputs.machine.capacities if self.inputs else None
+        """Bytes of both tiers that there are for an execution, when the system is known."""
+        return self.inputs.machine.usable if self.inputs else None
 
     @property
     def title(self) -> str:
