@@ -178,7 +178,7 @@ def estimate(
     batch = evaluate_one(one.model, one.system, plan, edition)
     needed = batch.capacity
     tier1, tier2 = needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req
-    code = check_memory(code, tier1, tier2, one.system)
+    code = check_memory(code, tier1, tier2, edition.machine(one.system))
     raise_for(one, int(code[0]), float(tier1[0]), float(tier2[0]))
     return Estimate(
         model=one.model,

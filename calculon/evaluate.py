@@ -178,11 +178,11 @@ def _fill(
     edition: Edition,
 ) -> None:
     """Evaluate some rows of one edition into a table of statistics, and mark those whose memory does not fit."""
-    whole = len(rows) == len(plan)
+    whole, machine = len(rows) == len(plan), edition.machine(system)
     for part, batch in evaluate_rows(model, system, plan if whole else plan.take(rows), edition):
         here, needed = rows[part], batch.capacity
         found = check_memory(
-            codes[here], needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req, system
+            codes[here], needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req, machine
         )
         codes[here] = found
         all_fit = not found.any()

@@ -311,6 +311,7 @@ class Buffers:
 
     gathered_space: Bytes = stat("weights of other ranks, gathered for the blocks at work")
     comm_buffer_space: Bytes = stat("gradients on their way to be reduced")
+    fragment_space: Bytes = stat("fragments of the allocator")
     reserved_space: Bytes = stat("memory that is not the model's")
 
 

@@ -173,7 +173,8 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     "main_grad": (False, True),
     "grad_clip": (False, True),
     "latency_per_step": (False, True),
-    "mem_reserved_mib": (0, 0, 512),
+    "mem_reserved_mib": (-1, -1, 0, 512),
+    "mem_fragments_percent": (-1, -1, 0, 3),
     "coll_algo": ("published", "published", "auto", "ring", "hierarchical", "pipelined"),
     "mesh_order": ("stated", "stated", "stated", "tp-dp-pp", "tp-pp-dp"),
 }
@@ -422,9 +423,15 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
         ext["launch"] = {name: draw(seconds) for name in names}
     if draw(st.booleans()):
         shares = st.floats(0.1, 1)
-        ext["memory"] = {"efficiency": draw(shares), "start": draw(seconds)}
+        ext["traffic"] = {"efficiency": draw(shares), "start": draw(seconds)}
         if draw(st.booleans()):
-            ext["memory"]["backward"] = draw(shares)
+            ext["traffic"]["backward"] = draw(shares)
+    if draw(st.booleans()):
+        mebibytes = st.sampled_from((0, 12, 512, 1526.5))
+        use = {f"{name}_MiB": mebibytes for name in ("context", "workspaces", "communicator")}
+        shares = {"fragmentation": st.floats(0, 0.1), "host_share": st.floats(0, 1)}
+        use |= {"withheld_GiB": st.floats(0, 2), **shares}
+        ext["memory"] = draw(st.fixed_dictionaries({}, optional=use))
     return ext
 
 

@@ -12,7 +12,7 @@ from calculon.units import GIB, MIB
 from tests.helpers import ROOT, document
 
 STATE = ("weight_space", "weight_grad_space", "optimizer_space")
-BUFFERS = ("gathered_space", "comm_buffer_space", "reserved_space")
+BUFFERS = ("gathered_space", "comm_buffer_space", "fragment_space", "reserved_space")
 LATENCY, RATE, USAGE = 1e-5, 300e9 * 0.65, 0.15
 """NVLink of ``a100_80g_sxm``: latency of a collective, bytes per second, share of the engines."""
 
@@ -59,7 +59,7 @@ def test_beside_the_state_are_blocks_at_work_tables_and_checkpoints():
     h, tokens = 5120, 2048
     block = 2 * (12 * h * h + 13 * h)
     ends = 2 * ((50257 + 2048) * h + 2 * h)
-    assert stats["gathered_space"] == 2 * block + ends  # at work, and ahead
+    assert stats["gathered_space"] == block + ends  # at work, none ahead
     assert stats["comm_buffer_space"] == block  # larger than the table
     assert stats["act_checkpoint_size"] == 40 * 2 * tokens * h
     working = stats["act_space"] + stats["act_grad_space"]
@@ -67,15 +67,17 @@ def test_beside_the_state_are_blocks_at_work_tables_and_checkpoints():
     assert stats["proc_mem_tier1_cap_req"] == pytest.approx(parts, rel=1e-12)
 
 
-def test_a_reserve_of_one_gibibyte_is_too_much_for_the_smaller_ones_only():
+def test_what_a_process_takes_is_too_much_for_the_smaller_ones_only():
+    """A context, workspaces and the communicator of the replicas."""
     small, large = (f"gpt3-13B_a100x{ranks}_fsdp" for ranks, _ in FSDP)
-    with pytest.raises(calculon.Infeasible):
-        _stats(GPT, small, "a100_40g_sxm", mem_reserved_mib=1024)
-    kept = _stats(GPT, large, "a100_80g_sxm", mem_reserved_mib=1024)
-    whole = _stats(GPT, large, "a100_80g_sxm")
-    assert kept["reserved_space"] == 1024 * MIB
-    more = kept["proc_mem_tier1_cap_req"] - whole["proc_mem_tier1_cap_req"]
-    assert more == pytest.approx(1024 * MIB, rel=1e-12)
+    taken = 512 + 12 + 688
+    with pytest.raises(calculon.Infeasible, match="39.56 GiB of 40.00 GiB there"):
+        _stats(GPT, small, "a100_40g_sxm", mem_reserved_mib=-1)
+    kept = _stats(GPT, large, "a100_80g_sxm")
+    bare = _stats(GPT, large, "a100_80g_sxm", mem_reserved_mib=0)
+    assert kept["reserved_space"] == taken * MIB
+    more = kept["proc_mem_tier1_cap_req"] - bare["proc_mem_tier1_cap_req"]
+    assert more == pytest.approx(taken * MIB, rel=1e-12)
 
 
 @pytest.mark.parametrize(("tensor_par", "data_par"), [(1, 4), (2, 4), (4, 2)])

@@ -194,12 +194,15 @@ class _StageMemory:
             every = one * (schedule.blocks * held)
             whole = _with_vocabulary(whole, every, held, vocabulary)
             resident = _with_vocabulary(resident, one, held, vocabulary)
-        buffers = self._buffers(vocabulary)
+        buffers = self._buffers(vocabulary, self._passing(whole, resident))
         capacity = self._capacity(whole, resident, blocks, buffers)
         return Memory(space=whole, offloaded=resident, buffers=buffers, capacity=capacity)
 
-    def _buffers(self, vocabulary: VocabularyMemory | None) -> Buffers:
-        """Memory of communication, as the strategy of data parallelism has it; and what is reserved."""
+    def _buffers(self, vocabulary: VocabularyMemory | None, activations: Bytes) -> Buffers:
+        """Memory of communication, as the strategy of data parallelism has it; fragments, and what is reserved.
+
+        Weights and states are allocated once; fragments are between tensors that come and go.
+        """
         schedule, weight, message = self.schedule, self.block.weight, self.block.gradient_message
         alone = None
         if vocabulary is not None:
@@ -211,6 +214,7 @@ class _StageMemory:
         return Buffers(
             gathered_space=gathered,
             comm_buffer_space=passing,
+            fragment_space=schedule.fragmentation * (activations + gathered + passing),
             reserved_space=np.zeros_like(schedule.blocks) + schedule.reserved,
         )
 
@@ -251,6 +255,15 @@ class _StageMemory:
             optimizer=blocks * self.optimizer.state,
         )
 
+    def _passing(self, whole: Space, resident: OffloadedSpace) -> Bytes:
+        """Activations, checkpoints and activation gradients in tier 1."""
+        checkpoint = np.where(self.schedule.recompute_all, resident.act_checkpoint, 0.0)
+        return np.where(
+            self.schedule.columns.activations_offload,
+            resident.act + checkpoint + resident.act_grad,
+            whole.act + whole.act_checkpoint + whole.act_grad,
+        )
+
     def _capacity(
         self, whole: Space, resident: OffloadedSpace, blocks: Space, buffers: Buffers
     ) -> Capacity:
@@ -269,9 +282,10 @@ class _StageMemory:
         )
         act_grad = np.where(activations_offload, resident.act_grad, whole.act_grad)
         tier1 = weights + activations + optimizer + act_grad
-        if self.strategy.sharding is not None or schedule.reserved.any():
-            used = buffers.gathered_space + buffers.comm_buffer_space + buffers.reserved_space
-            tier1 = tier1 + used
+        taken = schedule.reserved.any() or schedule.fragmentation.any()
+        if self.strategy.sharding is not None or taken:
+            used = buffers.gathered_space + buffers.comm_buffer_space
+            tier1 = tier1 + (used + buffers.fragment_space + buffers.reserved_space)
         moved = np.where(full, blocks.act_checkpoint, blocks.act)
         states = self.optimizer.weight_grad * schedule.blocks + blocks.optimizer
         tier2 = (

@@ -14,6 +14,7 @@ from calculon.hardware.kernels.stated_curve import StatedCurve
 from calculon.hardware.kernels.stated_kernels import FAMILY, StatedKernels
 from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.kernels.tiles import Gemm
+from calculon.hardware.memory_use import MemoryUse
 from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
 from calculon.spec.fields import declare
 
@@ -88,7 +89,7 @@ class Extension:
         choices=tuple(FAMILY),
         default=StatedKernels({}),
     )
-    memory: Stream | None = declare(
+    traffic: Stream | None = declare(
         "rate of traffic in mem1, and of memory-bound kernels of all kinds that kernels does not state; the steps of "
         "mem1 if absent",
         default=None,
@@ -116,6 +117,7 @@ class Extension:
     )
     launch: Launch = declare("what launching kernels costs", default=Launch(kernel=0.0))
     networks: tuple[Link, ...] = declare("additions to the networks, in their order", default=())
+    memory: MemoryUse = declare("what others than the model take of both tiers", default=MemoryUse())
     rates: dict[tuple[str, str], Rate] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

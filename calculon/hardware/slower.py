@@ -54,8 +54,8 @@ def _slowed_memory(system: System, spread: Spread, factor: float) -> System:
     changed = replace(system, **{spread.part: replace(memory, efficiency=curve)})
     if spread.part == "mem2":
         return changed
-    if (stream := changed.ext.memory) is not None:
-        ext = replace(changed.ext, memory=stream.slowed(factor, *span))
+    if (stream := changed.ext.traffic) is not None:
+        ext = replace(changed.ext, traffic=stream.slowed(factor, *span))
         changed = replace(changed, ext=ext)
     rates = changed.ext.rates.items()
     streams = [part for part, rate in rates if isinstance(rate, Stream)]

@@ -80,14 +80,20 @@ class System:
         return np.maximum(arithmetic, memory) if self.mode == "roofline" else arithmetic
 
     def move_time(self, size: Bytes) -> Seconds:
-        """Return the time to move bytes in tier-1 memory in one pass (0 for none): as ``ext.memory`` says, or mem1."""
-        stream = self.ext.memory
+        """Return the time to move bytes in tier-1 memory in one pass (0 for none): as ``ext.traffic`` says, or mem1."""
+        stream = self.ext.traffic
         return self.mem1.time(size) if stream is None else stream.move(size, self.mem1)
 
     def vector_time(self, datatype: str, flops: Flops) -> Seconds:
         """Return the arithmetic time of a pass over tier-1 memory on the vector engine."""
         engine = self.vector[datatype]
-        return engine.time(flops) if self.ext.memory is None else engine.long_time(flops)
+        return engine.time(flops) if self.ext.traffic is None else engine.long_time(flops)
+
+    @property
+    def usable(self) -> tuple[float, float]:
+        """Bytes of both tiers that an execution may use."""
+        use = self.ext.memory
+        return max(0.0, self.mem1.capacity - use.withheld), self.mem2.capacity * use.host_share
 
     @property
     def matmul_types(self) -> tuple[str, ...]:

@@ -11,9 +11,10 @@ from calculon.hardware.system import System
 from calculon.plan.columns import Columns, code
 from calculon.plan.mesh import networks_of, processors, strides_of
 from calculon.plan.stage_layout import StageLayout
+from calculon.spec.axes import AXES
 from calculon.spec.execution import BatchChoice
 from calculon.spec.model import Model
-from calculon.units import MIB, Array, Bytes, Count, Seconds
+from calculon.units import MIB, Array, Bytes, Count, Fraction, Seconds
 
 _AUTO = code("grad_dtype", "auto")
 
@@ -86,9 +87,32 @@ class Schedule:
         return self.columns.grad_dtype != _AUTO
 
     @derived
+    def communicators(self) -> Count:
+        """Process groups of several ranks that a rank is in: one of each axis, two where replicas form shards."""
+        columns = self.columns
+        shards = (columns.dp_shard > 0) & (columns.dp_shard < columns.data_par)
+        groups = np.where(shards, 1.0, 0.0)
+        for axis in AXES:
+            groups = groups + (getattr(columns, axis.degree) > 1)
+        return groups
+
+    @derived
     def reserved(self) -> Bytes:
-        """Tier-1 memory that is not the model's."""
-        return self.columns.mem_reserved_mib * MIB
+        """Tier-1 memory that is not the model's: as stated, or context, libraries and the buffers of communicators.
+
+        Source: NVIDIA/nccl, issues 864, 964 and 986: every communicator has buffers of its own.
+        """
+        stated, use = self.columns.mem_reserved_mib, self._system.ext.memory
+        own: Bytes = use.context + use.workspaces + np.zeros(1)
+        if use.communicator:
+            own = own + use.communicator * self.communicators
+        return np.where(stated < 0, own, stated * MIB)
+
+    @derived
+    def fragmentation(self) -> Fraction:
+        """Fragments of the allocator, as a share of the memory that comes and goes: as stated, or of the system."""
+        stated = self.columns.mem_fragments_percent
+        return np.where(stated < 0, self._system.ext.memory.fragmentation, stated / 100)
 
     @property
     def host_time(self) -> Seconds | float:

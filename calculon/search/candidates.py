@@ -130,7 +130,7 @@ class Candidates:
     @cached_property
     def switches(self) -> dict[str, Values]:
         """Candidates of the loops with named values or switches, where nothing forbids one."""
-        offload = (True, False) if self.system.mem2.capacity > 0 else (False,)
+        offload = (True, False) if self.system.usable[1] > 0 else (False,)
         more = self.add.get("attention_type", ()) if not self.model.groups_queries else ()
         attention = ("multihead", *more)
         candidates: dict[str, Values] = {

@@ -167,10 +167,8 @@ class Grid:
                 return violations
         system, needed = self.space.system, self.memory.capacity
         tiers = (needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req)
-        for reason, tier, memory in zip(
-            MEMORY_REASONS, tiers, (system.mem1, system.mem2), strict=True
-        ):
-            failed = np.asarray(tier > memory.capacity)
+        for reason, tier, usable in zip(MEMORY_REASONS, tiers, system.usable, strict=True):
+            failed = np.asarray(tier > usable)
             if failed.any():
                 violations.append((reason, failed))
         return violations
@@ -234,12 +232,11 @@ class Grid:
 
     def _nearest_miss(self, reason: str, cells: Array) -> float:
         """Return the fewest bytes by which cells do not fit a tier."""
-        needed, system = self.memory.capacity, self.space.system
+        needed = self.memory.capacity
         first = reason == MEMORY_REASONS[0]
         tier = needed.proc_mem_tier1_cap_req if first else needed.proc_mem_tier2_cap_req
-        capacity = (system.mem1 if first else system.mem2).capacity
         least = np.where(cells, tier, np.inf).min()  # faster than a minimum under a mask
-        return float(least - capacity)
+        return float(least - self.space.system.usable[MEMORY_REASONS.index(reason)])
 
 
 def _by_node(cells: Array) -> Array:

@@ -507,15 +507,28 @@ class Execution:
         adds="true: new weights gathered beside the next forward pass",
     )
     mem_reserved_mib: int = declare(
-        "tier-1 memory of each processor that is not the model's: context, libraries, fragments",
+        "tier-1 memory of each processor that is not the model's: context, libraries, communicators; -1: as the system "
+        "states it (ext.memory)",
         unit="MiB",
-        at_least=0,
-        default=0,
+        at_least=-1,
+        default=-1,
         scope=BATCH,
         label="{} MiB reserved",
         mark="{} MiB reserved",
         adds="memory that is not the model's",
-        samples=(64, 512),
+        samples=(0, 64, 512),
+    )
+    mem_fragments_percent: int = declare(
+        "fragments of the allocator, as a share of activations, their gradients and buffers in tier 1; -1: as the system "
+        "states it (ext.memory)",
+        unit="%",
+        at_least=-1,
+        default=-1,
+        scope=BATCH,
+        label="{} % of fragments",
+        mark="{} % fragments",
+        adds="shares of fragments",
+        samples=(0, 3),
     )
     coll_algo: str = declare(
         "algorithm of collectives: published is the formula of the network's ops, auto the fastest of those that "

@@ -23,7 +23,7 @@ SLACK = 1 + 1e-12
 STATS = tuple(column.name for column in columns(CorrectedStats))
 NULLABLE = {column.name for column in columns(CorrectedStats) if column.nullable}
 SPACES = ("weight", "act", "act_grad", "weight_grad", "optimizer")
-BUFFERS = ("gathered", "comm_buffer", "reserved")
+BUFFERS = ("gathered", "comm_buffer", "fragment", "reserved")
 RAW = document("examples", "3072_t4_p64_d12_mbs4_full")
 ALONE = RAW | {
     "num_procs": 1,

@@ -16,6 +16,7 @@ from calculon.hardware.extension import AttentionKernel, Extension, Link
 from calculon.hardware.kernels.launch import Launch
 from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.kernels.tiles import Gemm
+from calculon.hardware.memory_use import MemoryUse
 from calculon.spec.execution import MATMUL_BYTES, Execution
 from calculon.spec.fields import spec_fields
 from calculon.spec.lists_of_counts import ListsOfCounts
@@ -95,6 +96,7 @@ def test_the_twin_knows_every_addition_to_a_system():
         "gemm": Gemm,
         "launch": Launch,
         "networks": Link,
+        "memory": MemoryUse,
     }
     own = [
         key for key in _keys(Extension) if key != "kernels"

@@ -281,8 +281,8 @@ class Batch:
         self.memory, self.tier1 = memory, memory.tier1
         system = self.run.system
         tier1, tier2 = self.tier1, self.tier2
-        require_fit(21, tier1 <= system.mem1.capacity, f"tier 1 would hold {tier1} bytes")
-        require_fit(22, tier2 <= system.mem2.capacity, f"tier 2 would hold {tier2} bytes")
+        require_fit(21, tier1 <= system.usable1, f"tier 1 would hold {tier1} bytes")
+        require_fit(22, tier2 <= system.usable2, f"tier 2 would hold {tier2} bytes")
 
     def _offload_requirements(self) -> None:
         """Bandwidths that hide the traffic behind the time in which tier 1 is idle."""

@@ -134,7 +134,8 @@ class Execution:
     ddp_bucket_mib: int = 0
     no_sync: bool = True
     overlap_param_gather: bool = False
-    mem_reserved_mib: int = 0
+    mem_reserved_mib: int = -1
+    mem_fragments_percent: int = -1
     coll_algo: str = "published"
     mesh_order: str = "stated"
     pp_schedule: str = "1f1b"
@@ -205,7 +206,7 @@ MODEL_CHOICES: Mapping[str, tuple[str, ...]] = {
 """The same of a model."""
 
 EXTENSIONS: Mapping[str, tuple[str, ...]] = {
-    "memory": ("efficiency", "backward", "start"),
+    "traffic": ("efficiency", "backward", "start"),
     "attention": ("efficiency",),
     "matrix": ("tflops", "gflops_efficiency"),
     "gemm": ("max_efficiency", "multiprocessors", "half_depth", "alignment", "tiles"),
@@ -217,6 +218,14 @@ EXTENSIONS: Mapping[str, tuple[str, ...]] = {
         "in_network_reduction",
         "operations",
         "processor_usage",
+    ),
+    "memory": (
+        "withheld_GiB",
+        "context_MiB",
+        "workspaces_MiB",
+        "communicator_MiB",
+        "fragmentation",
+        "host_share",
     ),
 }
 """Keys of `ext` in a system file that the twin knows, and what stands below each."""

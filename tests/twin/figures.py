@@ -84,5 +84,6 @@ def figures(batch: Batch) -> dict[str, float]:
         "copy_time": batch.copy_time,
         "gathered_space": batch.memory.gathered,
         "comm_buffer_space": batch.memory.passing,
+        "fragment_space": batch.memory.fragments,
         "reserved_space": batch.memory.reserved,
     }

@@ -115,7 +115,9 @@ class StageMemory:
         ex, block, run = self.execution, self.block, self.run
         self.gathered: float = 0
         self.passing: float = 0
-        self.reserved = ex.mem_reserved_mib * 2**20
+        self.reserved = run.system.taken(run.groups)
+        if ex.mem_reserved_mib >= 0:
+            self.reserved = ex.mem_reserved_mib * 2**20
         if self.split:
             ahead = 0 if self.run.execution.zero_stage == "owner" else ex.fsdp_prefetch
             held = min(ex.fsdp_unit * (1 + ahead), self.blocks)
@@ -130,22 +132,28 @@ class StageMemory:
             bucket = min(bucket, self.blocks * message) if bucket else message
             self.passing = 0 if block.weight_grad == message else bucket
             return
-        # Gradients are whole until they are reduced.
-        self.passing = message * (ex.fsdp_unit if self.split else 1)
+        # Gradients are whole until they are reduced, and copied if that is in another type.
+        passing = block.weight / run.element_bytes * (ex.fsdp_unit if self.split else 1)
         if end is not None:
-            table = end.table / run.element_bytes * run.reduction_bytes
-            self.passing = max(self.passing, table)
+            passing = max(passing, end.table / run.element_bytes)
+        each = run.reduction_bytes
+        if run.element_bytes != run.reduction_bytes:
+            each += run.element_bytes
+        self.passing = passing * each
 
     def _resident(self) -> float:
         ex, space, near = self.execution, self.all, self.near
         tier1 = (near if ex.weight_offload else space).weight
-        if ex.activations_offload:
-            tier1 += near.act + near.act_grad + (near.checkpoint or 0)
-        else:
-            tier1 += space.act + space.act_grad + (space.checkpoint or 0)
+        moved = near if ex.activations_offload else space
+        activations = moved.act + moved.act_grad + (moved.checkpoint or 0)
+        tier1 += activations
+        share = self.run.system.fragmentation
+        if ex.mem_fragments_percent >= 0:
+            share = ex.mem_fragments_percent / 100
+        self.fragments = share * (activations + self.gathered + self.passing)
         state = near if ex.optimizer_offload else space
         tier1 += state.weight_grad + state.optimizer
-        return tier1 + self.gathered + self.passing + self.reserved
+        return tier1 + self.gathered + self.passing + self.fragments + self.reserved
 
 
 def microbatches_held(run: Run, stage: int) -> float:

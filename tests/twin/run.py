@@ -153,6 +153,9 @@ class Run:
         self.dp_network = self.dp_team.network
         self.dp_on_tp = self.dp_team.meets(self.tp_team)
         self.dp_on_pp = self.dp_team.number == self.pp_net
+        # Communicators: of each axis, two where replicas form groups that share.
+        self.groups = sum(n > 1 for n in (ex.tensor_par, ex.pipeline_par, ex.data_par))
+        self.groups += 0 < ex.dp_shard < ex.data_par
 
     def stages(self) -> list[Run]:
         """Return the run as each stage of a stated layout sees it; one for all stages that are alike."""

@@ -206,6 +206,11 @@ class System:
     launch: float = 0.0  # s, least time of a kernel
     hosts: Mapping[str, float] = field(default_factory=dict)  # s, of the host for a kernel, by mode
     host: float = 0.0  # s, of a step in which no kernel runs
+    withheld: float = 0.0  # bytes of tier 1 that nobody gets
+    always: float = 0.0  # bytes of tier 1 that a process takes
+    communicator: float = 0.0  # bytes of tier 1 for each of its groups
+    fragmentation: float = 0.0  # share of what comes and goes
+    host_share: float = 1.0  # of tier 2
 
     @classmethod
     def of(cls, file: Mapping[str, Any], *, extended: bool = True) -> System:
@@ -213,7 +218,8 @@ class System:
         ext = file.get("ext", {}) if extended else {}
         matrix = {datatype: _engine(engine) for datatype, engine in file["matrix"].items()}
         more = {datatype: _engine(engine) for datatype, engine in ext.get("matrix", {}).items()}
-        launch = ext.get("launch", {})
+        launch, memory = ext.get("launch", {}), ext.get("memory", {})
+        process = memory.get("context_MiB", 0) + memory.get("workspaces_MiB", 0)
         return cls(
             matrix=matrix,
             vector={datatype: _engine(engine) for datatype, engine in file["vector"].items()},
@@ -224,10 +230,15 @@ class System:
             multiply=matrix | more,
             attention={name: one["efficiency"] for name, one in ext.get("attention", {}).items()},
             gemm={name: Gemm(**one) for name, one in ext.get("gemm", {}).items()},
-            stream=ext.get("memory"),
+            stream=ext.get("traffic"),
             launch=launch.get("kernel", 0.0),
             hosts=launch,
             host=launch.get("step", 0.0),
+            withheld=memory.get("withheld_GiB", 0) * 2**30,
+            always=process * 2**20,
+            communicator=memory.get("communicator_MiB", 0) * 2**20,
+            fragmentation=memory.get("fragmentation", 0.0),
+            host_share=memory.get("host_share", 1.0),
         )
 
     def move(self, amount: float, kernels: int = 1, *, backward: bool = False) -> float:
@@ -253,6 +264,20 @@ class System:
         modes = {"published": "", "none": "eager", "compile": "compile", "max": "compile"}
         mode = modes[fusion] if launch_mode == "auto" else launch_mode
         return self.hosts.get(mode, 0.0)
+
+    @property
+    def usable1(self) -> float:
+        """Bytes of tier 1 that there are for an execution."""
+        return max(0.0, self.mem1.capacity - self.withheld)
+
+    @property
+    def usable2(self) -> float:
+        """Bytes of tier 2 that there are for an execution."""
+        return self.mem2.capacity * self.host_share
+
+    def taken(self, groups: int) -> float:
+        """Bytes of tier 1 that a process with so many communicators takes."""
+        return self.always + self.communicator * groups
 
     def combine(self, flops_time: float, mem_time: float) -> float:
         """Time of arithmetic and memory access together."""

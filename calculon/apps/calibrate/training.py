@@ -229,7 +229,7 @@ def _compared_memory(fit: _Fit, rows: Sequence[Row], needed: Array, system: Syst
         if not math.isnan(peak) and not 1 / FAR < need / peak < FAR:
             wanted = f"bytes within {FAR:g} times the {need:.4g} that the model says"
             raise row.refuse("memory_bytes", wanted, f"{peak:g}", "bytes are wanted, not GB")
-    large = needed > system.mem1.capacity
+    large = needed > system.usable[0]
     if not large.any():
         return []
     first = rows[int(large.argmax())]

@@ -5,7 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from calculon.apps.report.grids import grid, indented, side_by_side
-from calculon.apps.report.result import Stats
+from calculon.apps.report.result import Result, Stats
 from calculon.apps.report.setup import NARROW
 from calculon.apps.report.texts import heading, percent
 from calculon.units import duration, scaled
@@ -25,8 +25,19 @@ def has_vocabulary(stats: Stats) -> bool:
     return bool(stats["embedding_time"] or stats["head_time"])
 
 
-def figures(stats: Stats) -> list[Figure]:
-    """Return the figures of an execution; the times of embedding and LM head only where they count."""
+def skips_masked_keys(result: Result) -> bool:
+    """Tell whether the attention kernel computes nothing for masked keys; of a file of statistics as HFU tells."""
+    if result.execution is None:
+        return result.value("hfu") < result.value("mfu")
+    return bool(result.execution["attn_impl"] == "flash")
+
+
+def figures(stats: Stats, *, masked: bool) -> list[Figure]:
+    """Return the figures of an execution; the times of embedding and LM head only where they count.
+
+    Where the attention kernel leaves `masked` keys out, the model's arithmetic does so too: then the execution has at
+    least as much, and HFU is not below the MFU beside it.
+    """
 
     def value(name: str) -> float:
         return stats[name] or 0.0
@@ -39,19 +50,24 @@ def figures(stats: Stats) -> list[Figure]:
         return label, duration(value(name)), f"{of_time} of the time, {stage} stage"
 
     ends = has_vocabulary(stats)
+    full = ("MFU, full attention", share("mfu"), "masked keys count too (PaLM)")
+    causal = ("MFU, causal", share("mfu_causal"), "masked keys do not count")
+    first, last = (causal, full) if masked else (full, causal)
+    counted = value("mfu_causal") / (value("mfu") or 1.0) if masked else 1.0
+    convention = "causal" if masked else "full attention"
     found: list[Figure] = [
-        ("MFU, full attention", share("mfu"), "no key counts as masked (PaLM)"),
-        ("MFU, causal", share("mfu_causal"), "masked keys are not counted"),
-        ("HFU, as executed", share("hfu"), "with recomputation, no skipped keys"),
+        first,
+        ("HFU, as executed", share("hfu"), f"the same with recomputation ({convention})"),
+        last,
         (
             "per processor",
-            scaled(value("model_flops_per_second_per_proc"), "FLOP/s", digits=1),
-            "model arithmetic, full attention",
+            scaled(value("model_flops_per_second_per_proc") * counted, "FLOP/s", digits=1),
+            f"model arithmetic, {convention}",
         ),
         (
             "model arithmetic",
-            scaled(value("model_flops_per_token"), "FLOP", digits=2),
-            "per token, full attention",
+            scaled(value("model_flops_per_token") * counted, "FLOP", digits=2),
+            f"per token, {convention}",
         ),
         ("parameters", scaled(value("parameters")), "with embedding and head" if ends else ""),
         (
@@ -66,13 +82,15 @@ def figures(stats: Stats) -> list[Figure]:
     return found
 
 
-def figures_group(stats: Stats, width: int) -> list[RenderableType]:
+def figures_group(result: Result, width: int) -> list[RenderableType]:
     """Lay out the figures below their heading: in two columns where there is room, in a narrow page without remarks."""
-    found = figures(stats)
+    stats, masked = result.stats, skips_masked_keys(result)
+    found = figures(stats, masked=masked)
     half = -(-len(found) // 2)
     parts = [found[:half], found[half:]] if width >= SIDE_BY_SIDE else [found]
     beside = side_by_side(*(_table(part, remarks=width >= NARROW) for part in parts))
-    remark = f"MFU {percent(stats['mfu'] or 0.0)} with full attention"
+    mfu = stats["mfu_causal" if masked else "mfu"] or 0.0
+    remark = f"MFU {percent(mfu)}, causal" if masked else f"MFU {percent(mfu)} with full attention"
     shown: list[RenderableType] = [heading("Figures", remark), indented(beside)]
     return shown if has_vocabulary(stats) else [*shown, Text(f"  {NO_VOCABULARY}", "dim")]
 

@@ -78,7 +78,7 @@ class Page:
         if result.interval is not None:
             yield from (_interval(result.interval), Text())
         if "mfu" in result.stats:
-            yield from (*figures_group(result.stats, options.max_width), Text())
+            yield from (*figures_group(result, options.max_width), Text())
         coloured = bool(console.color_system) and not console.no_color
         time = Group(
             *_time(result, has_blocks(console, options) and coloured),
@@ -154,14 +154,16 @@ def _groups(times: dict[str, float], total: float, swatches: bool) -> Text:
 
 
 def _memory(result: Result) -> Iterator[RenderableType]:
-    """Show the memory of both tiers in use, by kind, against their capacity as far as that is known."""
+    """Show the memory of both tiers in use, by kind, against what is usable of them as far as that is known."""
     capacities = result.capacities or (0.0, 0.0)
     for tier, (kinds, there) in enumerate(zip(result.memory(), capacities, strict=True)):
         used = sum(kinds.values())
         name = f"Memory, tier {tier + 1}"
+        whole = result.inputs.machine.capacities[tier] if result.inputs else there
+        most = capacity(there) + " usable" * (there != whole)
         if used == 0:
             if there:
-                yield heading(name, f"unused ({capacity(there)})")
+                yield heading(name, f"unused ({most})")
             continue
         table = _bars()
         scale = there if used > there / 20 and there else max(kinds.values())
@@ -174,13 +176,11 @@ def _memory(result: Result) -> Iterator[RenderableType]:
             if there
             else ""
         )
-        whole = (
+        total = (
             Text(text, "bold") for text in ("in use", gib(used), percent(used / (there or used)))
         )
-        table.add_row(*whole, full)
-        remark = (
-            f"{gib(used)} of {capacity(there)}, {gib(there - used)} free" if there else gib(used)
-        )
+        table.add_row(*total, full)
+        remark = f"{gib(used)} of {most}, {gib(there - used)} free" if there else gib(used)
         yield from [Text()] * bool(tier)
         yield from (heading(name, remark), indented(table))
         if tier == 1 and result.inputs is not None:

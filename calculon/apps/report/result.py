@@ -20,14 +20,15 @@ KINDS_OF_MEMORY = (
     "optimizer state",
     "gathered weights",
     "gradients being reduced",
+    "fragments",
     "reserved",
 )
 
 EVERYTHING = "everything"
 """The one kind of memory of a result that does not tell what is offloaded."""
 
-_BUFFERS = ("gathered_space", "comm_buffer_space", "reserved_space")
-"""Statistics of the last three kinds, which only the corrected edition has."""
+_BUFFERS = ("gathered_space", "comm_buffer_space", "fragment_space", "reserved_space")
+"""Statistics of the last four kinds, which only the corrected edition has."""
 
 _OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
 _SAME = 1e-6  # relative: how well the kinds of memory add up to the memory needed
@@ -44,11 +45,15 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A system: peak matrix rate (FLOP/s), both memory tiers (B, B/s), and the achieved bandwidth of networks (B/s)."""
+    """A system: peak matrix rate (FLOP/s), both memory tiers (B, B/s), and the achieved bandwidth of networks (B/s).
+
+    ``usable`` is what an execution may use of the capacities.
+    """
 
     name: str
     peak: float
     capacities: tuple[float, float]
+    usable: tuple[float, float]
     bandwidths: tuple[float, float]
     networks: tuple[float, ...]
 
@@ -125,8 +130,8 @@ class Result:
 
     @property
     def capacities(self) -> tuple[float, float] | None:
-        """Capacity of both tiers in bytes, when the system is known."""
-        return self.inputs.machine.capacities if self.inputs else None
+        """Bytes of both tiers that there are for an execution, when the system is known."""
+        return self.inputs.machine.usable if self.inputs else None
 
     @property
     def title(self) -> str:

@@ -10,6 +10,7 @@ from calculon.apps.validate.library import Library, fill
 from calculon.apps.validate.published_fields import Fields
 from calculon.apps.validate.published_study import Study
 from calculon.apps.validate.study_rows import Row, field_values, require, with_derived
+from calculon.editions import EDITIONS
 from calculon.errors import Problem, SpecError
 from calculon.evaluate import Evaluation, evaluate
 from calculon.frozen import dataclass
@@ -85,7 +86,7 @@ def predict(
         executions = [{name: fields[name] for name in PUBLISHED_NAMES} for fields in executions]
     systems = _systems(library, study, rows)
     reasons = [""] * len(rows)
-    capacity = np.array([system.mem1.capacity for system in systems])
+    capacity = np.array([EDITIONS[edition].machine(system).usable[0] for system in systems])
     groups: dict[tuple[Model, str], list[int]] = {}
     for i, (model, system) in enumerate(zip(models, systems, strict=True)):
         groups.setdefault((model, system.name), []).append(i)

@@ -47,7 +47,7 @@ def vector(kind: VectorKind, system: System, types: Types) -> Kernel:
     Its rate is that of its kind, of all traffic in tier-1 memory, or of the engine: the first that the system states.
     """
     datatype = types.vector
-    rate = system.rate(kind, datatype) or system.ext.memory or ENGINE_RATE
+    rate = system.rate(kind, datatype) or system.ext.traffic or ENGINE_RATE
     return Kernel(rate, system.vector[datatype], DATATYPE_BYTES[datatype])
 
 

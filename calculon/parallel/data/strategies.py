@@ -119,7 +119,7 @@ class DataParallelStrategy(ABC):
         Parameters
         ----------
         weight, message, waiting : array
-            Bytes of the weights of a block, of its reduced gradients, and of its gradients until the step.
+            Bytes of the weights of a block, of its gradients as they are reduced, and of those until the step.
         end : SyncedBytes, optional
             Whole weights of embedding or head, and the gradient of their largest table.
         """
@@ -206,8 +206,11 @@ class ExplicitStrategy(DataParallelStrategy):
         """Weights that are gathered, and gradients that are whole until they are reduced.
 
         Weights are whole unit by unit (:func:`units_held`), those of embedding and head all the time. Split gradients
-        are whole until they are reduced, a unit at a time; whole ones need a bucket where they are reduced in another
-        type. Source: Zhao et al., arXiv 2304.11277, section 3.2.1; Rajbhandari et al., arXiv 1910.02054, section 5.2.
+        are whole until they are reduced, a unit at a time. Where that happens in another type, gradients in the type of
+        the computation are beside their copy: the input of a reduce-scatter lives until the next one begins, while the
+        backward pass of the next unit makes its gradients. Whole gradients then need a bucket. Source: Zhao et al.,
+        arXiv 2304.11277, section 3.2.1; Rajbhandari et al., arXiv 1910.02054, section 5.2; PyTorch, ``fully_shard``,
+        ``FSDPParamGroup.post_backward``.
         """
         none = np.zeros_like(schedule.blocks)
         gathered, unit = none, message
@@ -219,7 +222,7 @@ class ExplicitStrategy(DataParallelStrategy):
                 gathered = gathered + end.weight
             unit = np.maximum(unit, end.gradient)
         if self.sharding.gradients:
-            passing = unit
+            passing = np.where(weight == message, unit, unit * (1 + weight / message))
         else:
             bucket = bucket_bytes(schedule)
             full = np.minimum(bucket, schedule.blocks * message)

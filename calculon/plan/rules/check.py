@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from calculon.editions import EDITIONS
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES, Plan
@@ -37,11 +38,9 @@ def check(model: Model, system: System, plan: Plan) -> Array:
 
 
 def check_memory(reason: Array, tier1: Bytes, tier2: Bytes, system: System) -> Array:
-    """Mark rows whose memory does not fit; equality fits."""
-    for name, needed, memory in zip(
-        MEMORY_REASONS, (tier1, tier2), (system.mem1, system.mem2), strict=True
-    ):
-        reason[(reason == 0) & (needed > memory.capacity)] = REASONS.index(name)
+    """Mark rows whose memory does not fit a system, as their edition knows it; equality fits."""
+    for name, needed, usable in zip(MEMORY_REASONS, (tier1, tier2), system.usable, strict=True):
+        reason[(reason == 0) & (needed > usable)] = REASONS.index(name)
     return reason
 
 
@@ -59,24 +58,25 @@ def raise_for(one: Request, code: int, tier1: float = 0.0, tier2: float = 0.0) -
         return
     reason = REASONS[code]
     if reason in MEMORY_REASONS:
-        tier, needed, memory = (
-            (1, tier1, one.system.mem1)
-            if reason == MEMORY_REASONS[0]
-            else (2, tier2, one.system.mem2)
+        tier = 1 + MEMORY_REASONS.index(reason)
+        needed = (tier1, tier2)[tier - 1]
+        system = EDITIONS[one.execution.edition].machine(one.system)
+        raise Infeasible(
+            reason, _memory_message(system, tier, needed), needed, system.usable[tier - 1], tier
         )
-        message = _memory_message(one.system, tier, needed, memory.capacity)
-        raise Infeasible(reason, message, needed, memory.capacity, tier)
     explanation = RULES[code - _FIRST_RULE].explain(one)
     if isinstance(explanation, Problem):
         raise SpecError("execution", explanation)
     raise Infeasible(reason, explanation)
 
 
-def _memory_message(system: System, tier: int, needed: float, capacity: float) -> str:
+def _memory_message(system: System, tier: int, needed: float) -> str:
     def text(value: float) -> str:
         return scaled(value, "B", binary=True, digits=2)
 
+    capacity, usable = (system.mem1, system.mem2)[tier - 1].capacity, system.usable[tier - 1]
+    there = text(capacity) if usable == capacity else f"{text(usable)} of {text(capacity)}"
     return (
-        f"tier-{tier} memory of {system.name} is too small: {text(needed)} needed, {text(capacity)} "
-        f"there ({text(needed - capacity)} too much)"
+        f"tier-{tier} memory of {system.name} is too small: {text(needed)} needed, {there} "
+        f"there ({text(needed - usable)} too much)"
     )

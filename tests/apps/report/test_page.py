@@ -183,15 +183,15 @@ def test_figures_are_those_of_the_statistics(monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     stats = calculon.estimate(*LLAMA).stats
     text = " ".join(plain(LLAMA).split())
-    total = stats["total_time"]
+    total, causal = stats["total_time"], stats["mfu_causal"] / stats["mfu"]
     for expected in (
         "edition corrected",
-        f"Figures: MFU {stats['mfu'] * 100:.1f} % with full attention",
+        f"Figures: MFU {stats['mfu_causal'] * 100:.1f} %, causal",
         f"MFU, full attention {stats['mfu'] * 100:.2f} %",
         f"MFU, causal {stats['mfu_causal'] * 100:.2f} %",
         f"HFU, as executed {stats['hfu'] * 100:.2f} %",
-        f"per processor {stats['model_flops_per_second_per_proc'] / 1e12:.1f} TFLOP/s",
-        f"model arithmetic {stats['model_flops_per_token'] / 1e9:.2f} GFLOP per token",
+        f"per processor {stats['model_flops_per_second_per_proc'] * causal / 1e12:.1f} TFLOP/s",
+        f"model arithmetic {stats['model_flops_per_token'] * causal / 1e9:.2f} GFLOP per token",
         "parameters 8.030 G with embedding and head",
         f"activations {stats['block_act_bytes_per_token'] / 1024:.2f} KiB kept per token and block",
         f"{stats['embedding_time'] / total * 100:.1f} % of the time, first stage",
@@ -218,11 +218,11 @@ def test_the_published_edition_has_no_figures():
 def test_figures_stand_beside_each_other_where_there_is_room(width, columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", width)
     lines = plain(LLAMA).splitlines()
-    (first,) = [line for line in lines if "MFU, full attention" in line]
+    (first,) = [line for line in lines if "MFU, causal" in line]
     (last,) = [line for line in lines if "head and loss" in line]
     figures = [line for line in lines[lines.index(first) :] if line][:9]
     assert ("parameters" in first) == (columns == 2)
-    assert ("HFU" in last or "per processor" in last) == (columns == 2)
+    assert ("MFU, full" in last or "per processor" in last) == (columns == 2)
     assert figures.index(last) == (8 if columns == 1 else 3)
     assert all(len(line) <= int(width) for line in lines)
 
@@ -321,8 +321,8 @@ def test_memory_by_kind_adds_up_to_what_the_tiers_need():
 def test_memory_of_communication_and_what_is_reserved_have_their_lines():
     result = calculon.estimate(*CASES["fully sharded"])
     kinds, away = result_of(result).memory()
-    names = ("gathered_space", "comm_buffer_space", "reserved_space")
-    assert list(kinds.values())[-3:] == [result.stats[name] for name in names]
+    names = ("gathered_space", "comm_buffer_space", "fragment_space", "reserved_space")
+    assert list(kinds.values())[-4:] == [result.stats[name] for name in names]
     assert sum(kinds.values()) == pytest.approx(result.stats["proc_mem_tier1_cap_req"], rel=1e-12)
     assert not any(away.values())
     alone = Result(stats=result.stats, edition="corrected")

@@ -154,6 +154,15 @@ def test_gathered_weights_are_those_of_the_unit_at_work_and_of_those_ahead(unit,
     assert kept["gathered_space"] == BLOCKS * WEIGHT
 
 
+@pytest.mark.parametrize("form", [2, 3, "fsdp"])
+def test_gradients_that_are_reduced_in_another_type_are_there_twice(form):
+    """2 bytes of a parameter as computed, 4 on their way. Source: PyTorch, ``FSDPParamGroup.post_backward``."""
+    parameters = WEIGHT / 2
+    found = _stats(zero_stage=form, grad_comm_dtype="float32")
+    assert found["comm_buffer_space"] == (2 + 4) * parameters
+    assert _stats(zero_stage=form)["comm_buffer_space"] == 2 * parameters
+
+
 @pytest.mark.parametrize("mib", [1, 25, 4096])
 def test_buckets_but_the_last_hide_behind_what_comes_before_it(mib):
     """Source: Li et al., arXiv 2006.15704, section 3.2.3."""

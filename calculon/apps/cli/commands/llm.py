@@ -90,6 +90,7 @@ def result_of(estimate: "Estimate") -> "Result":
     """Return an estimate as the plain data that its page is made of."""
     from calculon.apps.report.result import Inputs, Machine, Result
     from calculon.architecture.parameters import parameter_count
+    from calculon.editions import EDITIONS
     from calculon.plan.mesh import networks_of
     from calculon.plan.plan import NAMES, Plan
     from calculon.spec.axes import AXES
@@ -105,6 +106,7 @@ def result_of(estimate: "Estimate") -> "Result":
             name=system.name,
             peak=system.product_engine(execution.matmul_type).peak,
             capacities=(system.mem1.capacity, system.mem2.capacity),
+            usable=EDITIONS[estimate.edition].machine(system).usable,
             bandwidths=(system.mem1.bandwidth, system.mem2.bandwidth),
             networks=tuple(one.bandwidth * one.efficiency for one in system.networks),
         ),

@@ -55,6 +55,7 @@ LOOKS = {
     "activation gradients": Look(COLORS["orange"], "...."),
     "gathered weights": Look(COLORS["sky"], "////"),
     "gradients being reduced": Look("#f4c6a5"),
+    "fragments": Look(LIGHT, "xxxx"),
     "reserved": Look(LIGHT, "...."),
     EVERYTHING: Look(LIGHT),
 }
