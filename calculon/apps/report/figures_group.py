@@ -71,7 +71,9 @@ def _padded(parameters: float, padded: float) -> list[Figure]:
     """Return the padded size, in full: it is compared with what a framework prints."""
     if padded <= parameters:
         return []
-    return [("parameters, padded", f"{padded:,.0f}", f"{padded - parameters:,.0f} of padding words")]
+    return [
+        ("parameters, padded", f"{padded:,.0f}", f"{padded - parameters:,.0f} of padding words")
+    ]
 
 
 def figures_group(stats: Stats, width: int) -> list[RenderableType]:
