@@ -276,6 +276,9 @@ class Figures:
     """Figures that people quote, and times of embedding and LM head (output head)."""
 
     parameters: Count = stat("parameters of the model")
+    padded_parameters: Count = stat(
+        "parameters with those of the words that fill up the vocabulary of each tensor-parallel rank"
+    )
     tokens_per_second: TokensPerSecond = stat("tokens per second")
     tokens_per_second_per_proc: TokensPerSecond = stat("tokens per second and processor")
     model_flops_per_token: Flops = stat(

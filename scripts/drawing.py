@@ -13,6 +13,7 @@ COMMANDS = (
     "--system a100_80g -o breakdown.png",
     "plot heatmap turing-530B 280 280 float16 a100_80g --fix weight_offload=false --fix optimizer_offload=false "
     "--fix activations_offload=false -o heatmap.png",
+    "plot surface gpt3-175B 1024 1536 float16 a100_80g -o surface.png",
     "plot scaling a100.json h100.json -o scaling.png",
     "plot pareto gpt3-175B 1024 1536 float16 a100_80g -o pareto.png",
     "plot validation -o validation.png",

@@ -8,6 +8,7 @@ from calculon import inputs
 from calculon.architecture.parameters import parameter_count
 from calculon.hardware.collectives.algorithm_times import bus_bandwidth, times
 from calculon.hardware.collectives.placement import place
+from calculon.inspect.operators import block
 from calculon.units import GIB, MIB
 from tests.helpers import ROOT, document
 
@@ -171,3 +172,112 @@ def test_each_of_two_does_half_of_the_work_of_one():
     assert 2 * two["bw_time"] < one["bw_time"]  # the first microbatch of each finds no sums to read
     assert two["optim_step_time"] == one["optim_step_time"]
     assert two["proc_mem_tier1_cap_req"] == one["proc_mem_tier1_cap_req"]
+
+
+# -- the lecture: data, tensor and pipeline parallelism of four linear layers, float32, a batch of 128 -----------------
+
+LECTURE = "mlp-4x1024"
+P2P = 32 * 1024 * 4
+"""Bytes of a microbatch of 32 rows between two stages."""
+
+
+def _groups(model, execution, system="a100_80g_sxm", **changes):
+    raw = document("examples", execution) | changes
+    return {group.kind: group for group in calculon.estimate(model, raw, system).groups}
+
+
+@pytest.mark.parametrize(("ranks", "form"), [(1, "x1"), (2, "x2_ddp"), (4, "x4_ddp")])
+def test_data_parallel_ranks_share_the_rows_and_nothing_else(ranks, form):
+    execution = document("examples", f"mlp-4x1024_{form}")
+    assert execution["datatype"] == "float32"
+    assert execution["microbatch_size"] == 128 // ranks
+    stats = _stats(LECTURE, f"mlp-4x1024_{form}", "a100_80g_sxm")
+    assert stats["weight_space"] == LAYERS * LAYER
+    assert _state(stats) == 16 * LAYERS * 1024 * 1024
+    moved = [group.bytes[0] for group in _groups(LECTURE, f"mlp-4x1024_{form}").values()]
+    assert moved == ([] if ranks == 1 else [LAYERS * 2 * (ranks - 1) / ranks * LAYER])
+
+
+@pytest.mark.parametrize("system", ["a100_80g_sxm", "a100_80g_sxm_kernels"])
+def test_less_work_takes_no_longer(system):
+    forms = ("x1", "x2_ddp", "x4_ddp")
+    times = [_stats(LECTURE, f"mlp-4x1024_{form}", system)["fw_time"] for form in forms]
+    assert times == sorted(times, reverse=True)
+
+
+def test_tensor_parallel_ranks_gather_the_activations_of_every_layer():
+    found = block(LECTURE, "mlp-4x1024_t4", "a100_80g_sxm")
+    (gather,) = [one for operator in found.operators for one in operator["collectives"]]
+    assert (gather["pass"], gather["operation"]) == ("forward", "all_gather")
+    assert gather["message"] == 128 * 1024 * 4
+    assert gather["moved"] == 384 * 1024  # three quarters
+    (group,) = _groups(LECTURE, "mlp-4x1024_t4").values()
+    assert (group.kind, group.bytes[0]) == ("tensor", LAYERS * 384 * 1024)
+    stats = _stats(LECTURE, "mlp-4x1024_t4", "a100_80g_sxm")
+    assert stats["weight_space"] == LAYERS * LAYER / 4
+    assert stats["bw_time"] == 0
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+def test_a_blocking_forward_pipeline_takes_its_fill_and_its_microbatches(stages):
+    stats = _stats(LECTURE, f"mlp-4x1024_p{stages}", "a100_80g_sxm")
+    microbatches = 4
+    forward = stats["fw_time"] / microbatches
+    send = stats["pp_comm_exposed_time"] / microbatches
+    assert forward == pytest.approx(LAYERS / stages * stats["block_fw_time"], rel=1e-12)
+    assert send == pytest.approx(LATENCY + P2P / RATE, rel=1e-12)
+    steps = microbatches + stages - 1
+    assert stats["total_time"] == pytest.approx(steps * (forward + send), rel=1e-12)
+    assert stats["weight_space"] == LAYERS / stages * LAYER
+    (group,) = _groups(LECTURE, f"mlp-4x1024_p{stages}").values()
+    assert (group.kind, group.bytes[0]) == ("pipeline", microbatches * P2P)
+
+
+# -- the picture: two layers on four processors ------------------------------------------------------------------------
+
+PICTURE = "linear-2x1024"
+
+
+@pytest.mark.parametrize("form", ["fsdp", "owner"])
+def test_two_layers_on_four_processors_leave_a_quarter_to_each(form):
+    """With owners layer 1 is on processors 1 and 2, layer 2 on 3 and 4; fully sharded, half of both."""
+    name = f"mlp-2x1024_x4_{form}_t2"
+    stats = _stats(PICTURE, name, "a100_80g_sxm")
+    assert stats["weight_space"] == 2 * LAYER / 4
+    assert _state(stats) == 4 * stats["weight_space"]
+    assert stats["gathered_space"] == {"fsdp": 2, "owner": 1}[form] * LAYER / 2
+    groups = _groups(PICTURE, name)
+    tensor, data = groups["tensor"], groups["data"]
+    assert (tensor.example, data.example) == ("0-1", "0, 2")
+    assert (tensor.groups, data.groups) == (2, 2)
+    each = {"fsdp": 3 * 1 / 2, "owner": 3}[
+        form
+    ]  # two gathers and a reduction, or three whole layers
+    assert data.bytes[0] == 2 * each * LAYER / 2
+    rows = 64 * 1024 * 4
+    assert tensor.bytes[0] == 2 * 2 * rows / 2  # a gather and a reduce-scatter of every layer
+
+
+# -- words that fill up a vocabulary -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("multiple", "words"), [(1, 50_257), (128, 50_304), (1024, 51_200)])
+def test_a_padded_vocabulary_has_parameters(multiple, words):
+    stats = _ddp("gpt2-124M_a100x2_ddp", vocab_pad_multiple=multiple)
+    assert stats["parameters"] == 124_439_808
+    assert stats["padded_parameters"] == 124_439_808 + (words - 50_257) * 768
+    if multiple == 128:
+        assert stats["padded_parameters"] == 124_475_904
+
+
+def test_a_head_of_its_own_is_padded_too():
+    stats = _stats("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm", vocab_pad_multiple=1000)
+    ranks = document("examples", "llama3-8B_h100x64")["tensor_par"]
+    words = ranks * 1000 * -(-128_256 // (ranks * 1000))
+    more = (words - 128_256) * 2 * 4096
+    assert stats["padded_parameters"] - stats["parameters"] == more > 0
+
+
+def test_what_has_no_vocabulary_is_not_padded():
+    stats = _stats("mlp-4x1024", "mlp-4x1024_x2_ddp", "a100_80g_sxm", vocab_pad_multiple=128)
+    assert stats["padded_parameters"] == stats["parameters"] == 4_194_304

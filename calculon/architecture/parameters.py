@@ -1,7 +1,10 @@
 """How many parameters a model has."""
 
+import numpy as np
+
 from calculon.architecture.segments import model_totals
 from calculon.spec.model import Model
+from calculon.units import Count
 
 VOCABULARY = 51200
 """Vocabulary size that the published count assumes for every model."""
@@ -18,6 +21,24 @@ def parameter_count(model: Model) -> int:
     8030261248
     """
     return model_totals(model).parameters if model.extensions else published_count(model)
+
+
+def padding_count(model: Model, tensor_par: Count, vocab_pad_multiple: Count) -> Count:
+    """Count the parameters of words that only fill up the vocabulary of tensor-parallel ranks.
+
+    Each rank has an equal share of the words, filled up to a multiple; a word has a row of the embedding, and one of
+    the head unless both share a table. Rows: :attr:`calculon.architecture.shape.BlockShape.vocab_rows`.
+
+    Source: Megatron-LM, ``--make-vocab-size-divisible-by``.
+
+    >>> gpt2 = Model(hidden=768, feedforward=3072, seq_size=1024, attn_heads=12, attn_size=64, num_blocks=12,
+    ...              vocab=50257, tied=True)
+    >>> int(padding_count(gpt2, 1, 128)) == (50304 - 50257) * 768
+    True
+    """
+    rows = np.ceil(model.vocab / (vocab_pad_multiple * tensor_par)) * vocab_pad_multiple
+    tables = 1 if model.tied else 2
+    return (rows * tensor_par - model.vocab) * (tables * model.hidden + model.head_bias)
 
 
 def published_count(model: Model) -> int:

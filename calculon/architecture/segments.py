@@ -101,7 +101,7 @@ def totals(model: Model, segment: Segment) -> Totals:
         vocab_pad_multiple=one,
         seq_length=np.zeros(1),
     )
-    layers = list(segment.layers(BlockShape.of(model, _ONE_RANK, sizes, CORRECTED)))
+    layers = list(segment.layers(BlockShape.of(model, ONE_RANK, sizes, CORRECTED)))
     products = [layer for layer in layers if layer.product is not None]
     weighted = [layer.product for layer in products if np.all(layer.weights) and layer.product]
     scores = [layer.flops[0] for layer in products if not np.all(layer.weights)]
@@ -133,7 +133,7 @@ _PLAIN: dict[str, Any] = {
     name: optional_defaults(Execution).get(name, False)
     for name in LayoutChoice.__dataclass_fields__
 }
-_ONE_RANK = LayoutChoice(
+ONE_RANK = LayoutChoice(
     **_PLAIN | {"edition": CORRECTED.name, "datatype": "float16", "attention_type": "multihead"}
 )
 """A layout that leaves every layer of a model whole: defaults, in the edition that knows all fields of models."""

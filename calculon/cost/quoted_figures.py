@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from calculon.architecture.model_flops import model_flops_per_token
-from calculon.architecture.parameters import parameter_count
+from calculon.architecture.parameters import padding_count, parameter_count
 from calculon.cost.stage import Stage
 from calculon.spec.model import Model
 from calculon.statistics import Figures
@@ -41,6 +41,7 @@ def quoted_figures(stage: Stage, total_time: Seconds) -> Figures:
         further = 0 if model.extensions else (schedule.seq_length - model.seq_size) * model.hidden
         return parameter_count(model) + np.asarray(further, float)
 
+    count, columns = of_model(parameters), schedule.columns
     flops = per_token(causal=False)
     tokens_per_second = schedule.batch_size * schedule.seq_length / total_time
     each = tokens_per_second / schedule.processors
@@ -48,7 +49,9 @@ def quoted_figures(stage: Stage, total_time: Seconds) -> Figures:
     tokens = schedule.microbatch_size * schedule.seq_length
     embedding_head, microbatches = stage.embedding_head_times, schedule.microbatches
     return Figures(
-        parameters=of_model(parameters),
+        parameters=count,
+        padded_parameters=count
+        + padding_count(model, columns.tensor_par, columns.vocab_pad_multiple),
         tokens_per_second=tokens_per_second,
         tokens_per_second_per_proc=each,
         model_flops_per_token=flops,

@@ -345,7 +345,7 @@ class Execution:
         "the vocabulary on each tensor-parallel rank is filled up to a multiple of this",
         at_least=1,
         default=1,
-        scope=BLOCK | STEP,
+        scope=BLOCK | STEP | BATCH,
         label="vocabulary in multiples of {}",
         mark="padded to {}",
         adds="multiples that the vocabulary is filled up to",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .batch import Batch
-from .fields import Model
+from .fields import Execution, Model
 
 
 def parameters(model: Model) -> int:
@@ -34,6 +34,16 @@ def parameters(model: Model) -> int:
             norm + (0 if model.tied else model.vocab * h) + model.vocab * model.head_bias
         )
     return blocks * block + embedding_head
+
+
+def padding(model: Model, ex: Execution) -> int:
+    """Count the parameters of words that fill up the vocabulary: to a multiple on every rank."""
+    rows = ex.vocab_pad_multiple
+    while rows * ex.tensor_par < model.vocab:
+        rows += ex.vocab_pad_multiple
+    words = rows * ex.tensor_par - model.vocab if model.vocab else 0
+    tables = 1 if model.tied else 2
+    return words * (tables * model.hidden + model.head_bias)
 
 
 def flops_per_token(model: Model, keys: float, *, training: bool) -> float:
@@ -70,6 +80,7 @@ def figures(batch: Batch) -> dict[str, float]:
     executed *= run.microbatches / ex.pipeline_par
     return {
         "parameters": parameters(model),
+        "padded_parameters": parameters(model) + padding(model, ex),
         "tokens_per_second": rate,
         "tokens_per_second_per_proc": each,
         "model_flops_per_token": whole,

@@ -38,6 +38,7 @@ COMMANDS = (
     Command("report", "write results as one page that needs nothing else"),
     Command("import-model", "turn a Hugging Face configuration into a model file"),
     Command("calibrate", "fit a system file to measured times"),
+    Command("matmul", "time a matrix product, alone or beside a copy from the host"),
     Command("collective", "estimate an all-reduce or another collective, by algorithm"),
     Command("catalog", "list the models, systems and executions shipped"),
     Command("describe", "explain the fields of specs and results"),

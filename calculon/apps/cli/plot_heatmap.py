@@ -1,4 +1,4 @@
-"""``calculon plot heatmap``: the best value over tensor and pipeline parallelism, from a table or a space."""
+"""``calculon plot heatmap`` and ``surface``: the best over tensor and pipeline parallelism, of a table or a space."""
 
 import argparse
 from collections.abc import Iterator
@@ -35,7 +35,9 @@ def heatmap(arguments: argparse.Namespace) -> Heatmap:
     degrees = ("tensor_par", "pipeline_par", "num_procs")
     tables = frames(arguments, (*degrees, name))
     if len(tables) > 1:
-        raise SpecError("plot heatmap", Problem("", "one table", f"{len(tables)} of them"))
+        raise SpecError(
+            f"plot {arguments.kind}", Problem("", "one table", f"{len(tables)} of them")
+        )
     if tables:
         table = tables[0].complete(degrees)
         cells, count = list(_table_cells(table, objective)), int(table.column("num_procs")[0])

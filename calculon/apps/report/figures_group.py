@@ -70,6 +70,7 @@ def figures(stats: Stats, *, masked: bool) -> list[Figure]:
             f"per token, {convention}",
         ),
         ("parameters", scaled(value("parameters")), "with embedding and head" if ends else ""),
+        *_padded(value("parameters"), stats.get("padded_parameters") or 0.0),
         (
             "activations",
             scaled(value("block_act_bytes_per_token"), "B", binary=True, digits=2),
@@ -80,6 +81,15 @@ def figures(stats: Stats, *, masked: bool) -> list[Figure]:
         found.append(end("embedding", "embedding_time", "first"))
         found.append(end("head and loss", "head_time", "last"))
     return found
+
+
+def _padded(parameters: float, padded: float) -> list[Figure]:
+    """Return the padded size, in full: it is compared with what a framework prints."""
+    if padded <= parameters:
+        return []
+    return [
+        ("parameters, padded", f"{padded:,.0f}", f"{padded - parameters:,.0f} of padding words")
+    ]
 
 
 def figures_group(result: Result, width: int) -> list[RenderableType]:

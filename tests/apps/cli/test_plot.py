@@ -23,6 +23,7 @@ BEGINS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 CALLS = {
     "breakdown": (TRIPLE, f"other={TRIPLE.replace('80g', '80e')}"),
     "heatmap": (*SPACE, *NARROW),
+    "surface": (*SPACE, *NARROW),
     "scaling": ("megatron-22B", "1,8,16", 16, "float16", "a100_80g", *NARROW),
     "validation": ("--study", "tab5"),
     "pareto": (*SPACE, *NARROW),
@@ -40,7 +41,7 @@ DRAWN = [
     *((kind, ".png") for kind in CALLS),
     *(
         (kind, suffix)
-        for kind in ("breakdown", "heatmap", "schedule")
+        for kind in ("breakdown", "heatmap", "surface", "schedule")
         for suffix in (".svg", ".pdf")
     ),
 ]
@@ -56,7 +57,7 @@ def test_every_kind_writes_the_same_file_every_time(run, tmp_path, kind, suffix)
     assert one == two
 
 
-@pytest.mark.parametrize("kind", ["heatmap", "pareto", "scaling"])
+@pytest.mark.parametrize("kind", ["heatmap", "surface", "pareto", "scaling"])
 def test_a_table_is_drawn_too(run, dump, kind):
     assert run("plot", kind, dump, "-o", "x.png").code == 0
 

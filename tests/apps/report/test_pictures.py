@@ -17,6 +17,8 @@ from calculon.units import GIB
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 
+from mpl_toolkits.mplot3d import Axes3D
+
 from calculon.apps.cli.commands.plot import configure
 from calculon.apps.cli.options import Parser
 from calculon.apps.report.pictures import canvas
@@ -25,6 +27,7 @@ from calculon.apps.report.pictures import gantt as schedule
 from calculon.apps.report.pictures import heatmap as heatmap_picture
 from calculon.apps.report.pictures import pareto as pareto_picture
 from calculon.apps.report.pictures import scaling as scaling_picture
+from calculon.apps.report.pictures import surface as surface_picture
 from calculon.apps.report.pictures import time_breakdown as breakdown
 
 EXAMPLE = "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g"
@@ -138,6 +141,46 @@ def test_a_map_of_nothing_says_so():
     assert legend(picture) == ["no execution can run (memory that is missing)"]
 
 
+def test_a_surface_has_the_best_of_its_degrees(monkeypatch):
+    surfaces, plot = [], Axes3D.plot_surface
+    monkeypatch.setattr(
+        *(Axes3D, "plot_surface"),
+        lambda axes, *arrays, **look: [surfaces.append(arrays), plot(axes, *arrays, **look)][1],
+    )
+    cells = [
+        heatmap_picture.Cell(t, p, None if (t, p) in ((1, 1), (1, 2)) else float(10 * t + p))
+        for t in (1, 2, 4, 8)
+        for p in (1, 2, 4)
+    ]
+    content = heatmap_picture.Heatmap("made", "sample_rate", cells)
+    picture = surface_picture.draw(content)
+    axes = picture.axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("Pipeline parallelism", "Tensor parallelism")
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["1", "2", "4", "8"]
+    ((x, y, z),) = surfaces
+    tensor, pipeline = content.degrees
+    for cell in cells:
+        i, j = tensor.index(cell.tensor_par), pipeline.index(cell.pipeline_par)
+        assert (x[i, j], y[i, j]) == (j, i)
+        np.testing.assert_equal(z[i, j], np.nan if cell.value is None else cell.value)
+    assert picture.axes[1].get_ylabel() == "Best sample rate (samples/s)"
+    assert legend(picture) == ["best: 84.0 samples/s at TP 8, PP 4", "no execution can run"]
+    assert [text.get_text() for text in axes.texts if text.get_text() == "84.0\n"] == ["84.0\n"]
+
+
+@pytest.mark.parametrize("values", [(None, None), (3.0, None), (3.0, 4.0)])
+def test_a_surface_without_faces_has_marks(values):
+    cells = [heatmap_picture.Cell(1, 2**i, value) for i, value in enumerate(values)]
+    picture = surface_picture.draw(heatmap_picture.Heatmap("flat", "total_time", cells, True))
+    axes = picture.axes[0]
+    assert not axes.collections
+    crosses = [line for line in axes.lines if line.get_marker() == "x"]
+    points = [line for line in axes.lines if line.get_marker() == "o"]
+    assert (len(crosses), len(points)) == (values.count(None), 2 - values.count(None))
+    heights = {float(line.get_data_3d()[2][0]) for line in points}
+    assert heights == {value for value in values if value is not None}
+
+
 @pytest.mark.parametrize(
     ("counts", "expected"),
     [
@@ -232,7 +275,8 @@ def test_bars_say_their_editions(results):
 def test_searched_pictures_say_their_edition(edition):
     asked = (*SPACE, "--fix=microbatch_size=1", *NO_OFFLOAD, "--edition", edition)
     found = heatmap(arguments("heatmap", *asked))
-    assert notes(heatmap_picture.draw(found).axes[0]) == [f"edition {edition}"]
+    for picture in (heatmap_picture, surface_picture):
+        assert notes(picture.draw(found).axes[0]) == [f"edition {edition}"]
     front = pareto(arguments("pareto", *asked))
     assert notes(pareto_picture.draw(front).axes[0]) == [f"edition {edition}"]
     curves = scaling(arguments("scaling", *asked))

@@ -130,6 +130,16 @@ KINDS = (
         "calculon plot heatmap all.csv --where 'optimizer_offload == false' -o table.png",
     ),
     Kind(
+        "surface",
+        "the same rate as a surface in three dimensions: how steep the way to the best degrees is",
+        _heatmap_options,
+        "plot_heatmap:heatmap",
+        "surface",
+        "calculon plot surface gpt3-175B 1024 1536 float16 a100_80g -o surface.png\n"
+        "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
+        "calculon plot surface all.csv --objective total_time -o time.svg",
+    ),
+    Kind(
         "scaling",
         "the best rate and its efficiency over numbers of processors",
         _add_source,

@@ -1,0 +1,118 @@
+"""The overlays for other links: PCIe alone, Ethernet alone, and pairs of H100 NVL."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+from calculon import inputs
+from calculon.hardware.collectives.algorithm_times import times
+from calculon.hardware.collectives.placement import place
+from calculon.spec.files import read_document
+from calculon.units import GIB, GIGA, MIB, TERA
+from tests.hardware.test_catalog_systems import BOTH_DIRECTIONS, SPARSE, leaves
+from tests.helpers import ROOT
+
+NAMES = ("a100_80g_pcie", "a100_80g_ethernet", "h100_94g_nvl")
+
+
+def pcie(gigatransfers):
+    """GB/s of 16 lanes in one direction: 130 bits for 16 bytes."""
+    return 16 * gigatransfers * 128 / 130 / 8
+
+
+def raw(name):
+    return read_document(str(ROOT / "systems" / f"{name}.json"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_is_read_without_a_warning(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        system = inputs.system(name)
+    assert len(system.ext.networks) == len(system.networks)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_figure_that_is_stated_has_a_source_or_is_assumed(name):
+    stated = raw(name)
+    about = stated.pop("about")
+    assert stated.pop("base")
+    patterns = [
+        *about["sources"],
+        *(p for line in about["assumed"] for p in line.partition(": ")[0].split(", ")),
+    ]
+    told = {p: re.compile(re.escape(p).replace(r"\*", ".*")).fullmatch for p in patterns}
+    figures = list(leaves(stated))
+    assert [f for f in figures if not any(matches(f) for matches in told.values())] == []
+    unused = {p for p, matches in told.items() if not any(map(matches, figures))}
+    assert unused <= {"base", "everything else"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_collectives_move_what_a_ring_moves(name):
+    for network in inputs.system(name).networks:
+        ops = network.ops
+        assert (ops.all_reduce.scalar, ops.all_reduce.offset) == (2, -1)
+        assert ops.all_gather == ops.reduce_scatter
+        assert (ops.all_gather.scalar, ops.all_gather.offset) == (1, -1)
+
+
+def test_a_card_without_nvlink_has_its_pcie_slot():
+    card, module = inputs.system("a100_80g_pcie"), inputs.system("a100_80g_sxm")
+    assert card.mem1.bandwidth == 1935 * GIGA
+    assert card.mem1.capacity == 80 * GIB
+    for datatype, engine in module.matrix.items():
+        assert card.matrix[datatype].peak == engine.peak
+    node, cluster = card.networks
+    assert node.bandwidth == pytest.approx(pcie(16) * GIGA, rel=5e-3)
+    assert (node.size, cluster) == (8, module.networks[1])
+    assert [link.kind for link in card.ext.networks] == ["pcie", "net"]
+
+
+def test_ethernet_is_all_there_is():
+    system = inputs.system("a100_80g_ethernet")
+    (only,) = system.networks
+    assert only.bandwidth == 10 / 8 * GIGA
+    assert system.mem1.bandwidth == inputs.system("a100_80g_pcie").mem1.bandwidth
+    assert system.ext.networks[0].kind == "net"
+
+
+def test_a_pair_of_h100_nvl():
+    system, module = inputs.system("h100_94g_nvl"), inputs.system("h100_80g_sxm")
+    rates = {"float8": 3341 * SPARSE, "float16": 1671 * SPARSE, "bfloat16": 1671 * SPARSE}
+    for datatype, rate in (rates | {"float32": 60}).items():
+        assert system.matrix[datatype].peak == pytest.approx(rate * TERA, rel=1e-3)
+        assert (
+            system.matrix[datatype].efficiency.efficiencies
+            == module.matrix[datatype].efficiency.efficiencies
+        ).all()
+        assert system.vector[datatype].peak == (60 if datatype == "float32" else 120) * TERA
+    assert system.mem1.capacity == 94 * GIB
+    assert 2 * system.mem1.bandwidth == 7800 * GIGA  # of the pair, as NVIDIA announced it
+    pair, server = system.networks
+    assert (pair.bandwidth, pair.size) == (600 * BOTH_DIRECTIONS * GIGA, 2)
+    assert server.bandwidth == pytest.approx(pcie(32) * GIGA, rel=5e-3)
+    assert server.size == 8
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_a_ring_over_ethernet_takes_the_time_of_its_bytes(ranks):
+    system, size = inputs.system("a100_80g_ethernet"), 64.0 * MIB
+    (link,) = system.networks
+    ring = times(system, "all_reduce", place(system, ranks), np.array([size]))["ring"][0]
+    moved = 2 * (ranks - 1) / ranks * size / (link.bandwidth * link.efficiency)
+    assert ring == pytest.approx(moved, rel=0.01)
+    assert ring > moved
+
+
+def test_slower_links_are_slower():
+    found = []
+    for name in ("h100_94g_nvl", "a100_80g_pcie", "a100_80g_ethernet"):
+        system = inputs.system(name)
+        ring = times(system, "all_reduce", place(system, 2), np.array([float(GIB)]))["ring"]
+        found.append(float(ring[0]))
+    assert found == sorted(found)
+    assert found[1] > 5 * found[0]
+    assert found[2] > 10 * found[1]
