@@ -253,7 +253,7 @@ def _runs(process: int) -> bool:
 
 
 def indented(document: object) -> str:
-    """Return a JSON document for people: indented, with lists of plain values on one line.
+    """Return a JSON document for people: indented, with lists of plain values on one line, but for long texts.
 
     >>> print(indented({"curve": [[10, 0.9], [0, 0.5]]}))
     {
@@ -263,11 +263,15 @@ def indented(document: object) -> str:
       ]
     }
     """
-    return re.sub(
-        _PLAIN_LIST, lambda found: f"[{re.sub(_BREAK, ', ', found[1])}]", json_text(document)
-    )
+    return re.sub(_PLAIN_LIST, _on_one_line, json_text(document))
 
 
+def _on_one_line(found: re.Match[str]) -> str:
+    line = f"[{re.sub(_BREAK, ', ', found[1])}]"
+    return found[0] if '"' in line and len(line) > _LONGEST_LINE else line
+
+
+_LONGEST_LINE = 120
 _BREAK = r",\n\s*"
 _PLAIN_LIST = r'\[\s+((?:"(?:[^"\\]|\\.)*"|[^"\[\]{}])*?)\s+\]'
 

@@ -169,7 +169,7 @@ class Gemm:
         if self.memory_efficiency is None:
             return self.start + arithmetic
         moved = on.element_bytes * (m + n) * depth + max(on.element_bytes, LEAST_RESULT) * m * n
-        memory = batch * moved * self._per_byte(on)
+        memory = batch * moved / self._bandwidth(on)
         return self.start + np.cbrt(arithmetic**3 + memory**3)
 
     def efficiency(
@@ -204,7 +204,7 @@ class Gemm:
         times = flops / (engine.peak * self.of_passes(shapes.products(), flops[2] == 0, on))
         if self.memory_efficiency is None:
             return times, None
-        return times, shapes.accessed() * self._per_byte(on)
+        return times, shapes.accessed() / self._bandwidth(on)
 
     def slowed(self, factor: float, start: float, end: float) -> "Gemm":
         """Return the rate of products that take `factor` times as long: all of them, but for a spread of small ones."""
@@ -222,10 +222,10 @@ class Gemm:
         """Whether times are in shares of the engine's peak."""
         return True
 
-    def _per_byte(self, on: Processor) -> float:
-        """Return the seconds that a byte of the operands takes; 0 for a law of the arithmetic alone."""
+    def _bandwidth(self, on: Processor) -> float:
+        """Return the bandwidth that operands and parts of sums see, in B/s."""
         share = self.memory_efficiency
-        return 0.0 if share is None else 1 / (on.bandwidth * share)
+        return on.bandwidth if share is None else on.bandwidth * share
 
     def _arithmetic(
         self, batch: Count, m: Count, n: Count, depth: Count, rate: Array | float, on: Processor
@@ -237,7 +237,7 @@ class Gemm:
         results another kernel sums up. Every choice takes longer for more work, and so does the fastest.
         """
         best = np.full(np.broadcast_shapes(*map(np.shape, (batch, m, n, depth))), np.inf)
-        joins = batch * m * n * (_SUM_BYTES * self._per_byte(on))
+        joins = batch * m * n * (_SUM_BYTES / self._bandwidth(on))
         for tile in self.tiles.tiles:
             waves = batch * np.ceil(m / tile.m) * np.ceil(n / tile.n) / self.multiprocessors
             full = 2 * tile.m * tile.n * self.multiprocessors / (rate * tile.efficiency)
