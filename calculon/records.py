@@ -7,7 +7,7 @@ prints, writes, documents or ranks statistics uses only :func:`columns`.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar, cast, dataclass_transform
@@ -192,6 +192,24 @@ def view(one: R, function: Callable[[Array], Array]) -> R:
 def joint_view(records: Sequence[R], function: Callable[..., Array]) -> R:
     """Return a view of several records: as :func:`apply`, but each array is computed when it is first read."""
     return cast("R", _View(records, function))
+
+
+class _Changed:
+    """A record, or a view of some, with other values of some attributes."""
+
+    def __init__(self, record: object, values: Mapping[str, object]):
+        self._record = record
+        self.__dict__.update(values)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._record, name)
+        setattr(self, name, found)
+        return found
+
+
+def changed(record: R, **values: object) -> R:
+    """Return a record, or a view of some, with other values of some attributes; to be read by attributes alone."""
+    return cast("R", _Changed(record, values))
 
 
 @cache

@@ -11,7 +11,7 @@ from calculon.hardware.system import System
 Fit = Callable[[Mapping[str, pd.DataFrame], str, System], FittedPart | None]
 """From tables by name, a processor's name in them and a system with its peaks: a part, if there are rows for one."""
 
-FAMILIES = ("products",)
+FAMILIES = ("products", "attention", "memory_bound", "launches", "collectives")
 """Modules of this room with a function ``fit``, in the order in which their parts are merged."""
 
 

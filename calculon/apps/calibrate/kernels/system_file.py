@@ -91,7 +91,7 @@ def fitted_system(
     parts = [part for fit in fits().values() if (part := fit(tables, gpu, measured)) is not None]
     if not parts:
         raise SpecError(file, Problem("", f"measured kernels of {gpu}", "none"))
-    rows = pd.concat([part.rows for part in parts], ignore_index=True)
+    rows = pd.concat([part.rows for part in parts if len(part.rows)], ignore_index=True)
     document = copied(base)
     for part in parts:
         document = _with_part(document, part)
