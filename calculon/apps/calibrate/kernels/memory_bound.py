@@ -156,7 +156,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     if start is None:
         start = _least(tables["launches"], gpu)
         assumed = [
-            "ext.memory.start, ext.kernels.*.start: the smallest kernel in a CUDA graph (launches.csv)"
+            "ext.traffic.start, ext.kernels.*.start: the smallest kernel in a CUDA graph (launches.csv)"
         ]
     rates = {}
     for kind, rows in seen.groupby("kind", sort=False):
@@ -262,7 +262,7 @@ def _fragment(rates: Mapping[str, tuple[float, float]], start: float) -> dict[st
         if backward != forward:
             rate["backward"] = backward
         if kind == "memory":
-            stated["memory"] = rate
+            stated["traffic"] = rate
         else:
             kernels[kind] = {"any": {"law": "stream", **rate}}
     return stated | ({"kernels": kernels} if kernels else {})
@@ -272,7 +272,7 @@ def _sources(measured: pd.DataFrame, gpu: str) -> dict[str, str]:
     """Return where the shares come from, by path."""
     found = {}
     for kind, rows in measured.groupby("kind", sort=False):
-        path = "ext.memory" if kind == "memory" else f"ext.kernels.{kind}"
+        path = "ext.traffic" if kind == "memory" else f"ext.kernels.{kind}"
         names = ", ".join(sorted(set(rows["source"])))
         more = " and kernels of the same chip" if gpu in SIBLINGS else ""
         found[path] = (
