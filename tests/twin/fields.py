@@ -194,7 +194,18 @@ MODEL_CHOICES: Mapping[str, tuple[str, ...]] = {
 EXTENSIONS: Mapping[str, tuple[str, ...]] = {
     "attention": ("efficiency",),
     "matrix": ("tflops", "gflops_efficiency"),
-    "gemm": ("max_efficiency", "multiprocessors", "half_depth", "alignment", "tiles"),
+    "gemm": (
+        "max_efficiency",
+        "multiprocessors",
+        "half_depth",
+        "wave_overlap",
+        "start",
+        "memory_efficiency",
+        "sustained",
+        "weight_gradients",
+        "alignment",
+        "tiles",
+    ),
     "launch": ("kernel", "step"),
     "networks": ("kind", "step_latency", "ramp", "in_network_reduction"),
 }
