@@ -207,7 +207,7 @@ ALONE = document("examples", "3072_t4_p64_d12_mbs4_full") | {
     "tensor_par_comm_type": "ar",
 }
 WIDE = {name: SYSTEM[name] | {"float32": SYSTEM[name]["float16"]} for name in ("matrix", "vector")}
-GEMM = {"gemm": {"float16": {"max_efficiency": 0.9, "multiprocessors": 108}}}
+GEMM = {"gemm": {"float16": {"max_efficiency": 0.9, "multiprocessors": 8, "tiles": [[1, 1, 1.0]]}}}
 TILED = {"tensor_par": 4, "num_procs": 4, "tensor_par_overlap": "ring"}
 FLOAT8 = {"matrix": SYSTEM["matrix"] | {"float8": SYSTEM["matrix"]["float16"]}}
 UNSETTLED = {

@@ -165,8 +165,8 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
             if one in system.matrix:
                 products[one] = law
         used = ", ".join(sorted(chosen.source.unique()))
-        path = "ext.kernels.product." + ("*16" if len(kind.types) > 1 else kind.types[0])
-        sources[path] = f"{len(chosen)} products measured on {name}: {used}"
+        path = "*16" if len(kind.types) > 1 else kind.types[0]
+        sources[f"ext.kernels.product.{path}.*"] = f"{len(chosen)} products measured on {name}: {used}"
     if not products:
         return None
     sources["ext.kernels.product.*.weight_gradients"] = across_where
@@ -341,13 +341,12 @@ def _assumed(products: Mapping[str, Any]) -> list[str]:
         "faster with a vocabulary of 50,304 than of 50,257: 0.42), between by the number of loads; the fit has it as 1",
         "ext.kernels.product.*.tiles: sizes of the kernels of NVIDIA's libraries; their rates were fitted",
     ]
-    both = "start, wave_overlap and memory_efficiency as in 16 bits, as"
-    if "float8" in products:
-        lines.append(
-            f"ext.kernels.product.float8: scaled by tensor; {both} the cast is measured with it and was taken out"
-        )
-    if "float32" in products:
-        lines.append(
-            f"ext.kernels.product.float32: {both} the host is measured with it and was taken out"
-        )
+    for name, text in (
+        ("float8", "scaled by tensor; the cast that is measured with a product was taken out"),
+        ("float32", "the time of the host that is measured with a product was taken out"),
+    ):
+        if name in products:
+            shared = [one for one in _SHARED if one in products[name]]
+            paths = ", ".join(f"ext.kernels.product.{name}.{one}" for one in shared)
+            lines.append(f"{paths}: those of 16-bit products; {text}")
     return lines

@@ -135,8 +135,8 @@ def _with_part(document: Mapping[str, Any], part: FittedPart) -> dict[str, Any]:
 
 
 def _merged(target: Any, patch: Any) -> Any:
-    """Return a value with another one merged over it: objects by member, lists of objects by element."""
-    if isinstance(patch, Mapping):
+    """Return a value with another one merged over it: objects by member but for rates, lists of objects by element."""
+    if isinstance(patch, Mapping) and not {"law", "curve", "table"} & set(patch):
         old = target if isinstance(target, Mapping) else {}
         return {**old, **{key: _merged(old.get(key), one) for key, one in patch.items()}}
     if isinstance(patch, list) and any(isinstance(one, Mapping) for one in patch):
@@ -154,5 +154,6 @@ def _paths(line: str) -> list[str]:
 
 
 def _within(path: str, others: Sequence[str]) -> bool:
-    """Return whether a path is one of others, or below one."""
-    return any(path == one or path.startswith((f"{one}.", f"{one}[")) for one in others)
+    """Return whether a path is one of others, or below one; those may end in ``.*``."""
+    above = [one.removesuffix(".*") for one in others]
+    return any(path == one or path.startswith((f"{one}.", f"{one}[")) for one in (*others, *above))
