@@ -88,8 +88,8 @@ class Gemm:
         if self.memory_efficiency is None:
             return self.start + best
         moved = size * (rows * depth + depth * columns) + max(size, 2) * rows * columns
-        together: float = best**3 + (batch * moved / bandwidth) ** 3
-        return self.start + together ** (1 / 3)
+        together = best**3 + (batch * moved / bandwidth) ** 3
+        return float(self.start + together ** (1 / 3))
 
     def efficiencies(
         self, batch: float, m: int, n: int, k: int, size: int, peak: float, bandwidth: float

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 import pandas as pd
@@ -140,11 +141,9 @@ def _merged(target: Any, patch: Any) -> Any:
         old = target if isinstance(target, Mapping) else {}
         return {**old, **{key: _merged(old.get(key), one) for key, one in patch.items()}}
     if isinstance(patch, list) and any(isinstance(one, Mapping) for one in patch):
-        old = target if isinstance(target, list) else []
-        beyond = old[len(patch) :]
-        return [
-            _merged(old[i] if i < len(old) else None, one) for i, one in enumerate(patch)
-        ] + beyond
+        known = target if isinstance(target, list) else []
+        pairs = zip_longest(known, patch)
+        return [old if new is None else _merged(old, new) for old, new in pairs]
     return copied(patch)
 
 
