@@ -393,6 +393,11 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
         {"max_efficiency": st.floats(0.1, 1), "multiprocessors": odd(150)},
         optional={
             "half_depth": st.sampled_from((0, 10, 100.5)),
+            "wave_overlap": st.floats(0, 1),
+            "start": st.sampled_from((0, 1e-6)),
+            "memory_efficiency": st.floats(0.2, 1),
+            "sustained": st.floats(0.5, 1),
+            "weight_gradients": st.floats(0.5, 1.2),
             "alignment": curves((4, 16, 64, 128)),
             "tiles": st.lists(tile, min_size=1, max_size=3),
         },
@@ -416,6 +421,8 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
             ext[key] = {
                 name: draw(one) for name in draw(st.sets(st.sampled_from(types), min_size=1))
             }
+    if draw(st.booleans()):
+        ext["processing_mode"] = draw(st.sampled_from(("roofline", "no_overlap")))
     if draw(st.booleans()):
         ext["networks"] = draw(st.lists(link, max_size=len(system["networks"])))
     if draw(st.booleans()):

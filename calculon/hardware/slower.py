@@ -8,6 +8,7 @@ from typing import Any
 from calculon.hardware.extension import Link
 from calculon.hardware.kernels.kernel import ENGINES
 from calculon.hardware.kernels.stream import Stream
+from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.residuals import Spread
 from calculon.hardware.system import System
 from calculon.spec.fields import spec_fields
@@ -88,7 +89,13 @@ def _slowed_products(
         for (one, name), rate in system.ext.rates.items()
         if name == datatype and ENGINES[one] != "vector" and not rate.follows_engine
     ]
-    return _slowed_rates(replace(system, matrix=engines), absolute, factor)
+    slower = _slowed_rates(replace(system, matrix=engines), absolute, factor)
+    laws = {
+        part: rate.slowed_beside_engine(factor)
+        for part, rate in slower.ext.rates.items()
+        if part[1] == datatype and isinstance(rate, Gemm)
+    }
+    return replace(slower, ext=slower.ext.with_rates({**slower.ext.rates, **laws}))
 
 
 def _slowed_rates(

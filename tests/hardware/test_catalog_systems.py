@@ -241,7 +241,7 @@ def leaves(value, path=""):
     if isinstance(value, dict) and not path.endswith(".ops"):
         for key, inner in value.items():
             yield from leaves(inner, f"{path}.{key}" if path else key)
-    elif isinstance(value, list) and not path.endswith("efficiency"):
+    elif isinstance(value, list) and not path.endswith(("efficiency", "alignment", "tiles")):
         for i, inner in enumerate(value):
             yield from leaves(inner, f"{path}[{i}]")
     else:

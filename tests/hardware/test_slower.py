@@ -24,8 +24,10 @@ def spread(part, start=0.0, end=math.inf):
 
 @pytest.fixture(scope="module")
 def system():
-    """A system with additions: fused attention, and latencies of steps."""
-    return inputs.system("h100_80g_sxm")
+    """A system with additions: fused attention, and latencies of steps; products have no rate of their own."""
+    raw = document("systems", "h100_80g_sxm")
+    del raw["ext"]["kernels"]
+    return inputs.system(raw)
 
 
 def times(system, part):
@@ -156,10 +158,17 @@ def test_a_spread_of_a_stated_curve_holds_for_its_sizes():
     np.testing.assert_allclose(of_kernels(small)["norm"], of_kernels(system)["norm"] * [2, 1, 1])
 
 
-@pytest.mark.parametrize("form", ["law", "curve", "table", "seconds"])
+@pytest.mark.parametrize("form", ["law", "kernel", "curve", "table", "seconds"])
 def test_stated_products_are_slowed_with_their_engine(form):
     rates = {
         "law": {"law": "tiles", "max_efficiency": 0.8, "multiprocessors": 132},
+        "kernel": {
+            "law": "tiles",
+            "max_efficiency": 0.8,
+            "multiprocessors": 132,
+            "start": 2e-6,
+            "memory_efficiency": 0.8,
+        },
         "curve": {"curve": [[0, 0.5]], "over": "flops"},
         "table": {"table": [[64, 64, 64, 0.1], [4096, 4096, 4096, 0.7]], "values": "share"},
         "seconds": {"table": [[64, 64, 64, 1e-6], [4096, 4096, 4096, 1e-3]], "values": "seconds"},

@@ -10,7 +10,7 @@ from calculon.frozen import dataclass
 from .fields import MULTIPLIED_BYTES
 from .optimizer import Step
 from .run import Kind, Run
-from .system import efficiency_at
+from .system import Gemm, efficiency_at
 
 Stage = Literal["fw", "agrad", "wgrad", "optim"]  # agrad, wgrad: gradient of input, of weights
 PASSES: tuple[Stage, Stage, Stage] = ("fw", "agrad", "wgrad")
@@ -110,11 +110,21 @@ class Layer:
             return flops / (engine.peak * self._by_shape(stage, arithmetic))
         return engine.time(flops)
 
+    def _law(self) -> Gemm | None:
+        """Return the law of a product by its shape, if there is one."""
+        if self.engine != "matrix":
+            return None
+        products = self.run.multiply_type, self.run.core_type
+        return self.run.system.gemm.get(products[0] if self.kind == "product" else products[1])
+
     def _by_shape(self, stage: Stage, arithmetic: str) -> float:
         """Efficiency of the product or, of two activations, of both gradients together."""
         assert self.product is not None
-        gemm, size = self.run.system.gemm[arithmetic], MULTIPLIED_BYTES[arithmetic]
-        forward, inputs, weights = gemm.efficiencies(*self.product, size)
+        system, size = self.run.system, MULTIPLIED_BYTES[arithmetic]
+        peak, bandwidth = system.multiply[arithmetic].peak, system.mem1.peak
+        forward, inputs, weights = system.gemm[arithmetic].efficiencies(
+            *self.product, size, peak, bandwidth
+        )
         if stage == "fw":
             return forward
         if stage == "wgrad":
@@ -124,6 +134,9 @@ class Layer:
     def mem_time(self, stage: Stage) -> float:
         if stage == "optim":
             return self.step.mem_time
+        gemm = self._law()
+        if gemm is not None and gemm.memory_efficiency is not None:
+            return self.traffic[stage] / (self.run.system.mem1.peak * gemm.memory_efficiency)
         system, moved = self.run.system, self.traffic[stage]
         if self.engine != "vector":
             return system.move(moved)

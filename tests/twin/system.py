@@ -57,40 +57,58 @@ class Gemm:
     max_efficiency: float
     multiprocessors: int
     half_depth: float = 64.0
+    wave_overlap: float = 0.0
+    start: float = 0.0  # s
+    memory_efficiency: float | None = None
+    sustained: float = 1.0
+    weight_gradients: float = 1.0
     alignment: Curve | None = None
     tiles: Sequence[Sequence[float]] = TILES
 
-    def efficiency(
-        self, batch: float, rows: int, columns: int, depth: int, aligned: float
+    def seconds(
+        self, batch: float, sides: tuple[int, int, int], rate: float, bandwidth: float, size: int
     ) -> float:
-        """Return the share of the peak of the best tile, whose result may be split along the depth."""
-        best = 0.0
+        """Seconds of the best tile, whose result may be split along the depth, for FLOP/s of the fastest.
+
+        The sides are rows and columns of the result, and the depth.
+        """
+        rows, columns, depth = sides
+        best = math.inf
         for height, width, speed in self.tiles:
             tiles = batch * math.ceil(rows / height) * math.ceil(columns / width)
-            useful = batch * rows * columns / (tiles * height * width)
-            spare = self.multiprocessors // tiles  # multiprocessors for each tile
-            longest = depth // max(1, 4 * self.half_depth)  # parts that are deep enough
-            for parts in {1, max(1, min(spare, longest))}:
+            for parts in (1, 2, 4, 8, 16):
                 waves = tiles * parts / self.multiprocessors
-                busy = waves / math.ceil(waves)
-                embedding_head = (depth / parts) / (depth / parts + self.half_depth)
-                best = max(best, speed * useful * busy * embedding_head)
-        if self.alignment is not None:
-            best *= efficiency_at(self.alignment, aligned)
-        return self.max_efficiency * best
+                filled = max(1, waves)  # a wave takes its time, however few tiles it has
+                counted = math.ceil(waves) * (1 - self.wave_overlap) + self.wave_overlap * filled
+                per_tile = 2 * height * width * (depth / parts + self.half_depth)
+                time = counted * per_tile * self.multiprocessors / (rate * speed)
+                if parts > 1:  # sums of 4 bytes, written and read by another kernel
+                    time += self.start + 2 * 4 * parts * batch * rows * columns / bandwidth
+                best = min(best, time)
+        if self.memory_efficiency is None:
+            return self.start + best
+        moved = size * (rows * depth + depth * columns) + max(size, 2) * rows * columns
+        together = best**3 + (batch * moved / bandwidth) ** 3
+        return float(self.start + together ** (1 / 3))
 
     def efficiencies(
-        self, batch: float, m: int, n: int, k: int, size: int
+        self, batch: float, m: int, n: int, k: int, size: int, peak: float, bandwidth: float
     ) -> tuple[float, float, float]:
         """Return those of (m x n)(n x k), of the gradient of its first and of its second operand."""
         aligned = size
         while n % (2 * aligned // size) == 0 and k % (2 * aligned // size) == 0:
             aligned *= 2
-        return (
-            self.efficiency(batch, m, k, n, aligned),
-            self.efficiency(batch, m, n, k, aligned),
-            self.efficiency(batch, n, k, m, aligned),
+        rate = peak * self.max_efficiency * self.sustained
+        if self.alignment is not None:
+            rate *= efficiency_at(self.alignment, aligned)
+        bandwidth *= self.memory_efficiency or 1
+        rates = (rate, rate, rate * self.weight_gradients)
+        of_passes = ((m, k, n), (m, n, k), (n, k, m))
+        forward, inputs, weights = (
+            2 * batch * m * n * k / (peak * self.seconds(batch, sides, one, bandwidth, size))
+            for sides, one in zip(of_passes, rates, strict=True)
         )
+        return forward, inputs, weights
 
 
 HOPS = {"nvlink": 3.4e-6, "pcie": 5.7e-6, "net": 14e-6}
@@ -189,6 +207,17 @@ def _networks(file: Mapping[str, Any], ext: Mapping[str, Any]) -> list[Network]:
     return networks
 
 
+def _products(ext: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the constants of products by type, from either key."""
+    stated = ext.get("kernels", {}).get("product", {})
+    laws = {name: one for name, one in stated.items() if one.get("law") == "tiles"}
+    constants = {
+        name: {key: value for key, value in one.items() if key != "law"}
+        for name, one in laws.items()
+    }
+    return {**ext.get("gemm", {}), **constants}
+
+
 @dataclass(frozen=True)
 class System:
     """A processor and its networks; the file is taken to be well formed."""
@@ -225,11 +254,11 @@ class System:
             vector={datatype: _engine(engine) for datatype, engine in file["vector"].items()},
             mem1=_memory(file["mem1"]),
             mem2=_memory(file["mem2"]),
-            processing_mode=file["processing_mode"],
+            processing_mode=ext.get("processing_mode", file["processing_mode"]),
             networks=_networks(file, ext),
             multiply=matrix | more,
             attention={name: one["efficiency"] for name, one in ext.get("attention", {}).items()},
-            gemm={name: Gemm(**one) for name, one in ext.get("gemm", {}).items()},
+            gemm={name: Gemm(**one) for name, one in _products(ext).items()},
             stream=ext.get("traffic"),
             launch=launch.get("kernel", 0.0),
             hosts=launch,

@@ -112,7 +112,9 @@ def write_part(document: dict[str, Any], part: str, values: Mapping[str, Any]) -
         return
     stated = document.get("ext", {}).get("kernels", {}).get("product", {})
     if part.startswith(PART) and part.removeprefix(PART) in stated:
-        stated[part.removeprefix(PART)] = {"law": "tiles", **values}
+        known = stated[part.removeprefix(PART)]
+        law = known if known.get("law") == "tiles" else {"law": "tiles"}
+        stated[part.removeprefix(PART)] = {**law, **values}
         return
     target = document
     for key in part.split("."):

@@ -72,7 +72,7 @@ class Products:
 
     def times(self, gemm: Gemm) -> Seconds:
         """Return the times of the products: of their arithmetic, at least :attr:`least`."""
-        one = np.ones_like(self.m)
+        one, gemm = np.ones_like(self.m), replace(gemm, sustained=1.0)  # they are short calls
         share = gemm.efficiency(one, self.m, self.n, self.k, self.aligned, self.on)
         return np.maximum(self.at_peak / share, self.least)
 

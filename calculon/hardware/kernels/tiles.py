@@ -210,12 +210,15 @@ class Gemm:
         """Return the rate of products that take `factor` times as long: all of them, but for a spread of small ones."""
         if end < np.inf:
             return self  # memory and launches bind those
-        slower = replace(
-            self, max_efficiency=self.max_efficiency / factor, start=self.start * factor
+        return replace(
+            self.slowed_beside_engine(factor), max_efficiency=self.max_efficiency / factor
         )
-        if self.memory_efficiency is None:
-            return slower
-        return replace(slower, memory_efficiency=self.memory_efficiency / factor)
+
+    def slowed_beside_engine(self, factor: float) -> "Gemm":
+        """Return the rate of products that take `factor` times as long on an engine that does."""
+        share = self.memory_efficiency
+        slower = None if share is None else share / factor
+        return replace(self, start=self.start * factor, memory_efficiency=slower)
 
     @property
     def follows_engine(self) -> bool:

@@ -29,6 +29,7 @@ SHAPES += [(m, 4096, k) for m in (1024, 4096, 8192) for k in (384, 512, 768, 204
 
 def base(**extension):
     raw = document("systems", BASE)
+    del raw["ext"]["kernels"]
     raw["ext"] |= extension
     return raw
 

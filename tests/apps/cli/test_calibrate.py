@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.hardware.kernels.tiles import Gemm
+from calculon.hardware.kernels.tiles import Gemm, Processor
 from calculon.spec.catalog import load
 from tests.helpers import ROOT
 
@@ -225,7 +225,8 @@ def test_rates_by_shape_are_fitted_or_it_is_said_what_is_missing(run, tmp_path):
     gemm = Gemm(max_efficiency=0.8, multiprocessors=132)
     shapes = [(m, 4096, k) for m in (2048, 8192) for k in (512, 1024, 4096)]
     sizes = np.array(shapes, dtype=float).T
-    share = gemm.efficiency(np.ones(6), *sizes, np.full(6, 1024.0))
+    on = Processor(989e12, 3350e9, 2.0)
+    share = gemm.efficiency(np.ones(6), *sizes, np.full(6, 1024.0), on)
     times = 2 * sizes.prod(axis=0) / 989e12 / share
     lines = [
         f"{m},{n},{k},bfloat16,{time}"

@@ -1,6 +1,7 @@
 """The rate of products by shape: tiles, waves, depth and alignment, each on its own."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,10 +10,11 @@ from hypothesis import strategies as st
 
 from calculon.errors import Problem
 from calculon.hardware.curve import Curve
-from calculon.hardware.kernels.tiles import Gemm, Tile, Tiles, alignment
+from calculon.hardware.kernels.tiles import DEFAULT_TILES, Gemm, Processor, Tile, Tiles, alignment
 
 SMS = 108
 ONE = Tiles((Tile(128, 128, 1.0),))
+ON = Processor(peak=1e15, bandwidth=1e12, element_bytes=2.0)
 CURVE = Curve(np.array([0.0, 4, 8, 16, 128]), np.array([0.4, 0.5, 0.6, 0.95, 1.0]))
 
 
@@ -23,7 +25,12 @@ def _gemm(**changes):
 
 
 def _at(gemm, m, n, depth=4096, batch=1, aligned=128):
-    return float(gemm.efficiency(*(np.array([float(v)]) for v in (batch, m, n, depth, aligned)))[0])
+    sizes = (np.array([float(v)]) for v in (batch, m, n, depth, aligned))
+    return float(gemm.efficiency(*sizes, ON)[0])
+
+
+def _seconds(gemm, m, n, depth, batch=1, aligned=128):
+    return float(gemm.seconds(*map(np.array, (batch, m, n, depth, aligned)), ON))
 
 
 def test_whole_tiles_and_waves_reach_the_largest_efficiency():
@@ -52,10 +59,14 @@ def test_half_the_depth_is_half_the_rate():
 
 
 def test_a_product_of_few_tiles_is_split_along_its_depth():
-    """36 tiles on 108 multiprocessors: three parts fill them, each of a third of the depth."""
-    whole = _at(_gemm(half_depth=64), 768, 768, depth=16384)
-    assert whole == pytest.approx((16384 / 3) / (16384 / 3 + 64))
-    assert _at(_gemm(half_depth=64), 768, 768, depth=256) == pytest.approx(36 / SMS * 256 / 320)
+    """20 tiles on 108 multiprocessors: four parts are 80, whose sums are written and read in 4 bytes."""
+    parts, depth, m, n = 4, 65536, 5 * 128, 4 * 128
+    tile = 2 * 128 * 128 * (depth / parts + 64) * SMS / ON.peak
+    sums = 2 * 4 * parts * m * n / ON.bandwidth
+    assert _seconds(_gemm(half_depth=64), m, n, depth) == pytest.approx(tile + sums)
+    later = _seconds(_gemm(half_depth=64, start=1e-6), m, n, depth)
+    assert later == pytest.approx(tile + sums + 2e-6)  # two kernels
+    assert _at(_gemm(half_depth=64), m, n, depth=256) == pytest.approx(20 / SMS * 256 / 320)
 
 
 def test_the_best_tile_is_taken():
@@ -79,16 +90,84 @@ def test_the_worst_aligned_row_counts():
 
 def test_each_pass_has_its_own_depth():
     shapes = np.array([1.0, 128 * SMS, 64, 128])[:, None]
-    forward, inputs, weights = _gemm(half_depth=64).of_passes(shapes, np.array([False]), 2)[:, 0]
+    gemm = _gemm(half_depth=64)
+    forward, inputs, weights = gemm.of_passes(shapes, np.array([False]), ON)[:, 0]
     assert forward == pytest.approx(64 / (64 + 64))
     assert inputs == pytest.approx(0.5 * 128 / (128 + 64))  # half of each tile of the result
-    parts = 128 * SMS // (4 * 64)  # of one tile: as deep as four half depths
-    assert weights == pytest.approx(0.5 * (parts / SMS) * (256 / (256 + 64)))
-    both = _gemm(half_depth=64).of_passes(shapes, np.array([True]), 2)[1, 0]
+    depth, flops = 128 * SMS, 2 * 128 * SMS * 64 * 128
+    tile = 2 * 128 * 128 * (depth / 16 + 64) * SMS / ON.peak  # one tile, in 16 parts
+    sums = 2 * 4 * 16 * 64 * 128 / ON.bandwidth
+    assert weights == pytest.approx(flops / ON.peak / (tile + sums))
+    both = gemm.of_passes(shapes, np.array([True]), ON)[1, 0]
     assert both == pytest.approx(2 / (1 / inputs + 1 / weights))
+    slower = replace(gemm, weight_gradients=0.5, half_depth=0.0).of_passes(
+        np.array([1.0, 256.0, 128 * SMS, 128])[:, None], np.array([False]), ON
+    )
+    assert slower[1:, 0] == pytest.approx([1.0, 0.5])
+
+
+def test_a_last_wave_that_overlaps_costs_less_than_a_whole_one():
+    """Half of a wave: of 1.5 waves two count, 1.5, or in between."""
+    full = 2 * 128 * 128 * 4096 * SMS / ON.peak
+    for overlap, waves in ((0, 2), (1, 1.5), (0.25, 1.875)):
+        found = _seconds(_gemm(wave_overlap=overlap), 128 * SMS * 1.5, 128, 4096)
+        assert found == pytest.approx(waves * full)
+    assert _seconds(_gemm(wave_overlap=1.0), 128, 128, 16) == pytest.approx(full / 256)
+
+
+def test_operands_are_read_and_the_result_is_written_once():
+    """Hardly any arithmetic is left beside the traffic of a product with one row; both are rounded where alike."""
+    gemm = _gemm(memory_efficiency=0.5, start=3e-6)
+    moved = 2 * (1 * 8192 + 8192 * 8192 + 1 * 8192)
+    assert _seconds(gemm, 1, 8192, 8192) == pytest.approx(3e-6 + moved / 0.5e12, rel=1e-3)
+    arithmetic = _seconds(_gemm(), 4096, 4096, 4096)
+    memory = 3 * 2 * 4096**2 / 0.5e12
+    together = (arithmetic**3 + memory**3) ** (1 / 3)
+    assert _seconds(gemm, 4096, 4096, 4096) == pytest.approx(3e-6 + together)
+    eight = Processor(ON.peak, ON.bandwidth, 1.0)  # bits: the result has 16
+    sizes = map(np.array, (1, 1, 8192, 16, 128))
+    moved = (1 * 16 + 16 * 8192) + 2 * 8192
+    least = gemm.seconds(*sizes, eight) - 3e-6
+    assert least >= moved / 0.5e12
+
+
+def test_continuous_work_is_slower_in_arithmetic_alone():
+    short, long = (_seconds(_gemm(sustained=s), 8192, 8192, 8192) for s in (1.0, 0.8))
+    assert long == pytest.approx(short / 0.8)
 
 
 SIZES = st.integers(1, 20_000)
+
+
+@given(
+    m=SIZES,
+    n=SIZES,
+    depth=SIZES,
+    batch=st.integers(1, 64),
+    more=st.integers(1, 20_000),
+    overlap=st.floats(0, 1),
+    half_depth=st.sampled_from((0.0, 64.0, 900.0)),
+    memory=st.sampled_from((None, 0.8)),
+    tiles=st.sampled_from((ONE, DEFAULT_TILES)),
+)
+def test_more_work_is_never_faster(m, n, depth, batch, more, overlap, half_depth, memory, tiles):
+    gemm = Gemm(
+        max_efficiency=0.8,
+        multiprocessors=SMS,
+        half_depth=half_depth,
+        wave_overlap=overlap,
+        start=2e-6,
+        memory_efficiency=memory,
+        tiles=tiles,
+    )
+    least = _seconds(gemm, m, n, depth, batch)
+    for larger in (
+        (m + more, n, depth, batch),
+        (m, n + more, depth, batch),
+        (m, n, depth + more, batch),
+        (m, n, depth, batch + more),
+    ):
+        assert _seconds(gemm, *larger) >= least * (1 - 1e-12)
 
 
 @given(

@@ -93,7 +93,7 @@ UNKNOWNS: Mapping[str, Unknown] = {
 }
 """Constants of the law, and of how it was measured.
 
-``medium``, ``narrow`` and ``small`` are the efficiencies of tiles of 128 x 128, 128 x 64 and 64 x 64 beside the largest.
+``medium``, ``narrow`` and ``small`` are the efficiencies of tiles of 128 x 128, 128 x 64 and 64 x 64 beside larger ones.
 ``burst`` is the duration in seconds of a call up to which the clock stays; within :data:`BURST_DECADE` of it the rate
 falls to ``sustained``. A system file has the latter alone: training is continuous work. ``beside_start`` (seconds) and
 ``beside_bytes`` (for an element of the left operand) are of what was timed with a product, and is no part of it.
@@ -118,13 +118,17 @@ class Rows(NamedTuple):
 
     def kept(self, which: Array) -> "Rows":
         """Return some of the rows."""
-        return Rows(*(column[which] for column in self[:7]), *self[7:])
+        columns = {name: one[which] for name, one in self._asdict().items() if name in _COLUMNS}
+        return self._replace(**columns)
 
     @property
     def groups(self) -> Array:
         """Whether a row is large in all of its sizes."""
         large: Array = np.minimum(np.minimum(self.m, self.n), self.k) >= LARGE
         return large
+
+
+_COLUMNS = tuple(name for name in Rows._fields if name not in ("on", "multiprocessors"))
 
 
 def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedPart | None:
@@ -165,8 +169,10 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
             if one in system.matrix:
                 products[one] = law
         used = ", ".join(sorted(chosen.source.unique()))
-        path = "ext.kernels.product." + ("*16" if len(kind.types) > 1 else kind.types[0])
-        sources[path] = f"{len(chosen)} products measured on {name}: {used}"
+        path = "*16" if len(kind.types) > 1 else kind.types[0]
+        sources[f"ext.kernels.product.{path}.*"] = (
+            f"{len(chosen)} products measured on {name}: {used}"
+        )
     if not products:
         return None
     sources["ext.kernels.product.*.weight_gradients"] = across_where
@@ -204,11 +210,14 @@ def _measured(
 def _rows(chosen: pd.DataFrame, kind: Kind, name: str, system: System) -> Rows:
     known = PROCESSORS[name]
     peak = next(system.matrix[one].peak for one in kind.types if one in system.matrix)
-    sizes = (chosen[column].to_numpy(float) for column in ("batch", "m", "n", "k", "time_s"))
+    batch, m, n, k, seconds = (
+        chosen[column].to_numpy(float) for column in ("batch", "m", "n", "k", "time_s")
+    )
     width = MATMUL_BYTES[kind.types[0]]
     aligned = alignment([chosen[name].to_numpy() for name in ("n", "k")], width)
     on = Processor(peak, known.bandwidth, width)
-    return Rows(*sizes, held_out(chosen[["n", "k"]]), aligned, on, known.multiprocessors)
+    held = held_out(chosen[["n", "k"]])
+    return Rows(batch, m, n, k, seconds, held, aligned, on, known.multiprocessors)
 
 
 def _weight_gradients(tables: Mapping[str, pd.DataFrame], gpu: str) -> tuple[float, str]:
@@ -341,13 +350,12 @@ def _assumed(products: Mapping[str, Any]) -> list[str]:
         "faster with a vocabulary of 50,304 than of 50,257: 0.42), between by the number of loads; the fit has it as 1",
         "ext.kernels.product.*.tiles: sizes of the kernels of NVIDIA's libraries; their rates were fitted",
     ]
-    both = "start, wave_overlap and memory_efficiency as in 16 bits, as"
-    if "float8" in products:
-        lines.append(
-            f"ext.kernels.product.float8: scaled by tensor; {both} the cast is measured with it and was taken out"
-        )
-    if "float32" in products:
-        lines.append(
-            f"ext.kernels.product.float32: {both} the host is measured with it and was taken out"
-        )
+    for name, text in (
+        ("float8", "scaled by tensor; the cast that is measured with a product was taken out"),
+        ("float32", "the time of the host that is measured with a product was taken out"),
+    ):
+        if name in products:
+            shared = [one for one in _SHARED if one in products[name]]
+            paths = ", ".join(f"ext.kernels.product.{name}.{one}" for one in shared)
+            lines.append(f"{paths}: those of 16-bit products; {text}")
     return lines

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 import pandas as pd
@@ -135,16 +136,14 @@ def _with_part(document: Mapping[str, Any], part: FittedPart) -> dict[str, Any]:
 
 
 def _merged(target: Any, patch: Any) -> Any:
-    """Return a value with another one merged over it: objects by member, lists of objects by element."""
-    if isinstance(patch, Mapping):
+    """Return a value with another one merged over it: objects by member but for rates, lists of objects by element."""
+    if isinstance(patch, Mapping) and not {"law", "curve", "table"} & set(patch):
         old = target if isinstance(target, Mapping) else {}
         return {**old, **{key: _merged(old.get(key), one) for key, one in patch.items()}}
     if isinstance(patch, list) and any(isinstance(one, Mapping) for one in patch):
-        old = target if isinstance(target, list) else []
-        beyond = old[len(patch) :]
-        return [
-            _merged(old[i] if i < len(old) else None, one) for i, one in enumerate(patch)
-        ] + beyond
+        known = target if isinstance(target, list) else []
+        pairs = zip_longest(known, patch)
+        return [old if new is None else _merged(old, new) for old, new in pairs]
     return copied(patch)
 
 
@@ -154,5 +153,6 @@ def _paths(line: str) -> list[str]:
 
 
 def _within(path: str, others: Sequence[str]) -> bool:
-    """Return whether a path is one of others, or below one."""
-    return any(path == one or path.startswith((f"{one}.", f"{one}[")) for one in others)
+    """Return whether a path is one of others, or below one; those may end in ``.*``."""
+    above = [one.removesuffix(".*") for one in others]
+    return any(path == one or path.startswith((f"{one}.", f"{one}[")) for one in (*others, *above))

@@ -129,8 +129,13 @@ def _leaves(kind: str, document: object) -> Table:
 
 
 def _walk(value: object, path: str) -> Iterator[tuple[str, object]]:
-    """Yield path and value of everything in a document that is no object; lists of numbers are one value."""
-    if isinstance(value, Mapping):
+    """Yield path and value of everything in a document that is no object; lists of numbers are one value.
+
+    So are the residuals of a group of kernels.
+    """
+    if isinstance(value, Mapping) and path.startswith("about.kernels."):
+        yield path, ", ".join(f"{key} {inner:g}" for key, inner in value.items())
+    elif isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _walk(inner, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list) and any(isinstance(inner, Mapping) for inner in value):
