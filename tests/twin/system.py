@@ -160,6 +160,46 @@ def _networks(file: Mapping[str, Any], ext: Mapping[str, Any]) -> list[Network]:
     return networks
 
 
+def fused_time(
+    law: Mapping[str, Any],
+    name: str,
+    *,
+    backward: bool,
+    queries: float,
+    keys: float,
+    width: int,
+    causal: bool,
+    peak: float,
+) -> float:
+    """Return the seconds of a pass of a kernel of fused attention, for queries of all heads.
+
+    A multiprocessor has tiles of 128 queries: each takes the time of its keys, and of some more to
+    begin and end; the last tiles leave others idle; a clock falls while much power is drawn.
+    """
+    kernel = law["kernels"][law["default"] if name == "auto" else name]
+    one = kernel["backward" if backward else "forward"]
+    seen = keys + one["lead"] + (one.get("causal_lead", 0) if causal else 0)
+    operations = (10 if backward else 4) * seen * _filled_width(one["shares"], width) / peak
+    tiles = queries / 128 / law["multiprocessors"]
+    time: float = 128 * law["multiprocessors"] * operations * (tiles + kernel["tail"])
+    time += kernel["start"]
+    sag: float = kernel.get("sag", 0)
+    return time + sag * time * time / (time + 0.003)
+
+
+def _filled_width(shares: Sequence[Sequence[float]], width: int) -> float:
+    """Return how wide a head is for the time that it takes: over the share, on lines between."""
+    narrow, share = shares[0]
+    if width <= narrow:
+        return narrow / share
+    for wide, larger in shares[1:]:
+        if width <= wide:
+            left, right = narrow / share, wide / larger
+            return left + (right - left) * (width - narrow) / (wide - narrow)
+        narrow, share = wide, larger
+    return width / share
+
+
 @dataclass(frozen=True)
 class System:
     """A processor and its networks; the file is taken to be well formed."""
@@ -172,6 +212,7 @@ class System:
     networks: Sequence[Network]
     multiply: Mapping[str, Resource] = field(default_factory=dict)  # by type of matrix arithmetic
     attention: Mapping[str, Curve] = field(default_factory=dict)  # by mean keys
+    fused: Mapping[str, Any] = field(default_factory=dict)  # constants of kernels of attention
     gemm: Mapping[str, Gemm] = field(default_factory=dict)
     launch: float = 0.0  # s, least time of a kernel
     host: float = 0.0  # s, of a step in which no kernel runs
@@ -192,6 +233,11 @@ class System:
             networks=_networks(file, ext),
             multiply=matrix | more,
             attention={name: one["efficiency"] for name, one in ext.get("attention", {}).items()},
+            fused={
+                name: one
+                for name, one in ext.get("kernels", {}).get("attention", {}).items()
+                if one.get("law") == "fused"
+            },
             gemm={name: Gemm(**one) for name, one in ext.get("gemm", {}).items()},
             launch=launch.get("kernel", 0.0),
             host=launch.get("step", 0.0),

@@ -66,10 +66,6 @@ class Widths:
         cost: Count = np.interp(width, self.widths, self.costs) * beyond
         return cost
 
-    def slowed(self, factor: float) -> "Widths":
-        """Return the same for kernels that take `factor` times as long."""
-        return Widths(self.widths, tuple(cost * factor for cost in self.costs))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionPass:
@@ -104,7 +100,8 @@ class AttentionKernel:
     forward: AttentionPass = declare("the forward pass")
     backward: AttentionPass = declare("the backward pass")
     tail: float = declare(
-        "tiles of every multiprocessor that unequal tiles, and the last of them, cost beside the work", at_least=0
+        "tiles of every multiprocessor that unequal tiles, and the last of them, cost beside the work",
+        at_least=0,
     )
     start: float = declare("time of a pass beside its tiles", unit="s", at_least=0)
     sag: float = declare(
@@ -125,22 +122,28 @@ class FusedAttention:
 
     A pass over `r` queries of all heads, `k` keys each, of width `d` takes ::
 
-        t = start + flops / (peak share(d)) (1 + (lead + causal_lead) / k) (1 + tail / w),  w = r / (128 multiprocessors)
+        t = start + flops / (peak share(d)) (1 + (lead + causal_lead) / k) (1 + tail / w)
 
-    and ``t (1 + sag t / (t + 3 ms))`` with the clock that falls under its power. FLOP are 4 d for each query and key
-    forward and 2.5 times that backward, so that more queries, heads, keys or sequences always take more time. Tier-1
-    traffic of queries, keys, values and results adds to it as the system's mode says.
+    with the tiles of a multiprocessor ``w = r / (128 multiprocessors)``, and ``t (1 + sag t / (t + 3 ms))`` with the
+    clock that falls under its power. FLOP are 4 d for each query and key forward and 2.5 times that backward, so that
+    more queries, heads, keys or sequences always take more time. Tier-1 traffic of queries, keys, values and results
+    adds to it as the system's mode says.
+
+    All of it is multiplied by `slowness`, which no file states: see :meth:`slowed`.
 
     Source: tiles of queries are spread over the multiprocessors, and tiles beyond the diagonal are left out: Dao,
     *FlashAttention-2*, arXiv 2307.08691, sections 3.1 and 3.2; shares of the peak that grow with keys and head width:
     its figures 4 to 7, and Shah et al., *FlashAttention-3*, arXiv 2407.08608, figures 5 and 6.
     """
 
-    default: str = declare("the kernel that runs unless an execution names one", choices=ATTENTION_KERNELS)
+    default: str = declare(
+        "the kernel that runs unless an execution names one", choices=ATTENTION_KERNELS
+    )
     multiprocessors: int = declare("multiprocessors over which tiles are spread", at_least=1)
     kernels: dict[str, AttentionKernel] = declare(
         "constants of each kernel that there is, by name", choices=ATTENTION_KERNELS
     )
+    slowness: float = 1.0
 
     def wrong(self, path: str) -> list[Problem]:
         """Return what is wrong with the kernels together."""
@@ -166,22 +169,14 @@ class FusedAttention:
                 np.zeros_like(flops[2]),
             ]
         )
-        return kernel.lasting(times * (1 + kernel.tail / waves) + kernel.start * (times > 0)), None
+        times = times * (1 + kernel.tail / waves) + kernel.start * (times > 0)
+        return self.slowness * kernel.lasting(times), None
 
     def slowed(self, factor: float, start: float, end: float) -> "FusedAttention":
         """Return the rate of kernels that take `factor` times as long: all of them, but for a spread of small ones."""
         if end < np.inf:
             return self
-        slower = {
-            name: replace(
-                one,
-                forward=replace(one.forward, shares=one.forward.shares.slowed(factor)),
-                backward=replace(one.backward, shares=one.backward.shares.slowed(factor)),
-                start=one.start * factor,
-            )
-            for name, one in self.kernels.items()
-        }
-        return replace(self, kernels=slower)
+        return replace(self, slowness=self.slowness * factor)
 
     @property
     def follows_engine(self) -> bool:

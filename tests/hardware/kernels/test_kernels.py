@@ -155,7 +155,8 @@ RATES = {
 def _layers(ext, **changes):
     execution = document("examples", "llama3-8B_h100x64") | changes
     raw = document("systems", "h100_80g_sxm")
-    raw["ext"] = {**raw["ext"], **ext}
+    kernels = {**raw["ext"]["kernels"], **ext.get("kernels", {})}
+    raw["ext"] = {**raw["ext"], **ext, "kernels": kernels}
     return calculon.estimate("llama3-8B", execution, raw, layers=True).layers
 
 
