@@ -162,7 +162,6 @@ CORRECTED = {"edition": "corrected"}
 
 OPTIONS: dict[str, tuple[Any, ...]] = {
     "attn_impl": ("eager", "flash"),
-    "attn_kernel": ("auto",),
     "ce_impl": ("eager", "megatron", "fused"),
     "grad_buffer": ("sharded", "full"),
     "grad_comm_dtype": ("same", *DATATYPES),
@@ -199,6 +198,7 @@ MORE_OPTIONS: dict[str, tuple[Any, ...]] = {
 RULED: dict[str, tuple[Any, ...]] = {
     **OPTIONS,
     **MORE_OPTIONS,
+    "attn_kernel": ("auto", "flash2", "cudnn"),
     "zero_stage": ("auto", "0", "1", "2", "3", "fsdp", "owner"),
     "dp_shard": (0, 1, 2, 3),
     "fsdp_unit": (1, 2, 5),
@@ -385,6 +385,34 @@ def measured_collectives(draw: st.DrawFn) -> Document:
 
 
 @st.composite
+def fused_attention(draw: st.DrawFn) -> Document:
+    """Constants of kernels of fused attention, of which wider heads take no less time."""
+
+    def one() -> Document:
+        narrow, more = draw(st.floats(0.1, 0.9)), draw(st.floats(0.5, 1))
+        keys = st.sampled_from((0, 3.5, 200))
+        shares = draw(st.sampled_from(([[64, narrow]], [[32, narrow], [100, more * narrow]])))
+        return {"shares": shares, "lead": draw(keys), "causal_lead": draw(keys)}
+
+    names = draw(st.permutations(("flash1", "triton", "flash2", "flash3", "cudnn")))[:4]
+    return {
+        "law": "fused",
+        "default": names[0],
+        "multiprocessors": draw(odd(150)),
+        "kernels": {
+            name: {
+                "forward": one(),
+                "backward": one(),
+                "tail": draw(st.sampled_from((0, 1.5))),
+                "start": draw(st.sampled_from((0, 1e-5))),
+                "sag": draw(st.sampled_from((0, 0.3))),
+            }
+            for name in names
+        },
+    }
+
+
+@st.composite
 def extensions(draw: st.DrawFn, system: Document) -> Document:
     """What a system may have under ``ext``: rates by shape, kernels, launches and links."""
     types = [*system["matrix"], "tfloat32"]
@@ -415,9 +443,11 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
         },
     )
     ext: Document = {"matrix": draw(engines(("tfloat32",), (0.5, 2000)))}
+    if draw(st.booleans()):
+        ext["kernels"] = {"attention": dict.fromkeys(types, draw(fused_attention()))}
     kernel = st.fixed_dictionaries({"efficiency": curves((64, 512, 2000))})
     for key, one in (("attention", kernel), ("gemm", gemm)):
-        if draw(st.booleans()):
+        if draw(st.booleans()) and not (key == "attention" and "kernels" in ext):
             ext[key] = {
                 name: draw(one) for name in draw(st.sets(st.sampled_from(types), min_size=1))
             }
@@ -471,6 +501,10 @@ def _more(random: Random, row: Document, model: Document, system: Document) -> D
         chosen["recompute_every"] = 1
     if chosen["coll_algo"] != "published":
         chosen["latency_per_step"] = False
+    fused = system.get("ext", {}).get("kernels", {}).get("attention", {})
+    if fused and row["attn_impl"] == "flash":
+        known = next(iter(fused.values()))["kernels"]
+        chosen["attn_kernel"] = random.choice(("auto", *known, *known))
     if not _fits(chosen["seq_length"], row, model):
         chosen["seq_length"] = 0
     return chosen | pipelines(random, row, model)

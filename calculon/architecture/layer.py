@@ -118,7 +118,8 @@ class Layer(NamedTuple):
     and ``weights`` are elements; ``activation`` (activation memory, saved for the backward pass), ``activation_grad``,
     ``output_bytes`` and ``weight_bytes`` are bytes. ``shard`` (bytes) stays where the activation is dropped. ``keys``
     is the mean number of keys per query of fused attention, ``causal`` its mask, and ``head_width`` its elements per
-    head; ``product`` the shape of a matrix product. Rate and fusion (:mod:`calculon.architecture.fusion`) depend on the kind of ``kernel``.
+    head; ``product`` the shape of a matrix product. Rate and fusion (:mod:`calculon.architecture.fusion`) depend on
+    the kind of ``kernel``.
     ``launches`` is the number of kernels that each pass launches: by default one where it moves anything. ``table`` is
     rows and columns of weights that are looked up. Where single operators are recomputed, ``repeated`` is the share of
     the forward pass that is, and ``remade`` the bytes of the activation that are made again rather than kept.

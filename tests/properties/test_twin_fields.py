@@ -61,6 +61,7 @@ REASONS = test_twin.REASONS | {
     31: {"multiquery_heads", "kv_heads_split"},
     32: {"state_dtype_needs_moments", "main_grad_needs_small_gradients"},
     33: {"positions_cover_sequence"},
+    34: {"attention_kernel", "kernel_needs_flash"},
 }
 """Reasons of ours for the numbered requirements of the twin."""
 

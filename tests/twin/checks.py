@@ -61,6 +61,11 @@ def checked_run(
     wide = MULTIPLIED_BYTES[run.multiply_type] > run.element_bytes
     require(30, not wide, "products read no more than is stored")
     require(30, run.multiply_type in hardware.multiply, "the system does not multiply this type")
+    if ex.attn_kernel != "auto":
+        require(34, ex.attn_impl == "flash", "only flash attention is a kernel")
+        fused = hardware.fused.get(run.core_type)
+        known = fused is not None and ex.attn_kernel in fused["kernels"]
+        require(34, known, "the system has constants of the kernel")
     return run
 
 

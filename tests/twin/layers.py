@@ -10,7 +10,7 @@ from calculon.frozen import dataclass
 from .fields import MULTIPLIED_BYTES
 from .optimizer import Step
 from .run import Kind, Run
-from .system import Gemm, efficiency_at
+from .system import Gemm, efficiency_at, fused_time
 
 Stage = Literal["fw", "agrad", "wgrad", "optim"]  # agrad, wgrad: gradient of input, of weights
 PASSES: tuple[Stage, Stage, Stage] = ("fw", "agrad", "wgrad")
@@ -42,6 +42,7 @@ class Layer:
     product: tuple[int, int, int, int] | None = None  # count, rows, depth, columns
     table: tuple[int, int] | None = None  # of weights that are looked up
     mean_keys: float = 0  # of fused attention
+    queries: float = 0  # of all its heads
     kernels: tuple[int, int, int] | None = None  # that each pass launches
     repeated: float = 1  # share of the forward pass, where single operators are recomputed ...
     remade: float = 0  # ... and saved bytes that these make again
@@ -102,10 +103,7 @@ class Layer:
         arithmetic = self.run.multiply_type if self.kind == "product" else self.run.core_type
         engine = system.multiply[arithmetic]
         if self.engine == "attention":
-            if arithmetic not in system.attention:
-                return engine.time(flops)
-            efficiency = efficiency_at(system.attention[arithmetic], self.mean_keys)
-            return flops / (engine.peak * efficiency)
+            return self._attention(stage, arithmetic)
         if arithmetic in system.gemm:
             return flops / (engine.peak * self._by_shape(stage, arithmetic))
         return engine.time(flops)
@@ -116,6 +114,28 @@ class Layer:
             return None
         products = self.run.multiply_type, self.run.core_type
         return self.run.system.gemm.get(products[0] if self.kind == "product" else products[1])
+
+    def _attention(self, stage: Stage, arithmetic: str) -> float:
+        """Seconds of the arithmetic of fused attention."""
+        flops, system = self.work[stage], self.run.system
+        engine = system.multiply[arithmetic]
+        if arithmetic in system.fused:
+            if not flops:
+                return 0
+            return fused_time(
+                system.fused[arithmetic],
+                self.run.execution.attn_kernel,
+                backward=stage == "agrad",
+                queries=self.queries,
+                keys=self.mean_keys,
+                width=self.run.model.attn_size,
+                causal=self.run.model.causal,
+                peak=engine.peak,
+            )
+        if arithmetic not in system.attention:
+            return engine.time(flops)
+        efficiency = efficiency_at(system.attention[arithmetic], self.mean_keys)
+        return flops / (engine.peak * efficiency)
 
     def _by_shape(self, stage: Stage, arithmetic: str) -> float:
         """Efficiency of the product or, of two activations, of both gradients together."""

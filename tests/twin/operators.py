@@ -280,6 +280,7 @@ def flash(run: Run, name: str, heads: int, key_heads: int, flags: Flags) -> Laye
         grads=size * queries,
     )
     layer.mean_keys, layer.kernels = keys, (1, 2, 0)
+    layer.queries = tokens * heads
     return layer
 
 

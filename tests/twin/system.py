@@ -218,6 +218,46 @@ def _products(ext: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {**ext.get("gemm", {}), **constants}
 
 
+def fused_time(
+    law: Mapping[str, Any],
+    name: str,
+    *,
+    backward: bool,
+    queries: float,
+    keys: float,
+    width: int,
+    causal: bool,
+    peak: float,
+) -> float:
+    """Return the seconds of a pass of a kernel of fused attention, for queries of all heads.
+
+    A multiprocessor has tiles of 128 queries: each takes the time of its keys, and of some more to
+    begin and end; the last tiles leave others idle; a clock falls while much power is drawn.
+    """
+    kernel = law["kernels"][law["default"] if name == "auto" else name]
+    one = kernel["backward" if backward else "forward"]
+    seen = keys + one["lead"] + (one.get("causal_lead", 0) if causal else 0)
+    operations = (10 if backward else 4) * seen * _filled_width(one["shares"], width) / peak
+    tiles = queries / 128 / law["multiprocessors"]
+    time: float = 128 * law["multiprocessors"] * operations * (tiles + kernel["tail"])
+    time += kernel["start"]
+    sag: float = kernel.get("sag", 0)
+    return time + sag * time * time / (time + 0.003)
+
+
+def _filled_width(shares: Sequence[Sequence[float]], width: int) -> float:
+    """Return how wide a head is for the time that it takes: over the share, on lines between."""
+    narrow, share = shares[0]
+    if width <= narrow:
+        return narrow / share
+    for wide, larger in shares[1:]:
+        if width <= wide:
+            left, right = narrow / share, wide / larger
+            return left + (right - left) * (width - narrow) / (wide - narrow)
+        narrow, share = wide, larger
+    return width / share
+
+
 @dataclass(frozen=True)
 class System:
     """A processor and its networks; the file is taken to be well formed."""
@@ -230,6 +270,7 @@ class System:
     networks: Sequence[Network]
     multiply: Mapping[str, Resource] = field(default_factory=dict)  # by type of matrix arithmetic
     attention: Mapping[str, Curve] = field(default_factory=dict)  # by mean keys
+    fused: Mapping[str, Any] = field(default_factory=dict)  # constants of kernels of attention
     gemm: Mapping[str, Gemm] = field(default_factory=dict)
     stream: Mapping[str, float] | None = None  # rate of all traffic in mem1
     launch: float = 0.0  # s, least time of a kernel
@@ -258,6 +299,11 @@ class System:
             networks=_networks(file, ext),
             multiply=matrix | more,
             attention={name: one["efficiency"] for name, one in ext.get("attention", {}).items()},
+            fused={
+                name: one
+                for name, one in ext.get("kernels", {}).get("attention", {}).items()
+                if one.get("law") == "fused"
+            },
             gemm={name: Gemm(**one) for name, one in _products(ext).items()},
             stream=ext.get("traffic"),
             launch=launch.get("kernel", 0.0),

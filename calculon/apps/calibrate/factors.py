@@ -88,7 +88,9 @@ def _rates(document: dict[str, Any], kind: str, factor: float, *, apart: str = "
             for one in rate["kernels"].values():
                 for which in ("forward", "backward"):
                     pairs = one[which]["shares"]
-                    one[which]["shares"] = [[width, _capped(share * factor)] for width, share in pairs]
+                    one[which]["shares"] = [
+                        [width, _capped(share * factor)] for width, share in pairs
+                    ]
         elif "law" in rate:
             rate["max_efficiency"] = _capped(rate["max_efficiency"] * factor)
         elif "curve" in rate:

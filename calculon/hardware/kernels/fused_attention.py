@@ -66,10 +66,6 @@ class Widths:
         cost: Count = np.interp(width, self.widths, self.costs) * beyond
         return cost
 
-    def slowed(self, factor: float) -> "Widths":
-        """Return the same for kernels that take `factor` times as long."""
-        return Widths(self.widths, tuple(cost * factor for cost in self.costs))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionPass:
@@ -126,11 +122,14 @@ class FusedAttention:
 
     A pass over `r` queries of all heads, `k` keys each, of width `d` takes ::
 
-        t = start + flops / (peak share(d)) (1 + (lead + causal_lead) / k) (1 + tail / w),  w = r / (128 multiprocessors)
+        t = start + flops / (peak share(d)) (1 + (lead + causal_lead) / k) (1 + tail / w)
 
-    and ``t (1 + sag t / (t + 3 ms))`` with the clock that falls under its power. FLOP are 4 d for each query and key
-    forward and 2.5 times that backward, so that more queries, heads, keys or sequences always take more time. Tier-1
-    traffic of queries, keys, values and results adds to it as the system's mode says.
+    with the tiles of a multiprocessor ``w = r / (128 multiprocessors)``, and ``t (1 + sag t / (t + 3 ms))`` with the
+    clock that falls under its power. FLOP are 4 d for each query and key forward and 2.5 times that backward, so that
+    more queries, heads, keys or sequences always take more time. Tier-1 traffic of queries, keys, values and results
+    adds to it as the system's mode says.
+
+    All of it is multiplied by `slowness`, which no file states: see :meth:`slowed`.
 
     Source: tiles of queries are spread over the multiprocessors, and tiles beyond the diagonal are left out: Dao,
     *FlashAttention-2*, arXiv 2307.08691, sections 3.1 and 3.2; shares of the peak that grow with keys and head width:
@@ -144,6 +143,7 @@ class FusedAttention:
     kernels: dict[str, AttentionKernel] = declare(
         "constants of each kernel that there is, by name", choices=ATTENTION_KERNELS
     )
+    slowness: float = 1.0
 
     def wrong(self, path: str) -> list[Problem]:
         """Return what is wrong with the kernels together."""
@@ -169,22 +169,14 @@ class FusedAttention:
                 np.zeros_like(flops[2]),
             ]
         )
-        return kernel.lasting(times * (1 + kernel.tail / waves) + kernel.start * (times > 0)), None
+        times = times * (1 + kernel.tail / waves) + kernel.start * (times > 0)
+        return self.slowness * kernel.lasting(times), None
 
     def slowed(self, factor: float, start: float, end: float) -> "FusedAttention":
         """Return the rate of kernels that take `factor` times as long: all of them, but for a spread of small ones."""
         if end < np.inf:
             return self
-        slower = {
-            name: replace(
-                one,
-                forward=replace(one.forward, shares=one.forward.shares.slowed(factor)),
-                backward=replace(one.backward, shares=one.backward.shares.slowed(factor)),
-                start=one.start * factor,
-            )
-            for name, one in self.kernels.items()
-        }
-        return replace(self, kernels=slower)
+        return replace(self, slowness=self.slowness * factor)
 
     @property
     def follows_engine(self) -> bool:

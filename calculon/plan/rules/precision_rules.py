@@ -3,8 +3,8 @@
 import numpy as np
 
 from calculon.errors import Problem
-from calculon.plan.columns import FIELDS
-from calculon.plan.rules.rule import Request, Requests, Rule
+from calculon.plan.columns import FIELDS, PLAIN
+from calculon.plan.rules.rule import Request, Requests, Rule, expected
 from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
 from calculon.units import Array
 
@@ -66,6 +66,16 @@ PRECISION_RULES: tuple[Rule, ...] = (
         ],
         _explain_known,
         ("matmul_dtype",),
+    ),
+    Rule(
+        "kernel_needs_flash",
+        lambda r: (
+            (r.plan.attn_kernel == PLAIN["attn_kernel"]) | r.plan.is_choice("attn_impl", "flash")
+        ),
+        expected(
+            "attn_kernel", "auto, unless attn_impl is flash", "eager attention has no fused kernel"
+        ),
+        ("attn_kernel",),
     ),
     Rule("attention_kernel", _has_kernel, _explain_kernel, ("attn_kernel",)),
 )

@@ -39,26 +39,28 @@ class Gpu(NamedTuple):
         Multiprocessors that are enabled.
     default : str
         The kernel that runs unless an execution names one.
+    why : str
+        Why that.
     borrowed : mapping
         By kernel, other processors of the same architecture, whose rows count for passes and head widths without rows
         of its own, and their peak beside this one's.
-    lent_tail : str
-        A kernel of :data:`NAMES` that is no training kernel, but was measured with few tiles.
     """
 
     multiprocessors: int
     default: str
+    why: str
     borrowed: Mapping[str, Mapping[str, float]]
-    lent_tail: str = ""
 
+
+_PYTORCH = "FlashAttention-2, which PyTorch and Transformer Engine run on an A100"
+_ENGINE = "that of cuDNN, which Transformer Engine takes on Hopper and Blackwell; PyTorch runs FlashAttention-2"
+_H100 = {name: {"H100-SXM5-80GB": 1.0} for name in ("flash2", "flash3", "cudnn")}
 
 GPUS: Mapping[str, Gpu] = {
-    "A100-SXM4-80GB": Gpu(108, "flash2", {}),
-    "H100-SXM5-80GB": Gpu(132, "cudnn", {}),
-    "H200-SXM5-141GB": Gpu(
-        132, "cudnn", {name: {"H100-SXM5-80GB": 1.0} for name in ("flash2", "flash3", "cudnn")}
-    ),
-    "B200-SXM-180GB": Gpu(148, "cudnn", {"cudnn": {"GB200": 2500 / 2250}}, "trtllm"),
+    "A100-SXM4-80GB": Gpu(108, "flash2", _PYTORCH, {}),
+    "H100-SXM5-80GB": Gpu(132, "cudnn", _ENGINE, {}),
+    "H200-SXM5-141GB": Gpu(132, "cudnn", _ENGINE, _H100),
+    "B200-SXM-180GB": Gpu(148, "cudnn", _ENGINE, {"cudnn": {"GB200": 2500 / 2250}}),
 }
 
 NAMES: Mapping[str, Sequence[str]] = {
@@ -68,6 +70,9 @@ NAMES: Mapping[str, Sequence[str]] = {
     "trtllm": ("trtllm_mha",),
 }
 """Kernels of the table by our name; those of vLLM read a paged cache, and TensorRT-LLM's chain does more."""
+
+_SERVING = ("trtllm",)
+"""Kernels of serving, without a backward pass: they tell tail and start of those not measured with few tiles."""
 
 OLDER: Mapping[str, Mapping[float, tuple[float, float]]] = {
     "flash1": {64.0: (1.7, 1.7), 128.0: (2.8, 2.8)},
@@ -79,6 +84,14 @@ Source: Dao, arXiv 2307.08691, section 4.1: both passes together 1.7 to 3.0 time
 times as fast as FlashAttention in Triton. By width as read in its figure 4 (73 against 203 TFLOP/s at 128, about 5 %).
 Triton: 0.37 of the peak forward and 0.25 backward with 4,096 keys at width 64 (its regression test of 2023, an A100).
 """
+
+_TOLD = {
+    "flash1": "1.7 times at width 64 and 2.8 times at 128: 1.7 to 3.0 times in Dao 2023 (arXiv:2307.08691), section "
+    "4.1, by width as read in its figure 4, about 5 %",
+    "triton": "1.5 times forward and 1.95 times backward: 0.37 and 0.25 of the peak of an A100 at width 64 in "
+    "python/test/regression/test_performance.py of triton-lang/triton, 2023; both passes 1.3 to 2.5 times in Dao 2023 "
+    "(arXiv:2307.08691), section 4.1",
+}
 
 FEW_WAVES = 4
 """Tiles of every multiprocessor below which a kernel's tail and start are seen."""
@@ -123,14 +136,12 @@ class Kernels:
     def of(cls, rows: pd.DataFrame, peaks: Mapping[str, float]) -> "Kernels":
         """Return the layers of rows with values as wide as keys; peaks are by processor."""
         rows = rows.reset_index(drop=True)
-        return cls(
-            rows,
-            peaks,
-            tuple(
-                (found.index.to_numpy(), _layer(found, int(width), bool(causal)), peaks[gpu])
-                for (width, causal, gpu), found in rows.groupby(["dim_qk", "causal", "gpu"])
-            ),
+        alike: Any = rows.groupby(["dim_qk", "causal", "gpu"])
+        groups = tuple(
+            (found.index.to_numpy(), _layer(found, int(width), bool(causal)), peaks[gpu])
+            for (width, causal, gpu), found in alike
         )
+        return cls(rows, peaks, groups)
 
     def times(self, law: FusedAttention, system: System, engine: Engine) -> Seconds:
         """Return the times of the rows: of one pass, or of both."""
@@ -166,7 +177,9 @@ class Kernels:
 
 def _layer(rows: pd.DataFrame, width: int, causal: bool) -> Layer:
     """Return a layer of fused attention whose sizes are those of rows."""
-    sequences, heads, queries = (rows[name].to_numpy(float) for name in ("batch", "heads_q", "seq_q"))
+    sequences, heads, queries = (
+        rows[name].to_numpy(float) for name in ("batch", "heads_q", "seq_q")
+    )
     keys = rows.seq_kv.to_numpy(float)
     return flash_attention(
         "attention",
@@ -196,7 +209,7 @@ def _third(passes: Array) -> Array:
 
 
 class Form(NamedTuple):
-    """The constants of a kernel as coordinates: head widths of both passes, and its tail and start if they are known."""
+    """The constants of a kernel as coordinates: head widths of both passes; tail and start if they are known."""
 
     forward: Sequence[float]
     backward: Sequence[float]
@@ -286,13 +299,18 @@ def fit_kernel(
         return np.concatenate([off, _PRIOR * (at - prior), _TIE * form.tied(at)])
 
     high = np.zeros(len(widths[0]) + len(widths[1]))  # shares of at most 1
-    bounds = (np.full(len(prior), -np.inf), np.concatenate([high, np.full(len(prior) - len(high), np.inf)]))
+    bounds = (
+        np.full(len(prior), -np.inf),
+        np.concatenate([high, np.full(len(prior) - len(high), np.inf)]),
+    )
     found = least_squares(errors, prior, bounds=bounds, loss="soft_l1", f_scale=_HUBER)
     return _rising(form.kernel(found.x, _DIGITS))
 
 
 def _law(kernel: AttentionKernel, multiprocessors: int) -> FusedAttention:
-    return FusedAttention(default="flash2", multiprocessors=multiprocessors, kernels={"flash2": kernel})
+    return FusedAttention(
+        default="flash2", multiprocessors=multiprocessors, kernels={"flash2": kernel}
+    )
 
 
 def older(kernel: AttentionKernel, name: str) -> AttentionKernel:
@@ -307,7 +325,9 @@ def older(kernel: AttentionKernel, name: str) -> AttentionKernel:
         ]
         return _pass(widths, shares, which.lead, which.causal_lead)
 
-    return _rising(replace(kernel, forward=one(kernel.forward, 0), backward=one(kernel.backward, 1)))
+    return _rising(
+        replace(kernel, forward=one(kernel.forward, 0), backward=one(kernel.backward, 1))
+    )
 
 
 # -- the fit of a processor -------------------------------------------------------------------------------------------
@@ -353,11 +373,15 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
         ],
         ignore_index=True,
     )
-    kernels.pop("trtllm", None)
+    for name in _SERVING:
+        kernels.pop(name, None)
     if "flash2" in kernels:
         kernels |= {name: older(kernels["flash2"], name) for name in OLDER}
     return FittedPart(
-        _fragment(kernels, about, system), _sources(measured, kernels), _assumed(gpu, system, kernels, few), rows
+        _fragment(kernels, about, system),
+        _sources(measured, kernels),
+        _assumed(gpu, system, kernels, few),
+        rows,
     )
 
 
@@ -419,9 +443,7 @@ def _compared(
     )
 
 
-def _fragment(
-    kernels: Mapping[str, AttentionKernel], about: Gpu, system: System
-) -> dict[str, Any]:
+def _fragment(kernels: Mapping[str, AttentionKernel], about: Gpu, system: System) -> dict[str, Any]:
     """Return the law for the types of 16 bits, and for 8 bits, which run at the same rate, half the share of a peak."""
     peak = system.product_engine("bfloat16").peak
     by_type = {}
@@ -461,20 +483,20 @@ def _sources(
     measured: Mapping[str, Kernels], kernels: Mapping[str, AttentionKernel]
 ) -> dict[str, str]:
     """Return where the constants of each kernel come from."""
-    found = {}
+    found = {
+        f"{PATH}.*.law": "Dao 2023, arXiv:2307.08691, sections 3.1 and 3.2: tiles of queries over multiprocessors",
+        f"{PATH}.*.multiprocessors": "NVIDIA's whitepaper or data sheet of the architecture: those that are enabled",
+    }
     for name in sorted(kernels):
         if name in OLDER:
-            text = (
-                "those of flash2, slower by what Dao 2023 (arXiv:2307.08691, section 4.1 and figure 4) states, read in "
-                "figures, about 5 %"
-            )
-            if name == "triton":
-                text += "; forward and backward apart as Triton's regression test of 2023 on an A100 (0.37 and 0.25)"
+            text = f"flash2, slower {_TOLD[name]}"
         else:
             rows = measured[name].rows
             names = ", ".join(sorted(set(rows.source)))
-            text = f"fitted to {len(rows)} measured kernels of systems/measured/attention.csv: {names}"
-        found[f"{PATH}.*.kernels.{name}"] = text
+            text = (
+                f"fitted to {len(rows)} measured kernels of systems/measured/attention.csv: {names}"
+            )
+        found[f"{PATH}.*.kernels.{name}.*"] = text
     return found
 
 
@@ -482,13 +504,15 @@ def _assumed(
     gpu: str, system: System, kernels: Mapping[str, AttentionKernel], few: Mapping[str, int]
 ) -> list[str]:
     """Return what no measurement says."""
-    found = []
+    found = [f"{PATH}.*.default: {GPUS[gpu].why}"]
     if "float8" in system.matrix:
         text = "runs attention in 16 bits: half the share of twice the peak"
-        found.append(f"{PATH}.float8: {text}")
+        found.append(f"{PATH}.float8.*: {text}")
     if lent := [name for name in sorted(kernels) if few.get(name, 0) < LEAST_SMALL]:
         names = ", ".join(lent)
-        found.append(f"{PATH}.*.kernels: tail and start of {names} are those of the kernel measured with few tiles")
+        text = f"of {names} those of the kernel that was measured with few tiles"
+        found.append(f"{PATH}.*.tail, {PATH}.*.start: {text}")
     if "triton" in kernels and not gpu.startswith("A100"):
-        found.append(f"{PATH}.*.kernels: flash1 and triton are as much slower than flash2 as on an A100")
+        text = "as much slower than flash2 as on an A100"
+        found.append(f"{PATH}.*.flash1.*, {PATH}.*.triton.*: {text}")
     return found
