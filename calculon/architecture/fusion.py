@@ -2,7 +2,8 @@
 
 A chain of elementwise operators and reductions over one tile becomes one kernel: it reads the inputs of the chain and
 writes its outputs. Nothing is fused across a matrix product, a collective or fused attention; only policy ``max``
-puts activations and rotary embeddings into the product before them. FLOP and activation memory stay as they are.
+puts activations and rotary embeddings into the product before them. FLOP and activation memory stay as they are, but
+for a loss: compiled, it has no copies of the logits in 4 bytes.
 
 Each policy is a table by kind of kernel. Bytes per element: ``r`` of the residual stream, ``o`` of operands
 of products, ``c`` of their results, 4 of softmax and loss in float32 (PyTorch, *Automatic Mixed Precision*, op list).
@@ -58,6 +59,9 @@ def _fused(layers: Iterable[Layer], shape: BlockShape) -> Iterator[Layer]:
             forward = moved.forward * elements + weights
             accessed = (forward, moved.backward * elements + weights, 0.0)
             layer = layer._replace(accessed=accessed, launches=moved.launches)
+            if layer.kernel == "loss" and shape.choice.fuses:
+                held = widths.result * layer.inputs  # logits; a compiled program writes their gradient
+                layer = layer._replace(activation=held, activation_grad=held)
         if layer.kernel == "activation" and shape.choice.fused_activation:
             layer = _computed_again(layer, shape)
         yield layer

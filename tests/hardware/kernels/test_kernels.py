@@ -217,9 +217,9 @@ HERE = f"ext.kernels.product.{TYPE}"
             HERE,
             "one of law, curve, table, found curve and table",
         ),
-        ({"norm": {TYPE: {"over": "bytes"}}}, f"ext.kernels.norm.{TYPE}", "one of curve, table"),
+        ({"norm": {TYPE: {"over": "bytes"}}}, f"ext.kernels.norm.{TYPE}", "one of law, curve, table"),
         ({"product": {TYPE: {"law": "tile"}}}, f"{HERE}.law", "one of tiles, found 'tile'"),
-        ({"norm": {TYPE: {"law": "tiles"}}}, f"ext.kernels.norm.{TYPE}.law", "no law for this"),
+        ({"norm": {TYPE: {"law": "tiles"}}}, f"ext.kernels.norm.{TYPE}.law", "one of stream"),
         (
             {"product": {TYPE: {"law": "tiles", "multiprocessors": 8}}},
             f"{HERE}.max_efficiency",
