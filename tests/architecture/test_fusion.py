@@ -122,7 +122,7 @@ def test_bytes_per_logit_of_the_loss(policy, expected):
     )
 
 
-@pytest.mark.parametrize("policy", ("published", *POLICIES))
+@pytest.mark.parametrize("policy", ["published", *POLICIES])
 @pytest.mark.parametrize("impl", ["megatron", "fused"])
 def test_a_loss_that_is_asked_for_moves_its_own(policy, impl):
     moved = {"megatron": (6 + 32, 8 + 6), "fused": (4, 4)}[impl]
@@ -130,7 +130,7 @@ def test_a_loss_that_is_asked_for_moves_its_own(policy, impl):
     assert _moved(layer) == tuple(each * T * V for each in moved)
 
 
-@pytest.mark.parametrize("policy", ("published", *POLICIES))
+@pytest.mark.parametrize("policy", ["published", *POLICIES])
 @pytest.mark.parametrize(("model", "inputs"), [(MODEL, 1), (GATED, 2)], ids=["plain", "gated"])
 def test_a_fused_activation_is_computed_again(policy, model, inputs):
     """[A60] Its inputs are read, and its output written, once more."""
