@@ -236,7 +236,7 @@ def extended_models(draw: st.DrawFn) -> Document:
     }
     switches = ("qkv_bias", "out_bias", "mlp_bias", "head_bias", "tied", "embedding_norm")
     options |= dict.fromkeys(switches, st.just(True))
-    chosen = draw(st.sets(st.sampled_from(sorted(options))))
+    chosen = draw(st.sets(st.sampled_from(sorted(options)), min_size=3))
     if draw(st.sampled_from((True, True, False))):
         chosen.add("vocab")
     norms = st.sampled_from((1, 2) if "parallel_attention" in chosen else (2, 4))

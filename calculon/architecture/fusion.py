@@ -2,7 +2,8 @@
 
 A chain of elementwise operators and reductions over one tile becomes one kernel: it reads the inputs of the chain and
 writes its outputs. Nothing is fused across a matrix product, a collective or fused attention; only policy ``max``
-puts activations and rotary embeddings into the product before them. FLOP and activation memory stay as they are.
+puts activations and rotary embeddings into the product before them. FLOP and activation memory stay as they are, but
+for a loss: compiled, it has no copies of the logits in 4 bytes.
 
 Each policy is a table by kind of kernel. Bytes per element: ``r`` of the residual stream, ``o`` of operands
 of products, ``c`` of their results, 4 of softmax and loss in float32 (PyTorch, *Automatic Mixed Precision*, op list).
@@ -47,22 +48,28 @@ def fused(
 
 def _fused(layers: Iterable[Layer], shape: BlockShape) -> Iterator[Layer]:
     """Yield layers with the traffic that the policy leaves; weights move as before, once in each pass."""
-    fusion, widths = shape.choice.fusion, shape.widths
     policy = _policy(shape)
     for layer in layers:
-        if rule := policy.get(layer.kernel):
-            moved = rule(layer, widths)
-            # of a loss the policy counts by logits, of a fork by its input
-            elements = layer.inputs if layer.kernel in ("loss", "fork") else layer.outputs
-            weights = layer.weight_bytes
-            forward = moved.forward * elements + weights
-            accessed = (forward, moved.backward * elements + weights, 0.0)
-            layer = layer._replace(accessed=accessed, launches=moved.launches)
-        if layer.kernel == "activation" and shape.choice.fused_activation:
-            layer = _computed_again(layer, shape)
-        yield layer
-        if fusion == "none" and layer.kernel == "product":
-            yield from _bias(layer, widths)
+        yield _run(layer, policy.get(layer.kernel), shape)
+        if shape.choice.fusion == "none" and layer.kernel == "product":
+            yield from _bias(layer, shape.widths)
+
+
+def _run(layer: Layer, rule: Rule | None, shape: BlockShape) -> Layer:
+    """Return a layer as it runs by the rule of its kind."""
+    if rule is not None:
+        moved = rule(layer, shape.widths)
+        # of a loss the policy counts by logits, of a fork by its input
+        elements = layer.inputs if layer.kernel in ("loss", "fork") else layer.outputs
+        weights = layer.weight_bytes
+        accessed = (moved.forward * elements + weights, moved.backward * elements + weights, 0.0)
+        layer = layer._replace(accessed=accessed, launches=moved.launches)
+        if layer.kernel == "loss" and shape.choice.fuses:
+            held = shape.widths.result * elements  # the gradient is written as it is
+            layer = layer._replace(activation=held, activation_grad=held)
+    if layer.kernel == "activation" and shape.choice.fused_activation:
+        layer = _computed_again(layer, shape)
+    return layer
 
 
 def _policy(shape: BlockShape) -> Mapping[KernelKind, Rule]:

@@ -151,6 +151,8 @@ class Edition:
         Whether its statistics need the FLOP that the matrix engine executes.
     computes_fused_activations_again : bool
         Whether what a fused activation does not keep costs a pass of the backward pass.
+    fuses_activations : bool
+        Whether a search fuses activations unless it is told otherwise.
     """
 
     name: str
@@ -158,6 +160,7 @@ class Edition:
     writes_input_gradients = True  # [A22]
     counts_flops = True
     computes_fused_activations_again = True  # [A60]
+    fuses_activations = False  # [A60]
 
     def __repr__(self) -> str:
         return f"<edition {self.name}>"

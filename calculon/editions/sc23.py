@@ -30,6 +30,7 @@ class Sc23(Edition):
     writes_input_gradients = False  # [A22]
     counts_flops = False
     computes_fused_activations_again = False  # [A60]
+    fuses_activations = True  # [A60]
 
     def machine(self, system: System) -> System:
         """Without what the published format does not have."""

@@ -40,7 +40,8 @@ datatype : str
 where : str
     Condition on statistics and execution fields, such as ``"total_time < 60 and tensor_par <= 8"``.
 fused : bool or sequence of bool
-    Candidates of ``fused_activation``; ``(False, True)`` tries both.
+    Candidates of ``fused_activation``; ``(False, True)`` tries both. By default true in edition ``sc23``, where it
+    costs nothing, and false in ``corrected``.
 tensor_overlap, data_overlap : bool
     Whether overlap of tensor- and data-parallel traffic is tried.
 fix : mapping
@@ -100,7 +101,7 @@ def make_space(
     max_batch_size: int,
     datatype: str,
     *,
-    fused: bool | Sequence[bool] = True,
+    fused: bool | Sequence[bool] | None = None,
     tensor_overlap: bool = True,
     data_overlap: bool = True,
     fix: Mapping[str, Any] | None = None,
@@ -129,7 +130,7 @@ def make_space(
         _one_count(num_procs),
         inputs.count(max_batch_size, "max_batch_size", "search"),
         datatype,
-        fused=_switches(fused),
+        fused=_switches(edition.fuses_activations if fused is None else fused),
         tensor_overlap=inputs.switch(tensor_overlap, "tensor_overlap", "search"),
         data_overlap=inputs.switch(data_overlap, "data_overlap", "search"),
         fix=fixed,

@@ -215,8 +215,8 @@ class Execution:
         adds="attention kernels by name",
     )
     ce_impl: str = declare(
-        "cross-entropy: eager holds logits, a 4-byte copy, its log-softmax and gradient, as PyTorch; megatron logits and "
-        "a 4-byte copy that it works in; fused works in place",
+        "cross-entropy: eager holds logits, a 4-byte copy, its log-softmax and gradient, as PyTorch; megatron logits "
+        "and a 4-byte copy that it works in; fused works in place",
         choices=("eager", "megatron", "fused"),
         default="eager",
         scope=LAYOUT,
@@ -323,8 +323,8 @@ class Execution:
         adds="none, compile or max beside the published kernels",
     )
     launch_mode: str = declare(
-        "how the host launches kernels: operator by operator, compiled, as a graph; auto: eager with fusion none, compile "
-        "with compile or max, and with published kernels it is never waited for",
+        "how the host launches kernels: operator by operator, compiled, as a graph; auto: eager with fusion none, "
+        "compile with compile or max, and with published kernels it is never waited for",
         choices=("auto", *LAUNCH_MODES),
         default="auto",
         scope=LAYOUT | STEP,

@@ -100,7 +100,9 @@ def test_the_ranks_reduce_embeddings_gather_inputs_and_agree_on_three_values_per
         np.testing.assert_array_equal(message, parallel * expected)
 
 
-@pytest.mark.parametrize(("impl", "bytes_each"), [("eager", 2 + 4 + 4), ("fused", 2)])
+@pytest.mark.parametrize(
+    ("impl", "bytes_each"), [("eager", 2 + 4 + 4 + 4), ("megatron", 2 + 4), ("fused", 2)]
+)
 def test_memory_of_the_logits(impl, bytes_each):
     head = _ends(head_layers, ce_impl=impl)
     loss, logits = head["Head_Loss"], head["Head_Logits"]

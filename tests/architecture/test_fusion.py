@@ -57,13 +57,13 @@ REGIONS = {
         GATED,
         "MlpBlock_SwiGLU",
         T * F,
-        {"none": (10, 16), "compile": (6, 10), "max": (2, 8)},
+        {"none": (10, 12 + 6), "compile": (6, 10), "max": (2, 8)},
     ),
     "rotary": (
         GATED,
         "AttnBlock_Rotary",
         2 * T * H,
-        {"none": (12, 12), "compile": (4, 4), "max": (0, 0)},
+        {"none": (20, 30), "compile": (4, 4), "max": (0, 0)},
     ),
     "scores": (
         MODEL,
@@ -80,7 +80,13 @@ REGIONS = {
         MODEL,
         "MlpBlock_LayerNorm",
         T * H,
-        {"none": (4, 6 + 4), "compile": (2, 8), "max": (2, 8)},
+        {"none": (6, 14), "compile": (2, 8 + 4), "max": (2, 8 + 4)},
+    ),
+    "RMSNorm": (
+        GATED,
+        "MlpBlock_RMSNorm",
+        T * H,  # both conversions; square, mean, product; gain
+        {"none": (12 + 20 + 4, 12 + 12 + 68), "compile": (2, 8 + 4), "max": (2, 8 + 4)},
     ),
     "fork": (MODEL, "MlpBlock_Fork", T * H, {"none": (0, 6), "compile": (0, 0), "max": (0, 0)}),
     "dropout": (
@@ -99,18 +105,43 @@ def test_bytes_per_element_of_a_region(region, policy):
     layer = _layers(model, policy)[name]
     weights = float(np.sum(layer.weight_bytes))
     forward, backward = _moved(layer)
-    passes = 2 if policy == "none" else 1  # a norm alone reads its weights in both backward kernels
     assert forward == expected[policy][0] * elements + weights
-    assert backward == expected[policy][1] * elements + passes * weights
+    assert backward == expected[policy][1] * elements + weights
 
 
 @pytest.mark.parametrize(
     ("policy", "expected"),
-    [("none", (6 + 12, 16 + 6)), ("compile", (4, 4)), ("max", (4, 4))],
+    [("none", (6 + 16, 20 + 6)), ("compile", (4, 4)), ("max", (4, 4))],
 )
 def test_bytes_per_logit_of_the_loss(policy, expected):
     layer = _layers(MODEL, policy, head_layers)["Head_Loss"]
     assert _moved(layer) == tuple(each * T * V for each in expected)
+    held = {"none": (2 + 4 + 4, 4), "compile": (2, 2), "max": (2, 2)}[policy]
+    assert (np.sum(layer.activation), np.sum(layer.activation_grad)) == tuple(
+        each * T * V for each in held
+    )
+
+
+@pytest.mark.parametrize("policy", ["published", *POLICIES])
+@pytest.mark.parametrize("impl", ["megatron", "fused"])
+def test_a_loss_that_is_asked_for_moves_its_own(policy, impl):
+    moved = {"megatron": (6 + 32, 8 + 6), "fused": (4, 4)}[impl]
+    layer = _layers(MODEL, policy, head_layers, ce_impl=impl)["Head_Loss"]
+    assert _moved(layer) == tuple(each * T * V for each in moved)
+
+
+@pytest.mark.parametrize("policy", ["published", *POLICIES])
+@pytest.mark.parametrize(("model", "inputs"), [(MODEL, 1), (GATED, 2)], ids=["plain", "gated"])
+def test_a_fused_activation_is_computed_again(policy, model, inputs):
+    """[A60] Its inputs are read, and its output written, once more."""
+    name = "MlpBlock_SwiGLU" if inputs == 2 else "MlpBlock_GeLU"
+    kept = _layers(model, policy)[name]
+    fused = _layers(model, policy, fused_activation=True)[name]
+    forward, backward = _moved(kept)
+    assert _moved(fused) == (forward, backward + 2 * (inputs + 1) * T * F)
+    first, second, third = kept.launches or (1, 1, 0)
+    assert fused.launches == (first, second + 1, third)
+    assert np.sum(kept.activation - fused.activation) == 2 * T * F
 
 
 def test_float32_needs_no_conversion():

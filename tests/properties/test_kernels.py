@@ -208,3 +208,50 @@ def test_a_padded_vocabulary_is_the_larger_one():
     assert padded["total_time"] == larger["total_time"]
     assert padded["weight_space"] == larger["weight_space"]
     assert larger["parameters"] - padded["parameters"] == (50304 - 50257) * model["hidden"]
+
+
+def _host_bound(mode, seconds=1.0, **changes):
+    """Return the statistics of a step on a system whose host takes a second for a kernel in one mode."""
+    launch = {"kernel": 0.0, mode: seconds}
+    system = _with(document("systems", "h100_80g_sxm"), launch=launch)
+    execution = document("examples", "3072_t4_p64_d12_mbs4_full") | CORRECTED
+    execution |= dict.fromkeys(("num_procs", "tensor_par", "pipeline_par", "data_par"), 1)
+    execution |= {
+        "batch_size": 4,
+        "microbatch_size": 1,
+        "activation_recompute": "none",
+        "optimizer_sharding": False,
+        "data_par_overlap": False,
+        "tensor_par_overlap": "none",
+        "tensor_par_comm_type": "ar",
+        "fusion": "compile",
+        "attn_impl": "flash",
+    }
+    model = document("models", "megatron-126M")
+    return calculon.estimate(model, execution | changes, system).stats
+
+
+def test_a_pass_takes_as_long_as_the_host_launches_its_kernels():
+    blocks = 4 * document("models", "megatron-126M")["num_blocks"]
+    forward = 4 + 1 + 1 + 2  # as above
+    backward = (
+        8 + 2 + 2 + 2 * 2 + 2
+    )  # both gradients of products; attention; GeLU, and again; norms and their gains; dropout
+    found = _host_bound("compile")
+    assert found["fw_time"] == pytest.approx(blocks * forward, rel=1e-9)
+    assert found["bw_time"] == pytest.approx(blocks * backward, rel=1e-9)
+
+
+def test_long_kernels_do_not_wait_for_the_host():
+    without, found = _host_bound("compile", 0.0), _host_bound("compile", 1e-9)
+    assert found == without
+
+
+def test_the_mode_follows_from_fusion_unless_it_is_stated():
+    device = _host_bound("eager", 0.0)["fw_time"]
+    assert _host_bound("eager")["fw_time"] == device
+    assert _host_bound("eager", launch_mode="eager")["fw_time"] > 100
+    assert _host_bound("graph", launch_mode="graph")["fw_time"] > 100
+    assert _host_bound("compile", launch_mode="graph")["fw_time"] == device
+    assert _host_bound("eager", fusion="none")["fw_time"] > _host_bound("compile")["fw_time"]
+    assert _host_bound("eager", fusion="published")["fw_time"] < 100

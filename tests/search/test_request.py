@@ -37,7 +37,7 @@ WRONG = {
     "fix": ("tensor_par=2", ["tensor_par"], 3),
     "add": ("batch_size=2", [2]),
     "mbs_break": ("no", None, 1),
-    "fused": ("all", None, (), (1,)),
+    "fused": ("all", (), (1,), 1),
     "tensor_overlap": ("no",),
     "data_overlap": (None,),
     "num_procs": ("64", None, True),
@@ -116,6 +116,11 @@ def test_values_of_arrays_are_switches_and_words_too():
 )
 def test_fused_activation_is_one_candidate_or_several(fused, wanted):
     assert make_space(*SPACE, "float16", fused=fused).fused == wanted
+
+
+def test_activations_are_fused_by_default_where_that_costs_nothing():
+    for edition, wanted in (("sc23", (True,)), ("corrected", (False,))):
+        assert make_space(*SPACE, "float16", edition=edition).fused == wanted
 
 
 @pytest.mark.parametrize("option", ["fix", "add"])

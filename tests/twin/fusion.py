@@ -25,6 +25,9 @@ def fused(layers: list[Layer], run: Run) -> list[Layer]:
             moved = None  # it has one form
         if moved is not None:
             _rewrite(layer, moved)
+            if layer.kind == "loss" and policy != "none":  # logits and their gradient, as they are
+                held = run.result_bytes * layer.inputs
+                layer.activation_space = layer.activation_grad_space = held
         if layer.kind == "activation" and run.execution.fused_activation:
             _again(layer, run)
         found += _as_product(layer, run)

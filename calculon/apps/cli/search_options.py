@@ -58,10 +58,9 @@ def add_choice_options(parser: Parser) -> None:
         "-f",
         "--fused-activation",
         "--fused_activation",
-        default="true",
         type=_fused,
         metavar="WHICH",
-        help="fused activation to try: true, false or all (default true)",
+        help=f"fused activation to try: true, false or all (default: true in edition {PUBLISHED}, else false)",
     )
     parser.add_argument(
         "--fix",

@@ -25,7 +25,7 @@ Point = dict[str, Any]
 """Values by name."""
 
 FUSED = {"true": (True,), "false": (False,), "both": (True, False)}
-"""Candidates of fused activation within one search."""
+"""Candidates of fused activation within one search; if it states none, what its edition fuses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ SETTINGS = {
     "num_procs": _setting(int, None, _COUNTS),
     "max_batch_size": _setting(int, None, _BATCH, at_least=1),
     "datatype": _setting(str, "float16", choices=tuple(DATATYPE_BYTES)),
-    "fused_activation": _setting(str, "true", "true, false or both", choices=tuple(FUSED)),
+    "fused_activation": _setting(str, None, "true, false or both", choices=tuple(FUSED)),
     "mbs_break": _setting(bool, False),
     "objective": _setting(str, "sample_rate", "a statistic, also with :max or :min"),
     "where": _setting(str, None, "a condition such as 'total_time < 60'"),

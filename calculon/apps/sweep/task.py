@@ -42,7 +42,7 @@ class Search:
     pareto: tuple[str, ...] = ()
     where: str | None = None
     mbs_break: bool = False
-    fused: tuple[bool, ...] = (True,)
+    fused: tuple[bool, ...] | None = None
     tensor_overlap: bool = True
     data_overlap: bool = True
     fix: Mapping[str, Values] = field(default_factory=dict)

@@ -95,7 +95,7 @@ class Loss(NamedTuple):
 EAGER_LOSS = Loss(forward=(0, 4), backward=(0, 5), kept=1, grad=1, copies=True, launches=(2, 2))
 """PyTorch's, of logits converted to 4 bytes: logarithm of the softmax (reads three times, writes), its entry of the
 target; backward zeros, a sum over the gradient, and the gradient from both. It holds logits, copy, logarithm and
-gradient. Source: aten/src/ATen/native/cuda/SoftMax.cu; Hugging Face transformers, ``ForCausalLMLoss`` (``.float()``)."""
+gradient. Source: aten/src/ATen/native/cuda/SoftMax.cu; Hugging Face transformers, ``ForCausalLMLoss``."""
 
 MEGATRON_LOSS = Loss(forward=(0, 8), backward=(0, 2), copies=True, launches=(5, 1))
 """Megatron-LM's, of a vocabulary that ranks share: largest logit, difference, exponential, sum and division, each over

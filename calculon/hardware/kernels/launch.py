@@ -35,7 +35,7 @@ class Launch:
     )
 
     def host(self, mode: str | None) -> float:
-        """Return the time that the host takes for a kernel in a mode of :data:`LAUNCH_MODES`; None: it is not counted."""
+        """Return the time of the host for a kernel in one of :data:`LAUNCH_MODES`; None: it is not waited for."""
         return 0.0 if mode is None else float(getattr(self, mode))
 
     def bounded(self, time: Seconds, kernels: Array | float) -> Seconds:

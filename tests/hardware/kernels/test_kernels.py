@@ -155,8 +155,7 @@ RATES = {
 def _layers(ext, **changes):
     execution = document("examples", "llama3-8B_h100x64") | changes
     raw = document("systems", "h100_80g_sxm")
-    kernels = {**raw["ext"].pop("kernels"), **ext.get("kernels", {})}
-    raw["ext"] = {**raw["ext"], **ext, "kernels": kernels}
+    raw["ext"] = {name: one for name, one in raw["ext"].items() if name != "kernels"} | ext
     return calculon.estimate("llama3-8B", execution, raw, layers=True).layers
 
 
@@ -218,9 +217,13 @@ HERE = f"ext.kernels.product.{TYPE}"
             HERE,
             "one of law, curve, table, found curve and table",
         ),
-        ({"norm": {TYPE: {"over": "bytes"}}}, f"ext.kernels.norm.{TYPE}", "one of curve, table"),
+        (
+            {"norm": {TYPE: {"over": "bytes"}}},
+            f"ext.kernels.norm.{TYPE}",
+            "one of law, curve, table",
+        ),
         ({"product": {TYPE: {"law": "tile"}}}, f"{HERE}.law", "one of tiles, found 'tile'"),
-        ({"norm": {TYPE: {"law": "tiles"}}}, f"ext.kernels.norm.{TYPE}.law", "no law for this"),
+        ({"norm": {TYPE: {"law": "tiles"}}}, f"ext.kernels.norm.{TYPE}.law", "one of stream"),
         (
             {"product": {TYPE: {"law": "tiles", "multiprocessors": 8}}},
             f"{HERE}.max_efficiency",

@@ -126,7 +126,8 @@ IMPLEMENTATIONS: Mapping[tuple[str, str], Implementation] = {
     },
 }
 """By operation and implementation of the table; others are left out: inference kernels (vLLM's norms and activations),
-TorchScript, PyTorch's SwiGLU of the halves of one tensor (half the rate, as they are not contiguous), and Liger's loss per token and its product with the gradient of the loss, which training leaves out (1).
+TorchScript, PyTorch's SwiGLU of the halves of one tensor (half the rate, as they are not contiguous), Liger's loss per
+token, and Liger's product with the gradient of the loss, which is 1 in training.
 
 Sources: PyTorch's kernels (aten/src/ATen/native/cuda, layer_norm_kernel.cu and SoftMax.cu), the benchmark scripts of
 linkedin/Liger-Kernel (benchmark/scripts), megatron/core/tensor_parallel/cross_entropy.py.
@@ -161,7 +162,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     rates = {}
     for kind, rows in seen.groupby("kind", sort=False):
         rates[str(kind)] = _shares(rows, start)
-    predicted = [_predicted(row, *rates[row.kind], start) for row in measured.itertuples()]
+    predicted = [_predicted(row, *rates[str(row.kind)], start) for row in measured.itertuples()]
     measured = measured.assign(predicted=predicted, group="memory-bound, " + measured["kind"])
     return FittedPart(
         fragment={"ext": _fragment(rates, start)},
@@ -180,8 +181,9 @@ def _counted(table: pd.DataFrame, bandwidths: Mapping[str, float]) -> Iterator[d
         forward, backward = row["pass"] != "bwd", row["pass"] != "fwd"
         if backward and (not forward and row["op"].startswith(_FORWARD_TOO)):
             continue
-        passes = [how.forward] * forward + [how.backward] * backward
-        if None in passes:
+        wanted = [how.forward] * forward + [how.backward] * backward
+        passes = [one for one in wanted if one is not None]
+        if len(passes) < len(wanted):
             continue
         liger = row["source"].startswith("liger")
         width = 4 if liger and row["op"] in _FLOAT_INPUTS else BYTES[row["dtype"]]
@@ -237,20 +239,20 @@ def _shares(rows: pd.DataFrame, start: float) -> tuple[float, float]:
     """Return the shares of the bandwidth that forward and backward passes reach."""
     rest = rows["measured"] - start * rows["kernels"]
     alone = rows["backward"] == 0
-    forward = _share(rows["forward"][alone] / rest[alone])
+    forward = _share((rows["forward"] / rest)[alone].to_numpy())
     with_backward = rest - rows["forward"] / (forward or 1.0)
-    backward = _share((rows["backward"] / with_backward)[~alone])
+    backward = _share((rows["backward"] / with_backward)[~alone].to_numpy())
     forward = forward or backward
     return forward, backward or forward
 
 
 def _share(shares: Array) -> float:
     """Return the median as a share of a peak; 0 of none."""
-    return round(min(MOST, float(np.median(shares))), 3) if len(shares) else 0.0
+    return round(min(MOST, float(np.median(shares))), 3) if shares.size else 0.0
 
 
 def _predicted(row: Any, forward: float, backward: float, start: float) -> float:
-    return start * row.kernels + row.forward / forward + row.backward / backward
+    return float(start * row.kernels + row.forward / forward + row.backward / backward)
 
 
 def _fragment(rates: Mapping[str, tuple[float, float]], start: float) -> dict[str, Any]:
