@@ -43,9 +43,9 @@ def test_a_page_says_time_bandwidths_and_where_the_bytes_go(run):
     listed = out[out.index("algorithm     protocol") :].splitlines()[1:]
     assert listed[0].split()[1] == listed[-1].split()[1] == "Simple"
     assert [line.split()[0] for line in listed] == [
-        "nvls_tree",
         "pipelined",
         "tree",
+        "nvls_tree",
         "ring",
         "hierarchical",
     ]
