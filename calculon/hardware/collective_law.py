@@ -9,7 +9,7 @@ from calculon.errors import Problem
 from calculon.frozen import dataclass
 from calculon.hardware.number_rows import decode_rows, rows_schema
 from calculon.spec.fields import Declaration, declare
-from calculon.units import Array, Count, Fraction, Seconds
+from calculon.units import Count, Fraction, Seconds
 
 MEASURABLE = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "p2p")
 """Operations that a system file can state by measurement."""
@@ -23,23 +23,23 @@ _SHARE = Declaration(
 _RAMP = Declaration(help="ramp of messages to the full rate", unit="s", at_least=0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class GroupRates:
     """Rates of an operation in groups of some sizes.
 
     Attributes
     ----------
-    ranks : array, shape (sizes,)
+    ranks : tuple of float
         Members of the groups, ascending.
-    shares : array, shape (sizes,)
+    shares : tuple of float
         Bus bandwidth that large messages reach, as a share of the bandwidth of a port; above 1 where switches reduce.
-    ramps : array, shape (sizes,)
+    ramps : tuple of float
         Ramp to that rate in seconds, as of a network.
     """
 
-    ranks: Array
-    shares: Array
-    ramps: Array
+    ranks: tuple[float, ...]
+    shares: tuple[float, ...]
+    ramps: tuple[float, ...]
 
     def share(self, ranks: Count) -> Fraction:
         """Return the share of the bandwidth in groups of some sizes, in between by their logarithm."""
@@ -61,7 +61,7 @@ class GroupRates:
             if rows[i][0] <= rows[i - 1][0]:
                 wanted = f"more ranks than in the row before ({rows[i - 1][0]:g})"
                 problems.append(Problem(f"{path}[{i}][0]", wanted, f"{rows[i][0]:g}"))
-        return cls(*np.array(rows).T.copy())
+        return cls(*zip(*rows, strict=True))
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class CollectiveLaw:
     @property
     def largest(self) -> float:
         """Ranks of the largest group that was measured."""
-        return float(self.rates.ranks[-1])
+        return self.rates.ranks[-1]
 
     def time(self, wire: Seconds, ranks: Count) -> Seconds:
         r"""Return the time of an operation whose busiest link needs n seconds at the full bandwidth of a port.
@@ -103,6 +103,6 @@ class CollectiveLaw:
 
     def slowed(self, factor: float) -> "CollectiveLaw":
         """Return the law whose times in seconds are `factor` times as long; rates follow the bandwidth."""
-        rates = replace(self.rates, ramps=self.rates.ramps * factor)
+        rates = replace(self.rates, ramps=tuple(ramp * factor for ramp in self.rates.ramps))
         latencies = {"latency": self.latency * factor, "rank_latency": self.rank_latency * factor}
         return replace(self, rates=rates, **latencies)

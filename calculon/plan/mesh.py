@@ -90,11 +90,15 @@ def outermost(system: System, span: Count) -> Array:
 
 
 def even(system: System, ranks: Count, stride: Count, processors: Count) -> Array:
-    """Whether process groups sit alike in all instances of each network, or everything is in one instance."""
+    """Whether process groups sit alike in all instances of each network, or everything is in one instance.
+
+    Groups that span several instances of a network between nodes, such as pods, may share the last one with others.
+    """
     sizes, span = system.fabric.size, ranks * stride
     alike = fits_mesh(system, ranks, stride)
     for size in sizes[sizes < sizes.max()]:
         whole = (np.mod(size, span) == 0) | (np.mod(span, np.maximum(size, 1)) == 0)
+        whole = whole | ((span > size) & bool(size > sizes.min()))
         alike = alike & (whole | (ranks == 1) | (processors <= size))
     return alike | (processors <= sizes.min())
 

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from calculon import inputs
+from calculon.hardware.collectives.group_times import AUTO, group_time
+from calculon.hardware.collectives.placement import place
 from calculon.hardware.residuals import Spread
 from calculon.hardware.slower import slowed
 from tests.hardware.kernels.layers import attention_time, layer, product
@@ -94,6 +96,17 @@ def test_a_network_with_a_ramp_takes_so_many_times_as_long(system):
     np.testing.assert_allclose(
         times(changed, "networks[0]"), 1.25 * times(ramped, "networks[0]"), rtol=1e-14
     )
+
+
+@pytest.mark.parametrize(("end", "large"), [(math.inf, 1.25), (BOUND, 1.0)])
+def test_measured_collectives_take_so_many_times_as_long(system, end, large):
+    changed = slowed(system, spread("networks[0]", end=end), 1.25)
+    for operation in ("all_reduce", "all_gather", "p2p"):
+        before, after = (
+            group_time(one, operation, np.array([1.0, 1e14]), place(one, 2), AUTO)
+            for one in (system, changed)
+        )
+        np.testing.assert_allclose(after / before, [1.25, large], rtol=1e-3)
 
 
 def test_small_messages_pay_latency_and_large_ones_all_of_it(system):

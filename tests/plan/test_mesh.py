@@ -5,7 +5,15 @@ import pytest
 
 from calculon import inputs
 from calculon.plan.columns import Columns
-from calculon.plan.mesh import DEGREES, NUMBERING, networks_of, order_of, processors, strides_of
+from calculon.plan.mesh import (
+    DEGREES,
+    NUMBERING,
+    even,
+    networks_of,
+    order_of,
+    processors,
+    strides_of,
+)
 from calculon.spec.axes import AXES, LAYER_AXES
 from calculon.spec.execution import MESH_ORDERS
 
@@ -53,3 +61,26 @@ def test_networks_are_stated_or_spanned():
         "tp": [0, 0],
         "dp": [1, 1],
     }
+
+
+def test_groups_that_span_pods_are_on_the_network_between_them():
+    """Llama 3 405B on 16,384: stages of 1,024, three of which fill a pod of 3,072, and a third of a sixth pod."""
+    system = inputs.system("h100_80g_sxm_24k")
+    raw = {
+        **{axis.degree: np.array([1]) for axis in AXES},
+        **{axis.network: np.array([0]) for axis in AXES},
+    }
+    columns = Columns(
+        raw
+        | {
+            "tensor_par": np.array([8]),
+            "pipeline_par": np.array([16]),
+            "data_par": np.array([128]),
+        }
+    )
+    inside, across = (networks_of(columns, order, system) for order in MESH_ORDERS[1:])
+    assert [inside[name].tolist() for name in ("tp", "dp", "pp")] == [[0], [1], [2]]
+    assert [across[name].tolist() for name in ("tp", "dp", "pp")] == [[0], [2], [1]]
+    for ranks, stride in ((8, 1), (128, 8), (16, 1024), (16, 8), (128, 128)):
+        assert even(system, np.array(ranks), np.array(stride), np.array(16384)).all()
+    assert not even(system, np.array(256), np.array(8), np.array(16384)).any()  # a pod cuts some

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from .collectives import Group, rooms
 from .system import System
 
@@ -21,7 +23,7 @@ def mesh_group(system: System, ranks: int, apart: int) -> Group:
     for number, room in rooms(system):
         step = max(1, apart // inside)  # in instances of the networks inside
         members[number] = min(left, max(1, -(-room // step)))
-        left //= members[number]
+        left = math.ceil(left / members[number])
         inside *= room
     return Group(ranks, tuple(members))
 
@@ -33,6 +35,7 @@ def sits_evenly(system: System, ranks: int, apart: int, processors: int) -> bool
         return True
     for size in sizes:
         cut = size % (ranks * apart) and (ranks * apart) % max(1, size)
+        cut = cut and not (size > min(sizes) and ranks * apart > size)  # shares the last pod
         if size < max(sizes) and cut and ranks > 1 and processors > size:
             return False
     left, inside, levels = ranks, 1, rooms(system)
@@ -41,8 +44,9 @@ def sits_evenly(system: System, ranks: int, apart: int, processors: int) -> bool
         even = apart % inside == 0 or inside % apart == 0
         even = even and (number == levels[-1][0] or room % step == 0 or step % room == 0)
         joined = min(left, max(1, -(-room // step)))
-        if (left > 1 and not even) or left % joined:
+        pod = number not in (levels[0][0], levels[-1][0])  # the last one may hold fewer
+        if (left > 1 and not even) or (left % joined and not pod):
             return False
-        left //= joined
+        left = math.ceil(left / joined)
         inside *= room
     return left == 1

@@ -18,6 +18,7 @@ from calculon.hardware.collectives.algorithm_times import (
     candidates,
     fastest,
     paced,
+    port_share,
     schedule_of,
     time_of,
 )
@@ -71,6 +72,13 @@ class Asked:
         """Return the fastest protocol of an algorithm at the size of interest."""
         found = paced(self.system, self.operation, self.group, name, np.array(float(self.size)))
         return min(found, key=lambda one: float(one[1]))[0]
+
+    def rate(self, name: str, network: int) -> float:
+        """Return the rate of a port of a network with large messages."""
+        reached = port_share(self.system, network, self.operation, name, self.group)
+        if reached is None:
+            return float(self.system.fabric.bandwidth[network])
+        return float(self.system.networks[network].bandwidth * reached)
 
     def shares(self, name: str) -> list[tuple[int, float, float]]:
         """Return number, bytes per byte of the message, and steps of each network that the group uses."""
@@ -169,13 +177,13 @@ def _tiers(asked: Asked, name: str) -> Table:
     rows, pace = [], asked.pace(name)
     for number, share, steps in asked.shares(name):
         joined, below = int(asked.group.members[number]), int(asked.group.below[number])
-        instances = asked.ranks // (below * joined)
+        instances = -(-asked.ranks // (below * joined))
         members = f"{joined:,} {'ranks' if below == 1 else f'x {below:,} ranks'}"
         rows.append(
             {
                 "network": number,
                 "group": members + (f" in each of {instances:,}" if instances > 1 else ""),
-                "rate": float(asked.system.fabric.bandwidth[number]),
+                "rate": asked.rate(name, number),
                 "bytes": asked.size * share,
                 "steps": steps,
                 "step": pace.step[number] if steps else None,

@@ -187,10 +187,11 @@ def port_share(
     members: Count = np.maximum(group.members[network], 2)  # one alone moves nothing
     operation = _LIKE.get(operation, operation)
     whole = system.law(network, operation)
-    if operation != "all_reduce":
+    if operation != "all_reduce" or not system.reduces_in_network(network):
         return whole.rates.share(members) if whole else None
-    if not system.reduces_in_network(network):
-        return whole.rates.share(members) if whole else None
+    if name == MEASURED and whole:
+        share = whole.rates.share(members)
+        return np.where(members > 2, share * (members + 1) / (2 * (members - 1)), share)
     if name == "nvls" or (name == "nvls_tree" and network == group.node):
         if whole is None:
             return None

@@ -99,14 +99,14 @@ def fits_mesh(system: System, ranks: Count, stride: Count) -> Array:
     """Return where the group of :meth:`Group.in_mesh` that starts at processor 0 fits, in equal parts on each network.
 
     On each network but the outermost its stride divides the room or the room divides the stride, and what one instance
-    joins divides the ranks.
+    joins divides the ranks; of networks between nodes that others join, such as pods, the last one may hold fewer.
     """
     ranks, stride = np.asarray(ranks), np.asarray(stride)
     fits: Array = np.ones(np.broadcast_shapes(ranks.shape, stride.shape), dtype=bool)
     left: Count = ranks
-    for _, joined, even, before in _levels(system, ranks, stride):
-        fits = fits & even & (before % joined == 0)
-        left = before // joined
+    for number, joined, even, before in _levels(system, ranks, stride):
+        fits = fits & even & (_inside_others(system, number) | (before % joined == 0))
+        left = -(-before // joined)
     return fits & (left == 1)
 
 
@@ -122,7 +122,13 @@ def _levels(
         joined = np.minimum(left, np.maximum(-(-room // apart), 1))
         even = even & (last | (room % apart == 0) | (apart % room == 0))
         yield number, joined, even | (left == 1), left
-        left, inside = left // joined, inside * room
+        left, inside = -(-left // joined), inside * room
+
+
+def _inside_others(system: System, number: int) -> bool:
+    """Return whether a network joins nodes, and is joined by another one."""
+    numbers = [one for one, _ in _rooms(system)]
+    return number in numbers[1:-1]
 
 
 def place(system: System, ranks: int, per_node: int | None = None) -> Group:
@@ -150,10 +156,10 @@ def place(system: System, ranks: int, per_node: int | None = None) -> Group:
     members, left = [1] * len(system.networks), ranks
     for level, (number, room) in enumerate(rooms):
         joined = min(left, room) if level or per_node is None else per_node
-        if left % joined:
+        if left % joined and not _inside_others(system, number):
             raise _uneven(ranks, number, ranks // left * joined, stated=per_node is not None)
         members[number] = joined
-        left //= joined
+        left = -(-left // joined)
     return Group.of(system, np.array(ranks), [np.array(joined) for joined in members])
 
 

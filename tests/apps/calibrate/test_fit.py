@@ -221,7 +221,10 @@ def test_the_document_is_the_base_with_changed_numbers_and_where_they_come_from(
     for key in ("latency", "efficiency"):
         new["networks"][0][key] = base()["networks"][0][key]
     assert new["ext"]["networks"][0].pop("step_latency") == STEP_LATENCY["nvlink"]
-    assert new == base()
+    old = base()
+    assert "operations" in old["ext"]["networks"][0]  # of single ones: those were other machines
+    del old["ext"]["networks"][0]["operations"]
+    assert new == old
 
 
 def test_the_document_loads_without_a_warning(tmp_path):

@@ -1,6 +1,7 @@
 """Times of collectives: laws, a worked example, and measurements."""
 
 import csv
+from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -182,6 +183,8 @@ def test_one_rank_takes_no_time(operation):
         ("all_to_all", lambda n: (n - 1) / n),
         ("broadcast", lambda n: 1),
         ("reduce", lambda n: 1),
+        ("scatter", lambda n: (n - 1) / n),
+        ("gather", lambda n: (n - 1) / n),
         ("p2p", lambda n: 1),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -201,8 +204,9 @@ def test_large_messages_of_small_groups_reach_their_links(operation, ranks):
     """What the first collectives that people write show, on 2 and 4 processors."""
     system, size = inputs.system("a100_80g_sxm"), np.array([4 * 2.0**30])
     _, seconds = fastest(operation, times(system, operation, place(system, ranks), size))
-    rate = bus_bandwidth(operation, size, seconds, ranks)[0] / (300e9 * 0.65)
-    assert 0.99 < rate < 1
+    share = dict(zip(*astuple(system.law(0, operation).rates)[:2], strict=True))[ranks]
+    rate = bus_bandwidth(operation, size, seconds, ranks)[0] / (300e9 * share)
+    assert 0.93 < rate < 1  # the ramp, still
 
 
 FOLDER = ROOT / "examples"
@@ -218,7 +222,7 @@ MEASURED = {
 }
 """Measurements, the shipped system, and what may be chosen there.
 
-Nothing in the systems was fitted to them but the efficiency of the B200's NVLink.
+Of these only all-reduces and all-gathers of 8 and 16 GiB in one node of H200 and B200 are among the rows of the fits.
 """
 
 

@@ -66,7 +66,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
         reduces = operation == "all_reduce" and system.reduces_in_network(0)
         law, seen = _fit_operation(of_it, switched=reduces)
         laws[operation] = law
-        path = f"ext.networks[0].operations.{operation}"
+        path = f"ext.networks[0].operations.{operation}.*"
         keys = ", ".join(sorted(of_it.source.unique()))
         sources[path] = f"fitted to systems/measured/collectives.csv: {keys}"
         if one != gpu:
@@ -121,7 +121,7 @@ def _fit_operation(rows: pd.DataFrame, *, switched: bool) -> tuple[dict[str, Any
         "latency": rounded(law.latency, 4),
         **({"rank_latency": rounded(law.rank_latency, 4)} if several else {}),
         "rates": [
-            [int(n), rounded(float(share), 4), rounded(float(ramp), 3)]
+            [int(n), rounded(share, 4), rounded(ramp, 3)]
             for n, share, ramp in zip(ranks, law.rates.shares, law.rates.ramps, strict=True)
         ],
     }
@@ -135,7 +135,7 @@ def _law(values: Array, ranks: Array) -> CollectiveLaw:
     return CollectiveLaw(
         latency=float(values[0]),
         rank_latency=float(values[1]),
-        rates=GroupRates(ranks, shares, ramps),
+        rates=GroupRates(*(tuple(column.tolist()) for column in (ranks, shares, ramps))),
     )
 
 

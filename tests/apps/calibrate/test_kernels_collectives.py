@@ -1,0 +1,86 @@
+"""Laws of collectives from tables of nccl-tests."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from calculon import inputs
+from calculon.apps.calibrate.kernels.collectives import COPY_SHARE, fit
+from calculon.hardware.collective_law import MEASURABLE
+from calculon.hardware.collectives.algorithm_times import bus_factor
+from calculon.hardware.collectives.group_times import AUTO, group_time
+from calculon.hardware.collectives.placement import place
+from tests.helpers import ROOT, document
+
+GPUS = {
+    "a100_40g_sxm": "A100-SXM4-40GB",
+    "a100_80g_sxm": "A100-SXM4-80GB",
+    "b200_sxm": "B200-SXM-180GB",
+    "h100_80g_sxm": "H100-SXM5-80GB",
+    "h200_141g_sxm": "H200-SXM5-141GB",
+}
+TABLES = {"collectives": pd.read_csv(ROOT / "systems" / "measured" / "collectives.csv")}
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_the_catalog_has_what_the_fit_gives(name):
+    system = inputs.system(name)
+    part = fit(TABLES, GPUS[name], system)
+    stated = document("systems", name)["ext"]["networks"]
+    for link, fitted in zip(stated, part.fragment["ext"]["networks"], strict=True):
+        assert link["kind"] == fitted["kind"]
+        for operation, law in link.get("operations", {}).items():
+            found = fitted["operations"][operation]
+            for key in ("latency", "rank_latency"):
+                assert law.get(key, 0) == pytest.approx(found.get(key, 0), rel=0.02)
+            for one, other in zip(law["rates"], found["rates"], strict=True):
+                assert one == pytest.approx(other, rel=0.02, abs=2e-8)
+    off = abs(part.rows.predicted / part.rows.measured - 1)
+    assert set(part.rows.group) == set(MEASURABLE)
+    assert off[part.rows.held_out].median() <= 0.07
+    assert off[~part.rows.held_out].median() <= 0.05
+    told = document("systems", name)["about"]["sources"]["ext.networks[0].operations.*"]
+    assert f"median error {100 * off[part.rows.held_out].median():.1f} %" in told
+
+
+def test_a_law_comes_back_from_its_own_times():
+    system = inputs.system("h100_80g_sxm")
+    rows = [
+        {
+            "source": "made",
+            "gpu": "new",
+            "op": operation,
+            "nodes": 1,
+            "num_gpus": ranks,
+            "link": "NVLink4 (450 GB/s)",
+            "bytes": size,
+            "time_s": float(group_time(system, operation, size, place(system, ranks), AUTO)),
+            "library": "NCCL 2.29",
+        }
+        for operation in ("all_gather", "reduce_scatter")
+        for ranks in (2, 4, 8)
+        for size in 2 ** np.arange(9, 32)
+    ]
+    part = fit({"collectives": pd.DataFrame(rows)}, "new", system)
+    assert part.rows.predicted.to_numpy() == pytest.approx(part.rows.measured, rel=2e-3)
+    assert set(part.fragment["ext"]["networks"][0]["operations"]) == {
+        "all_gather",
+        "reduce_scatter",
+    }
+    assert json.loads(json.dumps(part.fragment)) == part.fragment
+
+
+def test_of_an_unknown_processor_there_is_nothing():
+    assert fit(TABLES, "T4", inputs.system("v100_sxm2_32g")) is None
+
+
+def test_no_ring_is_faster_than_a_copy():
+    part = fit(TABLES, "H100-SXM5-80GB", inputs.system("h100_80g_sxm"))
+    laws = part.fragment["ext"]["networks"][0]["operations"]
+    for operation in ("all_gather", "reduce_scatter", "all_to_all", "p2p"):
+        assert all(share <= COPY_SHARE for _, share, _ in laws[operation]["rates"])
+    # switches pass 1 + 1 / n for 2 (n - 1) / n of the bus
+    most = COPY_SHARE * bus_factor("all_reduce", 8) / (1 + 1 / 8)
+    assert laws["all_reduce"]["rates"][-1][1] <= most
