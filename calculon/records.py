@@ -7,7 +7,7 @@ prints, writes, documents or ranks statistics uses only :func:`columns`.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar, cast, dataclass_transform
@@ -192,6 +192,22 @@ def view(one: R, function: Callable[[Array], Array]) -> R:
 def joint_view(records: Sequence[R], function: Callable[..., Array]) -> R:
     """Return a view of several records: as :func:`apply`, but each array is computed when it is first read."""
     return cast("R", _View(records, function))
+
+
+class _Changed:
+    """A record, or a view of one, seen with other values of some attributes."""
+
+    def __init__(self, one: object, changes: Mapping[str, object]):
+        self.__dict__ |= {**changes, "_one": one}
+
+    def __getattr__(self, name: str) -> Any:
+        value = self.__dict__[name] = getattr(self._one, name)
+        return value
+
+
+def changed(one: R, **changes: object) -> R:
+    """Return a view of a record, or of a view of one, that has other values of some attributes."""
+    return cast("R", _Changed(one, changes))
 
 
 @cache

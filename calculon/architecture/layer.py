@@ -117,7 +117,8 @@ class Layer(NamedTuple):
     is the mean number of keys per query of fused attention, and ``head_width`` its elements per head; ``product`` the
     shape of a matrix product. Rate and fusion (:mod:`calculon.architecture.fusion`) depend on the kind of ``kernel``.
     ``launches`` is the number of kernels that each pass launches: by default one where it moves anything. ``table`` is
-    rows and columns of weights that are looked up.
+    rows and columns of weights that are looked up. ``tiles`` is in how many products of fewer rows, one after the
+    other, each pass of a product is cut; None where none is.
     """
 
     name: str
@@ -139,6 +140,7 @@ class Layer(NamedTuple):
     product: Product | None = None
     table: tuple[Number, Number] | None = None
     launches: tuple[int, int, int] | None = None
+    tiles: tuple[Number, Number, Number] | None = None
 
     @property
     def engine(self) -> str:

@@ -20,6 +20,7 @@ from calculon.hardware.system import System
 from calculon.parallel.data.sharding import Sharding, unit_blocks
 from calculon.parallel.data.synced import SyncedBytes
 from calculon.plan.schedule import Schedule
+from calculon.records import changed
 from calculon.statistics import Work
 from calculon.units import Array, Bytes, Count, Seconds
 
@@ -73,7 +74,7 @@ class Copies:
         never = np.array(False)
         embedding = self._copied(ends.cost.embedding, first, shard, never, once)
         head = self._copied(ends.cost.head, last, rest, never, once)
-        cost = replace(ends.cost, embedding=embedding.cost, head=head.cost)
+        cost = changed(ends.cost, embedding=embedding.cost, head=head.cost)
         return CopiedEnds(replace(ends, cost=cost), embedding.time, head.time)
 
     def _copied(
@@ -92,12 +93,12 @@ class Copies:
         passes = zip((cost.fw, cost.agrad, cost.wgrad), sizes, times, strict=True)
         fw, agrad, wgrad = (_longer(work, size, time) for work, size, time in passes)
         whole = times[0] + times[1] + times[2]
-        return Copied(replace(cost, fw=fw, agrad=agrad, wgrad=wgrad), whole)
+        return Copied(changed(cost, fw=fw, agrad=agrad, wgrad=wgrad), whole)
 
 
 def _longer(work: Work, size: Bytes, time: Seconds) -> Work:
     """Return a pass that also moves some bytes, for so long."""
-    return replace(
+    return changed(
         work,
         mem_accessed=work.mem_accessed + size,
         mem_time=work.mem_time + time,

@@ -139,12 +139,15 @@ class Edition:
         inputs, which it writes.
     counts_flops : bool
         Whether its statistics need the FLOP that the matrix engine executes.
+    times_tiles : bool
+        Whether the tiles of a product that overlaps its collective are products of their own.
     """
 
     name: str
     stats: Any
     writes_input_gradients = True  # [A22]
     counts_flops = True
+    times_tiles = True  # [A49]
 
     def __repr__(self) -> str:
         return f"<edition {self.name}>"

@@ -47,6 +47,10 @@ class Rules:
     """Times of overlapped linears follow from their own stage and kind of block, a tile that
     nothing hides is exposed only, and a recomputed layer slows one pass [O2 to O5, A05 to A07]."""
 
+    tiled_products: bool = False
+    """The tiles of an overlapped product are products at their own rate; each reads all weights, and in
+    a ring adds to what has come [O28, A49]."""
+
     recompute_sums: bool = False
     """A recomputed layer costs its own forward work [O1, A01]."""
 

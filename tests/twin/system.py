@@ -61,7 +61,7 @@ class Gemm:
     tiles: Sequence[Sequence[float]] = TILES
 
     def efficiency(
-        self, batch: float, rows: int, columns: int, depth: int, aligned: float
+        self, batch: float, rows: float, columns: float, depth: float, aligned: float
     ) -> float:
         """Return the share of the peak of the best tile, whose result may be split along the depth."""
         best = 0.0
@@ -80,7 +80,7 @@ class Gemm:
         return self.max_efficiency * best
 
     def efficiencies(
-        self, batch: float, m: int, n: int, k: int, size: int
+        self, batch: float, m: float, n: int, k: int, size: int
     ) -> tuple[float, float, float]:
         """Return those of (m x n)(n x k), of the gradient of its first and of its second operand."""
         aligned = size
