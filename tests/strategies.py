@@ -397,6 +397,9 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
     if draw(st.booleans()):
         ext["networks"] = draw(st.lists(link, max_size=len(system["networks"])))
     if draw(st.booleans()):
+        host = {"GBps": st.floats(1, 1000), "efficiency": st.floats(0.1, 1), "processors": odd(16)}
+        ext["host"] = draw(st.fixed_dictionaries(host))
+    if draw(st.booleans()):
         ext["launch"] = {"kernel": draw(seconds), "step": draw(seconds)}
     return ext
 

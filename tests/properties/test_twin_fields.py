@@ -13,6 +13,7 @@ from hypothesis import given, settings
 import calculon
 from calculon.hardware.engine import Engine
 from calculon.hardware.extension import AttentionKernel, Extension, Link
+from calculon.hardware.host import Host
 from calculon.hardware.kernels.launch import Launch
 from calculon.hardware.kernels.tiles import Gemm
 from calculon.spec.execution import MATMUL_BYTES, Execution
@@ -93,6 +94,7 @@ def test_the_twin_knows_every_addition_to_a_system():
         "gemm": Gemm,
         "launch": Launch,
         "networks": Link,
+        "host": Host,
     }
     own = [
         key for key in _keys(Extension) if key != "kernels"

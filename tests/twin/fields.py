@@ -197,6 +197,7 @@ EXTENSIONS: Mapping[str, tuple[str, ...]] = {
     "gemm": ("max_efficiency", "multiprocessors", "half_depth", "alignment", "tiles"),
     "launch": ("kernel", "step"),
     "networks": ("kind", "step_latency", "ramp", "in_network_reduction", "processor_usage"),
+    "host": ("GBps", "efficiency", "processors", "network"),
 }
 """Keys of `ext` in a system file that the twin knows, and what stands below each."""
 

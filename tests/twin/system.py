@@ -163,6 +163,13 @@ def _networks(file: Mapping[str, Any], ext: Mapping[str, Any]) -> list[Network]:
     return networks
 
 
+def _node(host: Mapping[str, Any] | None) -> tuple[float, int] | None:
+    """Read the memory of a node; that its links carry other traffic is tested by hand (tests/cost)."""
+    if host is None:
+        return None
+    return host["GBps"] * 1e9 * host["efficiency"], host["processors"]
+
+
 @dataclass(frozen=True)
 class System:
     """A processor and its networks; the file is taken to be well formed."""
@@ -178,6 +185,7 @@ class System:
     gemm: Mapping[str, Gemm] = field(default_factory=dict)
     launch: float = 0.0  # s, least time of a kernel
     host: float = 0.0  # s, of a step in which no kernel runs
+    node: tuple[float, int] | None = None  # memory of a node: bytes/s, and who shares them
 
     @classmethod
     def of(cls, file: Mapping[str, Any], *, extended: bool = True) -> System:
@@ -198,7 +206,15 @@ class System:
             gemm={name: Gemm(**one) for name, one in ext.get("gemm", {}).items()},
             launch=launch.get("kernel", 0.0),
             host=launch.get("step", 0.0),
+            node=_node(ext.get("host")),
         )
+
+    def host_time(self, size: float, processors: int) -> float:
+        """Seconds in which each processor of a node moves so many bytes to or from its memory."""
+        if self.node is None:
+            return 0
+        rate, most = self.node
+        return size * min(processors, most) / rate
 
     def combine(self, flops_time: float, mem_time: float) -> float:
         """Time of arithmetic and memory access together."""
