@@ -195,21 +195,19 @@ def joint_view(records: Sequence[R], function: Callable[..., Array]) -> R:
 
 
 class _Changed:
-    """A record, or a view of some, with other values of some attributes."""
+    """A record, or a view of one, seen with other values of some attributes."""
 
-    def __init__(self, record: object, values: Mapping[str, object]):
-        self._record = record
-        self.__dict__.update(values)
+    def __init__(self, one: object, changes: Mapping[str, object]):
+        self.__dict__ |= {**changes, "_one": one}
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._record, name)
-        setattr(self, name, found)
-        return found
+        value = self.__dict__[name] = getattr(self._one, name)
+        return value
 
 
-def changed(record: R, **values: object) -> R:
-    """Return a record, or a view of some, with other values of some attributes; to be read by attributes alone."""
-    return cast("R", _Changed(record, values))
+def changed(one: R, **changes: object) -> R:
+    """Return a view of a record, or of a view of one, that has other values of some attributes."""
+    return cast("R", _Changed(one, changes))
 
 
 @cache

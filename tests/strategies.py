@@ -469,6 +469,9 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
         shares = {"fragmentation": st.floats(0, 0.1), "host_share": st.floats(0, 1)}
         use |= {"withheld_GiB": st.floats(0, 2), **shares}
         ext["memory"] = draw(st.fixed_dictionaries({}, optional=use))
+    if draw(st.booleans()):
+        host = {"GBps": st.floats(1, 1000), "efficiency": st.floats(0.1, 1), "processors": odd(16)}
+        ext["host"] = draw(st.fixed_dictionaries(host))
     return ext
 
 

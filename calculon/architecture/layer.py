@@ -121,8 +121,10 @@ class Layer(NamedTuple):
     head; ``product`` the shape of a matrix product. Rate and fusion (:mod:`calculon.architecture.fusion`) depend on
     the kind of ``kernel``.
     ``launches`` is the number of kernels that each pass launches: by default one where it moves anything. ``table`` is
-    rows and columns of weights that are looked up. Where single operators are recomputed, ``repeated`` is the share of
-    the forward pass that is, and ``remade`` the bytes of the activation that are made again rather than kept.
+    rows and columns of weights that are looked up. ``tiles`` is in how many products of fewer rows, one after the
+    other, each pass of a product is cut; None where none is. Where single operators are recomputed, ``repeated`` is
+    the share of the forward pass that is, and ``remade`` the bytes of the activation that are made again rather than
+    kept.
     """
 
     name: str
@@ -147,6 +149,7 @@ class Layer(NamedTuple):
     launches: tuple[int, int, int] | None = None
     repeated: Number = 1.0
     remade: Bytes | float = 0.0
+    tiles: tuple[Number, Number, Number] | None = None
 
     @property
     def engine(self) -> str:

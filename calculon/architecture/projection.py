@@ -63,18 +63,33 @@ def overlapped_projection(
 ) -> Layer:
     """Multiply as :func:`project`, overlapped with the all-gather of the input or the reduce-scatter of the output."""
     m, n, k = shape.tokens, np.asarray(n, float), np.asarray(k, float)
+    operator = COLUMN_INPUT if side == "gather" else ROW_OUTPUT
     return overlapped_linear(
         name,
-        COLUMN_INPUT if side == "gather" else ROW_OUTPUT,
+        operator,
         m,
         n,
         k,
         bias=bias,
         outer=outer,
         space=shape.edition.overlapped_space(side, shape.choice, m, n, k, shape.tensor_par),
+        tiles=_tiles(operator, shape),
         widths=shape.widths,
         flags=flags,
     )
+
+
+def _tiles(operator: TensorOperator, shape: BlockShape) -> tuple[Number, Number, Number] | None:
+    """Return in how many products each pass is cut: as many as there are peers where it has a collective.
+
+    Gradients of weights are one product. Source: Wang et al., ASPLOS 2023, doi:10.1145/3567955.3567959, section 5: the
+    loop over shards of the decomposed product.
+    """
+    if not shape.edition.times_tiles:
+        return None
+    operations = operator.split if shape.choice.sequence_parallel else operator.whole
+    fw, agrad = (shape.tensor_par if operation else 1.0 for operation in operations)
+    return fw, agrad, 1.0
 
 
 def border_collective(

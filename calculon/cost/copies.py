@@ -51,7 +51,7 @@ class Copies:
     """
 
     def __init__(self, sharding: Sharding, schedule: Schedule, system: System):
-        self._schedule, self._memory = schedule, system.mem1
+        self._schedule, self._system = schedule, system
         self._shards = sharding.shards(schedule)
         self._active = self._shards > 1
 
@@ -90,7 +90,7 @@ class Copies:
         reduced = synced.weight + synced.gradient
         moved = (gathered, np.where(again, gathered, 0.0), reduced)
         sizes = [np.where(self._active, size, 0.0) for size in moved]
-        times = [self._memory.time(unit * size) / unit for size in sizes]
+        times = [self._system.move_time(unit * size) / unit for size in sizes]
         passes = zip((cost.fw, cost.agrad, cost.wgrad), sizes, times, strict=True)
         fw, agrad, wgrad = (_longer(work, size, time) for work, size, time in passes)
         whole = times[0] + times[1] + times[2]

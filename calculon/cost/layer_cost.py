@@ -28,7 +28,7 @@ from calculon.records import record
 from calculon.spec.axes import FURTHER_NAMES, LAYER_AXES
 from calculon.spec.execution import BlockChoice, LayoutChoice
 from calculon.spec.model import Model
-from calculon.units import Array, Bytes, Elements, Flops, Seconds
+from calculon.units import Array, Bytes, Count, Elements, Flops, Seconds
 
 
 class LayerTable:
@@ -50,6 +50,10 @@ class LayerTable:
         Bytes.
     shard : array, shape (layers, blocks), or None
         Bytes that stay of an activation that is dropped; None where nothing does.
+    tiled : list of int
+        The numbers of the layers that are cut into tiles.
+    tiles : array, shape (phases, tiled layers, blocks)
+        In how many products each of their passes is cut.
     """
 
     layers: tuple[Layer, ...]
@@ -65,6 +69,8 @@ class LayerTable:
     activation: Bytes
     activation_grad: Bytes
     shard: Bytes | None
+    tiled: list[int]
+    tiles: Count
 
     def __init__(self, layers: Iterable[Layer], blocks: int):
         self.layers = tuple(layers)
@@ -90,6 +96,11 @@ class LayerTable:
             for name, array in zip(self._PLAIN, plain, strict=True):
                 _fill(array, i, getattr(layer, name))
         self.shard = self._shards(shape)
+        self.tiled = [i for i, layer in enumerate(self.layers) if layer.tiles is not None]
+        self.tiles = np.ones((len(PHASES), len(self.tiled), blocks))
+        for row, i in enumerate(self.tiled):
+            for phase, count in enumerate(self.layers[i].tiles or ()):
+                self.tiles[phase, row] = count
 
     _PLAIN = (
         "inputs",
@@ -146,7 +157,9 @@ class LayerTable:
 
     def launches(self) -> Array:
         """Return how many kernels each pass of a layer launches: shape (phases, layers, blocks)."""
-        return launches(self.accessed, self.layers)
+        moves = launches(self.accessed, self.layers)
+        moves[:, self.tiled] *= self.tiles
+        return moves
 
     def collective_rows(self, axis: str = "tp") -> list[int]:
         """Return the numbers of the layers that have a collective along an axis, by default of tensor parallelism."""
@@ -224,12 +237,42 @@ def layer_times(table: LayerTable, system: System, choice: LayoutChoice) -> Laye
         arithmetic[:, rows], own = kernel.times(shapes, system.mem1)
         if own is not None:
             memory[:, rows] = own
+    if table.tiled:
+        arithmetic[:, table.tiled], memory[:, table.tiled] = _tile_times(table, system, types)
     processing = system.combine(arithmetic, memory)
     if system.ext.launch.kernel:
         processing = system.ext.launch.bounded(processing, table.launches())
     for rows_of_axis in table.collectives.values():
         processing[:, rows_of_axis] = 0.0
     return LayerTimes(arithmetic=arithmetic, memory=memory, processing=processing)
+
+
+def _tile_times(table: LayerTable, system: System, types: Types) -> tuple[Seconds, Seconds]:
+    """Return arithmetic and memory time of the layers that are cut into tiles, each a product at its own rate.
+
+    Passes in one piece have the rate of the whole product.
+    """
+    rows, tiles = table.tiled, table.tiles
+    flops, accessed = table.flops[:, rows] / tiles, table.accessed[:, rows] / tiles
+    kernel, every = KERNELS["product"](system, types), np.arange(len(rows))
+
+    def times(pieces: Count) -> tuple[Seconds, Seconds]:
+        layers = [_cut(table.layers[i], count) for i, count in zip(rows, pieces, strict=True)]
+        arithmetic, own = kernel.times(Shapes(flops, accessed, layers, every), system.mem1)
+        return arithmetic, system.move_time(accessed) if own is None else own
+
+    most = tiles.max(axis=0)
+    cut, whole = times(most), times(np.ones_like(most))
+    arithmetic, memory = (
+        tiles * np.where(tiles > 1, *both) for both in zip(cut, whole, strict=True)
+    )
+    return arithmetic, memory
+
+
+def _cut(layer: Layer, pieces: Count) -> Layer:
+    """Return a layer whose product is one of so many pieces with equal rows."""
+    assert layer.product is not None
+    return layer._replace(product=layer.product._replace(m=layer.product.m / pieces))
 
 
 def layer_cost(

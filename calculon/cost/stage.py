@@ -12,7 +12,7 @@ from calculon.cost.optimizer_step import OptimizerCost
 from calculon.cost.uneven import UnevenStages
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
-from calculon.parallel.data.strategies import STRATEGIES, DataParallelStrategy
+from calculon.parallel.data.strategies import STRATEGIES, DataParallelStrategy, data_traffic
 from calculon.parallel.data.synced import (
     BackwardPass,
     GradientSync,
@@ -191,21 +191,59 @@ class Stage:
 
     @derived
     def offload(self) -> Offload:
-        """Tier-2 traffic of a block (section 5.4)."""
-        columns, time = self.schedule.columns, self.system.mem2.time
-        forward, backward = self.edition.offload_bytes(
-            np.where(columns.weight_offload, self.block.weight, 0.0),
-            np.where(columns.activations_offload, self.stored_activation, 0.0),
-            np.where(columns.optimizer_offload, self.optimizer.state, 0.0),
-        )
+        """Tier-2 traffic of a block (section 5.4).
+
+        It takes its time on the link to the host and, if that is longer, in the memory that the processors of a node
+        share, which both directions use.
+        """
+        columns, time, host = self.schedule.columns, self.system.mem2.time, self.system.ext.host
+        weights = np.where(columns.weight_offload, self.block.weight, 0.0)
+        activations = np.where(columns.activations_offload, self.stored_activation, 0.0)
+        state = np.where(columns.optimizer_offload, self.optimizer.state, 0.0)
+        forward, backward = self.edition.offload_bytes(weights, activations, state)
         if not self.schedule.training:
             backward = np.zeros_like(backward)
+        forward_time, backward_time = time(forward), time(backward)
+        if host is not None:
+            both = host.time(weights + activations, self.schedule.processors)
+            forward_time = np.maximum(forward_time, both)
+            if self.schedule.training:
+                backward_time = np.maximum(backward_time, both)
         return Offload(
             forward_size=forward,
             backward_size=backward,
-            forward=time(forward),
-            backward=time(backward),
+            forward=forward_time,
+            backward=backward_time,
         )
+
+    @derived
+    def crowded(self) -> Seconds | None:
+        """Time per batch for which offload traffic waits since the network shares the link to the host.
+
+        None where nothing does. Overlapped data-parallel traffic takes the link for its bytes; what the passes of a
+        batch do not leave of their time for that is waited for. Source: NVIDIA, DGX H100 user guide: a processor and
+        its network port are on one PCIe switch.
+        """
+        host, columns, training = (
+            self.system.ext.host,
+            self.schedule.columns,
+            self.schedule.training,
+        )
+        moves = columns.weight_offload | columns.activations_offload
+        beside = moves & columns.data_par_overlap
+        if host is None or host.network is None or not training or not beside.any():
+            return None
+        cost = CollectiveCost(self.system, self.schedule, bytes=True)
+        taken = data_traffic(*self.synced, cost)[host.network] / self.system.mem2.bandwidth
+        times, moved = self.block_alone, self.offload
+        forward = self.block.fw.mem_time + moved.forward
+        backward = self.backward_memory + moved.backward
+        base = np.maximum(0.0, times.forward_base - forward)
+        base = base + np.maximum(0.0, times.backward_base - backward)
+        edge = np.maximum(0.0, times.forward_edge - forward)
+        edge = edge + np.maximum(0.0, times.backward_edge - backward)
+        left = np.maximum(0.0, taken - self.slowest.batch_sum(base, edge))
+        return np.where(beside, left, 0.0)
 
     @derived
     def block_alone(self) -> BlockTimes:
@@ -249,7 +287,10 @@ class Stage:
         moved = self.edition.step_offload_bytes(self.optimizer.state, self.optimizer.weight_grad)
         if moved is None:
             return None
-        return np.where(self.schedule.columns.optimizer_offload, self.system.mem2.time(moved), 0.0)
+        time: Seconds = self.system.mem2.time(moved)
+        if (host := self.system.ext.host) is not None:
+            time = np.maximum(time, host.time(moved, self.schedule.processors))
+        return np.where(self.schedule.columns.optimizer_offload, time, 0.0)
 
     @derived
     def accumulated(self) -> tuple[Seconds, Seconds, Seconds] | None:

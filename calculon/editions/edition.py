@@ -153,6 +153,8 @@ class Edition:
         Whether what a fused activation does not keep costs a pass of the backward pass.
     fuses_activations : bool
         Whether a search fuses activations unless it is told otherwise.
+    times_tiles : bool
+        Whether the tiles of a product that overlaps its collective are products of their own.
     """
 
     name: str
@@ -161,6 +163,7 @@ class Edition:
     counts_flops = True
     computes_fused_activations_again = True  # [A60]
     fuses_activations = False  # [A60]
+    times_tiles = True  # [A49]
 
     def __repr__(self) -> str:
         return f"<edition {self.name}>"

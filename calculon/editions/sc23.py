@@ -31,6 +31,7 @@ class Sc23(Edition):
     counts_flops = False
     computes_fused_activations_again = False  # [A60]
     fuses_activations = True  # [A60]
+    times_tiles = False  # [O28]
 
     def machine(self, system: System) -> System:
         """Without what the published format does not have."""

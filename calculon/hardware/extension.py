@@ -8,6 +8,7 @@ from calculon.frozen import dataclass
 from calculon.hardware.collective_law import MEASURABLE, CollectiveLaw
 from calculon.hardware.curve import Curve
 from calculon.hardware.engine import Engine
+from calculon.hardware.host import Host
 from calculon.hardware.kernels.kernel import Rate
 from calculon.hardware.kernels.launch import Launch
 from calculon.hardware.kernels.stated_curve import StatedCurve
@@ -118,6 +119,9 @@ class Extension:
     launch: Launch = declare("what launching kernels costs", default=Launch(kernel=0.0))
     networks: tuple[Link, ...] = declare("additions to the networks, in their order", default=())
     memory: MemoryUse = declare("what others than the model take of both tiers", default=MemoryUse())
+    host: Host | None = declare(
+        "host of a node, whose memory and links offloading shares with other traffic", default=None
+    )
     rates: dict[tuple[str, str], Rate] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -103,6 +103,8 @@ def tensor_traffic(
     beside = np.stack([link[0], link[1], edition.gradient_link(link[2], recomputed)])
     pipelined = choice.tensor_par_overlap == "pipe"
     tiles = sizes.tensor_par
+    if edition.times_tiles and not pipelined:
+        memory = memory + _partial_sums(layers, system, choice, sizes, edition)
     times = [
         edition.overlapped_times(*pass_, tiles, usage, system, pipelined=pipelined)
         for pass_ in zip(arithmetic, memory, beside, strict=True)
@@ -250,6 +252,25 @@ def operation_of(
     if split and edition.splits_collectives(choice, edge=kind == "edge", outer=collective.outer):
         operations = split
     return operations[1 if pass_ == "agrad" else 0]
+
+
+def _partial_sums(
+    layers: Sequence[Layer], system: System, choice: BlockChoice, sizes: Sizes, edition: Edition
+) -> Seconds:
+    """Memory time of the sums that go round a ring with a reduction: shape (phases, layers, blocks).
+
+    Each step but the first adds a tile to the one that has come: two are read and one is written. Source: Wang et al.,
+    ASPLOS 2023, doi:10.1145/3567955.3567959, section 5: the accumulated result of the loop over shards.
+    """
+    tiles = sizes.tensor_par
+    time = np.zeros((len(PHASES), len(layers), tiles.size))
+    for j, layer in enumerate(layers):
+        assert layer.collective is not None
+        tile = np.where(tiles > 1, layer.collective.message / tiles, 0.0)
+        for phase, name in enumerate(PASSES[:2]):
+            if operation_of(layer, name, KINDS[0], choice, edition) in REDUCING:
+                time[phase, j] = (tiles - 1) * system.mem1.time(3 * tile)
+    return time
 
 
 def _reduction_time(

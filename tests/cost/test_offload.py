@@ -57,3 +57,71 @@ def test_the_bandwidth_that_hides_everything_moves_what_is_offloaded(switches, r
     assert s["offload_mem_bw_req"] == pytest.approx(expected, rel=1e-12)
     assert s["act_offload_bw_req"] == pytest.approx(s[stored] / forward, rel=1e-12)
     assert s["weight_offload_bw_req"] == pytest.approx(s["block_weight_space"] / forward, rel=1e-12)
+
+
+def _crowded(**host):
+    raw = document("systems", "h100_80g_sxm")
+    raw["mem1"]["GiB"] = raw["mem2"]["GiB"] = 1e5
+    raw["ext"]["host"] = {"GBps": 1e5, "efficiency": 1.0, "processors": 8} | host
+    return raw
+
+
+SHARDED = document("examples", "llama3-8B_h100x64") | {
+    "tensor_par": 1,
+    "data_par": 64,
+    "tensor_par_comm_type": "ar",
+    "tensor_par_overlap": "none",
+    "grad_buffer": "sharded",
+    "activation_recompute": "full",
+    "fused_activation": False,
+    "activations_offload": True,
+    "mesh_order": "tp-dp-pp",
+    "coll_algo": "ring",
+    "batch_size": 128,
+    "microbatch_size": 1,
+    "zero_stage": "fsdp",
+}
+
+
+def _of(system, **changes):
+    return calculon.estimate("llama3-8B", SHARDED | changes, system).stats
+
+
+def test_processors_of_a_node_share_its_memory_in_both_directions():
+    """The memory of a node, and not the link, bounds what all its processors move at once."""
+    moved = _of(_crowded())["block_act_checkpoint_size"]
+    rate = 100e9
+    system = _crowded(GBps=rate / 0.5 / 1e9, efficiency=0.5)
+    for processors in (1, 8):
+        found = _of(
+            system
+            | {"ext": system["ext"] | {"host": system["ext"]["host"] | {"processors": processors}}}
+        )
+        backward = moved * processors / rate
+        link = moved / (63e9 * 0.88)
+        busy = found["block_fw_time"] - found["block_fw_mem_time"]
+        waits = max(0.0, max(backward, link) - busy)
+        microbatches, blocks = 2, 32
+        assert found["fw_offload_exposed_time"] == pytest.approx(microbatches * blocks * waits)
+
+
+def test_offloading_waits_for_what_the_network_leaves_of_the_link():
+    alone, beside = (_of(_crowded(**more)) for more in ({}, {"network": 1}))
+    slow = [_crowded(network=1) for _ in range(3)]
+    for factor, system in zip((1, 4, 16), slow, strict=True):
+        system["mem2"]["GBps"] /= factor
+    times = [_of(system)["total_time"] for system in slow]
+    assert times == sorted(times)
+    assert beside["total_time"] >= alone["total_time"]
+    full, crowded = (
+        _of(_crowded(**more) | {"mem2": _crowded()["mem2"] | {"GBps": 8}})
+        for more in ({}, {"network": 1})
+    )
+    rank = 63 / 64 / 8  # of a ring through nodes of 8 that shares 8 ports
+    parameters = 2 * (full["weight_space"] / 4 * 64)
+    moved = 3 * 2 * rank * parameters  # two gathers and a reduction of each microbatch
+    more = crowded["bw_offload_exposed_time"] - full["bw_offload_exposed_time"]
+    assert 0 < more <= moved / 8e9 * (1 + 1e-9)
+    assert crowded["total_time"] - full["total_time"] == pytest.approx(more)
+    for quiet in ({"data_par_overlap": False}, {"activations_offload": False}):
+        assert _of(_crowded(network=1), **quiet) == _of(_crowded(), **quiet)

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 import calculon
@@ -95,3 +96,53 @@ def test_a_reducing_overlapped_collective_also_adds():
 def test_without_tensor_parallelism_there_is_no_traffic():
     stats = calculon.estimate(MODEL, RAW | {"num_procs": 1, "tensor_par": 1}, "a100_80e").stats
     assert {stats[name] for name in stats if "_tp_" in name or name.startswith("tp_")} == {0.0}
+
+
+def _beside_free_networks(overlap, comm_type="rs_ag", edition="corrected"):
+    """Return layers on a machine whose collectives take neither time nor processors."""
+    free = document("systems", "a100_80e")
+    for network in free["networks"]:
+        network |= {"processor_usage": 0, "latency": 0, "bandwidth": 1e12}
+    execution = RAW | {"tensor_par_comm_type": comm_type, "tensor_par_overlap": overlap}
+    result = calculon.estimate(MODEL, execution | {"edition": edition}, free, layers=True)
+    return {layer["name"]: layer for layer in result.layers}
+
+
+BOTH = (4, 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("comm_type", "name", "cut"),
+    [
+        ("rs_ag", "MlpBlock_Mlp1_AG", BOTH),
+        ("rs_ag", "MlpBlock_Mlp2_RS", BOTH),
+        ("ar", "MlpBlock_Mlp1_AG", (1, 4, 1)),
+        ("ar", "MlpBlock_Mlp2_RS", (4, 1, 1)),
+    ],
+)
+def test_tiles_of_an_overlapped_product_are_products_that_each_read_the_weights(
+    comm_type, name, cut
+):
+    """Source: Wang et al., ASPLOS 2023, section 5; passes without a collective, and gradients of weights, are whole."""
+    tiled = _beside_free_networks("pipe", comm_type)[name]
+    whole = _beside_free_networks("pipe", comm_type, "sc23")[name]
+    system = calculon.inputs.system("a100_80e")
+    for phase, tiles in zip(("fw", "agrad", "wgrad"), cut, strict=True):
+        flops, accessed = (tiled[f"{phase}_{what}"] for what in ("flops", "mem_accessed"))
+        assert flops == whole[f"{phase}_flops"]
+        arithmetic = system.matrix["float16"].time(np.array(flops / tiles))
+        time = tiles * system.combine(arithmetic, system.mem1.time(np.array(accessed / tiles)))
+        assert tiled[f"{phase}_processing_time"] == pytest.approx(time)
+    again = (cut[0] - 1) * tiled["weight"]
+    assert tiled["fw_mem_accessed"] == whole["fw_mem_accessed"] + again
+
+
+def test_a_ring_that_reduces_adds_a_tile_in_each_step_but_the_first():
+    """Two tiles are read and one is written; a pipelined product leaves the sums to the collective."""
+    ring, pipe = _beside_free_networks("ring"), _beside_free_networks("pipe")
+    tile = MESSAGE / 4
+    adding = 3 * calculon.inputs.system("a100_80e").mem1.time(np.array(3 * tile))
+    for name, sums in (("MlpBlock_Mlp2_RS", (adding, 0)), ("MlpBlock_Mlp1_AG", (0, adding))):
+        for phase, more in zip(("fw", "agrad"), sums, strict=True):
+            key = f"{phase}_processing_time"
+            assert ring[name][key] == pytest.approx(pipe[name][key] + more)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 import calculon
 from calculon.hardware.engine import Engine
 from calculon.hardware.extension import AttentionKernel, Extension, Link
+from calculon.hardware.host import Host
 from calculon.hardware.kernels.launch import Launch
 from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.kernels.tiles import Gemm
@@ -98,6 +99,7 @@ def test_the_twin_knows_every_addition_to_a_system():
         "launch": Launch,
         "networks": Link,
         "memory": MemoryUse,
+        "host": Host,
     }
     others = (
         "kernels",  # tests/hardware/kernels has them by hand

@@ -72,8 +72,9 @@ class Batch:
         self.fw_offload = max(weight, activation)
         self.bw_offload = weight + activation + optimizer if ex.training else 0
         # [O19] Also when nothing moves.
-        fw_traffic = run.system.mem2.time(self.fw_offload) + block.fw.mem_time
-        bw_traffic = run.system.mem2.time(self.bw_offload) if ex.training else 0
+        shared = run.system.node_time(weight + activation, ex.num_procs)
+        fw_traffic = max(run.system.mem2.time(self.fw_offload), shared) + block.fw.mem_time
+        bw_traffic = max(run.system.mem2.time(self.bw_offload), shared) if ex.training else 0
         bw_traffic = bw_traffic + block.agrad.mem_time + block.wgrad.mem_time
         bw_traffic += block.re.mem_time if run.rules.offload_window else 0
 
@@ -135,9 +136,9 @@ class Batch:
         stated = run.rules.optimizer_fields and self.execution.grad_dtype != "auto"
         if not stated or run.microbatches == 1:
             return
-        self.added[0] = mem1.time(self.block.weight_grad)
+        self.added[0] = run.system.move(self.block.weight_grad)
         if ends is not None:
-            self.added[1:] = [mem1.time(end.weight_grad) for end in (ends.first, ends.last)]
+            self.added[1:] = [run.system.move(end.weight_grad) for end in (ends.first, ends.last)]
 
     def _longest_chunks(self, layout: list[int]) -> float | None:
         """Seconds of a microbatch that waits in each chunk for the stage that takes longest there."""
@@ -182,7 +183,8 @@ class Batch:
         self.fw_offload_exposed_time = total(self.fw_excess)
         self.bw_offload_exposed_time = total(self.bw_excess) if ex.training else 0
         if ex.optimizer_offload and run.rules.optimizer_offload:
-            state = run.system.mem2.time(block.optimizer + block.weight_grad)
+            moved = block.optimizer + block.weight_grad
+            state = max(run.system.mem2.time(moved), run.system.node_time(moved, ex.num_procs))
             self.bw_offload_exposed_time += run.blocks * state
         self.copy_time = passes * self.copies[0] + m * self._at_ends(*self.copies[1:])
         read_again = self.busy_blocks * run.system.move(block.weight_grad)

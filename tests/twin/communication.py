@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from .layers import Flags, Layer, Side, Stage
 from .operators import linear
 from .run import Kind, Run
@@ -126,8 +128,44 @@ class OverlappedLinear(Layer):
         )
         self.product = plain.product
         self.side, self.outermost = side, outermost
+        for stage in ("fw", "agrad"):
+            self.traffic[stage] += (self.tiles(stage) - 1) * read * self.weights
         self.message = wrote * (m * n if side == "gather" else m * k)
         self.usage = run.tp_team.usage
+
+    def tiles(self, stage: Stage) -> int:
+        """Return in how many products a pass is cut: as many as its collective has peers."""
+        cut = self.run.rules.tiled_products and stage in ("fw", "agrad")
+        return self.t if cut and self.collective(stage, "base") else 1
+
+    def flops_time(self, stage: Stage) -> float:
+        if stage == "optim":
+            return super().flops_time(stage)
+        tiles = self.tiles(stage)
+        tile = copy(self)
+        assert self.product is not None
+        count, rows, depth, columns = self.product
+        tile.product = count, rows / tiles, depth, columns
+        tile.work = {stage: self.work[stage] / tiles}
+        return tiles * super(OverlappedLinear, tile).flops_time(stage)
+
+    def mem_time(self, stage: Stage) -> float:
+        if stage == "optim":
+            return super().mem_time(stage)
+        tiles = self.tiles(stage)
+        return tiles * self.run.system.mem1.time(self.traffic[stage] / tiles)
+
+    def floor(self, stage: Stage) -> float:
+        return self.tiles(stage) * super().floor(stage)
+
+    def _with_sums(self, stage: Stage) -> float:
+        """Memory time with that of the sums that go round a ring, but for the first tile."""
+        sums = 0.0
+        ring = self.run.execution.tensor_par_overlap == "ring"
+        reduces = self.collective(stage, "base") in ("all_reduce", "reduce_scatter")
+        if ring and reduces and self.tiles(stage) > 1:
+            sums = (self.t - 1) * self.run.system.mem1.time(3 * self.message / self.t)
+        return self.mem_time(stage) + sums
 
     @property
     def stored_space(self) -> float:
@@ -179,7 +217,7 @@ class OverlappedLinear(Layer):
     def _beside(self, stage: Stage, kind: Kind) -> float:
         """Processing time beside the communication of a kind of block."""
         t, combine = self.t, self.run.system.combine
-        flops_time, mem_time = self.flops_time(stage), self.mem_time(stage)
+        flops_time, mem_time = self.flops_time(stage), self._with_sums(stage)
         compute = combine(flops_time, mem_time)
         slowed = combine(flops_time / (1 - self.usage), mem_time)
         # A recomputed layer has repeated its communication beside its forward pass.
@@ -208,7 +246,7 @@ class OverlappedLinear(Layer):
         """Longest link time that hides behind the stage."""
         slowed = self.flops_time(stage) / (1 - self.usage)
         if self.run.system.processing_mode == "roofline":
-            return max(slowed, self.mem_time(stage))
+            return max(slowed, self._with_sums(stage))
         return slowed
 
     def required_bandwidth(self, stage: Stage, kind: Kind) -> float:

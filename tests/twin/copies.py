@@ -48,7 +48,7 @@ def _lengthen(
     moved = gather, gather if again else 0, synced.weight + synced.gradient
     more = 0.0
     for work, size in zip((block.fw, block.agrad, block.wgrad), moved, strict=True):
-        time = run.system.mem1.time(unit * size) / unit
+        time = run.system.move(unit * size) / unit
         work.mem_accessed += size
         work.mem_time += time
         work.time += time

@@ -238,6 +238,7 @@ EXTENSIONS: Mapping[str, tuple[str, ...]] = {
         "fragmentation",
         "host_share",
     ),
+    "host": ("GBps", "efficiency", "processors", "network"),
 }
 """Keys of `ext` in a system file that the twin knows, and what stands below each."""
 

@@ -39,7 +39,7 @@ class Layer:
     outermost = False  # whether it is the first gather or the last reduction of the block
     beside = False  # whether its collective runs beside a product
     branch = False  # whether it ends a branch of the residual stream
-    product: tuple[int, int, int, int] | None = None  # count, rows, depth, columns
+    product: tuple[int, float, int, int] | None = None  # count, rows, depth, columns
     table: tuple[int, int] | None = None  # of weights that are looked up
     mean_keys: float = 0  # of fused attention
     queries: float = 0  # of all its heads

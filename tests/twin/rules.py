@@ -50,6 +50,10 @@ class Rules:
     activations_again: bool = False
     """What a fused activation does not keep is computed again [A60]."""
 
+    tiled_products: bool = False
+    """The tiles of an overlapped product are products at their own rate; each reads all weights, and in
+    a ring adds to what has come [O28, A49]."""
+
     recompute_sums: bool = False
     """A recomputed layer costs its own forward work [O1, A01]."""
 

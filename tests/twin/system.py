@@ -92,7 +92,7 @@ class Gemm:
         return float(self.start + together ** (1 / 3))
 
     def efficiencies(
-        self, batch: float, m: int, n: int, k: int, size: int, peak: float, bandwidth: float
+        self, batch: float, m: float, n: int, k: int, size: int, peak: float, bandwidth: float
     ) -> tuple[float, float, float]:
         """Return those of (m x n)(n x k), of the gradient of its first and of its second operand."""
         aligned = size
@@ -258,6 +258,13 @@ def _filled_width(shares: Sequence[Sequence[float]], width: int) -> float:
     return width / share
 
 
+def _node(host: Mapping[str, Any] | None) -> tuple[float, int] | None:
+    """Read the memory of a node; that its links carry other traffic is tested by hand (tests/cost)."""
+    if host is None:
+        return None
+    return host["GBps"] * 1e9 * host["efficiency"], host["processors"]
+
+
 @dataclass(frozen=True)
 class System:
     """A processor and its networks; the file is taken to be well formed."""
@@ -281,6 +288,7 @@ class System:
     communicator: float = 0.0  # bytes of tier 1 for each of its groups
     fragmentation: float = 0.0  # share of what comes and goes
     host_share: float = 1.0  # of tier 2
+    node: tuple[float, int] | None = None  # memory of a node: bytes/s, and who shares them
 
     @classmethod
     def of(cls, file: Mapping[str, Any], *, extended: bool = True) -> System:
@@ -314,6 +322,7 @@ class System:
             communicator=memory.get("communicator_MiB", 0) * 2**20,
             fragmentation=memory.get("fragmentation", 0.0),
             host_share=memory.get("host_share", 1.0),
+            node=_node(ext.get("host")),
         )
 
     def move(self, amount: float, kernels: int = 1, *, backward: bool = False) -> float:
@@ -353,6 +362,13 @@ class System:
     def taken(self, groups: int) -> float:
         """Bytes of tier 1 that a process with so many communicators takes."""
         return self.always + self.communicator * groups
+
+    def node_time(self, size: float, processors: int) -> float:
+        """Seconds in which each processor of a node moves so many bytes to or from its memory."""
+        if self.node is None:
+            return 0
+        rate, most = self.node
+        return size * min(processors, most) / rate
 
     def combine(self, flops_time: float, mem_time: float) -> float:
         """Time of arithmetic and memory access together."""

@@ -24,13 +24,14 @@ def overlapped_linear(
     bias: Number = 0.0,
     outer: bool,
     space: OverlappedSpace,
+    tiles: tuple[Number, Number, Number] | None = None,
     widths: Widths,
     flags: Flags,
 ) -> Layer:
     """Linear layer ``(m, n) x (n, k)``, `n` and `k` already split, that overlaps its collective.
 
     `bias` is how many of its columns have one. A column-parallel layer sends its input, a row-parallel one its output,
-    both in the width of results.
+    both in the width of results. `tiles` is in how many products each pass is cut, each of which reads all weights.
 
     Source: Wang et al., *Overlap communication with dependent computation via decomposition*, ASPLOS 2023,
     doi:10.1145/3567955.3567959.
@@ -38,15 +39,16 @@ def overlapped_linear(
     product = linear(name, m, n, k, bias=bias, widths=widths, flags=flags)
     _, operand, result = widths
     moved = operand * space.backward
+    fw, agrad = product.accessed[0], operand * product.weights + moved
+    if tiles is not None:
+        fw = fw + (tiles[0] - 1) * (operand * product.weights)
+        agrad = agrad + (tiles[1] - 1) * (operand * product.weights)
     message = result * (m * n if operator == COLUMN_INPUT else m * k)
     return product._replace(
-        accessed=(
-            product.accessed[0],
-            operand * product.weights + moved,
-            result * product.weights + moved,
-        ),
+        accessed=(fw, agrad, result * product.weights + moved),
         activation=operand * space.saved,
         activation_grad=result * space.grad,
         collective=Collective(message, *operator, overlapped=True, outer=outer),
         shard=operand * space.shard,
+        tiles=tiles,
     )
