@@ -51,13 +51,18 @@ REASONS = test_twin.REASONS | {
         "listed_once",
         "listed_blocks",
         "stage_blocks",
+        "ends_as_blocks",
         "overlap_needs_work",
     },
     28: {"dp_shard_split", "fsdp_unit_split", "owner_split", "whole_weights_offload"},
     29: {"mesh_size", "mesh_even"},
     30: {"matmul_wider", "matmul_engine"},
     31: {"multiquery_heads", "kv_heads_split"},
-    32: {"state_dtype_needs_moments", "main_grad_needs_small_gradients"},
+    32: {
+        "state_dtype_needs_moments",
+        "main_grad_needs_small_gradients",
+        "grad_sums_need_small_gradients",
+    },
     33: {"positions_cover_sequence"},
 }
 """Reasons of ours for the numbered requirements of the twin."""

@@ -129,11 +129,14 @@ class Batch:
         run, ends, mem1 = self.run, self.embedding_head, self.run.system.mem1
         self.added = [0.0, 0.0, 0.0]
         stated = run.rules.optimizer_fields and self.execution.grad_dtype != "auto"
-        if not stated or run.microbatches == 1:
+        sums = self.execution.grad_sums  # of 2 bytes in 4: 10 bytes move of 6
+        if not stated or (run.microbatches == 1 and not sums):
             return
-        self.added[0] = mem1.time(self.block.weight_grad)
+        moved = 10 / 6 if sums else 1
+        self.added[0] = mem1.time(self.block.weight_grad * moved)
         if ends is not None:
-            self.added[1:] = [mem1.time(end.weight_grad) for end in (ends.first, ends.last)]
+            gradients = ends.first.weight_grad, ends.last.weight_grad
+            self.added[1:] = [mem1.time(size * moved) for size in gradients]
 
     def _longest_chunks(self, layout: list[int]) -> float | None:
         """Seconds of a microbatch that waits in each chunk for the stage that takes longest there."""
@@ -180,7 +183,8 @@ class Batch:
         if ex.optimizer_offload and run.rules.optimizer_offload:
             state = run.system.mem2.time(block.optimizer + block.weight_grad)
             self.bw_offload_exposed_time += run.blocks * state
-        read_again = self.busy_blocks * mem1.time(block.weight_grad)
+        moved = 10 / 6 if ex.grad_sums else 1
+        read_again = self.busy_blocks * mem1.time(block.weight_grad * moved)
         if embedding_head is not None:
             self.fw_time += m * self._at_ends(*embedding_head.seconds("fw"))
             self.bw_time += m * self._at_ends(*embedding_head.seconds("agrad", "wgrad"))
@@ -193,12 +197,12 @@ class Batch:
             )
             self.optim_step_time += max(first, last) if self.piped else both
             gradients = (
-                mem1.time(embedding_head.first.weight_grad),
-                mem1.time(embedding_head.last.weight_grad),
+                mem1.time(embedding_head.first.weight_grad * moved),
+                mem1.time(embedding_head.last.weight_grad * moved),
             )
             read_again += self._at_ends(*gradients)
         if run.rules.optimizer_fields and ex.grad_dtype != "auto":
-            self.bw_time += (m - 1) * read_again  # the sums so far, by all but the first
+            self.bw_time += (m if ex.grad_sums else m - 1) * read_again  # the first has none yet
 
     def _replicas(self) -> None:
         """Data parallelism, published or in a natural form."""
