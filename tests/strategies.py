@@ -426,7 +426,7 @@ def _more(random: Random, row: Document, model: Document, system: Document) -> D
         chosen["matmul_impl"] = "gemm"
     halves = part == "block" and not model.get("parallel_attention", False)
     plain = megatron and chosen["matmul_impl"] == "gemm" and halves
-    if not (row["training"] and plain and row["activation_recompute"] == "none"):
+    if not (row["training"] and plain and row["activation_recompute"] != "full"):
         chosen["recompute_modules"] = "none"
     again = row["activation_recompute"] != "none" or chosen["recompute_modules"] != "none"
     if not again or row["activations_offload"]:

@@ -612,7 +612,7 @@ class Execution:
         },
         needs={
             "training": (True,),
-            "activation_recompute": ("none",),
+            "activation_recompute": ("none", "attn_only"),
             "tp_impl": ("megatron",),
             "matmul_impl": ("gemm",),
         },
@@ -765,8 +765,9 @@ class BlockChoice:
     @property
     def recompute_attention(self) -> bool:
         """Whether at least the attention core is computed again (selective recompute)."""
-        by_operator = self.remakes and not self.layout.flash
-        return by_operator or self.activation_recompute in ("full", "attn_only")
+        if self.remakes:  # which keeps the result of fused attention, whatever else is said of it
+            return not self.layout.flash
+        return self.activation_recompute in ("full", "attn_only")
 
     @property
     def recomputes(self) -> bool:

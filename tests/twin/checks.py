@@ -85,7 +85,7 @@ def _check_request(ex: Execution) -> None:
     require(9, not ex.seq_par_ag_redo or redo_fits, "there is nothing to gather again")
     gradients = ex.training and ex.data_par > 1
     modules, every = ex.recompute_modules != "none", ex.recompute_every
-    require(5, not modules or (ex.training and recompute == "none"), "recomputed twice, or never")
+    require(5, not modules or (ex.training and recompute != "full"), "recomputed twice, or never")
     plain = ex.tp_impl == "megatron" and ex.matmul_impl == "gemm"
     require(5, not modules or plain, "products of another form")
     again = (recompute != "none" or modules) and not ex.activations_offload

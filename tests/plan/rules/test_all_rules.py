@@ -103,9 +103,9 @@ MALFORMED = {
         "norm",
     ),
     "modules_alone": (
-        CORRECTED | {"recompute_modules": "ops", "activation_recompute": "attn_only"},
+        CORRECTED | {"recompute_modules": "ops", "activation_recompute": "full"},
         "recompute_modules",
-        "none with activation_recompute: attn_only",
+        "none with activation_recompute: full",
         "ops",
     ),
     "modules_of_products": (
