@@ -170,6 +170,7 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     "optimizer_state_dtype": ("float32", "bfloat16"),
     "grad_dtype": ("auto", "float32", "bfloat16", "float16"),
     "main_grad": (False, True),
+    "grad_sums": (False, True),
     "grad_clip": (False, True),
     "latency_per_step": (False, True),
     "mem_reserved_mib": (-1, -1, 0, 512),
@@ -313,7 +314,7 @@ def _form(random: Random, row: Document, blocks: int) -> Document:
     split = ("1", "2", "3", "3", "fsdp", *owners) if data_par > 1 else ()
     stage = random.choice(("0", *split))
     form: Document = {"zero_stage": stage, "optimizer_sharding": stage != "0"}
-    form["grad_buffer"] = "sharded"
+    form["grad_buffer"] = "sharded" if stage not in ("0", "1") else row["grad_buffer"]
     if stage in ("3", "fsdp", "owner"):
         form["weight_offload"] = False
     if stage in ("3", "fsdp"):
@@ -324,6 +325,8 @@ def _form(random: Random, row: Document, blocks: int) -> Document:
         form["dp_shard"] = random.choice((0, *divisors(data_par)[1:]))
     if stage in ("0", "1", "2"):
         form["ddp_bucket_mib"] = random.choice((0, 1, 25))
+        small = row["grad_dtype"] in ("bfloat16", "float16") and not row["main_grad"]
+        form["grad_sums"] = small and random.random() < 0.5
     if stage in ("0", "1"):
         form["no_sync"] = random.random() < 0.7
     if stage in ("1", "2"):
@@ -337,10 +340,9 @@ def _sound(options: dict[str, Any]) -> dict[str, Any]:
         options["latency_per_step"] = False
     if options["optimizer"] not in ("adam", "lion", "sgd_momentum", "muon"):
         options["optimizer_state_dtype"] = "float32"
-    options["main_grad"] = options["main_grad"] and options["grad_dtype"] in (
-        "bfloat16",
-        "float16",
-    )
+    small = options["grad_dtype"] in ("bfloat16", "float16")
+    options["main_grad"] = options["main_grad"] and small
+    options["grad_sums"] = False  # which a form of data parallelism has
     return options
 
 
@@ -497,7 +499,7 @@ def _more(random: Random, row: Document, model: Document, system: Document) -> D
         chosen["matmul_impl"] = "gemm"
     halves = part == "block" and not model.get("parallel_attention", False)
     plain = megatron and chosen["matmul_impl"] == "gemm" and halves
-    if not (row["training"] and plain and row["activation_recompute"] == "none"):
+    if not (row["training"] and plain and row["activation_recompute"] != "full"):
         chosen["recompute_modules"] = "none"
     again = row["activation_recompute"] != "none" or chosen["recompute_modules"] != "none"
     if not again or row["activations_offload"]:

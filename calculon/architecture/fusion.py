@@ -223,7 +223,8 @@ def _softmax_joined(layer: Layer, widths: Widths) -> Moved:
 
 def _dropout_joined(layer: Layer, widths: Widths) -> Moved:
     """Only its mask moves; the gradient of a branch of the residual stream is written."""
-    branch = layer.flags.drops_activation == When.NEVER  # that of scores goes with them
+    flags = layer.flags  # in a block, and not dropped as that of scores is
+    branch = flags.recompute != When.NEVER and flags.drops_activation == When.NEVER
     gradient = widths.stored + widths.result if branch else 0
     return Moved(1.0, 1.0 + gradient, (0, int(branch), 0))
 

@@ -26,7 +26,7 @@ from calculon.hardware.system import System
 from calculon.records import apply, record
 from calculon.spec.execution import StepChoice
 from calculon.statistics import Work
-from calculon.units import Bytes, Count, Flops, Seconds
+from calculon.units import Bytes, Count, Elements, Flops, Seconds
 
 
 @record
@@ -113,9 +113,23 @@ def optimizer_layers(
     return OptimizerCost(
         step=step,
         weight=resident_weight_bytes(weights, choice, shards),
-        weight_grad=gradients if choice.whole_gradients else sharded,
+        weight_grad=_waiting(gradients, sharded, weights, shards, choice),
         state=state,
     )
+
+
+def _waiting(
+    whole: Bytes, sharded: Bytes, weights: Elements, shards: Count, choice: StepChoice
+) -> Bytes:
+    """Bytes of gradients that stay on a rank: whole or its share, with smaller ones beside sums of 4 bytes.
+
+    Source: the bfloat16 optimizer of DeepSpeed and Megatron-LM with bfloat16 gradients keep 2 and 4 bytes.
+    """
+    whole_gradients = choice.whole_gradients
+    waiting = whole if whole_gradients else sharded
+    if small := choice.added_gradient_bytes:
+        waiting = waiting + small * weights / (1 if whole_gradients else shards)
+    return waiting
 
 
 class _Products(NamedTuple):

@@ -27,6 +27,9 @@ from calculon.spec.axes import FURTHER_NAMES
 from calculon.spec.model import Model
 from calculon.units import Array, Bytes, Seconds
 
+SUM_PASS = (2 + 4 + 4) / (2 + 4)
+"""Bytes that adding 2-byte gradients to 4-byte sums moves, over the bytes of both: all are read, sums are written."""
+
 
 class Stage:
     """The blocks of a stage, each quantity computed when it is asked for.
@@ -297,17 +300,19 @@ class Stage:
         """Time that gradient accumulation adds to the backward pass of a block, of the embedding and of the head.
 
         That is in all microbatches but the first: where there is one alone, nothing. It delays the drain of the
-        pipeline, which is of later ones.
+        pipeline, which is of later ones. Sums beside smaller gradients are read and written in every microbatch.
         """
         schedule, time = self.schedule, self.system.move_time
         if not schedule.accumulates.any():
             return None
-        reads = schedule.accumulates & (schedule.microbatches > 1)
+        sums = schedule.columns.grad_sums
+        reads = schedule.accumulates & ((schedule.microbatches > 1) | sums)
         weights = [self.optimizer.weight_grad]
         if self.embedding_head is not None:
             step = self.embedding_head.step
             weights += [end.optimizer.weight_grad for end in (step.first, step.last)]
-        found = [np.where(reads, time(held), 0.0) for held in weights]
+        moved = np.where(sums, SUM_PASS, 1.0)
+        found = [np.where(reads, time(held * moved), 0.0) for held in weights]
         none = np.zeros_like(found[0])
         return found[0], *(found[1:] if len(found) > 1 else (none, none))
 
@@ -324,7 +329,8 @@ class Stage:
         once: Seconds = self.slowest.blocks * each
         if self.embedding_head_times is not None:
             once = once + self.embedding_head_times.of_slower(embedding, head)
-        return (self.schedule.microbatches - 1) * once
+        schedule = self.schedule
+        return (schedule.microbatches - np.where(schedule.columns.grad_sums, 0, 1)) * once
 
     @derived
     def block_whole(self) -> BlockTimes:

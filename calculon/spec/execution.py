@@ -225,14 +225,15 @@ class Execution:
         adds="megatron or fused beside eager cross-entropy",
     )
     grad_buffer: str = declare(
-        "gradients that wait for a sharded optimizer: split with it, or whole (grad_dtype auto: in 4 bytes)",
+        "gradients that wait for a sharded optimizer: split with it, or whole (grad_dtype auto: in 4 bytes); "
+        "zero_stage 0 and 1 leave them whole by themselves",
         choices=("sharded", "full"),
         default="sharded",
         scope=STEP,
         label="{} gradients",
         mark={"full": "whole gradients"},
-        needs={"zero_stage": ("auto",)},
-        why="what is whole is left to optimizer_sharding",
+        needs={"zero_stage": ("auto", "0", "1")},
+        why="gradients are not split",
         adds="full beside sharded gradients",
     )
     grad_comm_dtype: str = declare(
@@ -293,6 +294,21 @@ class Execution:
         needs={"grad_dtype": ("bfloat16", "float16")},
         why="with gradients of 2 bytes",
         adds="true: a 4-byte copy of smaller gradients",
+    )
+    grad_sums: bool = declare(
+        "gradients of fewer than 4 bytes are added to sums of 4 bytes beside them after every microbatch, in a pass of "
+        "its own; the step reads the sums",
+        default=False,
+        scope=STEP | BATCH,
+        label="4-byte sums beside gradients",
+        mark="4 B sums",
+        needs={
+            "zero_stage": ("0", "1", "2"),
+            "grad_dtype": ("bfloat16", "float16"),
+            "main_grad": (False,),
+        },
+        why="gradients that wait beside whole weights",
+        adds="true: 4-byte sums beside smaller gradients",
     )
     grad_clip: bool = declare(
         "gradients are scaled to a largest norm before the step",
@@ -638,7 +654,7 @@ class Execution:
         },
         needs={
             "training": (True,),
-            "activation_recompute": ("none",),
+            "activation_recompute": ("none", "attn_only"),
             "tp_impl": ("megatron",),
             "matmul_impl": ("gemm",),
         },
@@ -652,7 +668,7 @@ class Execution:
         scope=BLOCK | BATCH,
         label="one of {} blocks recomputes",
         mark="1 of {} again",
-        needs={"training": (True,), "activations_offload": (False,)},
+        needs={"training": (True,)},
         adds="that one of so many blocks recomputes",
         samples=(2, 3),
     )
@@ -800,8 +816,9 @@ class BlockChoice:
     @property
     def recompute_attention(self) -> bool:
         """Whether at least the attention core is computed again (selective recompute)."""
-        by_operator = self.remakes and not self.layout.flash
-        return by_operator or self.activation_recompute in ("full", "attn_only")
+        if self.remakes:  # which keeps the result of fused attention, whatever else is said of it
+            return not self.layout.flash
+        return self.activation_recompute in ("full", "attn_only")
 
     @property
     def recomputes(self) -> bool:
@@ -895,6 +912,7 @@ class StepChoice:
     optimizer_state_dtype: str
     grad_dtype: str
     main_grad: bool
+    grad_sums: bool
     grad_clip: bool
     zero_stage: str
 
@@ -906,7 +924,12 @@ class StepChoice:
     @property
     def explicit_gradient_bytes(self) -> int | None:
         """Bytes per element of accumulated gradients (gradient accumulation), where their type is explicit."""
-        return DATATYPE_BYTES.get(self.grad_dtype)
+        return MASTER_BYTES if self.grad_sums else DATATYPE_BYTES.get(self.grad_dtype)
+
+    @property
+    def added_gradient_bytes(self) -> int:
+        """Bytes per element of the gradients beside such sums; 0 where there is none."""
+        return DATATYPE_BYTES[self.grad_dtype] if self.grad_sums else 0
 
     @property
     def whole_gradients(self) -> bool:

@@ -12,7 +12,14 @@ from tests.strategies import questions
 REASONS = {
     2: {"degrees_product"},
     3: {"batch_split", "microbatch_split"},
-    5: {"recompute_needs_training"},
+    5: {
+        "recompute_needs_training",
+        "modules_need_training",
+        "modules_alone",
+        "modules_of_products",
+        "modules_of_blocks",
+        "every_block_recomputes",
+    },
     6: {"interleaving_needs_pipeline"},
     7: {"sharding_needs_data_par"},
     8: {"overlap_needs_tensor_par"},

@@ -134,11 +134,14 @@ class Batch:
         run, ends, mem1 = self.run, self.embedding_head, self.run.system.mem1
         self.added = [0.0, 0.0, 0.0]
         stated = run.rules.optimizer_fields and self.execution.grad_dtype != "auto"
-        if not stated or run.microbatches == 1:
+        sums = self.execution.grad_sums  # of 2 bytes in 4: 10 bytes move of 6
+        if not stated or (run.microbatches == 1 and not sums):
             return
-        self.added[0] = run.system.move(self.block.weight_grad)
+        moved = 10 / 6 if sums else 1
+        self.added[0] = run.system.move(self.block.weight_grad * moved)
         if ends is not None:
-            self.added[1:] = [run.system.move(end.weight_grad) for end in (ends.first, ends.last)]
+            gradients = ends.first.weight_grad, ends.last.weight_grad
+            self.added[1:] = [run.system.move(size * moved) for size in gradients]
 
     def _longest_chunks(self, layout: list[int]) -> float | None:
         """Seconds of a microbatch that waits in each chunk for the stage that takes longest there."""
@@ -187,7 +190,8 @@ class Batch:
             state = max(run.system.mem2.time(moved), run.system.node_time(moved, ex.num_procs))
             self.bw_offload_exposed_time += run.blocks * state
         self.copy_time = passes * self.copies[0] + m * self._at_ends(*self.copies[1:])
-        read_again = self.busy_blocks * run.system.move(block.weight_grad)
+        moved = 10 / 6 if ex.grad_sums else 1
+        read_again = self.busy_blocks * run.system.move(block.weight_grad * moved)
         if embedding_head is not None:
             self.fw_time += m * self._at_ends(*embedding_head.seconds("fw"))
             self.bw_time += m * self._at_ends(*embedding_head.seconds("agrad", "wgrad"))
@@ -205,12 +209,12 @@ class Batch:
                 steps[-1] += last
                 self.optim_step_time = max(steps)
             gradients = (
-                run.system.move(embedding_head.first.weight_grad),
-                run.system.move(embedding_head.last.weight_grad),
+                run.system.move(embedding_head.first.weight_grad * moved),
+                run.system.move(embedding_head.last.weight_grad * moved),
             )
             read_again += self._at_ends(*gradients)
         if run.rules.optimizer_fields and ex.grad_dtype != "auto":
-            self.bw_time += (m - 1) * read_again  # the sums so far, by all but the first
+            self.bw_time += (m if ex.grad_sums else m - 1) * read_again  # the first has none yet
 
     def _replicas(self) -> None:
         """Data parallelism, published or in a natural form."""

@@ -66,7 +66,7 @@ class Block:
         )
         # [O17] A checkpoint is the whole activation, even with sequence parallelism.
         checkpoint = run.residual if run.rules.checkpoint_split else run.activation
-        self.checkpoint = run.element_bytes * checkpoint if run.full_recompute else 0
+        self.checkpoint: float = run.element_bytes * checkpoint if run.full_recompute else 0
         self.act_storage = 0 if run.full_recompute else sum(_stored(x, training) for x in layers)
         self.weight_grad_unsharded = sum(x.step.computed * x.weights for x in backward)
         self.act_grad = sum(layer.activation_grad_space for layer in backward)

@@ -90,7 +90,7 @@ def _check_request(ex: Execution) -> None:
     require(9, not ex.seq_par_ag_redo or redo_fits, "there is nothing to gather again")
     gradients = ex.training and ex.data_par > 1
     modules, every = ex.recompute_modules != "none", ex.recompute_every
-    require(5, not modules or (ex.training and recompute == "none"), "recomputed twice, or never")
+    require(5, not modules or (ex.training and recompute != "full"), "recomputed twice, or never")
     plain = ex.tp_impl == "megatron" and ex.matmul_impl == "gemm"
     require(5, not modules or plain, "products of another form")
     again = (recompute != "none" or modules) and not ex.activations_offload
@@ -105,6 +105,8 @@ def _check_optimizer(ex: Execution) -> None:
     require(32, moments or not short, "no such moments")
     small = ex.grad_dtype in ("bfloat16", "float16")
     require(32, small or not ex.main_grad, "there are no smaller gradients to copy")
+    summed = small and not ex.main_grad
+    require(32, summed or not ex.grad_sums, "there are no smaller gradients to add up")
 
 
 def _check_networks(ex: Execution, system: System) -> None:
@@ -151,8 +153,8 @@ def _check_replicas(ex: Execution) -> None:
     for name, stages in FORMS.items():
         fits = ex.zero_stage in stages or getattr(ex, name) == OPTIONS[name]
         require(25, fits, f"{name} needs zero_stage {stages}")
-    published = ex.zero_stage == "auto" or ex.grad_buffer == "sharded"
-    require(24, published, "the stage says what is whole")
+    whole = ex.zero_stage in ("auto", "0", "1") or ex.grad_buffer == "sharded"
+    require(24, whole, "gradients are split")
     once = ex.coll_algo == "published" or not ex.latency_per_step
     require(26, once, "algorithms count steps by themselves")
 
@@ -165,6 +167,7 @@ FORMS = {
     "ddp_bucket_mib": ("0", "1", "2"),
     "no_sync": ("0", "1"),
     "overlap_param_gather": ("1", "2"),
+    "grad_sums": ("0", "1", "2"),
 }
 """What some forms of data parallelism have alone."""
 

@@ -115,6 +115,7 @@ class Execution:
     optimizer_state_dtype: str = "float32"
     grad_dtype: str = "auto"
     main_grad: bool = False
+    grad_sums: bool = False
     grad_clip: bool = False
     latency_per_step: bool = False
     fusion: str = "published"

@@ -59,6 +59,7 @@ def adam(ex: Execution) -> Execution:
         optimizer_state_dtype="float32",
         grad_dtype="auto",
         main_grad=False,
+        grad_sums=False,
         grad_clip=False,
     )
 
@@ -108,10 +109,13 @@ class Step:
         self.computed = WIDTHS[ex.grad_dtype] if stated else 4
         waiting = 4 if form.whole_gradients or form.masters else self.size
         self.gradient = WIDTHS[ex.grad_dtype] if stated else waiting
+        beside = self.gradient if ex.grad_sums else 0  # what sums of 4 bytes are made of
+        if ex.grad_sums:
+            self.gradient = 4
         self.weight_grad = self.size * self.weights / form.shards
         if self.run.rules.waiting_gradients and (form.whole_gradients or stated or form.masters):
             parts = 1 if form.whole_gradients else form.shards
-            self.weight_grad = self.gradient * self.weights / parts
+            self.weight_grad = (self.gradient + beside) * self.weights / parts
 
     def _state(self) -> None:
         """Moments and, unless the weights have 4 bytes themselves, a master copy."""

@@ -71,7 +71,8 @@ class Run:
         self.by_operator = modules == "ops"  # all but attention and every other product
         eager = ex.attn_impl == "eager"
         self.recomputes_attention = full or ex.activation_recompute == "attn_only"
-        self.recomputes_attention = self.recomputes_attention or (self.by_operator and eager)
+        if self.by_operator:
+            self.recomputes_attention = eager
         self.drops_inputs = modules in (
             "norm",
             "norm_activation",

@@ -164,13 +164,9 @@ RULES: tuple[Rule, ...] = (
         "modules_alone",
         lambda r: (
             r.plan.is_choice("recompute_modules", "none")
-            | r.plan.is_choice("activation_recompute", "none")
+            | ~r.plan.is_choice("activation_recompute", "full")
         ),
-        expected(
-            "recompute_modules",
-            "none with activation_recompute: {e.activation_recompute}",
-            "use activation_recompute: none",
-        ),
+        expected("recompute_modules", "none with activation_recompute: full, which is all of them"),
         ("recompute_modules",),
     ),
     Rule(

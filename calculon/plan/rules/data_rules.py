@@ -124,11 +124,11 @@ REPLICA_RULES: tuple[Rule, ...] = (
     *(_needs(name) for name in NEEDING),
     Rule(
         "grad_buffer_auto",
-        lambda r: r.plan.is_choice("grad_buffer", "sharded") | _is_one_of(r, "auto"),
+        lambda r: r.plan.is_choice("grad_buffer", "sharded") | _is_one_of(r, "auto", "0", "1"),
         expected(
             "grad_buffer",
-            "sharded, since zero_stage: {e.zero_stage} says what is whole",
-            "leave it out",
+            "sharded, since zero_stage: {e.zero_stage} splits gradients",
+            "zero_stage 0 and 1 leave them whole",
         ),
         _FORM,
     ),

@@ -31,6 +31,13 @@ def _explain_copy(one: Request) -> Problem:
     return Problem("main_grad", wanted, "true", hint)
 
 
+def _explain_sums(one: Request) -> Problem:
+    e = one.execution
+    with_ = "main_grad: true" if e.main_grad else f"grad_dtype: {e.grad_dtype}"
+    hint = f"4-byte sums are beside grad_dtype: {' or '.join(_SMALL)}, and are what the step reads"
+    return Problem("grad_sums", f"false with {with_}", "true", hint)
+
+
 OPTIMIZER_RULES = (
     Rule(
         "state_dtype_needs_moments",
@@ -46,6 +53,12 @@ OPTIMIZER_RULES = (
         lambda r: ~r.plan.main_grad | np.isin(r.plan.grad_dtype, _SMALL_CODES),
         _explain_copy,
         ("main_grad",),
+    ),
+    Rule(
+        "grad_sums_need_small_gradients",
+        lambda r: ~r.plan.grad_sums | np.isin(r.plan.grad_dtype, _SMALL_CODES) & ~r.plan.main_grad,
+        _explain_sums,
+        ("grad_sums",),
     ),
 )
 """Requirements on the optimizer step, in the order of checking."""

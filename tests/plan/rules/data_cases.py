@@ -52,6 +52,12 @@ MALFORMED = {
         "false with zero_stage: 3",
         "true",
     ),
+    "grad_sums_needs_form": (
+        _of("3", grad_dtype="bfloat16", grad_sums=True),
+        "grad_sums",
+        "false with zero_stage: 3",
+        "true",
+    ),
     "grad_buffer_auto": (_of("2", grad_buffer="full"), "grad_buffer", "sharded, since", "full"),
     "latency_once": (
         {"edition": "corrected", "coll_algo": "auto", "latency_per_step": True},

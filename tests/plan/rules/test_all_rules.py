@@ -90,6 +90,42 @@ MALFORMED = {
         "false with grad_dtype: auto, since no smaller type is stated",
         "true",
     ),
+    "grad_sums_need_small_gradients": (
+        CORRECTED | {"zero_stage": 0, "grad_sums": True},
+        "grad_sums",
+        "false with grad_dtype: auto",
+        "true",
+    ),
+    "modules_need_training": (
+        INFERENCE | CORRECTED | {"recompute_modules": "norm"},
+        "recompute_modules",
+        "none, since there is no backward pass in inference",
+        "norm",
+    ),
+    "modules_alone": (
+        CORRECTED | {"recompute_modules": "ops", "activation_recompute": "full"},
+        "recompute_modules",
+        "none with activation_recompute: full",
+        "ops",
+    ),
+    "modules_of_products": (
+        CORRECTED | {"recompute_modules": "mlp", "matmul_impl": "mul_sum"},
+        "recompute_modules",
+        "none, unless tp_impl is megatron and matmul_impl is gemm",
+        "mlp",
+    ),
+    "modules_of_blocks": (
+        CORRECTED | {"recompute_modules": "norm_activation"},
+        "recompute_modules",
+        "none, since blocks of model are not attention and then an MLP",
+        "norm_activation",
+    ),
+    "every_block_recomputes": (
+        CORRECTED | {"recompute_every": 2, "activation_recompute": "none"},
+        "recompute_every",
+        "1, unless something is recomputed",
+        "2",
+    ),
     "network_number": ({"data_par_net": 2}, "data_par_net", "numbered 0 to 1", "2"),
     "tokens_split": (
         {"num_procs": 12, "tensor_par": 3, "tensor_par_net": 1, "tensor_par_comm_type": "rs_ag"},
@@ -185,6 +221,7 @@ MALFORMED = {
 } | data_cases.MALFORMED
 MALFORMED |= pipeline_cases.MALFORMED
 SHAPES = {
+    "modules_of_blocks": MODEL | {"parallel_attention": True, "norms": 1},
     "feedforward_split": MODEL | {"hidden": 1024, "feedforward": 3073},
     "linear_comm": MODEL | {"part": "linear", "feedforward": MODEL["hidden"]},
     "multiquery_heads": MODEL | {"kv_heads": 4},
