@@ -139,12 +139,16 @@ class Edition:
         inputs, which it writes.
     counts_flops : bool
         Whether its statistics need the FLOP that the matrix engine executes.
+    prefers_few_switches : bool
+        Whether of equally good executions a search returns those that offload, recompute and overlap least, before the
+        order of its loops decides.
     """
 
     name: str
     stats: Any
     writes_input_gradients = True  # [A22]
     counts_flops = True
+    prefers_few_switches = True  # [A49]
 
     def __repr__(self) -> str:
         return f"<edition {self.name}>"

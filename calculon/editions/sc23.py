@@ -29,6 +29,7 @@ class Sc23(Edition):
     stats = Stats
     writes_input_gradients = False  # [A22]
     counts_flops = False
+    prefers_few_switches = False  # [O28]
 
     def machine(self, system: System) -> System:
         """Without what the published format does not have."""
