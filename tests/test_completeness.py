@@ -58,6 +58,7 @@ def _system(capacity=80.0):
     raw["ext"]["networks"][1] |= {"in_network_reduction": True, "step_latency": 3e-6}
     raw["networks"][0]["size"] = 4
     raw["mem1"]["GiB"] = capacity
+    raw["ext"]["memory"]["withheld_GiB"] = 0  # one execution needs all of the capacity
     return inputs.system(raw)
 
 

@@ -93,7 +93,9 @@ class Extension:
     )
     launch: Launch = declare("what launching kernels costs", default=Launch(kernel=0.0))
     networks: tuple[Link, ...] = declare("additions to the networks, in their order", default=())
-    memory: MemoryUse = declare("what others than the model take of both tiers", default=MemoryUse())
+    memory: MemoryUse = declare(
+        "what others than the model take of both tiers", default=MemoryUse()
+    )
     rates: dict[tuple[str, str], Rate] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
