@@ -72,7 +72,7 @@ def test_what_a_process_takes_is_too_much_for_the_smaller_ones_only():
     """A context, workspaces and the communicator of the replicas."""
     small, large = (f"gpt3-13B_a100x{ranks}_fsdp" for ranks, _ in FSDP)
     taken = 512 + 12 + 688
-    with pytest.raises(calculon.Infeasible, match="39.56 GiB of 40.00 GiB there"):
+    with pytest.raises(calculon.Infeasible, match=r"39\.56 GiB of 40\.00 GiB there"):
         _stats(GPT, small, "a100_40g_sxm", mem_reserved_mib=-1)
     kept = _stats(GPT, large, "a100_80g_sxm")
     bare = _stats(GPT, large, "a100_80g_sxm", mem_reserved_mib=0)

@@ -155,6 +155,9 @@ class Edition:
         Whether a search fuses activations unless it is told otherwise.
     times_tiles : bool
         Whether the tiles of a product that overlaps its collective are products of their own.
+    prefers_few_switches : bool
+        Whether of equally good executions a search returns those that offload, recompute and overlap least, before the
+        order of its loops decides.
     """
 
     name: str
@@ -164,6 +167,7 @@ class Edition:
     computes_fused_activations_again = True  # [A60]
     fuses_activations = False  # [A60]
     times_tiles = True  # [A49]
+    prefers_few_switches = True  # [A52]
 
     def __repr__(self) -> str:
         return f"<edition {self.name}>"

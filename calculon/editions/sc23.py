@@ -32,6 +32,7 @@ class Sc23(Edition):
     computes_fused_activations_again = False  # [A60]
     fuses_activations = True  # [A60]
     times_tiles = False  # [O28]
+    prefers_few_switches = False  # [O29]
 
     def machine(self, system: System) -> System:
         """Without what the published format does not have."""

@@ -55,6 +55,20 @@ VARIANT = (
 )
 """The loops whose combinations do not depend on degrees: each combination is a *variant* of an execution."""
 
+SWITCHES: Mapping[str, Mapping[Any, int]] = {
+    "weight_offload": {False: 0},
+    "activations_offload": {False: 0},
+    "optimizer_offload": {False: 0},
+    "activation_recompute": {"none": 0, "full": 2},
+    "seq_par_ag_redo": {False: 0},
+    "tensor_par_overlap": {"none": 0},
+    "tp_async": {False: 0},
+    "p2p_overlap": {False: 0},
+    "data_par_overlap": {False: 0},
+    "overlap_param_gather": {False: 0},
+}
+"""Loops that offload, recompute or overlap: for how many switches a value counts, for one if it is not here."""
+
 Values = tuple[Any, ...]
 
 

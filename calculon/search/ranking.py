@@ -25,8 +25,8 @@ class Ranking(ABC):
         Executions with a smaller score are of no interest any more.
     scores : array, shape (objectives, executions)
         Scores of what is kept, in no particular order; larger is better.
-    numbers : array of int64, shape (executions,)
-        Numbers of what is kept.
+    numbers, switches : array of int64, shape (executions,)
+        Numbers of what is kept, and how many switches that has on: of equal scores the fewest come first.
     """
 
     threshold = -np.inf
@@ -36,6 +36,7 @@ class Ranking(ABC):
         self.where = where
         self.scores = np.zeros((len(objectives), 0))
         self.numbers = np.zeros(0, np.int64)
+        self.switches = np.zeros(0, np.int64)
 
     @abstractmethod
     def upper_bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
@@ -45,14 +46,19 @@ class Ranking(ABC):
         """
 
     @abstractmethod
-    def keep(self, scores: Array, numbers: Array) -> None:
-        """Take in executions: scores of shape (objectives, executions)."""
+    def keep(self, scores: Array, numbers: Array, switches: Array | int = 0) -> None:
+        """Take in executions: scores of shape (objectives, executions), numbers, and switches that are on."""
 
     def ranked(self) -> tuple[Array, Array]:
         """Return scores, of shape (objectives, executions), and numbers of what is kept, best first."""
-        # the last key counts most: the first objective, then the others, then the order of the loops
-        order = np.lexsort((self.numbers, *-self.scores[::-1]))
+        # the last key counts most: the first objective, then the others, the switches, the order of the loops
+        order = np.lexsort((self.numbers, self.switches, *-self.scores[::-1]))
         return self.scores[:, order], self.numbers[order]
+
+    def _take(self, kept: Array) -> None:
+        """Drop what is not among the kept ones, given by their places."""
+        self.scores, self.numbers = self.scores[:, kept], self.numbers[kept]
+        self.switches = self.switches[kept]
 
     def consider(self, space: Space, rows: Rows) -> None:
         """Keep of executions those whose networks fit, that meet the condition, and that are good enough."""
@@ -63,11 +69,13 @@ class Ranking(ABC):
             chosen = chosen[_meets(self.where, space, rows, chosen)]
         if len(chosen):
             places = np.unravel_index(chosen, shape)
-            self.keep(np.stack([score[places] for score in scores]), rows.numbers[places])
+            numbers = rows.numbers[places]
+            switches = space.switches_on(numbers)
+            self.keep(np.stack([score[places] for score in scores]), numbers, switches)
 
 
 class Best(Ranking):
-    """The `count` best by one statistic; among equal scores the smallest numbers, which come first in the loops."""
+    """The `count` best by one statistic; among equal scores the fewest switches, then the smallest numbers."""
 
     def __init__(
         self,
@@ -79,7 +87,7 @@ class Best(Ranking):
     ):
         super().__init__([objective], where)
         self._count, self._prune = count, prune
-        self._waiting: list[tuple[Array, Array]] = []
+        self._waiting: list[tuple[Array, Array, Array]] = []
         self._held = 0  # kept and waiting
         self._limit = count  # the first threshold as soon as there is one
 
@@ -92,7 +100,7 @@ class Best(Ranking):
             return bound(lambda: tile.time_lower_bound, tile.batch_size)
         return bound(lambda: tile.closer_lower_bound(nodes), tile.batch_size[nodes])
 
-    def keep(self, scores: Array, numbers: Array) -> None:
+    def keep(self, scores: Array, numbers: Array, switches: Array | int = 0) -> None:
         """Take in executions that reach the threshold.
 
         They are sorted only when there are twice as many as wanted, so that a search for many stays linear.
@@ -100,19 +108,22 @@ class Best(Ranking):
         good = scores[0] >= self.threshold
         if not good.any():
             return
-        self._waiting.append((scores[:, good], numbers[good]))
+        switches = np.broadcast_to(switches, numbers.shape)
+        self._waiting.append((scores[:, good], numbers[good], switches[good]))
         self._held += len(self._waiting[-1][1])
         if self._held >= self._limit:
             self._compress()
 
     def _compress(self) -> None:
         """Join what waits, drop what is not among the best, and raise the threshold."""
-        scores, numbers = zip((self.scores, self.numbers), *self._waiting, strict=True)
+        kept = self.scores, self.numbers, self.switches
+        scores, numbers, switches = zip(kept, *self._waiting, strict=True)
         self.scores, self.numbers = np.concatenate(scores, axis=1), np.concatenate(numbers)
+        self.switches = np.concatenate(switches)
         self._waiting.clear()
         if len(self.numbers) >= self._count:
-            order = np.lexsort((self.numbers, -self.scores[0]))[: self._count]
-            self.scores, self.numbers = self.scores[:, order], self.numbers[order]
+            order = np.lexsort((self.numbers, self.switches, -self.scores[0]))[: self._count]
+            self._take(order)
             self.threshold = float(self.scores[0, -1])
             self._limit = 2 * self._count
         self._held = len(self.numbers)
@@ -124,18 +135,19 @@ class Best(Ranking):
 
 
 class Front(Ranking):
-    """The executions that no other one beats in every statistic; among equal ones the smallest number."""
+    """The executions that no other one beats in every statistic; of equal ones that with the fewest switches."""
 
     def upper_bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
         """Nothing: a front has no single threshold."""
         return None
 
-    def keep(self, scores: Array, numbers: Array) -> None:
+    def keep(self, scores: Array, numbers: Array, switches: Array | int = 0) -> None:
         """Take in executions."""
-        scores = np.concatenate([self.scores, scores], axis=1)
-        numbers = np.concatenate([self.numbers, numbers])
-        front = pareto_front(scores, numbers)
-        self.scores, self.numbers = scores[:, front], numbers[front]
+        self.scores = np.concatenate([self.scores, scores], axis=1)
+        switches = np.broadcast_to(switches, numbers.shape)
+        self.numbers = np.concatenate([self.numbers, numbers])
+        self.switches = np.concatenate([self.switches, switches])
+        self._take(pareto_front(self.scores, self.numbers, self.switches))
 
 
 def _meets(where: Condition, space: Space, rows: Rows, chosen: Array) -> Array:

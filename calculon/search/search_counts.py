@@ -8,13 +8,13 @@ import numpy as np
 from calculon.units import Array
 
 
-def pareto_front(scores: Array, numbers: Array) -> Array:
-    """Return which executions are not dominated, as indices; of equal ones only the first number.
+def pareto_front(scores: Array, numbers: Array, switches: Array | int = 0) -> Array:
+    """Return which executions are not dominated, as indices; of equal ones that with fewest switches, then the first.
 
     Sorted by the first statistic, an execution can only be dominated by one before it: each survivor strikes out in
     one sweep everything behind it that is no better anywhere.
     """
-    order = np.lexsort((numbers, *-scores[::-1]))
+    order = np.lexsort((numbers, np.broadcast_to(switches, numbers.shape), *-scores[::-1]))
     if len(scores) == 2 and len(order):
         second = scores[1, order]
         better = second[1:] > np.maximum.accumulate(second)[:-1]

@@ -2,7 +2,8 @@
 
 The published search nests its loops in a fixed order (:data:`~calculon.search.candidates.LOOPS`); an execution's
 *number* is the mixed-radix number of its positions in those loops. Numbers ascend in the published order, so that ties
-between equal results are broken as there, and a number is all that has to be kept of an execution.
+between equal results are broken as there (in edition ``corrected`` fewer switches come first), and a number is all that
+has to be kept of an execution.
 """
 
 from functools import cached_property
@@ -11,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from calculon.architecture.layer_sizes import SIZE_FIELDS
+from calculon.editions import EDITIONS
 from calculon.frozen import dataclass
 from calculon.plan.choices import distinct, grouped
 from calculon.plan.columns import FIELDS, Columns, code, field_of, type_of
 from calculon.plan.plan import Plan
-from calculon.search.candidates import LOOPS, VARIANT, Candidates, Unit, Values
+from calculon.search.candidates import LOOPS, SWITCHES, VARIANT, Candidates, Unit, Values
 from calculon.search.variants import Rules, Variants, variants
 from calculon.spec.axes import FURTHER_AXES
 from calculon.spec.execution import BlockChoice
@@ -114,6 +116,26 @@ class Space(Candidates):
         """Return what each of these values of a loop adds to the number of an execution."""
         positions = [self.position(name, value) for value in values]
         return np.array(positions, np.int64) * self.strides[name]
+
+    @cached_property
+    def _switch_counts(self) -> dict[str, Array]:
+        """For how many switches each candidate of a loop counts; loops in which that differs."""
+        counts = {
+            name: np.array([values.get(value, 1) for value in self.switches[name]])
+            for name, values in SWITCHES.items()
+        }
+        return {name: one for name, one in counts.items() if np.ptp(one)}
+
+    def switches_on(self, numbers: Array) -> Array:
+        """Return how many switches the executions with these numbers have on, where their edition prefers few.
+
+        Switches on everywhere do not count.
+        """
+        total = np.zeros(len(numbers), np.int64)
+        if EDITIONS[self.edition].prefers_few_switches:
+            for name, counts in self._switch_counts.items():
+                total += counts[numbers // self.strides[name] % len(counts)]
+        return total
 
     def plan(self, numbers: Array) -> Plan:
         """Return the executions with these numbers as a table."""

@@ -535,8 +535,8 @@ class Execution:
         samples=(0, 64, 512),
     )
     mem_fragments_percent: int = declare(
-        "fragments of the allocator, as a share of activations, their gradients and buffers in tier 1; -1: as the system "
-        "states it (ext.memory)",
+        "fragments of the allocator, as a share of activations, their gradients and buffers in tier 1; -1: as the "
+        "system states it (ext.memory)",
         unit="%",
         at_least=-1,
         default=-1,

@@ -1,6 +1,7 @@
 import pytest
 
 import calculon
+from calculon.units import GIB, MIB
 from tests.helpers import document
 
 MODEL = document("models", "megatron-22B")  # 48 blocks
@@ -69,3 +70,107 @@ def test_two_blocks_stay_of_what_is_offloaded():
     assert s["weight_space_with_offload"] == 2 * s["block_weight_space"]
     assert s["optimizer_space_with_offload"] == 2 * s["block_optimizer_space"]
     assert s["act_checkpoint_size_with_offload"] == 2 * s["block_act_checkpoint_size"]
+
+
+# -- what others than the model take -----------------------------------------------------------------------------------
+
+USE = {
+    "withheld_GiB": 0.75,
+    "context_MiB": 512,
+    "workspaces_MiB": 12,
+    "communicator_MiB": 688,
+    "fragmentation": 0.05,
+    "host_share": 0.5,
+}
+NEW = RAW | {"edition": "corrected"}
+NEEDS = "proc_mem_tier1_cap_req"
+
+
+def _system(**memory):
+    return document("systems", "a100_80g_sxm") | {"ext": {"memory": USE | memory}}
+
+
+def _taken(system=None, **changes):
+    return calculon.estimate(MODEL, NEW | changes, system or _system()).stats
+
+
+@pytest.mark.parametrize(
+    ("split", "groups"),
+    [
+        ({"num_procs": 8, "tensor_par": 8, "pipeline_par": 1, "data_par": 1}, 1),
+        ({"num_procs": 16, "tensor_par": 8, "pipeline_par": 1, "data_par": 2}, 2),
+        ({}, 3),
+        (
+            {
+                "num_procs": 128,
+                "data_par": 4,
+                "optimizer_sharding": True,
+                "zero_stage": "1",
+                "dp_shard": 2,
+            },
+            4,
+        ),
+        (
+            {
+                "num_procs": 128,
+                "data_par": 4,
+                "optimizer_sharding": True,
+                "zero_stage": "1",
+                "dp_shard": 4,
+            },
+            3,
+        ),
+    ],
+)
+def test_each_group_of_ranks_has_a_communicator(split, groups):
+    """Source: NVIDIA/nccl, issue 964: 688 MB for every group of A100s."""
+    assert _taken(**split)["reserved_space"] == (512 + 12 + groups * 688) * MIB
+
+
+def test_fragments_are_a_share_of_what_comes_and_goes():
+    form = {"zero_stage": "fsdp", "optimizer_sharding": True, "grad_comm_dtype": "float32"}
+    found = _taken(**form, activation_recompute="full")
+    passing = ("act_space", "act_checkpoint_size", "act_grad_space")
+    passing += ("gathered_space", "comm_buffer_space")
+    assert found["fragment_space"] == pytest.approx(0.05 * sum(found[name] for name in passing))
+    moved = _taken(activations_offload=True)
+    near = moved["act_space_with_offload"] + moved["act_grad_space_with_offload"]
+    assert moved["fragment_space"] == pytest.approx(0.05 * near)
+
+
+def test_what_an_execution_states_counts_instead():
+    found = _taken(mem_reserved_mib=100, mem_fragments_percent=0)
+    assert (found["reserved_space"], found["fragment_space"]) == (100 * MIB, 0)
+    bare = _taken(mem_reserved_mib=0, mem_fragments_percent=0)
+    assert found[NEEDS] - bare[NEEDS] == 100 * MIB
+    whole = _taken()
+    more = whole["reserved_space"] + whole["fragment_space"]
+    assert whole[NEEDS] - bare[NEEDS] == pytest.approx(more, rel=1e-9)
+
+
+def test_the_published_edition_takes_nothing_and_uses_everything():
+    plain = document("systems", "a100_80g_sxm")
+    found = calculon.estimate(MODEL, RAW, _system()).stats
+    assert found == calculon.estimate(MODEL, RAW, plain).stats
+    needed = found[NEEDS] / GIB
+    exact = _system() | {"mem1": plain["mem1"] | {"GiB": needed}}
+    assert calculon.estimate(MODEL, RAW, exact).stats[NEEDS] == found[NEEDS]
+
+
+def test_what_is_withheld_is_no_room_for_an_execution():
+    needed = _taken()[NEEDS] / GIB
+    tight = _system() | {"mem1": document("systems", "a100_80g_sxm")["mem1"] | {"GiB": needed}}
+    with pytest.raises(calculon.Infeasible, match=r"of .* there \(768.00 MiB too much\)") as error:
+        _taken(tight)
+    assert error.value.available == pytest.approx((needed - 0.75) * GIB)
+    assert not calculon.evaluate(MODEL, tight, [NEW]).feasible.any()
+    assert _taken(tight | {"ext": {"memory": USE | {"withheld_GiB": 0}}})[NEEDS] == needed * GIB
+
+
+def test_only_a_share_of_the_host_memory_is_there_for_offloading():
+    offloaded = {"optimizer_offload": True, "weight_offload": True}
+    needed = _taken(**offloaded)["proc_mem_tier2_cap_req"] / GIB
+    mem2 = document("systems", "a100_80g_sxm")["mem2"]
+    for size, fits in ((1.99 * needed, False), (2.01 * needed, True)):
+        system = _system() | {"mem2": mem2 | {"GiB": size}}
+        assert calculon.evaluate(MODEL, system, [NEW | offloaded]).feasible.all() == fits

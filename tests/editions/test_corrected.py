@@ -600,3 +600,18 @@ def test_a41_offloading_leaves_the_working_set_of_inference():
     found, published = _both("act_space_with_offload", **INFERENCE, activations_offload=True)
     assert found == kept
     assert published > kept
+
+
+@pytest.mark.parametrize(("edition", "switches"), [("sc23", True), ("corrected", False)])
+def test_a49_of_equally_fast_executions_the_one_with_fewest_switches_wins(edition, switches):
+    """On a tier 2 of any speed all offloading hides behind the passes."""
+    system = document("systems", "a100_80e")
+    system["mem2"] |= {"GBps": 1e9, "GiB": 1e6}
+    plan = {"tensor_par": 8, "tensor_par_overlap": "none", "activation_recompute": "none"}
+    plan |= {"optimizer_offload": False}
+    offloads = ["weight_offload", "activations_offload"]
+    best = calculon.search("megatron-22B", system, 8, 4, edition=edition, fix=plan).estimates()[0]
+    assert [getattr(best.execution, name) for name in offloads] == [switches] * 2
+    other = dataclasses.replace(best.execution, **dict.fromkeys(offloads, not switches))
+    other_stats = calculon.estimate("megatron-22B", other, system).stats
+    assert other_stats["total_time"] == best.stats["total_time"]

@@ -102,6 +102,15 @@ def test_offloading_never_needs_more_of_the_first_tier(table):
 
 
 @settings(max_examples=10)
+@given(table=corrected_tables(6))
+def test_no_less_is_executed_than_the_model_asks_for(table):
+    """HFU is at least the MFU of the same convention: causal where the kernel skips masked keys."""
+    for attention, name in (("flash", "mfu_causal"), ("eager", "mfu")):
+        found = _rows(table, attn_impl=attention, matmul_impl="gemm")
+        _assert_below(found[name], found["hfu"], name)
+
+
+@settings(max_examples=10)
 @given(table=corrected_tables(4))
 def test_a_vocabulary_never_needs_less_time_or_memory(table):
     model, system, rows = table

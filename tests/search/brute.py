@@ -131,10 +131,26 @@ class Case:
         return reached
 
     def best(self, objective: Objective, count: int, mask: np.ndarray | None = None) -> np.ndarray:
-        """Rows of the best feasible executions that meet a mask, the first of equals first."""
-        rows = np.flatnonzero(self.table.feasible if mask is None else mask & self.table.feasible)
+        """Rows of the best feasible executions that meet a mask, the first of equals in :meth:`preferred` first."""
+        mask = self.table.feasible if mask is None else mask & self.table.feasible
+        rows = self.preferred[mask[self.preferred]]
         scores = score(objective, self.table)[rows]
         return rows[np.argsort(-scores, kind="stable")][:count]
+
+    @cached_property
+    def preferred(self) -> np.ndarray:
+        """Rows in the order that decides between equals: fewest switches, or as the loops have them in ``sc23``."""
+        switches = [self._switches(row) for row in self.rows]
+        return np.array(sorted(range(len(self.rows)), key=switches.__getitem__), int)
+
+    def _switches(self, row: Row) -> int:
+        """What an execution offloads, recomputes and overlaps."""
+        if self.space.edition == "sc23":
+            return 0
+        names = ("weight_offload", "activations_offload", "optimizer_offload", "seq_par_ag_redo")
+        names += ("data_par_overlap", "p2p_overlap", "overlap_param_gather", "tp_async")
+        on = sum(bool(row.get(name)) for name in names) + (row["tensor_par_overlap"] != "none")
+        return on + {"none": 0, "full": 2}.get(row["activation_recompute"], 1)
 
 
 def table(rows: list[Row]) -> calculon.Plan:
@@ -155,7 +171,7 @@ def loops(case: Case) -> Iterator[Row]:
     def pick(name: str, candidates: Any) -> list[Any]:
         return [c for c in candidates if c in case.fix.get(name, (c,))]
 
-    offload = (True, False) if case.system.mem2.capacity > 0 else (False,)
+    offload = (True, False) if case.space.system.usable[1] > 0 else (False,)
     everywhere = True in add.get("activations_offload", ())
     meshed = "stated" not in case.fix.get("mesh_order", ("stated",))
     networks = range(1 if meshed else len(case.system.networks))

@@ -91,7 +91,7 @@ def test_a_microbatch_size_without_success_ends_its_loop(case):
     counts, scores, plan = _found(case, Best(Objective.parse("sample_rate"), 3), mbs_break=True)
     _same_counts(counts, case, visited)
     rates = np.where(visited & case.table.feasible, case.table["sample_rate"], -np.inf)
-    best = np.argsort(-rates, kind="stable")[: min(3, counts.good)]
+    best = case.best(Objective.parse("sample_rate"), 3, visited)
     assert _are_rows(plan, case, best)
     assert (scores[0] == rates[best]).all()
 
@@ -100,7 +100,7 @@ def test_a_microbatch_size_without_success_ends_its_loop(case):
 @given(case=cases())
 def test_the_nearest_miss_is_the_fewest_bytes_too_many(case):
     counts = search_space(case.space, Best(Objective.parse("sample_rate"), 1))
-    capacities = (case.system.mem1.capacity, case.system.mem2.capacity)
+    capacities = case.space.system.usable
     for reason, needs, capacity in zip(
         ("mem1_capacity", "mem2_capacity"), case.needs, capacities, strict=True
     ):

@@ -55,8 +55,8 @@ ASSUMPTIONS = {
         "token attends to. HFU counts what is executed: recomputation too, masked attention only where the kernel "
         "computes it.",
         f"{_TENSORS} Where zero_stage states a form of data parallelism, weights that are gathered and gradients on "
-        "their way count too. Context, libraries, communicators and fragments of the allocator count as the system states "
-        "them (ext.memory), or the execution (mem_reserved_mib, mem_fragments_percent).",
+        "their way count too. Context, libraries, communicators and fragments of the allocator count as the system "
+        "states them (ext.memory), or the execution (mem_reserved_mib, mem_fragments_percent).",
         _FAILURES,
         "A collective takes latency, once or in every step of its ring as the execution says, plus its bytes over the "
         "achieved bandwidth; data parallelism hides only behind work that leaves its network and the memory free.",
