@@ -5,6 +5,7 @@ import pytest
 
 import calculon
 from calculon import inputs
+from calculon.apps.cli.collective_tables import Asked
 from calculon.architecture.parameters import parameter_count
 from calculon.hardware.collectives.algorithm_times import bus_bandwidth, times
 from calculon.hardware.collectives.placement import place
@@ -281,3 +282,86 @@ def test_a_head_of_its_own_is_padded_too():
 def test_what_has_no_vocabulary_is_not_padded():
     stats = _stats("mlp-4x1024", "mlp-4x1024_x2_ddp", "a100_80g_sxm", vocab_pad_multiple=128)
     assert stats["padded_parameters"] == stats["parameters"] == 4_194_304
+
+
+def test_two_sequences_are_too_many_for_four_of_40_gib():
+    with pytest.raises(calculon.Infeasible, match="tier-1 memory"):
+        _stats(GPT, "gpt3-13B_a100x4_fsdp", "a100_40g_sxm", microbatch_size=2)
+
+
+def test_many_sequences_at_once_do_not_fit():
+    with pytest.raises(calculon.Infeasible, match="tier-1 memory"):
+        _ddp("gpt2-124M_a100x2_ddp", batch_size=976, microbatch_size=488)
+
+
+# -- the MLP of nanoGPT on four ranks ----------------------------------------------------------------------------------
+
+KERNELS = "a100_80g_sxm_kernels"
+
+
+def _mlp(**changes):
+    """Return forward time, forward traffic and collectives of the MLP."""
+    found = block("nanogpt-mlp", "nanogpt-mlp_t4", KERNELS, changes=changes)
+    traffic = sum(one["bytes"]["forward"] for one in found.operators)
+    sent = [sent for one in found.operators for sent in one["collectives"]]
+    return found.stats["block_fw_time"], traffic, sent
+
+
+def test_nothing_is_sent_between_the_first_product_and_its_bias():
+    *_, sent = _mlp()
+    message = 12 * 64 * 128 * 2
+    assert [(one["pass"], one["operation"]) for one in sent] == [
+        ("activation_grad", "all_reduce"),
+        ("forward", "all_reduce"),
+    ]
+    assert {(one["message"], one["moved"]) for one in sent} == {(message, 1.5 * message)}
+
+
+def test_a_bias_before_the_reduction_saves_a_kernel():
+    (before, less, sent), (after, more, others) = _mlp(), _mlp(bias_after_reduce=True)
+    assert before < after
+    output = 12 * 64 * 128 * 2
+    assert less < more <= less + 2 * output + 128 * 2
+    assert sent == others
+
+
+def test_multiplication_and_sum_is_slower_unless_they_are_one_kernel():
+    plain, two, one = (_mlp(matmul_impl=form) for form in ("gemm", "mul_sum", "mul_sum_fused"))
+    assert plain[0] <= one[0] < two[0]
+    assert one[1] == plain[1]
+    assert two[1] > 50 * plain[1]
+    assert plain[2] == one[2] == two[2]
+
+
+def test_sequence_parallelism_sends_the_same_bytes_in_two_parts():
+    *_, reduced = _mlp()
+    *_, parts = _mlp(tensor_par_comm_type="rs_ag")
+    for name in ("forward", "activation_grad"):
+        whole = sum(one["moved"] for one in reduced if one["pass"] == name)
+        halves = [one["moved"] for one in parts if one["pass"] == name]
+        assert halves == [whole / 2] * 2
+
+
+# -- collectives of the lecture ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_reduction_in_the_switches_nearly_halves_what_a_port_carries(ranks):
+    group, size = place(inputs.system("h100_80g_sxm"), ranks), float(GIB)
+    ring, switches = (
+        Asked(inputs.system("h100_80g_sxm"), "all_reduce", group, name, int(size)).shares(name)[0][
+            1
+        ]
+        for name in ("ring", "nvls")
+    )
+    assert ring == pytest.approx(2 * (ranks - 1) / ranks)
+    assert switches == pytest.approx(1 + 1 / ranks)
+
+
+def test_an_all_reduce_moves_a_reduce_scatter_and_an_all_gather():
+    group, system = place(inputs.system("h100_80g_sxm"), 4), inputs.system("h100_80g_sxm")
+    moved = {
+        operation: Asked(system, operation, group, "ring", 4 * int(MIB)).shares("ring")[0][1]
+        for operation in ("all_reduce", "reduce_scatter", "all_gather")
+    }
+    assert moved["all_reduce"] == moved["reduce_scatter"] + moved["all_gather"]

@@ -68,7 +68,7 @@ def test_the_lecture_hides_the_shorter_of_product_and_copy(system):
 
 
 def test_a_product_limited_by_memory_gives_the_copy_its_bandwidth():
-    raw = document("systems", "h100_80g_sxm") | {"processing_mode": "roofline"}
+    raw = document("systems", "h100_80g_sxm") | {"processing_mode": "roofline", "ext": {}}
     system = inputs.system(raw)
     product = matrix_product(system, 1, 65536, 65536, "bfloat16")
     assert product.time == product.memory

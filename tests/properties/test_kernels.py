@@ -207,6 +207,7 @@ def test_a_padded_vocabulary_is_the_larger_one():
     larger = calculon.estimate(model | {"vocab": 50304}, execution, LLAMA[2]).stats
     assert padded["total_time"] == larger["total_time"]
     assert padded["weight_space"] == larger["weight_space"]
+    assert larger["parameters"] == padded["padded_parameters"]
     assert larger["parameters"] - padded["parameters"] == (50304 - 50257) * model["hidden"]
 
 

@@ -131,7 +131,7 @@ KINDS = (
     ),
     Kind(
         "surface",
-        "the same rate as a surface in three dimensions: how steep the way to the best degrees is",
+        "the best rate over tensor and pipeline parallelism as a surface: how steep the way there is",
         _heatmap_options,
         "plot_heatmap:heatmap",
         "surface",
