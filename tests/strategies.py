@@ -407,7 +407,7 @@ def fused_attention(draw: st.DrawFn) -> Document:
                 "backward": one(),
                 "tail": draw(st.sampled_from((0, 1.5))),
                 "start": draw(st.sampled_from((0, 1e-5))),
-                "sag": draw(st.sampled_from((0, 0.3))),
+                "sustained": draw(st.sampled_from((1, 0.8))),
             }
             for name in names
         },

@@ -232,7 +232,7 @@ def fused_time(
     """Return the seconds of a pass of a kernel of fused attention, for queries of all heads.
 
     A multiprocessor has tiles of 128 queries: each takes the time of its keys, and of some more to
-    begin and end; the last tiles leave others idle; a clock falls while much power is drawn.
+    begin and end; the last tiles leave others idle; the clock is that of continuous work.
     """
     kernel = law["kernels"][law["default"] if name == "auto" else name]
     one = kernel["backward" if backward else "forward"]
@@ -241,8 +241,8 @@ def fused_time(
     tiles = queries / 128 / law["multiprocessors"]
     time: float = 128 * law["multiprocessors"] * operations * (tiles + kernel["tail"])
     time += kernel["start"]
-    sag: float = kernel.get("sag", 0)
-    return time + sag * time * time / (time + 0.003)
+    sustained: float = kernel.get("sustained", 1)
+    return time / sustained
 
 
 def _filled_width(shares: Sequence[Sequence[float]], width: int) -> float:

@@ -18,9 +18,6 @@ from calculon.units import Array, Count, Flops, Seconds
 QUERY_TILE = 128
 """Queries of a head that one multiprocessor has at a time."""
 
-SAG_TIME = 3e-3
-"""Seconds of a pass after which half of the sag of its clock is there; of 0.3 to 10 ms it fits an H100 best."""
-
 _WIDTH = Declaration(help="elements of a head", unit="elements", above=0)
 _SHARE = Declaration(help="share of the peak with many keys", above=0, at_most=1)
 _ROW = (_WIDTH, _SHARE)
@@ -104,16 +101,12 @@ class AttentionKernel:
         at_least=0,
     )
     start: float = declare("time of a pass beside its tiles", unit="s", at_least=0)
-    sag: float = declare(
-        "part of their time that long passes take more, as the clock falls with the power: half of it after 3 ms",
-        at_least=0,
-        default=0.0,
+    sustained: float = declare(
+        "rate in continuous work beside that of short calls, as the clock falls with the power",
+        above=0,
+        at_most=1,
+        default=1.0,
     )
-
-    def lasting(self, time: Seconds) -> Seconds:
-        """Return the time of passes with the sag of the clock, from that at the clock of short ones."""
-        found: Seconds = time * (1 + self.sag * time / (time + SAG_TIME))
-        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -122,12 +115,11 @@ class FusedAttention:
 
     A pass over `r` queries of all heads, `k` keys each, of width `d` takes ::
 
-        t = start + flops / (peak share(d)) (1 + (lead + causal_lead) / k) (1 + tail / w)
+        (start + flops / (peak share(d)) (1 + (lead + causal_lead) / k) (1 + tail / w)) / sustained
 
-    with the tiles of a multiprocessor ``w = r / (128 multiprocessors)``, and ``t (1 + sag t / (t + 3 ms))`` with the
-    clock that falls under its power. FLOP are 4 d for each query and key forward and 2.5 times that backward, so that
-    more queries, heads, keys or sequences always take more time. Tier-1 traffic of queries, keys, values and results
-    adds to it as the system's mode says.
+    with the tiles of a multiprocessor ``w = r / (128 multiprocessors)``. FLOP are 4 d for each query and key forward
+    and 2.5 times that backward, so that more queries, heads, keys or sequences always take more time. Tier-1 traffic
+    of queries, keys, values and results adds to it as the system's mode says.
 
     All of it is multiplied by `slowness`, which no file states: see :meth:`slowed`.
 
@@ -170,7 +162,7 @@ class FusedAttention:
             ]
         )
         times = times * (1 + kernel.tail / waves) + kernel.start * (times > 0)
-        return self.slowness * kernel.lasting(times), None
+        return times * (self.slowness / kernel.sustained), None
 
     def slowed(self, factor: float, start: float, end: float) -> "FusedAttention":
         """Return the rate of kernels that take `factor` times as long: all of them, but for a spread of small ones."""

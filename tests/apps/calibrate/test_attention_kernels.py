@@ -38,7 +38,7 @@ KERNEL = AttentionKernel(
     ),
     tail=0.8,
     start=8e-6,
-    sag=0.1,
+    sustained=0.9,
 )
 
 

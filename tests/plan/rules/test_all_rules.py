@@ -218,6 +218,18 @@ MALFORMED = {
         "a type that a100_80g multiplies: float16",
         "'float8'",
     ),
+    "kernel_needs_flash": (
+        CORRECTED | {"attn_kernel": "flash2"},
+        "attn_kernel",
+        "auto, unless attn_impl is flash",
+        "flash2",
+    ),
+    "attention_kernel": (
+        CORRECTED | {"attn_impl": "flash", "attn_kernel": "flash2"},
+        "attn_kernel",
+        "auto, since a100_80g has no kernels of attention by name in this type",
+        "'flash2'",
+    ),
 } | data_cases.MALFORMED
 MALFORMED |= pipeline_cases.MALFORMED
 SHAPES = {

@@ -72,7 +72,7 @@ NAMES: Mapping[str, Sequence[str]] = {
 """Kernels of the table by our name; those of vLLM read a paged cache, and TensorRT-LLM's chain does more."""
 
 _SERVING = ("trtllm",)
-"""Kernels of serving, without a backward pass: they tell tail and start of those not measured with few tiles."""
+"""Kernels of serving, without a backward pass: they tell the last constants of those not measured with few tiles."""
 
 OLDER: Mapping[str, Mapping[float, tuple[float, float]]] = {
     "flash1": {64.0: (1.7, 1.7), 128.0: (2.8, 2.8)},
@@ -93,6 +93,12 @@ _TOLD = {
     "(arXiv:2307.08691), section 4.1",
 }
 
+SAG_TIME = 0.03
+"""Seconds of repeated calls after which half of the fall of the clock is there; of 3 to 100 ms it fits an H100 best."""
+
+_FEW_RUNS, _RUNS = "aic-", (9, 30)
+"""Calls of one measurement: those of aiconfigurator (3 to warm up, 6 timed), and usual ones of other benchmarks."""
+
 FEW_WAVES = 4
 """Tiles of every multiprocessor below which a kernel's tail and start are seen."""
 
@@ -102,14 +108,13 @@ LEAST_SMALL = 10
 _MOST_HELD = 0.6
 """Share of the rows of a pass and a head width beyond which they are too few to hold any out."""
 
-_MOST_WEIGHT = 3.0
 _PRIOR = 0.03
 """Weight of the prior of a constant: little beside any measured row that depends on it."""
 
 _TIE = 0.3
 """Weight of equal shares forward and backward, which rows of both passes together do not tell apart."""
 
-_SHARE, _LEAD, _CAUSAL, _SAG, _TAIL, _START = 0.5, 50.0, 100.0, 0.05, 1.0, 5e-6
+_SHARE, _LEAD, _CAUSAL, _SUSTAINED, _TAIL, _START = 0.5, 50.0, 100.0, 0.9, 1.0, 5e-6
 _DIGITS = 3
 _HUBER = 0.05
 
@@ -144,15 +149,17 @@ class Kernels:
         return cls(rows, peaks, groups)
 
     def times(self, law: FusedAttention, system: System, engine: Engine) -> Seconds:
-        """Return the times of the rows: of one pass, or of both."""
-        found = np.zeros(len(self.rows))
+        """Return the times of the rows: of one pass, or of both, at the clock that they were measured at."""
+        found, sustained = np.zeros(len(self.rows)), law.kernels[law.default].sustained
+        runs = np.where(self.rows.source.str.startswith(_FEW_RUNS), *_RUNS)
         passes = self.rows["pass"].to_numpy()
         for rows, layer, peak in self.groups:
             flops, accessed = (np.array(one)[:2, None] for one in _passes(layer, len(rows)))
             shapes = Shapes(_third(flops), _third(accessed), [layer], np.array([0]))
             faster = replace(engine, peak=engine.peak * peak)
             arithmetic, _ = law.times(shapes, faster, system.mem1, 2.0)
-            both = system.combine(arithmetic[:2, 0], system.mem1.time(accessed[:, 0]))
+            arithmetic = arithmetic[:2, 0] * _burst(arithmetic[:2, 0], runs[rows], sustained)
+            both = system.combine(arithmetic, system.mem1.time(accessed[:, 0]))
             kind = passes[rows]
             found[rows] = both[0] * (kind != "bwd") + both[1] * (kind != "fwd")
         return found
@@ -168,11 +175,15 @@ class Kernels:
         tiles = rows.batch * rows.heads_q * rows.seq_q / QUERY_TILE
         return int((tiles < FEW_WAVES * multiprocessors).sum())
 
-    def weights(self) -> Array:
-        """Return weights of rows, larger for those of small sources, so that each source counts."""
-        counts = self.rows.groupby(["source", "pass"]).time_s.transform("size").to_numpy()
-        found: Array = np.minimum(np.sqrt(counts.max() / counts), _MOST_WEIGHT)
-        return found
+
+def _burst(time: Seconds, runs: Array, sustained: float) -> Array:
+    """Return the time of calls at the clock of their measurement beside that of continuous work.
+
+    The clock falls while they are repeated: with 30 ms half-way to that of continuous work.
+    """
+    lasts = time * runs
+    found: Array = sustained * (1 + (1 / sustained - 1) * lasts / (lasts + SAG_TIME))
+    return found
 
 
 def _layer(rows: pd.DataFrame, width: int, causal: bool) -> Layer:
@@ -209,17 +220,17 @@ def _third(passes: Array) -> Array:
 
 
 class Form(NamedTuple):
-    """The constants of a kernel as coordinates: head widths of both passes; tail and start if they are known."""
+    """The constants of a kernel as coordinates: head widths of both passes; the last three if they are known."""
 
     forward: Sequence[float]
     backward: Sequence[float]
-    known: tuple[float, float] | None
+    known: tuple[float, float, float] | None
 
     def prior(self) -> Array:
         """Return logarithms of what constants are where no row tells."""
         shares = [_SHARE] * (len(self.forward) + len(self.backward))
-        small = [] if self.known else [_TAIL, _START]
-        return np.log([*shares, _LEAD, _CAUSAL, _LEAD, _CAUSAL, _SAG, *small])
+        small = [] if self.known else [_SUSTAINED, _TAIL, _START]
+        return np.log([*shares, _LEAD, _CAUSAL, _LEAD, _CAUSAL, *small])
 
     def tied(self, at: Array) -> Array:
         """Return by how much forward and backward shares of a width are apart, in logarithms."""
@@ -237,13 +248,13 @@ class Form(NamedTuple):
         values = [rounded(one, digits) if digits else one for one in np.exp(at).tolist()]
         forward, rest = values[: len(self.forward)], values[len(self.forward) :]
         backward, rest = rest[: len(self.backward)], rest[len(self.backward) :]
-        tail, start = self.known or rest[5:]
+        sustained, tail, start = self.known or rest[4:]
         return AttentionKernel(
             forward=_pass(self.forward, forward, rest[0], rest[1]),
             backward=_pass(self.backward, backward, rest[2], rest[3]),
             tail=tail,
             start=start,
-            sag=rest[4],
+            sustained=sustained,
         )
 
 
@@ -270,9 +281,9 @@ def fit_kernel(
     system: System,
     engine: Engine,
     multiprocessors: int,
-    known: tuple[float, float] | None,
+    known: tuple[float, float, float] | None,
 ) -> AttentionKernel:
-    """Fit the constants of one kernel by robust least squares of logarithms of times, weighted by source.
+    """Fit the constants of one kernel by robust least squares of logarithms of times.
 
     Parameters
     ----------
@@ -285,24 +296,25 @@ def fit_kernel(
     multiprocessors : int
         Over which tiles are spread.
     known : tuple of float, optional
-        Tail and start, where too few rows have few tiles.
+        Sustained rate, tail and start, where too few rows have few tiles and are short.
     """
     widths = [measured.widths(one) or measured.widths("fwd") for one in ("fwd", "bwd")]
     form = Form(widths[0], widths[1], known)
     prior = form.prior()
     rows = Kernels.of(measured.rows[used], measured.peaks)
-    seconds, weights = rows.rows.time_s.to_numpy(), rows.weights()
+    seconds = rows.rows.time_s.to_numpy()
 
     def errors(at: Array) -> Array:
         law = _law(form.kernel(at), multiprocessors)
-        off = weights * np.log(rows.times(law, system, engine) / seconds)
+        off = np.log(rows.times(law, system, engine) / seconds)
         return np.concatenate([off, _PRIOR * (at - prior), _TIE * form.tied(at)])
 
-    high = np.zeros(len(widths[0]) + len(widths[1]))  # shares of at most 1
-    bounds = (
-        np.full(len(prior), -np.inf),
-        np.concatenate([high, np.full(len(prior) - len(high), np.inf)]),
-    )
+    high = np.full(len(prior), np.inf)
+    shares = len(widths[0]) + len(widths[1])
+    high[:shares] = 0.0  # at most 1
+    if known is None:
+        high[shares + 4] = 0.0  # the sustained rate
+    bounds = (np.full(len(prior), -np.inf), high)
     found = least_squares(errors, prior, bounds=bounds, loss="soft_l1", f_scale=_HUBER)
     return _rising(form.kernel(found.x, _DIGITS))
 
@@ -361,11 +373,12 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     few = {name: one.few(about.multiprocessors) for name, one in measured.items()}
     order = sorted(measured, key=lambda name: -few[name])
     kernels: dict[str, AttentionKernel] = {}
-    first: tuple[float, float] | None = None
+    first: tuple[float, float, float] | None = None
     for name in order:
         own = few[name] >= LEAST_SMALL
         kernels[name] = run(name, None if own or first is None else first)
-        first = first or (kernels[name].tail, kernels[name].start)
+        one = kernels[name]
+        first = first or (one.sustained, one.tail, one.start)
     rows = pd.concat(
         [
             _compared(name, measured[name], kept[name], kernels[name], system, engine, about)
@@ -415,7 +428,7 @@ def _run(
     engine: Engine,
     about: Gpu,
     name: str,
-    known: tuple[float, float] | None,
+    known: tuple[float, float, float] | None,
 ) -> AttentionKernel:
     one = measured[name]
     return fit_kernel(one, ~kept[name], system, engine, about.multiprocessors, known)
@@ -466,7 +479,7 @@ def _constants(kernel: AttentionKernel, beside: float) -> dict[str, Any]:
         "backward": _of_pass(kernel.backward, beside),
         "tail": kernel.tail,
         "start": kernel.start,
-        "sag": kernel.sag,
+        "sustained": kernel.sustained,
     }
 
 
@@ -510,8 +523,8 @@ def _assumed(
         found.append(f"{PATH}.float8.*: {text}")
     if lent := [name for name in sorted(kernels) if few.get(name, 0) < LEAST_SMALL]:
         names = ", ".join(lent)
-        text = f"of {names} those of the kernel that was measured with few tiles"
-        found.append(f"{PATH}.*.tail, {PATH}.*.start: {text}")
+        text = f"of {names} those of the kernel that was measured with few tiles and short calls"
+        found.append(f"{PATH}.*.tail, {PATH}.*.start, {PATH}.*.sustained: {text}")
     if "triton" in kernels and not gpu.startswith("A100"):
         text = "as much slower than flash2 as on an A100"
         found.append(f"{PATH}.*.flash1.*, {PATH}.*.triton.*: {text}")
