@@ -236,8 +236,8 @@ class Stage:
         beside = moves & columns.data_par_overlap
         if host is None or host.network is None or not training or not beside.any():
             return None
-        cost = CollectiveCost(self.system, self.schedule, bytes=True)
-        taken = data_traffic(*self.synced, cost)[host.network] / self.system.mem2.bandwidth
+        cost = CollectiveCost(self.system, self.schedule, bytes=True, network=host.network)
+        taken = data_traffic(*self.synced, cost) / self.system.mem2.bandwidth
         times, moved = self.block_alone, self.offload
         forward = self.block.fw.mem_time + moved.forward
         backward = self.backward_memory + moved.backward

@@ -139,18 +139,23 @@ class CollectiveCost:
         Count bytes that pass a port, an array of shape (networks, ...), rather than seconds.
     copies : bool, optional
         Count only collectives among copies, or only the others.
+    network : int, optional
+        Count only the bytes on this network, an array without the axis of networks.
     """
 
     system: System
     schedule: Schedule
     bytes: bool = False
     copies: bool | None = None
+    network: int | None = None
 
     def __call__(self, operation: str, size: Bytes, group: ProcessGroup) -> Array:
         """Count one collective."""
         algorithm = self.schedule.choice.coll_algo
         if self.bytes:
             found: Array = group.volume(self.system, operation, size, algorithm)
+            if self.network is not None:
+                found = found[self.network]
         else:
             each = self.schedule.columns.latency_per_step
             per_step: Array | bool = each if each.any() else False
