@@ -132,6 +132,7 @@ class Execution:
     reshard_after_forward: bool = True
     ddp_bucket_mib: int = 0
     no_sync: bool = True
+    grad_group: int = 1
     overlap_param_gather: bool = False
     mem_reserved_mib: int = 0
     coll_algo: str = "published"

@@ -132,6 +132,11 @@ class StageMemory:
             return
         # Gradients are whole until they are reduced.
         self.passing = message * (ex.fsdp_unit if self.split else 1)
+        if ex.grad_group > 1:  # those of a chunk, and of the one before while it is reduced
+            chunk = self.blocks / ex.pipeline_interleaving
+            whole = block.weight_grad * (ex.dp_shard or ex.data_par)
+            chunks = min(self.blocks, (2 if ex.data_par_overlap else 1) * chunk)
+            self.passing = max(self.passing, chunks * whole)
         if end is not None:
             table = end.table / run.element_bytes * run.reduction_bytes
             self.passing = max(self.passing, table)
