@@ -207,6 +207,7 @@ RULED: dict[str, tuple[Any, ...]] = {
     "reshard_after_forward": (True, False),
     "ddp_bucket_mib": (0, 1, 25),
     "no_sync": (True, False),
+    "grad_group": (1, 2),
     "overlap_param_gather": (False, True),
     "pp_schedule": ("1f1b", "gpipe", "zb_h1"),
     "pp_layout": ("uniform", "balanced", "embedding_as_block", "head_as_block", "both_as_blocks"),
@@ -329,6 +330,8 @@ def _form(random: Random, row: Document, blocks: int) -> Document:
         form["grad_sums"] = small and random.random() < 0.5
     if stage in ("0", "1"):
         form["no_sync"] = random.random() < 0.7
+    if stage == "2":
+        form["grad_group"] = random.choice((1, 1, 2, 3))
     if stage in ("1", "2"):
         form["overlap_param_gather"] = random.random() < 0.5
     return form

@@ -512,6 +512,19 @@ class Execution:
         why="gradients that wait for the end of the batch",
         adds="false: gradients reduced after every microbatch",
     )
+    grad_group: int = declare(
+        "microbatches that pass a chunk of a stage before its gradients, whole until then, are reduced and split",
+        unit="microbatches",
+        at_least=1,
+        default=1,
+        scope=BATCH,
+        label="gradients split after {} microbatches",
+        mark="split after {}",
+        needs={"zero_stage": ("2",)},
+        why="gradients that are split and reduced in groups",
+        adds="microbatches whose gradients are reduced together",
+        samples=(2, 4),
+    )
     overlap_param_gather: bool = declare(
         "new weights are gathered beside the next forward pass (zero_stage 1 and 2)",
         default=False,

@@ -86,7 +86,8 @@ def _check_request(ex: Execution) -> None:
     require(7, not ex.optimizer_sharding or ex.data_par > 1, "there is nothing to shard over")
     overlap = ex.tensor_par_overlap != "none"
     require(8, not overlap or ex.tensor_par > 1, "there is no communication to overlap")
-    redo_fits = ex.tensor_par_comm_type == "rs_ag" and recompute != "full"
+    stores = recompute != "full" or ex.recompute_every > 1
+    redo_fits = ex.tensor_par_comm_type == "rs_ag" and stores
     require(9, not ex.seq_par_ag_redo or redo_fits, "there is nothing to gather again")
     gradients = ex.training and ex.data_par > 1
     modules, every = ex.recompute_modules != "none", ex.recompute_every
@@ -168,6 +169,7 @@ FORMS = {
     "no_sync": ("0", "1"),
     "overlap_param_gather": ("1", "2"),
     "grad_sums": ("0", "1", "2"),
+    "grad_group": ("2",),
 }
 """What some forms of data parallelism have alone."""
 

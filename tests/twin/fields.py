@@ -134,6 +134,7 @@ class Execution:
     reshard_after_forward: bool = True
     ddp_bucket_mib: int = 0
     no_sync: bool = True
+    grad_group: int = 1
     overlap_param_gather: bool = False
     mem_reserved_mib: int = -1
     mem_fragments_percent: int = -1

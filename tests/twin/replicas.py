@@ -79,7 +79,7 @@ class Replicas:
         """Gradients are reduced in buckets, then new weights are gathered if the step is split."""
         run, ex = self.run, self.run.execution
         every = self.stage == "2" or not ex.no_sync
-        times = run.microbatches if every else 1
+        times = -(-run.microbatches // ex.grad_group) if every else 1
         stages = [(self.embedding.gradient, self.head.gradient)]
         if self.piped:
             stages = [(self.embedding.gradient, 0), (0, self.head.gradient)]
@@ -87,7 +87,7 @@ class Replicas:
         once = max(exposed for _, exposed in found)
         self.link_time = times * max(link for link, _ in found)
         self.exposed_time = times * once
-        self.stalled = once if every else 0
+        self.stalled = once * times / run.microbatches if every else 0
         if self.stage == "0":
             return
         one = self._gather(self.one.weight)

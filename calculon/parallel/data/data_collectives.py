@@ -133,7 +133,8 @@ class DataCollectives:
     @property
     def times(self) -> Count:
         """How often whole gradients are reduced in a batch."""
-        return np.where(self.sharding.every(self.schedule), self.schedule.microbatches, 1.0)
+        groups = np.ceil(self.schedule.microbatches / self.schedule.columns.grad_group)
+        return np.where(self.sharding.every(self.schedule), groups, 1.0)
 
     @derived
     def buckets(self) -> tuple[Buckets, ...]:

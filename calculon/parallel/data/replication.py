@@ -60,8 +60,12 @@ class Replication:
         which comes last, is never before that.
         """
         exposed = np.maximum.reduce([self._waits(buckets) for buckets in self.collectives.buckets])
-        stalled = np.where(self.sharding.every(self.schedule), exposed, 0.0)
-        exposed = self.collectives.times * exposed
+        times = self.collectives.times
+        share = (
+            times / self.schedule.microbatches
+        )  # of a group of microbatches that are reduced at once
+        stalled = np.where(self.sharding.every(self.schedule), share * exposed, 0.0)
+        exposed = times * exposed
         if self.sharding.state:
             exposed = exposed + self._gather_after_step()
         return exposed, stalled

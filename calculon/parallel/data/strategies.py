@@ -223,12 +223,24 @@ class ExplicitStrategy(DataParallelStrategy):
             unit = np.maximum(unit, end.gradient)
         if self.sharding.gradients:
             passing = np.where(weight == message, unit, unit * (1 + weight / message))
+            passing = np.maximum(passing, self._of_group(schedule, waiting))
         else:
             bucket = bucket_bytes(schedule)
             full = np.minimum(bucket, schedule.blocks * message)
             passing = np.where(waiting == message, 0.0, np.where(bucket > 0, full, message))
         used = schedule.training & (schedule.data_par > 1)
         return none + gathered, none + np.where(used, passing, 0.0)
+
+    def _of_group(self, schedule: Schedule, waiting: Bytes) -> Bytes:
+        """Bytes of whole gradients to which the microbatches of a group add.
+
+        Groups pass one chunk after the other: those of a chunk are whole, and of the one before while they are reduced
+        beside it. Source: Llama Team, arXiv 2407.21783, section 3.3.2 (gradients split within a pipeline).
+        """
+        whole = waiting * self.sharding.shards(schedule)
+        chunks = np.where(schedule.columns.data_par_overlap, 2.0, 1.0)
+        blocks = np.minimum(chunks * schedule.blocks / schedule.interleaving, schedule.blocks)
+        return np.where(schedule.columns.grad_group > 1, blocks * whole, 0.0)
 
 
 STRATEGIES: Mapping[str, DataParallelStrategy] = {

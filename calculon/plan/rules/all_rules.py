@@ -227,7 +227,7 @@ RULES: tuple[Rule, ...] = (
             ~r.plan.seq_par_ag_redo
             | (
                 r.plan.is_choice("tensor_par_comm_type", "rs_ag")
-                & ~r.plan.is_choice("activation_recompute", "full")
+                & (~r.plan.is_choice("activation_recompute", "full") | (r.plan.recompute_every > 1))
             )
         ),
         expected(

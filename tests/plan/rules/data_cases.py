@@ -46,6 +46,12 @@ MALFORMED = {
         "25",
     ),
     "no_sync_needs_form": (_of("2", no_sync=False), "no_sync", "true with zero_stage: 2", "false"),
+    "grad_group_needs_form": (
+        _of("1", grad_group=4),
+        "grad_group",
+        "1 with zero_stage: 1",
+        "4",
+    ),
     "overlap_param_gather_needs_form": (
         _of("3", overlap_param_gather=True),
         "overlap_param_gather",
