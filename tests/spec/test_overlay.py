@@ -76,7 +76,7 @@ def test_an_overlay_is_the_base_with_its_members(write):
     system, plain = inputs.system(path), inputs.system("h100_80g_sxm")
     assert (system.name, system.mem1.capacity) == ("mine", 94 * 2**30)
     assert (system.mem1.bandwidth, system.networks) == (plain.mem1.bandwidth, plain.networks)
-    assert (system.ext.networks, set(system.ext.attention)) == ((), set(plain.ext.attention))
+    assert (system.ext.networks, set(system.ext.rates)) == ((), set(plain.ext.rates))
     mapping = {"base": "h100_80g_sxm", "mem1": {"GiB": 94}}
     assert inputs.system(mapping).mem1.capacity == system.mem1.capacity
     whole = document("systems", "h100_80g_sxm")

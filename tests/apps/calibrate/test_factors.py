@@ -50,6 +50,19 @@ def test_the_type_of_ordinary_cores_is_left_out_of_tensor_cores():
     assert (new[TYPE]["max_efficiency"], new["float32"]["max_efficiency"]) == (0.4, 0.8)
 
 
+def test_all_kernels_of_the_law_of_fused_attention_are_scaled():
+    one = {"shares": [[64, 0.4], [128, 0.8]], "lead": 20}
+    law = {
+        "law": "fused",
+        "kernels": {"flash2": {"forward": one, "backward": {**one}, "start": 1e-6}},
+    }
+    kernel = changed("attention", 0.5, {"kernels": {"attention": {TYPE: law}}})["kernels"][
+        "attention"
+    ][TYPE]
+    scaled = one | {"shares": [[64, 0.2], [128, 0.4]]}
+    assert kernel["kernels"]["flash2"] == {"forward": scaled, "backward": scaled, "start": 1e-6}
+
+
 def test_attention_is_a_factor_in_either_spelling():
     for ext in (
         {"attention": {TYPE: {"efficiency": CURVE}}},
