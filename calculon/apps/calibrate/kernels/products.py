@@ -93,7 +93,7 @@ UNKNOWNS: Mapping[str, Unknown] = {
 }
 """Constants of the law, and of how it was measured.
 
-``medium``, ``narrow`` and ``small`` are the efficiencies of tiles of 128 x 128, 128 x 64 and 64 x 64 beside larger ones.
+``medium``, ``narrow`` and ``small`` are the efficiencies of tiles of 128 x 128, 128 x 64 and 64 x 64 beside the others.
 ``burst`` is the duration in seconds of a call up to which the clock stays; within :data:`BURST_RANGE` times that the
 rate falls to ``sustained``. A system file has the latter alone: training is continuous work. ``beside_start`` (seconds)
 and ``beside_bytes`` (for an element of the left operand) are of what was timed with a product, and is no part of it.

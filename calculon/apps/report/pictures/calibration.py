@@ -128,11 +128,14 @@ def _errors(axes: "Axes", one: Errors) -> None:
     axes.axhline(0, color=COLORS["vermilion"], label="calibrated file")
     band = 100 * BAND
     axes.axhspan(-band, band, color=COLORS["vermilion"], alpha=0.15, linewidth=0)
-    ways = {"fitted": {"marker": "o"}, "held out": {"marker": "s", "markerfacecolor": "white"}}
-    for (words, way), (times, errors) in zip(ways.items(), (one.fitted, one.held), strict=True):
-        inside = [min(max(error, -MOST), MOST) for error in errors]
-        color, label = COLORS["blue"], f"measured, {words}"
-        axes.plot(times, inside, color=color, linestyle="", markersize=3, label=label, **way)
+    blue = COLORS["blue"]
+    fitted, held = (
+        [min(max(error, -MOST), MOST) for error in errors] for _, errors in (one.fitted, one.held)
+    )
+    axes.plot(one.fitted[0], fitted, "o", color=blue, markersize=3, label="measured, fitted")
+    axes.plot(
+        *(one.held[0], held), "s", color=blue, markersize=3, mfc="white", label="measured, held out"
+    )
     axes.set_ylim(-MOST - 3, MOST + 3)
     axes.set_title(one.title, fontsize=7.5)
     axes.set_xlabel(f"measured, s (band: {band:g} %)", fontsize=8)
