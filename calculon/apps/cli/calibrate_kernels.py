@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from calculon.apps.cli.options import STDOUT, Log, check_inputs, check_outputs
 from calculon.apps.cli.pictures import PICTURES, check_library
@@ -108,9 +108,9 @@ def _tables(folder: Path) -> "dict[str, pd.DataFrame]":
 
 
 def _save(found: "Kernels", output: str) -> None:
-    """Draw measured over predicted times, a panel for each group."""
+    """Draw the errors over measured times, a panel for each group."""
     from calculon.apps.report.pictures import canvas
-    from calculon.apps.report.pictures.calibration import Comparison, draw
+    from calculon.apps.report.pictures.calibration import Errors, draw
 
     panels = []
     for group, rows in found.rows.groupby("group", sort=False):
@@ -119,9 +119,10 @@ def _save(found: "Kernels", output: str) -> None:
             for record in found.residuals()
             if record["group"] == group
         ]
-        pairs: list[Any] = [
-            (rows.predicted[which].tolist(), rows.measured[which].tolist())
+        percent = 100 * (rows.predicted / rows.measured - 1)
+        pairs = [
+            (rows.measured[which].tolist(), percent[which].tolist())
             for which in (~rows.held_out, rows.held_out)
         ]
-        panels.append(Comparison(f"{group}\nmedian error: {', '.join(errors)}", *pairs))
+        panels.append(Errors(f"{group}\nmedian error: {', '.join(errors)}", *pairs))
     canvas.save(draw(panels), output)

@@ -233,7 +233,10 @@ def test_rates_by_shape_are_fitted_or_it_is_said_what_is_missing(run, tmp_path):
         for (m, n, k), time in zip(shapes, times.tolist(), strict=True)
     ]
     (tmp_path / "g.csv").write_text("\n".join(["m,n,k,datatype,seconds", *lines]))
-    call = ("calibrate", "h100_80g_sxm", "--gemm", "g.csv", "--hold-out", 0, "-o", "x.json")
+    base = load("system", "h100_80g_sxm")[1]
+    del base["ext"]["kernels"]
+    (tmp_path / "base.json").write_text(json.dumps(base))
+    call = ("calibrate", "base.json", "--gemm", "g.csv", "--hold-out", 0, "-o", "x.json")
     for options, message in (
         (("--shapes",), "expected --multiprocessors N, or ext.gemm in the system"),
         (("--multiprocessors", "132"), "--multiprocessors: expected a number above 0, beside"),
@@ -285,7 +288,10 @@ def test_the_picture_shows_rows_and_curve():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["calibrate", "h100_80g_sxm", "-o", "x.json"], "expected measurements: --collectives"),
+        (
+            ["calibrate", "h100_80g_sxm", "-o", "x.json"],
+            "expected measurements: --kernels, --collectives",
+        ),
         ([*CALL, "-o", "x.txt"], "expected an output name that ends in .json"),
         ([*CALL, "-o", "no/x.json"], "expected a folder that exists"),
         ([*CALL, "--collectives", EXAMPLE, "-o", "x.json"], "expected each file once, found twice"),

@@ -20,7 +20,7 @@ from calculon.units import Array, Seconds
 LARGE = 1024
 """Least m, n and k of a group of residuals: products of training are of this kind."""
 
-BURST_DECADE = 10.0
+BURST_RANGE = 100.0
 """Factor of the duration over which the clock falls from that of short calls to that of continuous work."""
 
 _DIGITS = 4
@@ -93,10 +93,10 @@ UNKNOWNS: Mapping[str, Unknown] = {
 }
 """Constants of the law, and of how it was measured.
 
-``medium``, ``narrow`` and ``small`` are the efficiencies of tiles of 128 x 128, 128 x 64 and 64 x 64 beside larger ones.
-``burst`` is the duration in seconds of a call up to which the clock stays; within :data:`BURST_DECADE` of it the rate
-falls to ``sustained``. A system file has the latter alone: training is continuous work. ``beside_start`` (seconds) and
-``beside_bytes`` (for an element of the left operand) are of what was timed with a product, and is no part of it.
+``medium``, ``narrow`` and ``small`` are the efficiencies of tiles of 128 x 128, 128 x 64 and 64 x 64 beside the others.
+``burst`` is the duration in seconds of a call up to which the clock stays; within :data:`BURST_RANGE` times that the
+rate falls to ``sustained``. A system file has the latter alone: training is continuous work. ``beside_start`` (seconds)
+and ``beside_bytes`` (for an element of the left operand) are of what was timed with a product, and is no part of it.
 """
 
 _SHARED = ("wave_overlap", "start", "memory_efficiency", "burst")
@@ -265,7 +265,7 @@ def _predicted(rows: Rows, values: Mapping[str, float]) -> Seconds:
     """Return the times of rows as they were measured: in short calls, and with what was timed beside them."""
     gemm = _law(values, rows)
     time = partial(gemm.seconds, rows.batch, rows.m, rows.n, rows.k, rows.aligned, rows.on)
-    passed = np.log(time() / values["burst"]) / np.log(BURST_DECADE)
+    passed = np.log(time() / values["burst"]) / np.log(BURST_RANGE)
     times: Seconds = time(1 + (1 / values["sustained"] - 1) * np.clip(passed, 0, 1))
     moved = rows.batch * rows.m * rows.k * values.get("beside_bytes", 0.0)
     bandwidth = rows.on.bandwidth * values["memory_efficiency"]

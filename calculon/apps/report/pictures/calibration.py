@@ -46,6 +46,10 @@ BAND = 0.1
 """Relative error of the band around the diagonal."""
 
 
+MOST = 50.0
+"""Largest error that is drawn, in percent."""
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Predicted and measured times in seconds, of rows that were fitted and of those held out."""
@@ -55,8 +59,17 @@ class Comparison:
     held: tuple[Sequence[float], Sequence[float]]
 
 
-def draw(panels: Sequence[Panel | Comparison]) -> "Figure":
-    """Draw the panels, both axes logarithmic."""
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Measured times in seconds and errors of the prediction in percent, of rows fitted and of those held out."""
+
+    title: str
+    fitted: tuple[Sequence[float], Sequence[float]]
+    held: tuple[Sequence[float], Sequence[float]]
+
+
+def draw(panels: Sequence[Panel | Comparison | Errors]) -> "Figure":
+    """Draw the panels, both axes logarithmic but for errors."""
     across = min(_WIDEST, len(panels))
     down = -(-len(panels) // across)
     with drawing():
@@ -65,6 +78,8 @@ def draw(panels: Sequence[Panel | Comparison]) -> "Figure":
         for axes, one in zip(grid.flat, panels, strict=False):
             if isinstance(one, Panel):
                 _panel(axes, one)
+            elif isinstance(one, Errors):
+                _errors(axes, one)
             else:
                 _comparison(axes, one)
         for axes in list(grid.flat)[len(panels) :]:
@@ -103,6 +118,31 @@ def _comparison(axes: "Axes", one: Comparison) -> None:
     axes.set_xlabel(f"predicted, s (band: {100 * BAND:g} %)", fontsize=8)
     axes.set_ylabel("measured, s", fontsize=8)
     _ticks(axes, "{:g}".format, "{:g}".format)
+
+
+def _errors(axes: "Axes", one: Errors) -> None:
+    """Draw errors over measured times; those beyond :data:`MOST` stand at the edge."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xscale("log")
+    axes.axhline(0, color=COLORS["vermilion"], label="calibrated file")
+    band = 100 * BAND
+    axes.axhspan(-band, band, color=COLORS["vermilion"], alpha=0.15, linewidth=0)
+    blue = COLORS["blue"]
+    fitted, held = (
+        [min(max(error, -MOST), MOST) for error in errors] for _, errors in (one.fitted, one.held)
+    )
+    axes.plot(one.fitted[0], fitted, "o", color=blue, markersize=3, label="measured, fitted")
+    axes.plot(
+        *(one.held[0], held), "s", color=blue, markersize=3, mfc="white", label="measured, held out"
+    )
+    axes.set_ylim(-MOST - 3, MOST + 3)
+    axes.set_title(one.title, fontsize=7.5)
+    axes.set_xlabel(f"measured, s (band: {band:g} %)", fontsize=8)
+    axes.set_ylabel("error of the prediction, %", fontsize=8)
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    logarithmic_ticks(axes.xaxis, (1.0,), "{:g}".format, most=7)
+    axes.xaxis.set_tick_params(which="minor", length=0)
 
 
 def _panel(axes: "Axes", one: Panel) -> None:
