@@ -211,7 +211,7 @@ def plain(**changes):
             "not launch.step, found edition sc23 ignores ext",
         ),
         (
-            [(model, run | {"batch_size": size}) for model, run in RUNS[:1] for size in (4, 16)],
+            [(model, run | {"batch_size": size}) for model, run in RUNS[:1] for size in (16, 64)],
             ["matrix", "mem1"],
             "expected steps that tell matrix from mem1, found both change all times alike",
         ),
