@@ -141,6 +141,8 @@ class CollectiveCost:
         Count only collectives among copies, or only the others.
     network : int, optional
         Count only the bytes on this network, an array without the axis of networks.
+    known : dict, optional
+        What has been counted, where equal collectives are asked for more than once.
     """
 
     system: System
@@ -148,9 +150,19 @@ class CollectiveCost:
     bytes: bool = False
     copies: bool | None = None
     network: int | None = None
+    known: dict[tuple[object, ...], Array] | None = None
 
     def __call__(self, operation: str, size: Bytes, group: ProcessGroup) -> Array:
         """Count one collective."""
+        if self.known is None:
+            return self._count(operation, size, group)
+        size, ranks = np.asarray(size), np.asarray(group.ranks)
+        key = operation, size.shape, size.tobytes(), ranks.shape, ranks.tobytes(), group.copies
+        if key not in self.known:
+            self.known[key] = self._count(operation, size, group)
+        return self.known[key]
+
+    def _count(self, operation: str, size: Bytes, group: ProcessGroup) -> Array:
         algorithm = self.schedule.choice.coll_algo
         if self.bytes:
             found: Array = group.volume(self.system, operation, size, algorithm)

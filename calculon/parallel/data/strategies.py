@@ -77,12 +77,14 @@ class DataParallelStrategy(ABC):
 
         Of stages that differ, that of the stage which takes longest.
         """
+        stages = list(_stages(cost.schedule, embedding_head))
+        if len(stages) == 1:
+            return self.stage_sync(synced, embedding_head, backward, cost, edition)
+        cost = replace(cost, known={})  # blocks are the same everywhere
         found = [
             self.stage_sync(synced, ends, backward, replace(cost, schedule=here), edition)
-            for here, ends in _stages(cost.schedule, embedding_head)
+            for here, ends in stages
         ]
-        if len(found) == 1:
-            return found[0]
         return apply(lambda *times: reduce(np.maximum, times), found)
 
     @abstractmethod
