@@ -311,7 +311,9 @@ class Stage:
         if self.embedding_head is not None:
             step = self.embedding_head.step
             weights += [end.optimizer.weight_grad for end in (step.first, step.last)]
-        moved = np.where(sums, SUM_PASS, 1.0)
+        # a group of microbatches adds to whole gradients, of which shards are kept after it
+        whole = np.where(schedule.columns.grad_group > 1, schedule.shards, 1.0)
+        moved = np.where(sums, SUM_PASS, 1.0) * whole
         found = [np.where(reads, time(held * moved), 0.0) for held in weights]
         none = np.zeros_like(found[0])
         return found[0], *(found[1:] if len(found) > 1 else (none, none))

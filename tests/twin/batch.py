@@ -131,17 +131,24 @@ class Batch:
 
         The first microbatch has nothing to add to.
         """
-        run, ends, mem1 = self.run, self.embedding_head, self.run.system.mem1
+        run, ends = self.run, self.embedding_head
         self.added = [0.0, 0.0, 0.0]
         stated = run.rules.optimizer_fields and self.execution.grad_dtype != "auto"
-        sums = self.execution.grad_sums  # of 2 bytes in 4: 10 bytes move of 6
+        sums = self.execution.grad_sums
         if not stated or (run.microbatches == 1 and not sums):
             return
-        moved = 10 / 6 if sums else 1
+        moved = self._added_to
         self.added[0] = run.system.move(self.block.weight_grad * moved)
         if ends is not None:
             gradients = ends.first.weight_grad, ends.last.weight_grad
             self.added[1:] = [run.system.move(size * moved) for size in gradients]
+
+    @property
+    def _added_to(self) -> float:
+        """Bytes that move, over those of gradients that wait: of 2 and 4 bytes 10 of 6; whole ones in a group."""
+        ex = self.execution
+        whole = (ex.dp_shard or ex.data_par) if ex.grad_group > 1 else 1
+        return (10 / 6 if ex.grad_sums else 1) * whole
 
     def _longest_chunks(self, layout: list[int]) -> float | None:
         """Seconds of a microbatch that waits in each chunk for the stage that takes longest there."""
@@ -190,7 +197,7 @@ class Batch:
             state = max(run.system.mem2.time(moved), run.system.node_time(moved, ex.num_procs))
             self.bw_offload_exposed_time += run.blocks * state
         self.copy_time = passes * self.copies[0] + m * self._at_ends(*self.copies[1:])
-        moved = 10 / 6 if ex.grad_sums else 1
+        moved = self._added_to
         read_again = self.busy_blocks * run.system.move(block.weight_grad * moved)
         if embedding_head is not None:
             self.fw_time += m * self._at_ends(*embedding_head.seconds("fw"))
