@@ -138,7 +138,7 @@ def input_layers(
         Share of the product that is, where single operators are recomputed.
     """
     name, hidden = f"{prefix}_{product}", shape.model.hidden
-    yield from converted(f"{name}_Cast", shape, hidden, width, bias)
+    yield from converted(f"{name}_Cast", shape, hidden, width, bias, activated=product == "Mlp1")
     if shape.overlapped:
         yield column_parallel_linear(
             f"{name}_AG",
@@ -201,6 +201,7 @@ def converted(
     *,
     source: int | None = None,
     joined: bool = True,
+    activated: bool = False,
 ) -> Iterator[Layer]:
     """Convert the operands of a product ``(tokens, n) x (n, k)``, where they are stored wider than multiplied.
 
@@ -212,8 +213,12 @@ def converted(
         Bytes per element of its input as it comes; by default those of the residual stream.
     joined : bool
         Whether the kernel that makes its input can convert it.
+    activated : bool
+        Whether an activation or a loss reads its output, and makes the gradient of that. Others come from products,
+        attention and the residual stream, and Transformer Engine converts them to 8 bits by a kernel of its own.
     """
     if shape.narrow:
+        alone = not (joined and shape.choice.fuses)
         yield cast(
             name,
             n * k + bias,
@@ -221,7 +226,8 @@ def converted(
             shape.tokens * k,
             widths=shape.widths,
             source=shape.dtype_bytes if source is None else source,
-            alone=not (joined and shape.choice.fuses),
+            alone=alone,
+            gradients_alone=alone or (shape.widths.operand == 1 and not activated),
             flags=RECOMPUTED,
         )
 

@@ -97,7 +97,7 @@ def _keys(record):
 
 def test_the_twin_knows_every_addition_to_a_system():
     records = {
-        "memory": Stream,
+        "traffic": Stream,
         "attention": AttentionKernel,
         "matrix": Engine,
         "gemm": Gemm,

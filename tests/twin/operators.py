@@ -284,12 +284,13 @@ def flash(run: Run, name: str, heads: int, key_heads: int, flags: Flags) -> Laye
     return layer
 
 
-def cast(run: Run, name: str, counts: tuple[int, int, int], source: int, *, alone: bool) -> Layer:
+def cast(run: Run, name: str, counts: tuple[int, int, int], source: int, *, alone: bool, activated: bool = False) -> Layer:
     """Convert weights, input and gradient of the output of a product to fewer bytes, and back.
 
     `counts` are elements of weights, input and output. Converted weights are kept for the backward
     pass. The input comes in `source` bytes; converting it, and gradients, takes passes of their own
-    only where they stand `alone`: else the kernels that make them write both.
+    only where they stand `alone`: else the kernels that make them write both. Gradients of 1 byte do
+    too, but those that an activation or the loss makes.
     """
     weights, inputs, outputs = counts
     stored, read, wrote = run.element_bytes, run.operand_bytes, run.result_bytes
@@ -299,7 +300,7 @@ def cast(run: Run, name: str, counts: tuple[int, int, int], source: int, *, alon
         forward.append((source + read) * inputs)
     if alone and source != wrote:
         backward.append((source + wrote) * inputs)
-    if alone and read < wrote:
+    if (alone or (read == 1 and not activated)) and read < wrote:
         backward.append((wrote + read) * outputs)
     layer = Layer(
         run,

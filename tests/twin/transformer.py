@@ -75,7 +75,7 @@ def _leave(run: Run, prefix: str, *, again: bool | None = None) -> list[Layer]:
 
 
 def _converted(
-    run: Run, name: str, counts: tuple[int, int, int], source: int, *, apart: bool = False
+    run: Run, name: str, counts: tuple[int, int, int], source: int, *, apart: bool = False, activated: bool = False
 ) -> list[Layer]:
     """Convert what a product reads, where it reads less than is stored.
 
@@ -84,7 +84,7 @@ def _converted(
     if not run.narrow:
         return []
     fuses = run.execution.fusion in ("compile", "max")
-    return [cast(run, name, counts, source, alone=apart or not fuses)]
+    return [cast(run, name, counts, source, alone=apart or not fuses, activated=activated)]
 
 
 def _attention(run: Run) -> list[Layer]:
@@ -228,7 +228,7 @@ def _mlp(run: Run) -> list[Layer]:
     redo = run.regathers_mlp
     return [
         *_enter(run, "MlpBlock", kept=not run.drops_stream),
-        *_converted(run, "MlpBlock_Mlp1_Cast", counts, run.element_bytes),
+        *_converted(run, "MlpBlock_Mlp1_Cast", counts, run.element_bytes, activated=True),
         *_widen(run, "MlpBlock_Mlp1", "MlpBlock_F", width, bias, redo, outermost=False),
         _function(run),
         *_reduced(

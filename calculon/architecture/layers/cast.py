@@ -12,13 +12,15 @@ def cast(
     widths: Widths,
     source: int,
     alone: bool,
+    gradients_alone: bool,
     flags: Flags,
 ) -> Layer:
     """Convert weights, input and gradients of a product of `weights`, `inputs` and `outputs` elements.
 
     Weights are converted once per microbatch, and the copies kept for its backward pass; their gradients go back to the
     stored type. Inputs come in `source` bytes per element, and gradients of outputs in the width of results; where they
-    are `alone`, converting them takes a pass of its own, otherwise the kernel that makes them writes both.
+    are `alone`, converting them takes a pass of its own, otherwise the kernel that makes them writes both; and so for
+    the gradients of outputs.
 
     Source: Micikevicius et al., *Mixed Precision Training*, arXiv 1710.03740, section 3; 8-bit: Micikevicius et al.,
     *FP8 Formats for Deep Learning*, arXiv 2209.05433, section 3.
@@ -33,7 +35,7 @@ def cast(
         forward, launches[0] = forward + (source + operand) * inputs, launches[0] + 1
     if alone and result != source:
         backward, launches[1] = backward + (result + source) * inputs, launches[1] + 1
-    if alone and operand < result:
+    if gradients_alone and operand < result:
         backward, launches[1] = backward + (result + operand) * outputs, launches[1] + 1
     return Layer(
         name=name,
