@@ -9,7 +9,6 @@ Source: PyTorch, ``torch/distributed/fsdp``, ``_fsdp_collectives.py``: ``all_gat
 """
 
 from dataclasses import replace
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np

@@ -118,7 +118,9 @@ class Extension:
     )
     launch: Launch = declare("what launching kernels costs", default=Launch(kernel=0.0))
     networks: tuple[Link, ...] = declare("additions to the networks, in their order", default=())
-    memory: MemoryUse = declare("what others than the model take of both tiers", default=MemoryUse())
+    memory: MemoryUse = declare(
+        "what others than the model take of both tiers", default=MemoryUse()
+    )
     host: Host | None = declare(
         "host of a node, whose memory and links offloading shares with other traffic", default=None
     )

@@ -284,7 +284,15 @@ def flash(run: Run, name: str, heads: int, key_heads: int, flags: Flags) -> Laye
     return layer
 
 
-def cast(run: Run, name: str, counts: tuple[int, int, int], source: int, *, alone: bool, activated: bool = False) -> Layer:
+def cast(
+    run: Run,
+    name: str,
+    counts: tuple[int, int, int],
+    source: int,
+    *,
+    alone: bool,
+    activated: bool = False,
+) -> Layer:
     """Convert weights, input and gradient of the output of a product to fewer bytes, and back.
 
     `counts` are elements of weights, input and output. Converted weights are kept for the backward

@@ -66,7 +66,12 @@ class Gemm:
     tiles: Sequence[Sequence[float]] = TILES
 
     def seconds(
-        self, batch: float, sides: tuple[int, int, int], rate: float, bandwidth: float, size: int
+        self,
+        batch: float,
+        sides: tuple[float, int, float],
+        rate: float,
+        bandwidth: float,
+        size: int,
     ) -> float:
         """Seconds of the best tile, whose result may be split along the depth, for FLOP/s of the fastest.
 

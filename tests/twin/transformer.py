@@ -75,7 +75,13 @@ def _leave(run: Run, prefix: str, *, again: bool | None = None) -> list[Layer]:
 
 
 def _converted(
-    run: Run, name: str, counts: tuple[int, int, int], source: int, *, apart: bool = False, activated: bool = False
+    run: Run,
+    name: str,
+    counts: tuple[int, int, int],
+    source: int,
+    *,
+    apart: bool = False,
+    activated: bool = False,
 ) -> list[Layer]:
     """Convert what a product reads, where it reads less than is stored.
 
