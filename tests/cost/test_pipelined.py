@@ -117,7 +117,7 @@ def test_the_odd_blocks_are_on_the_same_stages_with_every_schedule():
 @pytest.mark.parametrize("form", ["allgather", "megatron"])
 def test_what_no_bandwidth_would_hide_is_null_in_files(form):
     plan = {"pipeline_interleaving": 3, "data_par_overlap": True, "batch_size": 128}
-    system = _system("a100_80g_sxm_kernels")
+    system = _system("a100_80g_sxm_kernels", matrix=4)
     stats = _stats("megatron-126M", system, 2, 16, 8, **plan, tp_impl=form)
     assert (stats["dp_bw_overlap_req_chunk"] is None) == (form == "allgather")
     assert json.loads(json.dumps(stats, allow_nan=False)) == stats
