@@ -681,7 +681,8 @@ class Execution:
         scope=BLOCK | BATCH,
         label="one of {} blocks recomputes",
         mark="1 of {} again",
-        needs={"training": (True,)},
+        needs={"activation_recompute": ("full", "attn_only")},
+        why="something is recomputed, which recompute_modules may say, too",
         adds="that one of so many blocks recomputes",
         samples=(2, 3),
     )
