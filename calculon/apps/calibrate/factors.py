@@ -59,7 +59,7 @@ def _mem1(document: dict[str, Any], factor: float) -> None:
     _scale(document["mem1"], "MB_efficiency", factor)
     extension = document.get("ext", {})
     rates = [rate for kind in extension.get("kernels", {}).values() for rate in kind.values()]
-    for rate in (extension.get("memory", {}), *rates):
+    for rate in (extension.get("traffic", {}), *rates):
         if "law" not in rate or rate["law"] == "stream":
             for key in {"efficiency", "backward"} & set(rate):
                 rate[key] = _capped(rate[key] * factor)
