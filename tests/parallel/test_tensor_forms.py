@@ -184,7 +184,7 @@ def test_multiplying_and_summing_has_the_flops_of_the_product_and_its_single_pro
             assert product[flops] == whole[flops] == sum(part[flops] for part in parts)
             assert product[moved] == whole[moved]
             assert sum(part[moved] for part in parts) == product[moved] + 2 * single
-        arithmetic = float(SYSTEM.vector["bfloat16"].time(np.array(whole["fw_flops"])))
+        arithmetic = float(SYSTEM.vector_time("bfloat16", np.array(whole["fw_flops"])))
         assert whole["fw_processing_time"] >= arithmetic
         assert parts[1]["activation"] == single
     without, within = _stats(), _stats(matmul_impl="mul_sum")
