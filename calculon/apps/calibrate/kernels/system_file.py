@@ -90,7 +90,7 @@ def fitted_system(
     Raises
     ------
     SpecError
-        For an unknown processor, and one without measured kernels.
+        For an unknown processor, and one without measured kernels. Families without a table are left as they are.
     """
     gpu = processor or _about(base).get("processor")
     if not isinstance(gpu, str) or gpu not in PROCESSORS:
@@ -101,7 +101,8 @@ def fitted_system(
     system = quietly_decoded(base, file, name)
     memory = replace(system.mem1, bandwidth=PROCESSORS[gpu].bandwidth)
     measured = replace(system, mem1=memory)
-    parts = [part for fit in fits().values() if (part := fit(tables, gpu, measured)) is not None]
+    found_parts = (fit(tables, gpu, measured) for fit in fits(tables).values())
+    parts = [part for part in found_parts if part is not None]
     if not parts:
         raise SpecError(file, Problem("", f"measured kernels of {gpu}", "none"))
     rows = pd.concat([part.rows for part in parts if len(part.rows)], ignore_index=True)
