@@ -271,7 +271,7 @@ def test_every_path_of_about_is_one_of_the_file(any_name):
     wild = {p: re.compile(re.escape(p).replace(r"\*", ".*")).fullmatch for p in paths}
     known = ["base", "everything else"] if "base" in raw else []
     assert [p for p in paths if p not in known and not any(map(wild[p], figures))] == []
-    assert len({text for text in about.get("assumed", [])}) == len(about.get("assumed", []))
+    assert len(set(about.get("assumed", []))) == len(about.get("assumed", []))
 
 
 @pytest.mark.parametrize("any_name", catalog.names("system"))
@@ -285,7 +285,9 @@ def test_fitted_parts_name_their_table_and_their_error(any_name):
     for text in about.get("sources", {}).values():
         for table in re.findall(r"systems/measured/\w+\.csv", text):
             assert (ROOT / table).is_file()
-        for source in re.findall(r"\b(?:aic|vidur|liger|neusight|cudnn|simumax|superbench|fa)-\S+?(?=[,;)]|$)", text):
+        for source in re.findall(
+            r"\b(?:aic|vidur|liger|neusight|cudnn|simumax|superbench|fa)-\S+?(?=[,;)]|$)", text
+        ):
             assert source in SOURCES
 
 

@@ -1,6 +1,6 @@
 """The families of kernels that a system file is fitted to."""
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 
 import pandas as pd
@@ -11,21 +11,21 @@ from calculon.hardware.system import System
 Fit = Callable[[Mapping[str, pd.DataFrame], str, System], FittedPart | None]
 """From tables by name, a processor's name in them and a system with its peaks: a part, if there are rows for one."""
 
-FAMILIES = {
+FAMILIES: Mapping[str, tuple[str, ...]] = {
     "products": ("gemm", "sources"),
     "attention": ("attention",),
     "memory_bound": ("memory_bound", "launches"),
     "launches": ("launches",),
     "collectives": ("collectives",),
 }
-"""Modules of this room with a function ``fit``, in the order in which their parts are merged, and its tables."""
+"""Modules of this room with a function ``fit``, in the order in which their parts are merged, and their tables."""
 
 
-def fits(tables: Container[str]) -> dict[str, Fit]:
-    """Return the fits whose tables are all there, by the name of their family."""
+def fits(tables: Mapping[str, pd.DataFrame]) -> list[Fit]:
+    """Return the fits of the families whose tables are there."""
     room = __name__.rpartition(".")[0]
-    return {
-        name: import_module(f"{room}.{name}").fit
+    return [
+        import_module(f"{room}.{name}").fit
         for name, needed in FAMILIES.items()
-        if all(table in tables for table in needed)
-    }
+        if all(one in tables for one in needed)
+    ]

@@ -62,7 +62,7 @@ def _plain(forward: float) -> Implementation:
 
 
 SHORT = 8192
-"""Bytes of rows that stay in the L1 cache between two reads: 16 blocks of 128 threads share 192 KiB of it on an A100."""
+"""Bytes of rows that stay in the L1 cache between two reads: 16 blocks of 128 threads share its 192 KiB on an A100."""
 
 _TORCH_NORM = Implementation("norm", Passes(3), Passes(7, kernels=3), short=Passes(2))
 """PyTorch's kernel reads a row for its sums and once more; backward likewise both inputs, and again for the weights."""
@@ -135,7 +135,8 @@ TorchScript, PyTorch's SwiGLU of the halves of one tensor (half the rate, as the
 token, and Liger's product with the gradient of the loss, which is 1 in training.
 
 Sources: PyTorch's kernels (aten/src/ATen/native/cuda, layer_norm_kernel.cu and SoftMax.cu), the benchmark scripts and
-norms of linkedin/Liger-Kernel (benchmark/scripts, src/liger_kernel/ops/layer_norm.py: ``grid = (sm_count,)``), megatron/core/tensor_parallel/cross_entropy.py.
+norms of linkedin/Liger-Kernel (benchmark/scripts, src/liger_kernel/ops/layer_norm.py: a grid of ``sm_count``),
+megatron/core/tensor_parallel/cross_entropy.py.
 """
 
 _FLOAT_INPUTS = ("cross_entropy",)
@@ -168,7 +169,10 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     for kind, rows in seen.groupby("kind", sort=False):
         rates[str(kind)] = _shares(rows, start)
     predicted = [_predicted(row, *rates[str(row.kind)], start) for row in measured.itertuples()]
-    measured = measured.assign(predicted=predicted, group="memory-bound, " + measured["kind"].replace("memory", "elementwise"))
+    measured = measured.assign(
+        predicted=predicted,
+        group="memory-bound, " + measured["kind"].replace("memory", "elementwise"),
+    )
     return FittedPart(
         fragment={"ext": _fragment(rates, start)},
         sources=_sources(measured, gpu),

@@ -236,7 +236,9 @@ def _weight_gradients(tables: Mapping[str, pd.DataFrame], gpu: str) -> tuple[flo
     ratios = (each["NT"] / each["TN"]).dropna()
     measured = " and ".join(sorted(own.gpu.unique()))
     used = ", ".join(sorted(own.source.unique()))
-    text = f"median of {len(ratios)} pairs of products, {measured} (systems/measured/gemm.csv: {used})"
+    text = (
+        f"median of {len(ratios)} pairs of products, {measured} (systems/measured/gemm.csv: {used})"
+    )
     return rounded(float(ratios.median()), 3), text
 
 

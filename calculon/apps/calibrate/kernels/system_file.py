@@ -101,8 +101,7 @@ def fitted_system(
     system = quietly_decoded(base, file, name)
     memory = replace(system.mem1, bandwidth=PROCESSORS[gpu].bandwidth)
     measured = replace(system, mem1=memory)
-    found_parts = (fit(tables, gpu, measured) for fit in fits(tables).values())
-    parts = [part for part in found_parts if part is not None]
+    parts = [part for fit in fits(tables) if (part := fit(tables, gpu, measured)) is not None]
     if not parts:
         raise SpecError(file, Problem("", f"measured kernels of {gpu}", "none"))
     rows = pd.concat([part.rows for part in parts if len(part.rows)], ignore_index=True)

@@ -163,9 +163,7 @@ def _errors(axes: "Axes", one: Errors) -> None:
         (one.fitted, one.held), looks, strict=True
     ):
         inside = [min(max(error, -MOST), MOST) for error in errors]
-        axes.plot(
-            times, inside, marker, color=edge, mfc=face, markersize=2.5, mew=0.7, label=label
-        )
+        axes.plot(times, inside, marker, color=edge, mfc=face, markersize=2.5, mew=0.7, label=label)
     axes.set_ylim(-MOST - 4, MOST + 4)
     axes.set_title(one.title, fontsize=7.5)
     axes.yaxis.set_major_locator(MultipleLocator(25))
