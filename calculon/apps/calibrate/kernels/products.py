@@ -177,7 +177,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
         used = ", ".join(sorted(chosen.source.unique()))
         path = "*16" if len(kind.types) > 1 else kind.types[0]
         sources[f"ext.kernels.product.{path}.*"] = (
-            f"{len(chosen)} products measured on {name}: {used}"
+            f"fitted to {len(chosen)} products measured on {name} (systems/measured/gemm.csv: {used})"
         )
     if not products:
         return None
@@ -244,7 +244,10 @@ def _weight_gradients(tables: Mapping[str, pd.DataFrame], gpu: str) -> tuple[flo
     )
     ratios = (each["NT"] / each["TN"]).dropna()
     measured = " and ".join(sorted(own.gpu.unique()))
-    text = f"median of {len(ratios)} pairs of products, {measured}: {', '.join(sorted(own.source.unique()))}"
+    used = ", ".join(sorted(own.source.unique()))
+    text = (
+        f"median of {len(ratios)} pairs of products, {measured} (systems/measured/gemm.csv: {used})"
+    )
     return rounded(float(ratios.median()), 3), text
 
 
