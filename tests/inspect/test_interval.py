@@ -106,7 +106,7 @@ def test_parts_of_additions_count_where_the_edition_sees_them():
     spreads = {"ext.gemm.float16": MATRIX}
     model, execution, _ = EXAMPLE
     for edition, counts in (("sc23", False), ("corrected", True)):
-        system = calibrated("a100_80g_sxm_kernels", **spreads)
+        system = calibrated("a100_80g_sxm", **spreads)
         found = calculon.estimate(model, execution, system, edition=edition)
         assert (found.interval is not None) == counts
 
