@@ -510,8 +510,8 @@ def _more(random: Random, row: Document, model: Document, system: Document) -> D
     if chosen["coll_algo"] != "published":
         chosen["latency_per_step"] = False
     fused = system.get("ext", {}).get("kernels", {}).get("attention", {})
-    if fused and row["attn_impl"] == "flash":
-        known = next(iter(fused.values()))["kernels"]
+    known = next((one["kernels"] for one in fused.values() if "kernels" in one), ())
+    if known and row["attn_impl"] == "flash":
         chosen["attn_kernel"] = random.choice(("auto", *known, *known))
     if not _fits(chosen["seq_length"], row, model):
         chosen["seq_length"] = 0

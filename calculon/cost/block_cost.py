@@ -195,9 +195,14 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
     cost = layer_cost(table, layout.times, layout.network, choice, edition)
     overlapped = choice.tensor_par_overlap != "none"
     processing = ordered_sum(cost.times.processing) if overlapped else layout.processing
-    if layout.host is not None:
-        processing = _launched(processing, ordered_sum(layout.host))
+    collectives = _collectives(table, cost, choice, edition)
     recomputed = table.recomputed(choice, edition)
+    again = _recompute(layout, cost, recomputed, choice, collectives)
+    if layout.host is not None:
+        host = ordered_sum(layout.host)
+        if choice.training and recomputed.any():
+            host[1] += ordered_sum(layout.host[0] * recomputed)
+        processing = _launched(processing, host, again, collectives)
     trained, none = float(choice.training), layout.none
     checkpoint = choice.training and choice.recompute_all
     activation = layout.shape.dtype_bytes * layout.shape.activation
@@ -207,10 +212,10 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
     )
     return BlockCost(
         fw=fw,
-        re=_recompute(layout, cost, recomputed, choice),
+        re=again,
         agrad=agrad,
         wgrad=wgrad,
-        collectives=_collectives(table, cost, choice, edition),
+        collectives=collectives,
         axis_time=_axis_time(cost, choice, none),
         tp_bandwidth_needed=_bandwidth_needed(cost, choice, none),
         weight=layout.weight,
@@ -241,7 +246,11 @@ def _work(totals: Sequence[Array] | Array, share: float = 1.0) -> Work:
 
 
 def _recompute(
-    layout: BlockLayout, cost: LayerCost, recomputed: Array, choice: BlockChoice
+    layout: BlockLayout,
+    cost: LayerCost,
+    recomputed: Array,
+    choice: BlockChoice,
+    collectives: Collectives,
 ) -> Work:
     """Work of recomputation; its time is that of the recomputed layers (section 4.2)."""
     if not choice.training or not recomputed.any():
@@ -249,18 +258,28 @@ def _recompute(
     work = layout.edition.recomputed_work(layout.forward, recomputed)
     time = ordered_sum(cost.times.processing[0] * recomputed)
     if layout.host is not None:
-        time = np.maximum(time, ordered_sum(layout.host[0] * recomputed))
+        host = ordered_sum(layout.host[0] * recomputed)
+        time = np.maximum(time, host - _most(collectives.recomm.time_exposed))
     return _work([*work, time])
 
 
-def _launched(processing: Seconds, host: Seconds) -> Seconds:
+def _launched(processing: Seconds, host: Seconds, again: Work, collectives: Collectives) -> Seconds:
     """Return processing times of passes that wait for the host, of shape (phases, blocks).
 
-    Both gradients are one pass for the host; what they wait for it counts as time of those of weights.
+    The host launches on while the device waits for a collective, that of the kind of block which waits longest.
+    Both gradients are one pass for the host, with what is computed again before them; what they wait for it counts
+    as time of those of weights.
     """
-    forward = np.maximum(processing[0], host[0])
-    waits = np.maximum(0.0, (host[1] + host[2]) - (processing[1] + processing[2]))
+    forward = np.maximum(processing[0], host[0] - _most(collectives.fw_tp.time_exposed))
+    exposed = collectives.recomm.time_exposed + collectives.agrad_tp.time_exposed
+    busy = again.time + processing[1] + processing[2] + _most(exposed)
+    waits = np.maximum(0.0, (host[1] + host[2]) - busy)
     return np.stack([forward, processing[1], processing[2] + waits])
+
+
+def _most(exposed: Seconds) -> Seconds:
+    """Return the larger time of the two kinds of block."""
+    return np.maximum(*exposed)
 
 
 def _matrix_flops(layout: BlockLayout, recomputed: Array, choice: BlockChoice) -> Flops:

@@ -169,9 +169,14 @@ class EmbeddingHeadTimes:
         embedding_head: EmbeddingHead,
         schedule: Schedule,
         slowest: tuple[Array, Array] | None = None,
+        added: tuple[Seconds, Seconds] | None = None,
     ):
-        """`slowest` tells of stages that differ whether the slowest is the first, and whether it is the last."""
+        """`slowest` tells of stages that differ whether the slowest is the first, and whether it is the last.
+
+        `added` is what gradient accumulation adds to a microbatch of the embedding and of the head.
+        """
         self._embedding_head, self._schedule, self._slowest = embedding_head, schedule, slowest
+        self._added = added
 
     @derived
     def piped(self) -> Array:
@@ -202,6 +207,14 @@ class EmbeddingHeadTimes:
         time: Seconds = head.agrad.time + head.wgrad.time
         return time
 
+    @derived
+    def _slower_is_embedding(self) -> Array:
+        """Whether a microbatch takes longer in the embedding than in the head, gradient accumulation included."""
+        if self._added is None:
+            return self.embedding > self.head
+        of_embedding, of_head = self._added
+        return self.embedding + of_embedding > self.head + of_head
+
     def of_slower(self, embedding: Array, head: Array) -> Array:
         """Return a quantity of the slower of the two; of both where they are on one stage.
 
@@ -211,12 +224,12 @@ class EmbeddingHeadTimes:
             first, last = self._slowest
             slower = np.where(first, embedding, np.where(last, head, 0.0))
         else:
-            slower = np.where(self.embedding > self.head, embedding, head)
+            slower = np.where(self._slower_is_embedding, embedding, head)
         return np.where(self.piped, slower, embedding + head)
 
     def of_faster(self, embedding: Array, head: Array) -> Array:
         """Return a quantity of the faster of the two, which are on stages that are otherwise alike."""
-        faster = np.where(self.embedding > self.head, head, embedding)
+        faster = np.where(self._slower_is_embedding, head, embedding)
         return np.where(self.piped, faster, 0.0)
 
     def _slower(self, embedding: Array, head: Array) -> Array:
@@ -249,7 +262,7 @@ class EmbeddingHeadTimes:
     @derived
     def fill(self) -> Seconds:
         """The faster of the two, which is passed once while the pipeline fills and drains."""
-        return np.where(self.piped, np.minimum(self.embedding, self.head), 0.0)
+        return self.of_faster(self.embedding, self.head)
 
     def least(self) -> Seconds:
         """Least time that embedding and LM head add, over tensor-parallel networks: the first axis of their costs."""

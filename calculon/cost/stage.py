@@ -106,7 +106,8 @@ class Stage:
         if self.embedding_head is None:
             return None
         if (uneven := self.uneven) is None:
-            return EmbeddingHeadTimes(self.embedding_head, self.schedule)
+            added = None if self.accumulated is None else self.accumulated[1:]
+            return EmbeddingHeadTimes(self.embedding_head, self.schedule, added=added)
         return EmbeddingHeadTimes(self.embedding_head, self.schedule, uneven.slowest_is_outer)
 
     @derived
@@ -219,13 +220,12 @@ class Stage:
             backward=backward_time,
         )
 
-    @derived
-    def crowded(self) -> Seconds | None:
+    def crowded(self, idle: Seconds) -> Seconds | None:
         """Time per batch for which offload traffic waits since the network shares the link to the host.
 
         None where nothing does. Overlapped data-parallel traffic takes the link for its bytes; what the passes of a
-        batch do not leave of their time for that is waited for. Source: NVIDIA, DGX H100 user guide: a processor and
-        its network port are on one PCIe switch.
+        batch, embedding and head included, and the `idle` time beside them do not leave for that is waited for.
+        Source: NVIDIA, DGX H100 user guide: a processor and its network port are on one PCIe switch.
         """
         host, columns, training = (
             self.system.ext.host,
@@ -245,7 +245,9 @@ class Stage:
         base = base + np.maximum(0.0, times.backward_base - backward)
         edge = np.maximum(0.0, times.forward_edge - forward)
         edge = edge + np.maximum(0.0, times.backward_edge - backward)
-        left = np.maximum(0.0, taken - self.slowest.batch_sum(base, edge))
+        if (ends := self.embedding_head_times) is not None:
+            idle = idle + self.slowest.microbatches * ends.of_slower(ends.embedding, ends.head)
+        left = np.maximum(0.0, taken - self.slowest.batch_sum(base, edge) - idle)
         return np.where(beside, left, 0.0)
 
     @derived

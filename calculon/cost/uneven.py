@@ -56,10 +56,21 @@ class UnevenStages:
         """
         times, waits, alone = self._times, self._waits, self._block.wgrad.time
         base, edge = alone + waits.backward_base, alone + waits.backward_edge
-        forward = self._whole(times.forward_base, times.forward_edge, forward_time)
-        backward = self._whole(times.backward_base, times.backward_edge, backward_time)
+        forward = self._whole(
+            times.forward_base,
+            times.forward_edge,
+            forward_time,
+            waits.forward_base - waits.forward_edge,
+        )
+        backward = self._whole(
+            times.backward_base,
+            times.backward_edge,
+            backward_time,
+            waits.backward_base - waits.backward_edge,
+        )
         backward = [time + stalled for time in self._with_added(backward)]
-        weight = self._whole(base, edge, lambda end: end.wgrad.time)
+        less = waits.backward_base - waits.backward_edge
+        weight = self._whole(base, edge, lambda end: end.wgrad.time, less)
         count = self._layout.count
         kinds = len(count)
         same = np.broadcast_arrays(*count, *forward, *backward, *weight)
@@ -69,11 +80,27 @@ class UnevenStages:
         return Passes(stages=count, forward=forward_of, backward=backward_of, weight=weight_of)
 
     def _whole(
-        self, base: Seconds, edge: Seconds, of_layers: Callable[[BlockCost], Seconds]
+        self,
+        base: Seconds,
+        edge: Seconds,
+        of_layers: Callable[[BlockCost], Seconds],
+        waited_less: Seconds,
     ) -> list[Seconds]:
-        """Return a time of the blocks of each kind of stage, the last of each chunk transfers, and of its end."""
-        transfers = self._schedule.interleaving * (edge - base)
-        found = [blocks * base + transfers for blocks in self._layout.blocks]
+        """Return a time of the blocks of each kind of stage, the last of each chunk transfers, and of its end.
+
+        A chunk without blocks only transfers: that is what edge blocks take longer, and what they wait less for offload
+        traffic than others.
+        """
+        chunks = self._schedule.interleaving
+        transfers, alone = chunks * (edge - base), np.maximum(0.0, edge - base + waited_less)
+        found = [
+            np.where(
+                blocks < chunks,
+                blocks * edge + (chunks - blocks) * alone,
+                blocks * base + transfers,
+            )
+            for blocks in self._layout.blocks
+        ]
         if self._embedding_head is not None:
             embedding, head = (
                 of_layers(self._embedding_head.cost.embedding),
@@ -150,7 +177,7 @@ class UnevenStages:
         microbatches = self._schedule.microbatches
         passes = self._passes(np.asarray(stalled)) if np.any(stalled) else self.passes
         chunks, name = self._schedule.interleaving, self._schedule.choice.pp_schedule
-        time = batch_time(name, passes, microbatches, chunks, self.longest + stalled)
+        time = batch_time(name, passes, microbatches, chunks, self.longest + stalled, stalled)
         return time - microbatches * passes.largest(passes.both)
 
 

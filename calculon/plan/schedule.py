@@ -194,8 +194,14 @@ class Schedule:
         return self.base_blocks * base + edge
 
     def batch_sum(self, base: Array, edge: Array) -> Array:
-        """Add a quantity of the two kinds of block up over the batch on one processor."""
-        return self.microbatches * self.interleaving * self.chunk_sum(base, edge)
+        """Add a quantity of the two kinds of block up over the batch on one processor.
+
+        Of a stage with fewer blocks than chunks, such as the first one of Llama 3 405B, every block is an edge.
+        """
+        chunk: Array = self.chunk_sum(base, edge)
+        if self.layout is not None:
+            chunk = np.where(self.chunk_blocks < 1, self.chunk_blocks * edge, chunk)
+        return self.microbatches * self.interleaving * chunk
 
     # -- groups along the axes ----------------------------------------------------------------------------------------
 

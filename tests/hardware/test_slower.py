@@ -121,7 +121,7 @@ def test_small_messages_pay_latency_and_large_ones_all_of_it(system):
 
 
 def test_products_by_shape_are_slowed_by_the_peak_where_the_edition_sees_them():
-    system = inputs.system("a100_80g_sxm_kernels")
+    system = inputs.system("a100_80g_sxm")
     peak = system.matrix["bfloat16"].peak
     for name in ("ext.gemm.bfloat16", "matrix.bfloat16"):
         assert slowed(system, spread(name), 2.0).matrix["bfloat16"].peak == peak / 2

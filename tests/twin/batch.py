@@ -93,14 +93,15 @@ class Batch:
     def _stages(self) -> None:
         """What is different in each stage, where they are told apart."""
         run = self.run
+        self._add_up()
         self.busy_blocks, self.busy_chunk = run.blocks, float(run.chunk_blocks)
         self.at_embedding = self.at_head = True  # whether the slowest stage has that end
         if self.embedding_head is not None and self.piped:
             embedding, head = self.embedding_head.whole
+            embedding, head = embedding + self.added[1], head + self.added[2]
             self.at_embedding, self.at_head = embedding > head, embedding <= head
         if run.layout is None:
             return
-        self._add_up()
         slowest = slowest_stage(self._passes(run.layout, 0))
         self.busy_blocks = run.layout[slowest]
         self.busy_chunk = run.layout[slowest] / run.execution.pipeline_interleaving
@@ -112,11 +113,16 @@ class Batch:
         stages, chunks = [], self.execution.pipeline_interleaving
         added, *of_ends = self.added
         for blocks in layout:
-            forward = (blocks - chunks) * fw["base"] + chunks * fw["edge"]
-            backward = (blocks - chunks) * bw["base"] + chunks * bw["edge"] + stalled
+            full = max(0, blocks - chunks)
+            edges = blocks - full
+            forward = full * fw["base"] + edges * fw["edge"]
+            backward = full * bw["base"] + edges * bw["edge"] + stalled
+            # A chunk without blocks is sent on.
+            forward += (chunks - edges) * max(0, self.fw0["edge"] - self.fw0["base"])
+            backward += (chunks - edges) * max(0, self.bw0["edge"] - self.bw0["base"])
             backward += blocks * added
             # Who waits for offload traffic has time for gradients of weights.
-            idle = (blocks - chunks) * self.bw_excess["base"] + chunks * self.bw_excess["edge"]
+            idle = full * self.bw_excess["base"] + edges * self.bw_excess["edge"]
             stages.append(StagePasses(forward, backward, blocks * wgrad + idle))
         if self.embedding_head is not None:
             for stage, end in ((stages[0], 0), (stages[-1], 1)):
@@ -169,8 +175,10 @@ class Batch:
 
     def _batch_sum(self, per_block: Mapping[Kind, float]) -> float:
         """Sum over all chunks of the slowest processor and all microbatches."""
-        chunks = self.run.microbatches * self.execution.pipeline_interleaving
-        return chunks * ((self.busy_chunk - 1) * per_block["base"] + per_block["edge"])
+        chunks, edges = self.run.microbatches * self.execution.pipeline_interleaving, 1.0
+        if self.run.layout is not None:
+            edges = min(1.0, self.busy_chunk)  # none where a chunk has no block
+        return chunks * ((self.busy_chunk - edges) * per_block["base"] + edges * per_block["edge"])
 
     def _compute(self) -> None:
         """Arithmetic and TP communication."""
@@ -262,9 +270,9 @@ class Batch:
             longest = self._longest_chunks(run.layout)
             if longest is not None:
                 longest = max(longest + self.dp.stalled, *(stage.both for stage in stages))
-            self.bubble_time = idle_time(ex.pp_schedule, stages, m, chunks, longest)
+            stalled = self.dp.stalled
+            self.bubble_time = idle_time(ex.pp_schedule, stages, m, chunks, longest, stalled)
         else:
-            self._add_up()
             chunk = run.chunk_sum(fw) + run.chunk_sum(bw) + self.dp.stalled / chunks
             chunk += run.chunk_blocks * self.added[0]
             block = fw["edge"] + bw["edge"]
@@ -272,9 +280,11 @@ class Batch:
                 block = (fw["base"] + fw["edge"] + bw["base"] + bw["edge"]) / 2
             block += self.added[0]
             extra = (chunks - 1) * (p - m % p) if m % p else 0
-            self.bubble_time = (p - 1) * chunk + extra * chunk - run.missing_blocks * block
+            empty = chunk - self.dp.stalled / chunks
+            self.bubble_time = (p - 1) * chunk + extra * empty - run.missing_blocks * block
             if self.embedding_head is not None and self.piped:
-                self.bubble_time += min(self.embedding_head.whole)
+                embedding, head = self.embedding_head.whole
+                self.bubble_time += embedding if self.at_head else head
                 self.bubble_time += self.added[1] if self.at_head else self.added[2]
         self.pp_exposed_time = self.pp_link_time
         if ex.p2p_overlap:

@@ -111,12 +111,19 @@ class Block:
         self.matrix_flops = mean(self.matrix_flops, other.matrix_flops)
 
     def _wait_for_the_host(self, layers: Sequence[Layer], backward: Sequence[Layer]) -> None:
-        """Let no pass take less time than its launches; those of both gradients are one pass."""
+        """Let no pass take less time than its launches, collectives that it waits for included.
+
+        Both gradients are one pass, with what is computed again.
+        """
         again = [layer for layer in backward if layer.flags.recompute]
-        self.fw.time = max(self.fw.time, sum(layer.host("fw") for layer in layers))
-        self.re.time = max(self.re.time, sum(layer.host("fw") for layer in again))
-        launches = sum(layer.host("agrad") + layer.host("wgrad") for layer in backward)
-        self.wgrad.time = max(self.wgrad.time, launches - self.agrad.time)
+        launches = sum(layer.host("fw") for layer in layers)
+        self.fw.time = max(self.fw.time, launches - max(self.fw_tp.exposed.values()))
+        launches = sum(layer.host("fw") for layer in again)
+        self.re.time = max(self.re.time, launches - max(self.recomm.exposed.values()))
+        launches += sum(layer.host("agrad") + layer.host("wgrad") for layer in backward)
+        busy = self.re.time + self.agrad.time
+        busy += max(self.recomm.exposed[kind] + self.agrad_tp.exposed[kind] for kind in KINDS)
+        self.wgrad.time = max(self.wgrad.time, launches - busy)
 
 
 class Held:

@@ -118,10 +118,12 @@ def idle_time(
     microbatches: int,
     chunks: int = 1,
     longest: float | None = None,
+    stalled: float = 0.0,
 ) -> float:
     """Seconds of a batch in which the slowest stage has nothing to do.
 
-    A microbatch takes the longest of each chunk together, if that is more than the slowest stage.
+    A microbatch takes the longest of each chunk together, if that is more than the slowest stage. A place without one
+    does not take what its passes are `stalled` for.
     """
     slowest = stages[slowest_stage(stages)]
     others = sum(stage.both for stage in stages) - slowest.both
@@ -129,7 +131,7 @@ def idle_time(
         rest = microbatches % len(stages)
         short = (chunks - 1) * (len(stages) - rest) if rest else 0
         wait = 0.0 if longest is None else longest - slowest.both
-        return (others + short * slowest.both) / chunks + microbatches * wait
+        return (others + short * (slowest.both - stalled)) / chunks + microbatches * wait
     if schedule == "gpipe":
         return gpipe_time(stages, microbatches) - microbatches * slowest.both
     return _zero_bubble(stages, microbatches)

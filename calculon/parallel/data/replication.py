@@ -61,9 +61,7 @@ class Replication:
         """
         exposed = np.maximum.reduce([self._waits(buckets) for buckets in self.collectives.buckets])
         times = self.collectives.times
-        share = (
-            times / self.schedule.microbatches
-        )  # of a group of microbatches that are reduced at once
+        share = 1 / self.schedule.columns.grad_group  # of a microbatch of a group reduced at once
         stalled = np.where(self.sharding.every(self.schedule), share * exposed, 0.0)
         exposed = times * exposed
         if self.sharding.state:

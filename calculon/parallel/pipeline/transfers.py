@@ -92,15 +92,15 @@ def bubble_time(
         Time that a stage waits for data-parallel traffic of each microbatch.
 
     Microbatches pass chunks in groups of *p*. The last group may be short, where Megatron-LM refuses to run: it keeps
-    the places of a full one, which is the second term.
+    the places of a full one, which is the second term. In empty places nothing is exchanged between replicas.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2 (1F1B and interleaved schedules).
     """
-    chunk = schedule.chunk_sum(base, edge)
+    chunk = empty = schedule.chunk_sum(base, edge)
     if np.any(stalled):
         chunk = chunk + stalled / schedule.interleaving
     stages = schedule.pipeline_par
     rest = np.mod(schedule.microbatches, stages)
     extra = np.where(rest != 0, (schedule.interleaving - 1) * (stages - rest), 0.0)
     mean: Array = np.where(schedule.base_blocks > 0, (base + edge) / 2, edge)
-    return (stages - 1) * chunk + extra * chunk - schedule.missing_blocks * mean
+    return (stages - 1) * chunk + extra * empty - schedule.missing_blocks * mean
