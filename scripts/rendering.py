@@ -98,38 +98,6 @@ def reference(subject: str) -> Callable[[], str]:
     return written
 
 
-BEFORE = "before explicit strategies"
-"""The alternative of a study that has data parallelism and collectives as in the published model."""
-
-
-def natural() -> str:
-    """Return the errors of edition corrected before and after studies state explicit strategies."""
-    rows = []
-    for (name, edition), result in results().items():
-        stated = any(one.name == BEFORE for one in result.study.alternatives)
-        if edition != CORRECTED or not stated:
-            continue
-        (before,) = (one for one in result.alternatives if one.name == BEFORE)
-        for old, new in zip(before.comparisons, result.own.comparisons, strict=True):
-            assert old.score
-            assert new.score
-            row = {"study": name, "quantity": new.quantity.name, "n": new.score.n}
-            for figure in ("mean", "bias", "largest"):
-                row[f"{figure} before"] = getattr(old.score, figure)
-                row[f"{figure} after"] = getattr(new.score, figure)
-            rows.append(row)
-    names = [name for name in rows[0] if name not in ("study", "quantity", "n")]
-    figures = (
-        Column(name, name, right=True, text=lambda value: f"{value + 0.0:.1f}") for name in names
-    )
-    columns = (
-        Column("study", "study"),
-        Column("quantity", "quantity"),
-        Column("n", "n", right=True),
-    )
-    return Table((*columns, *figures), rows).markdown()
-
-
 def _validation_cases() -> Iterator[Case]:
     """Yield the executions of the three validation studies of the published tool."""
     for study, system in (("fig1", "a100_80e"), ("fig7", "a100_80e"), ("tab5", "a100_80g")):
@@ -237,7 +205,6 @@ def effect() -> str:
 PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("validation/README.md", "effect", effect),
     ("validation/README.md", "studies", studies),
-    ("validation/README.md", "natural", natural),
     ("README.md", "accuracy", accuracy),
     *(("examples/glossary.md", subject, reference(subject)) for subject in SUBJECTS),
 )

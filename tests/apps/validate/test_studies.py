@@ -195,3 +195,13 @@ def test_the_tables_in_the_documentation_are_current():
         text=True,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_rows_of_table_5_are_the_same_on_both_systems(both):
+    """Tuned on these rows, and fitted to kernels alone."""
+    tuned, unfitted = (
+        both["corrected"][f"seqsel/{name}"].own.comparisons[0] for name in ("tab5", "steps")
+    )
+    assert [row.label for row in tuned.rows] == [row.label for row in unfitted.rows]
+    assert tuned.measured.tolist() == unfitted.measured.tolist()
+    assert unfitted.score.mean < tuned.score.mean
