@@ -263,9 +263,7 @@ def _recompute(
     return _work([*work, time])
 
 
-def _launched(
-    processing: Seconds, host: Seconds, again: Work, collectives: Collectives
-) -> Seconds:
+def _launched(processing: Seconds, host: Seconds, again: Work, collectives: Collectives) -> Seconds:
     """Return processing times of passes that wait for the host, of shape (phases, blocks).
 
     The host launches on while the device waits for a collective, that of the kind of block which waits longest. Both gradients are one pass for the host, with what is
