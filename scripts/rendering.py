@@ -32,8 +32,6 @@ from calculon.units import Array
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "tests" / "reference"
-REFITTED = "kernels/"
-"""Studies that compare rows of other studies with a calibrated file."""
 
 SUBJECTS = ("execution", "model", "system", "stats")
 STATISTICS = {"time": "total_time", "memory": "proc_mem_tier1_cap_req"}
@@ -65,7 +63,7 @@ def accuracy() -> str:
     for (name, edition), result in results().items():
         scores = [one.score for one in result.own.comparisons if one.quantity.name == "time"]
         score = scores[0] if scores else None
-        if score is None or name.startswith(REFITTED):
+        if score is None:
             continue
         row = rows.setdefault(name, {"measured": result.study.title})
         row |= {"steps": score.n, edition: score.mean, f"bias {edition}": score.bias}

@@ -148,8 +148,9 @@ def targets(folder: Path) -> tuple[Target, ...]:
     quietly(["llm", "megatron-126M", str(plan), "a100_80e", str(stats)])
     documents = (".json", ".yaml", ".json.gz")
     models = tuple(document("models", name) for name in ("megatron-126M", "llama3-8B"))
-    systems = tuple(
-        document("systems", name) for name in ("a100_80e", "h100_80g_sxm", "a100_80g_sxm_kernels")
+    systems = (
+        *(document("systems", name) for name in ("a100_80e", "h100_80g_sxm")),
+        document("validation/gpt2_ladder", "a100"),  # an overlay, calibrated
     )
     modern = document("examples", "llama3-8B_h100x64_p4")
     return (

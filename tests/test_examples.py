@@ -174,7 +174,8 @@ def test_each_of_two_does_half_of_the_work_of_one():
     assert 2 * two["fw_time"] == pytest.approx(one["fw_time"], rel=1e-12)
     assert 2 * two["bw_time"] < one["bw_time"]  # the first microbatch of each finds no sums to read
     assert two["optim_step_time"] == one["optim_step_time"]
-    assert two["proc_mem_tier1_cap_req"] == one["proc_mem_tier1_cap_req"]
+    more = two["proc_mem_tier1_cap_req"] - one["proc_mem_tier1_cap_req"]
+    assert more == pytest.approx(688 * MIB, rel=1e-9)  # the communicator of the replicas
 
 
 # -- the lecture: data, tensor and pipeline parallelism of four linear layers, float32, a batch of 128 -----------------
@@ -201,10 +202,9 @@ def test_data_parallel_ranks_share_the_rows_and_nothing_else(ranks, form):
     assert moved == ([] if ranks == 1 else [LAYERS * 2 * (ranks - 1) / ranks * LAYER])
 
 
-@pytest.mark.parametrize("system", ["a100_80g_sxm", "a100_80g_sxm_kernels"])
-def test_less_work_takes_no_longer(system):
+def test_less_work_takes_no_longer():
     forms = ("x1", "x2_ddp", "x4_ddp")
-    times = [_stats(LECTURE, f"mlp-4x1024_{form}", system)["fw_time"] for form in forms]
+    times = [_stats(LECTURE, f"mlp-4x1024_{form}", "a100_80g_sxm")["fw_time"] for form in forms]
     assert times == sorted(times, reverse=True)
 
 
@@ -298,7 +298,7 @@ def test_many_sequences_at_once_do_not_fit():
 
 # -- the MLP of nanoGPT on four ranks ----------------------------------------------------------------------------------
 
-KERNELS = "a100_80g_sxm_kernels"
+KERNELS = "a100_80g_sxm"
 
 
 def _mlp(**changes):

@@ -79,9 +79,7 @@ def test_a_faster_engine_does_not_slow_zb_h1_that_offload_traffic_bounds(stages)
     """Gradients of weights that get shorter leave the time in which the stage waits for the traffic."""
     plan = {"pp_schedule": "zb_h1", "activations_offload": True, "microbatch_size": 2}
     slower, faster = (
-        _stats(
-            "mpt-7B", _system("a100_80g_sxm_vtrain", matrix=n), stages, 2, 2, **plan, batch_size=16
-        )
+        _stats("mpt-7B", _system("a100_80g_sxm", matrix=n), stages, 2, 2, **plan, batch_size=16)
         for n in (1, 2)
     )
     assert slower["bw_offload_exposed_time"] > 0
@@ -117,7 +115,7 @@ def test_the_odd_blocks_are_on_the_same_stages_with_every_schedule():
 @pytest.mark.parametrize("form", ["allgather", "megatron"])
 def test_what_no_bandwidth_would_hide_is_null_in_files(form):
     plan = {"pipeline_interleaving": 3, "data_par_overlap": True, "batch_size": 128}
-    system = _system("a100_80g_sxm_kernels", matrix=4)
+    system = _system("a100_80g_sxm", matrix=4)
     stats = _stats("megatron-126M", system, 2, 16, 8, **plan, tp_impl=form)
     assert (stats["dp_bw_overlap_req_chunk"] is None) == (form == "allgather")
     assert json.loads(json.dumps(stats, allow_nan=False)) == stats

@@ -8,9 +8,10 @@ import pytest
 
 from calculon import inputs
 from calculon.apps.cli.main import main
+from calculon.spec import catalog
 from calculon.units import GIB, GIGA, TERA
 from tests.hardware.kernels.layers import attention_time
-from tests.helpers import document
+from tests.helpers import ROOT, document
 
 NAMES = (
     "a100_40g_sxm",
@@ -21,6 +22,7 @@ NAMES = (
     "v100_sxm2_32g",
 )
 PUBLISHED = document("systems", "a100_80g")
+SOURCES = (ROOT / "systems" / "measured" / "sources.csv").read_text()
 SECTIONS = ("matrix", "vector", "mem1", "mem2", "processing_mode", "networks", "ext")
 
 DENSE, SPARSE, BOTH_DIRECTIONS = 1, 1 / 2, 1 / 2
@@ -257,6 +259,42 @@ def test_every_figure_has_a_source_or_is_assumed(name):
         figure for figure in figures if not any(map(lambda f, x=figure: f(x), told.values()))
     ] == []
     assert [p for p, matches in told.items() if not any(map(matches, figures))] == []
+
+
+@pytest.mark.parametrize("any_name", catalog.names("system"))
+def test_every_path_of_about_is_one_of_the_file(any_name):
+    raw, merged = document("systems", any_name), catalog.load("system", any_name)[1]
+    about = raw.get("about") or {}
+    lines = [line.partition(": ") for line in about.get("assumed", [])]
+    paths = [*about.get("sources", {}), *(p for line in lines for p in line[0].split(", "))]
+    figures = list(leaves({section: merged.get(section, {}) for section in SECTIONS}))
+    wild = {p: re.compile(re.escape(p).replace(r"\*", ".*")).fullmatch for p in paths}
+    known = ["base", "everything else"] if "base" in raw else []
+    assert [p for p in paths if p not in known and not any(map(wild[p], figures))] == []
+    assert len(set(about.get("assumed", []))) == len(about.get("assumed", []))
+
+
+@pytest.mark.parametrize("any_name", catalog.names("system"))
+def test_fitted_parts_name_their_table_and_their_error(any_name):
+    about = document("systems", any_name).get("about") or {}
+    kernels = document("systems", any_name).get("ext", {}).get("kernels", {})
+    fitted = [kind for kind in kernels if kind != "batched_product"] if "kernels" in about else []
+    for kind in fitted:
+        told = [text for path, text in about["sources"].items() if f"ext.kernels.{kind}." in path]
+        assert any(re.search(r"systems/measured/\w+\.csv", text) for text in told), kind
+    for text in about.get("sources", {}).values():
+        for table in re.findall(r"systems/measured/\w+\.csv", text):
+            assert (ROOT / table).is_file()
+        for source in re.findall(
+            r"\b(?:aic|vidur|liger|neusight|cudnn|simumax|superbench|fa)-\S+?(?=[,;)]|$)", text
+        ):
+            assert source in SOURCES
+
+
+def test_pods_of_the_24k_cluster_have_the_nodes_of_the_h100():
+    pods, node = document("systems", "h100_80g_sxm_24k"), document("systems", "h100_80g_sxm")
+    assert pods["networks"][0] == node["networks"][0]
+    assert pods["ext"]["networks"][0] == node["ext"]["networks"][0]
 
 
 def test_every_curve_is_called_assumed(name):

@@ -28,7 +28,7 @@ def spread(part, start=0.0, end=math.inf):
 def system():
     """A system with additions: fused attention, and latencies of steps; products have no rate of their own."""
     raw = document("systems", "h100_80g_sxm")
-    del raw["ext"]["kernels"]
+    raw["ext"]["kernels"] = {"attention": raw["ext"]["kernels"]["attention"]}
     return inputs.system(raw)
 
 
@@ -121,7 +121,7 @@ def test_small_messages_pay_latency_and_large_ones_all_of_it(system):
 
 
 def test_products_by_shape_are_slowed_by_the_peak_where_the_edition_sees_them():
-    system = inputs.system("a100_80g_sxm_kernels")
+    system = inputs.system("a100_80g_sxm")
     peak = system.matrix["bfloat16"].peak
     for name in ("ext.gemm.bfloat16", "matrix.bfloat16"):
         assert slowed(system, spread(name), 2.0).matrix["bfloat16"].peak == peak / 2

@@ -86,7 +86,7 @@ def _sums_are(found, stats):
 @given(
     execution=executions,
     model=st.sampled_from((LLAMA, ODD, SIDE_BY_SIDE, ODD.only("mlp"), LLAMA.only("attention"))),
-    system=st.sampled_from(("h100_80g_sxm", "a100_80g_sxm_kernels")),
+    system=st.sampled_from(("h100_80g_sxm", "a100_80g_sxm")),
 )
 def test_sums_over_operators_are_what_an_estimate_reports(execution, model, system):
     machine = _with_room(system)

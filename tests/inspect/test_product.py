@@ -12,7 +12,7 @@ from calculon.inspect.product import beside_copy, copy_time, datatype_of, matrix
 from calculon.units import GIB
 from tests.helpers import document
 
-SYSTEMS = ("h100_80g_sxm", "a100_80g_sxm_kernels", "v100_sxm2_32g", "a100_80g_pcie")
+SYSTEMS = ("h100_80g_sxm", "a100_80g_sxm", "v100_sxm2_32g", "a100_80g_pcie")
 SIZES = st.integers(1, 20_000)
 
 
@@ -31,7 +31,7 @@ def test_a_product_moves_both_operands_and_its_result_once(system):
 
 
 def test_a_product_takes_what_a_linear_layer_takes():
-    name = "a100_80g_sxm_kernels"
+    name = "a100_80g_sxm"
     operators = block("mlp-4x1024", "mlp-4x1024_x1", name).operators
     found = next(one for one in operators if one["engine"] == "matrix")
     alone = matrix_product(inputs.system(name), 128, 1024, 1024, "float32")
@@ -40,7 +40,7 @@ def test_a_product_takes_what_a_linear_layer_takes():
 
 
 def test_tf32_reads_four_bytes_at_its_own_rate():
-    system = inputs.system("a100_80g_sxm_kernels")
+    system = inputs.system("a100_80g_sxm")
     narrow, plain = (matrix_product(system, 8192, 8192, 8192, t) for t in ("tfloat32", "float32"))
     assert narrow.accessed == plain.accessed == 3 * 4 * 8192**2
     assert narrow.arithmetic < plain.arithmetic / 4

@@ -14,7 +14,9 @@ from calculon.inspect.layer_list import breakdown
 from tests.helpers import document
 
 SYSTEM = inputs.system("a100_80g_sxm")
-KERNELS = inputs.system("a100_80g_sxm_kernels")
+CURVES = inputs.system(document("systems", "a100_80g_sxm") | {"ext": {}})
+"""The same without laws of kernels: rates by size, which fall in steps."""
+
 H, SEQ, MICRO, RANKS = 1024, 256, 2, 4
 MODEL = calculon.Model(
     hidden=H,
@@ -184,7 +186,7 @@ def test_multiplying_and_summing_has_the_flops_of_the_product_and_its_single_pro
             assert product[flops] == whole[flops] == sum(part[flops] for part in parts)
             assert product[moved] == whole[moved]
             assert sum(part[moved] for part in parts) == product[moved] + 2 * single
-        arithmetic = float(SYSTEM.vector["bfloat16"].time(np.array(whole["fw_flops"])))
+        arithmetic = float(SYSTEM.vector_time("bfloat16", np.array(whole["fw_flops"])))
         assert whole["fw_processing_time"] >= arithmetic
         assert parts[1]["activation"] == single
     without, within = _stats(), _stats(matmul_impl="mul_sum")
@@ -222,7 +224,7 @@ models = st.sampled_from(
 
 
 @settings(max_examples=12)
-@given(execution=executions, model=models, system=st.sampled_from((SYSTEM, KERNELS)))
+@given(execution=executions, model=models, system=st.sampled_from((SYSTEM, CURVES)))
 def test_one_rank_has_the_plain_model_whatever_the_form(execution, model, system):
     alone = execution | {"num_procs": 1, "tensor_par": 1}
     plain = calculon.estimate(model, alone, system).stats
@@ -236,7 +238,7 @@ def test_one_rank_has_the_plain_model_whatever_the_form(execution, model, system
 @given(
     execution=executions,
     model=models,
-    system=st.sampled_from((SYSTEM, KERNELS)),
+    system=st.sampled_from((SYSTEM, CURVES)),
     comm=st.sampled_from(("ar", "rs_ag")),
 )
 def test_hiding_is_never_slower_and_hides_no_more_than_there_is(execution, model, system, comm):
@@ -255,7 +257,7 @@ def test_hiding_is_never_slower_and_hides_no_more_than_there_is(execution, model
 @given(execution=executions, model=models)
 def test_the_vector_engine_is_never_faster_and_memory_between_makes_it_slower(execution, model):
     gemm, fused, stored = (
-        calculon.estimate(model, execution | {"matmul_impl": one}, KERNELS).stats["total_time"]
+        calculon.estimate(model, execution | {"matmul_impl": one}, SYSTEM).stats["total_time"]
         for one in ("gemm", "mul_sum_fused", "mul_sum")
     )
     assert gemm <= fused <= stored
@@ -267,10 +269,10 @@ def test_a_table_of_forms_is_its_rows(model, execution):
     rows = [execution, *(execution | changes for changes in FORMS.values())]
     if not model.biased_output:
         rows = [row for row in rows if "bias_after_reduce" not in row]
-    table = calculon.evaluate(model, KERNELS, calculon.Plan.from_records(rows))
+    table = calculon.evaluate(model, SYSTEM, calculon.Plan.from_records(rows))
     found = table["total_time"]
     for row, time in zip(rows, found, strict=True):
-        assert calculon.estimate(model, row, KERNELS).stats["total_time"] == time
+        assert calculon.estimate(model, row, SYSTEM).stats["total_time"] == time
 
 
 @settings(max_examples=8)
@@ -279,7 +281,7 @@ def test_recomputation_repeats_what_the_forward_pass_did(model, execution, form)
     if form == "late bias" and not model.biased_output:
         return
     stats = calculon.estimate(
-        model, execution | FORMS[form] | {"activation_recompute": "full"}, KERNELS
+        model, execution | FORMS[form] | {"activation_recompute": "full"}, SYSTEM
     ).stats
     assert stats["block_re_flops"] == pytest.approx(stats["block_fw_flops"], rel=0.02)
     assert stats["baseblock_recomm_size"] == stats["baseblock_fw_tp_size"]

@@ -19,6 +19,9 @@ DIGITS = 6
 FULL_PRECISION = "float32"
 """The type whose products do not run on tensor cores."""
 
+_OF_BANDWIDTH = {"efficiency", "backward", "memory_efficiency"}
+"""Members of the laws ``stream`` and ``tiles`` that are shares of the bandwidth of tier 1."""
+
 _EXACT = 12  # significant digits of a scaled efficiency
 
 
@@ -56,13 +59,13 @@ def _scale(one: dict[str, Any], key: str, factor: float) -> None:
 
 
 def _mem1(document: dict[str, Any], factor: float) -> None:
+    """Scale the shares of the bandwidth of tier 1: its curve, those of all traffic, of kernels and of products."""
     _scale(document["mem1"], "MB_efficiency", factor)
     extension = document.get("ext", {})
-    rates = [rate for kind in extension.get("kernels", {}).values() for rate in kind.values()]
-    for rate in (extension.get("memory", {}), *rates):
-        if "law" not in rate or rate["law"] == "stream":
-            for key in {"efficiency", "backward"} & set(rate):
-                rate[key] = _capped(rate[key] * factor)
+    stated = (extension.get("gemm", {}), *extension.get("kernels", {}).values())
+    for rate in (extension.get("traffic", {}), *(one for kind in stated for one in kind.values())):
+        for key in _OF_BANDWIDTH & set(rate):
+            rate[key] = _capped(rate[key] * factor)
 
 
 def _products(document: dict[str, Any], factor: float, *, apart: str = "") -> None:

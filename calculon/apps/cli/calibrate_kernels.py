@@ -34,6 +34,10 @@ _OTHERS = (
 )
 
 
+_COLORS = 48
+"""Of the picture: thousands of points in full colour take a file three times as large."""
+
+
 def _percent(key: str, title: str) -> Column:
     return Column(key, title, right=True, text=lambda value: f"{value:.2f}")
 
@@ -110,13 +114,14 @@ def _tables(folder: Path) -> "dict[str, pd.DataFrame]":
 def _save(found: "Kernels", output: str) -> None:
     """Draw the errors over measured times, a panel for each group."""
     from calculon.apps.report.pictures import canvas
-    from calculon.apps.report.pictures.calibration import Errors, draw
+    from calculon.apps.report.pictures.calibration import Errors, draw_errors
 
+    records = found.residuals()
     panels = []
     for group, rows in found.rows.groupby("group", sort=False):
         errors = [
-            f"{record['rows']} {record['median']:.1f} %"
-            for record in found.residuals()
+            f"{record['rows']} {record['median']:.1f} % ({record['n']})"
+            for record in records
             if record["group"] == group
         ]
         percent = 100 * (rows.predicted / rows.measured - 1)
@@ -124,5 +129,6 @@ def _save(found: "Kernels", output: str) -> None:
             (rows.measured[which].tolist(), percent[which].tolist())
             for which in (~rows.held_out, rows.held_out)
         ]
-        panels.append(Errors(f"{group}\nmedian error: {', '.join(errors)}", *pairs))
-    canvas.save(draw(panels), output)
+        panels.append(Errors(f"{group}\n{', '.join(errors)}", *pairs))
+    title = f"Kernels of {found.processor}: median error by group, and how many kernels"
+    canvas.save(draw_errors(title, panels), output, colors=_COLORS)

@@ -44,6 +44,19 @@ def test_a_table_is_scaled_row_by_row(values, before, after):
     assert new["kernels"]["product"][TYPE]["table"] == [[64, 64, 64, pytest.approx(after)]]
 
 
+def test_all_that_is_a_share_of_the_bandwidth_follows_the_memory():
+    stream, own = {"efficiency": 0.8, "backward": 0.6, "start": 1e-6}, {"memory_efficiency": 0.9}
+    kernels = {
+        "norm": {"any": {"law": "stream", **stream}},
+        "product": {TYPE: {"law": "tiles", **GEMM, **own}},
+    }
+    new = changed("mem1", 0.5, {"traffic": stream, "kernels": kernels})
+    slower = {"efficiency": 0.4, "backward": 0.3, "start": 1e-6}
+    assert new["traffic"] == slower
+    assert new["kernels"]["norm"]["any"] == {"law": "stream", **slower}
+    assert new["kernels"]["product"][TYPE] == {"law": "tiles", **GEMM, "memory_efficiency": 0.45}
+
+
 def test_the_type_of_ordinary_cores_is_left_out_of_tensor_cores():
     rates = {name: {"law": "tiles", **GEMM} for name in (TYPE, "float32")}
     new = changed("tensor_cores", 0.5, {"kernels": {"product": rates}})["kernels"]["product"]

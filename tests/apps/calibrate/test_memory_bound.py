@@ -49,7 +49,7 @@ def test_a_law_gives_its_constants_back(tables):
     made = tables | {"memory_bound": _made()}
     found = memory_bound.fit(made, "H100-SXM5-80GB", system)
     assert found.fragment["ext"] == {
-        "memory": {"efficiency": FORWARD, "start": START},
+        "traffic": {"efficiency": FORWARD, "start": START},
         "kernels": {
             "norm": {"any": {"law": "stream", "efficiency": 0.8, "start": START, "backward": 0.6}}
         },

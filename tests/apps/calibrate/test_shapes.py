@@ -83,7 +83,7 @@ def test_the_document_has_what_was_fitted_and_unseen_products_are_predicted(tmp_
     (fit,) = found.document["calibration"]["fits"]
     assert (fit["part"], fit["parameters"]) == (PART, gemm)
     assert found.document["matrix"] == base()["matrix"]
-    assert found.document["ext"]["kernels"] == base()["ext"]["kernels"]
+    assert found.document["ext"]["traffic"] == base()["ext"]["traffic"]
     held = next(one for one in found.residuals() if one["rows"] == "held out")
     assert held["mape"] < 5
     spread = fit["spreads"][-1]

@@ -220,7 +220,7 @@ def plain(**changes):
         (
             RUNS[:4],
             ["mem"],
-            "parameters of h100_80g_sxm: mem1, matrix, tensor_cores, vector, attention, ",
+            "parameters of h100_80g_sxm: mem1, matrix, tensor_cores, vector, launch.kernel, ",
         ),
         (RUNS[:4], ["mem1", "mem1"], "each parameter once, found mem1 twice"),
         (RUNS[:4], [""], "parameters of h100_80g_sxm"),

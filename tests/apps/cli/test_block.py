@@ -7,7 +7,7 @@ import pytest
 
 import calculon
 
-SEED = ("nanogpt-mlp", "nanogpt-mlp_t4", "a100_80g_sxm_kernels")
+SEED = ("nanogpt-mlp", "nanogpt-mlp_t4", "a100_80g_sxm")
 LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 
 
@@ -21,7 +21,7 @@ def test_the_page_names_operators_passes_collectives_and_sums(run):
     code, out, err = run("block", *SEED)
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == "MLP of nanogpt-mlp, TP 4 on a100_80g_sxm_kernels   edition corrected"
+    assert lines[0] == "MLP of nanogpt-mlp, TP 4 on a100_80g_sxm   edition corrected"
     assert "12 sequences x 64 = 768 tokens" in lines[1]
     for title in ("Time: ", "Arithmetic", "Tier-1 traffic", "Collectives: ", "Sums: "):
         assert any(line.startswith(title) for line in lines)
@@ -41,7 +41,7 @@ def test_the_page_names_operators_passes_collectives_and_sums(run):
         ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g"),
         (*LLAMA, "--set", "activation_recompute=attn_only", "--set", "attn_impl=eager"),
         (*LLAMA, "--set", "tensor_par_overlap=none", "--set", "tensor_par_comm_type=p2p_rs_ag"),
-        ("mlp-4x1024", "mlp-4x1024_t2", "a100_80g_sxm_kernels"),
+        ("mlp-4x1024", "mlp-4x1024_t2", "a100_80g_sxm"),
     ],
     ids=lambda arguments: " ".join(arguments[3:]) or arguments[0],
 )

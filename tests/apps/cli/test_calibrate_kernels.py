@@ -110,7 +110,7 @@ def families(monkeypatch):
 
     def give(**part):
         one = FittedPart(**{"sources": {}, "assumed": [], "rows": ROWS, **part})
-        monkeypatch.setattr(system_file, "fits", lambda: {"one": lambda *_: one})
+        monkeypatch.setattr(system_file, "fits", lambda _: [lambda *_: one])
 
     return give
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 
@@ -11,6 +12,7 @@ from calculon.architecture.parameters import parameter_count
 from calculon.spec import catalog
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
+from tests.helpers import document
 
 ASIDE = "for tests, of parts of a model: "
 
@@ -102,8 +104,20 @@ def test_one_system_is_shown_with_the_meaning_of_its_fields(run):
     assert (code, err) == (0, "")
     assert out.startswith("h100_80g_nvl8: a system (")
     lines = [line.split() for line in out.splitlines()]
-    assert ["mem1.GBps", "GB/s", "bandwidth", "3,072"] in lines
-    assert ["networks[1].size", "65,536"] in [[*line[:1], *line[-1:]] for line in lines]
+    assert ["mem1.GBps", "3,072", "GB/s", "bandwidth"] in lines
+    assert ["networks[1].size", "65,536"] in [line[:2] for line in lines]
+
+
+def test_a_system_says_where_its_laws_come_from_and_how_far_they_are_off(run):
+    out = run("catalog", "h100_80g_sxm").out
+    about = document("systems", "h100_80g_sxm")["about"]
+    for path, text in about["sources"].items():
+        assert re.search(rf"^{re.escape(path)} +{re.escape(text)}$", out, re.M)
+    for line in about["assumed"]:
+        assert " ".join(line.split(": ", 1)[1].split()) in " ".join(out.split())
+    for group, errors in about["kernels"].items():
+        assert re.search(rf"^{re.escape(group)} +{errors['n']} +{errors['median']:.1f} ", out, re.M)
+    assert re.search(r"^ext\.kernels\.product\.bfloat16 +as float16$", out, re.M)
 
 
 @pytest.mark.parametrize("name", ["llama3-8B", "3072_t4_p64_d12_mbs4_full", "tutorial", "b200_sxm"])

@@ -265,7 +265,7 @@ def test_what_is_not_finite_is_null(run):
     """Where nothing is left to hide traffic behind, the bandwidth that would hide it has no bound."""
     networks = document("systems", "a100_80g_sxm")["networks"]
     wide = [network | {"size": 64 * network["size"]} for network in networks]
-    raw = {"base": "a100_80g_sxm_kernels", "networks": wide}
+    raw = {"base": "a100_80g_sxm", "networks": wide}
     Path("wide.json").write_text(json.dumps(raw))
     fix = "tensor_par=8 pipeline_par=2 pipeline_interleaving=3 microbatch_size=1 tp_impl=allgather"
     fix += " activation_recompute=none tensor_par_comm_type=ar data_par_overlap=true"

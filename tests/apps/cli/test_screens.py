@@ -17,7 +17,7 @@ SCREENS = {
     "llm_today": f"llm {TODAY} -",
     "llm_infeasible": "llm gpt3-13B-hf gpt3-13B_a100x2_fsdp a100_40g_sxm -",
     "llm_mistyped": "llm megatron-1T 3072_t4_p64_d12_mbs4_ful a100_80g -",
-    "block": "block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm_kernels",
+    "block": "block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm",
     "block_whole": f"block {TODAY}",
     "search": "loe megatron-22B 8:16:x2 16 float16 a100_80g - -t 3 --quiet",
     "compare": f"compare a={EXAMPLE.replace(' ', ',')} --edition sc23,corrected",

@@ -12,29 +12,13 @@ from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import compare
 from tests.helpers import ROOT
 
-STUDIES = ROOT / "validation"
-LADDER = STUDIES / "gpt2_ladder"
-VTRAIN = STUDIES / "kernels" / "small"
-MADE = {
-    "ladder": (
-        LADDER / "seen.csv",
-        LADDER / "a100.json",
-        ["--fit", "mem1,tensor_cores", "--hold-out", "0"],
-    ),
-    "vtrain": (
-        VTRAIN / "seen.csv",
-        ROOT / "systems" / "a100_80g_sxm_vtrain.json",
-        ["--fit", "launch.kernel,tensor_cores"],
-    ),
-}
+LADDER = ROOT / "validation" / "gpt2_ladder"
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_the_shipped_file_is_what_calibrate_makes_of_the_rows_seen(name, tmp_path, capsys):
-    seen, shipped, options = MADE[name]
-    output = tmp_path / "made.json"
-    command = ["calibrate", "a100_80g_sxm_kernels", "--training", str(seen), *options]
-    assert main([*command, "--overlay", "-o", str(output)]) == 0
+def test_the_shipped_file_is_what_calibrate_makes_of_the_rows_seen(tmp_path):
+    seen, shipped, output = LADDER / "seen.csv", LADDER / "a100.json", tmp_path / "made.json"
+    options = ["--fit", "mem1,tensor_cores", "--hold-out", "0", "--overlay", "-o", str(output)]
+    assert main(["calibrate", "a100_80g_sxm", "--training", str(seen), *options]) == 0
     made, there = json.loads(output.read_text()), json.loads(shipped.read_text())
     for document in (made, there):
         record = document.pop("calibration")
@@ -72,29 +56,13 @@ def test_the_seen_rungs_of_the_ladder_are_two_and_what_was_fitted():
     assert len(seen) == 2
 
 
-def test_the_calibration_saw_half_of_its_source_and_none_of_the_rows_judged():
-    with (VTRAIN / "seen.csv").open() as seen, (VTRAIN / "measured.csv").open() as judged:
-        names = {row["name"] for row in csv.DictReader(seen)}
-        others = {row["id"] for row in csv.DictReader(judged)}
-    assert not names & others
-    assert len(names) == len(others) == 720 / 2
-
-
-def test_its_interval_holds_nine_tenths_of_the_rows_that_nobody_saw():
-    (time,) = _result("kernels/small").own.comparisons
-    (spread,) = calculon.inputs.system("a100_80g_sxm_vtrain").calibration.spreads
-    ratio = time.measured / time.estimated
-    inside = ((spread.low <= ratio) & (ratio <= spread.high)).mean()
-    assert spread.level == pytest.approx(0.9)
-    assert 0.87 <= inside <= 0.97
-
-
-@pytest.mark.parametrize("name", ["small", "bloom", "gpt3"])
-def test_it_is_better_than_before(name):
-    result = _result(f"kernels/{name}")
-    (after,) = result.own.comparisons
-    before = next(one for one in result.alternatives if one.name == "before calibration")
-    assert after.score.mean < before.comparisons[0].score.mean / 2
+def test_the_run_on_another_machine_needs_no_calibration():
+    """Two processors, 16 microbatches: by kernels alone within 3 %, where the rungs of the first machine are 14 % off."""
+    rows = csv.DictReader((LADDER / "measured.csv").read_text().splitlines())
+    (measured,) = (float(row["iter_time_s"]) for row in rows if row["gpus"] == "2")
+    plan = ROOT / "examples" / "gpt2-124M_a100x2_ddp.json"
+    stats = calculon.estimate(LADDER / "gpt2.json", plan, "a100_80g_sxm").stats
+    assert stats["total_time"] == pytest.approx(measured, rel=0.03)
 
 
 def test_the_ladder_in_the_readme_is_what_the_model_says():

@@ -8,8 +8,18 @@ from calculon.architecture.layers import Flags, cast
 W, X, Y = 30.0, 20.0, 12.0
 
 
-def _cast(widths, source, *, alone=True):
-    layer = cast("c", W, X, Y, widths=Widths(*widths), source=source, alone=alone, flags=Flags())
+def _cast(widths, source, *, alone=True, gradients_alone=None):
+    layer = cast(
+        "c",
+        W,
+        X,
+        Y,
+        widths=Widths(*widths),
+        source=source,
+        alone=alone,
+        gradients_alone=alone if gradients_alone is None else gradients_alone,
+        flags=Flags(),
+    )
     return layer.accessed, layer.activation, layer.launches
 
 
@@ -38,3 +48,9 @@ def test_joined_with_the_kernel_before_only_weights_are_left(widths, source):
     accessed, _, kernels = _cast(widths, source, alone=False)
     assert accessed[0] == (widths[0] + widths[1]) * W
     assert (accessed[1], kernels[:2]) == (0.0, (1, 0))
+
+
+def test_gradients_of_outputs_can_be_converted_apart():
+    """Of 8-bit products whose gradients no activation makes: read 2, write 1."""
+    accessed, _, kernels = _cast((2, 1, 2), 2, alone=False, gradients_alone=True)
+    assert (accessed[1], kernels[:2]) == (3 * Y, (1, 1))

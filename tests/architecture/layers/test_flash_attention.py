@@ -12,7 +12,15 @@ FLAGS = Flags(recompute=When.RECOMPUTE_ATTENTION)
 
 def _flash(beta=2, keys=KEYS):
     return flash_attention(
-        "x", TOKENS, HEADS, GROUPS, SIZE, keys=keys, dtype_bytes=beta, flags=FLAGS
+        "x",
+        TOKENS,
+        HEADS,
+        GROUPS,
+        SIZE,
+        keys=keys,
+        causal=True,
+        dtype_bytes=beta,
+        flags=FLAGS,
     )
 
 

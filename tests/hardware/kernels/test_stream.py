@@ -12,7 +12,7 @@ from tests.hardware.kernels.test_kernels import NORM, SOFTMAX, TYPE, raw_system,
 from tests.helpers import document
 
 LAW = {"law": "stream", "efficiency": 0.8, "start": 3e-6}
-MEMORY = {"efficiency": 0.9, "start": 2e-6}
+TRAFFIC = {"efficiency": 0.9, "start": 2e-6}
 BANDWIDTH = 3350e9
 
 
@@ -49,7 +49,7 @@ def test_arithmetic_beside_traffic_is_at_the_rate_of_long_operations():
 def test_more_work_never_takes_less_time():
     """Which it does on the steps of a curve."""
     moved = np.geomspace(1.0, 1e12, 2000)
-    system = inputs.system(raw_system(memory=MEMORY))
+    system = inputs.system(raw_system(traffic=TRAFFIC))
     assert (np.diff(system.move_time(moved)) > 0).all()
     assert (np.diff(system.vector_time(TYPE, moved)) > 0).all()
     assert (np.diff(system.published.move_time(moved)) < 0).any()
@@ -64,7 +64,7 @@ def test_any_stands_for_the_types_that_are_not_stated():
 
 
 def test_kinds_that_are_not_stated_have_the_rate_of_all_traffic():
-    system = inputs.system(raw_system(memory=MEMORY, kernels={"norm": {"any": LAW}}))
+    system = inputs.system(raw_system(traffic=TRAFFIC, kernels={"norm": {"any": LAW}}))
     for one, start, share in ((NORM, 3e-6, 0.8), (SOFTMAX, 2e-6, 0.9)):
         _, memory = times(system, one, TYPE)
         assert memory[0] == pytest.approx(start + one.accessed[0] / (share * BANDWIDTH))
@@ -72,7 +72,7 @@ def test_kinds_that_are_not_stated_have_the_rate_of_all_traffic():
 
 
 def test_a_slower_memory_slows_all_that_is_a_share_of_it():
-    ext = {"memory": MEMORY, "kernels": {"norm": {"any": LAW | {"backward": 0.6}}}}
+    ext = {"traffic": TRAFFIC, "kernels": {"norm": {"any": LAW | {"backward": 0.6}}}}
     system = inputs.system(raw_system(**ext))
     slower = slowed(system, Spread(part="mem1", low=1.0, high=2.0, level=0.9), 2.0)
     size = np.array([1e8])
@@ -86,7 +86,7 @@ def test_a_slower_memory_slows_all_that_is_a_share_of_it():
 
 def test_the_published_edition_sees_none_of_it():
     plain = document("systems", "h100_80g_sxm")
-    changed = plain | {"ext": {"memory": MEMORY, "kernels": {"norm": {"any": LAW}}}}
+    changed = plain | {"ext": {"traffic": TRAFFIC, "kernels": {"norm": {"any": LAW}}}}
     model, execution = (
         document("models", "megatron-1T"),
         document("examples", "3072_t4_p64_d12_mbs4_full"),
@@ -100,8 +100,8 @@ def test_the_published_edition_sees_none_of_it():
 def test_a_share_above_one_is_refused():
     with pytest.raises(calculon.SpecError, match=r"ext\.kernels\.norm\.any\.efficiency"):
         inputs.system(raw_system(kernels={"norm": {"any": LAW | {"efficiency": 1.2}}}))
-    with pytest.raises(calculon.SpecError, match=r"ext\.memory\.start"):
-        inputs.system(raw_system(memory=MEMORY | {"start": -1}))
+    with pytest.raises(calculon.SpecError, match=r"ext\.traffic\.start"):
+        inputs.system(raw_system(traffic=TRAFFIC | {"start": -1}))
 
 
 def test_layers_of_a_rate_have_their_own_kernels():

@@ -207,7 +207,7 @@ def test_fsdp_copies_weights_out_of_what_it_gathers_and_gradients_into_what_it_r
     found, without = (_stats(**form, zero_stage=stage) for stage in ("fsdp", 3))
     masters, reduced = 4 / 2 * WEIGHT, {"bfloat16": 2, "float32": 4}[comm] / 2 * WEIGHT
     gather = (masters + WEIGHT) / RANKS + WEIGHT + WEIGHT
-    times = [FAST.mem1.time(np.array(unit * size)) / unit for size in (gather, WEIGHT + reduced)]
+    times = [FAST.move_time(np.array(unit * size)) / unit for size in (gather, WEIGHT + reduced)]
     for pass_, time in zip(
         ("fw", "agrad", "wgrad"), (times[0], again * times[0], times[1]), strict=True
     ):

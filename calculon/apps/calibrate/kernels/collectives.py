@@ -125,7 +125,11 @@ def _fit_operation(rows: pd.DataFrame, *, switched: bool) -> tuple[dict[str, Any
             for n, share, ramp in zip(ranks, law.rates.shares, law.rates.ramps, strict=True)
         ],
     }
-    result = {"group": rows.op, "measured": seconds, "predicted": law.time(wire, members)}
+    result = {
+        "group": "collectives, " + rows.op,
+        "measured": seconds,
+        "predicted": law.time(wire, members),
+    }
     return stated, pd.DataFrame({**result, "held_out": hidden})
 
 

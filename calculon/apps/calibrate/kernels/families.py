@@ -11,11 +11,21 @@ from calculon.hardware.system import System
 Fit = Callable[[Mapping[str, pd.DataFrame], str, System], FittedPart | None]
 """From tables by name, a processor's name in them and a system with its peaks: a part, if there are rows for one."""
 
-FAMILIES = ("products", "attention", "memory_bound", "launches", "collectives")
-"""Modules of this room with a function ``fit``, in the order in which their parts are merged."""
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "products": ("gemm", "sources"),
+    "attention": ("attention",),
+    "memory_bound": ("memory_bound", "launches"),
+    "launches": ("launches",),
+    "collectives": ("collectives",),
+}
+"""Modules of this room with a function ``fit``, in the order in which their parts are merged, and their tables."""
 
 
-def fits() -> dict[str, Fit]:
-    """Return the fits by the name of their family."""
+def fits(tables: Mapping[str, pd.DataFrame]) -> list[Fit]:
+    """Return the fits of the families whose tables are there."""
     room = __name__.rpartition(".")[0]
-    return {name: import_module(f"{room}.{name}").fit for name in FAMILIES}
+    return [
+        import_module(f"{room}.{name}").fit
+        for name, needed in FAMILIES.items()
+        if all(one in tables for one in needed)
+    ]

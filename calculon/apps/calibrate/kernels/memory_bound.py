@@ -47,23 +47,31 @@ class Passes(NamedTuple):
 class Implementation(NamedTuple):
     """How one implementation runs an operation; `kind` is that of ``ext.kernels``, or ``memory`` for all others.
 
-    Passes that are None are left out of the fit.
+    Passes that are None are left out of the fit. `short` is `forward` for rows of up to :data:`SHORT` bytes, where it
+    is another.
     """
 
     kind: str
     forward: Passes | None
     backward: Passes | None = None
+    short: Passes | None = None
 
 
 def _plain(forward: float) -> Implementation:
     return Implementation("memory", Passes(forward))
 
 
-_TORCH_NORM = Implementation("norm", Passes(3), Passes(7, kernels=3))
+SHORT = 8192
+"""Bytes of rows that stay in the L1 cache between two reads: 16 blocks of 128 threads share its 192 KiB on an A100."""
+
+_TORCH_NORM = Implementation("norm", Passes(3), Passes(7, kernels=3), short=Passes(2))
 """PyTorch's kernel reads a row for its sums and once more; backward likewise both inputs, and again for the weights."""
 
 _FUSED_NORM = Implementation("norm", Passes(2), Passes(5, kernels=2))
 """A row is read once; the gradient of the weights is a sum over tokens that reads both inputs again."""
+
+_LIGER_NORM = Implementation("norm", Passes(2))
+"""Backward it runs one program on each multiprocessor, which waits for its loads: no rate of the memory."""
 
 _ONCE_NORM = Implementation("norm", Passes(2), Passes(3, kernels=2))
 """The same, with partial sums for the weights made in the kernel that has both inputs."""
@@ -97,21 +105,18 @@ IMPLEMENTATIONS: Mapping[tuple[str, str], Implementation] = {
     **{("layer_norm", name): _TORCH_NORM for name in ("torch", "huggingface", "pytorch")},
     **{("rms_norm", name): _TORCH_NORM for name in ("torch", "pytorch")},
     **{
-        (op, name): _FUSED_NORM
+        (op, name): _LIGER_NORM
         for op in ("layer_norm", "rms_norm")
-        for name in ("liger", "liger_triton", "liger_cutile", "torch_compile")
+        for name in ("liger", "liger_triton", "liger_cutile")
     },
+    **{(op, "torch_compile"): _FUSED_NORM for op in ("layer_norm", "rms_norm")},
     ("layer_norm", "cudnn"): _ONCE_NORM,
     ("rms_norm", "cudnn"): _ONCE_NORM,
-    ("megatron_rms_norm", "liger"): Implementation("norm", Passes(2), Passes(5 + 2, kernels=4)),
+    ("megatron_rms_norm", "liger"): _LIGER_NORM,
     ("megatron_rms_norm", "torch"): Implementation("norm", Passes(3), Passes(7 + 2, kernels=4)),
     ("megatron_rms_norm", "megatron"): Implementation("norm", Passes(3), Passes(7 + 2, kernels=4)),
-    ("fused_add_rms_norm", "liger_fused_add_rms_norm"): Implementation(
-        "norm", Passes(4), Passes(4)
-    ),
-    ("fused_add_rms_norm", "liger_rms_norm"): Implementation(
-        "norm", Passes(7, kernels=3), Passes(12, kernels=5)
-    ),
+    ("fused_add_rms_norm", "liger_fused_add_rms_norm"): Implementation("norm", Passes(4)),
+    ("fused_add_rms_norm", "liger_rms_norm"): Implementation("norm", Passes(7, kernels=3)),
     ("fused_add_rms_norm", "huggingface"): Implementation(
         "norm", Passes(10, kernels=6), Passes(26, kernels=13)
     ),
@@ -129,8 +134,9 @@ IMPLEMENTATIONS: Mapping[tuple[str, str], Implementation] = {
 TorchScript, PyTorch's SwiGLU of the halves of one tensor (half the rate, as they are not contiguous), Liger's loss per
 token, and Liger's product with the gradient of the loss, which is 1 in training.
 
-Sources: PyTorch's kernels (aten/src/ATen/native/cuda, layer_norm_kernel.cu and SoftMax.cu), the benchmark scripts of
-linkedin/Liger-Kernel (benchmark/scripts), megatron/core/tensor_parallel/cross_entropy.py.
+Sources: PyTorch's kernels (aten/src/ATen/native/cuda, layer_norm_kernel.cu and SoftMax.cu), the benchmark scripts and
+norms of linkedin/Liger-Kernel (benchmark/scripts, src/liger_kernel/ops/layer_norm.py: a grid of ``sm_count``),
+megatron/core/tensor_parallel/cross_entropy.py.
 """
 
 _FLOAT_INPUTS = ("cross_entropy",)
@@ -163,7 +169,10 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     for kind, rows in seen.groupby("kind", sort=False):
         rates[str(kind)] = _shares(rows, start)
     predicted = [_predicted(row, *rates[str(row.kind)], start) for row in measured.itertuples()]
-    measured = measured.assign(predicted=predicted, group="memory-bound, " + measured["kind"])
+    measured = measured.assign(
+        predicted=predicted,
+        group="memory-bound, " + measured["kind"].replace("memory", "elementwise"),
+    )
     return FittedPart(
         fragment={"ext": _fragment(rates, start)},
         sources=_sources(measured, gpu),
@@ -181,12 +190,13 @@ def _counted(table: pd.DataFrame, bandwidths: Mapping[str, float]) -> Iterator[d
         forward, backward = row["pass"] != "bwd", row["pass"] != "fwd"
         if backward and (not forward and row["op"].startswith(_FORWARD_TOO)):
             continue
-        wanted = [how.forward] * forward + [how.backward] * backward
+        liger = row["source"].startswith("liger")
+        width = 4 if liger and row["op"] in _FLOAT_INPUTS else BYTES[row["dtype"]]
+        first = how.short if how.short and row["cols"] * width <= SHORT else how.forward
+        wanted = [first] * forward + [how.backward] * backward
         passes = [one for one in wanted if one is not None]
         if len(passes) < len(wanted):
             continue
-        liger = row["source"].startswith("liger")
-        width = 4 if liger and row["op"] in _FLOAT_INPUTS else BYTES[row["dtype"]]
         elements = row["rows"] * row["cols"]
         moved = [elements * (width * one.values + one.more) for one in passes]
         graph = row["source"].startswith(_GRAPHS)
@@ -274,7 +284,7 @@ def _sources(measured: pd.DataFrame, gpu: str) -> dict[str, str]:
     """Return where the shares come from, by path."""
     found = {}
     for kind, rows in measured.groupby("kind", sort=False):
-        path = "ext.traffic" if kind == "memory" else f"ext.kernels.{kind}"
+        path = "ext.traffic.*" if kind == "memory" else f"ext.kernels.{kind}.*"
         names = ", ".join(sorted(set(rows["source"])))
         more = " and kernels of the same chip" if gpu in SIBLINGS else ""
         found[path] = (

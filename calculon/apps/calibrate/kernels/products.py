@@ -99,6 +99,12 @@ rate falls to ``sustained``. A system file has the latter alone: training is con
 and ``beside_bytes`` (for an element of the left operand) are of what was timed with a product, and is no part of it.
 """
 
+TFLOAT32 = ("tfloat32", "bfloat16")
+"""A type that no table has, and the one whose constants it has instead: tensor cores compute both, of the same tiles.
+
+Its half depth is in proportion to the peak: begin and end of a tile take as long in any type.
+"""
+
 _SHARED = ("wave_overlap", "start", "memory_efficiency", "burst")
 """Constants that are found from 16-bit products, of which there are most, and hold for other types."""
 
@@ -171,10 +177,13 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
         used = ", ".join(sorted(chosen.source.unique()))
         path = "*16" if len(kind.types) > 1 else kind.types[0]
         sources[f"ext.kernels.product.{path}.*"] = (
-            f"{len(chosen)} products measured on {name}: {used}"
+            f"fitted to {len(chosen)} products measured on {name} (systems/measured/gemm.csv: {used})"
         )
     if not products:
         return None
+    type_, like = TFLOAT32
+    if type_ in system.matmul_types and like in products:
+        products[type_] = _slower(products[like], system, like, type_)
     sources["ext.kernels.product.*.weight_gradients"] = across_where
     sources["ext.kernels.product.*.multiprocessors"] = "NVIDIA, architecture whitepaper"
     sources["ext.processing_mode"] = (
@@ -235,7 +244,10 @@ def _weight_gradients(tables: Mapping[str, pd.DataFrame], gpu: str) -> tuple[flo
     )
     ratios = (each["NT"] / each["TN"]).dropna()
     measured = " and ".join(sorted(own.gpu.unique()))
-    text = f"median of {len(ratios)} pairs of products, {measured}: {', '.join(sorted(own.source.unique()))}"
+    used = ", ".join(sorted(own.source.unique()))
+    text = (
+        f"median of {len(ratios)} pairs of products, {measured} (systems/measured/gemm.csv: {used})"
+    )
     return rounded(float(ratios.median()), 3), text
 
 
@@ -342,6 +354,12 @@ def _stated(
     }
 
 
+def _slower(law: Mapping[str, Any], system: System, like: str, type_: str) -> dict[str, Any]:
+    """Return the constants of a type for one with another peak."""
+    beside = system.product_engine(type_).peak / system.product_engine(like).peak
+    return dict(law) | {"half_depth": rounded(law["half_depth"] * beside, _DIGITS)}
+
+
 def _assumed(products: Mapping[str, Any]) -> list[str]:
     """Return what no measurement says."""
     lines = [
@@ -358,4 +376,9 @@ def _assumed(products: Mapping[str, Any]) -> list[str]:
             shared = [one for one in _SHARED if one in products[name]]
             paths = ", ".join(f"ext.kernels.product.{name}.{one}" for one in shared)
             lines.append(f"{paths}: those of 16-bit products; {text}")
+    if TFLOAT32[0] in products:
+        lines.append(
+            "ext.kernels.product.tfloat32.*: no kernel was measured: those of bfloat16, with half_depth in proportion to "
+            "the peak, as begin and end of a tile take as long in any type"
+        )
     return lines

@@ -1,6 +1,6 @@
 """The system file of a processor whose kernels were measured: its base with fitted parts, and where they come from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
@@ -18,6 +18,9 @@ from calculon.frozen import dataclass
 
 SUPERSEDED = {"gemm": "product", "attention": "attention"}
 """Former keys of ``ext`` by the kind of kernel whose rates ``ext.kernels`` states instead."""
+
+TOTALS = ("attention", "memory-bound", "collectives")
+"""Families whose groups are also taken together: products of unlike sizes and types are not."""
 
 _SCORES = ("n", "median", "p90", "bias")
 
@@ -41,9 +44,9 @@ class Kernels:
     rows: pd.DataFrame
 
     def residuals(self) -> list[dict[str, Any]]:
-        """Return the errors of fitted and of held-out rows in percent, for each group."""
+        """Return the errors of fitted and of held-out rows in percent, for each group and for :data:`TOTALS`."""
         records = []
-        for group, rows in self.rows.groupby("group", sort=False):
+        for group, rows in self._groups():
             for words, which in (("fitted", ~rows.held_out), ("held out", rows.held_out)):
                 if which.any():
                     some = rows[which]
@@ -53,6 +56,15 @@ class Kernels:
                     )
                     records.append({"group": group, "rows": words} | errors)
         return records
+
+    def _groups(self) -> Iterator[tuple[str, pd.DataFrame]]:
+        """Yield names and rows of groups, those of a family together, and after them all of the family."""
+        families = self.rows["group"].str.partition(", ")[0]
+        for family, rows in self.rows.groupby(families, sort=False):
+            groups = [(str(group), some) for group, some in rows.groupby("group", sort=False)]
+            yield from groups
+            if family in TOTALS and len(groups) > 1:
+                yield f"{family}, all", rows
 
 
 def fitted_system(
@@ -78,7 +90,7 @@ def fitted_system(
     Raises
     ------
     SpecError
-        For an unknown processor, and one without measured kernels.
+        For an unknown processor, and one without measured kernels. Families without a table are left as they are.
     """
     gpu = processor or _about(base).get("processor")
     if not isinstance(gpu, str) or gpu not in PROCESSORS:
@@ -89,7 +101,7 @@ def fitted_system(
     system = quietly_decoded(base, file, name)
     memory = replace(system.mem1, bandwidth=PROCESSORS[gpu].bandwidth)
     measured = replace(system, mem1=memory)
-    parts = [part for fit in fits().values() if (part := fit(tables, gpu, measured)) is not None]
+    parts = [part for fit in fits(tables) if (part := fit(tables, gpu, measured)) is not None]
     if not parts:
         raise SpecError(file, Problem("", f"measured kernels of {gpu}", "none"))
     rows = pd.concat([part.rows for part in parts if len(part.rows)], ignore_index=True)

@@ -39,8 +39,8 @@ def configure(parser: Parser) -> None:
         "The whole model need not fit into memory.",
         "calculon block gpt3-175B 3072_t4_p64_d12_mbs4_full a100_80g\n"
         "calculon block llama3-8B llama3-8B_h100x64 h100_80g_sxm --part mlp\n"
-        "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm_kernels --set matmul_impl=mul_sum\n"
-        "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm_kernels -o block.json",
+        "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm --set matmul_impl=mul_sum\n"
+        "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm -o block.json",
     )
     add_specs(parser, "model", "MODEL")
     parser.add_argument(

@@ -5,11 +5,12 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations, groupby
 from typing import Any
 
 from calculon.apps.cli.commands import describe
 from calculon.apps.cli.options import Log, Parser, Suggested
-from calculon.apps.report.text_tables import FORMATS, Column, Table
+from calculon.apps.report.text_tables import FORMATS, Column, Table, plain
 from calculon.apps.report.texts import bandwidth, capacity
 from calculon.architecture.parameters import parameter_count
 from calculon.errors import Problem, SpecError, nearest
@@ -110,7 +111,52 @@ def _show(kind: str, name: str, form: str, log: Log) -> None:
         return
     if form == "text":
         log(f"{name}: {'an' if kind == 'execution' else 'a'} {kind} ({path})\n")
+        if kind == "system" and isinstance(document, Mapping):
+            _show_system(document, log)
+            return
     log.table(_leaves(kind, document), form)
+
+
+def _show_system(document: Mapping[str, Any], log: Log) -> None:
+    """Print the values of a system, then where they come from and how far its laws are from measured kernels.
+
+    A law with its constants is one line; one of another type that is equal is named.
+    """
+    about = document.get("about") or {}
+    values = {key: one for key, one in _without_repeats(document).items() if key != "about"}
+    fields = [row for row in _leaves("system", values).rows if not _RATES.match(row["field"])]
+    rates = [leaf for leaf in _together(_walk(values, "")) if _RATES.match(leaf[0])]
+    log.table(Table(_FIELDS, [{**row, "value": _with_unit(row)} for row in fields]), "text")
+    rest = {key: value for key, value in about.items() if key not in _TOLD}
+    origins = [
+        *(("rate of kernels", "constants", path, str(value)) for path, value in rates),
+        *(("figure", "source", path, text) for path, text in about.get("sources", {}).items()),
+        *(("assumed", "as", *line.split(": ", 1)) for line in about.get("assumed", [])),
+        *(("about", "", path, str(value)) for path, value in _walk(rest, "")),
+    ]
+    for title, other in dict.fromkeys(origin[:2] for origin in origins):
+        columns = [Column("path", title), Column("text", other, fold=True)]
+        rows = [
+            {"path": one[2].replace(", ", "\n"), "text": one[-1]}
+            for one in origins
+            if one[0] == title
+        ]
+        log("")
+        log.table(Table(tuple(columns), rows), "text")
+    if kernels := about.get("kernels"):
+        scores = [Column(key, f"{key} %", right=True, text=_percent) for key in _SCORES]
+        columns = [Column("of", "kernels that no fit saw"), Column("n", "n", right=True), *scores]
+        log("\nHow far the laws are from them:")
+        rows = [{"of": of, **errors} for of, errors in kernels.items()]
+        log.table(Table(tuple(columns), rows), "text")
+
+
+def _with_unit(row: Mapping[str, Any]) -> str:
+    return f"{plain(row['value'])} {row['unit']}".rstrip()
+
+
+def _percent(error: float) -> str:
+    return f"{error:.1f}"
 
 
 def _leaves(kind: str, document: object) -> Table:
@@ -145,6 +191,28 @@ def _walk(value: object, path: str) -> Iterator[tuple[str, object]]:
         yield path, f"{len(value)} entries, {json.dumps(value[0])} to {json.dumps(value[-1])}"
     else:
         yield path, json.dumps(value) if isinstance(value, (list, bool)) else value
+
+
+def _without_repeats(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a system in which rates of kernels that are those of an earlier type say so."""
+    extension = dict(document.get("ext", {}))
+    kernels = {}
+    for kind, types in extension.get("kernels", {}).items():
+        kernels[kind] = dict(types)
+        for (one, rate), (other, same) in combinations(types.items(), 2):
+            if rate == same and isinstance(kernels[kind][one], Mapping):
+                kernels[kind][other] = f"as {one}"
+    return {**document, "ext": {**extension, "kernels": kernels}}
+
+
+def _together(leaves: Iterator[tuple[str, object]]) -> Iterator[tuple[str, object]]:
+    """Yield leaves, those of a rate of kernels or of an operation of a network as one."""
+    for above, some in groupby(leaves, key=lambda leaf: leaf[0].rpartition(".")[0]):
+        if _RATES.match(above):
+            told = [(path.rpartition(".")[2], value) for path, value in some]
+            yield above, ", ".join(f"{key} {value}" for key, value in told)
+        else:
+            yield from some
 
 
 def _models() -> Table:
@@ -243,6 +311,10 @@ def _studies() -> Table:
 
 
 _LONGEST = 60  # characters of a list
+_RATES = re.compile(r"ext\.(kernels\.[^.]+\.[^.]+|networks\[\d+\]\.operations\.)")
+_FIELDS = tuple(Column(key, key, fold=key != "field") for key in ("field", "value", "description"))
+_TOLD = ("sources", "assumed", "kernels")
+_SCORES = ("median", "p90", "bias")
 _WANTED = "a kind (models, systems, executions, studies), a name of the catalog or a part of one"
 
 TABLES: dict[str, Callable[[], Table]] = {

@@ -4,7 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from calculon.apps.report.bars import COLORS
-from calculon.apps.report.pictures.canvas import drawing, figure, logarithmic_ticks
+from calculon.apps.report.pictures.canvas import (
+    GREY,
+    LIGHT,
+    drawing,
+    figure,
+    logarithmic_ticks,
+    time_unit,
+)
 from calculon.frozen import dataclass
 from calculon.units import scaled
 
@@ -14,6 +21,9 @@ if TYPE_CHECKING:
 
 _WIDEST = 3
 """Panels in a row."""
+
+_MOST_ERRORS = 4
+"""The same of errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +78,8 @@ class Errors:
     held: tuple[Sequence[float], Sequence[float]]
 
 
-def draw(panels: Sequence[Panel | Comparison | Errors]) -> "Figure":
-    """Draw the panels, both axes logarithmic but for errors."""
+def draw(panels: Sequence[Panel | Comparison]) -> "Figure":
+    """Draw the panels, both axes logarithmic."""
     across = min(_WIDEST, len(panels))
     down = -(-len(panels) // across)
     with drawing():
@@ -78,8 +88,6 @@ def draw(panels: Sequence[Panel | Comparison | Errors]) -> "Figure":
         for axes, one in zip(grid.flat, panels, strict=False):
             if isinstance(one, Panel):
                 _panel(axes, one)
-            elif isinstance(one, Errors):
-                _errors(axes, one)
             else:
                 _comparison(axes, one)
         for axes in list(grid.flat)[len(panels) :]:
@@ -120,29 +128,54 @@ def _comparison(axes: "Axes", one: Comparison) -> None:
     _ticks(axes, "{:g}".format, "{:g}".format)
 
 
+def draw_errors(title: str, panels: Sequence[Errors]) -> "Figure":
+    """Draw errors over measured times, with one vertical axis; those beyond :data:`MOST` stand at the edge."""
+    across = min(_MOST_ERRORS, len(panels))
+    down = -(-len(panels) // across)
+    with drawing():
+        picture = figure(0.9 + 2.4 * across, 1.2 + 1.8 * down)
+        grid = picture.subplots(down, across, squeeze=False, sharey=True)
+        for axes, one in zip(grid.flat, panels, strict=False):
+            _errors(axes, one)
+        for axes in list(grid.flat)[len(panels) :]:
+            axes.set_visible(False)
+        picture.supxlabel("measured time", fontsize=9)
+        beyond = f"those beyond {MOST:g} % stand at the edge"
+        picture.supylabel(f"error of the prediction, % ({beyond})", fontsize=9)
+        names = grid[0][0].get_legend_handles_labels()
+        picture.legend(*names, loc="outside upper center", ncols=4, title=title, title_fontsize=10)
+    return picture
+
+
 def _errors(axes: "Axes", one: Errors) -> None:
-    """Draw errors over measured times; those beyond :data:`MOST` stand at the edge."""
-    from matplotlib.ticker import MaxNLocator
+    """Draw the errors of a group, those of held-out rows above the others."""
+    from matplotlib.ticker import MultipleLocator
 
     axes.set_xscale("log")
-    axes.axhline(0, color=COLORS["vermilion"], label="calibrated file")
+    axes.axhline(0, color=GREY, linewidth=0.8)
     band = 100 * BAND
-    axes.axhspan(-band, band, color=COLORS["vermilion"], alpha=0.15, linewidth=0)
-    blue = COLORS["blue"]
-    fitted, held = (
-        [min(max(error, -MOST), MOST) for error in errors] for _, errors in (one.fitted, one.held)
+    axes.axhspan(-band, band, color=LIGHT, alpha=0.5, linewidth=0, label=f"within {band:g} %")
+    looks = (
+        ("o", COLORS["sky"], COLORS["sky"], "seen by the fit"),
+        ("s", "white", COLORS["vermilion"], "held out"),
     )
-    axes.plot(one.fitted[0], fitted, "o", color=blue, markersize=3, label="measured, fitted")
-    axes.plot(
-        *(one.held[0], held), "s", color=blue, markersize=3, mfc="white", label="measured, held out"
-    )
-    axes.set_ylim(-MOST - 3, MOST + 3)
+    for (times, errors), (marker, face, edge, label) in zip(
+        (one.fitted, one.held), looks, strict=True
+    ):
+        inside = [min(max(error, -MOST), MOST) for error in errors]
+        axes.plot(times, inside, marker, color=edge, mfc=face, markersize=2.5, mew=0.7, label=label)
+    axes.set_ylim(-MOST - 4, MOST + 4)
     axes.set_title(one.title, fontsize=7.5)
-    axes.set_xlabel(f"measured, s (band: {band:g} %)", fontsize=8)
-    axes.set_ylabel("error of the prediction, %", fontsize=8)
-    axes.yaxis.set_major_locator(MaxNLocator(5))
-    logarithmic_ticks(axes.xaxis, (1.0,), "{:g}".format, most=7)
+    axes.yaxis.set_major_locator(MultipleLocator(25))
+    low, high = axes.get_xlim()
+    several = (1.0, 3.0) if high / low < 100 else (1.0,)
+    logarithmic_ticks(axes.xaxis, several, _duration, most=6)
     axes.xaxis.set_tick_params(which="minor", length=0)
+
+
+def _duration(seconds: float) -> str:
+    unit, factor = time_unit(seconds * 1.001)
+    return f"{seconds * factor:g} {unit}"
 
 
 def _panel(axes: "Axes", one: Panel) -> None:

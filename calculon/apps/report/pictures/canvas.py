@@ -150,10 +150,11 @@ def figure(width: float, height: float) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def save(picture: "Figure", path: str) -> None:
+def save(picture: "Figure", path: str, *, colors: int | None = None) -> None:
     """Write a picture in the format of its suffix, without time stamps and names of programs.
 
-    It is drawn into memory: the file appears under its name when it is complete, as every other output.
+    It is drawn into memory: the file appears under its name when it is complete, as every other output. A PNG of few
+    `colors` is smaller.
     """
     suffix = Path(path).suffix.lower()
     metadata = {
@@ -165,8 +166,20 @@ def save(picture: "Figure", path: str) -> None:
         smaller: dict[str, Any] = {"pil_kwargs": {"optimize": True}} if suffix == ".png" else {}
         drawn = io.BytesIO()
         picture.savefig(drawn, format=suffix[1:], metadata=metadata[suffix], **smaller)
+        if suffix == ".png" and colors is not None:
+            drawn = _of_few_colors(drawn, colors)
     with replacing(path) as stream:
         stream.write(drawn.getbuffer())
+
+
+def _of_few_colors(drawn: io.BytesIO, colors: int) -> io.BytesIO:
+    from PIL import Image
+
+    found = io.BytesIO()
+    with Image.open(drawn) as image:
+        few = image.convert("RGB").quantize(colors, dither=Image.Dither.NONE)
+        few.save(found, format="png", optimize=True)
+    return found
 
 
 def wrapped(text: str, width: int = 26) -> str:
