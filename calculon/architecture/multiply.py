@@ -16,7 +16,7 @@ def multiplied(layers: Iterable[Layer], form: str) -> Iterator[Layer]:
         elif form == "mul_sum":
             yield from _two_operators(layer)
         else:
-            yield layer._replace(kernel="mul_sum")
+            yield layer._replace(kernel="mul_sum_fused")
 
 
 def _two_operators(layer: Layer) -> Iterator[Layer]:

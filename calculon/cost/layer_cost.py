@@ -331,7 +331,7 @@ def _gradients_after(table: LayerTable, row: int, times: LayerTimes, recomputed:
         kernel = table.layers[i].kernel
         if kernel == "fork":
             continue
-        if kernel not in ("product", "mul_sum"):
+        if kernel not in ("product", "mul_sum", "mul_sum_fused"):
             break
         total[0] += np.where(recomputed[i], 0.0, times.processing[1, i])
         total[1] += times.processing[2, i]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal
 
@@ -99,21 +100,37 @@ class Layer:
             return self.step.flops_time
         flops, system = self.work[stage], self.run.system
         if self.engine == "vector":
-            return system.count(self.run.execution.datatype, flops)
+            law = self._law()
+            if law is None:
+                return system.count(self.run.execution.datatype, flops)
+            efficiency = self._by_shape(stage, law, self.vector.peak, self.run.element_bytes)
+            return flops / (self.vector.peak * efficiency)
         arithmetic = self.run.multiply_type if self.kind == "product" else self.run.core_type
         engine = system.multiply[arithmetic]
         if self.engine == "attention":
             return self._attention(stage, arithmetic)
         if arithmetic in system.gemm:
-            return flops / (engine.peak * self._by_shape(stage, arithmetic))
+            law, size = system.gemm[arithmetic], MULTIPLIED_BYTES[arithmetic]
+            return flops / (engine.peak * self._by_shape(stage, law, engine.peak, size))
         return engine.time(flops)
 
     def _law(self) -> Gemm | None:
         """Return the law of a product by its shape, if there is one."""
+        if self.engine == "vector":
+            return self._summed() if self.kind == "product" else None
         if self.engine != "matrix":
             return None
         products = self.run.multiply_type, self.run.core_type
         return self.run.system.gemm.get(products[0] if self.kind == "product" else products[1])
+
+    def _summed(self) -> Gemm | None:
+        """Return the law of a product on the vector engine in one kernel: ends of a tile take as long."""
+        run, datatype = self.run, self.run.execution.datatype
+        law = run.system.gemm.get(datatype)
+        if law is None or run.execution.matmul_impl != "mul_sum_fused":
+            return None
+        beside = self.vector.peak / run.system.multiply[datatype].peak
+        return replace(law, half_depth=law.half_depth * beside)
 
     def _attention(self, stage: Stage, arithmetic: str) -> float:
         """Seconds of the arithmetic of fused attention."""
@@ -137,14 +154,11 @@ class Layer:
         efficiency = efficiency_at(system.attention[arithmetic], self.mean_keys)
         return flops / (engine.peak * efficiency)
 
-    def _by_shape(self, stage: Stage, arithmetic: str) -> float:
+    def _by_shape(self, stage: Stage, law: Gemm, peak: float, size: int) -> float:
         """Efficiency of the product or, of two activations, of both gradients together."""
         assert self.product is not None
-        system, size = self.run.system, MULTIPLIED_BYTES[arithmetic]
-        peak, bandwidth = system.multiply[arithmetic].peak, system.mem1.peak
-        forward, inputs, weights = system.gemm[arithmetic].efficiencies(
-            *self.product, size, peak, bandwidth
-        )
+        bandwidth = self.run.system.mem1.peak
+        forward, inputs, weights = law.efficiencies(*self.product, size, peak, bandwidth)
         if stage == "fw":
             return forward
         if stage == "wgrad":

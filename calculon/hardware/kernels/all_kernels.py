@@ -1,11 +1,13 @@
 """The kinds of kernels: the rate, engine and element size that give their times."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import get_args
 
 from calculon.hardware.kernels.fused_attention import FusedAttention
 from calculon.hardware.kernels.kernel import ENGINE_RATE, Kernel, KernelKind, Types, VectorKind
+from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.system import System
 from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
 
@@ -51,11 +53,26 @@ def vector(kind: VectorKind, system: System, types: Types) -> Kernel:
     return Kernel(rate, system.vector[datatype], DATATYPE_BYTES[datatype])
 
 
+def mul_sum_fused(system: System, types: Types) -> Kernel:
+    """Return the kernel of products on the vector engine, multiplied and summed in one.
+
+    Without a rate of its own it has the law by shape of products on the matrix engine, at the peak of its engine: tiles
+    and waves are the same, and begin and end of a tile take as long.
+    """
+    found, datatype = vector("mul_sum_fused", system, types), types.vector
+    law = system.rate("product", datatype)
+    if system.rate("mul_sum_fused", datatype) is not None or not isinstance(law, Gemm):
+        return found
+    beside = found.engine.peak / system.product_engine(datatype).peak
+    return found._replace(rate=replace(law, half_depth=law.half_depth * beside))
+
+
 KERNELS: Mapping[KernelKind, Callable[[System, Types], Kernel]] = {
     "product": product,
     "batched_product": batched_product,
     "attention": attention,
     **{kind: partial(vector, kind) for kind in get_args(VectorKind)},
+    "mul_sum_fused": mul_sum_fused,
 }
 """By kind: from a system and the types of arithmetic, the kernel that times layers of some shapes.
 

@@ -31,12 +31,14 @@ VectorKind = Literal[
     "loss",
     "collective",
     "mul_sum",
+    "mul_sum_fused",
 ]
 """Memory-bound operators of the vector engine.
 
 ``sum`` is that of the residual stream, ``fork`` adds the gradients of several readers, ``bias`` can be joined to the
 elementwise kernel after it, any other elementwise sum is ``add``, ``reduction`` the gradient of a bias, ``collective``
-the arithmetic of processors in a collective, and ``mul_sum`` a product that is not on the matrix engine.
+the arithmetic of processors in a collective, ``mul_sum`` multiplication or sum of a product that is not on the matrix
+engine, with the single products in memory, and ``mul_sum_fused`` such a product in one kernel.
 """
 
 KernelKind = ProductKind | AttentionKind | VectorKind
