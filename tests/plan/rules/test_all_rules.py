@@ -317,9 +317,7 @@ def test_an_optimizer_step_that_contradicts_itself_says_why(changes, reason):
 )
 def test_a_form_that_cannot_be_had_says_why(changes, reason):
     with pytest.raises(calculon.SpecError, match=reason):
-        calculon.estimate(
-            MODEL | {"mlp_bias": True}, BASE | CORRECTED | changes, "a100_80g_sxm"
-        )
+        calculon.estimate(MODEL | {"mlp_bias": True}, BASE | CORRECTED | changes, "a100_80g_sxm")
 
 
 @pytest.mark.parametrize(
