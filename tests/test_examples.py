@@ -75,7 +75,7 @@ def test_what_a_process_takes_is_too_much_for_the_smaller_ones_only():
     taken = 512 + 12 + 688
     with pytest.raises(calculon.Infeasible, match=r"39\.56 GiB of 40\.00 GiB there"):
         _stats(GPT, small, "a100_40g_sxm", mem_reserved_mib=-1)
-    kept = _stats(GPT, large, "a100_80g_sxm")
+    kept = _stats(GPT, large, "a100_80g_sxm", mem_reserved_mib=-1)
     bare = _stats(GPT, large, "a100_80g_sxm", mem_reserved_mib=0)
     assert kept["reserved_space"] == taken * MIB
     more = kept["proc_mem_tier1_cap_req"] - bare["proc_mem_tier1_cap_req"]

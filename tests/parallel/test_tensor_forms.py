@@ -247,7 +247,7 @@ def test_hiding_is_never_slower_and_hides_no_more_than_there_is(execution, model
         calculon.estimate(model, execution | {"tp_async": one}, system).stats
         for one in (False, True)
     )
-    assert behind["total_time"] < plain["total_time"]
+    assert behind["total_time"] <= plain["total_time"]  # equal where passes wait for the host
     saved = plain["tp_comm_exposed_time"] - behind["tp_comm_exposed_time"]
     assert 0 < saved <= plain["bw_time"] + plain["recompute_time"]
     assert behind["tp_comm_link_time"] == plain["tp_comm_link_time"]

@@ -1,0 +1,69 @@
+"""What a stage waits for, where one wait hides another."""
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon.cost.embedding_head import EmbeddingHeadTimes
+from tests.helpers import document
+
+PLAN = document("examples", "3072_t4_p64_d12_mbs4_full") | {
+    "edition": "corrected",
+    "num_procs": 8,
+    "tensor_par": 8,
+    "pipeline_par": 1,
+    "data_par": 1,
+    "batch_size": 4,
+    "microbatch_size": 1,
+    "fused_activation": False,
+    "activation_recompute": "none",
+    "optimizer_sharding": False,
+    "tensor_par_comm_type": "ar",
+}
+
+
+def _system(eager, slower):
+    raw = document("systems", "a100_80e")
+    raw["mem1"]["GiB"] = 1e6
+    for network in raw["networks"]:
+        network["bandwidth"] /= slower
+    return raw | {"ext": {"launch": {"kernel": 0, "eager": eager}}}
+
+
+@pytest.mark.parametrize("again", ["none", "full"])
+def test_the_host_launches_on_while_a_collective_is_waited_for(again):
+    """Passes and what they wait for collectives take as long as the launches, however slow the network is."""
+    plan = PLAN | {"activation_recompute": again, "launch_mode": "eager"}
+    totals = []
+    for slower in (1, 2):
+        found = calculon.estimate("megatron-22B", plan, _system(1e-2, slower)).stats
+        forward = found["block_fw_time"] + found["baseblock_fw_tp_time_exposed"]
+        backward = found["block_agrad_time"] + found["block_wgrad_time"] + found["block_re_time"]
+        backward += found["baseblock_agrad_tp_time_exposed"]
+        totals.append((forward, backward + found["baseblock_recomm_time_exposed"]))
+    assert totals[0] == pytest.approx(totals[1], rel=1e-12)
+    assert totals[0][0] / 1e-2 == pytest.approx(round(totals[0][0] / 1e-2), rel=1e-12)
+
+
+@pytest.mark.parametrize("layout", [{}, {"first_stage_blocks": 24}])
+def test_two_microbatches_of_a_group_take_no_less_than_one(layout):
+    form = {"zero_stage": "2", "grad_group": 2, "optimizer_sharding": True, **layout}
+    shape = {"num_procs": 128, "pipeline_par": 2, "data_par": 8, "pipeline_interleaving": 6}
+    nets = {"pipeline_par_net": 1, "data_par_net": 1}
+    rows = [PLAN | form | shape | nets | {"batch_size": 8 * m} for m in (1, 2)]
+    one, two = calculon.evaluate(
+        "megatron-22B", _system(0, 1000), calculon.Plan.from_records(rows)
+    )["total_time"]
+    assert one <= two
+
+
+def test_the_slower_end_is_that_with_its_gradient_accumulation():
+    class Times(EmbeddingHeadTimes):
+        piped, embedding, head = np.array(True), np.array(2.0), np.array(3.0)
+
+    one, two = np.array(1.0), np.array(2.0)
+    for added, slower in ((None, 2), ((np.array(0.5), one), 2), ((np.array(5.0), one), 1)):
+        times = Times(None, None, added=added)
+        assert times.of_slower(one, two) == slower
+        assert times.of_faster(one, two) == 3 - slower
+        assert times.fill == (3.0 if slower == 1 else 2.0)
