@@ -19,8 +19,9 @@ COMMANDS = (
     "plot validation -o validation.png",
     "plot validation --study gpt2_ladder --edition corrected -o gpt2_ladder.png",
     "plot schedule llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm -o schedule.png",
+    "calibrate h100_80g_sxm --kernels -o fitted.json --plot kernels.png",
 )
-"""The pictures; the searches that they are drawn from are thrown away."""
+"""The pictures; files beside them, that they are drawn from or made with, are thrown away."""
 
 SEARCHES = (
     "loe megatron-1T 3072 3072 float16 a100_80g best.json --quiet",
@@ -36,6 +37,7 @@ def draw() -> int:
     codes = [main(command.split()) for command in (*SEARCHES, *COMMANDS)]
     for search in SEARCHES:
         Path(search.split()[6]).unlink()
+    Path("fitted.json").unlink()
     return max(codes)
 
 

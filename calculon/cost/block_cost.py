@@ -263,13 +263,12 @@ def _recompute(
     return _work([*work, time])
 
 
-def _launched(
-    processing: Seconds, host: Seconds, again: Work, collectives: Collectives
-) -> Seconds:
+def _launched(processing: Seconds, host: Seconds, again: Work, collectives: Collectives) -> Seconds:
     """Return processing times of passes that wait for the host, of shape (phases, blocks).
 
-    The host launches on while the device waits for a collective, that of the kind of block which waits longest. Both gradients are one pass for the host, with what is
-    computed again before them; what they wait for it counts as time of those of weights.
+    The host launches on while the device waits for a collective, that of the kind of block which waits longest.
+    Both gradients are one pass for the host, with what is computed again before them; what they wait for it counts
+    as time of those of weights.
     """
     forward = np.maximum(processing[0], host[0] - _most(collectives.fw_tp.time_exposed))
     exposed = collectives.recomm.time_exposed + collectives.agrad_tp.time_exposed

@@ -95,7 +95,9 @@ class UnevenStages:
         transfers, alone = chunks * (edge - base), np.maximum(0.0, edge - base + waited_less)
         found = [
             np.where(
-                blocks < chunks, blocks * edge + (chunks - blocks) * alone, blocks * base + transfers
+                blocks < chunks,
+                blocks * edge + (chunks - blocks) * alone,
+                blocks * base + transfers,
             )
             for blocks in self._layout.blocks
         ]

@@ -124,7 +124,7 @@ class Layer:
         return self.run.system.gemm.get(products[0] if self.kind == "product" else products[1])
 
     def _summed(self) -> Gemm | None:
-        """Return the law of a product on the vector engine in one kernel; begin and end of its tiles take as long."""
+        """Return the law of a product on the vector engine in one kernel: ends of a tile take as long."""
         run, datatype = self.run, self.run.execution.datatype
         law = run.system.gemm.get(datatype)
         if law is None or run.execution.matmul_impl != "mul_sum_fused":

@@ -378,7 +378,7 @@ def _assumed(products: Mapping[str, Any]) -> list[str]:
             lines.append(f"{paths}: those of 16-bit products; {text}")
     if TFLOAT32[0] in products:
         lines.append(
-            "ext.kernels.product.tfloat32.*: no kernel was measured: those of bfloat16, with half_depth in proportion to "
-            "the peak, as begin and end of a tile take as long in any type"
+            "ext.kernels.product.tfloat32.*: no kernel was measured: those of bfloat16, with half_depth in proportion "
+            "to the peak, as begin and end of a tile take as long in any type"
         )
     return lines

@@ -168,7 +168,7 @@ def _errors(axes: "Axes", one: Errors) -> None:
     axes.set_title(one.title, fontsize=7.5)
     axes.yaxis.set_major_locator(MultipleLocator(25))
     low, high = axes.get_xlim()
-    several = (1.0, 3.0) if high / low < 100 else (1.0,)
+    several = (1.0, 2.0, 5.0) if high / low < 12 else (1.0, 3.0) if high / low < 100 else (1.0,)
     logarithmic_ticks(axes.xaxis, several, _duration, most=6)
     axes.xaxis.set_tick_params(which="minor", length=0)
 
