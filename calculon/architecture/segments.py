@@ -22,7 +22,8 @@ from calculon.architecture.layers import Layer
 from calculon.architecture.shape import BlockShape
 from calculon.editions import CORRECTED
 from calculon.frozen import dataclass
-from calculon.spec.execution import Execution, LayoutChoice
+from calculon.spec.choices import LayoutChoice
+from calculon.spec.execution import Execution
 from calculon.spec.fields import optional_defaults
 from calculon.spec.model import Model
 

@@ -28,7 +28,7 @@ from calculon.plan.plan import Plan
 from calculon.plan.schedule import shard_count
 from calculon.records import concatenate
 from calculon.spec.axes import FURTHER_AXES
-from calculon.spec.execution import BlockChoice, StepChoice
+from calculon.spec.choices import BlockChoice, StepChoice
 from calculon.spec.model import Model
 from calculon.units import Array
 

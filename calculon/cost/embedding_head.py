@@ -22,7 +22,7 @@ from calculon.hardware.system import System
 from calculon.parallel.data.synced import SyncedBytes, SyncedEmbeddingHead
 from calculon.plan.schedule import Schedule
 from calculon.records import gather, record
-from calculon.spec.execution import BlockChoice, LayoutChoice, StepChoice
+from calculon.spec.choices import BlockChoice, LayoutChoice, StepChoice
 from calculon.spec.model import Model
 from calculon.units import Array, Bytes, Count, Flops, Seconds
 

@@ -26,7 +26,7 @@ from calculon.parallel.tensor import (
 )
 from calculon.records import record
 from calculon.spec.axes import FURTHER_NAMES, LAYER_AXES
-from calculon.spec.execution import BlockChoice, LayoutChoice
+from calculon.spec.choices import BlockChoice, LayoutChoice
 from calculon.spec.model import Model
 from calculon.units import Array, Bytes, Count, Elements, Flops, Seconds
 

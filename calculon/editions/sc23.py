@@ -16,7 +16,8 @@ from calculon.editions.edition import (
     When,
 )
 from calculon.hardware.system import System
-from calculon.spec.execution import PUBLISHED, BlockChoice, LayoutChoice, StepChoice
+from calculon.spec.choices import BlockChoice, LayoutChoice, StepChoice
+from calculon.spec.execution import PUBLISHED
 from calculon.spec.model import Model
 from calculon.statistics import Stats
 from calculon.units import Array, Bytes, BytesPerSecond, Count, Elements, Flops, Fraction, Seconds

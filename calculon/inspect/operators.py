@@ -22,7 +22,8 @@ from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check, raise_for
 from calculon.plan.rules.rule import Request
 from calculon.spec.axes import FURTHER_NAMES
-from calculon.spec.execution import BlockChoice, Execution
+from calculon.spec.choices import BlockChoice
+from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 from calculon.statistics import KINDS
 from calculon.units import Bytes, Seconds

@@ -10,7 +10,7 @@ import numpy as np
 from calculon.architecture.layer_sizes import SIZE_FIELDS
 from calculon.plan.columns import FIELDS, Columns, field_of
 from calculon.plan.stage_layout import own_stages
-from calculon.spec.execution import (
+from calculon.spec.choices import (
     CHOICES,
     DERIVED,
     BatchChoice,

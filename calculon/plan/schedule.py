@@ -12,7 +12,7 @@ from calculon.plan.columns import Columns, code
 from calculon.plan.mesh import networks_of, processors, strides_of
 from calculon.plan.stage_layout import StageLayout
 from calculon.spec.axes import AXES
-from calculon.spec.execution import BatchChoice
+from calculon.spec.choices import BatchChoice
 from calculon.spec.model import Model
 from calculon.units import MIB, Array, Bytes, Count, Fraction, Seconds
 

@@ -143,7 +143,7 @@ class StageMemory:
         if ex.grad_group > 1:  # those of a chunk, and of the one before while it is reduced
             chunk = self.blocks / ex.pipeline_interleaving
             whole = block.weight_grad * (ex.dp_shard or ex.data_par)
-            chunks = min(self.blocks, (2 if ex.data_par_overlap else 1) * chunk)
+            chunks = min(self.blocks, 2 * chunk)
             self.passing = max(self.passing, chunks * whole)
 
     def _resident(self) -> float:

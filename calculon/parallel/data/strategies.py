@@ -236,12 +236,11 @@ class ExplicitStrategy(DataParallelStrategy):
     def _of_group(self, schedule: Schedule, waiting: Bytes) -> Bytes:
         """Bytes of whole gradients to which the microbatches of a group add.
 
-        Groups pass one chunk after the other: those of a chunk are whole, and of the one before while they are reduced
-        beside it. Source: Llama Team, arXiv 2407.21783, section 3.3.2 (gradients split within a pipeline).
+        Groups pass one chunk after the other: those of a chunk are whole, and of the one before, which have a buffer
+        while they are reduced. Source: Llama Team, arXiv 2407.21783, section 3.3.2 (gradients split within a pipeline).
         """
         whole = waiting * self.sharding.shards(schedule)
-        chunks = np.where(schedule.columns.data_par_overlap, 2.0, 1.0)
-        blocks = np.minimum(chunks * schedule.blocks / schedule.interleaving, schedule.blocks)
+        blocks = np.minimum(2.0 * schedule.blocks / schedule.interleaving, schedule.blocks)
         return np.where(schedule.columns.grad_group > 1, blocks * whole, 0.0)
 
 
