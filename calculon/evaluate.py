@@ -25,9 +25,9 @@ from calculon.plan.rules.check import REASONS, check, check_memory
 from calculon.plan.schedule import Schedule
 from calculon.plan.sources import Executions, as_plan
 from calculon.records import columns, gather
-from calculon.spec.choices import BatchChoice
 from calculon.spec.execution import CORRECTED
 from calculon.spec.model import Model
+from calculon.spec.scope_choices import BatchChoice
 from calculon.statistics import CorrectedStats, Stats
 from calculon.units import Array
 

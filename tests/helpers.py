@@ -16,7 +16,7 @@ from calculon.plan.choices import grouped
 from calculon.plan.plan import Plan
 from calculon.plan.schedule import Schedule
 from calculon.records import columns
-from calculon.spec.choices import BatchChoice, BlockChoice, LayoutChoice, StepChoice
+from calculon.spec.scope_choices import BatchChoice, BlockChoice, LayoutChoice, StepChoice
 from calculon.statistics import Stats
 
 ROOT = Path(__file__).resolve().parent.parent

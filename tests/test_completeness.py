@@ -25,9 +25,9 @@ from calculon.search.best_first import groups, search_space, tiles
 from calculon.search.cost_tables import CostTables
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best, Front
-from calculon.spec.choices import CHOICES, DERIVED
 from calculon.spec.execution import Execution
 from calculon.spec.fields import Scope, declare, spec_fields
+from calculon.spec.scope_choices import CHOICES, DERIVED
 from calculon.statistics import CorrectedStats
 from tests.declared import OPTIONAL, fitting, others
 from tests.helpers import PLAIN, document, layout_choice, sizes

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calculon.spec.choices import StepChoice
 from calculon.spec.execution import MASTER_BYTES
+from calculon.spec.scope_choices import StepChoice
 from calculon.units import Array, Bytes, Count, Elements, Flops, Fraction
 
 QUANTIZED_BYTES = 1 + 4 / 256

@@ -22,10 +22,10 @@ from calculon.architecture.layers import Layer
 from calculon.architecture.shape import BlockShape
 from calculon.editions import CORRECTED
 from calculon.frozen import dataclass
-from calculon.spec.choices import LayoutChoice
 from calculon.spec.execution import Execution
 from calculon.spec.fields import optional_defaults
 from calculon.spec.model import Model
+from calculon.spec.scope_choices import LayoutChoice
 
 LayerGenerator = Callable[[BlockShape], Iterable[Layer]]
 """Yields the layers of a segment in order of execution."""

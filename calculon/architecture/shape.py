@@ -7,8 +7,8 @@ from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.workload import Workload
 from calculon.editions.edition import Edition
 from calculon.frozen import dataclass
-from calculon.spec.choices import LayoutChoice
 from calculon.spec.model import Model
+from calculon.spec.scope_choices import LayoutChoice
 from calculon.units import Count, Elements
 
 

@@ -21,8 +21,8 @@ from calculon.hardware.system import System
 from calculon.parallel.tensor import PASSES, NetworkTimes
 from calculon.records import record
 from calculon.spec.axes import FURTHER_NAMES
-from calculon.spec.choices import BlockChoice, LayoutChoice
 from calculon.spec.model import Model
+from calculon.spec.scope_choices import BlockChoice, LayoutChoice
 from calculon.statistics import Communication, TensorMessages, Work
 from calculon.units import (
     Array,

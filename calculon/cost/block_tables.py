@@ -28,8 +28,8 @@ from calculon.plan.plan import Plan
 from calculon.plan.schedule import shard_count
 from calculon.records import concatenate
 from calculon.spec.axes import FURTHER_AXES
-from calculon.spec.choices import BlockChoice, StepChoice
 from calculon.spec.model import Model
+from calculon.spec.scope_choices import BlockChoice, StepChoice
 from calculon.units import Array
 
 BLOCK_ROWS = 4_096

@@ -22,8 +22,8 @@ from calculon.hardware.system import System
 from calculon.parallel.data.synced import SyncedBytes, SyncedEmbeddingHead
 from calculon.plan.schedule import Schedule
 from calculon.records import gather, record
-from calculon.spec.choices import BlockChoice, LayoutChoice, StepChoice
 from calculon.spec.model import Model
+from calculon.spec.scope_choices import BlockChoice, LayoutChoice, StepChoice
 from calculon.units import Array, Bytes, Count, Flops, Seconds
 
 

@@ -26,8 +26,8 @@ from calculon.parallel.tensor import (
 )
 from calculon.records import record
 from calculon.spec.axes import FURTHER_NAMES, LAYER_AXES
-from calculon.spec.choices import BlockChoice, LayoutChoice
 from calculon.spec.model import Model
+from calculon.spec.scope_choices import BlockChoice, LayoutChoice
 from calculon.units import Array, Bytes, Count, Elements, Flops, Seconds
 
 

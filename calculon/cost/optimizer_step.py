@@ -24,7 +24,7 @@ from calculon.cost.layer_cost import LayerTable
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
 from calculon.records import apply, record
-from calculon.spec.choices import StepChoice
+from calculon.spec.scope_choices import StepChoice
 from calculon.statistics import Work
 from calculon.units import Bytes, Count, Elements, Flops, Seconds
 

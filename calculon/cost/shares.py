@@ -5,7 +5,7 @@ import numpy as np
 from calculon.arrays import ordered_sum
 from calculon.cost.layer_cost import LayerCost, LayerTable
 from calculon.editions.edition import Edition
-from calculon.spec.choices import BlockChoice
+from calculon.spec.scope_choices import BlockChoice
 from calculon.units import Array, Bytes, Seconds
 
 

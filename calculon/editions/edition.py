@@ -13,9 +13,9 @@ from calculon.arrays import ordered_sum, rate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.records import Column, columns, view
-from calculon.spec.choices import BlockChoice, LayoutChoice, StepChoice
 from calculon.spec.execution import MASTER_BYTES
 from calculon.spec.model import Model
+from calculon.spec.scope_choices import BlockChoice, LayoutChoice, StepChoice
 from calculon.units import Array, Bytes, BytesPerSecond, Count, Elements, Flops, Fraction, Seconds
 
 R = TypeVar("R")
@@ -25,7 +25,7 @@ Side = Literal["gather", "reduce"]
 class When:
     """When something happens to a layer, as :meth:`Edition.happens` tells of a choice.
 
-    Where an edition does not say otherwise, names of properties of :class:`~calculon.spec.choices.BlockChoice`.
+    Where an edition does not say otherwise, names of properties of :class:`~calculon.spec.scope_choices.BlockChoice`.
     """
 
     NEVER: Final = "never"

@@ -22,9 +22,9 @@ from calculon.plan.plan import Plan
 from calculon.plan.schedule import shard_count
 from calculon.records import columns, part, record, stat
 from calculon.spec.axes import FURTHER_NAMES
-from calculon.spec.choices import BlockChoice
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
+from calculon.spec.scope_choices import BlockChoice
 from calculon.statistics import KINDS
 from calculon.units import Array, Bytes, Elements, Flops, FlopsPerByte, Seconds
 

@@ -32,9 +32,9 @@ from calculon.parallel.tensor import tensor_volumes
 from calculon.plan.mesh import strides
 from calculon.plan.plan import Plan
 from calculon.spec.axes import AXES
-from calculon.spec.choices import BlockChoice
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
+from calculon.spec.scope_choices import BlockChoice
 from calculon.units import Array, Bytes
 
 

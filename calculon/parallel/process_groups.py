@@ -13,8 +13,8 @@ from calculon.hardware.system import System
 from calculon.plan.mesh import outermost
 from calculon.plan.schedule import Schedule
 from calculon.spec.axes import AXIS, LAYER_AXES
-from calculon.spec.choices import BlockChoice
 from calculon.spec.execution import MESH_ORDERS
+from calculon.spec.scope_choices import BlockChoice
 from calculon.units import Array, Bytes, Count, Fraction, Seconds
 
 

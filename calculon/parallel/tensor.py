@@ -14,7 +14,7 @@ from calculon.hardware.system import System
 from calculon.parallel.beside import not_hidden
 from calculon.parallel.process_groups import ProcessGroup, layer_group, tensor_group
 from calculon.records import record
-from calculon.spec.choices import BlockChoice
+from calculon.spec.scope_choices import BlockChoice
 from calculon.statistics import KINDS
 from calculon.units import Array, Bytes, BytesPerSecond, Fraction, Seconds
 

@@ -10,7 +10,8 @@ import numpy as np
 from calculon.architecture.layer_sizes import SIZE_FIELDS
 from calculon.plan.columns import FIELDS, Columns, field_of
 from calculon.plan.stage_layout import own_stages
-from calculon.spec.choices import (
+from calculon.spec.fields import Scope, SpecField
+from calculon.spec.scope_choices import (
     CHOICES,
     DERIVED,
     BatchChoice,
@@ -18,7 +19,6 @@ from calculon.spec.choices import (
     LayoutChoice,
     StepChoice,
 )
-from calculon.spec.fields import Scope, SpecField
 from calculon.units import Array
 
 C = TypeVar("C", LayoutChoice, BlockChoice, StepChoice, BatchChoice)

@@ -12,8 +12,8 @@ from calculon.plan.columns import Columns, code
 from calculon.plan.mesh import networks_of, processors, strides_of
 from calculon.plan.stage_layout import StageLayout
 from calculon.spec.axes import AXES
-from calculon.spec.choices import BatchChoice
 from calculon.spec.model import Model
+from calculon.spec.scope_choices import BatchChoice
 from calculon.units import MIB, Array, Bytes, Count, Fraction, Seconds
 
 _AUTO = code("grad_dtype", "auto")

@@ -16,7 +16,7 @@ from calculon.search.search_counts import Counts
 from calculon.search.space import Space, Unit
 from calculon.search.tile import Tile
 from calculon.spec.axes import PUBLISHED_AXES
-from calculon.spec.choices import BlockChoice
+from calculon.spec.scope_choices import BlockChoice
 from calculon.units import Array
 
 GRID_CELLS = 524_288

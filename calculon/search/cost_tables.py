@@ -16,7 +16,7 @@ from calculon.plan.choices import C, distinct, grouped
 from calculon.records import concatenate
 from calculon.search.space import OF_VARIANTS, Space, Unit
 from calculon.spec.axes import FURTHER_SIZES
-from calculon.spec.choices import BatchChoice, BlockChoice, LayoutChoice, StepChoice
+from calculon.spec.scope_choices import BatchChoice, BlockChoice, LayoutChoice, StepChoice
 from calculon.units import Array
 
 

@@ -13,7 +13,7 @@ from calculon.search.candidates import VARIANT
 from calculon.search.cost_tables import CostTables
 from calculon.search.space import Space, Unit, Values
 from calculon.spec.axes import PUBLISHED_AXES
-from calculon.spec.choices import BatchChoice
+from calculon.spec.scope_choices import BatchChoice
 from calculon.units import Array
 
 REPLICATED = ("optimizer_sharding", "data_par_overlap")

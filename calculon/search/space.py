@@ -20,7 +20,7 @@ from calculon.plan.plan import Plan
 from calculon.search.candidates import LOOPS, SWITCHES, VARIANT, Candidates, Unit, Values
 from calculon.search.variants import Rules, Variants, variants
 from calculon.spec.axes import FURTHER_AXES
-from calculon.spec.choices import BlockChoice
+from calculon.spec.scope_choices import BlockChoice
 from calculon.units import Array
 
 OF_VARIANTS = tuple(name for name in SIZE_FIELDS if name in VARIANT)

@@ -143,7 +143,7 @@ def check_search():
             if (net and c == 1) or (BATCH // d) % size:
                 continue
             degrees = {"tensor_par": t, "pipeline_par": p, "data_par": d, "context_par": c}
-            sizes = {"microbatch_size": size, "context_par_net": net, "fused_activation": True}
+            sizes = {"microbatch_size": size, "context_par_net": net, "fused_activation": False}
             rows.append(EXECUTION | FIXED | degrees | sizes)
     table = calculon.evaluate(MODEL, SYSTEM, rows)
     assert set(table.reason.tolist()) <= {"", "network_size"}
