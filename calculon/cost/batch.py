@@ -1,6 +1,7 @@
 """The cost of a batch on one processor of the first stage: from block to chunk, stage and iteration."""
 
 from operator import attrgetter
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -76,8 +77,9 @@ class Batch(Stage):
     @derived
     def overlap_bandwidth(self) -> OverlapBandwidth:
         """Network bandwidth that would hide traffic."""
+        needed = SimpleNamespace(kinds=self.block.tp_bandwidth_needed)
         return OverlapBandwidth(
-            tp=self.block.tp_bandwidth_needed,
+            tp=self.edition.at_edge(needed, self.piped).kinds.max(axis=0),
             dp_chunk=self.gradient_sync.chunk_bandwidth,
             dp_tail=self.gradient_sync.tail_bandwidth,
         )

@@ -23,7 +23,7 @@ from calculon.records import record
 from calculon.spec.axes import FURTHER_NAMES
 from calculon.spec.model import Model
 from calculon.spec.scope_choices import BlockChoice, LayoutChoice
-from calculon.statistics import Communication, TensorMessages, Work
+from calculon.statistics import KINDS, Communication, TensorMessages, Work
 from calculon.units import (
     Array,
     Bytes,
@@ -54,6 +54,8 @@ class BlockCost:
     ----------
     axis_time : array, shape (further axes, passes, blocks)
         Time of the collectives of further axes, by pass of :data:`~calculon.parallel.tensor.PASSES`; none is hidden.
+    tp_bandwidth_needed : array, shape (kinds, blocks)
+        Network bandwidth that overlapped tiles would need to hide, by kind of block.
     gradient_message : array
         Bytes of the gradients that data parallelism reduces.
     pipeline_message : array
@@ -322,9 +324,10 @@ def _axis_time(cost: LayerCost, choice: BlockChoice, none: Array) -> Seconds:
 
 
 def _bandwidth_needed(cost: LayerCost, choice: BlockChoice, none: Array) -> BytesPerSecond:
-    """Largest network bandwidth that a tile would need to hide (section 4.1)."""
+    """Largest network bandwidth that a tile would need to hide, by kind of block (section 4.1)."""
+    some = np.zeros((len(KINDS), none.size))
     if choice.tensor_par_overlap == "none":
-        return none
+        return some
     passes = 2 if choice.training else 1
     needed = cost.traffic.bandwidth_needed[:passes]
-    return np.maximum(none, needed.max(axis=(0, 1, 2)))
+    return np.maximum(some, needed.max(axis=(0, 2)))

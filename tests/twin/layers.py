@@ -172,7 +172,7 @@ class Layer:
         if gemm is not None and gemm.memory_efficiency is not None:
             return self.traffic[stage] / (self.run.system.mem1.peak * gemm.memory_efficiency)
         system, moved = self.run.system, self.traffic[stage]
-        if self.engine != "vector":
+        if self.engine != "vector" or gemm is not None:
             return system.move(moved)
         return system.move(moved, self.launched(stage), backward=stage != "fw")
 
