@@ -203,7 +203,7 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
     if layout.host is not None:
         host = ordered_sum(layout.host)
         if choice.training and recomputed.any():
-            host[1] += ordered_sum(layout.host[0] * recomputed)
+            host[1] += ordered_sum(layout.host[0] * (recomputed > 0))
         processing = _launched(processing, host, again, collectives)
     trained, none = float(choice.training), layout.none
     checkpoint = choice.training and choice.recompute_all
@@ -260,7 +260,7 @@ def _recompute(
     work = layout.edition.recomputed_work(layout.forward, recomputed)
     time = ordered_sum(cost.times.processing[0] * recomputed)
     if layout.host is not None:
-        host = ordered_sum(layout.host[0] * recomputed)
+        host = ordered_sum(layout.host[0] * (recomputed > 0))
         time = np.maximum(time, host - _most(collectives.recomm.time_exposed))
     return _work([*work, time])
 
