@@ -24,6 +24,11 @@ def odd(largest: int) -> st.SearchStrategy[int]:
     return st.one_of(st.integers(1, min(largest, 7)), st.integers(1, largest))
 
 
+def zero_or(smallest: float, largest: float) -> st.SearchStrategy[float]:
+    """Numbers of a range, or 0: a file takes no number that is nearly 0."""
+    return st.one_of(st.just(0.0), st.floats(smallest, largest))
+
+
 @st.composite
 def models(draw: st.DrawFn) -> Document:
     """Shapes that need not look like a transformer, whose widths share some divisors."""
@@ -378,9 +383,8 @@ def measured_collectives(draw: st.DrawFn) -> Document:
     """Operations of a network as they are stated where they were measured."""
     latency, shares = st.floats(1e-7, 1e-3), st.floats(0.05, 1.9)
     found = {}
-    for name in draw(
-        st.sets(st.sampled_from(("all_reduce", "reduce_scatter", "all_gather", "p2p")))
-    ):
+    names = st.sampled_from(("all_reduce", "reduce_scatter", "all_gather", "p2p"))
+    for name in draw(st.sets(names, min_size=1)):
         ranks = sorted(draw(st.sets(st.sampled_from((2, 3, 4, 8, 16, 64)), min_size=1)))
         rates = [[n, draw(shares), draw(st.one_of(st.just(0), latency))] for n in ranks]
         found[name] = {"latency": draw(latency), "rates": rates}
@@ -426,7 +430,7 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
         {"max_efficiency": st.floats(0.1, 1), "multiprocessors": odd(150)},
         optional={
             "half_depth": st.sampled_from((0, 10, 100.5)),
-            "wave_overlap": st.floats(0, 1),
+            "wave_overlap": zero_or(0.01, 1),
             "start": st.sampled_from((0, 1e-6)),
             "memory_efficiency": st.floats(0.2, 1),
             "sustained": st.floats(0.5, 1),
@@ -444,7 +448,7 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
             "ramp": seconds,
             "in_network_reduction": st.booleans(),
             "operations": measured_collectives(),
-            "processor_usage": st.floats(0, 0.49),
+            "processor_usage": zero_or(0.001, 0.49),
         },
     )
     ext: Document = {"matrix": draw(engines(("tfloat32",), (0.5, 2000)))}
@@ -471,8 +475,8 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
     if draw(st.booleans()):
         mebibytes = st.sampled_from((0, 12, 512, 1526.5))
         use = {f"{name}_MiB": mebibytes for name in ("context", "workspaces", "communicator")}
-        shares = {"fragmentation": st.floats(0, 0.1), "host_share": st.floats(0, 1)}
-        use |= {"withheld_GiB": st.floats(0, 2), **shares}
+        shares = {"fragmentation": zero_or(0.001, 0.1), "host_share": zero_or(0.01, 1)}
+        use |= {"withheld_GiB": zero_or(0.01, 2), **shares}
         ext["memory"] = draw(st.fixed_dictionaries({}, optional=use))
     if draw(st.booleans()):
         host = {"GBps": st.floats(1, 1000), "efficiency": st.floats(0.1, 1), "processors": odd(16)}

@@ -433,7 +433,7 @@ class Edition:
         [A08, A09] Last block, then all chunks but the last, then the rest of the last chunk and the head.
         """
         available, compute = self._chunk(window)
-        rest = window.chunk_blocks - 1
+        edges, rest = self._kinds(window)
         chunk = self._exposed(
             window.chunk_blocks * window.collective, available, compute, window.usage
         )
@@ -443,7 +443,13 @@ class Edition:
             rest * window.compute,
             window.usage,
         )
-        return window.collective + (window.interleaving - 1) * chunk + tail
+        return edges * window.collective + (window.interleaving - 1) * chunk + tail
+
+    @staticmethod
+    def _kinds(window: DataParallelWindow) -> tuple[Count, Count]:
+        """Return edge and base blocks of a chunk: of less than one in the mean, all are edge blocks."""
+        edges = np.minimum(1.0, window.chunk_blocks)
+        return edges, window.chunk_blocks - edges
 
     @staticmethod
     def _exposed(
@@ -461,13 +467,14 @@ class Edition:
         A short group keeps the places of a full one, in which stages are idle and traffic hides all the same.
         """
         base, edge = self._usable(window)
+        edges, rest = self._kinds(window)
         group, blocks = window.pipeline_par, window.chunk_blocks
-        available = np.maximum(0.0, group * ((blocks - 1) * base + edge))
+        available = np.maximum(0.0, group * (rest * base + edges * edge))
         return available, np.minimum(window.microbatches, group) * blocks * window.compute
 
     def _last(self, window: DataParallelWindow) -> Seconds:
         """Return the window of the last chunk: its blocks but one, for one microbatch."""
-        return np.maximum(0.0, (window.chunk_blocks - 1) * self._usable(window)[0])
+        return np.maximum(0.0, self._kinds(window)[1] * self._usable(window)[0])
 
     @staticmethod
     def _usable(window: DataParallelWindow) -> tuple[Seconds, Seconds]:
@@ -488,7 +495,7 @@ class Edition:
         chunk = np.where(window.interleaving > 1, window.chunk_blocks * window.volume, 0.0)
         return (
             rate(chunk, self._chunk(window)[0]),
-            rate((window.chunk_blocks - 1) * window.volume, self._last(window)),
+            rate(self._kinds(window)[1] * window.volume, self._last(window)),
         )
 
     def offload_window(self, busy: Seconds, memory: Seconds) -> Seconds:

@@ -130,6 +130,12 @@ class StageLayout:
         return np.where(between > 0, between, self.blocks[FIRST])
 
     @property
+    def smallest_between(self) -> Count:
+        """Blocks of the smallest stage between the first and the last; those of the first where there is none."""
+        between = np.where(self.count > 0, self.blocks, np.inf)[SECOND:LAST].min(axis=0)
+        return np.where(np.isfinite(between), between, self.blocks[FIRST])
+
+    @property
     def largest(self) -> Count:
         """Blocks of the stage that has most."""
         return np.where(self.count > 0, self.blocks, 0.0).max(axis=0)

@@ -153,10 +153,12 @@ class OverlappedLinear(Layer):
         if stage == "optim":
             return super().mem_time(stage)
         tiles = self.tiles(stage)
-        return tiles * self.run.system.mem1.time(self.traffic[stage] / tiles)
+        tile = copy(self)
+        tile.traffic = {stage: self.traffic[stage] / tiles}
+        return tiles * super(OverlappedLinear, tile).mem_time(stage)
 
-    def floor(self, stage: Stage) -> float:
-        return self.tiles(stage) * super().floor(stage)
+    def launched(self, stage: Stage) -> int:
+        return self.tiles(stage) * super().launched(stage)
 
     def _with_sums(self, stage: Stage) -> float:
         """Memory time with that of the sums that go round a ring, but for the first tile."""

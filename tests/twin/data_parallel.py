@@ -126,7 +126,7 @@ class DataParallel:
         last = run.base_blocks * self.comm + head
         tail = self._exposed(last, last_window, run.base_blocks * flops_time)
         # The last block overlaps with nothing.
-        return self.comm + (ex.pipeline_interleaving - 1) * early + tail
+        return run.edge_blocks * self.comm + (ex.pipeline_interleaving - 1) * early + tail
 
     def _exposed(self, comm: float, window: float, flops_time: float) -> float:
         """What does not fit, or else the arithmetic that the communication takes away."""

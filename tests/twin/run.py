@@ -103,6 +103,7 @@ class Run:
         self.chunk_blocks: float = self.blocks // ex.pipeline_interleaving
         if self.layout is not None:  # the mean of those that a stage lists
             self.chunk_blocks = self.blocks / ex.pipeline_interleaving
+        self.edge_blocks = 1.0
         self.base_blocks = self.chunk_blocks - 1  # per chunk, besides the edge block
         self.has_ends = True, True  # embedding and head, on the stage that is looked at
 
@@ -167,7 +168,9 @@ class Run:
             stage = copy(self)
             stage.blocks = blocks
             stage.chunk_blocks = blocks / self.execution.pipeline_interleaving
-            stage.base_blocks = stage.chunk_blocks - 1
+            # Of less than a block in the mean, all are edge blocks.
+            stage.edge_blocks = min(1, stage.chunk_blocks)
+            stage.base_blocks = stage.chunk_blocks - stage.edge_blocks
             stage.has_ends = place == 0, place == len(self.layout) - 1
             found.append(stage)
         return found
@@ -221,4 +224,4 @@ class Run:
 
     def chunk_sum(self, per_block: Mapping[Kind, float]) -> float:
         """Sum over the blocks of one chunk."""
-        return self.base_blocks * per_block["base"] + per_block["edge"]
+        return self.base_blocks * per_block["base"] + self.edge_blocks * per_block["edge"]

@@ -254,18 +254,22 @@ STRATEGIES: Mapping[str, DataParallelStrategy] = {
 def _stages(
     schedule: Schedule, embedding_head: SyncedEmbeddingHead | None
 ) -> Iterator[tuple[Schedule, SyncedEmbeddingHead | None]]:
-    """Yield the stages that can have most to synchronise: blocks, and embedding or head.
+    """Yield the stages that can have most to synchronise, or least time for it: blocks, and embedding or head.
 
-    Stages that are laid out have blocks of their own: the first, the largest between, and the last.
+    Stages that are laid out have blocks of their own: the first, the largest and the smallest between, and the last.
     """
     layout = schedule.layout
-    if layout is None or embedding_head is None:
+    if layout is None:
         yield schedule, embedding_head
         return
     piped = schedule.pipeline_par > 1
-    blocks = layout.blocks[FIRST], layout.largest_between, layout.blocks[LAST]
+    blocks = [layout.blocks[FIRST], layout.largest_between, layout.blocks[LAST]]
+    if np.any(layout.smallest_between != layout.largest_between):
+        blocks.insert(LAST, layout.smallest_between)
     for place, count in enumerate(blocks):
-        ends = embedding_head.on_stage(piped, first=place == 0, last=place == len(blocks) - 1)
+        ends = embedding_head
+        if ends is not None:
+            ends = ends.on_stage(piped, first=place == 0, last=place == len(blocks) - 1)
         yield schedule.with_blocks(count), ends
 
 
