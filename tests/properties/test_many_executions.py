@@ -335,9 +335,8 @@ def _on_larger_networks(rows):
 @pytest.mark.parametrize("law", BETTER_LAWS)
 def test_a_better_machine_is_never_slower_nor_less_feasible(law):
     tried = 0
-    for random, model, system, rows in _tables(law):
-        if law == "a larger network":
-            rows = _on_larger_networks(rows)
+    for random, model, system, drawn in _tables(law):
+        rows = _on_larger_networks(drawn) if law == "a larger network" else drawn
         for tier in ("mem1", "mem2"):  # which decides of some
             system[tier]["GiB"] = 200.0
         better = copy.deepcopy(system)
