@@ -137,7 +137,8 @@ class IterationTimes:
         time = self._stage.slowest.batch_sum(waits.backward_base, waits.backward_edge)
         if (step := self._stage.step_offload) is not None:
             time = time + schedule.blocks * step
-        if (crowded := self._stage.crowded(self.bubble_time)) is not None:
+        idle = self.bubble_time + self.dp_comm_exposed_time
+        if (crowded := self._stage.crowded(idle)) is not None:
             time = time + crowded
         return time if schedule.training else np.zeros_like(time)
 

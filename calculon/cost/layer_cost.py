@@ -289,6 +289,9 @@ def layer_cost(
     """
     system, sizes = network.system, network.sizes
     rows, overlapped = table.collective_rows(), choice.tensor_par_overlap != "none"
+    launching = None
+    if overlapped and system.ext.launch.kernel:
+        launching = system.ext.launch.kernel * table.launches()[:, rows]
     traffic = tensor_traffic(
         [table.layers[i] for i in rows],
         times.arithmetic[:, rows],
@@ -297,11 +300,11 @@ def layer_cost(
         choice,
         edition,
         table.flagged("recompute", choice, edition)[rows] if overlapped else None,
+        launching,
     )
     if overlapped:
         processing = times.processing.copy()
-        launches = table.launches()[:, rows]
-        processing[:, rows] = system.ext.launch.bounded(traffic.processing, launches)
+        processing[:, rows] = traffic.processing
         times = replace(times, processing=processing)
     if choice.tp_async:
         usage = tensor_group(sizes, choice, system).usage(system)

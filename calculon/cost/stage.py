@@ -224,7 +224,8 @@ class Stage:
         """Time per batch for which offload traffic waits since the network shares the link to the host.
 
         None where nothing does. Overlapped data-parallel traffic takes the link for its bytes; what the passes of a
-        batch, embedding and head included, and the `idle` time beside them do not leave for that is waited for.
+        batch, embedding and head included, and the `idle` time beside them do not leave for that is waited for. Time
+        that passes wait for data-parallel traffic is idle, too: nothing is offloaded then.
         Source: NVIDIA, DGX H100 user guide: a processor and its network port are on one PCIe switch.
         """
         host, columns, training = (

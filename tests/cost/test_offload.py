@@ -125,3 +125,22 @@ def test_offloading_waits_for_what_the_network_leaves_of_the_link():
     assert crowded["total_time"] - full["total_time"] == pytest.approx(more)
     for quiet in ({"data_par_overlap": False}, {"activations_offload": False}):
         assert _of(_crowded(network=1), **quiet) == _of(_crowded(), **quiet)
+
+
+def test_the_link_carries_what_passes_wait_for():
+    """Time that passes wait for data-parallel traffic is not waited for a second time."""
+
+    def times(slower):
+        stats = []
+        for more in ({}, {"network": 1}):
+            system = _crowded(**more)
+            system["mem2"]["GBps"] = 8
+            system["networks"][1]["bandwidth"] /= slower
+            stats.append(_of(system))
+        left = stats[1]["bw_offload_exposed_time"] - stats[0]["bw_offload_exposed_time"]
+        return stats[0]["dp_comm_exposed_time"], left
+
+    (fast, left), (slow, less) = times(1), times(4)
+    assert slow > fast
+    assert less > 0
+    assert left - less == pytest.approx(slow - fast)

@@ -121,7 +121,7 @@ def test_one_gather_and_one_scatter_meet_a_transfer(stats_of):
 @EVERY_IMPLEMENTATION
 def test_a_pipe_exposes_a_tile_and_slows_nothing(stats_of):
     ring, pipe = (_ask(stats_of, tensor_par_overlap=overlap) for overlap in ("ring", "pipe"))
-    assert pipe["block_fw_time"] == ring["block_fw_time"]
+    assert pipe["block_fw_time"] <= ring["block_fw_time"]  # which also adds up what goes round
     tiles = pipe["baseblock_fw_tp_time_exposed"] - ring["baseblock_fw_tp_time_exposed"]
     assert tiles == pytest.approx(pipe["baseblock_fw_tp_time"] / TENSOR)
 
@@ -218,6 +218,8 @@ EFFECTS = {
     "repeated_overlap": (FULL | RING, "recomm_link_time"),
     "fused_projections": (RING | {"attention_type": "multiquery"}, "act_space"),
     "overlap_times": (PIPE, "fw_time"),
+    "activations_again": ({"fused_activation": True}, "bw_time"),
+    "tiled_products": (RING, "block_fw_mem_accessed"),
     "recompute_sums": (FULL, "block_re_flops"),
     "checkpoint_split": (FULL | SEQUENCE_PAR, "act_checkpoint_size"),
     "waiting_gradients": ({}, "weight_grad_space"),

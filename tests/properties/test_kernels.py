@@ -77,8 +77,12 @@ def test_fusion_is_never_slower(table):
 @settings(max_examples=10)
 @given(table=corrected_tables(6))
 def test_neutral_settings_change_no_bit(table):
-    """No launch cost, a multiple of 1, the type itself; a rate that no shape changes only rounds."""
+    """No launch cost, a multiple of 1, the type itself; a rate that no shape changes only rounds.
+
+    Tiles of overlapped products may have parts of a row, which a tile of one row fills up.
+    """
     model, system, rows = table
+    rows = [row | {"tensor_par_overlap": "none"} for row in rows]
     flat = [[0, 0.625]]
     for engine in system["matrix"].values():
         engine["gflops_efficiency"] = flat
@@ -174,7 +178,7 @@ def test_narrow_arithmetic_saves_time_and_activations():
 @pytest.mark.parametrize("datatype", ["float32", "bfloat16"])
 def test_attention_beside_8_bit_products_is_computed_in_16_bits(datatype):
     model, name, system = LLAMA
-    execution = document("examples", name) | {"datatype": datatype}
+    execution = document("examples", name) | {"datatype": datatype, "mem_reserved_mib": 0}
     times = {}
     for matmul in ("bfloat16", "float8"):
         found = calculon.estimate(model, execution | {"matmul_dtype": matmul}, system, layers=True)

@@ -45,7 +45,7 @@ def test_a_spec_is_named_after_its_file(tmp_path):
         ("model", "megatron-1t", "did you mean 'megatron-1T'?"),
         ("system", "a100_80g.json", "the catalog has it by name: a100_80g"),
         ("system", "somewhere/a100_80g", "the catalog has it by name"),
-        ("execution", "zzz", "the catalog has 3072_t4_p64_d12_mbs4_full"),
+        ("execution", "zzz", "see: calculon catalog"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_one(kind, source, hint, monkeypatch, tmp_path):

@@ -214,7 +214,13 @@ class OverlappedLinear(Layer):
             return super().processing_time(stage)
         if not self.run.rules.overlap_times:
             return self._published_overlap(stage)[0]
-        return max(self._beside(stage, "base"), self.floor(stage))
+        return self._beside(stage, "base") + self._longer(stage)
+
+    def _longer(self, stage: Stage) -> float:
+        """Time by which kernels, beside what a base block waits for, take longer than the pass."""
+        again = stage == "wgrad" and self.flags.recompute
+        waits = 0 if again else self._waits(stage, "base")
+        return max(0, self.floor(stage) - waits - self._beside(stage, "base"))
 
     def _beside(self, stage: Stage, kind: Kind) -> float:
         """Processing time beside the communication of a kind of block."""
@@ -236,6 +242,13 @@ class OverlappedLinear(Layer):
             return self._published_overlap(stage)[1]
         if stage == "wgrad" and self.flags.recomm and self.flags.recompute:
             stage = "fw"
+        waits = self._waits(stage, kind)
+        # Kernels of an edge block are launched while it waits for its own communication.
+        short = max(0, self.floor(stage) - waits - self._beside(stage, "base"))
+        return max(0, waits + (short - self._longer(stage)))
+
+    def _waits(self, stage: Stage, kind: Kind) -> float:
+        """Exposed network time of a kind of block whose kernels take no least time."""
         link = self.link_time(stage, kind)
         exposed = max(0, (self.t - 1) / self.t * (link - self._cover(stage)))
         # An edge block is slowed by its own communication.

@@ -263,9 +263,9 @@ def test_a_value_without_effect_is_a_note(run):
 
 def test_what_is_not_finite_is_null(run):
     """Where nothing is left to hide traffic behind, the bandwidth that would hide it has no bound."""
-    networks = document("systems", "a100_80g")["networks"]
+    networks = document("systems", "a100_80g_sxm")["networks"]
     wide = [network | {"size": 64 * network["size"]} for network in networks]
-    raw = {"base": "a100_80g", "networks": wide}
+    raw = {"base": "a100_80g_sxm", "networks": wide, "mem1": {"GBps": 20}}
     Path("wide.json").write_text(json.dumps(raw))
     fix = "tensor_par=8 pipeline_par=2 pipeline_interleaving=3 microbatch_size=1 tp_impl=allgather"
     fix += " activation_recompute=none tensor_par_comm_type=ar data_par_overlap=true"
