@@ -475,8 +475,8 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
     if draw(st.booleans()):
         mebibytes = st.sampled_from((0, 12, 512, 1526.5))
         use = {f"{name}_MiB": mebibytes for name in ("context", "workspaces", "communicator")}
-        shares = {"fragmentation": zero_or(0.001, 0.1), "host_share": zero_or(0.01, 1)}
-        use |= {"withheld_GiB": zero_or(0.01, 2), **shares}
+        portions = {"fragmentation": zero_or(0.001, 0.1), "host_share": zero_or(0.01, 1)}
+        use |= {"withheld_GiB": zero_or(0.01, 2), **portions}
         ext["memory"] = draw(st.fixed_dictionaries({}, optional=use))
     if draw(st.booleans()):
         host = {"GBps": st.floats(1, 1000), "efficiency": st.floats(0.1, 1), "processors": odd(16)}
@@ -540,8 +540,8 @@ def pipelines(random: Random, row: Document, model: Document) -> Document:
     if chunks == 1 and row["training"]:
         chosen["pp_schedule"] = random.choice(("1f1b", "gpipe", "zb_h1"))
     if total > p * chunks and random.random() < 0.2:
-        ends = sorted(random.sample(range(1, total), p * chunks - 1))
-        counts = [after - before for before, after in pairwise([0, *ends, total])]
+        breaks = sorted(random.sample(range(1, total), p * chunks - 1))
+        counts = [after - before for before, after in pairwise([0, *breaks, total])]
         if all(count % row.get("fsdp_unit", 1) == 0 for count in counts):
             chosen["stage_blocks"] = "-".join(map(str, counts))
     elif chunks == 1 or row.get("fsdp_unit", 1) == 1:
