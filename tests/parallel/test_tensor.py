@@ -146,3 +146,23 @@ def test_a_ring_that_reduces_adds_a_tile_in_each_step_but_the_first():
         for phase, more in zip(("fw", "agrad"), sums, strict=True):
             key = f"{phase}_processing_time"
             assert ring[name][key] == pytest.approx(pipe[name][key] + more)
+
+
+@pytest.mark.parametrize("name", ["MlpBlock_Mlp1_AG", "MlpBlock_Mlp2_RS"])
+def test_kernels_of_tiles_are_launched_while_their_traffic_is_waited_for(name):
+    """A pass and what it waits for take the longer of the launches and of both together."""
+
+    def passes(kernel):
+        system = document("systems", "a100_80e") | {"ext": {"launch": {"kernel": kernel}}}
+        system["networks"][0]["bandwidth"] = 1
+        plan = RAW | {"tensor_par_comm_type": "rs_ag", "tensor_par_overlap": "ring"}
+        result = calculon.estimate(MODEL, plan | {"edition": "corrected"}, system, layers=True)
+        layer = next(layer for layer in result.layers if layer["name"] == name)
+        return [
+            layer["fw_processing_time"] + layer["baseblock_fw_tp_comm_time_exposed"],
+            layer["agrad_processing_time"] + layer["baseblock_bw_tp_comm_time_exposed"],
+        ]
+
+    free = passes(0.0)
+    assert passes(min(free) / 4) == pytest.approx(free)
+    assert passes(max(free)) == pytest.approx([4 * max(free)] * 2)
