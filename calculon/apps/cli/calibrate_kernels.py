@@ -22,6 +22,43 @@ if TYPE_CHECKING:
 MEASURED = "systems/measured"
 """Folder of the catalog with the tables of measured kernels."""
 
+COLUMNS = {
+    "gemm": (
+        "source",
+        "gpu",
+        "dtype",
+        "kernel",
+        "batch",
+        "m",
+        "n",
+        "k",
+        "layout",
+        "time_s",
+        "tflops",
+    ),
+    "attention": (
+        "source",
+        "gpu",
+        "dtype",
+        "kernel",
+        "pass",
+        "causal",
+        "batch",
+        "heads_q",
+        "heads_kv",
+        "seq_q",
+        "seq_kv",
+        "dim_qk",
+        "dim_v",
+        "time_s",
+    ),
+    "memory_bound": ("source", "gpu", "op", "pass", "impl", "dtype", "rows", "cols", "time_s"),
+    "collectives": ("source", "gpu", "op", "nodes", "num_gpus", "bytes", "time_s"),
+    "launches": ("gpu", "what", "time_s"),
+    "sources": ("source", "certainty"),
+}
+"""Columns that the fits read of each table."""
+
 _OTHERS = (
     "collectives",
     "gemm",
@@ -106,9 +143,34 @@ def _check(arguments: argparse.Namespace, folder: Path) -> None:
 
 def _tables(folder: Path) -> "dict[str, pd.DataFrame]":
     """Read the tables of a folder, by the stem of their file."""
+    return {path.stem: _table(path) for path in sorted(folder.glob("*.csv"))}
+
+
+def _table(path: Path) -> "pd.DataFrame":
+    """Read one table, and check its columns and times; tables of other names are nobody's."""
     import pandas as pd
 
-    return {path.stem: pd.read_csv(path) for path in sorted(folder.glob("*.csv"))}
+    try:
+        table = pd.read_csv(path)
+    except (ValueError, OSError) as error:  # of pandas, and of texts that are none
+        text = str(error).splitlines()[0]
+        raise SpecError(str(path), Problem("", "a CSV table with a header", text)) from error
+    wanted = COLUMNS.get(path.stem, ())
+    if missing := [name for name in wanted if name not in table]:
+        hint = f"columns as in {MEASURED}/{path.name}"
+        raise SpecError(
+            str(path),
+            Problem("", "the columns " + ", ".join(wanted), f"no {', '.join(missing)}", hint),
+        )
+    if "time_s" in wanted:
+        seconds = pd.to_numeric(table["time_s"], errors="coerce")
+        wrong = table["time_s"].notna() & ~((seconds > 0) & (seconds < float("inf")))
+        if wrong.any():
+            row = int(wrong.to_numpy().argmax())
+            found = f"{table['time_s'].iloc[row]}"
+            raise SpecError(str(path), Problem(f"[{row}].time_s", "seconds above 0", found))
+        table["time_s"] = seconds
+    return table
 
 
 def _save(found: "Kernels", output: str) -> None:

@@ -266,3 +266,26 @@ def test_without_the_library_of_fits_it_is_said_what_to_install(run, folder, mon
     code, _, err = run("calibrate", "--kernels", folder, "h100_80g_sxm", "-o", "x.json")
     assert code == 2
     assert "pip install '.[fit]'" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "gemm.csv: expected a CSV table with a header"),
+        ("a,b\n1,2\n", "gemm.csv: expected the columns source, gpu, dtype"),
+        (
+            "source,gpu,dtype,kernel,batch,m,n,k,layout,time_s,tflops\ns,g,d,k,1,1,1,1,TN,abc,1\n",
+            "gemm.csv: [0].time_s: expected seconds above 0, found abc",
+        ),
+        (
+            "source,gpu,dtype,kernel,batch,m,n,k,layout,time_s,tflops\ns,g,d,k,1,1,1,1,TN,-1,1\n",
+            "gemm.csv: [0].time_s: expected seconds above 0, found -1",
+        ),
+    ],
+)
+def test_a_damaged_table_is_told_by_its_place(run, tmp_path, text, message):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "gemm.csv").write_text(text)
+    code, _, err = run("calibrate", "--kernels", "mine", "h100_80g_sxm", "-o", "new.json")
+    assert (code, message in err) == (2, True)
+    assert not (tmp_path / "new.json").exists()

@@ -232,7 +232,7 @@ def _rows(chosen: pd.DataFrame, kind: Kind, name: str, system: System) -> Rows:
 def _weight_gradients(tables: Mapping[str, pd.DataFrame], gpu: str) -> tuple[float, str]:
     """Return the rate of weight gradients beside that of the forward products of the same sizes, and where from.
 
-    Of the processor or one with the same chip, else of all that were measured.
+    Of the processor or one with the same chip, else of all that were measured; 1 without any.
     """
     table = tables["gemm"]
     table = table[(table.kernel == "TE") & table.layout.isin(("TN", "NT"))]
@@ -242,6 +242,8 @@ def _weight_gradients(tables: Mapping[str, pd.DataFrame], gpu: str) -> tuple[flo
     each = own.assign(sizes=sizes).pivot_table(
         index=["gpu", "sizes"], columns="layout", values="tflops"
     )
+    if not {"NT", "TN"} <= set(each.columns):
+        return 1.0, "no pair of products was measured: as other products"
     ratios = (each["NT"] / each["TN"]).dropna()
     measured = " and ".join(sorted(own.gpu.unique()))
     used = ", ".join(sorted(own.source.unique()))
