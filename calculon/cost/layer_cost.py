@@ -238,7 +238,11 @@ def layer_times(table: LayerTable, system: System, choice: LayoutChoice) -> Laye
         if own is not None:
             memory[:, rows] = own
     if table.tiled:
-        arithmetic[:, table.tiled], memory[:, table.tiled] = _tile_times(table, system, types)
+        cut = table.tiles > 1  # passes in one piece have the time of the whole product
+        for time, of_tiles in zip(
+            (arithmetic, memory), _tile_times(table, system, types), strict=True
+        ):
+            time[:, table.tiled] = np.where(cut, of_tiles, time[:, table.tiled])
     processing = system.combine(arithmetic, memory)
     if system.ext.launch.kernel:
         processing = system.ext.launch.bounded(processing, table.launches())
@@ -248,25 +252,14 @@ def layer_times(table: LayerTable, system: System, choice: LayoutChoice) -> Laye
 
 
 def _tile_times(table: LayerTable, system: System, types: Types) -> tuple[Seconds, Seconds]:
-    """Return arithmetic and memory time of the layers that are cut into tiles, each a product at its own rate.
-
-    Passes in one piece have the rate of the whole product.
-    """
+    """Return arithmetic and memory time of the layers that are cut into tiles, each a product at its own rate."""
     rows, tiles = table.tiled, table.tiles
     flops, accessed = table.flops[:, rows] / tiles, table.accessed[:, rows] / tiles
-    kernel, every = KERNELS["product"](system, types), np.arange(len(rows))
-
-    def times(pieces: Count) -> tuple[Seconds, Seconds]:
-        layers = [_cut(table.layers[i], count) for i, count in zip(rows, pieces, strict=True)]
-        arithmetic, own = kernel.times(Shapes(flops, accessed, layers, every), system.mem1)
-        return arithmetic, system.move_time(accessed) if own is None else own
-
-    most = tiles.max(axis=0)
-    cut, whole = times(most), times(np.ones_like(most))
-    arithmetic, memory = (
-        tiles * np.where(tiles > 1, *both) for both in zip(cut, whole, strict=True)
-    )
-    return arithmetic, memory
+    pieces = tiles.max(axis=0)
+    layers = [_cut(table.layers[i], count) for i, count in zip(rows, pieces, strict=True)]
+    shapes = Shapes(flops, accessed, layers, np.arange(len(rows)))
+    arithmetic, own = KERNELS["product"](system, types).times(shapes, system.mem1)
+    return tiles * arithmetic, tiles * (system.move_time(accessed) if own is None else own)
 
 
 def _cut(layer: Layer, pieces: Count) -> Layer:

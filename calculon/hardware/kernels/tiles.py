@@ -241,22 +241,25 @@ class Gemm:
         """
         best = np.full(np.broadcast_shapes(*map(np.shape, (batch, m, n, depth))), np.inf)
         joins = batch * m * n * (_SUM_BYTES / self._bandwidth(on))
+        splits = [
+            (parts, depth / parts + self.half_depth, self.start + parts * joins) for parts in SPLITS
+        ]
         for tile in self.tiles.tiles:
             waves = batch * np.ceil(m / tile.m) * np.ceil(n / tile.n) / self.multiprocessors
             full = 2 * tile.m * tile.n * self.multiprocessors / (rate * tile.efficiency)
-            for parts in SPLITS:
-                time = self._waves(waves * parts) * (full * (depth / parts + self.half_depth))
+            for parts, deep, joined in splits:
+                time = self._waves(waves * parts) * (full * deep)
                 if parts > 1:
-                    time += self.start + parts * joins
+                    time += joined
                 np.minimum(best, time, out=best)
         return best
 
     def _waves(self, waves: Array) -> Array:
         """Return how many waves of tiles count, at least one: the last one as if it were full, or less of it."""
+        full: Array = np.ceil(waves)
         if not self.wave_overlap:
-            return np.ceil(waves)
-        overlapped: Array = np.maximum(1.0, waves) - np.ceil(waves)
-        return np.ceil(waves) + self.wave_overlap * overlapped
+            return full
+        return full + self.wave_overlap * (np.maximum(1.0, waves) - full)
 
 
 def alignment(widths: Sequence[Count], element_bytes: float) -> Bytes:
