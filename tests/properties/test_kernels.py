@@ -117,31 +117,32 @@ def _evaluate(model, system, rows):
     return calculon.evaluate(model, system, calculon.Plan.from_records(rows))
 
 
+ONE_STEP = (
+    document("examples", "3072_t4_p64_d12_mbs4_full")
+    | CORRECTED
+    | dict.fromkeys(("num_procs", "tensor_par", "pipeline_par", "data_par"), 1)
+    | {
+        "batch_size": 4,
+        "microbatch_size": 1,
+        "activation_recompute": "none",
+        "optimizer_sharding": False,
+        "data_par_overlap": False,
+        "tensor_par_overlap": "none",
+        "tensor_par_comm_type": "ar",
+        "fusion": "compile",
+        "attn_impl": "flash",
+    }
+)
+"""Four microbatches on one processor, whose passes are few kernels."""
+
+
 # -- launches ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_step_of_tiny_kernels_takes_as_long_as_their_launches():
     system = _with(document("systems", "h100_80g_sxm"), launch={"kernel": 1.0, "step": 7.0})
     model = document("models", "megatron-126M")
-    plain = document("examples", "3072_t4_p64_d12_mbs4_full")
-    alone = dict.fromkeys(("num_procs", "tensor_par", "pipeline_par", "data_par"), 1)
-    execution = (
-        plain
-        | CORRECTED
-        | alone
-        | {
-            "batch_size": 4,
-            "microbatch_size": 1,
-            "activation_recompute": "none",
-            "optimizer_sharding": False,
-            "data_par_overlap": False,
-            "tensor_par_overlap": "none",
-            "tensor_par_comm_type": "ar",
-            "fusion": "compile",
-            "attn_impl": "flash",
-        }
-    )
-    stats = calculon.estimate(model, execution, system).stats
+    stats = calculon.estimate(model, ONE_STEP, system).stats
     forward = 4 + 1 + 1 + 2  # QKV, output, two of the MLP; attention; GeLU; two sums
     assert stats["fw_time"] == pytest.approx(4 * model["num_blocks"] * forward, rel=1e-5)
     assert stats["host_time"] == 7.0
@@ -221,21 +222,8 @@ def _host_bound(mode, seconds=1.0, **changes):
     """Return the statistics of a step on a system whose host takes a second for a kernel in one mode."""
     launch = {"kernel": 0.0, mode: seconds}
     system = _with(document("systems", "h100_80g_sxm"), launch=launch)
-    execution = document("examples", "3072_t4_p64_d12_mbs4_full") | CORRECTED
-    execution |= dict.fromkeys(("num_procs", "tensor_par", "pipeline_par", "data_par"), 1)
-    execution |= {
-        "batch_size": 4,
-        "microbatch_size": 1,
-        "activation_recompute": "none",
-        "optimizer_sharding": False,
-        "data_par_overlap": False,
-        "tensor_par_overlap": "none",
-        "tensor_par_comm_type": "ar",
-        "fusion": "compile",
-        "attn_impl": "flash",
-    }
     model = document("models", "megatron-126M")
-    return calculon.estimate(model, execution | changes, system).stats
+    return calculon.estimate(model, ONE_STEP | changes, system).stats
 
 
 def test_a_pass_takes_as_long_as_the_host_launches_its_kernels():

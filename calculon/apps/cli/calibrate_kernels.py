@@ -22,43 +22,6 @@ if TYPE_CHECKING:
 MEASURED = "systems/measured"
 """Folder of the catalog with the tables of measured kernels."""
 
-COLUMNS = {
-    "gemm": (
-        "source",
-        "gpu",
-        "dtype",
-        "kernel",
-        "batch",
-        "m",
-        "n",
-        "k",
-        "layout",
-        "time_s",
-        "tflops",
-    ),
-    "attention": (
-        "source",
-        "gpu",
-        "dtype",
-        "kernel",
-        "pass",
-        "causal",
-        "batch",
-        "heads_q",
-        "heads_kv",
-        "seq_q",
-        "seq_kv",
-        "dim_qk",
-        "dim_v",
-        "time_s",
-    ),
-    "memory_bound": ("source", "gpu", "op", "pass", "impl", "dtype", "rows", "cols", "time_s"),
-    "collectives": ("source", "gpu", "op", "nodes", "num_gpus", "bytes", "time_s"),
-    "launches": ("gpu", "what", "time_s"),
-    "sources": ("source", "certainty"),
-}
-"""Columns that the fits read of each table."""
-
 _OTHERS = (
     "collectives",
     "gemm",
@@ -75,7 +38,8 @@ _COLORS = 48
 """Of the picture: thousands of points in full colour take a file three times as large."""
 
 
-def _percent(key: str, title: str) -> Column:
+def percent(key: str, title: str) -> Column:
+    """Return a column of errors in percent."""
     return Column(key, title, right=True, text=lambda value: f"{value:.2f}")
 
 
@@ -83,9 +47,9 @@ RESIDUALS = (
     Column("group", "kernels"),
     Column("rows", "rows"),
     Column("n", "n", right=True),
-    _percent("median", "median %"),
-    _percent("p90", "p90 %"),
-    _percent("bias", "bias %"),
+    percent("median", "median %"),
+    percent("p90", "p90 %"),
+    percent("bias", "bias %"),
 )
 
 
@@ -149,6 +113,8 @@ def _tables(folder: Path) -> "dict[str, pd.DataFrame]":
 def _table(path: Path) -> "pd.DataFrame":
     """Read one table, and check its columns and times; tables of other names are nobody's."""
     import pandas as pd
+
+    from calculon.apps.calibrate.kernels.families import COLUMNS
 
     try:
         table = pd.read_csv(path)

@@ -20,6 +20,43 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
 }
 """Modules of this room with a function ``fit``, in the order in which their parts are merged, and their tables."""
 
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "gemm": (
+        "source",
+        "gpu",
+        "dtype",
+        "kernel",
+        "batch",
+        "m",
+        "n",
+        "k",
+        "layout",
+        "time_s",
+        "tflops",
+    ),
+    "attention": (
+        "source",
+        "gpu",
+        "dtype",
+        "kernel",
+        "pass",
+        "causal",
+        "batch",
+        "heads_q",
+        "heads_kv",
+        "seq_q",
+        "seq_kv",
+        "dim_qk",
+        "dim_v",
+        "time_s",
+    ),
+    "memory_bound": ("source", "gpu", "op", "pass", "impl", "dtype", "rows", "cols", "time_s"),
+    "collectives": ("source", "gpu", "op", "nodes", "num_gpus", "bytes", "time_s"),
+    "launches": ("gpu", "what", "time_s"),
+    "sources": ("source", "certainty"),
+}
+"""Columns that the fits read of each table."""
+
 
 def fits(tables: Mapping[str, pd.DataFrame]) -> list[Fit]:
     """Return the fits of the families whose tables are there."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calculon.apps.cli.calibrate_kernels import check_fits
+from calculon.apps.cli.calibrate_kernels import check_fits, percent
 from calculon.apps.cli.calibrate_kernels import run as kernels
 from calculon.apps.cli.calibrate_options import declare
 from calculon.apps.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
@@ -26,19 +26,15 @@ if TYPE_CHECKING:
 _EXAMPLE = "examples/measurements/h100_sxm_all_reduce.csv"
 
 
-def _percent(key: str, title: str) -> Column:
-    return Column(key, title, right=True, text=lambda value: f"{value:.2f}")
-
-
 RESIDUALS = (
     Column("part", "part"),
     Column("rows", "rows"),
     Column("n", "n", right=True),
-    _percent("mape", "mean %"),
-    _percent("median", "median %"),
-    _percent("p90", "p90 %"),
-    _percent("bias", "bias %"),
-    _percent("worst", "worst %"),
+    percent("mape", "mean %"),
+    percent("median", "median %"),
+    percent("p90", "p90 %"),
+    percent("bias", "bias %"),
+    percent("worst", "worst %"),
     Column("worst_row", "worst row"),
 )
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from calculon.units import Array
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -49,6 +51,30 @@ class Heatmap:
         choose = min if self.smallest else max
         return choose(feasible, key=lambda cell: cell.value or 0.0) if feasible else None
 
+    @property
+    def quantity(self) -> Quantity:
+        """The statistic on an axis."""
+        return Quantity(self.statistic)
+
+    @property
+    def label(self) -> str:
+        """The text of the scale of values."""
+        words = self.quantity.label
+        return f"Best {words[0].lower()}{words[1:]}"
+
+    def values(self) -> "Array":
+        """Return the values in their unit by tensor and pipeline degree; not-a-number where nothing can run."""
+        import numpy as np
+
+        factor = self.quantity.factor
+        tensor, pipeline = self.degrees
+        found = np.full((len(tensor), len(pipeline)), np.nan)
+        for cell in self.cells:
+            if cell.value is not None:
+                place = tensor.index(cell.tensor_par), pipeline.index(cell.pipeline_par)
+                found[place] = cell.value * factor
+        return found
+
 
 _DARK = 0.45
 """Share of the scale up to which a colour needs light text."""
@@ -58,13 +84,8 @@ def draw(heatmap: Heatmap) -> "Figure":
     """Draw a map with tensor parallelism upwards and pipeline parallelism to the right."""
     import numpy as np
 
-    quantity = Quantity(heatmap.statistic)
     tensor, pipeline = heatmap.degrees
-    values = np.full((len(tensor), len(pipeline)), np.nan)
-    for cell in heatmap.cells:
-        if cell.value is not None:
-            place = tensor.index(cell.tensor_par), pipeline.index(cell.pipeline_par)
-            values[place] = cell.value * quantity.factor
+    values = heatmap.values()
     with drawing():
         picture = figure(max(5.0, 2.0 + 0.62 * len(pipeline)), max(2.6, 1.5 + 0.42 * len(tensor)))
         axes = picture.subplots()
@@ -86,9 +107,7 @@ def draw(heatmap: Heatmap) -> "Figure":
         axes.set_title(heatmap.title)
         note_edition(axes, heatmap.editions)
         if heatmap.best is not None:
-            picture.colorbar(
-                image, ax=axes, label=f"Best {quantity.label[0].lower()}{quantity.label[1:]}"
-            )
+            picture.colorbar(image, ax=axes, label=heatmap.label)
         picture.legend(handles=_legend(heatmap), loc="outside lower center", ncols=3)
     return picture
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from calculon.apps.report.bars import COLORS
-from calculon.apps.report.pictures.canvas import GREY, Quantity, drawing, figure, note_edition
-from calculon.apps.report.pictures.heatmap import Cell, Heatmap, short
+from calculon.apps.report.pictures.canvas import GREY, drawing, figure, note_edition
+from calculon.apps.report.pictures.heatmap import Heatmap, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,24 +21,16 @@ def draw(heatmap: Heatmap) -> "Figure":
     A face needs three or four neighbours that can run. A pair of degrees without a face has a mark with a line to the
     floor, and so has the best.
     """
-    import numpy as np
-
-    quantity = Quantity(heatmap.statistic)
     tensor, pipeline = heatmap.degrees
-    values = np.full((len(tensor), len(pipeline)), np.nan)
-    for cell in heatmap.cells:
-        if cell.value is not None:
-            place = tensor.index(cell.tensor_par), pipeline.index(cell.pipeline_par)
-            values[place] = cell.value * quantity.factor
+    values = heatmap.values()
     with drawing():
         picture = figure(6.8, 4.9)
         axes: Any = picture.add_subplot(projection="3d")
         axes.view_init(**VIEW)
         axes.set_box_aspect((1.3, 1.3, 0.85), zoom=1.05)
-        label = f"Best {quantity.label[0].lower()}{quantity.label[1:]}"
         if heatmap.best is not None:
             faces = _surface(axes, values)
-            picture.colorbar(faces, ax=axes, label=label, shrink=0.7, pad=0.02)
+            picture.colorbar(faces, ax=axes, label=heatmap.label, shrink=0.7, pad=0.02)
         for cell in heatmap.cells:
             y, x = tensor.index(cell.tensor_par), pipeline.index(cell.pipeline_par)
             best = cell is heatmap.best
@@ -50,7 +42,7 @@ def draw(heatmap: Heatmap) -> "Figure":
         axes.set_ylabel("Tensor parallelism", labelpad=2)
         picture.suptitle(heatmap.title, x=0.01, ha="left", fontsize=10)
         note_edition(axes, heatmap.editions)
-        if legend := _legend(heatmap.best, heatmap, quantity):
+        if legend := _legend(heatmap):
             picture.legend(handles=legend, loc="outside lower left", ncols=2)
     return picture
 
@@ -94,7 +86,7 @@ def _mark(axes: Any, place: Sequence[float], *, best: bool, alone: bool) -> None
         axes.text(x, y, value, words, color=color, linespacing=0.8, zorder=7, **bold)
 
 
-def _legend(best: Cell | None, heatmap: Heatmap, quantity: Quantity) -> list[Any]:
+def _legend(heatmap: Heatmap) -> list[Any]:
     """Return the meaning of the marks."""
     from matplotlib.lines import Line2D
 
@@ -102,7 +94,7 @@ def _legend(best: Cell | None, heatmap: Heatmap, quantity: Quantity) -> list[Any
         look: Any = {"marker": marker, "color": color, "markersize": size, "linestyle": "none"}
         return Line2D([], [], label=words, **look)
 
-    found = []
+    found, best, quantity = [], heatmap.best, heatmap.quantity
     if best is not None and best.value is not None:
         value = f"{short(best.value * quantity.factor)} {quantity.unit}".rstrip()
         words = f"best: {value} at TP {best.tensor_par:,}, PP {best.pipeline_par:,}"
