@@ -17,6 +17,7 @@ from calculon.inspect.interval import Interval, interval
 from calculon.inspect.layer_list import breakdown
 from calculon.inspect.rank_groups import RankGroup, rank_groups
 from calculon.inspect.stages import stage_rows
+from calculon.inspect.validated_runs import Belief, belief
 from calculon.plan.mesh import strides
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check, check_memory, raise_for
@@ -54,8 +55,13 @@ class Estimate:
 
     @cached_property
     def interval(self) -> Interval | None:
-        """Where the measured time is expected, from the residuals of a calibrated system; else nothing."""
+        """Where the residuals of a calibrated system alone put the measured time; else nothing."""
         return interval(self.model, self.system, self.execution, EDITIONS[self.edition])
+
+    @cached_property
+    def belief(self) -> Belief | None:
+        """How far the time may be believed, from measured training steps; nothing in edition ``sc23``."""
+        return belief(self.model, self.system, self.execution, self.stats)
 
     @cached_property
     def groups(self) -> list[RankGroup]:

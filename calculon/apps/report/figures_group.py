@@ -4,11 +4,12 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from calculon.apps.report.digits import Digits
 from calculon.apps.report.grids import grid, indented, side_by_side
 from calculon.apps.report.result import Result, Stats
 from calculon.apps.report.setup import NARROW
-from calculon.apps.report.texts import heading, percent
-from calculon.units import duration, scaled
+from calculon.apps.report.texts import heading
+from calculon.units import scaled
 
 SIDE_BY_SIDE = 144
 """Width from which figures take two columns."""
@@ -25,14 +26,7 @@ def has_vocabulary(stats: Stats) -> bool:
     return bool(stats["embedding_time"] or stats["head_time"])
 
 
-def skips_masked_keys(result: Result) -> bool:
-    """Tell whether the attention kernel computes nothing for masked keys; of a file of statistics as HFU tells."""
-    if result.execution is None:
-        return result.value("hfu") < result.value("mfu")
-    return bool(result.execution["attn_impl"] == "flash")
-
-
-def figures(stats: Stats, *, masked: bool) -> list[Figure]:
+def figures(stats: Stats, digits: Digits, *, masked: bool) -> list[Figure]:
     """Return the figures of an execution; the times of embedding and LM head only where they count.
 
     Where the attention kernel leaves `masked` keys out, the model's arithmetic does so too: then the execution has at
@@ -43,11 +37,11 @@ def figures(stats: Stats, *, masked: bool) -> list[Figure]:
         return stats[name] or 0.0
 
     def share(name: str) -> str:
-        return f"{value(name) * 100:.2f} %"
+        return digits.efficiency(value(name))
 
     def end(label: str, name: str, stage: str) -> Figure:
-        of_time = percent(value(name) / value("total_time"))
-        return label, duration(value(name)), f"{of_time} of the time, {stage} stage"
+        of_time = digits.share(value(name) / value("total_time"))
+        return label, digits.duration(value(name)), f"{of_time} of the time, {stage} stage"
 
     ends = has_vocabulary(stats)
     full = ("MFU, full attention", share("mfu"), "masked keys count too (PaLM)")
@@ -61,7 +55,7 @@ def figures(stats: Stats, *, masked: bool) -> list[Figure]:
         last,
         (
             "per processor",
-            scaled(value("model_flops_per_second_per_proc") * counted, "FLOP/s", digits=1),
+            digits.quantity(value("model_flops_per_second_per_proc") * counted, "FLOP/s"),
             f"model arithmetic, {convention}",
         ),
         (
@@ -94,13 +88,13 @@ def _padded(parameters: float, padded: float) -> list[Figure]:
 
 def figures_group(result: Result, width: int) -> list[RenderableType]:
     """Lay out the figures below their heading: in two columns where there is room, in a narrow page without remarks."""
-    stats, masked = result.stats, skips_masked_keys(result)
-    found = figures(stats, masked=masked)
+    stats, digits, masked = result.stats, result.digits, result.skips_masked_keys
+    found = figures(stats, digits, masked=masked)
     half = -(-len(found) // 2)
     parts = [found[:half], found[half:]] if width >= SIDE_BY_SIDE else [found]
     beside = side_by_side(*(_table(part, remarks=width >= NARROW) for part in parts))
-    mfu = stats["mfu_causal" if masked else "mfu"] or 0.0
-    remark = f"MFU {percent(mfu)}, causal" if masked else f"MFU {percent(mfu)} with full attention"
+    share = digits.efficiency(result.mfu)
+    remark = f"MFU {share}, causal" if masked else f"MFU {share} with full attention"
     shown: list[RenderableType] = [heading("Figures", remark), indented(beside)]
     return shown if has_vocabulary(stats) else [*shown, Text(f"  {NO_VOCABULARY}", "dim")]
 

@@ -4,7 +4,6 @@ Every table is sorted by size; bars of times are drawn against the longest, thos
 next to nothing is used). Zeros stay out of the way, and so does everything that a file does not tell.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,12 +14,13 @@ from rich.text import Text
 from calculon.apps.report.bars import COLORS, Bar, Share, has_blocks, marks
 from calculon.apps.report.figures_group import figures_group
 from calculon.apps.report.grids import grid, indented, side_by_side
+from calculon.apps.report.how_sure import how_sure
 from calculon.apps.report.layer_table import by_kind, layer_table
 from calculon.apps.report.rank_group_table import groups_section
 from calculon.apps.report.result import Inputs, Result
 from calculon.apps.report.setup import key_figures, setup, title
 from calculon.apps.report.stage_table import stages_group
-from calculon.apps.report.texts import bandwidth, capacity, gib, heading, percent, seconds
+from calculon.apps.report.texts import bandwidth, heading, level_text
 from calculon.spec.axes import FURTHER_AXES
 from calculon.units import duration
 
@@ -75,14 +75,16 @@ class Page:
         result = self.result
         yield from (title(result), setup(result), Text())
         yield from (key_figures(result, options.max_width), Text())
-        if result.interval is not None:
-            yield from (_interval(result.interval), Text())
+        if result.belief is not None:
+            yield from (*how_sure(result.belief), Text())
+        if result.residuals is not None:
+            yield from (_interval(result.residuals), Text())
         if "mfu" in result.stats:
             yield from (*figures_group(result, options.max_width), Text())
         coloured = bool(console.color_system) and not console.no_color
         time = Group(
             *_time(result, has_blocks(console, options) and coloured),
-            *((Text(), *stages_group(result.stages)) if result.stages else ()),
+            *((Text(), *stages_group(result.stages, result.digits)) if result.stages else ()),
         )
         legend = "{} exposed {} hidden".format(*marks(console, options))
         traffic = (*_communication(result, legend), *groups_section(result.groups))
@@ -99,8 +101,7 @@ class Page:
 
 def interval_texts(interval: Mapping[str, Any]) -> dict[str, str]:
     """Name level (rounded down) and ends of an interval, the parts that it is from, and those that it leaves out."""
-    level = math.floor(round(interval["level"] * 100, 6))
-    ends = f"{level} %: {duration(interval['low'])} to {duration(interval['high'])}"
+    ends = f"{level_text(interval)}: {duration(interval['low'])} to {duration(interval['high'])}"
     parts = ", ".join(dict.fromkeys(one["part"] for one in interval["parts"]))
     texts = {"interval": f"{ends}, from residuals of {parts}", "method": interval["method"]}
     if interval["unknown"]:
@@ -121,15 +122,18 @@ def _time(result: Result, swatches: bool) -> Sequence[RenderableType]:
     times = {name: time for name, time in result.times().items() if time > 0}
     parts = sorted(times, key=lambda name: -times[name])
     table = _bars()
-    texts = seconds([times[name] for name in parts], total)
+    digits = result.digits
+    texts = digits.seconds([times[name] for name in parts], total)
     for name, text in zip(parts, texts, strict=True):
         label, group = PARTS[name]
         bar = Bar((Share(times[name] / times[parts[0]], GROUP_COLORS[group]),))
-        table.add_row(label, text, percent(times[name] / total), bar)
-    whole = (Text(text, "bold") for text in ("total", *seconds([total], total), "100.0 %"))
+        table.add_row(label, text, digits.share(times[name] / total), bar)
+    sums = ("total", *digits.seconds([total], total), digits.share(1.0))
+    whole = (Text(text, "bold") for text in sums)
     table.add_row(*whole)
     label = PARTS[parts[0]][0]
-    remark = f"{duration(total)} per iteration; largest part: {label}, {percent(times[parts[0]] / total)}"
+    share = digits.share(times[parts[0]] / total)
+    remark = f"{digits.duration(total)} per iteration; largest part: {label}, {share}"
     return [
         heading("Time", remark),
         indented(Group(_groups(times, total, swatches), table)),
@@ -155,12 +159,12 @@ def _groups(times: dict[str, float], total: float, swatches: bool) -> Text:
 
 def _memory(result: Result) -> Iterator[RenderableType]:
     """Show the memory of both tiers in use, by kind, against what is usable of them as far as that is known."""
-    capacities = result.capacities or (0.0, 0.0)
+    capacities, digits = result.capacities or (0.0, 0.0), result.digits
     for tier, (kinds, there) in enumerate(zip(result.memory(), capacities, strict=True)):
         used = sum(kinds.values())
         name = f"Memory, tier {tier + 1}"
         whole = result.inputs.machine.capacities[tier] if result.inputs else there
-        most = capacity(there) + " usable" * (there != whole)
+        most = digits.capacity(there) + " usable" * (there != whole)
         if used == 0:
             if there:
                 yield heading(name, f"unused ({most})")
@@ -170,17 +174,18 @@ def _memory(result: Result) -> Iterator[RenderableType]:
         for kind, size in sorted(kinds.items(), key=lambda item: -item[1]):
             if size > 0:
                 bar = Bar((Share(size / scale, "green"),))
-                table.add_row(kind, gib(size), percent(size / (there or used)), bar)
+                table.add_row(kind, digits.gib(size), digits.share(size / (there or used)), bar)
         full = (
             Bar((Share(used / there, "green"), Share(1 - used / there, "grey", solid=False)))
             if there
             else ""
         )
-        total = (
-            Text(text, "bold") for text in ("in use", gib(used), percent(used / (there or used)))
-        )
+        sums = ("in use", digits.gib(used), digits.share(used / (there or used)))
+        total = (Text(text, "bold") for text in sums)
         table.add_row(*total, full)
-        remark = f"{gib(used)} of {most}, {gib(there - used)} free" if there else gib(used)
+        remark = digits.gib(used)
+        if there:
+            remark += f" of {most}, {digits.gib(there - used)} free"
         yield from [Text()] * bool(tier)
         yield from (heading(name, remark), indented(table))
         if tier == 1 and result.inputs is not None:
@@ -199,7 +204,7 @@ def network_text(inputs: Inputs | None, degree: str) -> str:
 
 def _communication(result: Result, legend: str) -> Sequence[RenderableType]:
     """Set time on the link against exposed time for each kind of parallelism."""
-    total = result.value("total_time")
+    total, digits = result.value("total_time"), result.digits
     links = {key: result.value(f"{key}_link_time") for _, _, key in LINKS}
     exposed = {key: result.value(f"{key}_exposed_time") for _, _, key in LINKS}
     longest = max(*links.values(), *exposed.values())
@@ -214,9 +219,9 @@ def _communication(result: Result, legend: str) -> Sequence[RenderableType]:
         hidden = max(0.0, link - out)
         pieces = Share(out / longest, "vermilion"), Share(hidden / longest, "grey", solid=False)
         where = Text(network_text(result.inputs, field), "dim")
-        table.add_row(words, where, *seconds([link, out], total), Bar(pieces))
-    share = percent(sum(exposed.values()) / total)
-    on_link, not_hidden = duration(sum(links.values())), duration(sum(exposed.values()))
+        table.add_row(words, where, *digits.seconds([link, out], total), Bar(pieces))
+    share = digits.share(sum(exposed.values()) / total)
+    on_link, not_hidden = (digits.duration(sum(one.values())) for one in (links, exposed))
     remark = f"{on_link} on the link, {not_hidden} exposed ({share} of the time)"
     return [heading("Communication", remark), indented(table)]
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from calculon.apps.report.digits import LEAST_SPREAD, WITHOUT_INTERVAL, Digits
 from calculon.frozen import dataclass
 from calculon.spec.execution import PUBLISHED
 from calculon.statistics import ALL_PARTS_OF_TIME
@@ -106,7 +107,11 @@ class Result:
     stages : sequence of mapping, or None
         Time and memory of each of several pipeline stages.
     interval : mapping, or None
-        Where the iteration time is expected, when the system was calibrated.
+        Where the iteration time is expected: ``level``, and ``low`` and ``high`` in seconds.
+    belief : mapping, or None
+        What that rests on: :class:`~calculon.inspect.validated_runs.Belief` as plain data.
+    residuals : mapping, or None
+        The interval that the residuals of a calibrated system alone tell.
     groups : sequence of mapping
         The process groups, as in the results of an estimate.
     documents : tuple of Document
@@ -124,6 +129,8 @@ class Result:
     layers: Sequence[Mapping[str, Any]] | None = None
     stages: Sequence[Mapping[str, Any]] | None = None
     interval: Mapping[str, Any] | None = None
+    belief: Mapping[str, Any] | None = None
+    residuals: Mapping[str, Any] | None = None
     groups: Sequence[Mapping[str, Any]] = ()
     documents: tuple[Document, ...] = ()
     winners: "tuple[Result, ...]" = ()
@@ -156,6 +163,33 @@ class Result:
         if self.inputs is None or self.execution is None:
             return self.stats.get("tokens_per_second")
         return self.value("sample_rate") * seq_length(self.inputs, self.execution)
+
+    @property
+    def skips_masked_keys(self) -> bool:
+        """Whether the attention kernel computes nothing for masked keys; of a file of statistics as HFU tells."""
+        if self.execution is None:
+            return self.value("hfu") < self.value("mfu")
+        return bool(self.execution["attn_impl"] == "flash")
+
+    @property
+    def masking(self) -> str:
+        """Which keys the MFU counts that comes first: those that the execution computes."""
+        return "causal" if self.skips_masked_keys else "full attention"
+
+    @property
+    def mfu(self) -> float:
+        """The MFU that comes first; 0 of the published edition."""
+        return self.value("mfu_causal" if self.skips_masked_keys else "mfu")
+
+    @property
+    def digits(self) -> Digits:
+        """The digits of its numbers: those that its interval leaves, and of the published edition all that it has."""
+        if self.edition == PUBLISHED:
+            return Digits()
+        if self.interval is None:
+            return Digits(WITHOUT_INTERVAL)
+        width = self.interval["high"] - self.interval["low"]
+        return Digits(max(width / 2 / self.value("total_time"), LEAST_SPREAD))
 
     def value(self, name: str) -> float:
         """Return a statistic; one without a value, or of another edition, counts as 0."""

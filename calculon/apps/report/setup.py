@@ -1,19 +1,20 @@
 """The question of a result in words: the top of its page."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.model_details import details
 from calculon.apps.report.result import Result, seq_length
-from calculon.apps.report.texts import bandwidth, capacity, counted, figure
+from calculon.apps.report.texts import bandwidth, capacity, counted, level_text
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
-from calculon.units import duration, scaled
+from calculon.units import between, scaled
 
 _RECOMPUTE = {"full": "full recomputation", "attn_only": "attention recomputation"}
 _COLLECTIVES = {
@@ -36,6 +37,9 @@ _EFFICIENCIES = {"compute": "of the peak", "system": "of the time", "total": "(p
 
 NARROW = 78
 """Width below which key figures stand below each other."""
+
+NARROW_WITH_INTERVAL = 100
+"""The same where they have an interval."""
 
 
 def title(result: Result) -> Text:
@@ -147,24 +151,62 @@ def options(execution: Mapping[str, Any]) -> Iterator[str]:
 
 def key_figures(result: Result, width: int) -> RenderableType:
     """Lay out the figures that users compare: speed at the left, efficiency at the right or below."""
-    speed = {
-        "time per iteration": duration(result.value("total_time")),
-        "samples/s": figure(result.value("sample_rate")),
-    }
-    if (tokens := result.tokens_per_second) is not None:
-        speed["tokens/s"] = figure(tokens)
-        if result.execution is not None:
-            speed["tokens/s per processor"] = figure(tokens / result.execution["num_procs"])
-    left = grid("left", "right")
-    for label, value in speed.items():
-        left.add_row(label, Text(value, "bold"))
-    least = 0 if width >= NARROW else len("tokens/s per processor")
+    left = _speed(result) if result.interval is None else _speed_with_interval(result)
+    room = NARROW if result.interval is None else NARROW_WITH_INTERVAL
+    least = 0 if width >= room else len(_LONGEST)
     right = grid("left", "right", "left", least=[least])
+    if result.interval is not None and width >= room:
+        right.add_row("", "", "")  # beside the titles
     for word, meaning in _EFFICIENCIES.items():
-        share = f"{result.value(f'{word}_efficiency') * 100:.2f} %"
+        share = result.digits.efficiency(result.value(f"{word}_efficiency"))
         right.add_row(f"{word} efficiency", Text(share, "bold"), Text(meaning, "dim"))
-    if width < NARROW:
+    if width < room:
         return indented(Group(left, right))
     beside = grid("text", "text", gap=4)
     beside.add_row(left, right)
     return indented(beside)
+
+
+_LONGEST = "tokens/s per processor"
+
+
+def _speed(result: Result) -> Table:
+    """Return time and rates."""
+    digits = result.digits
+    speed = {
+        "time per iteration": digits.duration(result.value("total_time")),
+        "samples/s": digits.rate(result.value("sample_rate")),
+    }
+    if (tokens := result.tokens_per_second) is not None:
+        speed["tokens/s"] = digits.rate(tokens)
+        if result.execution is not None:
+            speed[_LONGEST] = digits.rate(tokens / result.execution["num_procs"])
+    table = grid("left", "right")
+    for label, text in speed.items():
+        table.add_row(label, Text(text, "bold"))
+    return table
+
+
+def _speed_with_interval(result: Result) -> Table:
+    """Return MFU, time and rates, each with its interval: that of the time, seen from the other side by all others."""
+    interval, total, digits = result.interval or {}, result.value("total_time"), result.digits
+    slow, fast = interval["high"] / total, interval["low"] / total
+    table = grid("left", "right", "text")
+    table.add_row("", Text("predicted", "dim"), Text(f"{level_text(interval)} interval", "dim"))
+
+    def add(label: str, value: float, low: float, high: float, write: Callable[..., str]) -> None:
+        ends = between(*(write(end, like=value) for end in (low, high)))
+        table.add_row(label, Text(write(value), "bold"), ends)
+
+    def add_rate(label: str, value: float, write: Callable[..., str]) -> None:
+        add(label, value, value / slow, value / fast, write)
+
+    if mfu := result.mfu:
+        add_rate(f"MFU, {result.masking}", mfu, digits.efficiency)
+    add("time per iteration", total, fast * total, slow * total, digits.duration)
+    if (tokens := result.tokens_per_second) is not None:
+        if result.execution is not None:
+            add_rate(_LONGEST, tokens / result.execution["num_procs"], digits.rate)
+        add_rate("tokens/s", tokens, digits.rate)
+    add_rate("samples/s", result.value("sample_rate"), digits.rate)
+    return table

@@ -7,16 +7,16 @@ from typing import Any
 from rich.console import RenderableType
 
 from calculon.apps.report.bars import Bar, Share
+from calculon.apps.report.digits import Digits
 from calculon.apps.report.grids import grid, indented, styled
-from calculon.apps.report.texts import counted, gib, heading, seconds
-from calculon.units import duration
+from calculon.apps.report.texts import counted, heading
 
 Stage = Mapping[str, Any]
 
 _SAME = 1e-9  # relative: times that differ by rounding only
 
 
-def stages_group(stages: Sequence[Stage]) -> list[RenderableType]:
+def stages_group(stages: Sequence[Stage], digits: Digits) -> list[RenderableType]:
     """Set the time of a microbatch and the memory of every stage against those of the one that limits them."""
     times = [_time(stage) for stage in stages]
     slowest, longest = max(range(len(times)), key=lambda i: (times[i], i)), max(times)
@@ -24,9 +24,9 @@ def stages_group(stages: Sequence[Stage]) -> list[RenderableType]:
     fullest = memory.index(max(memory))
     mean = sum(times) / len(times)
     level = longest <= mean * (1 + _SAME)
-    remark = f"{duration(longest)} per microbatch"
+    remark = f"{digits.duration(longest)} per microbatch"
     if not level:
-        remark = f"stage {slowest} limits the time: {remark} (mean {duration(mean)})"
+        remark = f"stage {slowest} limits the time: {remark} (mean {digits.duration(mean)})"
     table = grid("left", *["right"] * 4, "wide")
     names = ("", "", "forward", "backward", "tier 1", "time of a microbatch")
     table.add_row(*styled(names, "dim"))
@@ -38,8 +38,8 @@ def stages_group(stages: Sequence[Stage]) -> list[RenderableType]:
         table.add_row(
             f"stage {number}",
             counted(first["blocks"], "block"),
-            *seconds([first["forward_time"], first["backward_time"]], longest),
-            gib(max(stage["proc_mem_tier1_cap_req"] for stage in alike)),
+            *digits.seconds([first["forward_time"], first["backward_time"]], longest),
+            digits.gib(max(stage["proc_mem_tier1_cap_req"] for stage in alike)),
             Bar((Share(_time(first) / longest, "blue"),)),
         )
     return [

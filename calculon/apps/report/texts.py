@@ -1,7 +1,8 @@
 """How reports word headings, shares, times and sizes."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -80,6 +81,15 @@ def figure(value: float) -> str:
     if value >= 1e6:
         return scaled(value, digits=2)
     return f"{value:,.0f}" if value >= 10_000 else significant(value)
+
+
+def level_text(interval: Mapping[str, Any]) -> str:
+    """Write the level of an interval, rounded down.
+
+    >>> level_text({"level": 0.9}), level_text({"level": 6 / 7})
+    ('90 %', '85 %')
+    """
+    return f"{math.floor(round(interval['level'] * 100, 6))} %"
 
 
 def counted(number: int, noun: str) -> str:

@@ -95,7 +95,7 @@ def result_of(estimate: "Estimate") -> "Result":
     from calculon.plan.plan import NAMES, Plan
     from calculon.spec.axes import AXES
 
-    system, execution = estimate.system, estimate.execution
+    system, execution, belief = estimate.system, estimate.execution, estimate.belief
     length = execution.seq_length or estimate.model.seq_size
     networks = networks_of(Plan.of(execution), execution.mesh_order, system)
     inputs = Inputs(
@@ -119,6 +119,8 @@ def result_of(estimate: "Estimate") -> "Result":
         inputs=inputs,
         layers=estimate.layers,
         stages=estimate.stages if execution.pipeline_par > 1 else None,
-        interval=None if estimate.interval is None else estimate.interval.to_dict(),
+        interval=belief and {"level": belief.level, "low": belief.low, "high": belief.high},
+        belief=None if belief is None else belief.to_dict(),
+        residuals=None if estimate.interval is None else estimate.interval.to_dict(),
         groups=[group.to_dict() for group in estimate.groups],
     )
