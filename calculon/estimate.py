@@ -2,7 +2,7 @@
 
 from dataclasses import field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from calculon.spec.axes import AXES
 from calculon.spec.execution import PUBLISHED, Execution
 from calculon.spec.model import Model
 from calculon.units import GIB, duration, significant
+
+if TYPE_CHECKING:
+    from calculon.inspect.validated_runs import Belief
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,16 @@ class Estimate:
     def interval(self) -> Interval | None:
         """Where the measured time is expected, from the residuals of a calibrated system; else nothing."""
         return interval(self.model, self.system, self.execution, EDITIONS[self.edition])
+
+    @cached_property
+    def belief(self) -> "Belief | None":
+        """The interval of the measured time, the nearest measured runs, and what lies outside of them.
+
+        Nothing in edition ``sc23``.
+        """
+        from calculon.inspect.validated_runs import belief  # a search does without
+
+        return belief(self.model, self.system, self.execution, self.stats)
 
     @cached_property
     def groups(self) -> list[RankGroup]:
