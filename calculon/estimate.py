@@ -2,7 +2,7 @@
 
 from dataclasses import field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from calculon.inspect.interval import Interval, interval
 from calculon.inspect.layer_list import breakdown
 from calculon.inspect.rank_groups import RankGroup, rank_groups
 from calculon.inspect.stages import stage_rows
-from calculon.inspect.validated_runs import Belief, belief
 from calculon.plan.mesh import strides
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check, check_memory, raise_for
@@ -26,7 +25,11 @@ from calculon.records import only_values
 from calculon.spec.axes import AXES
 from calculon.spec.execution import PUBLISHED, Execution
 from calculon.spec.model import Model
-from calculon.units import GIB, duration, significant
+from calculon.statistics import BOUNDS
+from calculon.units import GIB, between, duration, known, significant
+
+if TYPE_CHECKING:
+    from calculon.inspect.validated_runs import Belief
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,13 @@ class Estimate:
         return interval(self.model, self.system, self.execution, EDITIONS[self.edition])
 
     @cached_property
-    def belief(self) -> Belief | None:
-        """How far the time may be believed, from measured training steps; nothing in edition ``sc23``."""
+    def belief(self) -> "Belief | None":
+        """The interval of the measured time, the nearest measured runs, and what lies outside of them.
+
+        Nothing in edition ``sc23``.
+        """
+        from calculon.inspect.validated_runs import belief  # a search does without
+
         return belief(self.model, self.system, self.execution, self.stats)
 
     @cached_property
@@ -107,12 +115,16 @@ class Estimate:
     def to_dict(self) -> dict[str, Any]:
         """Return the document that the published tool writes: the statistics, then ``layers`` if asked for.
 
-        Other editions than the published one say their name between the two, and what each group of ranks moves where;
-        where the system was calibrated there is the interval of the iteration time.
+        Other editions than the published one say their name between the two, the interval of the iteration time and
+        what it rests on, and what each group of ranks moves where; where the system was calibrated there is the
+        interval that its residuals alone give.
         """
         document: dict[str, Any] = dict(self.stats)
         if self.edition != PUBLISHED:
             document["edition"] = self.edition
+            if self.belief is not None:
+                ends = (self.belief.low, self.belief.high)
+                document |= dict(zip(BOUNDS, ends, strict=True)) | {"belief": self.belief.to_dict()}
             document["groups"] = [group.to_dict() for group in self.groups]
         if self.interval is not None:
             document["total_time_interval"] = self.interval.to_dict()
@@ -125,16 +137,24 @@ class Estimate:
         degrees = {axis.name.upper(): getattr(e, axis.degree) for axis in AXES}
         split = ", ".join(f"{name} {degree}" for name, degree in degrees.items())
         edition = "" if self.edition == PUBLISHED else f", edition {self.edition}"
-        expected = ""
-        if found := self.interval:
-            ends = f"{duration(found.low)} to {duration(found.high)}"
+        stats = {name: value for name, value in self.stats.items() if value is not None}
+        total, rate, expected = stats["total_time"], stats["sample_rate"], ""
+        found, error = self.belief or self.interval, 0.0
+        if self.belief is not None:  # numbers have the digits that it leaves
+            error = (self.belief.high - self.belief.low) / 2
+        if found is not None:
+            ends = between(duration(found.low, error), duration(found.high, error))
             expected = f" ({int(found.level * 100 + 1e-6)}%: {ends})"
-        known = {name: value for name, value in self.stats.items() if value is not None}
+        speed = known(rate, error / total * rate) if error else significant(rate)
+        memory, efficiency = stats["proc_mem_tier1_cap_req"] / GIB, stats["total_efficiency"]
+        sizes = (
+            f"{memory:.1f} GiB, {efficiency:.0%}"
+            if error
+            else f"{memory:.2f} GiB, {efficiency:.2%}"
+        )
         return (
             f"<Estimate of {self.model.name} on {e.num_procs} x {self.system.name} "
-            f"({split}): {duration(known['total_time'])}{expected}, "
-            f"{significant(known['sample_rate'])} samples/s, {known['proc_mem_tier1_cap_req'] / GIB:.2f} GiB, "
-            f"{known['total_efficiency']:.2%} efficiency{edition}>"
+            f"({split}): {duration(total, error)}{expected}, {speed} samples/s, {sizes} efficiency{edition}>"
         )
 
 

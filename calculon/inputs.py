@@ -17,7 +17,7 @@ from calculon.spec.decode import decode
 from calculon.spec.execution import Execution
 from calculon.spec.fields import Declaration, optional_defaults, spec_fields
 from calculon.spec.model import Model
-from calculon.statistics import CorrectedStats
+from calculon.statistics import BOUNDS, CorrectedStats
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
 """A catalog name, a path (``-`` is standard input), or a mapping with the fields of the file."""
@@ -27,7 +27,7 @@ _LONGEST = 60  # characters of a value in a message
 _FIELDS = {kind: [f.key for f in spec_fields(kind)] for kind in (Execution, Model, System)}
 
 BESIDE = (
-    *("reason", "layers"),
+    *("reason", "layers", *BOUNDS),
     *("search", "total", "good", "bad", "rank", "model", "system"),
     *("max_batch_size", "mbs_break", "objective", "where", "fix", "add", "top"),
 )

@@ -334,6 +334,12 @@ AXIS_PARTS_OF_TIME = tuple(f"{name}_comm_exposed_time" for name in FURTHER_NAMES
 ALL_PARTS_OF_TIME = (*PARTS_OF_TIME, "host_time", *AXIS_PARTS_OF_TIME)
 """The statistics that add up to ``total_time`` in any edition; the published one has no host time."""
 
+BOUNDS = {
+    "total_time_low": "lower end of the interval of total_time: the measured time is inside of it with 90 %",
+    "total_time_high": "upper end of the interval of total_time",
+}
+"""Columns beside the statistics of edition ``corrected``: the interval that measured training steps give, in s."""
+
 
 @record
 class CorrectedStats(Stats):

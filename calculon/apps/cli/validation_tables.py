@@ -7,6 +7,7 @@ from typing import Any
 from calculon.apps.report.text_tables import Column, Section, Table
 from calculon.apps.validate import error_summary as summary
 from calculon.apps.validate.measured_and_predicted import Result
+from calculon.inspect.validated_runs import Run
 
 Rows = list[dict[str, Any]]
 Form = tuple[str, tuple[Column, ...], Callable[[Sequence[Result]], Rows]]
@@ -60,6 +61,9 @@ VALUES = (
     *(Column(key) for key in ("unit", "row", "measured", "estimated", "error", "edition")),
 )
 """Columns of the CSV format; errors in percent."""
+
+RUNS = tuple(Column(name) for name in Run.__annotations__)
+"""Columns of the file of runs that intervals rest on; times in seconds, memory in bytes, rates in units of one."""
 
 STUDIES: Form = (
     "Studies: absolute errors in percent of the measured value, and bias",

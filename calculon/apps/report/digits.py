@@ -1,7 +1,7 @@
 """The digits of numbers on a page: as many as the interval of the iteration time leaves.
 
-Whatever follows from the time of an iteration is as uncertain as it, and is rounded alike. Parts of a sum have one decimal more,
-so that they still add up. Counts (FLOP, bytes, parameters) are exact and not rounded here.
+Whatever follows from the time of an iteration is as uncertain as it, and is rounded alike. Parts of a sum have one
+decimal more, so that they still add up. Counts (FLOP, bytes, parameters) are exact and not rounded here.
 """
 
 from collections.abc import Iterable
@@ -24,8 +24,8 @@ class Digits:
     Attributes
     ----------
     spread : float
-        Half the width of the interval of the iteration time, over the time; 0 writes numbers as edition sc23 has them: times with
-        four digits, shares with decimals.
+        Half the width of the interval of the iteration time, over the time; 0 writes numbers as edition sc23 has them:
+        times with four digits, shares with decimals.
     """
 
     spread: float = 0.0

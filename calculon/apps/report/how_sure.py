@@ -12,7 +12,15 @@ from calculon.apps.report.texts import heading
 from calculon.inspect.validated_runs import short_name
 from calculon.units import duration, scaled
 
-TITLES = ("nearest measured runs", "processors", "model", "TP.PP.DP", "measured", "predicted", "error")
+TITLES = (
+    "nearest measured runs",
+    "processors",
+    "model",
+    "TP.PP.DP",
+    "measured",
+    "predicted",
+    "error",
+)
 
 BEST = "Above every published run"
 OUTSIDE = "Outside of what was measured"

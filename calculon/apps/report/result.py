@@ -25,6 +25,9 @@ KINDS_OF_MEMORY = (
     "reserved",
 )
 
+ENDS = ("level", "low", "high")
+"""Members of an interval."""
+
 EVERYTHING = "everything"
 """The one kind of memory of a result that does not tell what is offloaded."""
 

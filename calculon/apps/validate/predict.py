@@ -29,6 +29,15 @@ UNLIMITED = 1e30
 
 
 @dataclass(frozen=True, slots=True)
+class Case:
+    """A measured row as the model sees it: the model, the fields of its execution, and the system."""
+
+    model: Model
+    execution: dict[str, Any]
+    system: System
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction:
     """Statistics of measured rows.
 
@@ -78,6 +87,24 @@ def predict(
     found = {name: np.full(len(rows), np.nan) for name in wanted}
     if not rows:
         return Prediction(found, [], np.zeros(0, bool))
+    some = cases(library, study, rows, edition)
+    reasons = [""] * len(rows)
+    capacity = np.array([EDITIONS[edition].machine(case.system).usable[0] for case in some])
+    groups: dict[tuple[Model, str], list[int]] = {}
+    for i, case in enumerate(some):
+        groups.setdefault((case.model, case.system.name), []).append(i)
+    for (model, _), members in groups.items():
+        plan = Plan.from_records(some[i].execution for i in members)
+        result = _evaluate(model, some[members[0]].system, plan, edition)
+        for name in wanted:
+            found[name][members] = result[name]
+        for i, why in zip(members, result.reason, strict=True):
+            reasons[i] = str(why)
+    return Prediction(found, reasons, found[TIER1] > capacity)
+
+
+def cases(library: Library, study: Study, rows: Sequence[Row], edition: str) -> list[Case]:
+    """Return what each row of a study asks of the model under an edition; errors as in :func:`predict`."""
     rows = with_derived(study, rows)
     models = [Model(**fields) for fields in _specs(library, study, study.model, "model", rows)]
     executions = list(_specs(library, study, study.execution, "execution", rows))
@@ -85,19 +112,7 @@ def predict(
         models = [model.published() for model in models]
         executions = [{name: fields[name] for name in PUBLISHED_NAMES} for fields in executions]
     systems = _systems(library, study, rows)
-    reasons = [""] * len(rows)
-    capacity = np.array([EDITIONS[edition].machine(system).usable[0] for system in systems])
-    groups: dict[tuple[Model, str], list[int]] = {}
-    for i, (model, system) in enumerate(zip(models, systems, strict=True)):
-        groups.setdefault((model, system.name), []).append(i)
-    for (model, _), members in groups.items():
-        plan = Plan.from_records(executions[i] for i in members)
-        result = _evaluate(model, systems[members[0]], plan, edition)
-        for name in wanted:
-            found[name][members] = result[name]
-        for i, why in zip(members, result.reason, strict=True):
-            reasons[i] = str(why)
-    return Prediction(found, reasons, found[TIER1] > capacity)
+    return [Case(*one) for one in zip(models, executions, systems, strict=True)]
 
 
 def _evaluate(model: Model, system: System, plan: Plan, edition: str) -> Evaluation:

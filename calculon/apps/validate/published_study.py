@@ -82,6 +82,16 @@ class Quantity:
     cause: str = declare("likely cause of the largest errors", default="")
 
     @property
+    def is_step(self) -> bool:
+        """Whether it is the time of a whole training step."""
+        return self.estimate.text == "total_time" and self.relative_to is None
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether it is all the memory that a processor needs."""
+        return self.estimate.text == "proc_mem_tier1_cap_req" and self.relative_to is None
+
+    @property
     def is_time(self) -> bool:
         """Whether it is a time, so that the smallest is the best."""
         return UNITS[self.unit][0] == "s"
@@ -155,6 +165,15 @@ class Study(Recipe):
     )
     calibration: str = declare("which of its rows a calibration of the model or system has seen")
     measured: str = declare("file of the measured values, CSV with a header")
+    whole_steps: bool = declare(
+        "whether its times of whole training steps are evidence of a source, which intervals rest on: not those of "
+        "layers, and not those of a system that was tuned on them",
+        default=True,
+    )
+    fitted: Names = declare(
+        "fields of executions whose values in a preset were fitted with these rows in sight",
+        default=Names(),
+    )
     label: str = declare(
         "name of a row, in which {column} stands for a cell; the first column if empty", default=""
     )
@@ -171,6 +190,11 @@ class Study(Recipe):
     quantities: tuple[Quantity, ...] = declare("what is compared")
     name: str = field(default="study", compare=False)
     folder: Path = field(default=Path(), compare=False)
+
+    @property
+    def origin(self) -> str:
+        """The source of its values, as the outermost folder of the study names it: rows of one source err alike."""
+        return self.name.partition("/")[0]
 
     @property
     def file(self) -> str:

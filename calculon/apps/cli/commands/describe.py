@@ -86,13 +86,15 @@ def _named(name: str) -> Table:
 def _results(subject: str) -> Table:
     """List statistics, or the members of a layer."""
     if subject == "stats":
-        from calculon.statistics import CorrectedStats, Stats
+        from calculon.statistics import BOUNDS, CorrectedStats, Stats
 
         published = {column.name for column in columns(Stats)}
         rows = [
             row | {"edition": ALL if row["name"] in published else CORRECTED}
             for row in _columns(CorrectedStats)
         ]
+        beside = {"unit": "s", "source": "", "edition": CORRECTED}
+        rows += [{"name": name, "description": text, **beside} for name, text in BOUNDS.items()]
     else:
         from calculon.inspect.layer_list import LayerStats
 

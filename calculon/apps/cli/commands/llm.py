@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 def result_of(estimate: "Estimate") -> "Result":
     """Return an estimate as the plain data that its page is made of."""
-    from calculon.apps.report.result import Inputs, Machine, Result
+    from calculon.apps.report.result import ENDS, Inputs, Machine, Result
     from calculon.architecture.parameters import parameter_count
     from calculon.editions import EDITIONS
     from calculon.plan.mesh import networks_of
@@ -119,7 +119,7 @@ def result_of(estimate: "Estimate") -> "Result":
         inputs=inputs,
         layers=estimate.layers,
         stages=estimate.stages if execution.pipeline_par > 1 else None,
-        interval=belief and {"level": belief.level, "low": belief.low, "high": belief.high},
+        interval=None if belief is None else {name: getattr(belief, name) for name in ENDS},
         belief=None if belief is None else belief.to_dict(),
         residuals=None if estimate.interval is None else estimate.interval.to_dict(),
         groups=[group.to_dict() for group in estimate.groups],

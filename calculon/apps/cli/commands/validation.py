@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from itertools import islice
 
 from calculon.apps.cli.options import Log, Parser, add_edition
-from calculon.apps.cli.validation_tables import VALUES, heading, markdown, page, sections
+from calculon.apps.cli.validation_tables import RUNS, VALUES, heading, markdown, page, sections
 from calculon.apps.report.text_tables import Table
 from calculon.apps.validate import error_summary as summary
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import Result, compare
 from calculon.apps.validate.published_errors import published_tables
-from calculon.spec.execution import PUBLISHED
-from calculon.spec.files import json_text
+from calculon.apps.validate.run_rows import run_rows
+from calculon.errors import Problem, SpecError
+from calculon.spec.execution import CORRECTED, PUBLISHED
+from calculon.spec.files import check_output, json_text, replacing
 
 FORMATS = ("text", "json", "csv", "markdown", "html")
 EXCEEDED = 1
@@ -31,7 +33,8 @@ def configure(parser: Parser) -> None:
         "calculon lv --edition sc23,corrected\n"
         "calculon lv --edition corrected --study nemotron4_15b\n"
         "calculon lv --format markdown\n"
-        "calculon lv --format csv > rows.csv",
+        "calculon lv --format csv > rows.csv\n"
+        "calculon lv --edition corrected --runs runs.csv",
     )
     parser.add_argument(
         "-b",
@@ -55,12 +58,20 @@ def configure(parser: Parser) -> None:
         default="text",
         help="text (default), json (everything), csv (a line per compared value), markdown, html",
     )
+    parser.add_argument(
+        "--runs",
+        metavar="FILE",
+        help="also write the measured whole training steps as CSV, with what edition corrected predicts: intervals "
+        "of predictions rest on validation/runs.csv",
+    )
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Run the studies, print their errors, and return whether all are within their bounds."""
     library = Library.at(arguments.base_dir)
     editions = arguments.edition or (PUBLISHED,)
+    if arguments.runs:
+        _check_runs(arguments.runs, editions)
     results = []
     for study in library.studies(arguments.study):
         results += [compare(study, library, edition) for edition in editions]
@@ -68,10 +79,24 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
             log(f"Now running test: {study.name}")
             for row in results[-1].rows:
                 log(f"Analyzing {row.label}")
+    if arguments.runs:
+        rows = run_rows((one for one in results if one.edition == CORRECTED), library)
+        with replacing(arguments.runs) as file:
+            file.write((Table(RUNS, rows).csv() + "\n").encode())
     _print(results, arguments.format, detailed=bool(arguments.study), log=log)
     for line in _exceeded(results):
         print(f"calculon: validation: {line}", file=sys.stderr)
     return 0 if all(result.passes for result in results) else EXCEEDED
+
+
+def _check_runs(path: str, editions: Sequence[str]) -> None:
+    """Raise SpecError unless runs can be written: of edition corrected, to a CSV file."""
+    if CORRECTED not in editions:
+        hint = f"add --edition {CORRECTED}"
+        raise SpecError(
+            "validation", Problem("--runs", f"edition {CORRECTED}", ", ".join(editions), hint)
+        )
+    check_output(path, (".csv",))
 
 
 def _exceeded(results: Sequence[Result]) -> list[str]:
