@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from calculon.estimate import Estimate, estimate
     from calculon.evaluate import Evaluation, evaluate
     from calculon.hardware.system import System
+    from calculon.inspect.bounds import bounds
     from calculon.plan.plan import Plan
     from calculon.search.driver import SearchResult, executions, search
     from calculon.spec.execution import Execution
@@ -35,6 +36,7 @@ __all__ = [
     "SpecError",
     "System",
     "__version__",
+    "bounds",
     "estimate",
     "evaluate",
     "executions",
@@ -45,6 +47,7 @@ _MODULES = {
     "errors": ("CalculonError", "Infeasible", "SpecError"),
     "estimate": ("Estimate", "estimate"),
     "evaluate": ("Evaluation", "evaluate"),
+    "inspect.bounds": ("bounds",),
     "hardware.system": ("System",),
     "plan.plan": ("Plan",),
     "search.driver": ("SearchResult", "executions", "search"),

@@ -144,8 +144,10 @@ class Belief:
     basis: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data, each run with its error."""
-        runs = [{**asdict(run), "error": run.error} for run in self.nearest]
+        """Return it as plain data, each run with its processor in short and its error."""
+        runs = [
+            {**asdict(run), "processor": run.processor, "error": run.error} for run in self.nearest
+        ]
         return {**asdict(self), "nearest": runs}
 
 

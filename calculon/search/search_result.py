@@ -113,6 +113,13 @@ class SearchResult:
                 raise AssertionError(f"search and evaluation differ in {objective.statistic.name}")
         return found
 
+    @cached_property
+    def bounds(self) -> dict[str, Array]:
+        """The interval of the time of each execution (:func:`calculon.bounds`); empty in edition ``sc23``."""
+        from calculon.inspect.bounds import bounds  # a search does without
+
+        return bounds(self.space.model, self.space.system, self.evaluation)
+
     def estimates(self, *, layers: bool = False) -> list[Estimate]:
         """Return the executions as estimates, best first."""
         return [self._estimate(i, layers=layers) for i in range(len(self))]
@@ -122,8 +129,8 @@ class SearchResult:
         return estimate(space.model, execution, space.system, layers)
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return executions and statistics as a DataFrame, best first."""
-        return self.evaluation.to_frame().drop(columns="reason")
+        """Return executions, statistics and the interval of the time as a DataFrame, best first."""
+        return self.evaluation.to_frame().drop(columns="reason").assign(**self.bounds)
 
     def __repr__(self) -> str:
         counts = self.counts

@@ -13,6 +13,7 @@ import numpy as np
 from calculon.apps.report.result import Document, Result
 from calculon.editions import EDITIONS
 from calculon.errors import Problem, SpecError
+from calculon.inspect.group_conformal import LEVEL
 from calculon.inspect.layer_list import LayerStats
 from calculon.plan.columns import FIELDS
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES
@@ -21,7 +22,7 @@ from calculon.spec.decode import decode
 from calculon.spec.execution import EDITION_NAMES, PUBLISHED, Execution
 from calculon.spec.fields import nearest_choice, shown
 from calculon.spec.files import SUFFIXES, document_suffix, read_document, reason
-from calculon.statistics import ALL_PARTS_OF_TIME, CorrectedStats
+from calculon.statistics import ALL_PARTS_OF_TIME, BOUNDS, CorrectedStats
 
 DOCUMENTS, TABLES = SUFFIXES, (".csv", ".parquet")
 
@@ -227,7 +228,20 @@ def _result(raw: Any, path: str, place: str, edition: str) -> Result:
         | {name: layer.get(name, 0.0) for name in _LAYER}
         for layer in layers
     ]
-    return Result(stats={name: raw[name] for name in names}, edition=edition, layers=layers)
+    return Result(
+        stats={name: raw[name] for name in names},
+        edition=edition,
+        layers=layers,
+        interval=_interval(raw) if edition != PUBLISHED else None,
+    )
+
+
+def _interval(raw: Mapping[str, Any]) -> dict[str, float] | None:
+    """Return the interval of the time that a result tells; none where it has no such columns, or damaged ones."""
+    low, high = (raw.get(name) for name in BOUNDS)
+    if not (_is_number(low) and _is_number(high) and 0 < low <= high < math.inf):  # type: ignore[operator]
+        return None
+    return {"level": LEVEL, "low": float(low), "high": float(high)}  # type: ignore[arg-type]
 
 
 def _is_statistic(name: str, value: object) -> bool:

@@ -50,6 +50,15 @@ def asked_results(arguments: argparse.Namespace) -> list[Result]:
     return read_results(arguments.results, arguments.model, arguments.system, arguments.edition)
 
 
+def least_ratio_of(results: Sequence[Result]) -> float | None:
+    """Return the ratio of times from which an order is sure; nothing for results without intervals."""
+    if sum(one.interval is not None for one in results) < 2:
+        return None
+    from calculon.inspect.told_apart import least_ratio
+
+    return least_ratio()
+
+
 def read_results(
     texts: Sequence[str],
     model: str | None = None,

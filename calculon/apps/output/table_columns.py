@@ -1,4 +1,6 @@
-"""Evaluations as the columns of a table file: execution fields, then statistics."""
+"""Evaluations as the columns of a table file: execution fields, statistics, the interval of the time."""
+
+from collections.abc import Mapping
 
 from calculon.apps.output.writers import Labels
 from calculon.evaluate import Evaluation
@@ -6,8 +8,8 @@ from calculon.plan.columns import FIELDS
 from calculon.units import Array
 
 
-def evaluation_columns(table: Evaluation) -> dict[str, Array | Labels]:
-    """Return execution fields and statistics of a table, named values as codes with labels."""
+def evaluation_columns(table: Evaluation, bounds: Mapping[str, Array]) -> dict[str, Array | Labels]:
+    """Return execution fields and statistics of a table, and its `bounds`; named values as codes with labels."""
     columns: dict[str, Array | Labels] = {}
     for field in FIELDS:
         if field.name not in table.fields:
@@ -17,4 +19,5 @@ def evaluation_columns(table: Evaluation) -> dict[str, Array | Labels]:
         columns[field.name] = Labels(column, tuple(choices)) if choices else column
     for name in table.names:
         columns[name] = table[name]
+    columns.update(bounds)
     return columns

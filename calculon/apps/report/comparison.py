@@ -10,6 +10,7 @@ from typing import Any
 from calculon.apps.report.page import PARTS
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.report.texts import confirmed, percent
 from calculon.frozen import dataclass
 from calculon.records import columns
 from calculon.spec.execution import PUBLISHED
@@ -69,9 +70,19 @@ class Line:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two or more results; the others are compared with the first."""
+    """Two or more results; the others are compared with the first.
+
+    Attributes
+    ----------
+    results : sequence of Result
+        The results.
+    least_ratio : float, optional
+        Ratio of two times of one model on one system from which their order is sure: see
+        :func:`~calculon.inspect.told_apart.least_ratio`.
+    """
 
     results: Sequence[Result]
+    least_ratio: float | None = None
 
     @property
     def letters(self) -> str:
@@ -144,6 +155,42 @@ class Comparison:
             Line(name, name, _BYTES, tuple(one.get(name, 0.0) for one in found)) for name in names
         )
 
+    @cached_property
+    def told_apart(self) -> list[bool | None]:
+        """Whether each result but the first is surely faster or slower than that; None where nothing tells.
+
+        Times err alike only for one model on one system, under one preset.
+        """
+        first = self.results[0]
+        return [
+            None
+            if self.least_ratio is None or _machine(one) != _machine(first) or not one.interval
+            else self._ratio(one) >= self.least_ratio
+            for one in self.results[1:]
+        ]
+
+    def _ratio(self, other: Result) -> float:
+        """Return by what factor the slower one of a result and the first takes longer for a sample."""
+        ratio = other.value("sample_rate") / self.results[0].value("sample_rate")
+        return max(ratio, 1 / ratio)
+
+    @property
+    def sureness(self) -> Iterator[str]:
+        """The intervals of the times, and which results are told apart, each in a sentence."""
+        pairs = zip(self.letters, self.results, strict=True)
+        ends = [f"{letter} {one.ends}" for letter, one in pairs if one.interval]
+        if ends:
+            yield f"Intervals of the time (90 %): {', '.join(ends)}"
+        for letter, other, apart in zip(
+            self.letters[1:], self.results[1:], self.told_apart, strict=True
+        ):
+            if apart is not None and self.least_ratio is not None:
+                words = "told apart" if apart else "not told apart"
+                yield (
+                    f"A and {letter} are {words}: they differ by {percent(self._ratio(other) - 1)} a sample; "
+                    f"{confirmed(self.least_ratio)}"
+                )
+
     def document(self) -> dict[str, Any]:
         """Return everything, for JSON."""
         return {
@@ -151,6 +198,7 @@ class Comparison:
                 {
                     "label": r.label,
                     "edition": r.edition,
+                    "interval": r.interval,
                     "documents": [
                         {"role": one.role, "name": one.name, "sha256": one.digest}
                         for one in r.documents
@@ -159,6 +207,7 @@ class Comparison:
                 for r in self.results
             ],
             "inputs": [{"field": name, "values": values} for name, values in self.inputs],
+            "told_apart": self.told_apart,
             "time": [_record(line) for line in self.time],
             "memory": {f"tier{t + 1}": [_record(x) for x in self.memory(t)] for t in (0, 1)},
             "statistics": [_record(line) for line in self.statistics],
@@ -188,6 +237,13 @@ class Comparison:
             )
         ]
         return Table(tuple(Column(name) for name in rows[0]), rows)
+
+
+def _machine(result: Result) -> tuple[Any, ...]:
+    """Return model, system and preset of a result; of a search whose inputs are not known, its file."""
+    known = result.inputs
+    asked = (known.name, known.machine.name) if known else result.documents
+    return (result.edition, asked, (result.execution or {}).get("preset"))
 
 
 def _record(line: Line) -> dict[str, Any]:

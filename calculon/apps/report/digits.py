@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from calculon.apps.report.texts import capacity, figure, gib, percent, seconds
 from calculon.frozen import dataclass
-from calculon.units import GIB, duration, known, known_decimals, scaled
+from calculon.units import GIB, duration, known, known_decimals, scaled, significant
 
 WITHOUT_INTERVAL = 0.05
 """Spread of a result of which no interval is known: three digits, as times rarely deserve four."""
@@ -51,6 +51,10 @@ class Digits:
             return figure(value)
         error = self._error(value, like)
         return known(value, error) if value < 1e6 else scaled(value, error=error)
+
+    def small(self, rate: float) -> str:
+        """Write a rate of one processor, with four digits where nothing is known of its error."""
+        return known(rate, self.spread * rate) if self.spread else significant(rate)
 
     def quantity(self, rate: float, unit: str) -> str:
         """Write a rate with the prefix that suits it.

@@ -8,8 +8,7 @@ from rich.text import Text
 
 from calculon.apps.report.grids import indented
 from calculon.apps.report.text_tables import Column, Table
-from calculon.apps.report.texts import heading
-from calculon.inspect.validated_runs import short_name
+from calculon.apps.report.texts import confirmed, heading
 from calculon.units import duration, scaled
 
 BEST = "Above every published run"
@@ -35,6 +34,22 @@ def remarks(belief: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield OUTSIDE, "; ".join(belief["outside"])
 
 
+def told_apart(ratios: Sequence[float], least: float) -> str:
+    """Say how many executions cannot be told apart from the fastest.
+
+    Parameters
+    ----------
+    ratios : sequence of float
+        Time of each over that of the fastest, which is one of them.
+    least : float
+        Ratio from which the order is sure (:func:`~calculon.inspect.told_apart.least_ratio`).
+    """
+    alike = sum(ratio < least for ratio in ratios)
+    if alike == 1:
+        return f"The fastest is told apart from all others ({confirmed(least)})"
+    return f"Not told apart from the fastest: {alike} of {len(ratios)}, itself included ({confirmed(least)})"
+
+
 def nearest_table(runs: Sequence[Mapping[str, Any]]) -> Table:
     """List measured runs, nearest first."""
     columns = (
@@ -54,7 +69,7 @@ def _cells(run: Mapping[str, Any]) -> dict[str, str]:
     parameters, degrees = run["parameters"], ("tensor_par", "pipeline_par", "data_par")
     return {
         "run": f"{run['study']} {sign}{row if table else run['label']}",
-        "processors": f"{run['num_procs']:,} {short_name(run['system'])}",
+        "processors": f"{run['num_procs']:,} {run['processor']}",
         "parameters": scaled(parameters, error=_ERROR * parameters),
         "split": ".".join(str(run[name]) for name in degrees),
         **{name: duration(run[name], _ERROR * run[name]) for name in ("measured", "predicted")},

@@ -34,7 +34,10 @@ _THEME = TerminalTheme((255, 255, 255), (0, 0, 0), _GREYS, [(1, 1, 1), *_GREYS[1
 
 
 def report_page(
-    results: Sequence[Result], versions: Mapping[str, str], validation: Mapping[str, Table]
+    results: Sequence[Result],
+    versions: Mapping[str, str],
+    validation: Mapping[str, Table],
+    least_ratio: float | None = None,
 ) -> str:
     """Return the report of some results.
 
@@ -46,6 +49,8 @@ def report_page(
         Names and versions of the programs that made it.
     validation : mapping of str to Table
         For each system (and edition) its measured studies; a table may have no rows.
+    least_ratio : float, optional
+        As of a :class:`~calculon.apps.report.comparison.Comparison`.
     """
     several = len(results) > 1
     parts = [
@@ -53,7 +58,7 @@ def report_page(
         for i, one in enumerate(results)
     ]
     if several:
-        parts.append(("comparison", "Side by side", _comparison(results[:MOST])))
+        parts.append(("comparison", "Side by side", _comparison(results[:MOST], least_ratio)))
     if validation:
         parts.append(("validation", "Validation", _validation(validation)))
     editions = list(dict.fromkeys(one.edition for one in results))
@@ -110,7 +115,7 @@ def _result(result: Result) -> str:
             f"{len(shown)} of {len(result.winners)} " if len(shown) < len(result.winners) else ""
         )
         executions = [one.execution or {} for one in shown]
-        table = winners_table(executions, [one.stats for one in shown])
+        table = winners_table(executions, [one.bounded_stats for one in shown])
         parts += [_titled(f"The {count}best executions of the search", table), _quiet(LEGEND)]
     parts.append(_folded("statistics", _statistics(result)))
     if result.layers:
@@ -134,11 +139,13 @@ def _digits(value: float | str | None) -> str:
     return value if isinstance(value, str) else "-" if value is None else f"{value:,.6g}"
 
 
-def _comparison(results: Sequence[Result]) -> str:
+def _comparison(results: Sequence[Result], least_ratio: float | None) -> str:
     """Return all differences but those of single statistics."""
-    comparison = Comparison(results)
+    comparison = Comparison(results, least_ratio)
     named = zip(comparison.letters, comparison.names, strict=True)
     parts = [_list([f"{letter}: {name}" for letter, name in named])]
+    if sure := list(comparison.sureness):
+        parts.append(_list(sure))
     parts += [
         _titled(section.title.partition("\n")[0], section.table)
         for section in sections(comparison)

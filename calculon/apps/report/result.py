@@ -8,7 +8,8 @@ from typing import Any
 from calculon.apps.report.digits import LEAST_SPREAD, WITHOUT_INTERVAL, Digits
 from calculon.frozen import dataclass
 from calculon.spec.execution import PUBLISHED
-from calculon.statistics import ALL_PARTS_OF_TIME
+from calculon.statistics import ALL_PARTS_OF_TIME, BOUNDS
+from calculon.units import between
 
 Stats = Mapping[str, float | None]
 
@@ -183,6 +184,23 @@ class Result:
     def mfu(self) -> float:
         """The MFU that comes first; 0 of the published edition."""
         return self.value("mfu_causal" if self.skips_masked_keys else "mfu")
+
+    @property
+    def ends(self) -> str:
+        """The interval of the time in words; nothing where it is not known."""
+        if self.interval is None:
+            return ""
+        total = self.value("total_time")
+        texts = (self.digits.duration(self.interval[end], total) for end in ("low", "high"))
+        return between(*texts)
+
+    @property
+    def bounded_stats(self) -> Stats:
+        """The statistics, and the ends of the interval of the time where it is known."""
+        if self.interval is None:
+            return self.stats
+        ends = (self.interval["low"], self.interval["high"])
+        return {**self.stats, **dict(zip(BOUNDS, ends, strict=True))}
 
     @property
     def digits(self) -> Digits:

@@ -4,11 +4,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.text_tables import Column, Table
-from calculon.apps.report.texts import figure, percent
-from calculon.spec.execution import Execution
+from calculon.apps.report.texts import percent
+from calculon.frozen import dataclass
+from calculon.spec.execution import PUBLISHED, Execution
 from calculon.spec.fields import spec_fields
-from calculon.units import GIB, duration, significant
+from calculon.statistics import BOUNDS
+from calculon.units import GIB, between
 
 REASONS = {
     "network_size": "a network joins too few processors for its group",
@@ -56,6 +59,9 @@ def winners_table(
     """
     sweep = len({e["num_procs"] for e in executions}) > 1
     own = [_own(execution) for execution in executions]
+    sure = [
+        _written(e.get("edition", PUBLISHED), s) for e, s in zip(executions, stats, strict=True)
+    ]
     columns = (
         Column("rank", "#", right=True),
         *((Column("procs", "procs", right=True),) if sweep else ()),
@@ -69,13 +75,14 @@ def winners_table(
         *((Column("own", "also"),) if set(own) - {"-"} else ()),
         Column("mem1", "GiB", right=True),
         Column("time", "time", right=True),
+        *((Column("interval", "90 %", right=True),) if any(w.interval for w in sure) else ()),
         Column("rate", "samples/s", right=True),
         *((Column("each", "/proc", right=True),) if sweep else ()),
         *(Column(name, name, right=True) for name in extra),
     )
     rows = []
     ranks: Counter[int] = Counter()
-    for e, s, also in zip(executions, stats, own, strict=True):
+    for e, s, also, written in zip(executions, stats, own, sure, strict=True):
         procs = e["num_procs"]
         rows.append(
             {
@@ -89,10 +96,11 @@ def winners_table(
                 "tensor": _collectives(e),
                 "switches": _switches(e),
                 "own": also,
-                "mem1": _gibibytes(s["proc_mem_tier1_cap_req"]),
-                "time": duration(s["total_time"]),
-                "rate": figure(s["sample_rate"]),
-                "each": significant(s["sample_rate"] / procs),
+                "mem1": written.memory,
+                "time": written.digits.duration(s["total_time"]),
+                "interval": written.interval,
+                "rate": written.digits.rate(s["sample_rate"]),
+                "each": written.digits.small(s["sample_rate"] / procs),
                 **{name: "-" if s[name] is None else f"{s[name]:.6g}" for name in extra},
             }
         )
@@ -105,7 +113,7 @@ LEGEND = (
     "(attn: of attention only); TP comm: ar all-reduce, p2p all-reduce, split between stages (p2p_rs_ag), "
     "sp sequence parallelism (rs_ag), +ring or +pipe overlapped; on: S optimizer sharding, R gather "
     "again, O overlapped data parallelism, w/a/o weights, activations, optimizer offloaded; GiB: needed of the "
-    "tier-1 memory; /proc: samples/s per processor, for several counts"
+    "tier-1 memory; 90 %: interval of the time; /proc: samples/s per processor, for several counts"
 )
 """The meaning of the short columns."""
 
@@ -119,9 +127,34 @@ _LETTERS = {
 }
 
 
-def _gibibytes(size: float) -> str:
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """How the numbers of a winner are written: its digits, and memory and interval of the time as texts."""
+
+    digits: Digits
+    memory: str
+    interval: str
+
+
+def _written(edition: str, stats: Mapping[str, Any]) -> _Written:
+    """Write the numbers of a winner; with one digit more than is known, as winners are compared with each other."""
+    memory = stats["proc_mem_tier1_cap_req"]
+    if edition == PUBLISHED:
+        return _Written(Digits(), _gibibytes(memory), "")
+    total, (low, high) = stats["total_time"], map(stats.get, BOUNDS)
+    if low is None or high is None:
+        return _Written(Digits(WITHOUT_INTERVAL / 10), _gibibytes(memory, 1), "")
+    spread = (high - low) / 2 / total
+    known = Digits(spread)
+    ends = between(known.duration(low, like=total), known.duration(high, like=total))
+    return _Written(Digits(spread / 10), _gibibytes(memory, 1), ends.replace(" to ", "-"))
+
+
+def _gibibytes(size: float, decimals: int = 2) -> str:
     """Write a size in GiB without the unit, so that a column is read at a glance."""
-    return "<0.01" if 0 < size < 0.005 * GIB else f"{size / GIB:,.2f}"
+    least = 10.0**-decimals
+    small = 0 < size < least / 2 * GIB
+    return f"<{least:.{decimals}f}" if small else f"{size / GIB:,.{decimals}f}"
 
 
 def _least(size: float | None) -> str | None:

@@ -46,6 +46,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.apps.output.writers import SUFFIXES, check_format
     from calculon.apps.sweep.progress import progress
     from calculon.apps.sweep.task import run_search
+    from calculon.inspect.bounds import bounds
     from calculon.search.driver import feasible_tables, nothing
     from calculon.search.request import make_condition
 
@@ -65,7 +66,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     log(f"Total executions: {counts.total}")
 
     def columns_of(table: "Evaluation") -> "Columns":
-        columns = evaluation_columns(table)
+        columns = evaluation_columns(table, bounds(space.model, space.system, table))
         return {name: columns[name] for name in names} if names else columns
 
     seen = 0
@@ -116,8 +117,11 @@ def _columns(text: str | None, edition: str) -> tuple[str, ...]:
     """
     from calculon.editions import find_edition
     from calculon.plan.plan import names_of
+    from calculon.spec.execution import PUBLISHED
+    from calculon.statistics import BOUNDS
 
-    known = (*names_of(edition), *(column.name for column in find_edition(edition).columns))
+    own = () if edition == PUBLISHED else BOUNDS
+    known = (*names_of(edition), *(column.name for column in find_edition(edition).columns), *own)
     names = tuple(name.strip() for name in text.split(",")) if text else ()
     for name in names:
         if name not in known:

@@ -3,7 +3,7 @@
 import argparse
 
 from calculon.apps.cli.options import Log, Parser
-from calculon.apps.cli.results import add_result_arguments, asked_results
+from calculon.apps.cli.results import add_result_arguments, asked_results, least_ratio_of
 from calculon.apps.report.text_tables import FORMATS
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import json_text
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if not 2 <= len(results) <= MOST:
         wanted = f"2 to {MOST} results to compare"
         raise SpecError("compare", Problem("", wanted, str(len(results))))
-    comparison, form = Comparison(results), arguments.format
+    comparison, form = Comparison(results, least_ratio_of(results)), arguments.format
     if form == "json":
         log(json_text(comparison.document()))
         return 0
@@ -57,6 +57,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     named = zip(comparison.letters, comparison.names, strict=True)
     listing = [f"{letter}  {name}" for letter, name in named]
     log("\n".join(f"- {line}" for line in listing) if form == "markdown" else "\n".join(listing))
+    if sure := list(comparison.sureness):
+        lines = "\n".join(f"- {line}" for line in sure) if form == "markdown" else "\n".join(sure)
+        log(f"\n{lines}")
     for section in sections(comparison, everything=arguments.all):
         log(f"\n**{section.title}**\n" if form == "markdown" else f"\n{section.title}")
         log.table(section.table, form)

@@ -186,12 +186,33 @@ def _report(
                 "in the output" if arguments.output != STDOUT else "; name an output file for all"
             )
             log(f"({more:,} more {place})".replace(" ;", ";"))
+        for line in _how_sure(best):
+            log.show(line)
         log.show(LEGEND)
     if counts.bad:
         log("")
         table = reasons_table(counts.total, counts.good, counts.reasons, counts.nearest_miss)
         log.table(table, "text")
     log("")
+
+
+def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
+    """Say of the winners what makes them less sure than their intervals, and how many others are as fast."""
+    from calculon.apps.report.how_sure import remarks, told_apart
+    from calculon.inspect.told_apart import least_ratio
+
+    said: dict[str, list[int]] = {}
+    for result in best:
+        if (belief := result[0].belief) is None:
+            continue
+        texts = [f"{label}: {text}" for label, text in remarks(belief.to_dict())]
+        if len(result) > 1 and (rates := result.evaluation["sample_rate"]).all():
+            texts.append(told_apart((rates.max() / rates).tolist(), least_ratio()))
+        for text in texts:
+            said.setdefault(text, []).append(result.space.num_procs)
+    for text, counts in said.items():
+        several = len(counts) < len(best)
+        yield f"{', '.join(f'{n:,}' for n in counts)} processors: {text}" if several else text
 
 
 def _selected(results: "list[SearchResult]", good: int, most: int) -> str:
@@ -239,12 +260,16 @@ _SHOWN = 40
 
 
 def _winners(result: "SearchResult") -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield execution fields and statistics of the winners, best first; None where a statistic is undefined."""
+    """Yield execution fields, and statistics with the interval of the time, of the winners, best first.
+
+    A statistic that is undefined is None.
+    """
     found = result.evaluation
+    columns = {name: found[name] for name in found.names} | result.bounds
     fields = zip(*(result.plan.values(name).tolist() for name in found.fields), strict=True)
-    stats = zip(*(_nullable(found[name]) for name in found.names), strict=True)
+    stats = zip(*map(_nullable, columns.values()), strict=True)
     for row, values in zip(fields, stats, strict=True):
-        yield dict(zip(found.fields, row, strict=True)), dict(zip(found.names, values, strict=True))
+        yield dict(zip(found.fields, row, strict=True)), dict(zip(columns, values, strict=True))
 
 
 def _nullable(column: "Array") -> list[float | None]:
@@ -267,8 +292,10 @@ def _write(results: "list[SearchResult]", arguments: argparse.Namespace) -> None
         from calculon.apps.output.table_columns import evaluation_columns
         from calculon.apps.output.writers import write_tables
 
-        tables = [evaluation_columns(result.evaluation) for result in results if len(result)]
-        write_tables(path, tables, evaluation_columns(results[0].evaluation.take(slice(0, 0))))
+        tables = [evaluation_columns(r.evaluation, r.bounds) for r in results if len(r)]
+        none = {name: column[:0] for name, column in results[0].bounds.items()}
+        empty = evaluation_columns(results[0].evaluation.take(slice(0, 0)), none)
+        write_tables(path, tables, empty)
 
 
 def _document(result: "SearchResult", *, layers: bool) -> dict[str, Mapping[str, Any]]:
@@ -285,8 +312,8 @@ def _write_csv(results: "list[SearchResult]", path: str, *, layers: bool) -> Non
     """Write one line per winner: its rank, the execution, the statistics, and layers as JSON text."""
     from calculon.spec.files import replacing
 
-    first = results[0].evaluation
-    names = (*first.fields, *first.names, *(["layers"] if layers else []))
+    first, bounds = results[0].evaluation, results[0].bounds
+    names = (*first.fields, *first.names, *bounds, *(["layers"] if layers else []))
     with replacing(path) as stream, io.TextIOWrapper(stream, "utf-8", newline="") as text:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["", *names])

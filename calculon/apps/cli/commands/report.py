@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from calculon.apps.cli.options import Log, Parser, check_outputs
-from calculon.apps.cli.results import add_result_arguments, asked_results
+from calculon.apps.cli.results import add_result_arguments, asked_results, least_ratio_of
 from calculon.spec.execution import PUBLISHED
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         table = validation_of(system, edition)
         told = edition != PUBLISHED and table.rows
         validation[f"{system}, edition {edition}" if told else system] = table
-    text = report_page(results, versions, validation)
+    text = report_page(results, versions, validation, least_ratio_of(results))
     with replacing(output) as stream:
         stream.write(text.encode())
     log(f"Output: {output}")

@@ -1,0 +1,46 @@
+"""The interval of the iteration time for every row of a table of executions."""
+
+from calculon import inputs
+from calculon.evaluate import Evaluation
+from calculon.hardware.system import System
+from calculon.inputs import Source
+from calculon.inspect.validated_runs import factors
+from calculon.plan.plan import PUBLISHED_NAMES
+from calculon.spec.model import Model
+from calculon.statistics import BOUNDS
+from calculon.units import Array
+
+
+def bounds(model: Source | Model, system: Source | System, found: Evaluation) -> dict[str, Array]:
+    """Return the ends of the interval that the measured time of each row is in with 90 %.
+
+    Parameters
+    ----------
+    model, system : str, path, mapping or record
+        Those that the table was evaluated for.
+    found : Evaluation, with n rows
+        What :func:`calculon.evaluate` returned, or a search has as ``evaluation``.
+
+    Returns
+    -------
+    dict of array, shape (n,)
+        Seconds, under the names of :data:`~calculon.statistics.BOUNDS`; not-a-number in rows that are infeasible or of
+        edition ``sc23``. Empty where all rows are of that edition, which has no intervals.
+
+    Examples
+    --------
+    >>> import calculon
+    >>> found = calculon.search("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", fix={"tensor_par": 2})
+    >>> sorted(calculon.bounds("llama3-8B", "h100_80g_sxm", found.evaluation))
+    ['total_time_high', 'total_time_low']
+    """
+    if found.fields == PUBLISHED_NAMES:
+        return {}
+    rows = found if found.feasible.all() else found.take(found.feasible)
+    one, machine = inputs.model(model), inputs.system(system)
+    ends = factors(one, machine, rows.plan, {name: rows[name] for name in rows.names})
+    columns = {}
+    for name, factor in zip(BOUNDS, ends, strict=True):
+        columns[name] = found["total_time"].copy()
+        columns[name][found.feasible] *= factor
+    return columns
