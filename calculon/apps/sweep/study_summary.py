@@ -12,20 +12,36 @@ from calculon.apps.sweep.study_table import STATISTICS, Part, no_rows, study_nam
 from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression
 from calculon.plan.plan import NAMES
+from calculon.records import columns
 from calculon.search.objective import Objective
+from calculon.statistics import BOUNDS, CorrectedStats
 from calculon.units import Array
 
 RESULTS = (*NAMES, *STATISTICS)
+
+TIMED = {
+    *BOUNDS,
+    *(
+        column.name
+        for column in columns(CorrectedStats)
+        if column.unit.symbol in ("s", "fraction") or column.unit.symbol.endswith("/s")
+    ),
+}
+"""Statistics that are as uncertain as the time."""
 
 Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best value of a figure, and the processors it takes."""
+    """The best value of a figure, the processors it takes, and how uncertain it is.
+
+    `spread` is half the interval of the time over the time; 0 for what no time is in, and in edition ``sc23``.
+    """
 
     value: float
     num_procs: int
+    spread: float = 0.0
 
 
 @dataclass
@@ -63,8 +79,10 @@ class Winners:
             self.rows[key] = self.columns[group] = None
         for title, (formula, sense) in self.summary.best.items():
             values = _values(part, formula)
+            spread = part.spread if TIMED.intersection(formula.names) else np.zeros(len(values))
             for (key, group), members in rows.items():
-                self._consider(part, (key, group, title), values, np.array(members), sense)
+                place, here = (key, group, title), np.array(members)
+                self._consider(part, place, values, spread, here, sense)
 
     def _place(self, planned: Planned) -> tuple[Key, Any]:
         """Return the row and the column of a search; structures, such as those of ``fix``, as text."""
@@ -77,7 +95,13 @@ class Winners:
         return tuple(map(value, self.summary.rows)), value(column) if column else None
 
     def _consider(
-        self, part: Part, place: tuple[Key, Any, str], values: Array, members: Array, sense: str
+        self,
+        part: Part,
+        place: tuple[Key, Any, str],
+        values: Array,
+        spread: Array,
+        members: Array,
+        sense: str,
     ) -> None:
         members = members[np.isfinite(values[members])]
         if not len(members):
@@ -87,7 +111,8 @@ class Winners:
         value = float(values[winner])
         known = self.best.get(place)
         if known is None or sign * value > sign * known.value:
-            self.best[place] = Best(value, int(part.result("num_procs")[winner]))
+            procs = int(part.result("num_procs")[winner])
+            self.best[place] = Best(value, procs, float(spread[winner]))
 
     def champions(self) -> dict[tuple[Any, str], Key]:
         """Return for each column and title the row with the best value."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 from typing import Any, cast
 
@@ -14,18 +15,19 @@ from calculon.apps.sweep.task import Outcome
 from calculon.errors import Problem, SpecError
 from calculon.evaluate import Evaluation, evaluate
 from calculon.frozen import dataclass
+from calculon.inspect.bounds import bounds
 from calculon.plan.columns import field_of
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Plan
 from calculon.records import columns
 from calculon.spec.execution import PUBLISHED
 from calculon.spec.files import document_suffix, write_json
-from calculon.statistics import CorrectedStats, Stats
+from calculon.statistics import BOUNDS, CorrectedStats, Stats
 from calculon.units import Array
 
 SUFFIXES = (".parquet", ".csv", ".json")
 COUNTS = ("total", "good", "bad", "rank")
-STATISTICS = tuple(column.name for column in columns(CorrectedStats))
-"""The statistics of all editions."""
+STATISTICS = (*(column.name for column in columns(CorrectedStats)), *BOUNDS)
+"""The statistics of all editions, and the interval of the time."""
 
 _NO_PLAN = Plan.from_columns({name: [] for name in NAMES})
 
@@ -68,11 +70,29 @@ class Part:
 
         A statistic that the edition of these rows does not have is not-a-number.
         """
-        known = name not in STATISTICS or name in self.found.names
-        values = self.found.column(name) if known else np.full(len(self.found), np.nan)
+        if name in BOUNDS:
+            values = self.bounds.get(name, np.full(len(self.found), np.nan))
+        else:
+            known = name not in STATISTICS or name in self.found.names
+            values = self.found.column(name) if known else np.full(len(self.found), np.nan)
         full = np.zeros(len(self.rank), values.dtype)
         full[~self.empty] = values
         return np.ma.masked_array(full, self.empty)
+
+    @cached_property
+    def bounds(self) -> dict[str, Array]:
+        """The interval of the time of each execution found."""
+        if not self.planned:
+            return {}
+        search = self.planned[0].search
+        return bounds(search.model, search.system, self.found)
+
+    @cached_property
+    def spread(self) -> Array:
+        """Half the width of the interval over the time, for every row; 0 where it is not known."""
+        low, high = (np.ma.filled(self.result(name), np.nan) for name in BOUNDS)
+        total = np.ma.filled(self.result("total_time"), np.nan)
+        return np.nan_to_num((high - low) / 2 / total)
 
     def value(self, name: str) -> list[Any]:
         """Return the value of a name of the study for every row; None where a search has no such value."""

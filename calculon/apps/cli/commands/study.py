@@ -12,6 +12,8 @@ from calculon.spec import catalog
 from calculon.spec.files import STDIN
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from calculon.apps.report.text_tables import Table
     from calculon.apps.sweep.engines import Engine
     from calculon.apps.sweep.journal import Journal
@@ -154,13 +156,23 @@ def _finish(
         log.table(_table(winners, group), "text")
     if winners.champions():
         log("\n* best of its column; 'at' is the number of processors it takes")
+    if spreads := [best.spread for best in winners.best.values() if best.spread]:
+        log(_sureness(spreads))
     return 0
+
+
+def _sureness(spreads: "Sequence[float]") -> str:
+    """Say how sure figures are that follow from the time."""
+    from statistics import median
+
+    half = f"+-{median(spreads) * 100:.0f} %"
+    return f"Times are known to {half} (90 %); total_time_low and total_time_high have the interval of each"
 
 
 def _table(winners: "Winners", group: object) -> "Table":
     """Return the summary of one group: figures side by side, each with the processors it takes."""
+    from calculon.apps.report.digits import Digits
     from calculon.apps.report.text_tables import Column, Table
-    from calculon.apps.report.texts import figure
 
     titles, champions = list(winners.summary.best), winners.champions()
     columns = [Column(f"row.{name}", name, right=True) for name in winners.summary.rows]
@@ -173,7 +185,7 @@ def _table(winners: "Winners", group: object) -> "Table":
         for title in titles:
             best = winners.best.get((key, group, title))
             star = "*" if champions.get((group, title)) == key else " "
-            row[title] = f"{figure(best.value)}{star}" if best else "- "
+            row[title] = f"{Digits(best.spread).rate(best.value)}{star}" if best else "- "
             row[f"{title}.at"] = best.num_procs if best else None
         rows.append(row)
     return Table(tuple(columns), rows)
