@@ -4,10 +4,10 @@ The runs are those of the studies under ``validation/``: one row of ``validation
 training step that edition ``corrected`` was compared with. ``calculon lv --edition corrected --runs FILE`` writes it.
 """
 
-import csv
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
 from functools import cache, cached_property
 from typing import Any
 
@@ -15,12 +15,15 @@ import numpy as np
 
 from calculon.architecture.parameters import parameter_count
 from calculon.frozen import dataclass
-from calculon.hardware.residuals import TRAINING
+from calculon.hardware.residuals import TRAINING, Spread
 from calculon.hardware.system import System
-from calculon.inspect.group_conformal import Groups
-from calculon.plan.plan import Plan
+from calculon.inspect.group_conformal import FEWEST, LEVEL, Groups
+from calculon.inspect.kernel_residuals import Sides, kernel_sides
+from calculon.plan.choices import distinct
+from calculon.plan.columns import field_of
+from calculon.plan.plan import NAMES, Plan
 from calculon.spec import catalog
-from calculon.spec.execution import PUBLISHED, Execution
+from calculon.spec.execution import MATMUL_BYTES, PUBLISHED, Execution, arithmetic_type
 from calculon.spec.model import Model
 from calculon.units import Array
 
@@ -31,11 +34,18 @@ NEAREST = 3
 """Runs that a belief names."""
 
 NO_PRESET = "published"
-"""The preset of an execution that states none."""
+"""The preset of an execution that has no field for it."""
 
-_ALIKE_PEAK, _ALIKE_MEMORY = 0.02, 0.25
-_SAME_SOURCE = 4.0
+GAINS = (3.0, 1.0, 1.0)
+"""How much more a run counts of the same preset, the same generation of processors, and arithmetic of the same width.
+
+They were chosen before anything was measured by them: software makes more of a difference than processors, and five
+sources of a preset count as much as all others.
+"""
+
+ALIKE_PEAK, _ALIKE_BANDWIDTH = 0.02, 0.25
 _BITS_16 = ("bfloat16", "float16")
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +54,8 @@ class Run:
 
     Attributes
     ----------
-    source, study, label, citation : str
-        Where it was published: the source, its study under ``validation/``, the row, and the citation.
+    source, study, label : str
+        Where it was published: the source, its study under ``validation/``, and the row.
     preset, system, type : str
         The preset and the system of the study, and the type of matrix arithmetic.
     peak, bandwidth : float
@@ -65,12 +75,15 @@ class Run:
         Model FLOP utilisation as measured, with full and with causal attention.
     measured_memory, predicted_memory : float or None
         Bytes of a processor, where measured.
+    fitted : str
+        Fields of executions whose values in a preset were fitted with the run in sight, separated by spaces.
+    citation : str
+        Author, year, title, table.
     """
 
     source: str
     study: str
     label: str
-    citation: str
     preset: str
     system: str
     type: str
@@ -96,6 +109,8 @@ class Run:
     mfu_causal: float
     measured_memory: float | None = None
     predicted_memory: float | None = None
+    fitted: str
+    citation: str
 
     @property
     def error(self) -> float:
@@ -170,23 +185,47 @@ class Runs:
         return len(self.columns["source"])
 
     def __getitem__(self, number: int) -> Run:
-        kinds = Run.__annotations__
-        return Run(**{name: _value(kinds[name], self.columns[name][number]) for name in kinds})
+        return Run(**{f.name: _value(f.type, self.columns[f.name][number]) for f in fields(Run)})
 
     def numbers(self, name: str) -> Array:
         """Return a column of numbers."""
-        return np.array(self.columns[name], float)
+        if name not in self._numbers:
+            self._numbers[name] = np.array(list(map(float, self.columns[name])))
+        return self._numbers[name]
 
     def where(self, name: str, value: str) -> Array:
         """Return which runs have a value in a column."""
         return np.array([one == value for one in self.columns[name]], bool)
 
+    def sources(self, rows: Array) -> int:
+        """Return how many sources some runs are of."""
+        return len(set(np.array(self.columns["source"])[rows].tolist()))
+
+    @cached_property
+    def kinds(self) -> Array:
+        """The kind of arithmetic of each run, as a code (:func:`kind`)."""
+        return np.array([kind(one) for one in self.columns["type"]])
+
     @cached_property
     def groups(self) -> Groups:
-        """The runs of each source as a group."""
+        """The runs of each source as a group; what makes runs alike: preset, processor, arithmetic."""
         ratios = np.log(self.numbers("measured") / self.numbers("predicted"))
-        group = np.unique(self.columns["source"], return_inverse=True)[1]
-        return Groups(ratios, group, np.zeros((0, len(self)), int), ())
+        codes: dict[str, int] = {}
+        group = np.array([codes.setdefault(one, len(codes)) for one in self.columns["source"]])
+        presets, peaks = self._presets, {peak: i for i, peak in enumerate(self._generations)}
+        context = (
+            [presets[one] for one in self.columns["preset"]],
+            [peaks[one] for one in self.numbers("peak").tolist()],
+            self.kinds,
+        )
+        return Groups(ratios, group, np.array(context), GAINS)
+
+    def context(self, preset: str, peak: float, datatype: str) -> Array:
+        """Return the context of an execution, with the code -1 for what no run has."""
+        near = [
+            i for i, one in enumerate(self._generations) if abs(math.log(one / peak)) < ALIKE_PEAK
+        ]
+        return np.array([self._presets.get(preset, -1), near[0] if near else -1, kind(datatype)])
 
     @cached_property
     def features(self) -> Array:
@@ -194,11 +233,28 @@ class Runs:
         named = [self.numbers(name) for name in _NUMBERS]
         return np.log2(np.array([*named, self.numbers("batch_size") * named[2] / named[0]]))
 
+    @cached_property
+    def _numbers(self) -> dict[str, Array]:
+        return {}
 
-def _value(kind: Any, text: str) -> Any:
-    if kind is str:
-        return text
-    if kind is int:
+    @cached_property
+    def _presets(self) -> dict[str, int]:
+        return {one: i for i, one in enumerate(dict.fromkeys(self.columns["preset"]))}
+
+    @cached_property
+    def _generations(self) -> list[float]:
+        return sorted(set(self.numbers("peak").tolist()))
+
+
+def kind(datatype: str) -> int:
+    """Return a code for a type of arithmetic: those of one width are one kind, but for TF32."""
+    return 19 if datatype == "tfloat32" else int(8 * MATMUL_BYTES[datatype])
+
+
+def _value(annotation: Any, text: str) -> Any:
+    if annotation is str:
+        return text[1:-1].replace('""', '"') if text.startswith('"') else text
+    if annotation is int:
         return int(text)
     return float(text) if text else None
 
@@ -206,15 +262,22 @@ def _value(kind: Any, text: str) -> Any:
 @cache
 def runs() -> Runs:
     """Return the runs of the catalog; none where the file is not there."""
-    names = list(Run.__annotations__)
+    names = [field.name for field in fields(Run)]
     try:
-        with (catalog.root() / FILE).open(encoding="utf-8", newline="") as file:
-            rows = csv.reader(file)
-            header = next(rows)
-            columns = dict(zip(header, zip(*rows, strict=True), strict=False))
+        lines = (catalog.root() / FILE).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        columns = {}
-    return Runs({name: columns.get(name, ()) for name in names})
+        return Runs(dict.fromkeys(names, ()))
+    cells = [_cells(line, len(names) - 1) for line in lines]
+    return Runs(dict(zip(cells[0], zip(*cells[1:], strict=True), strict=True)))
+
+
+def _cells(line: str, commas: int) -> list[str]:
+    """Split a line of CSV; quotes of its last cell stay: a reader of CSV takes longer."""
+    if line.partition('"')[0].count(",") >= commas or '"' not in line:
+        return line.split(",", commas)
+    import csv  # which takes as long to load as the file
+
+    return next(csv.reader([line]))
 
 
 # -- what is near, and what is outside -------------------------------------------------------------------------------
@@ -229,54 +292,17 @@ _NUMBERS = (
     "bandwidth",
 )
 _WEIGHTS = np.array([0.5, 1, 0.5, 0.5, 0.25, 4, 1, 0.5])  # per factor of two; the last: tokens
-_OTHER_TYPE, _OTHER_PRESET = 2.0, 1.0
-
-
-def distance(some: Runs, model: Model, system: System, execution: Execution) -> Array:
-    """Return how far each run is from an execution.
-
-    A factor of two counts 1 in parameters, 1/2 in processors, length of sequences, tokens of a processor and
-    tensor-parallel degree, 1/4 in stages; 4 in the peak rate of 16-bit arithmetic, 1 in the bandwidth of memory, and 2
-    are added for another type of arithmetic, 1 for another preset.
-    """
-    facts = _facts(model, system, execution)
-    here = np.log2([*(float(facts[name]) for name in _NUMBERS), facts["tokens"]])
-    away = _WEIGHTS @ np.abs(some.features - here[:, None])
-    bits = np.array([_bits(one) for one in some.columns["type"]])
-    other = bits != _bits(execution.matmul_type)
-    return away + _OTHER_TYPE * other + _OTHER_PRESET * ~some.where("preset", facts["preset"])
-
-
-def nearest(some: Runs, away: Array) -> tuple[Run, ...]:
-    """Return the nearest runs; a second one of a source counts as farther, by 4, so that several sources speak."""
-    away, found = away.copy(), []
-    for _ in range(min(NEAREST, len(some))):
-        number = int(away.argmin())
-        found.append(some[number])
-        away = away + _SAME_SOURCE * some.where("source", found[-1].source)
-        away[number] = math.inf
-    return tuple(found)
-
-
-def _bits(datatype: str) -> str:
-    """Return the type of arithmetic, both of 16 bits alike."""
-    return "16 bits" if datatype in _BITS_16 else datatype
-
-
-def _facts(model: Model, system: System, execution: Execution) -> dict[str, Any]:
-    """Return what a run states of an execution."""
-    facts = about(model, system, execution)
-    return {**facts, "tokens": facts["batch_size"] * facts["seq_size"] / facts["num_procs"]}
+_OTHER_KIND, _OTHER_PRESET, _SAME_SOURCE = 2.0, 1.0, 4.0
 
 
 def about(model: Model, system: System, execution: Execution) -> dict[str, Any]:
     """Return the fields of a :class:`Run` that follow from an execution, without what was measured."""
     same = ("num_procs", "tensor_par", "pipeline_par", "data_par", "microbatch_size", "batch_size")
     return {
-        "preset": getattr(execution, "preset", NO_PRESET) or NO_PRESET,
-        "system": system.name.removesuffix(".json").removesuffix(".yaml"),
+        "preset": getattr(execution, "preset", NO_PRESET),
+        "system": re.sub(r"\.(json|ya?ml)$", "", system.name),
         "type": execution.matmul_type,
-        "peak": _peak(system),
+        "peak": peak(system),
         "bandwidth": system.mem1.bandwidth,
         "domain": system.networks[0].size,
         **{name: getattr(execution, name) for name in same},
@@ -290,124 +316,194 @@ def about(model: Model, system: System, execution: Execution) -> dict[str, Any]:
     }
 
 
-def _peak(system: System) -> float:
-    """Return the rate of matrix arithmetic in 16 bits; without one, the highest."""
+def peak(system: System) -> float:
+    """Return the rate of matrix arithmetic in 16 bits in FLOP/s; without one, the highest."""
     known = [system.matrix[name].peak for name in _BITS_16 if name in system.matrix]
     return max(known or [engine.peak for engine in system.matrix.values()])
 
 
-def same_processor(some: Runs, facts: Mapping[str, Any]) -> Array:
+def distance(some: Runs, facts: Mapping[str, Any]) -> Array:
+    """Return how far each run is from an execution.
+
+    A factor of two counts 1 in parameters, 1/2 in processors, length of sequences, tokens of a processor and
+    tensor-parallel degree, 1/4 in stages; 4 in the peak rate of 16-bit arithmetic, 1 in the bandwidth of memory; 2
+    are added for arithmetic of another width, 1 for another preset.
+
+    Parameters
+    ----------
+    some : Runs
+        The runs.
+    facts : mapping
+        What :func:`about` says of the execution.
+    """
+    tokens = facts["batch_size"] * facts["seq_size"] / facts["num_procs"]
+    here = np.log2([*(float(facts[name]) for name in _NUMBERS), tokens])
+    away = _WEIGHTS @ np.abs(some.features - here[:, None])
+    other = some.kinds != kind(facts["type"])
+    return away + _OTHER_KIND * other + _OTHER_PRESET * ~some.where("preset", facts["preset"])
+
+
+def nearest(some: Runs, away: Array) -> tuple[Run, ...]:
+    """Return the nearest runs; a second one of a source counts as farther, by 4, so that several sources speak."""
+    away, found = away.copy(), []
+    for _ in range(min(NEAREST, len(some))):
+        number = int(away.argmin())
+        found.append(some[number])
+        away += _SAME_SOURCE * some.where("source", found[-1].source)
+        away[number] = math.inf
+    return tuple(found)
+
+
+def same_processor(some: Runs, rate: float, system: System) -> Array:
     """Return which runs are of the processor: a peak rate within 2 %, and a memory bandwidth within 25 %."""
-    peak = np.abs(np.log(some.numbers("peak") / facts["peak"])) < _ALIKE_PEAK
-    memory = np.abs(np.log(some.numbers("bandwidth") / facts["bandwidth"])) < _ALIKE_MEMORY
-    return peak & memory
+    memory = np.abs(np.log(some.numbers("bandwidth") / system.mem1.bandwidth)) < _ALIKE_BANDWIDTH
+    return memory & (np.abs(np.log(some.numbers("peak") / rate)) < ALIKE_PEAK)
 
 
 _RANGES = {
-    "num_procs": "{:,} processors",
+    "num_procs": "{:,.0f} processors",
     "parameters": "{:.3g} billion parameters",
-    "seq_size": "sequences of {:,} tokens",
-    "tensor_par": "tensor-parallel degree {:,}",
-    "pipeline_par": "{:,} pipeline stages",
-    "microbatch_size": "microbatches of {:,}",
-    "domain": "{:,} processors on the fastest network",
+    "seq_size": "sequences of {:,.0f} tokens",
+    "tensor_par": "tensor-parallel degree {:,.0f}",
+    "pipeline_par": "{:,.0f} pipeline stages",
+    "microbatch_size": "microbatches of {:,.0f} sequences",
+    "domain": "{:,.0f} processors on the fastest network",
 }
 _CHOICES = {
-    "schedule": "pipeline schedule {}",
-    "zero_stage": "zero_stage {}",
-    "recompute": "activation_recompute {}",
-    "overlap": "tensor_par_overlap {}",
-    "preset": "preset {}",
+    "schedule": "pipeline schedule",
+    "zero_stage": "zero_stage",
+    "recompute": "activation_recompute",
+    "overlap": "tensor_par_overlap",
+    "preset": "preset",
 }
 
 
-def outside(some: Runs, model: Model, system: System, execution: Execution) -> tuple[str, ...]:
-    """Return what of an execution no measured run has, each in a sentence."""
-    return tuple(_outside(some, _facts(model, system, execution), execution))
+def outside(
+    some: Runs, facts: Mapping[str, Any], execution: Execution, here: Array
+) -> Iterator[str]:
+    """Yield what of an execution no measured run has, each in a sentence.
 
-
-def _outside(some: Runs, facts: Mapping[str, Any], execution: Execution) -> Iterator[str]:
+    Parameters
+    ----------
+    some : Runs
+        The runs.
+    facts : mapping
+        What :func:`about` says of the execution.
+    execution : Execution
+        The execution.
+    here : array of bool
+        The runs of its processor (:func:`same_processor`).
+    """
     if not execution.training:
         yield "inference; validated runs are training steps"
-    here = same_processor(some, facts)
     if not here.any():
         yield f"no validated run on {facts['system']}"
-    else:
-        alike = [
-            _bits(some.columns["type"][i]) == _bits(facts["type"])
-            for i in np.flatnonzero(here).tolist()
-        ]
-        if not any(alike):
-            yield f"no validated run in {facts['type']} on {short_name(facts['system'])}"
+    elif not (here & (some.kinds == kind(facts["type"]))).any():
+        yield f"no validated run in {facts['type']} on {facts['system']}"
     for name, text in _RANGES.items():
-        known, value = some.numbers(name), facts[name]
-        scale: Callable[[float], Any] = int if name != "parameters" else lambda n: n / 1e9
+        scale = 1e9 if name == "parameters" else 1
+        known, value = some.numbers(name) / scale, facts[name] / scale
+        number = text[: text.index("}") + 1].rpartition("{")[2]
         if value > known.max():
-            yield f"{text.format(scale(value))}; validated up to {_bare(text, scale(known.max()))}"
-        elif value < known.min():
-            yield f"{text.format(scale(value))}; validated from {_bare(text, scale(known.min()))}"
+            yield f"{text.format(value)}; validated up to {('{' + number).format(known.max())}"
+        elif value < known.min() * (1 - _ROUNDING):
+            yield f"{text.format(value)}; validated from {('{' + number).format(known.min())}"
     for name, text in _CHOICES.items():
         if facts[name] not in some.columns[name]:
-            yield f"{text.format(facts[name])} never validated"
+            yield f"{text} {facts[name]} never validated"
     if execution.weight_offload or execution.activations_offload or execution.optimizer_offload:
         yield "offloading never validated"
 
 
-def _bare(text: str, value: float) -> str:
-    """Return the number of a sentence alone."""
-    form = text[text.index("{") : text.index("}") + 1]
-    return form.format(value) + (" billion" if "billion" in text else "")
+def remark(some: Runs, facts: Mapping[str, Any], here: Array, mfu: float) -> str:
+    """Return a sentence where a utilisation is above every measured one of the processor and type of arithmetic.
 
-
-def remark(some: Runs, facts: Mapping[str, Any], mfu_causal: float) -> str:
-    """Return a sentence where a utilisation is above every measured one of the processor and type of arithmetic."""
-    bits = np.array([_bits(one) for one in some.columns["type"]])
-    here = np.flatnonzero(same_processor(some, facts) & (bits == _bits(facts["type"])))
-    if not len(here):
+    Arguments as in :func:`outside`; the utilisation counts causal attention only.
+    """
+    same = np.flatnonzero(here & (some.kinds == kind(facts["type"])))
+    if not len(same):
         return ""
-    best = some[int(here[some.numbers("mfu_causal")[here].argmax()])]
-    if mfu_causal <= best.mfu_causal:
+    best = some[int(same[some.numbers("mfu_causal")[same].argmax()])]
+    if round(100 * mfu) <= round(100 * best.mfu_causal):
         return ""
     return (
-        f"MFU {mfu_causal:.0%} causal; the best of the validated runs on {best.processor} in {best.type} "
-        f"is {best.mfu_causal:.0%} ({best.study}, {best.label})"
+        f"MFU {100 * mfu:.0f} % causal; the best validated run on {best.processor} in {best.type} has "
+        f"{100 * best.mfu_causal:.0f} % ({best.study}, {best.label})"
     )
 
 
 # -- how sure ---------------------------------------------------------------------------------------------------------
 
 
-def factors(
-    model: Model, system: System, plan: Plan, stats: Mapping[str, Any]
-) -> tuple[Array, Array]:
-    """Return measured over predicted time at the lower and the upper end of the interval of each execution.
+def factors(system: System, plan: Plan, stats: Mapping[str, Any]) -> tuple[Array, Array]:
+    """Return measured over predicted time at both ends of the interval of each execution.
+
+    Residuals of whole iterations that a user calibrated the system on take precedence over validated runs. On a
+    processor without a validated run the residuals of its kernels join in quadrature
+    (:mod:`calculon.inspect.kernel_residuals`).
 
     Parameters
     ----------
-    model, system
+    system : System
         Of all executions.
     plan : Plan, with n rows
         The executions.
     stats : mapping of str to array, shape (n,)
-        Their statistics by name.
+        Their statistics by name; those of time are needed on a processor without a validated run only.
 
     Returns
     -------
-    tuple of array, shape (n,)
-        Not-a-number in rows of edition ``sc23``.
+    low, high : array, shape (n,)
+        Not-a-number in rows of edition ``sc23``, and everywhere without enough runs.
     """
     some = runs()
-    low, high = np.full(len(plan), np.nan), np.full(len(plan), np.nan)
-    rows = ~plan.is_choice("edition", PUBLISHED)
-    whole = [one for one in system.calibration.spreads if one.part == TRAINING]
-    if whole:
-        ends = min(one.low for one in whole), max(one.high for one in whole)
-    elif len(some):
-        ends = some.groups.limits(np.zeros(0, int))
-    else:
-        return low, high
-    low[rows], high[rows] = ends
-    return low, high
+    columns = [getattr(plan, name) for name in _DECISIVE]
+    named, row_of, _ = distinct([np.broadcast_to(column, len(plan)) for column in columns])
+    ends = np.array([_ends(some, system, codes) for codes in named.tolist()])[row_of].T
+    low, middle, high = np.where(plan.malformed < 0, ends, np.nan)
+    if whole_iterations(system) or same_processor(some, peak(system), system).any():
+        return np.exp(low), np.exp(high)
+    for number, codes in enumerate(named.tolist()):
+        if sides := kernel_sides(system, _datatype(codes)):
+            rows = row_of == number
+            down, up = sides.of({name: np.asarray(stats[name])[rows] for name in Sides.statistics})
+            low[rows] = middle[rows] - np.hypot(middle[rows] - low[rows], down)
+            high[rows] = middle[rows] + np.hypot(high[rows] - middle[rows], up)
+    return np.exp(low), np.exp(high)
+
+
+_PRESET = ("preset",) if "preset" in NAMES else ()
+_DECISIVE = ("edition", "datatype", "matmul_dtype", *_PRESET)
+
+
+def _value_of(name: str, code: int) -> Any:
+    return field_of(name).declaration.choices[code]
+
+
+def _datatype(codes: Sequence[int]) -> str:
+    return arithmetic_type(_value_of("datatype", codes[1]), _value_of("matmul_dtype", codes[2]))
+
+
+def _ends(some: Runs, system: System, codes: Sequence[int]) -> tuple[float, float, float]:
+    """Return lower end, median and upper end of log measured over predicted time for codes of what decides it."""
+    edition = _value_of("edition", codes[0])
+    if edition == PUBLISHED:
+        return math.nan, math.nan, math.nan
+    if own := whole_iterations(system):
+        return math.log(min(one.low for one in own)), 0.0, math.log(max(one.high for one in own))
+    if some.groups.count < FEWEST:
+        return math.nan, math.nan, math.nan
+    preset = _value_of("preset", codes[3]) if _PRESET else NO_PRESET
+    return some.groups.limits(some.context(preset, peak(system), _datatype(codes)))
+
+
+def whole_iterations(system: System) -> list[Spread]:
+    """Return the residuals of whole iterations that a calibration of the system states."""
+    return [
+        one
+        for one in system.calibration.spreads
+        if one.part == TRAINING and one.edition != PUBLISHED
+    ]
 
 
 def belief(
@@ -423,18 +519,37 @@ def belief(
         The statistics of the prediction.
     """
     some = runs()
-    if execution.edition == PUBLISHED or not len(some):
+    if execution.edition == PUBLISHED or some.groups.count < FEWEST:
         return None
-    low, high = factors(model, system, Plan.of(execution), stats)
-    facts = _facts(model, system, execution)
-    groups = some.groups
+    low, high = factors(system, Plan.of(execution), stats)
+    facts = about(model, system, execution)
+    here = same_processor(some, facts["peak"], system)
+    own = whole_iterations(system)
     time = float(stats["total_time"])
     return Belief(
-        level=groups.level,
+        level=min((one.level for one in own), default=LEVEL),
         low=float(low[0]) * time,
         high=float(high[0]) * time,
-        nearest=nearest(some, distance(some, model, system, execution)),
-        outside=outside(some, model, system, execution),
-        remark=remark(some, facts, float(stats["mfu_causal"])),
-        basis=f"{len(some):,} measured training steps of {groups.count} sources, each source alike",
+        nearest=nearest(some, distance(some, facts)),
+        outside=tuple(outside(some, facts, execution, here)),
+        remark=remark(some, facts, here, float(stats["mfu_causal"])),
+        basis=_basis(some, system, facts, here),
     )
+
+
+def _basis(some: Runs, system: System, facts: Mapping[str, Any], here: Array) -> str:
+    """Say what an interval rests on."""
+    if whole_iterations(system):
+        return f"whole iterations that {facts['system']} was calibrated on"
+    names = {
+        f"preset {facts['preset']}": some.where("preset", facts["preset"]),
+        facts["system"]: here,
+        facts["type"]: some.kinds == kind(facts["type"]),
+    }
+    counts = ", ".join(f"{some.sources(rows)} of {name}" for name, rows in names.items())
+    text = f"{len(some):,} measured steps of {some.groups.count} sources ({counts})"
+    if here.any():
+        return text
+    if sides := kernel_sides(system, facts["type"]):
+        return f"{text}, with the residuals of kernels of {facts['system']}: {sides}"
+    return f"{text}; kernels of {facts['system']} were not measured"

@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
 from typing import Any
 
 from calculon.apps.report.text_tables import Column, Section, Table
@@ -62,7 +63,7 @@ VALUES = (
 )
 """Columns of the CSV format; errors in percent."""
 
-RUNS = tuple(Column(name) for name in Run.__annotations__)
+RUNS = tuple(Column(field.name) for field in fields(Run))
 """Columns of the file of runs that intervals rest on; times in seconds, memory in bytes, rates in units of one."""
 
 STUDIES: Form = (

@@ -12,7 +12,7 @@ from calculon.apps.validate import error_summary as summary
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import Result, compare
 from calculon.apps.validate.published_errors import published_tables
-from calculon.apps.validate.run_rows import run_rows
+from calculon.apps.validate.run_rows import csv_rows, run_rows
 from calculon.errors import Problem, SpecError
 from calculon.spec.execution import CORRECTED, PUBLISHED
 from calculon.spec.files import check_output, json_text, replacing
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if arguments.runs:
         rows = run_rows((one for one in results if one.edition == CORRECTED), library)
         with replacing(arguments.runs) as file:
-            file.write((Table(RUNS, rows).csv() + "\n").encode())
+            file.write((Table(RUNS, csv_rows(rows)).csv() + "\n").encode())
     _print(results, arguments.format, detailed=bool(arguments.study), log=log)
     for line in _exceeded(results):
         print(f"calculon: validation: {line}", file=sys.stderr)
