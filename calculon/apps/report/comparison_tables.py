@@ -20,9 +20,8 @@ def sections(comparison: Comparison, *, everything: bool = False) -> list[Sectio
         ]
         table = Table((Column("field"), *_cells(comparison)), rows)
         found.append(Section("Asked differently", table))
-    found.append(
-        Section(_headline(comparison, "total_time", "Time"), _parts(comparison, comparison.time))
-    )
+    title, parts = _headline(comparison, "total_time", "Time"), _parts(comparison, comparison.time)
+    found.append(Section(title, parts, tuple(comparison.sureness)))
     for tier in (0, 1):
         if lines := comparison.memory(tier):
             name = f"proc_mem_tier{tier + 1}_cap_req"

@@ -3,12 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
-from calculon.apps.report.grids import indented
 from calculon.apps.report.text_tables import Column, Table
-from calculon.apps.report.texts import confirmed, heading
+from calculon.apps.report.texts import confirmed
 from calculon.units import duration, scaled
 
 BEST = "Above every published run"
@@ -16,14 +12,6 @@ OUTSIDE = "Outside of what was measured"
 
 _ERROR = 0.03
 """Relative error with which the numbers of runs are written: repeated ones differ by 2 to 4 %."""
-
-
-def how_sure(belief: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """Yield the section of a belief (:class:`~calculon.inspect.validated_runs.Belief` as plain data)."""
-    yield heading("How sure", belief["basis"])
-    notes = [Text.assemble((f"{label}: ", "bold"), text) for label, text in remarks(belief)]
-    runs = belief["nearest"]
-    yield indented(Group(*notes, *([nearest_table(runs)] if runs else [])))
 
 
 def remarks(belief: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

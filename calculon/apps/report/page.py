@@ -14,7 +14,7 @@ from rich.text import Text
 from calculon.apps.report.bars import COLORS, Bar, Share, has_blocks, marks
 from calculon.apps.report.figures_group import figures_group
 from calculon.apps.report.grids import grid, indented, side_by_side
-from calculon.apps.report.how_sure import how_sure
+from calculon.apps.report.how_sure import nearest_table, remarks
 from calculon.apps.report.layer_table import by_kind, layer_table
 from calculon.apps.report.rank_group_table import groups_section
 from calculon.apps.report.result import Inputs, Result
@@ -76,7 +76,7 @@ class Page:
         yield from (title(result), setup(result), Text())
         yield from (key_figures(result, options.max_width), Text())
         if result.belief is not None:
-            yield from (*how_sure(result.belief), Text())
+            yield from (*_how_sure(result.belief), Text())
         if result.residuals is not None:
             yield from (_interval(result.residuals), Text())
         if "mfu" in result.stats:
@@ -107,6 +107,14 @@ def interval_texts(interval: Mapping[str, Any]) -> dict[str, str]:
     if interval["unknown"]:
         texts["taken as exact"] = ", ".join(interval["unknown"]) + " (no residuals)"
     return texts
+
+
+def _how_sure(belief: Mapping[str, Any]) -> Sequence[RenderableType]:
+    """Say what an interval rests on, what makes it less sure, and which measured runs are near."""
+    notes = [Text.assemble((f"{label}: ", "bold"), text) for label, text in remarks(belief)]
+    runs = belief["nearest"]
+    parts = Group(*notes, *([nearest_table(runs)] if runs else []))
+    return [heading("How sure", belief["basis"]), indented(parts)]
 
 
 def _interval(interval: Mapping[str, Any]) -> RenderableType:

@@ -144,10 +144,8 @@ def _comparison(results: Sequence[Result], least_ratio: float | None) -> str:
     comparison = Comparison(results, least_ratio)
     named = zip(comparison.letters, comparison.names, strict=True)
     parts = [_list([f"{letter}: {name}" for letter, name in named])]
-    if sure := list(comparison.sureness):
-        parts.append(_list(sure))
     parts += [
-        _titled(section.title.partition("\n")[0], section.table)
+        _titled(section.title.partition("\n")[0], section.table, *section.notes)
         for section in sections(comparison)
         if not section.title.startswith("Statistics")
     ]
@@ -176,8 +174,8 @@ def _inputs(results: Sequence[Result], versions: Mapping[str, str]) -> str:
     return f"{table.html()}\n{_quiet(f'Made by {made}.')}"
 
 
-def _titled(title: str, table: Table) -> str:
-    return f"<h3>{escape(title)}</h3>\n{table.html()}"
+def _titled(title: str, table: Table, *notes: str) -> str:
+    return "\n".join([f"<h3>{escape(title)}</h3>", *map(_quiet, notes), table.html()])
 
 
 def _folded(noun: str, table: Table) -> str:

@@ -124,10 +124,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A titled table."""
+    """A titled table, with sentences between title and table."""
 
     title: str
     table: Table
+    notes: tuple[str, ...] = ()
 
 
 def _cell(column: Column, value: Any) -> Any:

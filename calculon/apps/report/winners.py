@@ -62,24 +62,8 @@ def winners_table(
     sure = [
         _written(e.get("edition", PUBLISHED), s) for e, s in zip(executions, stats, strict=True)
     ]
-    columns = (
-        Column("rank", "#", right=True),
-        *((Column("procs", "procs", right=True),) if sweep else ()),
-        Column("split", "TP.PP.DP"),
-        Column("chunks", "v", right=True),
-        Column("batch", "batch", right=True),
-        Column("mbs", "mbs", right=True),
-        Column("recompute", "rec"),
-        Column("tensor", "TP comm"),
-        Column("switches", "on"),
-        *((Column("own", "also"),) if set(own) - {"-"} else ()),
-        Column("mem1", "GiB", right=True),
-        Column("time", "time", right=True),
-        *((Column("interval", "90 %", right=True),) if any(w.interval for w in sure) else ()),
-        Column("rate", "samples/s", right=True),
-        *((Column("each", "/proc", right=True),) if sweep else ()),
-        *(Column(name, name, right=True) for name in extra),
-    )
+    interval = any(written.interval for written in sure)
+    columns = _columns(extra, sweep=sweep, own=bool(set(own) - {"-"}), interval=interval)
     rows = []
     ranks: Counter[int] = Counter()
     for e, s, also, written in zip(executions, stats, own, sure, strict=True):
@@ -106,6 +90,27 @@ def winners_table(
         )
         ranks[procs] += 1
     return Table(columns, rows)
+
+
+def _columns(extra: Sequence[str], *, sweep: bool, own: bool, interval: bool) -> tuple[Column, ...]:
+    return (
+        Column("rank", "#", right=True),
+        *((Column("procs", "procs", right=True),) if sweep else ()),
+        Column("split", "TP.PP.DP"),
+        Column("chunks", "v", right=True),
+        Column("batch", "batch", right=True),
+        Column("mbs", "mbs", right=True),
+        Column("recompute", "rec"),
+        Column("tensor", "TP comm"),
+        Column("switches", "on"),
+        *((Column("own", "also"),) if own else ()),
+        Column("mem1", "GiB", right=True),
+        Column("time", "time", right=True),
+        *((Column("interval", "90 %", right=True),) if interval else ()),
+        Column("rate", "samples/s", right=True),
+        *((Column("each", "/proc", right=True),) if sweep else ()),
+        *(Column(name, name, right=True) for name in extra),
+    )
 
 
 LEGEND = (

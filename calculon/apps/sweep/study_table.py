@@ -84,8 +84,7 @@ class Part:
         """The interval of the time of each execution found."""
         if not self.planned:
             return {}
-        search = self.planned[0].search
-        return bounds(search.model, search.system, self.found)
+        return bounds(self.planned[0].search.system, self.found)
 
     @cached_property
     def spread(self) -> Array:

@@ -57,10 +57,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     named = zip(comparison.letters, comparison.names, strict=True)
     listing = [f"{letter}  {name}" for letter, name in named]
     log("\n".join(f"- {line}" for line in listing) if form == "markdown" else "\n".join(listing))
-    if sure := list(comparison.sureness):
-        lines = "\n".join(f"- {line}" for line in sure) if form == "markdown" else "\n".join(sure)
-        log(f"\n{lines}")
     for section in sections(comparison, everything=arguments.all):
         log(f"\n**{section.title}**\n" if form == "markdown" else f"\n{section.title}")
+        for note in section.notes:
+            log.show(f"{note}\n" if form == "markdown" else note)
         log.table(section.table, form)
     return 0
