@@ -78,7 +78,8 @@ class Page:
         if result.belief is not None:
             yield from (*_how_sure(result.belief), Text())
         if result.residuals is not None:
-            yield from (_interval(result.residuals), Text())
+            label = "interval" if result.interval is None else "kernels alone"
+            yield from (_interval(result.residuals, label), Text())
         if "mfu" in result.stats:
             yield from (*figures_group(result, options.max_width), Text())
         coloured = bool(console.color_system) and not console.no_color
@@ -117,10 +118,13 @@ def _how_sure(belief: Mapping[str, Any]) -> Sequence[RenderableType]:
     return [heading("How sure", belief["basis"]), indented(parts)]
 
 
-def _interval(interval: Mapping[str, Any]) -> RenderableType:
+def _interval(interval: Mapping[str, Any], title: str) -> RenderableType:
     table = grid("text", "text")
     for label, text in interval_texts(interval).items():
-        table.add_row(Text(label, "dim"), Text(text, "bold" if label == "interval" else "dim"))
+        first = label == "interval"
+        table.add_row(
+            Text(title if first else label, "dim"), Text(text, "bold" if first else "dim")
+        )
     return indented(table)
 
 

@@ -52,7 +52,7 @@ def test_damaged_residuals_are_a_warning(run, tmp_path):
     (tmp_path / "mine.json").write_text(text)
     code, out, err = run("llm", "llama3-8B", "llama3-8B_h100x64", "mine.json", "-")
     assert code == 0
-    assert "interval" not in out
+    assert "from residuals" not in out
     wanted = "mine.json: calibration.fits[0].spreads[0].high: expected a number above 0, found 'x'"
     assert err.startswith(f"calculon: warning: {wanted}")
 

@@ -10,7 +10,7 @@ from calculon.plan.plan import NAMES as FIELDS
 from calculon.records import columns
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
-from calculon.statistics import Buffers, Figures
+from calculon.statistics import BOUNDS, Buffers, Figures
 from tests.helpers import NAMES, document
 
 FIGURES = tuple(column.name for part in (Figures, Buffers) for column in columns(part))
@@ -23,21 +23,24 @@ def rows(out):
 
 def test_statistics_stand_in_published_order(run):
     out = run("describe", "stats").out
-    assert rows(out) == [*NAMES, *FIGURES]
+    assert rows(out) == [*NAMES, *FIGURES, *BOUNDS]
     assert "\ntotal_time                           s          time of one iteration\n" in out
 
 
 def test_new_statistics_say_their_edition(run):
     lines = run("describe", "stats").out.splitlines()
-    assert [line.split()[0] for line in lines if line.endswith("  corrected")] == list(FIGURES)
+    assert [line.split()[0] for line in lines if line.endswith("  corrected")] == [
+        *FIGURES,
+        *BOUNDS,
+    ]
     found = json.loads(run("describe", "stats", "--format", "json").out)
     editions = {row["name"]: row["edition"] for row in found}
-    assert editions == dict.fromkeys(NAMES, "all") | dict.fromkeys(FIGURES, "corrected")
+    assert editions == dict.fromkeys(NAMES, "all") | dict.fromkeys([*FIGURES, *BOUNDS], "corrected")
 
 
 def test_every_statistic_has_unit_and_words(run):
     found = json.loads(run("describe", "stats", "--format", "json").out)
-    assert [row["name"] for row in found] == [*NAMES, *FIGURES]
+    assert [row["name"] for row in found] == [*NAMES, *FIGURES, *BOUNDS]
     assert all(row["description"] for row in found)
     assert all(row["source"] for row in found if row["name"] in NAMES)
     units = {"s", "B", "B/s", "FLOP", "fraction", "samples/s", "tokens/s", "FLOP/s"}

@@ -7,9 +7,12 @@ import pytest
 from rich.console import Console
 
 import calculon
+from calculon import units
 from calculon.apps.cli.commands.llm import result_of
 from calculon.apps.report.console import show
+from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.figures_group import NO_VOCABULARY
+from calculon.apps.report.how_sure import BEST, OUTSIDE, remarks
 from calculon.apps.report.model_details import details
 from calculon.apps.report.page import GROUP_COLORS, PARTS, Page, network_text
 from calculon.apps.report.result import Result
@@ -179,24 +182,103 @@ def test_the_example_in_figures(monkeypatch):
 # -- the corrected edition --------------------------------------------------------------------------------------------
 
 
+def test_figures_that_people_compare_have_their_interval(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    result = calculon.estimate(*LLAMA)
+    stats, belief, digits = result.stats, result.belief, result_of(result).digits
+    text = " ".join(plain(LLAMA).split())
+    total, slow = stats["total_time"], belief.high / stats["total_time"]
+    fast = belief.low / total
+    assert digits.spread == pytest.approx((belief.high - belief.low) / 2 / total)
+    assert "predicted 90 % interval MFU, causal" in text  # what people compare comes first
+    for name, value, write in (
+        ("MFU, causal", stats["mfu_causal"], digits.efficiency),
+        ("tokens/s per processor", stats["tokens_per_second_per_proc"], digits.rate),
+        ("tokens/s", stats["tokens_per_second"], digits.rate),
+        ("samples/s", stats["sample_rate"], digits.rate),
+    ):
+        low, high = (write(end, like=value) for end in (value / slow, value / fast))
+        assert f"{name} {write(value)} {units.between(low, high)}" in text
+    ends = (digits.duration(end, like=total) for end in (belief.low, belief.high))
+    assert f"time per iteration {digits.duration(total)} {units.between(*ends)}" in text
+
+
+def test_a_page_names_what_its_interval_rests_on(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    result = calculon.estimate(*LLAMA)
+    lines = plain(LLAMA).splitlines()
+    start = lines.index(f"How sure: {result.belief.basis}")
+    section = lines[start : lines.index("", start)]
+    assert len(result.belief.nearest) == len(section) - next(
+        i for i, line in enumerate(section, 1) if "nearest runs" in line
+    )
+    for run, line in zip(result.belief.nearest[::-1], section[::-1], strict=False):
+        assert line.split()[0] == run.study
+        assert line.endswith(f"{run.error:+.0f} %")
+        assert f"{run.tensor_par}.{run.pipeline_par}.{run.data_par}" in line
+    text = " ".join(section)
+    assert (BEST in text) == bool(result.belief.remark)
+    assert all(one in text for one in result.belief.outside)
+
+
+@pytest.mark.parametrize("width", [50, 80, 100, 160])
+def test_how_sure_a_result_is_fits_any_width(width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = plain(LLAMA).splitlines()
+    assert all(len(line) <= width for line in lines)
+    text = " ".join(" ".join(lines).split())
+    result = calculon.estimate(*LLAMA)
+    assert all(run.study in text and f"{run.error:+.0f} %" in text for run in result.belief.nearest)
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text[: text.index("Figures: ")]
+
+
+def test_a_remark_is_there_where_a_result_beats_every_published_run():
+    sheet = result_of(calculon.estimate(*LLAMA))
+    for remark, outside, told in (
+        ("MFU 99 %", (), [(BEST, "MFU 99 %")]),
+        ("", ("one", "two"), [(OUTSIDE, "one; two")]),
+        ("", (), []),
+    ):
+        found = list(remarks({**sheet.belief, "remark": remark, "outside": outside}))
+        assert found == told
+
+
+def test_without_an_interval_numbers_have_three_digits():
+    sheet = result_of(calculon.estimate(*LLAMA))
+    assert replace(sheet, interval=None).digits == Digits(WITHOUT_INTERVAL)
+    assert replace(sheet, edition="sc23").digits == Digits()
+    text = io.StringIO()
+    show(Page(replace(sheet, interval=None, belief=None)), text)
+    assert "interval" not in text.getvalue()
+    assert f"{sheet.value('total_time'):.2f} s per iteration" in text.getvalue()
+
+
+def test_the_published_edition_has_no_interval():
+    sheet = result_of(calculon.estimate(*CASES["the example"]))
+    assert sheet.interval is sheet.belief is None
+    assert "How sure" not in plain(CASES["the example"])
+
+
 def test_figures_are_those_of_the_statistics(monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
-    stats = calculon.estimate(*LLAMA).stats
+    result = calculon.estimate(*LLAMA)
+    stats, digits = result.stats, result_of(result).digits
     text = " ".join(plain(LLAMA).split())
     total, causal = stats["total_time"], stats["mfu_causal"] / stats["mfu"]
+    rate = stats["model_flops_per_second_per_proc"] * causal
     for expected in (
         "edition corrected",
-        f"Figures: MFU {stats['mfu_causal'] * 100:.1f} %, causal",
-        f"MFU, full attention {stats['mfu'] * 100:.2f} %",
-        f"MFU, causal {stats['mfu_causal'] * 100:.2f} %",
-        f"HFU, as executed {stats['hfu'] * 100:.2f} %",
-        f"per processor {stats['model_flops_per_second_per_proc'] * causal / 1e12:.1f} TFLOP/s",
+        f"Figures: MFU {digits.efficiency(stats['mfu_causal'])}, causal",
+        f"MFU, full attention {digits.efficiency(stats['mfu'])}",
+        f"MFU, causal {digits.efficiency(stats['mfu_causal'])}",
+        f"HFU, as executed {digits.efficiency(stats['hfu'])}",
+        f"per processor {digits.quantity(rate, 'FLOP/s')}",
         f"model arithmetic {stats['model_flops_per_token'] * causal / 1e9:.2f} GFLOP per token",
         "parameters 8.030 G with embedding and head",
         f"activations {stats['block_act_bytes_per_token'] / 1024:.2f} KiB kept per token and block",
-        f"{stats['embedding_time'] / total * 100:.1f} % of the time, first stage",
-        f"{stats['head_time'] / total * 100:.1f} % of the time, last stage",
-        f"tokens/s {stats['tokens_per_second']:,.0f}",
+        f"{digits.share(stats['embedding_time'] / total)} of the time, first stage",
+        f"{digits.share(stats['head_time'] / total)} of the time, last stage",
+        f"tokens/s {digits.rate(stats['tokens_per_second'])}",
     ):
         assert expected in text
     assert NO_VOCABULARY not in text
@@ -218,6 +300,7 @@ def test_the_published_edition_has_no_figures():
 def test_figures_stand_beside_each_other_where_there_is_room(width, columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", width)
     lines = plain(LLAMA).splitlines()
+    lines = lines[next(i for i, line in enumerate(lines) if line.startswith("Figures")) :]
     (first,) = [line for line in lines if "MFU, causal" in line]
     (last,) = [line for line in lines if "head and loss" in line]
     figures = [line for line in lines[lines.index(first) :] if line][:9]
@@ -328,7 +411,7 @@ def test_memory_of_communication_and_what_is_reserved_have_their_lines():
     alone = Result(stats=result.stats, edition="corrected")
     assert alone.memory() == (kinds, away)
     text = " ".join(plain(CASES["fully sharded"]).split())
-    for words in ("gathered weights 1.67 GiB", "gradients being reduced", "reserved 1.00 GiB"):
+    for words in ("gathered weights 1.7 GiB", "gradients being reduced", "reserved 1.0 GiB"):
         assert words in text
 
 
