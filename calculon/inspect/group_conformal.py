@@ -2,7 +2,7 @@
 
 Rows are log ratios of measured over predicted times; a group is a source of measurements, whose rows err alike. What is
 exchangeable is groups, not rows: a new execution is one of a new group. Each group has the same weight, however many
-rows it has.
+rows it has, and in it each of its studies.
 
 An interval starts from quantiles of the rows of all groups together, the lower and the upper side apart, so that a bias
 stays visible in it. Rows that are like the new execution count more, in whatever context tells before anything is
@@ -20,6 +20,8 @@ the jackknife+*, arXiv 1905.02928 (scores of what is left out in turn); Barber e
 exchangeability*, arXiv 2202.13415 (weights that are fixed before).
 """
 
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -33,7 +35,7 @@ LEVEL = 0.9
 FEWEST = 3
 """Groups that an interval needs: two to compare, and one to try it on."""
 
-_EXACT = 1e-9
+_EXACT, _DIGITS = 1e-9, 9
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Groups:
         Logarithms of measured over predicted values.
     group : array of int, shape (rows,)
         Number of the group of each row, from 0 without gaps.
+    weight : array, shape (rows,)
+        Weight of each row in its group; those of a group add up to 1.
     context : array of int, shape (features, rows)
         What is known of a row before it is measured, each feature as a code.
     gains : tuple of float
@@ -54,6 +58,7 @@ class Groups:
 
     ratios: Array
     group: Array
+    weight: Array
     context: Array
     gains: tuple[float, ...]
 
@@ -63,12 +68,20 @@ class Groups:
         return int(self.group.max()) + 1 if len(self.group) else 0
 
     @cached_property
-    def _contexts(self) -> list[tuple[Array, Array]]:
-        """The rows of each context of each group, and the context."""
+    def _contexts(self) -> list[tuple[int, Array, Array]]:
+        """Each group, a context of it, and the rows that have it."""
         found: dict[tuple[int, ...], list[int]] = {}
         for row, key in enumerate(zip(self.group.tolist(), *self.context.tolist(), strict=True)):
             found.setdefault(key, []).append(row)
-        return [(np.array(rows), np.array(key[1:], int)) for key, rows in found.items()]
+        return [(key[0], np.array(key[1:], int), np.array(rows)) for key, rows in found.items()]
+
+    @cached_property
+    def _order(self) -> Array:
+        return np.argsort(self.ratios, kind="stable")
+
+    @cached_property
+    def _everyone(self) -> Array:
+        return np.ones(self.count, bool)
 
     def quantiles(self, context: Array, present: Array) -> tuple[float, float, float]:
         """Return lower end, median and upper end of the rows of some groups, as they count for a context.
@@ -80,58 +93,81 @@ class Groups:
         present : array of bool, shape (groups,)
             The groups.
         """
-        order = self._order
-        share = np.where(present, 1 / np.bincount(self.group), 0.0)
         alike = 1.0 + np.array(self.gains) @ (self.context == context[:, None])
-        reached = np.cumsum((alike * share[self.group])[order])
-        wanted = np.array([(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2]) * reached[-1]
-        places = np.searchsorted(reached, wanted * (1 - _EXACT))
-        low, middle, high = self.ratios[order][places].tolist()
+        weights = alike * self.weight * present[self.group]
+        ends = np.array([(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
+        low, middle, high = self.ratios[_reached(weights, self._order, ends)].tolist()
         return low, middle, high
 
-    @cached_property
-    def _order(self) -> Array:
-        return np.argsort(self.ratios, kind="stable")
-
     def outward(self, present: Array) -> float:
-        """Return by how much ends have to move outwards so that intervals found without a group hold its rows."""
-        scores = np.full(len(self.ratios), np.nan)
-        for rows, context in self._contexts:
-            group = self.group[rows[0]]
+        """Return how far ends have to move outwards so that intervals found without a group hold its rows."""
+        scores = np.full(len(self.ratios), -np.inf)
+        for group, context, rows in self._contexts:
             if present[group]:
-                others = present.copy()
-                others[group] = False
-                low, _, high = self.quantiles(context, others)
+                low, _, high = self.quantiles(context, _but(present, group))
                 scores[rows] = np.maximum(low - self.ratios[rows], self.ratios[rows] - high)
-        known = np.isfinite(scores)
-        order = np.argsort(scores[known], kind="stable")
-        weights = (1 / np.bincount(self.group)[self.group])[known][order]
-        reached = np.cumsum(weights)
-        return float(scores[known][order][np.searchsorted(reached, LEVEL * reached[-1] - _EXACT)])
+        order = np.argsort(scores, kind="stable")
+        return float(scores[_reached(self.weight * present[self.group], order, np.array(LEVEL))])
 
     @cached_property
     def _outward(self) -> float:
-        return self.outward(np.ones(self.count, bool))
+        return self.outward(self._everyone)
 
     def limits(self, context: Array) -> tuple[float, float, float]:
         """Return lower end, median and upper end of the logarithm of measured over predicted values for a context."""
-        low, middle, high = self.quantiles(context, np.ones(self.count, bool))
+        low, middle, high = self.quantiles(context, self._everyone)
         return low - self._outward, middle, high + self._outward
 
-    def coverage(self) -> list[float]:
-        """Return for each group the share of its rows inside of the intervals that all other groups give.
-
-        Nothing where these are too few.
-        """
+    @cached_property
+    def inside(self) -> Array:
+        """Which rows are inside of the intervals that all other groups give; no array where these are too few."""
+        inside = np.zeros(len(self.ratios), bool)
         if self.count <= FEWEST:
-            return []
-        inside = np.zeros(len(self.ratios))
-        everyone = np.ones(self.count, bool)
-        moved = [self.outward(everyone & (np.arange(self.count) != k)) for k in range(self.count)]
-        for rows, context in self._contexts:
-            group = self.group[rows[0]]
-            low, _, high = self.quantiles(context, everyone & (np.arange(self.count) != group))
+            return inside[:0]
+        moved = [self.outward(_but(self._everyone, group)) for group in range(self.count)]
+        for group, context, rows in self._contexts:
+            low, _, high = self.quantiles(context, _but(self._everyone, group))
             ends = low - moved[group], high + moved[group]
             inside[rows] = (self.ratios[rows] >= ends[0]) & (self.ratios[rows] <= ends[1])
-        shares: list[float] = (np.bincount(self.group, inside) / np.bincount(self.group)).tolist()
-        return shares
+        return inside
+
+    @cached_property
+    def coverage(self) -> list[float]:
+        """The share of each group inside of the intervals that all other groups give; empty where these are too few."""
+        if not len(self.inside):
+            return []
+        shares = np.bincount(self.group, self.inside * self.weight)
+        return [round(share, _DIGITS) for share in shares.tolist()]
+
+
+def equal_weights(groups: Sequence[Hashable], parts: Sequence[Hashable]) -> Array:
+    """Return weights by which the parts of a group count alike, and the rows of a part; each group adds up to 1.
+
+    >>> equal_weights(["vtrain", "vtrain", "vtrain"], ["multi", "single", "single"])
+    array([0.5 , 0.25, 0.25])
+    """
+    rows = Counter(zip(groups, parts, strict=True))
+    several = Counter(group for group, _ in rows)
+    return np.array([1 / (several[g] * rows[g, p]) for g, p in zip(groups, parts, strict=True)])
+
+
+def weighted_quantile(values: Array, weights: Array, level: float) -> float:
+    """Return the smallest value that at least a share of the weight is at or below.
+
+    >>> weighted_quantile(np.array([3.0, 1.0, 2.0]), np.array([0.5, 0.25, 0.25]), 0.5)
+    2.0
+    """
+    return float(values[_reached(weights, np.argsort(values, kind="stable"), np.array(level))])
+
+
+def _reached(weights: Array, order: Array, levels: Array) -> Array:
+    """Return the rows at which sums of weights, in an order of the rows, reach shares of all."""
+    sums = np.cumsum(weights[order])
+    return order[np.searchsorted(sums, levels * sums[-1] * (1 - _EXACT))]
+
+
+def _but(present: Array, group: int) -> Array:
+    """Return the groups without one of them."""
+    others = present.copy()
+    others[group] = False
+    return others

@@ -3,6 +3,7 @@
 import html
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 from calculon.apps.report.text_tables import Column, Section, Table
@@ -18,6 +19,11 @@ Form = tuple[str, tuple[Column, ...], Callable[[Sequence[Result]], Rows]]
 def _two(value: float | None) -> str:
     """Write a number with two decimals, with one from 100 on."""
     return "" if value is None else f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}"
+
+
+def _one(value: float | None) -> str:
+    """Write a number with one decimal."""
+    return "" if value is None else f"{value:.1f}"
 
 
 def _four(value: float | None) -> str:
@@ -60,8 +66,9 @@ ORDER = (
 VALUES = (
     *WHICH,
     *(Column(key) for key in ("unit", "row", "measured", "estimated", "error", "edition")),
+    *(Column(key) for key in ("source", "inside")),
 )
-"""Columns of the CSV format; errors in percent."""
+"""Columns of the CSV format; errors in percent, of whole steps with the source, and whether in its interval."""
 
 RUNS = tuple(Column(field.name) for field in fields(Run))
 """Columns of the file of runs that intervals rest on; times in seconds, memory in bytes, rates in units of one."""
@@ -80,6 +87,44 @@ STUDIES: Form = (
     summary.studies,
 )
 """The errors of studies under one edition."""
+
+
+SOURCE_ERRORS = (
+    Column("rows", "rows", right=True),
+    _number("mean", "mean %"),
+    _number("median", "median %"),
+    _number("bias", "bias %"),
+    _number("coverage", "coverage %", _one),
+    Column("sweeps", "sweeps", right=True),
+    _number("tau"),
+    _number("regret", "regret %"),
+)
+"""Errors of whole steps by source; coverage is that of the 90 % interval of all other sources."""
+
+SOURCES: tuple[Form, ...] = (
+    (
+        "Whole steps, by source: sources that a fit of a preset saw",
+        (Column("name", "source"), *SOURCE_ERRORS, Column("fitted", "fitted", fold=True)),
+        partial(summary.sources, fitted=True),
+    ),
+    (
+        "Whole steps, by source: sources that were only judged",
+        (Column("name", "source"), *SOURCE_ERRORS),
+        partial(summary.sources, fitted=False),
+    ),
+    (
+        "Whole steps: each source alike",
+        (
+            Column("name", "sources"),
+            Column("sources", "n", right=True),
+            *SOURCE_ERRORS,
+            Column("worst", "worst source"),
+            _number("largest", "its mean %"),
+        ),
+        summary.all_sources,
+    ),
+)
+"""Errors of whole steps by source, of editions that have them."""
 
 
 def _studies_of_editions(editions: Sequence[str]) -> tuple[Form, ...]:
@@ -176,19 +221,24 @@ def _left_out(results: Sequence[Result]) -> Rows:
     ]
 
 
+def main_forms(editions: Sequence[str]) -> tuple[Form, ...]:
+    """Return title, columns and rows of the tables of errors under some editions: by study, together, by source."""
+    several = len(editions) > 1
+    totals: Form = (
+        "All measured rows together",
+        (Column("kind", "quantity"), *((EDITION,) if several else ()), *ERRORS),
+        summary.totals,
+    )
+    studies = _studies_of_editions(editions) if several else (STUDIES,)
+    return (*studies, totals, *SOURCES)
+
+
 def forms(editions: Sequence[str]) -> tuple[Form, ...]:
     """Return titles, columns and rows of all tables under some editions, the most important first."""
     edition = () if len(editions) == 1 else (EDITION,)
-    totals: Form = (
-        "All measured rows together",
-        (Column("kind", "quantity"), *edition, *ERRORS),
-        summary.totals,
-    )
-    studies: tuple[Form, ...] = (STUDIES, totals)
-    if edition:
-        studies = (*_studies_of_editions(editions), totals, ABOUT)
     return (
-        *studies,
+        *main_forms(editions),
+        *((ABOUT,) if edition else ()),
         (
             "Order within sweeps: Kendall's tau, and what the plan with the lowest estimate costs over the best",
             (*WHICH, *edition, *ORDER),
@@ -232,9 +282,13 @@ def forms(editions: Sequence[str]) -> tuple[Form, ...]:
     )
 
 
-def sections(results: Sequence[Result]) -> Iterator[Section]:
-    """Yield the tables of some studies that have rows; each is made when it is asked for."""
-    for title, columns, rows in forms(summary.editions(results)):
+def sections(results: Sequence[Result], *, brief: bool = False) -> Iterator[Section]:
+    """Yield the tables of some studies that have rows; each is made when it is asked for.
+
+    A short list has errors by study, all together, and by source.
+    """
+    editions = summary.editions(results)
+    for title, columns, rows in main_forms(editions) if brief else forms(editions):
         if found := rows(results):
             yield Section(title, Table(columns, found))
 

@@ -9,6 +9,9 @@ from typing import Any
 
 from calculon.apps.validate.measured_and_predicted import Comparison, Reading, Result, pooled
 from calculon.apps.validate.score import Score
+from calculon.apps.validate.source_scores import SourceScore, inside, source_scores
+from calculon.apps.validate.source_scores import together as together_scores
+from calculon.spec.execution import PUBLISHED
 
 Record = dict[str, Any]
 FIGURES = ("mean", "median", "p90", "largest", "bias")
@@ -73,6 +76,49 @@ def totals(results: Sequence[Result]) -> list[Record]:
         for edition in editions(results)
         for kind, score in pooled(of_edition(results, edition)).items()
     ]
+
+
+SOURCE_FIGURES = (
+    *(
+        "name",
+        "fitted",
+        "sources",
+        "rows",
+        "mean",
+        "median",
+        "bias",
+        "worst",
+        "largest",
+        "coverage",
+    ),
+    *("sweeps", "tau", "regret"),
+)
+
+
+def sources(results: Sequence[Result], *, fitted: bool) -> list[Record]:
+    """Return one row per source of whole steps: of those that a fit saw, or of those that were only judged."""
+    return [
+        _source_record(score, edition)
+        for edition in editions(results)
+        for score in source_scores(of_edition(results, edition))
+        if bool(score.fitted) is fitted
+    ]
+
+
+def all_sources(results: Sequence[Result]) -> list[Record]:
+    """Return one row for all sources of whole steps together, and one for those that were only judged."""
+    rows = []
+    for edition in editions(results):
+        every = source_scores(of_edition(results, edition))
+        judged = [score for score in every if not score.fitted]
+        for name, scores in (("all", every), ("only judged", judged)):
+            if scores:
+                rows.append(_source_record(together_scores(name, scores), edition))
+    return rows
+
+
+def _source_record(score: SourceScore, edition: str) -> Record:
+    return {"edition": edition, **{name: getattr(score, name) for name in SOURCE_FIGURES}}
 
 
 def order(results: Sequence[Result]) -> list[Record]:
@@ -143,13 +189,19 @@ def choices(results: Sequence[Result]) -> list[Record]:
 
 
 def values(results: Sequence[Result]) -> list[Record]:
-    """Return one row per compared value."""
-    return [
-        {**_names(result, one), "unit": one.quantity.unit, **row}
-        for result in results
-        for one in result.own.comparisons
-        for row in _values(one)
-    ]
+    """Return one row per compared value; of whole steps with their source, and whether they are in its interval."""
+    held = {one: inside(of_edition(results, one)) for one in editions(results)}
+    rows = []
+    for result in results:
+        for one in result.own.comparisons:
+            step = one is result.steps and result.edition != PUBLISHED
+            source = result.study.origin if step else ""
+            about = {**_names(result, one), "unit": one.quantity.unit, "source": source}
+            rows += [
+                {**about, **row, "inside": next(held[result.edition]) if step else None}
+                for row in _values(one)
+            ]
+    return rows
 
 
 def together(rows: Sequence[Record], names: Sequence[str]) -> list[Record]:
@@ -200,6 +252,8 @@ def document(results: Sequence[Result]) -> Record:
         "editions": editions(results),
         "studies": [_study(result) for result in results],
         "totals": totals(results),
+        "sources": [*sources(results, fitted=True), *sources(results, fitted=False)],
+        "all_sources": all_sources(results),
     }
 
 

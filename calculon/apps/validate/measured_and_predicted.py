@@ -23,6 +23,9 @@ from calculon.frozen import dataclass
 from calculon.spec.execution import PUBLISHED
 from calculon.units import Array
 
+UTILISATION = ("mfu", "mfu_causal")
+"""Statistics of every row in editions that have them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -128,6 +131,14 @@ class Result:
         return self.others()
 
     @property
+    def steps(self) -> Comparison | None:
+        """The times of whole training steps; nothing where there are none that count as evidence of a source."""
+        if not self.study.whole_steps:
+            return None
+        compared = self.own.comparisons
+        return next((one for one in compared if one.quantity.is_step and one.rows), None)
+
+    @property
     def passes(self) -> bool:
         """Whether every quantity is within its bound, or no row is to be compared at all."""
         return not self.rows or all(one.passes for one in self.own.comparisons)
@@ -184,6 +195,8 @@ def _read(
 ) -> Reading:
     statistics = [n for q in study.quantities for n in q.estimate.names]
     statistics += [q.table.beside for q in study.quantities if q.table and q.table.beside]
+    if edition != PUBLISHED:
+        statistics += UTILISATION
     found = predict(library, study, rows, statistics, edition)
     rows = with_derived(study, rows)
     reasons = Counter(why for why in found.reasons if why)

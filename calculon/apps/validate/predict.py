@@ -49,11 +49,14 @@ class Prediction:
         The reason; empty where it can.
     too_large : array of bool, shape (rows,)
         The model needs more tier-1 memory than the system has, although the row was run.
+    cases : list of Case
+        What each row asks of the model.
     """
 
     values: dict[str, Array]
     reasons: list[str]
     too_large: Array
+    cases: list[Case]
 
 
 def predict(
@@ -86,8 +89,8 @@ def predict(
     wanted = [*dict.fromkeys((*names, TIER1))]
     found = {name: np.full(len(rows), np.nan) for name in wanted}
     if not rows:
-        return Prediction(found, [], np.zeros(0, bool))
-    some = cases(library, study, rows, edition)
+        return Prediction(found, [], np.zeros(0, bool), [])
+    some = _cases(library, study, rows, edition)
     reasons = [""] * len(rows)
     capacity = np.array([EDITIONS[edition].machine(case.system).usable[0] for case in some])
     groups: dict[tuple[Model, str], list[int]] = {}
@@ -100,10 +103,10 @@ def predict(
             found[name][members] = result[name]
         for i, why in zip(members, result.reason, strict=True):
             reasons[i] = str(why)
-    return Prediction(found, reasons, found[TIER1] > capacity)
+    return Prediction(found, reasons, found[TIER1] > capacity, some)
 
 
-def cases(library: Library, study: Study, rows: Sequence[Row], edition: str) -> list[Case]:
+def _cases(library: Library, study: Study, rows: Sequence[Row], edition: str) -> list[Case]:
     """Return what each row of a study asks of the model under an edition; errors as in :func:`predict`."""
     rows = with_derived(study, rows)
     models = [Model(**fields) for fields in _specs(library, study, study.model, "model", rows)]

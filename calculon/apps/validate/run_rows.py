@@ -1,29 +1,18 @@
-"""Measured whole training steps of studies, as rows of the file that intervals rest on."""
+"""Measured whole training steps of studies, as the runs that intervals rest on."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from calculon.apps.validate.library import Library
-from calculon.apps.validate.measured_and_predicted import Comparison, Result
-from calculon.apps.validate.predict import cases, predict
+from calculon.apps.validate.measured_and_predicted import UTILISATION, Result
 from calculon.apps.validate.published_study import UNITS
 from calculon.inspect.validated_runs import Run, about
-from calculon.spec.execution import Execution
-
-_UTILISATION = ("mfu", "mfu_causal")
+from calculon.spec.execution import PUBLISHED, Execution
 
 
-def run_rows(results: Iterable[Result], library: Library) -> list[Run]:
-    """Return a run for each measured whole training step of some studies."""
-    return [run for result in results for run in _runs(result, library)]
-
-
-def steps(result: Result) -> Comparison | None:
-    """Return the whole training steps that a study has compared; nothing when it has none that count."""
-    if not result.study.whole_steps:
-        return None
-    return next((one for one in result.own.comparisons if one.quantity.is_step and one.rows), None)
+def run_rows(results: Iterable[Result]) -> list[Run]:
+    """Return a run for each measured whole training step of studies, but for those of the published edition."""
+    return [run for result in results if result.edition != PUBLISHED for run in _runs(result)]
 
 
 def csv_rows(runs: Iterable[Run]) -> list[dict[str, str]]:
@@ -34,33 +23,34 @@ def csv_rows(runs: Iterable[Run]) -> list[dict[str, str]]:
     ]
 
 
-def _runs(result: Result, library: Library) -> Iterator[Run]:
-    times = steps(result)
+def _runs(result: Result) -> Iterator[Run]:
+    times, study, found = result.steps, result.study, result.own.prediction
     if times is None:
         return
-    study = result.study
-    compared = {row.number for row in times.rows}
-    rows = [row for row in result.rows if row.number in compared]
-    usage = predict(library, study, rows, _UTILISATION, result.edition).values
-    memory = _memory(result)
-    asked = cases(library, study, rows, result.edition)
     scale = UNITS[times.quantity.unit][1]
-    for i, (row, case) in enumerate(zip(rows, asked, strict=True)):
+    memory = _memory(result)
+    place = {row.number: i for i, row in enumerate(result.rows)}
+    values = zip(times.rows, times.measured.tolist(), times.estimated.tolist(), strict=True)
+    for row, measured, predicted in values:
+        here = place[row.number]
+        case = found.cases[here]
         execution = Execution(**{**case.execution, "edition": result.edition})
-        measured, predicted = float(times.measured[i]), float(times.estimated[i])
-        found: dict[str, Any] = {
+        usage = {
+            name: float(found.values[name][here]) * predicted / measured for name in UTILISATION
+        }
+        record: dict[str, Any] = {
             "source": study.origin,
             "study": study.name,
             "label": row.label,
-            "fitted": " ".join(study.fitted),
-            "citation": study.source,
             "measured": measured * scale,
             "predicted": predicted * scale,
-            **{name: float(usage[name][i]) * predicted / measured for name in _UTILISATION},
+            "fitted": " ".join(study.fitted),
+            "citation": study.source,
+            **usage,
             **about(case.model, case.system, execution),
             **memory.get(row.number, {}),
         }
-        yield Run(**found)
+        yield Run(**record)
 
 
 def _memory(result: Result) -> dict[int, dict[str, float]]:

@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from itertools import islice
 
 from calculon.apps.cli.options import Log, Parser, add_edition
 from calculon.apps.cli.validation_tables import RUNS, VALUES, heading, markdown, page, sections
@@ -80,7 +79,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
             for row in results[-1].rows:
                 log(f"Analyzing {row.label}")
     if arguments.runs:
-        rows = run_rows((one for one in results if one.edition == CORRECTED), library)
+        rows = run_rows(results)
         with replacing(arguments.runs) as file:
             file.write((Table(RUNS, csv_rows(rows)).csv() + "\n").encode())
     _print(results, arguments.format, detailed=bool(arguments.study), log=log)
@@ -135,7 +134,6 @@ def _print_text(results: Sequence[Result], *, detailed: bool, log: Log) -> None:
             log(heading(shown))
         for line in lines:
             log(line)
-    first = None if detailed else 2 if len(editions) == 1 else 3
-    for section in islice(sections(results), first):
+    for section in sections(results, brief=not detailed):
         log(f"\n{section.title}")
         log.table(section.table, "text")
