@@ -8,17 +8,18 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.validated_runs import factors
 from calculon.plan.plan import PUBLISHED_NAMES
+from calculon.spec.model import Model
 from calculon.statistics import BOUNDS
 from calculon.units import Array
 
 
-def bounds(system: Source | System, found: Evaluation) -> dict[str, Array]:
+def bounds(model: Source | Model, system: Source | System, found: Evaluation) -> dict[str, Array]:
     """Return the ends of the interval that the measured time of each row is in with 90 %.
 
     Parameters
     ----------
-    system : str, path, mapping or record
-        The one that the table was evaluated for.
+    model, system : str, path, mapping or record
+        Those that the table was evaluated for.
     found : Evaluation, with n rows
         What :func:`calculon.evaluate` returned, or a search has as ``evaluation``.
 
@@ -32,7 +33,7 @@ def bounds(system: Source | System, found: Evaluation) -> dict[str, Array]:
     --------
     >>> import calculon
     >>> found = calculon.search("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", fix={"tensor_par": 2})
-    >>> sorted(calculon.bounds("h100_80g_sxm", found.evaluation))
+    >>> sorted(calculon.bounds("llama3-8B", "h100_80g_sxm", found.evaluation))
     ['total_time_high', 'total_time_low']
     """
     if found.fields == PUBLISHED_NAMES:
@@ -41,7 +42,7 @@ def bounds(system: Source | System, found: Evaluation) -> dict[str, Array]:
     rows = found if found.feasible.all() else found.take(found.feasible)
     if len(rows):
         stats = {name: rows[name] for name in rows.names}
-        ends = factors(inputs.system(system), rows.plan, stats)
+        ends = factors(inputs.model(model), inputs.system(system), rows.plan, stats)
         for column, factor in zip(columns.values(), ends, strict=True):
             column[found.feasible] = factor * rows["total_time"]
     return columns

@@ -118,7 +118,7 @@ class SearchResult:
         """The interval of the time of each execution (:func:`calculon.bounds`); empty in edition ``sc23``."""
         from calculon.inspect.bounds import bounds  # a search does without
 
-        return bounds(self.space.system, self.evaluation)
+        return bounds(self.space.model, self.space.system, self.evaluation)
 
     def estimates(self, *, layers: bool = False) -> list[Estimate]:
         """Return the executions as estimates, best first."""

@@ -84,7 +84,8 @@ class Part:
         """The interval of the time of each execution found."""
         if not self.planned:
             return {}
-        return bounds(self.planned[0].search.system, self.found)
+        search = self.planned[0].search
+        return bounds(search.model, search.system, self.found)
 
     @cached_property
     def spread(self) -> Array:

@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     log(f"Total executions: {counts.total}")
 
     def columns_of(table: "Evaluation") -> "Columns":
-        columns = evaluation_columns(table, bounds(space.system, table))
+        columns = evaluation_columns(table, bounds(space.model, space.system, table))
         return {name: columns[name] for name in names} if names else columns
 
     seen = 0
