@@ -37,7 +37,7 @@ NO_PRESET = "published"
 """The preset of an execution that has no field for it."""
 
 GAINS = (3.0, 1.0, 1.0, 1.0)
-"""How much more a run counts of the same preset, generation of processors, width of arithmetic and class of models.
+"""How much more a run counts of the same framework, generation of processors, width of arithmetic and class of models.
 
 Software makes more of a difference than anything else, and no run counts for less than a seventh of one that has all in
 common. They were not tuned: shares of steps held are within 3 points of each other with and without each.
@@ -204,6 +204,11 @@ class Runs:
         names = [field.name for field in fields(Run)]
         return cls({name: [_text(getattr(run, name)) for run in some] for name in names})
 
+    def of_framework(self, preset: str) -> Array:
+        """Return which runs are of the framework of a preset."""
+        names = [framework(one) for one in self.columns["preset"]]
+        return np.array([one == framework(preset) for one in names])
+
     def sources(self, rows: Array) -> int:
         """Return how many sources some runs are of."""
         return len(set(np.array(self.columns["source"])[rows].tolist()))
@@ -222,7 +227,7 @@ class Runs:
         weight = equal_weights(self.columns["source"], self.columns["study"])
         presets, peaks = self._presets, {peak: i for i, peak in enumerate(self._generations)}
         context = (
-            [presets[one] for one in self.columns["preset"]],
+            [presets[framework(one)] for one in self.columns["preset"]],
             [peaks[one] for one in self.numbers("peak").tolist()],
             self.kinds,
             self.numbers("parameters") < SMALL_MODEL,
@@ -236,7 +241,9 @@ class Runs:
         ]
         generation = near[0] if near else -1
         small = parameters < SMALL_MODEL
-        return np.array([self._presets.get(preset, -1), generation, kind(datatype), small])
+        return np.array(
+            [self._presets.get(framework(preset), -1), generation, kind(datatype), small]
+        )
 
     @cached_property
     def features(self) -> Array:
@@ -250,11 +257,22 @@ class Runs:
 
     @cached_property
     def _presets(self) -> dict[str, int]:
-        return {one: i for i, one in enumerate(dict.fromkeys(self.columns["preset"]))}
+        return {
+            one: i for i, one in enumerate(dict.fromkeys(map(framework, self.columns["preset"])))
+        }
 
     @cached_property
     def _generations(self) -> list[float]:
         return sorted(set(self.numbers("peak").tolist()))
+
+
+def framework(preset: str) -> str:
+    """Return the framework of a preset, of which there may be several.
+
+    >>> framework("megatron-lm-ub"), framework("torchtitan")
+    ('megatron-lm', 'torchtitan')
+    """
+    return "-".join(preset.split("-")[:2])
 
 
 def kind(datatype: str) -> int:
@@ -562,7 +580,7 @@ def _basis(some: Runs, system: System, facts: Mapping[str, Any], here: Array) ->
     if whole_iterations(system):
         return f"whole iterations that {facts['system']} was calibrated on"
     names = {
-        f"preset {facts['preset']}": some.where("preset", facts["preset"]),
+        framework(facts["preset"]): some.of_framework(facts["preset"]),
         facts["system"]: here,
         facts["type"]: some.kinds == kind(facts["type"]),
     }
