@@ -43,6 +43,9 @@ Software makes more of a difference than anything else, and no run counts for le
 common. They were not tuned: shares of steps held are within 3 points of each other with and without each.
 """
 
+UNNAMED = "system"
+"""The name of a system that has none."""
+
 SMALL_MODEL = 1e9
 """Parameters below which a model is small: its kernels wait for the host."""
 
@@ -430,9 +433,9 @@ def outside(
     if not execution.training:
         yield "inference; validated runs are training steps"
     if not here.any():
-        yield f"no validated run on {facts['system']}"
+        yield f"no validated run on {_called(facts)}"
     elif not (here & (some.kinds == kind(facts["type"]))).any():
-        yield f"no validated run in {facts['type']} on {facts['system']}"
+        yield f"no validated run in {facts['type']} on {_called(facts)}"
     for name, text in _RANGES.items():
         scale = 1e9 if name == "parameters" else 1
         known, value = some.numbers(name) / scale, facts[name] / scale
@@ -446,6 +449,12 @@ def outside(
             yield f"{text} {facts[name]} never validated"
     if execution.weight_offload or execution.activations_offload or execution.optimizer_offload:
         yield "offloading never validated"
+
+
+def _called(facts: Mapping[str, Any]) -> str:
+    """Return what to call the system of an execution; one that was given as a mapping has no name of its own."""
+    name: str = facts["system"]
+    return "this system" if name == UNNAMED else name
 
 
 def remark(some: Runs, facts: Mapping[str, Any], here: Array, mfu: float) -> str:
@@ -499,12 +508,19 @@ def factors(
     if whole_iterations(system) or same_processor(some, peak(system), system).any():
         return np.exp(low), np.exp(high)
     for number, codes in enumerate(named.tolist()):
-        if sides := kernel_sides(system, _datatype(codes)):
-            rows = row_of == number
-            down, up = sides.of({name: np.asarray(stats[name])[rows] for name in Sides.statistics})
+        sides = kernel_sides(system, _datatype(codes))
+        rows = np.flatnonzero((row_of == number) & np.isfinite(middle))
+        if sides and len(rows):
+            down, up = sides.of({name: _rows(stats[name], rows) for name in Sides.statistics})
             low[rows] = middle[rows] - np.hypot(middle[rows] - low[rows], down)
             high[rows] = middle[rows] + np.hypot(high[rows] - middle[rows], up)
     return np.exp(low), np.exp(high)
+
+
+def _rows(values: Any, rows: Array) -> Array:
+    """Return some rows of a statistic, which may be that of one execution."""
+    column = np.atleast_1d(np.asarray(values, float))
+    return column[rows]
 
 
 _PRESET = ("preset",) if "preset" in NAMES else ()
@@ -578,10 +594,10 @@ def belief(
 def _basis(some: Runs, system: System, facts: Mapping[str, Any], here: Array) -> str:
     """Say what an interval rests on."""
     if whole_iterations(system):
-        return f"whole iterations that {facts['system']} was calibrated on"
+        return f"whole iterations that {_called(facts)} was calibrated on"
     names = {
         framework(facts["preset"]): some.of_framework(facts["preset"]),
-        facts["system"]: here,
+        _called(facts): here,
         facts["type"]: some.kinds == kind(facts["type"]),
     }
     counts = ", ".join(f"{some.sources(rows)} of {name}" for name, rows in names.items())
@@ -589,5 +605,5 @@ def _basis(some: Runs, system: System, facts: Mapping[str, Any], here: Array) ->
     if here.any():
         return text
     if sides := kernel_sides(system, facts["type"]):
-        return f"{text}, with the residuals of kernels of {facts['system']}: {sides}"
-    return f"{text}; kernels of {facts['system']} were not measured"
+        return f"{text}, with the residuals of kernels of {_called(facts)}: {sides}"
+    return f"{text}; kernels of {_called(facts)} were not measured"
