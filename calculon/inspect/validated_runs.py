@@ -37,11 +37,14 @@ NO_PRESET = "published"
 """The preset of an execution that has no field for it."""
 
 GAINS = (3.0, 1.0, 1.0, 1.0)
-"""How much more a run counts of the same preset, generation of processors, width of arithmetic and class of models.
+"""How much more a run counts of the same framework, generation of processors, width of arithmetic and class of models.
 
 Software makes more of a difference than anything else, and no run counts for less than a seventh of one that has all in
 common. They were not tuned: shares of steps held are within 3 points of each other with and without each.
 """
+
+UNNAMED = "system"
+"""The name of a system that has none."""
 
 SMALL_MODEL = 1e9
 """Parameters below which a model is small: its kernels wait for the host."""
@@ -206,6 +209,11 @@ class Runs:
         names = [field.name for field in fields(Run)]
         return cls({name: [_text(getattr(run, name)) for run in some] for name in names})
 
+    def of_framework(self, preset: str) -> Array:
+        """Return which runs are of the framework of a preset."""
+        names = [framework(one) for one in self.columns["preset"]]
+        return np.array([one == framework(preset) for one in names])
+
     def sources(self, rows: Array) -> int:
         """Return how many sources some runs are of."""
         return len(set(np.array(self.columns["source"])[rows].tolist()))
@@ -224,7 +232,7 @@ class Runs:
         weight = equal_weights(self.columns["source"], self.columns["study"])
         presets, peaks = self._presets, {peak: i for i, peak in enumerate(self._generations)}
         context = (
-            [presets[one] for one in self.columns["preset"]],
+            [presets[framework(one)] for one in self.columns["preset"]],
             [peaks[one] for one in self.numbers("peak").tolist()],
             self.kinds,
             self.numbers("parameters") < SMALL_MODEL,
@@ -238,7 +246,9 @@ class Runs:
         ]
         generation = near[0] if near else -1
         small = parameters < SMALL_MODEL
-        return np.array([self._presets.get(preset, -1), generation, kind(datatype), small])
+        return np.array(
+            [self._presets.get(framework(preset), -1), generation, kind(datatype), small]
+        )
 
     @cached_property
     def features(self) -> Array:
@@ -252,11 +262,22 @@ class Runs:
 
     @cached_property
     def _presets(self) -> dict[str, int]:
-        return {one: i for i, one in enumerate(dict.fromkeys(self.columns["preset"]))}
+        return {
+            one: i for i, one in enumerate(dict.fromkeys(map(framework, self.columns["preset"])))
+        }
 
     @cached_property
     def _generations(self) -> list[float]:
         return sorted(set(self.numbers("peak").tolist()))
+
+
+def framework(preset: str) -> str:
+    """Return the framework of a preset, of which there may be several.
+
+    >>> framework("megatron-lm-ub"), framework("torchtitan")
+    ('megatron-lm', 'torchtitan')
+    """
+    return "-".join(preset.split("-")[:2])
 
 
 def kind(datatype: str) -> int:
@@ -414,9 +435,9 @@ def outside(
     if not execution.training:
         yield "inference; validated runs are training steps"
     if not here.any():
-        yield f"no validated run on {facts['system']}"
+        yield f"no validated run on {_called(facts)}"
     elif not (here & (some.kinds == kind(facts["type"]))).any():
-        yield f"no validated run in {facts['type']} on {facts['system']}"
+        yield f"no validated run in {facts['type']} on {_called(facts)}"
     for name, text in _RANGES.items():
         scale = 1e9 if name == "parameters" else 1
         known, value = some.numbers(name) / scale, facts[name] / scale
@@ -430,6 +451,12 @@ def outside(
             yield f"{text} {facts[name]} never validated"
     if execution.weight_offload or execution.activations_offload or execution.optimizer_offload:
         yield "offloading never validated"
+
+
+def _called(facts: Mapping[str, Any]) -> str:
+    """Return what to call the system of an execution; one that was given as a mapping has no name of its own."""
+    name: str = facts["system"]
+    return "this system" if name == UNNAMED else name
 
 
 def remark(some: Runs, facts: Mapping[str, Any], here: Array, mfu: float) -> str:
@@ -483,12 +510,19 @@ def factors(
     if whole_iterations(system) or same_processor(some, peak(system), system).any():
         return np.exp(low), np.exp(high)
     for number, codes in enumerate(named.tolist()):
-        if sides := kernel_sides(system, _datatype(codes)):
-            rows = row_of == number
-            down, up = sides.of({name: np.asarray(stats[name])[rows] for name in Sides.statistics})
+        sides = kernel_sides(system, _datatype(codes))
+        rows = np.flatnonzero((row_of == number) & np.isfinite(middle))
+        if sides and len(rows):
+            down, up = sides.of({name: _rows(stats[name], rows) for name in Sides.statistics})
             low[rows] = middle[rows] - np.hypot(middle[rows] - low[rows], down)
             high[rows] = middle[rows] + np.hypot(high[rows] - middle[rows], up)
     return np.exp(low), np.exp(high)
+
+
+def _rows(values: Any, rows: Array) -> Array:
+    """Return some rows of a statistic, which may be that of one execution."""
+    column = np.atleast_1d(np.asarray(values, float))
+    return column[rows]
 
 
 _PRESET = ("preset",) if "preset" in NAMES else ()
@@ -562,10 +596,10 @@ def belief(
 def _basis(some: Runs, system: System, facts: Mapping[str, Any], here: Array) -> str:
     """Say what an interval rests on."""
     if whole_iterations(system):
-        return f"whole iterations that {facts['system']} was calibrated on"
+        return f"whole iterations that {_called(facts)} was calibrated on"
     names = {
-        f"preset {facts['preset']}": some.where("preset", facts["preset"]),
-        facts["system"]: here,
+        framework(facts["preset"]): some.of_framework(facts["preset"]),
+        _called(facts): here,
         facts["type"]: some.kinds == kind(facts["type"]),
     }
     counts = ", ".join(f"{some.sources(rows)} of {name}" for name, rows in names.items())
@@ -573,5 +607,5 @@ def _basis(some: Runs, system: System, facts: Mapping[str, Any], here: Array) ->
     if here.any():
         return text
     if sides := kernel_sides(system, facts["type"]):
-        return f"{text}, with the residuals of kernels of {facts['system']}: {sides}"
-    return f"{text}; kernels of {facts['system']} were not measured"
+        return f"{text}, with the residuals of kernels of {_called(facts)}: {sides}"
+    return f"{text}; kernels of {_called(facts)} were not measured"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from calculon.apps.validate.measured_and_predicted import Result
+from calculon.apps.validate.published_study import UNITS
 from calculon.apps.validate.run_rows import run_rows
 from calculon.apps.validate.score import Rank
 from calculon.frozen import dataclass
@@ -150,16 +151,17 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def _rank(source: str, results: Sequence[Result]) -> Rank | None:
-    """Return how well plans are ordered within all sweeps of a source."""
+    """Return how well plans are ordered within all sweeps of a source; a sweep may span its studies."""
     groups: list[tuple[object, ...]] = []
     measured: list[Array] = []
     estimated: list[Array] = []
     for result in results:
         steps, sweep = result.steps, result.study.sweep
         if result.study.origin == source and steps is not None and sweep:
-            groups += [(result.study.name, *(row.cells[c] for c in sweep)) for row in steps.rows]
-            measured.append(steps.measured)
-            estimated.append(steps.estimated)
+            scale = UNITS[steps.quantity.unit][1]
+            groups += [(sweep, *(row.cells[name] for name in sweep)) for row in steps.rows]
+            measured.append(steps.measured * scale)
+            estimated.append(steps.estimated * scale)
     if not groups:
         return None
     return Rank.of(groups, np.concatenate(measured), np.concatenate(estimated))

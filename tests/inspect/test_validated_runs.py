@@ -1,0 +1,366 @@
+"""What measured runs say about a prediction: the file, the interval, the nearest runs, and what is outside of them."""
+
+import dataclasses
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon.apps.cli.validation_tables import RUNS
+from calculon.apps.report.text_tables import Table
+from calculon.apps.validate.library import Library
+from calculon.apps.validate.measured_and_predicted import compare
+from calculon.apps.validate.run_rows import csv_rows, run_rows
+from calculon.evaluate import evaluate
+from calculon.inspect import kernel_residuals, validated_runs
+from calculon.inspect.group_conformal import LEVEL
+from calculon.inspect.kernel_residuals import COLLECTIVES, PRODUCTS, kernel_sides
+from calculon.inspect.validated_runs import FILE, Runs, belief, factors, kind, runs
+from calculon.plan.plan import Plan
+from calculon.spec import catalog
+from tests.helpers import ROOT, document
+
+CASE = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+REFRESH = f"it is stale: calculon lv --edition corrected --runs {FILE}"
+SAMPLE = ("mt_nlg", "megatron_2020", "sc21/table1", "seqsel/steps", "dgxc/gpt3_5b", "nemo/bridge")
+"""Small studies of six sources, on A100, H100 and B200."""
+
+
+def asked(case=CASE, **changes):
+    """Return the estimate of a case, with other values in its execution."""
+    model, execution, system = case
+    return calculon.estimate(model, document("examples", execution) | changes, system)
+
+
+def facts_of(estimate):
+    return validated_runs.about(estimate.model, estimate.system, estimate.execution)
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_the_file_is_current(name):
+    library = Library.at()
+    (study,) = library.studies(name)
+    found = Table(RUNS, csv_rows(run_rows([compare(study, library, "corrected")]))).csv()
+    lines = (ROOT / FILE).read_text().splitlines()
+    kept = [line for line in lines if line.startswith(f"{study.origin},{name},")]
+    assert found.splitlines() == [lines[0], *kept], REFRESH
+
+
+def test_the_file_has_the_studies_of_whole_steps_and_no_others():
+    known = {study.name for study in Library.at().studies() if study.whole_steps}
+    nothing_compared = {"dgxc/llama31_8b"}
+    assert set(runs().columns["study"]) == known - nothing_compared, REFRESH
+
+
+def test_a_file_is_read_as_it_was_written():
+    some = [runs()[number] for number in (0, 40, -1)]
+    odd = dataclasses.replace(
+        some[0], label='TP 8, "PP" 4', citation='A "quoted", long one', fitted="a b"
+    )
+    plain = dataclasses.replace(some[1], citation="short")
+    text = Table(RUNS, csv_rows([odd, plain, some[2]])).csv().splitlines()
+    cells = [validated_runs._cells(line, len(RUNS) - 1) for line in text]
+    again = Runs(dict(zip(cells[0], zip(*cells[1:], strict=True), strict=True)))
+    assert [again[i] for i in range(3)] == [odd, plain, some[2]]
+    assert Runs.of([odd, plain])[1] == plain
+
+
+def test_errors_are_in_percent_of_what_was_measured():
+    run = dataclasses.replace(runs()[0], measured=2.0, predicted=1.5, measured_memory=None)
+    assert run.error == -25
+    assert run.memory_error is None
+    held = dataclasses.replace(run, measured_memory=10.0, predicted_memory=11.0)
+    assert held.memory_error == pytest.approx(10)
+
+
+def test_types_of_one_width_are_alike():
+    assert kind("float16") == kind("bfloat16") != kind("float8")
+    assert len({kind(one) for one in ("float8", "float16", "float32", "tfloat32")}) == 4
+
+
+# -- the interval -----------------------------------------------------------------------------------------------------
+
+
+def test_the_published_edition_has_none():
+    old = asked(("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g"))
+    assert old.edition == "sc23"
+    assert old.belief is None
+    low, high = factors(old.model, old.system, Plan.of(old.execution), old.stats)
+    assert np.isnan([low, high]).all()
+
+
+def test_without_runs_there_is_none(monkeypatch):
+    estimate = asked()
+    monkeypatch.setattr(validated_runs, "runs", lambda: Runs.of([]))
+    assert belief(estimate.model, estimate.system, estimate.execution, estimate.stats) is None
+
+
+def test_a_catalog_without_the_file_has_no_runs(monkeypatch, tmp_path):
+    monkeypatch.setattr(catalog, "root", lambda: tmp_path)
+    assert len(validated_runs.runs.__wrapped__()) == 0
+
+
+def test_it_is_that_of_the_sources():
+    estimate = asked()
+    found = estimate.belief
+    groups = runs().groups
+    context = runs().context(facts_of(estimate)["preset"], 989e12, "bfloat16", 8e9)
+    low, _, high = groups.limits(context)
+    time = estimate.stats["total_time"]
+    assert (found.low, found.high) == pytest.approx((time * math.exp(low), time * math.exp(high)))
+    assert found.level == LEVEL
+    assert f"of {groups.count} sources" in found.basis
+
+
+def test_it_is_relative_to_the_prediction(monkeypatch):
+    """Twice the measured and the predicted times are the same evidence, and twice the time twice the interval."""
+    estimate = asked()
+    found = estimate.belief
+    some = [runs()[number] for number in range(len(runs()))]
+    twice = [
+        dataclasses.replace(r, measured=2 * r.measured, predicted=2 * r.predicted) for r in some
+    ]
+    monkeypatch.setattr(validated_runs, "runs", lambda: doubled)
+    doubled = Runs.of(twice)
+    slow = dict(estimate.stats, total_time=2 * estimate.stats["total_time"])
+    again = belief(estimate.model, estimate.system, estimate.execution, slow)
+    assert (again.low, again.high) == pytest.approx((2 * found.low, 2 * found.high))
+
+
+def test_sources_that_are_missed_make_it_wider(monkeypatch):
+    found = asked().belief
+    some = [runs()[number] for number in range(len(runs()))]
+    worse = Runs.of([dataclasses.replace(run, measured=2 * run.measured) for run in some])
+    monkeypatch.setattr(validated_runs, "runs", lambda: worse)
+    again = asked().belief
+    assert again.low == pytest.approx(2 * found.low)  # a bias is not corrected away
+    assert again.high == pytest.approx(2 * found.high)
+
+
+def test_a_row_of_a_table_has_that_of_the_execution_alone():
+    base = document("examples", CASE[1])
+    rows = [
+        base | change
+        for change in (
+            {},
+            {"matmul_dtype": "float8"},
+            {"microbatch_size": 2},
+            {"edition": "sc23"},
+        )
+    ]
+    plan = Plan.from_records(calculon.inputs.execution(one) for one in rows)
+    model, system = calculon.inputs.model(CASE[0]), calculon.inputs.system("h200_141g_sxm")
+    system = dataclasses.replace(system, mem1=dataclasses.replace(system.mem1, bandwidth=9e12))
+    table = evaluate(model, system, plan.take(np.arange(3)))
+    low, high = factors(model, system, plan.take(np.arange(3)), table)
+    for i in range(3):
+        one = plan.take(np.array([i]))
+        alone = factors(model, system, one, evaluate(model, system, one))
+        assert (low[i], high[i]) == (alone[0][0], alone[1][0])
+    old = factors(model, system, plan.take(np.array([3])), {})
+    assert np.isnan(old).all()
+
+
+def test_a_malformed_row_has_none():
+    model, system = (calculon.inputs.model(CASE[0]), calculon.inputs.system(CASE[2]))
+    plan = Plan.from_records([document("examples", CASE[1])] * 2)
+    plan.malformed[1] = 0
+    low, high = factors(model, system, plan, {})
+    assert np.isfinite([low[0], high[0]]).all()
+    assert np.isnan([low[1], high[1]]).all()
+
+
+def calibrated(part, **spread):
+    """Return a system file with residuals of one part."""
+    fits = [{"part": part, "spreads": [spread]}]
+    return document("systems", CASE[2]) | {"calibration": {"fits": fits}}
+
+
+def test_whole_iterations_that_a_user_measured_come_first():
+    own = calibrated("training", low=0.9, high=1.2, level=0.8)
+    estimate = asked((*CASE[:2], own))
+    found, time = estimate.belief, estimate.stats["total_time"]
+    assert (found.low, found.high) == pytest.approx((0.9 * time, 1.2 * time))
+    assert found.level == 0.8
+    assert "calibrated" in found.basis
+
+
+def test_those_of_the_other_edition_do_not():
+    own = calibrated("training", low=0.9, high=1.2, level=0.8, edition="sc23")
+    assert asked((*CASE[:2], own)).belief.level == LEVEL
+
+
+# -- processors without a validated run -------------------------------------------------------------------------------
+
+
+def test_kernels_join_in_quadrature_where_no_step_was_validated(monkeypatch):
+    estimate = asked()
+    known = estimate.belief
+    monkeypatch.setattr(
+        validated_runs, "same_processor", lambda some, *_: np.zeros(len(some), bool)
+    )
+    found = asked().belief
+    stats, stated = estimate.stats, document("systems", CASE[2])["about"]["kernels"]
+    exposed = sum(
+        stats[f"{axis}_exposed_time"] for axis in ("tp_comm", "pp_comm", "dp_comm", "recomm")
+    )
+    total, optimizer = stats["total_time"], stats["optim_step_time"]
+    sizes = {
+        "16-bit products, m, n, k from 1,024": total - exposed - optimizer,
+        "memory-bound, all": optimizer,
+        "collectives, all": exposed,
+    }
+    extra = math.hypot(
+        *(math.log1p(stated[name]["p90"] / 100) * size / total for name, size in sizes.items())
+    )
+    context = runs().context(facts_of(estimate)["preset"], 989e12, "bfloat16", 8e9)
+    low, middle, high = runs().groups.limits(context)
+    assert math.log(found.high / total) == pytest.approx(middle + math.hypot(high - middle, extra))
+    assert math.log(found.low / total) == pytest.approx(middle - math.hypot(middle - low, extra))
+    assert found.low < known.low < known.high < found.high
+    assert "residuals of kernels of h100_80g_sxm" in found.basis
+
+
+def test_residuals_of_a_calibration_go_before_those_of_the_catalog():
+    spread = {"low": 0.8, "high": 1.5, "level": 0.9}
+    system = calculon.inputs.system(calibrated("matrix.bfloat16", **spread))
+    sides = kernel_sides(system, "bfloat16")
+    assert sides.up == pytest.approx({PRODUCTS: math.log(1.5)})
+    assert sides.down == pytest.approx({PRODUCTS: -math.log(0.8)})
+    assert kernel_sides(calculon.inputs.system(calibrated("mem2", **spread)), "float8") is None
+    links = kernel_sides(calculon.inputs.system(calibrated("networks[1]", **spread)), "float8")
+    assert set(links.up) == {COLLECTIVES}
+
+
+def test_a_part_that_is_never_wrong_on_a_side_does_not_move_it():
+    system = calculon.inputs.system(calibrated("mem1", low=1.1, high=1.2, level=0.9))
+    sides = kernel_sides(system, "bfloat16")
+    assert list(sides.down.values()) == [0]
+
+
+def test_a_system_of_ones_own_has_no_measured_kernels():
+    found = asked((*CASE[:2], {"base": CASE[2], "mem1": {"GBps": 9000}})).belief
+    assert "no validated run on this system" in found.outside
+    assert found.basis.endswith("kernels of this system were not measured")
+    assert kernel_residuals._stated("nothing of the catalog") == {}
+
+
+# -- nearest, outside, remark -----------------------------------------------------------------------------------------
+
+
+def test_a_measured_run_is_nearest_to_itself():
+    for number in (0, 200, 900):
+        run = runs()[number]
+        names = [field.name for field in dataclasses.fields(run)]
+        facts = {name: getattr(run, name) for name in names}
+        assert validated_runs.distance(runs(), facts)[number] == 0
+
+
+def test_nearest_runs_are_of_several_sources():
+    found = asked().belief.nearest
+    assert len(found) == validated_runs.NEAREST
+    assert len({run.source for run in found}) == validated_runs.NEAREST
+
+
+@pytest.mark.parametrize(
+    ("field", "factor", "weight"),
+    [
+        ("parameters", 2, 1),
+        ("tensor_par", 2, 0.5),
+        ("pipeline_par", 4, 0.5),
+        ("bandwidth", 2, 1),
+        ("peak", 2, 4),
+    ],
+)
+def test_distances_count_factors_of_two(field, factor, weight):
+    facts = facts_of(asked())
+    away = validated_runs.distance(runs(), facts)
+    same = np.flatnonzero(runs().numbers(field) == facts[field])
+    farther = validated_runs.distance(runs(), facts | {field: facts[field] * factor})
+    assert (farther - away)[same] == pytest.approx(weight)
+
+
+OUTSIDE = [
+    ({"num_procs": 65536}, "65,536 processors; validated up to"),
+    ({"seq_size": 1 << 24}, "sequences of 16,777,216 tokens; validated up to"),
+    ({"parameters": 5e12}, "5e+03 billion parameters; validated up to"),
+    ({"parameters": 1e6}, "0.001 billion parameters; validated from"),
+    ({"schedule": "zb_h1"}, "pipeline schedule zb_h1 never validated"),
+    ({"domain": 576}, "576 processors on the fastest network; validated up to"),
+    ({"type": "float32"}, "no validated run in float32 on h100_80g_sxm"),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), OUTSIDE)
+def test_what_lies_outside_is_said(change, sentence):
+    estimate = asked()
+    facts = facts_of(estimate)
+    here = validated_runs.same_processor(runs(), facts["peak"], estimate.system)
+    before = set(validated_runs.outside(runs(), facts, estimate.execution, here))
+    found = validated_runs.outside(runs(), facts | change, estimate.execution, here)
+    new = [text for text in found if text not in before]
+    assert len(new) == 1
+    assert new[0].startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"training": False}, "inference; validated runs are training steps"),
+        ({"weight_offload": True}, "offloading never validated"),
+        ({"activations_offload": True}, "offloading never validated"),
+        ({"optimizer_offload": True}, "offloading never validated"),
+    ],
+)
+def test_inference_and_offloading_are_outside(change, sentence):
+    estimate = asked()
+    execution = dataclasses.replace(estimate.execution, **change)
+    here = np.ones(len(runs()), bool)
+    assert sentence in [*validated_runs.outside(runs(), facts_of(estimate), execution, here)]
+
+
+def test_the_runs_are_all_inside():
+    for number in (0, 300, 900):
+        run = runs()[number]
+        facts = dataclasses.asdict(run)
+        here = np.ones(len(runs()), bool)
+        assert not [*validated_runs.outside(runs(), facts, asked().execution, here)]
+
+
+def test_a_utilisation_above_all_measured_ones_is_remarked():
+    facts = facts_of(asked())
+    same = (runs().numbers("peak") == 989e12) & (runs().kinds == kind("bfloat16"))
+    here = runs().numbers("peak") == 989e12
+    best = runs().numbers("mfu_causal")[same].max()
+    assert validated_runs.remark(runs(), facts, here, best) == ""
+    text = validated_runs.remark(runs(), facts, here, best + 0.02)
+    assert text.startswith(f"MFU {100 * (best + 0.02):.0f} % causal; the best validated run on H")
+    assert f"has {100 * best:.0f} %" in text
+    assert validated_runs.remark(runs(), facts, ~np.ones(len(runs()), bool), 0.99) == ""
+
+
+# -- cost -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_search_does_without():
+    code = (
+        "import sys, calculon; found = calculon.search('llama3-8B', 'h100_80g_sxm', 8, 8, 'bfloat16', top=1); "
+        "found.evaluation; print('calculon.inspect.validated_runs' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
+    assert done.stdout.decode().strip() == "False"
+
+
+def test_a_belief_is_plain_data():
+    found = asked().belief.to_dict()
+    assert set(found) == {"level", "low", "high", "nearest", "outside", "remark", "basis"}
+    assert all(
+        run["error"] == pytest.approx(100 * (run["predicted"] / run["measured"] - 1))
+        for run in found["nearest"]
+    )
