@@ -51,6 +51,34 @@ def test_a_duration_has_four_digits_and_a_unit_that_suits_it(seconds, text):
 
 
 @pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (0.827, 0.119, "0.83"),  # the examples of the Particle Data Group
+        (0.827, 0.367, "0.83"),  # but never one digit alone
+        (5.993, 0.354, "5.99"),
+        (5.993, 0.355, "6.0"),
+        (5.993, 5.0, "6.0"),
+        (5.993, 1e-9, "5.993"),
+        (699832.0, 8e4, "700,000"),
+        (-12.34, 0.5, "-12.3"),
+        (0.0, 1.0, "0"),
+        (math.inf, 1.0, "inf"),
+        (12.3456, 0.0, "12.35"),
+    ],
+)
+def test_a_number_has_the_digits_that_its_error_leaves(value, error, text):
+    assert units.known(value, error) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "error", "text"),
+    [(1.04, 0.1, "1.04 s"), (0.1234, 0.03, "123 ms"), (3.21e-5, 2e-6, "32.1 us")],
+)
+def test_a_duration_with_an_error(seconds, error, text):
+    assert units.duration(seconds, error) == text
+
+
+@pytest.mark.parametrize(
     ("value", "text"), [(0, "0"), (1234.5, "1234"), (0.012, "0.01200"), (math.nan, "nan")]
 )
 def test_significant_digits_without_an_exponent(value, text):

@@ -16,7 +16,7 @@ from calculon.apps.report.comparison_tables import sections
 from calculon.apps.report.page import Page
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
-from calculon.apps.report.winners import LEGEND, winners_table
+from calculon.apps.report.winners import LEGEND, LEGEND_OF_INTERVALS, winners_table
 from calculon.records import columns
 from calculon.statistics import CorrectedStats
 
@@ -116,7 +116,8 @@ def _result(result: Result) -> str:
         )
         executions = [one.execution or {} for one in shown]
         table = winners_table(executions, [one.bounded_stats for one in shown])
-        parts += [_titled(f"The {count}best executions of the search", table), _quiet(LEGEND)]
+        legend = LEGEND + LEGEND_OF_INTERVALS * any(one.interval for one in shown)
+        parts += [_titled(f"The {count}best executions of the search", table), _quiet(legend)]
     parts.append(_folded("statistics", _statistics(result)))
     if result.layers:
         shared = [name for name in result.layers[0] if all(name in one for one in result.layers)]

@@ -118,9 +118,12 @@ LEGEND = (
     "(attn: of attention only); TP comm: ar all-reduce, p2p all-reduce, split between stages (p2p_rs_ag), "
     "sp sequence parallelism (rs_ag), +ring or +pipe overlapped; on: S optimizer sharding, R gather "
     "again, O overlapped data parallelism, w/a/o weights, activations, optimizer offloaded; GiB: needed of the "
-    "tier-1 memory; 90 %: interval of the time; /proc: samples/s per processor, for several counts"
+    "tier-1 memory; /proc: samples/s per processor, for several counts"
 )
 """The meaning of the short columns."""
+
+LEGEND_OF_INTERVALS = "; 90 %: interval of the time"
+"""That of the column which winners of edition ``corrected`` have, too."""
 
 _LETTERS = {
     "optimizer_sharding": "S",

@@ -7,6 +7,7 @@ import pytest
 
 import calculon
 from calculon.search import driver
+from calculon.statistics import BOUNDS
 
 SPACE = ("megatron-22B", 8, 4, "float16", "a100_80g")
 NARROW = ("--fix", "tensor_par=8", "--fix", "weight_offload=false")
@@ -49,12 +50,17 @@ def test_a_table_of_the_corrected_edition_has_its_columns(run, tmp_path):
     assert run("lae", *space, "new.csv", "--edition", "corrected", *few).code == 0
     assert run("lae", *space, "old.csv", *few).code == 0
     new, old = (pd.read_csv(tmp_path / name) for name in ("new.csv", "old.csv"))
-    assert set(new.columns) > set(old.columns)
+    assert set(new.columns) > {*old.columns, *BOUNDS}
+    assert (new["total_time_low"] < new["total_time_high"]).all()
+    ends = calculon.bounds(
+        "megatron-22B", "a100_80g", calculon.evaluate("megatron-22B", "a100_80g", new)
+    )
+    assert all((new[name] == column).all() for name, column in ends.items())
     assert set(new["edition"]) == {"corrected"}
     assert (new["mfu"] > 0).all()
     again = calculon.evaluate("megatron-22B", "a100_80g", new)
     assert (again["total_time"] == new["total_time"]).all()
-    columns = ["--columns", "tensor_par,edition,mfu"]
+    columns = ["--columns", "tensor_par,edition,mfu,total_time_low"]
     assert run("lae", *space, "few.csv", "--edition", "corrected", *few, *columns).code == 0
-    assert list(pd.read_csv(tmp_path / "few.csv").columns) == ["tensor_par", "edition", "mfu"]
+    assert list(pd.read_csv(tmp_path / "few.csv").columns) == columns[1].split(",")
     assert run("lae", *space, "x.csv", *few, *columns).code == 2

@@ -3,12 +3,14 @@
 import csv
 import io
 import json
+from pathlib import Path
 
 import pytest
 
 import calculon
+from calculon.inspect.told_apart import least_ratio
 from tests.apps.cli.conftest import ARGUMENTS
-from tests.helpers import NAMES
+from tests.helpers import NAMES, document
 
 A = ",".join(ARGUMENTS)
 B = A.replace("a100_80g", "a100_80e")
@@ -202,3 +204,46 @@ def test_an_execution_that_cannot_run(run, execution):
     found = run("compare", A, f"megatron-1T,{execution(activation_recompute='none')},a100_80g")
     assert found.code == 1
     assert "calculon: infeasible:" in found.err
+
+
+TODAY = "llama3-8B,llama3-8B_h100x64,h100_80g_sxm"
+
+
+@pytest.fixture
+def other():
+    """Return the example of today with other choices: it is as fast, or twice as slow."""
+
+    def made(**changes):
+        path = Path("other.json")
+        path.write_text(json.dumps(document("examples", "llama3-8B_h100x64") | changes))
+        return f"llama3-8B,{path},h100_80g_sxm"
+
+    return made
+
+
+def test_results_that_are_not_told_apart_say_so(run, other):
+    near = run("compare", TODAY, other(data_par_overlap=False))
+    assert near.out.count("Intervals of the time (90 %): A ") == 1
+    assert "\nA and B are not told apart: they differ by " in near.out
+    far = other(activation_recompute="full", tensor_par=8, data_par=8, tensor_par_overlap="none")
+    found = json.loads(run("compare", TODAY, far, "-f", "json").out)
+    (total,) = [one for one in found["statistics"] if one["name"] == "total_time"]
+    assert found["told_apart"] == [total["ratios"][0] > least_ratio()]
+    assert all(one["interval"]["low"] < one["interval"]["high"] for one in found["results"])
+
+
+def test_what_shares_no_machine_is_not_compared_with_more_than_its_interval(run):
+    found = json.loads(
+        run("compare", TODAY, "llama3-8B,llama3-8B_h100x64,h200_141g_sxm", "-f", "json").out
+    )
+    assert found["told_apart"] == [None]
+    both = json.loads(run("compare", A, B, "-f", "json").out)
+    assert both["told_apart"] == [None]
+    assert [one["interval"] for one in both["results"]] == [None, None]
+
+
+def test_files_of_results_keep_their_interval(run):
+    assert run("llm", *TODAY.split(","), "stats.json").code == 0
+    found = json.loads(run("compare", "stats.json", TODAY, "-f", "json").out)
+    one, other = (one["interval"] for one in found["results"])
+    assert one == pytest.approx(other)

@@ -13,7 +13,9 @@ import pandas as pd
 import pytest
 
 import calculon
+from calculon.apps.report.how_sure import BEST, OUTSIDE
 from calculon.search.driver import SearchResult, search
+from calculon.statistics import BOUNDS
 from tests.helpers import ROOT, document
 
 SPACE = ("megatron-22B", 8, 4, "float16", "a100_80g")
@@ -283,3 +285,39 @@ def test_a_table_of_winners_can_be_evaluated_again(run):
         table = pd.read_csv("best.csv")
         again = calculon.evaluate(SPACE[0], SPACE[-1], table)
         assert again["sample_rate"].tolist() == table["sample_rate"].tolist()
+
+
+TODAY = ("llama3-8B", 64, 512, "bfloat16", "h100_80g_sxm")
+FEW = ("--fix", "tensor_par=2", "--fix", "attn_impl=flash")
+
+
+@pytest.mark.parametrize("suffix", ["json", "csv", "parquet"])
+def test_files_of_the_corrected_edition_have_the_interval_of_the_time(run, suffix):
+    assert run("loe", *TODAY, f"best.{suffix}", *FEW, "-t", "2", "--edition", "corrected").code == 0
+    found = search("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", top=2, edition="corrected",
+                   fix={"tensor_par": 2, "attn_impl": "flash"})  # fmt: skip
+    if suffix == "json":
+        rows = [one["stats"] for one in json.loads(Path("best.json").read_text()).values()]
+    else:
+        read = pd.read_csv if suffix == "csv" else pd.read_parquet
+        rows = read(f"best.{suffix}").to_dict("records")
+    for one, row in zip(found, rows, strict=True):
+        ends = [row[name] for name in BOUNDS]
+        assert ends == pytest.approx([one.belief.low, one.belief.high], rel=1e-12)
+        assert row["total_time"] == one.stats["total_time"]  # in full
+
+
+def test_a_search_of_the_corrected_edition_says_how_sure_it_is(run):
+    out = run("loe", *TODAY, "-", *FEW, "-t", "3", "--edition", "corrected").out
+    best = search("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", edition="corrected",
+                  fix={"tensor_par": 2, "attn_impl": "flash"}).best  # fmt: skip
+    (titles,) = [line for line in out.splitlines() if line.startswith("#")]
+    assert " 90 %" in titles
+    assert (BEST in out) == bool(best.belief.remark)
+    assert best.belief.remark in out
+    assert all(text in out for text in best.belief.outside)
+    assert "Not told apart from the fastest: " in out
+    several = ("llama3-8B", "64,65536", 512, "bfloat16", "h100_80g_sxm", "-", *FEW)
+    assert "\n64 processors: " not in run("loe", *several).out  # where one count alone is possible
+    published = run("loe", *SPACE, "-", "-t", "2").out
+    assert not any(text in published for text in (" 90 %", "told apart", OUTSIDE))

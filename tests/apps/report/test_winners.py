@@ -5,6 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
+from calculon.apps.report.how_sure import told_apart
 from calculon.apps.report.winners import LEGEND, REASONS, reasons_table, winners_table
 from calculon.plan.rules.data_rules import UNIT_RULES
 from calculon.plan.rules.network_rules import MESH_RULES, NETWORK_RULES
@@ -62,8 +63,47 @@ def test_choices_of_the_corrected_edition_are_told_where_there_are_any():
     assert [row["own"] for row in table.rows] == ["-", "flash, fused CE, float32 gradients"]
 
 
+def test_winners_of_the_corrected_edition_have_their_interval_and_its_digits():
+    executions, stats = _rows(1024, top=3)
+    executions = [one | {"edition": "corrected"} for one in executions]
+    known = [
+        {**one, "total_time": 6.057, "total_time_low": 5.46, "total_time_high": 7.11}
+        for one in stats
+    ]
+    known[1]["total_time_low"] = None  # as tables without runs have it
+    table = winners_table(executions, known)
+    assert [row["interval"] for row in table.rows] == ["5.5-7.1 s", "", "5.5-7.1 s"]
+    assert [row["time"] for row in table.rows] == ["6.06 s", "6.057 s", "6.06 s"]
+    memory = stats[0]["proc_mem_tier1_cap_req"] / GIB
+    assert table.rows[0]["mem1"] == f"{memory:,.1f}"
+    assert "90 %" in [column.title for column in table.columns]
+    assert all(len(line) <= 80 for line in _drawn(table, 80))
+    published = winners_table(*_rows(1024, top=1))
+    assert "90 %" not in [column.title for column in published.columns]
+
+
+def test_what_is_not_told_apart_from_the_fastest():
+    confirmed = "measured runs of one model and processor confirm an order from 10 % on"
+    assert told_apart([1.0, 1.05, 1.1, 1.2], 1.1) == (
+        f"Not told apart from the fastest: 2 of 4, itself included ({confirmed})"
+    )
+    assert told_apart([1.3, 1.0], 1.1) == f"The fastest is told apart from all others ({confirmed})"
+
+
 def test_the_legend_explains_every_short_name():
-    for word in ("ar ", "p2p ", "sp ", "+ring", "+pipe", "attn", "GiB", "/proc", "TP.PP.DP", "mbs"):
+    for word in (
+        "90 %",
+        "ar ",
+        "p2p ",
+        "sp ",
+        "+ring",
+        "+pipe",
+        "attn",
+        "GiB",
+        "/proc",
+        "TP.PP.DP",
+        "mbs",
+    ):
         assert word in LEGEND
 
 

@@ -173,7 +173,7 @@ def _report(
         log(_best_line(best))
     if log.quiet:
         return
-    from calculon.apps.report.winners import LEGEND, reasons_table
+    from calculon.apps.report.winners import LEGEND, LEGEND_OF_INTERVALS, reasons_table
 
     if best:
         log("")
@@ -188,7 +188,7 @@ def _report(
             log(f"({more:,} more {place})".replace(" ;", ";"))
         for line in _how_sure(best):
             log.show(line)
-        log.show(LEGEND)
+        log.show(LEGEND + LEGEND_OF_INTERVALS * any(result.bounds for result in best))
     if counts.bad:
         log("")
         table = reasons_table(counts.total, counts.good, counts.reasons, counts.nearest_miss)
