@@ -6,7 +6,13 @@ import pytest
 from rich.console import Console
 
 from calculon.apps.report.how_sure import told_apart
-from calculon.apps.report.winners import LEGEND, REASONS, reasons_table, winners_table
+from calculon.apps.report.winners import (
+    LEGEND,
+    LEGEND_OF_INTERVALS,
+    REASONS,
+    reasons_table,
+    winners_table,
+)
 from calculon.plan.rules.data_rules import UNIT_RULES
 from calculon.plan.rules.network_rules import MESH_RULES, NETWORK_RULES
 from calculon.search.driver import search
@@ -91,20 +97,9 @@ def test_what_is_not_told_apart_from_the_fastest():
 
 
 def test_the_legend_explains_every_short_name():
-    for word in (
-        "90 %",
-        "ar ",
-        "p2p ",
-        "sp ",
-        "+ring",
-        "+pipe",
-        "attn",
-        "GiB",
-        "/proc",
-        "TP.PP.DP",
-        "mbs",
-    ):
+    for word in ("ar ", "p2p ", "sp ", "+ring", "+pipe", "attn", "GiB", "/proc", "TP.PP.DP", "mbs"):
         assert word in LEGEND
+    assert "90 %" in LEGEND_OF_INTERVALS
 
 
 def test_the_nearest_miss_is_in_one_unit():
