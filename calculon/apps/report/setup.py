@@ -151,16 +151,19 @@ def options(execution: Mapping[str, Any]) -> Iterator[str]:
 
 def key_figures(result: Result, width: int) -> RenderableType:
     """Lay out the figures that users compare: speed at the left, efficiency at the right or below."""
-    left = _speed(result) if result.interval is None else _speed_with_interval(result)
-    room = NARROW if result.interval is None else NARROW_WITH_INTERVAL
-    least = 0 if width >= room else len(_LONGEST)
-    right = grid("left", "right", "left", least=[least])
-    if result.interval is not None and width >= room:
-        right.add_row("", "", "")  # beside the titles
+    bounded = result.interval is not None
+    wide = width >= (NARROW_WITH_INTERVAL if bounded else NARROW)
+    left = _speed_with_interval(result) if bounded else _speed(result)
+    right = grid("left", "right", "left", least=[0 if wide else len(_LONGEST)])
+    if bounded and wide:
+        right.add_row()  # beside the titles
     for word, meaning in _EFFICIENCIES.items():
         share = result.digits.efficiency(result.value(f"{word}_efficiency"))
-        right.add_row(f"{word} efficiency", Text(share, "bold"), Text(meaning, "dim"))
-    if width < room:
+        table = left if bounded and not wide else right
+        table.add_row(f"{word} efficiency", Text(share, "bold"), Text(meaning, "dim"))
+    if bounded and not wide:
+        return indented(left)
+    if not wide:
         return indented(Group(left, right))
     beside = grid("text", "text", gap=4)
     beside.add_row(left, right)

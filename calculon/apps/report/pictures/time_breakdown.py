@@ -15,10 +15,9 @@ from calculon.apps.report.pictures.canvas import (
     wrapped,
 )
 from calculon.apps.report.result import EVERYTHING, KINDS_OF_MEMORY, Result
-from calculon.apps.report.texts import capacity
 from calculon.frozen import dataclass
 from calculon.statistics import AXIS_PARTS_OF_TIME
-from calculon.units import GIB, significant
+from calculon.units import GIB, known, significant
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,11 +86,7 @@ def panels(results: Sequence[Result]) -> list[Panel]:
     """Return the panels: time, tier 1, and tier 2 where it is used; without zeros."""
     unit, factor = time_unit(max(result.value("total_time") for result in results))
     times = [_scaled(result.times(), factor) for result in results]
-    ends = [
-        f"{significant(r.value('total_time') * factor)} {unit}, "
-        f"{significant(r.value('sample_rate'))} samples/s"
-        for r in results
-    ]
+    ends = [_end_of_time(result, unit, factor) for result in results]
     found = [Panel("Time per iteration", f"Time ({unit})", times, ends, [None] * len(results))]
     for tier in (0, 1):
         stacks = [_scaled(result.memory()[tier], 1 / GIB) for result in results]
@@ -106,6 +101,19 @@ def panels(results: Sequence[Result]) -> list[Panel]:
     return found
 
 
+def _end_of_time(result: Result, unit: str, factor: float) -> str:
+    """Say how long an iteration takes, its interval where that is known, and the rate."""
+    time, rate, digits = result.value("total_time"), result.value("sample_rate"), result.digits
+    if not digits.spread:
+        return f"{significant(time * factor)} {unit}, {significant(rate)} samples/s"
+    error = digits.spread * time * factor
+    interval = result.interval or {}
+    ends = (known(interval[name] * factor, error) for name in ("low", "high") if interval)
+    told = " to ".join(ends)
+    text = f"{known(time * factor, error)} {unit}" + (f" ({told})" if told else "")
+    return f"{text}, {digits.rate(rate)} samples/s"
+
+
 def _scaled(values: Mapping[str, float], factor: float) -> dict[str, float]:
     return {name: value * factor for name, value in values.items() if value > 0}
 
@@ -113,7 +121,11 @@ def _scaled(values: Mapping[str, float], factor: float) -> dict[str, float]:
 def _end(result: Result, tier: int, size: float) -> str:
     """Say how much memory is used, of how much."""
     text = f"{size:,.1f} GiB"
-    return f"{text} of {capacity(result.capacities[tier])}" if result.capacities else text
+    return (
+        f"{text} of {result.digits.capacity(result.capacities[tier])}"
+        if result.capacities
+        else text
+    )
 
 
 def draw(results: Sequence[Result]) -> "Figure":
