@@ -12,6 +12,7 @@ import calculon
 from calculon.apps.cli.result_files import file_document
 from calculon.apps.cli.results import read_results
 from calculon.errors import Infeasible, SpecError
+from calculon.inspect.group_conformal import LEVEL
 from calculon.plan.columns import DEFAULTS
 from calculon.plan.plan import PUBLISHED_NAMES
 from calculon.records import columns
@@ -169,6 +170,27 @@ def test_a_file_of_statistics_says_its_edition(run):
     assert read_results(["published.json"])[0].edition == "sc23"
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"total_time_low": None},
+        {"total_time_low": "much"},
+        {"total_time_high": 0},
+        {"total_time_low": 1e9},
+        {"total_time_high": float("inf")},
+    ],
+)
+def test_an_interval_that_is_none_is_left_out(run, change):
+    run("llm", *TODAY, "today.json")
+    raw = json.loads(Path("today.json").read_text())
+    assert read_results(["today.json"])[0].interval["low"] == raw["total_time_low"]
+    _write("damaged.json", raw | change)
+    (one,) = read_results(["damaged.json"])
+    assert one.interval is None
+    assert (one.ends, one.bounded_stats) == ("", one.stats)
+    assert run("report", "damaged.json", "-o", "damaged.html").code == 0
+
+
 @pytest.fixture(params=["found.json", "found.csv", "found.parquet"])
 def corrected(run, request):
     """A search of the corrected edition with a flash kernel, in every format."""
@@ -183,6 +205,9 @@ def test_a_search_of_the_corrected_edition_is_read_back(corrected):
     assert one.execution["attn_impl"] == "flash"
     wanted = calculon.estimate(FLASH[0], one.execution, FLASH[4])
     assert one.stats == pytest.approx(wanted.stats, nan_ok=True)
+    ends = {"level": LEVEL, "low": wanted.belief.low, "high": wanted.belief.high}
+    assert one.interval == pytest.approx(ends)
+    assert list(one.bounded_stats.values())[-2:] == pytest.approx(list(ends.values())[1:])
     (whole,) = read_results([corrected], FLASH[0], FLASH[4])
     assert whole.edition == "corrected"
     assert whole.layers

@@ -17,6 +17,8 @@ import calculon
 from calculon.apps.cli.main import main
 from calculon.apps.sweep import task as sweep
 from calculon.search.driver import search
+from calculon.statistics import BOUNDS
+from calculon.units import known
 from tests.helpers import ROOT
 
 STUDY = """\
@@ -318,9 +320,31 @@ def test_a_study_names_its_edition(run, tmp_path):
         edition="corrected",
     )
     assert row["mfu"] == best[0].stats["mfu"]
+    belief = best[0].belief
+    assert [row[name] for name in BOUNDS] == pytest.approx([belief.low, belief.high])
     refused = study(run, "x.csv", "--edition", "sc23", file="today.yaml")
     assert refused.code == 2
     assert "corrected" in refused.err
+
+
+def test_a_summary_has_the_digits_that_are_known(run, tmp_path):
+    text = (
+        "models: [{model: llama3-8B, max_batch_size: 16}]\nsystems: [h100_80g_sxm]\nnum_procs: 16\n"
+        "datatype: bfloat16\nfix: {attn_impl: flash, tensor_par: 2}\nedition: corrected\nsummary:\n"
+        "  rows: [model]\n  best: {rate: sample_rate, slowest: 'total_time_high:min', size: num_procs * 1001}\n"
+    )
+    (tmp_path / "today.yaml").write_text(text)
+    result = study(run, "r.csv", file="today.yaml")
+    (row,) = pd.read_csv("r.csv").to_dict("records")
+    spread = (row["total_time_high"] - row["total_time_low"]) / 2 / row["total_time"]
+    (line,) = [one for one in result.out.splitlines() if one.startswith("llama3-8B")]
+    _, rate, _, slowest, _, size, _ = line.split()
+    assert rate == known(row["sample_rate"], spread * row["sample_rate"])
+    assert slowest == known(row["total_time_high"], spread * row["total_time_high"])
+    assert size == "16,016"  # nothing of it is a time
+    assert f"Times are known to +-{spread * 100:.0f} % (90 %)" in result.out
+    published = study(run, "x.csv", "--edition", "sc23").out
+    assert "Times are known" not in published
 
 
 def test_each_model_of_a_study_has_the_edition_that_it_needs(run, tmp_path):

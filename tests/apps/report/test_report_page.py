@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+import calculon
 from calculon.apps.cli.main import main
 from calculon.apps.report.assumptions import ASSUMPTIONS, EDITIONS, assumptions
 from calculon.apps.report.figures_group import NO_VOCABULARY
@@ -112,6 +113,16 @@ def test_the_corrected_edition_shows_its_figures_and_says_what_they_count(folder
     assert "Edition corrected is the published model with its defects fixed" in text
     assert "attention counted in full" in text
     assert "embeddings, the LM head and the loss" not in text
+
+
+def test_the_corrected_edition_says_how_sure_it_is(folder):
+    text = (folder / "today.html").read_text(encoding="utf-8")
+    belief = calculon.estimate(*TODAY.split(",")).belief
+    assert f"{bold('How sure')}: {belief.basis}" in text
+    assert all(run.study in text for run in belief.nearest)
+    assert "How sure" not in (folder / "one.html").read_text(encoding="utf-8")
+    both = (folder / "both.html").read_text(encoding="utf-8")
+    assert both.count("Intervals of the time (90 %): B ") == 1
 
 
 def test_two_editions_stand_side_by_side(folder):
