@@ -9,7 +9,7 @@ from typing import Any
 from calculon.apps.report.text_tables import Column, Section, Table
 from calculon.apps.validate import error_summary as summary
 from calculon.apps.validate.measured_and_predicted import Result
-from calculon.inspect.validated_runs import Run
+from calculon.inspect.run_table import Run
 
 Rows = list[dict[str, Any]]
 Form = tuple[str, tuple[Column, ...], Callable[[Sequence[Result]], Rows]]
