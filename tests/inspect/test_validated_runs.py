@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.apps.cli.validation_tables import RUNS
+from calculon.apps.cli.validation_tables import RUNS, runs_file
 from calculon.apps.report.text_tables import Table
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import compare
-from calculon.apps.validate.run_rows import csv_rows, run_rows
+from calculon.apps.validate.run_rows import csv_rows
 from calculon.evaluate import evaluate
 from calculon.inspect import kernel_residuals, nearest_runs, run_table, validated_runs
 from calculon.inspect.group_conformal import LEVEL
@@ -25,7 +25,7 @@ from calculon.spec import catalog
 from tests.helpers import ROOT, document
 
 CASE = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
-REFRESH = f"it is stale: calculon lv --edition corrected --runs {FILE}"
+REFRESH = f"it is stale: scripts/render, or calculon lv --edition corrected --runs {FILE}"
 SAMPLE = ("mt_nlg", "megatron_2020", "sc21/table1", "seqsel/steps", "dgxc/gpt3_5b", "nemo/bridge")
 """Small studies of six sources, on A100, H100 and B200."""
 
@@ -47,7 +47,7 @@ def facts_of(estimate):
 def test_the_file_is_current(name):
     library = Library.at()
     (study,) = library.studies(name)
-    found = Table(RUNS, csv_rows(run_rows([compare(study, library, "corrected")]))).csv()
+    found = runs_file([compare(study, library, "corrected")])
     lines = (ROOT / FILE).read_text().splitlines()
     kept = [line for line in lines if line.startswith(f"{study.origin},{name},")]
     assert found.splitlines() == [lines[0], *kept], REFRESH
