@@ -9,22 +9,23 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.apps.cli.validation_tables import RUNS
+from calculon.apps.cli.validation_tables import RUNS, runs_file
 from calculon.apps.report.text_tables import Table
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import compare
-from calculon.apps.validate.run_rows import csv_rows, run_rows
+from calculon.apps.validate.run_rows import csv_rows
 from calculon.evaluate import evaluate
-from calculon.inspect import kernel_residuals, validated_runs
+from calculon.inspect import kernel_residuals, nearest_runs, run_table, validated_runs
 from calculon.inspect.group_conformal import LEVEL
 from calculon.inspect.kernel_residuals import COLLECTIVES, PRODUCTS, kernel_sides
-from calculon.inspect.validated_runs import FILE, Runs, belief, factors, kind, runs
+from calculon.inspect.run_table import FILE, Runs, about, kind, runs
+from calculon.inspect.validated_runs import belief, factors
 from calculon.plan.plan import Plan
 from calculon.spec import catalog
 from tests.helpers import ROOT, document
 
 CASE = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
-REFRESH = f"it is stale: calculon lv --edition corrected --runs {FILE}"
+REFRESH = f"it is stale: scripts/render, or calculon lv --edition corrected --runs {FILE}"
 SAMPLE = ("mt_nlg", "megatron_2020", "sc21/table1", "seqsel/steps", "dgxc/gpt3_5b", "nemo/bridge")
 """Small studies of six sources, on A100, H100 and B200."""
 
@@ -36,7 +37,7 @@ def asked(case=CASE, **changes):
 
 
 def facts_of(estimate):
-    return validated_runs.about(estimate.model, estimate.system, estimate.execution)
+    return about(estimate.model, estimate.system, estimate.execution)
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
@@ -46,7 +47,7 @@ def facts_of(estimate):
 def test_the_file_is_current(name):
     library = Library.at()
     (study,) = library.studies(name)
-    found = Table(RUNS, csv_rows(run_rows([compare(study, library, "corrected")]))).csv()
+    found = runs_file([compare(study, library, "corrected")])
     lines = (ROOT / FILE).read_text().splitlines()
     kept = [line for line in lines if line.startswith(f"{study.origin},{name},")]
     assert found.splitlines() == [lines[0], *kept], REFRESH
@@ -65,7 +66,7 @@ def test_a_file_is_read_as_it_was_written():
     )
     plain = dataclasses.replace(some[1], citation="short")
     text = Table(RUNS, csv_rows([odd, plain, some[2]])).csv().splitlines()
-    cells = [validated_runs._cells(line, len(RUNS) - 1) for line in text]
+    cells = [run_table._cells(line, len(RUNS) - 1) for line in text]
     again = Runs(dict(zip(cells[0], zip(*cells[1:], strict=True), strict=True)))
     assert [again[i] for i in range(3)] == [odd, plain, some[2]]
     assert Runs.of([odd, plain])[1] == plain
@@ -103,7 +104,7 @@ def test_without_runs_there_is_none(monkeypatch):
 
 def test_a_catalog_without_the_file_has_no_runs(monkeypatch, tmp_path):
     monkeypatch.setattr(catalog, "root", lambda: tmp_path)
-    assert len(validated_runs.runs.__wrapped__()) == 0
+    assert len(runs.__wrapped__()) == 0
 
 
 def test_it_is_that_of_the_sources():
@@ -259,13 +260,13 @@ def test_a_measured_run_is_nearest_to_itself():
         run = runs()[number]
         names = [field.name for field in dataclasses.fields(run)]
         facts = {name: getattr(run, name) for name in names}
-        assert validated_runs.distance(runs(), facts)[number] == 0
+        assert nearest_runs.distance(runs(), facts)[number] == 0
 
 
 def test_nearest_runs_are_of_several_sources():
     found = asked().belief.nearest
-    assert len(found) == validated_runs.NEAREST
-    assert len({run.source for run in found}) == validated_runs.NEAREST
+    assert len(found) == nearest_runs.NEAREST
+    assert len({run.source for run in found}) == nearest_runs.NEAREST
 
 
 @pytest.mark.parametrize(
@@ -280,9 +281,9 @@ def test_nearest_runs_are_of_several_sources():
 )
 def test_distances_count_factors_of_two(field, factor, weight):
     facts = facts_of(asked())
-    away = validated_runs.distance(runs(), facts)
+    away = nearest_runs.distance(runs(), facts)
     same = np.flatnonzero(runs().numbers(field) == facts[field])
-    farther = validated_runs.distance(runs(), facts | {field: facts[field] * factor})
+    farther = nearest_runs.distance(runs(), facts | {field: facts[field] * factor})
     assert (farther - away)[same] == pytest.approx(weight)
 
 
@@ -301,9 +302,9 @@ OUTSIDE = [
 def test_what_lies_outside_is_said(change, sentence):
     estimate = asked()
     facts = facts_of(estimate)
-    here = validated_runs.same_processor(runs(), facts["peak"], estimate.system)
-    before = set(validated_runs.outside(runs(), facts, estimate.execution, here))
-    found = validated_runs.outside(runs(), facts | change, estimate.execution, here)
+    here = nearest_runs.same_processor(runs(), facts["peak"], estimate.system)
+    before = set(nearest_runs.outside(runs(), facts, estimate.execution, here))
+    found = nearest_runs.outside(runs(), facts | change, estimate.execution, here)
     new = [text for text in found if text not in before]
     assert len(new) == 1
     assert new[0].startswith(sentence)
@@ -322,7 +323,7 @@ def test_inference_and_offloading_are_outside(change, sentence):
     estimate = asked()
     execution = dataclasses.replace(estimate.execution, **change)
     here = np.ones(len(runs()), bool)
-    assert sentence in [*validated_runs.outside(runs(), facts_of(estimate), execution, here)]
+    assert sentence in [*nearest_runs.outside(runs(), facts_of(estimate), execution, here)]
 
 
 def test_the_runs_are_all_inside():
@@ -330,7 +331,7 @@ def test_the_runs_are_all_inside():
         run = runs()[number]
         facts = dataclasses.asdict(run)
         here = np.ones(len(runs()), bool)
-        assert not [*validated_runs.outside(runs(), facts, asked().execution, here)]
+        assert not [*nearest_runs.outside(runs(), facts, asked().execution, here)]
 
 
 def test_a_utilisation_above_all_measured_ones_is_remarked():
@@ -338,11 +339,11 @@ def test_a_utilisation_above_all_measured_ones_is_remarked():
     same = (runs().numbers("peak") == 989e12) & (runs().kinds == kind("bfloat16"))
     here = runs().numbers("peak") == 989e12
     best = runs().numbers("mfu_causal")[same].max()
-    assert validated_runs.remark(runs(), facts, here, best) == ""
-    text = validated_runs.remark(runs(), facts, here, best + 0.02)
+    assert nearest_runs.remark(runs(), facts, here, best) == ""
+    text = nearest_runs.remark(runs(), facts, here, best + 0.02)
     assert text.startswith(f"MFU {100 * (best + 0.02):.0f} % causal; the best validated run on H")
     assert f"has {100 * best:.0f} %" in text
-    assert validated_runs.remark(runs(), facts, ~np.ones(len(runs()), bool), 0.99) == ""
+    assert nearest_runs.remark(runs(), facts, ~np.ones(len(runs()), bool), 0.99) == ""
 
 
 # -- cost -------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from typing import Any
 from calculon.apps.report.text_tables import Column, Section, Table
 from calculon.apps.validate import error_summary as summary
 from calculon.apps.validate.measured_and_predicted import Result
-from calculon.inspect.validated_runs import Run
+from calculon.apps.validate.run_rows import csv_rows, run_rows
+from calculon.inspect.run_table import Run
 
 Rows = list[dict[str, Any]]
 Form = tuple[str, tuple[Column, ...], Callable[[Sequence[Result]], Rows]]
@@ -291,6 +292,11 @@ def sections(results: Sequence[Result], *, brief: bool = False) -> Iterator[Sect
     for title, columns, rows in main_forms(editions) if brief else forms(editions):
         if found := rows(results):
             yield Section(title, Table(columns, found))
+
+
+def runs_file(results: Sequence[Result]) -> str:
+    """Return the measured whole steps of studies as the file that intervals rest on."""
+    return Table(RUNS, csv_rows(run_rows(results))).csv() + "\n"
 
 
 def heading(results: Sequence[Result]) -> str:

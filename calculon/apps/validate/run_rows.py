@@ -6,7 +6,7 @@ from typing import Any
 
 from calculon.apps.validate.measured_and_predicted import UTILISATION, Result
 from calculon.apps.validate.published_study import UNITS
-from calculon.inspect.validated_runs import Run, about
+from calculon.inspect.run_table import Run, about
 from calculon.spec.execution import PUBLISHED, Execution
 
 

@@ -14,7 +14,7 @@ from calculon.apps.validate.run_rows import run_rows
 from calculon.apps.validate.score import Rank
 from calculon.frozen import dataclass
 from calculon.inspect.group_conformal import equal_weights, weighted_quantile
-from calculon.inspect.validated_runs import Run, Runs
+from calculon.inspect.run_table import Run, Runs
 from calculon.units import Array
 
 

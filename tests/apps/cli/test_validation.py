@@ -257,3 +257,37 @@ def test_a_broken_study_names_file_and_field(run, tmp_path):
     code, _, err = run("lv", "-b", tmp_path / "own")
     assert code == 2
     assert "measured.csv: line 2 (gpt-5 full), model: expected the name of a model" in err
+
+
+def test_runs_are_written(run, tmp_path):
+    target = tmp_path / "runs.csv"
+    code, out, _ = run("lv", "--study", "mt_nlg", "--edition", "corrected", "--runs", str(target))
+    assert code == 0
+    lines = (ROOT / "validation" / "runs.csv").read_text().splitlines()
+    own = [line for line in lines if line.startswith("mt_nlg,")]
+    assert target.read_text().splitlines() == [lines[0], *own]
+    assert "Whole steps: each source alike" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--runs", "runs.csv"), "expected edition corrected, found sc23"),
+        (("--edition", "corrected", "--runs", "runs.json"), "an output name that ends in .csv"),
+    ],
+)
+def test_runs_that_cannot_be_written_are_refused(run, words, message):
+    code, _, err = run("lv", "--study", "mt_nlg", *words)
+    assert code == 2
+    assert message in err
+
+
+def test_sources_stand_in_every_format(run):
+    words = ("lv", "--study", "sc21", "--edition", "corrected")
+    title = "Whole steps: each source alike"
+    for form in ("text", "markdown", "html"):
+        assert title in run(*words, "--format", form).out
+    (found,) = json.loads(run(*words, "--format", "json").out)["sources"]
+    assert (found["name"], found["rows"]) == ("sc21", 22)
+    rows = list(csv.DictReader(io.StringIO(run(*words, "--format", "csv").out)))
+    assert {row["source"] for row in rows} == {"sc21"}

@@ -5,13 +5,19 @@ import sys
 from collections.abc import Sequence
 
 from calculon.apps.cli.options import Log, Parser, add_edition
-from calculon.apps.cli.validation_tables import RUNS, VALUES, heading, markdown, page, sections
+from calculon.apps.cli.validation_tables import (
+    VALUES,
+    heading,
+    markdown,
+    page,
+    runs_file,
+    sections,
+)
 from calculon.apps.report.text_tables import Table
 from calculon.apps.validate import error_summary as summary
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import Result, compare
 from calculon.apps.validate.published_errors import published_tables
-from calculon.apps.validate.run_rows import csv_rows, run_rows
 from calculon.errors import Problem, SpecError
 from calculon.spec.execution import CORRECTED, PUBLISHED
 from calculon.spec.files import check_output, json_text, replacing
@@ -79,9 +85,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
             for row in results[-1].rows:
                 log(f"Analyzing {row.label}")
     if arguments.runs:
-        rows = run_rows(results)
         with replacing(arguments.runs) as file:
-            file.write((Table(RUNS, csv_rows(rows)).csv() + "\n").encode())
+            file.write(runs_file(results).encode())
     _print(results, arguments.format, detailed=bool(arguments.study), log=log)
     for line in _exceeded(results):
         print(f"calculon: validation: {line}", file=sys.stderr)

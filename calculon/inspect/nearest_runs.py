@@ -1,0 +1,138 @@
+"""The measured runs that are nearest to an execution, and what of it lies outside of all of them."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from calculon.hardware.system import System
+from calculon.inspect.run_table import ALIKE_PEAK, COMPARED, Run, Runs, kind
+from calculon.spec.execution import Execution
+from calculon.units import Array
+
+NEAREST = 3
+"""Runs that a belief names."""
+
+UNNAMED = "system"
+"""The name of a system that has none."""
+
+_ALIKE_BANDWIDTH, _ROUNDING = 0.25, 1e-6
+_WEIGHTS = np.array([0.5, 1, 0.5, 0.5, 0.25, 4, 1, 0.5])  # per factor of two; the last: tokens
+_OTHER_KIND, _OTHER_PRESET, _SAME_SOURCE = 2.0, 1.0, 4.0
+
+
+def distance(some: Runs, facts: Mapping[str, Any]) -> Array:
+    """Return how far each run is from an execution.
+
+    A factor of two counts 1 in parameters, 1/2 in processors, length of sequences, tokens of a processor and
+    tensor-parallel degree, 1/4 in stages; 4 in the peak rate of 16-bit arithmetic, 1 in the bandwidth of memory; 2
+    are added for arithmetic of another width, 1 for another preset.
+
+    Parameters
+    ----------
+    some : Runs
+        The runs.
+    facts : mapping
+        What :func:`about` says of the execution.
+    """
+    tokens = facts["batch_size"] * facts["seq_size"] / facts["num_procs"]
+    here = np.log2([*(float(facts[name]) for name in COMPARED), tokens])
+    away = _WEIGHTS @ np.abs(some.features - here[:, None])
+    other = some.kinds != kind(facts["type"])
+    return away + _OTHER_KIND * other + _OTHER_PRESET * ~some.where("preset", facts["preset"])
+
+
+def nearest(some: Runs, away: Array) -> tuple[Run, ...]:
+    """Return the nearest runs; a second one of a source counts as farther, by 4, so that several sources speak."""
+    away, found = away.copy(), []
+    for _ in range(min(NEAREST, len(some))):
+        number = int(away.argmin())
+        found.append(some[number])
+        away += _SAME_SOURCE * some.where("source", found[-1].source)
+        away[number] = math.inf
+    return tuple(found)
+
+
+def same_processor(some: Runs, rate: float, system: System) -> Array:
+    """Return which runs are of the processor: a peak rate within 2 %, and a memory bandwidth within 25 %."""
+    memory = np.abs(np.log(some.numbers("bandwidth") / system.mem1.bandwidth)) < _ALIKE_BANDWIDTH
+    return memory & (np.abs(np.log(some.numbers("peak") / rate)) < ALIKE_PEAK)
+
+
+_RANGES = {
+    "num_procs": "{:,.0f} processors",
+    "parameters": "{:.3g} billion parameters",
+    "seq_size": "sequences of {:,.0f} tokens",
+    "tensor_par": "tensor-parallel degree {:,.0f}",
+    "pipeline_par": "{:,.0f} pipeline stages",
+    "microbatch_size": "microbatches of {:,.0f} sequences",
+    "domain": "{:,.0f} processors on the fastest network",
+}
+_CHOICES = {
+    "schedule": "pipeline schedule",
+    "zero_stage": "zero_stage",
+    "recompute": "activation_recompute",
+    "overlap": "tensor_par_overlap",
+    "preset": "preset",
+}
+
+
+def outside(
+    some: Runs, facts: Mapping[str, Any], execution: Execution, here: Array
+) -> Iterator[str]:
+    """Yield what of an execution no measured run has, each in a sentence.
+
+    Parameters
+    ----------
+    some : Runs
+        The runs.
+    facts : mapping
+        What :func:`about` says of the execution.
+    execution : Execution
+        The execution.
+    here : array of bool
+        The runs of its processor (:func:`same_processor`).
+    """
+    if not execution.training:
+        yield "inference; validated runs are training steps"
+    if not here.any():
+        yield f"no validated run on {called(facts)}"
+    elif not (here & (some.kinds == kind(facts["type"]))).any():
+        yield f"no validated run in {facts['type']} on {called(facts)}"
+    for name, text in _RANGES.items():
+        scale = 1e9 if name == "parameters" else 1
+        known, value = some.numbers(name) / scale, facts[name] / scale
+        number = text[: text.index("}") + 1].rpartition("{")[2]
+        if value > known.max():
+            yield f"{text.format(value)}; validated up to {('{' + number).format(known.max())}"
+        elif value < known.min() * (1 - _ROUNDING):
+            yield f"{text.format(value)}; validated from {('{' + number).format(known.min())}"
+    for name, text in _CHOICES.items():
+        if facts[name] not in some.columns[name]:
+            yield f"{text} {facts[name]} never validated"
+    if execution.weight_offload or execution.activations_offload or execution.optimizer_offload:
+        yield "offloading never validated"
+
+
+def called(facts: Mapping[str, Any]) -> str:
+    """Return what to call the system of an execution; one that was given as a mapping has no name of its own."""
+    name: str = facts["system"]
+    return "this system" if name == UNNAMED else name
+
+
+def remark(some: Runs, facts: Mapping[str, Any], here: Array, mfu: float) -> str:
+    """Return a sentence where a utilisation is above every measured one of the processor and type of arithmetic.
+
+    Arguments as in :func:`outside`; the utilisation counts causal attention only.
+    """
+    same = np.flatnonzero(here & (some.kinds == kind(facts["type"])))
+    if not len(same):
+        return ""
+    best = some[int(same[some.numbers("mfu_causal")[same].argmax()])]
+    if round(100 * mfu) <= round(100 * best.mfu_causal):
+        return ""
+    return (
+        f"MFU {100 * mfu:.0f} % causal; the best validated run on {best.processor} in {best.type} has "
+        f"{100 * best.mfu_causal:.0f} % ({best.study}, {best.label})"
+    )

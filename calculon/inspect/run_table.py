@@ -1,0 +1,310 @@
+"""Measured training steps, and what the model says about them: the rows of ``validation/runs.csv``.
+
+The runs are those of the studies under ``validation/``: one for each measured whole training step that edition
+``corrected`` was compared with. ``calculon lv --edition corrected --runs FILE`` writes them.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+
+from calculon.architecture.parameters import parameter_count
+from calculon.frozen import dataclass
+from calculon.hardware.system import System
+from calculon.inspect.group_conformal import Groups, equal_weights
+from calculon.spec import catalog
+from calculon.spec.execution import MATMUL_BYTES, Execution
+from calculon.spec.model import Model
+from calculon.units import Array
+
+FILE = "validation/runs.csv"
+"""The file of runs, below the root of the catalog."""
+
+NO_PRESET = "published"
+"""The preset of an execution that has no field for it."""
+
+GAINS = (3.0, 1.0, 1.0, 1.0)
+"""How much more a run counts of the same framework, generation of processors, width of arithmetic and class of models.
+
+Software makes more of a difference than anything else, and no run counts for less than a seventh of one that has all in
+common. They were not tuned: shares of steps held are within 3 points of each other with and without each.
+"""
+
+SMALL_MODEL = 1e9
+"""Parameters below which a model is small: its kernels wait for the host."""
+
+ALIKE_PEAK = 0.02
+"""Relative difference of peak rates below which processors are of one generation."""
+
+COMPARED = (
+    "num_procs",
+    "parameters",
+    "seq_size",
+    "tensor_par",
+    "pipeline_par",
+    "peak",
+    "bandwidth",
+)
+"""Numbers that a distance between runs counts."""
+
+_BITS_16 = ("bfloat16", "float16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A measured training step, and what the model says about it.
+
+    Attributes
+    ----------
+    source, study, label : str
+        Where it was published: the source, its study under ``validation/``, and the row.
+    preset, system, type : str
+        The preset and the system of the study, and the type of matrix arithmetic.
+    peak, bandwidth : float
+        Rate of matrix arithmetic in 16 bits in FLOP/s, and bandwidth of tier-1 memory in B/s.
+    domain : int
+        Processors of the fastest network.
+    num_procs, tensor_par, pipeline_par, data_par, microbatch_size, batch_size, seq_size, hidden : int
+        Of the execution and the model; the sequence in tokens.
+    parameters : int
+        Of the model.
+    schedule, zero_stage, recompute, overlap : str
+        Named choices of the execution: ``pp_schedule``, ``zero_stage``, ``activation_recompute``,
+        ``tensor_par_overlap``.
+    measured, predicted : float
+        Seconds of a step.
+    mfu, mfu_causal : float
+        Model FLOP utilisation as measured, with full and with causal attention.
+    measured_memory, predicted_memory : float or None
+        Bytes of a processor, where measured.
+    fitted : str
+        Fields of executions whose values in a preset were fitted with the run in sight, separated by spaces.
+    citation : str
+        Author, year, title, table.
+    """
+
+    source: str
+    study: str
+    label: str
+    preset: str
+    system: str
+    type: str
+    peak: float
+    bandwidth: float
+    domain: int
+    num_procs: int
+    tensor_par: int
+    pipeline_par: int
+    data_par: int
+    microbatch_size: int
+    batch_size: int
+    seq_size: int
+    parameters: int
+    hidden: int
+    schedule: str
+    zero_stage: str
+    recompute: str
+    overlap: str
+    measured: float
+    predicted: float
+    mfu: float
+    mfu_causal: float
+    measured_memory: float | None = None
+    predicted_memory: float | None = None
+    fitted: str
+    citation: str
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured time - 1, in percent."""
+        return 100 * (self.predicted / self.measured - 1)
+
+    @property
+    def memory_error(self) -> float | None:
+        """Predicted over measured memory - 1, in percent."""
+        if self.measured_memory is None or self.predicted_memory is None:
+            return None
+        return 100 * (self.predicted_memory / self.measured_memory - 1)
+
+    @property
+    def processor(self) -> str:
+        """The processor in short: ``A100``."""
+        return short_name(self.system)
+
+
+def short_name(system: str) -> str:
+    """Return the processor of a system in short.
+
+    >>> short_name("h100_80g_sxm")
+    'H100'
+    """
+    return system.partition("_")[0].upper()
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of a file, as columns of text; a record is made when it is asked for."""
+
+    columns: Mapping[str, Sequence[str]]
+
+    def __len__(self) -> int:
+        return len(self.columns["source"])
+
+    def __getitem__(self, number: int) -> Run:
+        return Run(**{f.name: _value(f.type, self.columns[f.name][number]) for f in fields(Run)})
+
+    def numbers(self, name: str) -> Array:
+        """Return a column of numbers."""
+        if name not in self._numbers:
+            self._numbers[name] = np.array(list(map(float, self.columns[name])))
+        return self._numbers[name]
+
+    def where(self, name: str, value: str) -> Array:
+        """Return which runs have a value in a column."""
+        return np.array([one == value for one in self.columns[name]], bool)
+
+    @classmethod
+    def of(cls, some: Sequence[Run]) -> "Runs":
+        """Return the columns of some runs."""
+        names = [field.name for field in fields(Run)]
+        return cls({name: [_text(getattr(run, name)) for run in some] for name in names})
+
+    def of_framework(self, preset: str) -> Array:
+        """Return which runs are of the framework of a preset."""
+        names = [framework(one) for one in self.columns["preset"]]
+        return np.array([one == framework(preset) for one in names])
+
+    def sources(self, rows: Array) -> int:
+        """Return how many sources some runs are of."""
+        return len(set(np.array(self.columns["source"])[rows].tolist()))
+
+    @cached_property
+    def kinds(self) -> Array:
+        """The kind of arithmetic of each run, as a code (:func:`kind`)."""
+        return np.array([kind(one) for one in self.columns["type"]])
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The runs of each source as a group, with what makes runs alike (:data:`GAINS`)."""
+        ratios = np.log(self.numbers("measured") / self.numbers("predicted"))
+        codes: dict[str, int] = {}
+        group = np.array([codes.setdefault(one, len(codes)) for one in self.columns["source"]], int)
+        weight = equal_weights(self.columns["source"], self.columns["study"])
+        presets, peaks = self._presets, {peak: i for i, peak in enumerate(self._generations)}
+        context = (
+            [presets[framework(one)] for one in self.columns["preset"]],
+            [peaks[one] for one in self.numbers("peak").tolist()],
+            self.kinds,
+            self.numbers("parameters") < SMALL_MODEL,
+        )
+        return Groups(ratios, group, weight, np.array(context, int), GAINS)
+
+    def context(self, preset: str, peak: float, datatype: str, parameters: float) -> Array:
+        """Return the context of an execution, with the code -1 for what no run has."""
+        near = [
+            i for i, one in enumerate(self._generations) if abs(math.log(one / peak)) < ALIKE_PEAK
+        ]
+        generation = near[0] if near else -1
+        small = parameters < SMALL_MODEL
+        return np.array(
+            [self._presets.get(framework(preset), -1), generation, kind(datatype), small]
+        )
+
+    @cached_property
+    def features(self) -> Array:
+        """What :func:`distance` compares of each run, shape (features, runs)."""
+        named = [self.numbers(name) for name in COMPARED]
+        return np.log2(np.array([*named, self.numbers("batch_size") * named[2] / named[0]]))
+
+    @cached_property
+    def _numbers(self) -> dict[str, Array]:
+        return {}
+
+    @cached_property
+    def _presets(self) -> dict[str, int]:
+        return {
+            one: i for i, one in enumerate(dict.fromkeys(map(framework, self.columns["preset"])))
+        }
+
+    @cached_property
+    def _generations(self) -> list[float]:
+        return sorted(set(self.numbers("peak").tolist()))
+
+
+def framework(preset: str) -> str:
+    """Return the framework of a preset, of which there may be several.
+
+    >>> framework("megatron-lm-ub"), framework("torchtitan")
+    ('megatron-lm', 'torchtitan')
+    """
+    return "-".join(preset.split("-")[:2])
+
+
+def kind(datatype: str) -> int:
+    """Return a code for a type of arithmetic: those of one width are one kind, but for TF32."""
+    return 19 if datatype == "tfloat32" else int(8 * MATMUL_BYTES[datatype])
+
+
+def _value(annotation: Any, text: str) -> Any:
+    if annotation is str:
+        return text[1:-1].replace('""', '"') if text.startswith('"') else text
+    if annotation is int:
+        return int(text)
+    return float(text) if text else None
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else repr(value) if isinstance(value, float) else str(value)
+
+
+@cache
+def runs() -> Runs:
+    """Return the runs of the catalog; none where the file is not there."""
+    names = [field.name for field in fields(Run)]
+    try:
+        lines = (catalog.root() / FILE).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return Runs(dict.fromkeys(names, ()))
+    cells = [_cells(line, len(names) - 1) for line in lines]
+    return Runs(dict(zip(cells[0], zip(*cells[1:], strict=True), strict=True)))
+
+
+def _cells(line: str, commas: int) -> list[str]:
+    """Split a line of CSV; quotes of its last cell stay: a reader of CSV takes longer."""
+    if line.partition('"')[0].count(",") >= commas or '"' not in line:
+        return line.split(",", commas)
+    import csv  # which takes as long to load as the file
+
+    return next(csv.reader([line]))
+
+
+def about(model: Model, system: System, execution: Execution) -> dict[str, Any]:
+    """Return the fields of a :class:`Run` that follow from an execution, without what was measured."""
+    same = ("num_procs", "tensor_par", "pipeline_par", "data_par", "microbatch_size", "batch_size")
+    return {
+        "preset": getattr(execution, "preset", NO_PRESET),
+        "system": re.sub(r"\.(json|ya?ml)$", "", system.name),
+        "type": execution.matmul_type,
+        "peak": peak(system),
+        "bandwidth": system.mem1.bandwidth,
+        "domain": system.networks[0].size,
+        **{name: getattr(execution, name) for name in same},
+        "seq_size": execution.seq_length or model.seq_size,
+        "parameters": parameter_count(model),
+        "hidden": model.hidden,
+        "schedule": execution.pp_schedule,
+        "zero_stage": execution.zero_stage,
+        "recompute": execution.activation_recompute,
+        "overlap": execution.tensor_par_overlap,
+    }
+
+
+def peak(system: System) -> float:
+    """Return the rate of matrix arithmetic in 16 bits in FLOP/s; without one, the highest."""
+    known = [system.matrix[name].peak for name in _BITS_16 if name in system.matrix]
+    return max(known or [engine.peak for engine in system.matrix.values()])
