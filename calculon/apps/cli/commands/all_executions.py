@@ -26,7 +26,8 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "Write every feasible execution of a model on so many processors of a system to a table: the execution "
-        "fields and statistics (23 and 96 as published), in the order of the loops, streamed in constant memory.",
+        "fields and statistics (23 and 96 as published; in edition corrected also the interval of the time), in the "
+        "order of the loops, streamed in constant memory.",
         "calculon llm-all-executions turing-530B 5128 2520 float16 a100_80g all.csv\n"
         "calculon lae megatron-22B 8 4 float16 a100_80g all.parquet --where 'tensor_par == 8'\n"
         "calculon lae megatron-22B 8 4 float16 a100_80g few.csv --columns tensor_par,pipeline_par,sample_rate",

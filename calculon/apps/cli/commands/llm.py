@@ -37,7 +37,8 @@ def configure(parser: Parser) -> None:
         "stats",
         metavar="STATS",
         help="- prints a page; NAME.json or NAME.json.gz gets all statistics, and in edition corrected "
-        "the groups of ranks with their bytes by network",
+        "the interval of the time, the measured runs that it rests on, and the groups of ranks with their bytes by "
+        "network",
     )
     parser.add_argument(
         "-f",
