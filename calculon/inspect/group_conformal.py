@@ -10,8 +10,8 @@ measured; rows unlike it always count, so that few of the first kind do not make
 moved outwards by as much as makes intervals that were found without a group hold its rows.
 
 The share of the rows that scores have to hold is the level itself. A promise for any distribution whatever would take
-the level times (K + 1) / K, which of 11 groups asks for the largest error ever seen: twice as wide, and 98 % held. What
-share is held in fact is found by leaving out each group in turn (:meth:`Groups.coverage`).
+the level times (K + 1) / K, which of 11 groups asks for the largest error ever seen: nearly twice as wide, and 98 %
+held. What share is held in fact is found by leaving out each group in turn (:meth:`Groups.coverage`).
 
 Source: Dunn, Wasserman and Ramdas, *Distribution-free prediction sets for two-layer hierarchical models*, arXiv
 1809.07441, section 3.1 (groups of equal weight, pooled); Romano, Patterson and Candes, *Conformalized quantile

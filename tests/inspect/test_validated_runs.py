@@ -30,10 +30,9 @@ SAMPLE = ("mt_nlg", "megatron_2020", "sc21/table1", "seqsel/steps", "dgxc/gpt3_5
 """Small studies of six sources, on A100, H100 and B200."""
 
 
-def asked(case=CASE, **changes):
-    """Return the estimate of a case, with other values in its execution."""
-    model, execution, system = case
-    return calculon.estimate(model, document("examples", execution) | changes, system)
+def asked(case=CASE):
+    """Return the estimate of a case."""
+    return calculon.estimate(*case)
 
 
 def facts_of(estimate):
@@ -145,9 +144,9 @@ def test_sources_that_are_missed_make_it_wider(monkeypatch):
 
 
 def test_a_row_of_a_table_has_that_of_the_execution_alone():
-    base = document("examples", CASE[1])
+    base = asked().execution
     rows = [
-        base | change
+        dataclasses.replace(base, **change)
         for change in (
             {},
             {"matmul_dtype": "float8"},
@@ -155,7 +154,7 @@ def test_a_row_of_a_table_has_that_of_the_execution_alone():
             {"edition": "sc23"},
         )
     ]
-    plan = Plan.from_records(calculon.inputs.execution(one) for one in rows)
+    plan = Plan.from_records(rows)
     model, system = calculon.inputs.model(CASE[0]), calculon.inputs.system("h200_141g_sxm")
     system = dataclasses.replace(system, mem1=dataclasses.replace(system.mem1, bandwidth=9e12))
     table = evaluate(model, system, plan.take(np.arange(3)))
@@ -170,7 +169,7 @@ def test_a_row_of_a_table_has_that_of_the_execution_alone():
 
 def test_a_malformed_row_has_none():
     model, system = (calculon.inputs.model(CASE[0]), calculon.inputs.system(CASE[2]))
-    plan = Plan.from_records([document("examples", CASE[1])] * 2)
+    plan = Plan.from_records([asked().execution] * 2)
     plan.malformed[1] = 0
     low, high = factors(model, system, plan, {})
     assert np.isfinite([low[0], high[0]]).all()
