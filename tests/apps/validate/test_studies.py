@@ -25,7 +25,7 @@ NAMES = Library.at().names()
 MEASURED = {
     "bigscience": 30, "megatron_2020": 12, "mt_nlg": 3, "sc21/table1": 10, "seqsel/layer": 5,
     "seqsel/steps": 8, "seqsel/tab5": 8, "vtrain/multi": 62, "vtrain/single": 720, "megatron_2024": 9, "mosaic": 79,
-    "bloom": 1, "llmc": 3, "megatron_tests": 4, "mlperf/gpt3_175b": 13, "pythia": 8,
+    "bloom": 1, "litgpt": 2, "llmc": 3, "megatron_tests": 4, "mlperf/gpt3_175b": 13, "pythia": 8,
 }  # fmt: skip
 """Rows that the sources have."""
 
@@ -176,7 +176,7 @@ def test_totals_pool_the_rows_of_measured_times_and_of_memory(results):
     ]
     assert found["time"].n == len(times)
     assert found["time"].mean == pytest.approx(sum(map(abs, times)) / len(times))
-    names = ("bigscience", "megatron_tests", "simumax", "torchtitan")
+    names = ("bigscience", "litgpt", "megatron_tests", "simumax", "torchtitan")
     memory = [results[name].own.comparisons[1].errors for name in names]
     assert found["memory"] == Score.of(np.concatenate(memory))
 
