@@ -86,7 +86,9 @@ def test_rows_with_split_weights_are_compared_where_the_edition_knows_them(both,
         assert len(one.rows) == count
 
 
-@pytest.mark.parametrize("name", ["dgxc/nemotron4_15b", "dgxc/gpt3_5b", "dgxc/llama31_8b", "mlperf/llama31_8b"])
+@pytest.mark.parametrize(
+    "name", ["dgxc/nemotron4_15b", "dgxc/gpt3_5b", "dgxc/llama31_8b", "mlperf/llama31_8b"]
+)
 def test_a_model_of_the_catalog_has_the_shape_of_the_source(name):
     """Rows that are excluded, too."""
     (study,) = Library.at().studies(name)
