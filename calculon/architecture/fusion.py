@@ -3,7 +3,8 @@
 A chain of elementwise operators and reductions over one tile becomes one kernel: it reads the inputs of the chain and
 writes its outputs. Nothing is fused across a matrix product, a collective or fused attention; only policy ``max``
 puts activations and rotary embeddings into the product before them. FLOP and activation memory stay as they are, but
-for a loss: compiled, it has no copies of the logits in 4 bytes.
+for a loss: compiled, it has no copies of the logits in 4 bytes; and for RMSNorm operator by operator, which keeps its
+input in 4 bytes.
 
 Each policy is a table by kind of kernel. Bytes per element: ``r`` of the residual stream, ``o`` of operands
 of products, ``c`` of their results, 4 of softmax and loss in float32 (PyTorch, *Automatic Mixed Precision*, op list).
@@ -67,6 +68,8 @@ def _run(layer: Layer, rule: Rule | None, shape: BlockShape) -> Layer:
         if layer.kernel == "loss" and shape.choice.fuses:
             held = shape.widths.result * elements  # the gradient is written as it is
             layer = layer._replace(activation=held, activation_grad=held)
+        if rule is _rmsnorm_alone and shape.widths.stored < FLOAT_BYTES:
+            layer = _kept_in_float(layer)
     if layer.kernel == "activation" and shape.choice.fused_activation:
         layer = _computed_again(layer, shape)
     return layer
@@ -81,6 +84,19 @@ def _policy(shape: BlockShape) -> Mapping[KernelKind, Rule]:
     if choice.fusion == "none" and shape.model.norm == "rmsnorm":
         policy["norm"] = _rmsnorm_alone
     return policy
+
+
+def _kept_in_float(layer: Layer) -> Layer:
+    """Let RMSNorm keep its input in 4 bytes for square and product with the root, until a norm is computed again.
+
+    The product with the gain keeps their result as narrow as the input was, which takes the place of that. Source:
+    Hugging Face transformers, ``LlamaRMSNorm``; what operators save: PyTorch, tools/autograd/derivatives.yaml.
+    """
+    held = FLOAT_BYTES * layer.inputs
+    if not layer.flags.shares_activation:
+        return layer._replace(activation=layer.activation + held)
+    flags = layer.flags._replace(drops_activation=When.RECOMPUTE_NORM, shares_activation=False)
+    return layer._replace(activation=held, flags=flags)
 
 
 def _computed_again(layer: Layer, shape: BlockShape) -> Layer:

@@ -56,6 +56,8 @@ class BlockCost:
         Time of the collectives of further axes, by pass of :data:`~calculon.parallel.tensor.PASSES`; none is hidden.
     tp_bandwidth_needed : array, shape (kinds, blocks)
         Network bandwidth that overlapped tiles would need to hide, by kind of block.
+    weight_copies : array
+        Bytes of copies of the weights in 8 bits, which serve all microbatches.
     gradient_message : array
         Bytes of the gradients that data parallelism reduces.
     pipeline_message : array
@@ -76,6 +78,7 @@ class BlockCost:
     weight: Bytes
     act_working: Bytes
     act_storage: Bytes
+    weight_copies: Bytes
     act_checkpoint: Bytes
     act_grad: Bytes
     weight_grad_no_sharding: Bytes
@@ -206,6 +209,9 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
             host[1] += ordered_sum(layout.host[0] * (recomputed > 0))
         processing = _launched(processing, host, again, collectives)
     trained, none = float(choice.training), layout.none
+    widths = layout.shape.widths
+    eight_bit = widths.operand == 1 < widths.stored
+    stored, copies = storage(table, choice, none, edition, eight_bit=eight_bit)
     checkpoint = choice.training and choice.recompute_all
     activation = layout.shape.dtype_bytes * layout.shape.activation
     fw, agrad, wgrad = (
@@ -222,7 +228,8 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
         tp_bandwidth_needed=_bandwidth_needed(cost, choice, none),
         weight=layout.weight,
         act_working=layout.act_working,
-        act_storage=storage(table, choice, none, edition),
+        act_storage=stored,
+        weight_copies=copies,
         act_checkpoint=(
             edition.checkpoint_bytes(activation, choice.layout, sizes.tensor_par)
             if checkpoint

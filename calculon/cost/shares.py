@@ -21,11 +21,22 @@ def exposed_times(
     return np.concatenate([exposed[:2], (again * repeated)[None]])
 
 
-def storage(table: LayerTable, choice: BlockChoice, none: Array, edition: Edition) -> Bytes:
-    """Bytes of activations that stay from the forward to the backward pass (section 4.3)."""
+def storage(
+    table: LayerTable, choice: BlockChoice, none: Array, edition: Edition, *, eight_bit: bool
+) -> tuple[Bytes, Bytes]:
+    """Return the activations that stay from the forward to the backward pass (section 4.3), and copies of weights.
+
+    The former are those of a microbatch. Copies in 8 bits are made once for all microbatches of a step, whose weights
+    are the same; other conversions are part of the graph of each microbatch. Source: NVIDIA, *Transformer Engine*,
+    ``is_first_microbatch``: caching of the FP8 versions of the weights.
+    """
     if choice.training and choice.recompute_all:
-        return none
-    return ordered_sum(stored_activations(table, choice, edition))
+        return none, none
+    kept = stored_activations(table, choice, edition)
+    if not (choice.training and eight_bit):
+        return ordered_sum(kept), none
+    copied = np.array([[layer.kernel == "cast"] for layer in table.layers])
+    return ordered_sum(kept * ~copied), none + ordered_sum(kept * copied)
 
 
 def stored_activations(table: LayerTable, choice: BlockChoice, edition: Edition) -> Bytes:

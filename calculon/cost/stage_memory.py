@@ -191,9 +191,10 @@ class _StageMemory:
         resident = self._offloaded_space()
         if vocabulary is not None:
             one = block.act_storage if schedule.training else 0.0 * block.act_storage
+            copies = block.weight_copies * schedule.blocks
             every = one * (schedule.blocks * held)
-            whole = _with_vocabulary(whole, every, held, vocabulary)
-            resident = _with_vocabulary(resident, one, held, vocabulary)
+            whole = _with_vocabulary(whole, every + copies, held, vocabulary)
+            resident = _with_vocabulary(resident, one + copies, held, vocabulary)
         buffers = self._buffers(vocabulary, self._passing(whole, resident))
         capacity = self._capacity(whole, resident, blocks, buffers)
         return Memory(space=whole, offloaded=resident, buffers=buffers, capacity=capacity)
@@ -229,6 +230,7 @@ class _StageMemory:
         blocks, full = schedule.blocks, schedule.recompute_all
         # of the block at work everything is there, whether it stores that or not
         stored = block.act_storage * np.where(full, blocks * self.held, blocks * self.held - 1)
+        stored = stored + self._copies()
         weight = optimizer.weight if self.strategy.splits_weights else block.weight
         return Space(
             weight=weight * blocks,
@@ -239,12 +241,16 @@ class _StageMemory:
             optimizer=optimizer.state * blocks,
         )
 
+    def _copies(self) -> Bytes:
+        """Return the copies of the weights of all blocks but the one at work, there whatever the microbatches."""
+        return self.block.weight_copies * (self.schedule.blocks - 1)
+
     def _offloaded_space(self) -> OffloadedSpace:
         """Memory that stays in tier 1 for tensors that are offloaded: two blocks' worth (section 5.7)."""
         block, edition, training = self.block, self.edition, self.schedule.training
         blocks = edition.offloaded_blocks(self.schedule.blocks)
         activations = edition.offloaded_blocks(self.schedule.blocks * self.held)
-        stored = block.act_storage * (activations - 1)
+        stored = block.act_storage * (activations - 1) + self._copies()
         checkpoint = block.act_checkpoint * activations
         return OffloadedSpace(
             weight=blocks * block.weight,
@@ -286,7 +292,7 @@ class _StageMemory:
         if self.strategy.sharding is not None or taken:
             used = buffers.gathered_space + buffers.comm_buffer_space
             tier1 = tier1 + (used + buffers.fragment_space + buffers.reserved_space)
-        moved = np.where(full, blocks.act_checkpoint, blocks.act)
+        moved = np.where(full, blocks.act_checkpoint, blocks.act - self._copies())
         states = self.optimizer.weight_grad * schedule.blocks + blocks.optimizer
         tier2 = (
             np.where(columns.weight_offload, blocks.weight, 0.0)

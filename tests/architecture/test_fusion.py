@@ -1,5 +1,7 @@
 """What fusion leaves of traffic and launches: bytes per element of every region."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from calculon.architecture.block import block_layers
 from calculon.architecture.embedding_and_head import head_layers
 from calculon.architecture.shape import BlockShape
 from calculon.editions import CORRECTED
+from calculon.editions.edition import When
 from calculon.spec.model import Model
 from tests.helpers import layout_choice, sizes
 
@@ -109,6 +112,26 @@ def test_bytes_per_element_of_a_region(region, policy):
     assert backward == expected[policy][1] * elements + weights
 
 
+@pytest.mark.parametrize(("policy", "held"), [("none", 4), ("compile", 2), ("max", 2)])
+def test_rmsnorm_operator_by_operator_keeps_its_input_in_4_bytes(policy, held):
+    """Until norms are computed again; the buffer of 2 bytes is that of the stream otherwise."""
+    layer = _layers(GATED, policy)["MlpBlock_RMSNorm"]
+    assert np.sum(layer.activation) == held * T * H
+    assert layer.flags.shares_activation == (held == 2)
+    assert layer.flags.drops_activation == (When.ALWAYS if held == 2 else When.RECOMPUTE_NORM)
+
+
+def test_the_norm_of_the_head_keeps_what_the_gain_multiplies_too():
+    layer = _layers(replace(GATED, vocab=1000), "none", head_layers)["Head_RMSNorm"]
+    assert np.sum(layer.activation) == (4 + 2) * T * H
+
+
+def test_rmsnorm_of_4_bytes_has_no_copy():
+    layer = _layers(GATED, "none", datatype="float32")["MlpBlock_RMSNorm"]
+    assert np.sum(layer.activation) == 4 * T * H
+    assert layer.flags.shares_activation
+
+
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [("none", (6 + 16, 20 + 6)), ("compile", (4, 4)), ("max", (4, 4))],
@@ -174,10 +197,13 @@ def test_fused_never_moves_more_nor_launches_more(model, datatype, matmul):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_fusion_changes_neither_arithmetic_nor_what_is_stored(policy):
-    """Apart from query, key and value, which are one product: their input is stored once."""
+    """Apart from query, key and value, which are one product: their input is stored once; and RMSNorm in 4 bytes."""
     plain, fused = _layers(GATED, "published"), _layers(GATED, policy)
     for name in set(plain) & set(fused):
-        for member in ("flops", "activation", "activation_grad", "weight_bytes", "flags"):
+        members = ["flops", "activation_grad", "weight_bytes"]
+        if policy != "none" or not name.endswith("RMSNorm"):
+            members += ["activation", "flags"]
+        for member in members:
             np.testing.assert_equal(getattr(fused[name], member), getattr(plain[name], member))
     assert fused["AttnBlock_QKV"].weights == sum(
         plain[f"AttnBlock_{part}"].weights for part in ("Query", "Key", "Value")

@@ -42,6 +42,20 @@ def test_the_first_stage_holds_as_many_microbatches_as_are_in_flight(
     assert full["act_space"] == working
 
 
+@pytest.mark.parametrize(("dtype", "copied"), [("float8", 1), ("bfloat16", 0)])
+def test_copies_of_weights_in_8_bits_serve_all_microbatches(dtype, copied):
+    """Of the four products of attention and the two of the MLP, a byte for each weight, on every block once."""
+    eight = {"edition": "corrected", "datatype": "bfloat16", "matmul_dtype": dtype}
+    hidden, feedforward = MODEL["hidden"], MODEL["feedforward"]
+    copies = copied * (4 * hidden**2 + 2 * hidden * feedforward) / RAW["tensor_par"]
+    for microbatches, in_flight in ((16, 4), (3, 3)):
+        raw = RAW | eight | {"batch_size": 2 * microbatches}
+        s = calculon.estimate(MODEL, raw, "h100_80g_sxm").stats
+        storage = s["block_act_storage_space"] * (BLOCKS * in_flight - 1)
+        expected = s["block_act_working_space"] + storage + copies * (BLOCKS - 1)
+        assert s["act_space"] == pytest.approx(expected, rel=1e-12)
+
+
 @pytest.mark.parametrize("sharding", [False, True])
 def test_gradients_and_optimizer_of_a_block_are_sharded_and_those_in_work_are_not(sharding):
     s, plain = _stats(optimizer_sharding=sharding), _stats()

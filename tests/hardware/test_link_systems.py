@@ -1,4 +1,4 @@
-"""The overlays for other links: PCIe alone, Ethernet alone, and pairs of H100 NVL."""
+"""The overlays for other links: PCIe alone, Ethernet alone, pairs of H100 NVL, and 72 GB200 in a domain of NVLink."""
 
 import re
 import warnings
@@ -15,6 +15,7 @@ from tests.hardware.test_catalog_systems import BOTH_DIRECTIONS, SPARSE, leaves
 from tests.helpers import ROOT
 
 NAMES = ("a100_80g_pcie", "a100_80g_ethernet", "h100_94g_nvl")
+OVERLAYS = (*NAMES, "gb200_nvl72")
 
 
 def pcie(gigatransfers):
@@ -26,7 +27,7 @@ def raw(name):
     return read_document(str(ROOT / "systems" / f"{name}.json"))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", OVERLAYS)
 def test_a_file_is_read_without_a_warning(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -34,7 +35,7 @@ def test_a_file_is_read_without_a_warning(name):
     assert len(system.ext.networks) == len(system.networks)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", OVERLAYS)
 def test_every_figure_that_is_stated_has_a_source_or_is_assumed(name):
     stated = raw(name)
     about = stated.pop("about")
@@ -95,6 +96,21 @@ def test_a_pair_of_h100_nvl():
     assert (pair.bandwidth, pair.size) == (600 * BOTH_DIRECTIONS * GIGA, 2)
     assert server.bandwidth == pytest.approx(pcie(32) * GIGA, rel=5e-3)
     assert server.size == 8
+
+
+def test_a_domain_of_72_gb200():
+    """Sums of 72 processors of the datasheet."""
+    system, b200 = inputs.system("gb200_nvl72"), inputs.system("b200_sxm")
+    rates = {"float8": 720e3 / 72 * SPARSE, "float16": 360e3 / 72 * SPARSE}
+    for datatype, rate in (rates | {"bfloat16": rates["float16"], "float32": 80}).items():
+        assert system.matrix[datatype].peak == pytest.approx(rate * TERA)
+    assert system.mem1.capacity == pytest.approx(13.4e3 / 72 * GIB, rel=1e-2)
+    assert system.mem1.bandwidth == 576e3 / 72 * GIGA
+    assert system.mem2.capacity == 480 / 2 * GIB
+    assert system.mem2.bandwidth == 900 / 2 * BOTH_DIRECTIONS * GIGA
+    domain, cluster = system.networks
+    assert domain.bandwidth == pytest.approx(130e3 / 72 * BOTH_DIRECTIONS * GIGA, rel=1e-2)
+    assert (domain.size, cluster) == (72, b200.networks[1])
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])

@@ -67,7 +67,12 @@ class Block:
         # [O17] A checkpoint is the whole activation, even with sequence parallelism.
         checkpoint = run.residual if run.rules.checkpoint_split else run.activation
         self.checkpoint: float = run.element_bytes * checkpoint if run.full_recompute else 0
-        self.act_storage = 0 if run.full_recompute else sum(_stored(x, training) for x in layers)
+        # Copies of weights in 8 bits are made once for all microbatches.
+        copied = training and run.operand_bytes == 1 < run.element_bytes
+        kept = [] if run.full_recompute else layers
+        copies = [x for x in kept if copied and x.name.endswith("_Cast")]
+        self.act_storage = sum(_stored(x, training) for x in kept if x not in copies)
+        self.weight_copies: float = sum(_stored(x, training) for x in copies)
         self.weight_grad_unsharded = sum(x.step.computed * x.weights for x in backward)
         self.act_grad = sum(layer.activation_grad_space for layer in backward)
         self.held = Held([layer.step for layer in backward])
@@ -108,6 +113,7 @@ class Block:
         self.tp_bandwidth = max(self.tp_bandwidth, other.tp_bandwidth)
         self.checkpoint = mean(self.checkpoint, other.checkpoint)
         self.act_storage = mean(self.act_storage, other.act_storage)
+        self.weight_copies = mean(self.weight_copies, other.weight_copies)
         self.matrix_flops = mean(self.matrix_flops, other.matrix_flops)
 
     def _wait_for_the_host(self, layers: Sequence[Layer], backward: Sequence[Layer]) -> None:

@@ -6,6 +6,8 @@ the residual stream, `c` bytes of what is computed, 4 of what softmax and loss c
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .layers import PASSES, Flags, Layer
 from .run import Run
 
@@ -28,6 +30,9 @@ def fused(layers: list[Layer], run: Run) -> list[Layer]:
             if layer.kind == "loss" and policy != "none":  # logits and their gradient, as they are
                 held = run.result_bytes * layer.inputs
                 layer.activation_space = layer.activation_grad_space = held
+            rooted = layer.kind == "norm" and run.model.norm == "rmsnorm"
+            if rooted and policy == "none" and run.element_bytes < 4:
+                _in_float(layer, run)
         if layer.kind == "activation" and run.execution.fused_activation:
             _again(layer, run)
         found += _as_product(layer, run)
@@ -47,6 +52,16 @@ def _rewrite(layer: Layer, moved: Moved) -> None:
         "wgrad": 0,
     }
     layer.kernels = first, second, 0
+
+
+def _in_float(layer: Layer, run: Run) -> None:
+    """Keep the input of square and root in 4 bytes beside what the product with the gain keeps."""
+    if layer.flags.reuses_activation:
+        layer.activation_space = 0
+        layer.flags = replace(
+            layer.flags, reuses_activation=False, stores_activation=not run.redoes_norm
+        )
+    layer.activation_space += 4 * layer.inputs
 
 
 def _again(layer: Layer, run: Run) -> None:

@@ -54,8 +54,9 @@ class StageMemory:
         self.tier2 = self._offloaded()
         if end is not None:
             one = block.act_storage if self.execution.training else 0
-            self.all.add(end, held, one * blocks * held)
-            self.near.add(end, held, one)
+            copies = block.weight_copies * blocks
+            self.all.add(end, held, one * blocks * held + copies)
+            self.near.add(end, held, one + copies)
         self._buffers(end)
         self.tier1 = self._resident()
 
@@ -65,7 +66,7 @@ class StageMemory:
         act = block.act_working
         if run.execution.training:  # of the block at work everything is there
             own = 0 if run.full_recompute else 1
-            act += block.act_storage * (blocks * self.held - own)
+            act += block.act_storage * (blocks * self.held - own) + self._other_copies()
         # Published forms keep the gradients of the block at work whole beside the others.
         gradients = block.weight_grad * blocks
         if not self.stated:
@@ -78,6 +79,10 @@ class StageMemory:
             weight_grad=gradients,
             optimizer=block.optimizer * blocks,
         )
+
+    def _other_copies(self) -> float:
+        """Copies of the weights of the blocks that are not at work, in 8 bits; never offloaded."""
+        return self.block.weight_copies * (self.blocks - 1)
 
     def _near(self) -> Tensors:
         """Bytes that stay in tier 1 if that kind of data is offloaded: of two blocks, if there are."""
@@ -92,7 +97,8 @@ class StageMemory:
             near, stored = min(2, self.blocks), min(2, self.blocks * self.held)
         return Tensors(
             weight=near * block.weight,
-            act=block.act_working + ((stored - 1) * block.act_storage if kept else 0),
+            act=block.act_working
+            + ((stored - 1) * block.act_storage + self._other_copies() if kept else 0),
             checkpoint=stored * block.checkpoint if counted else None,
             act_grad=block.act_grad,
             weight_grad=unsharded + (near - 1) * block.weight_grad,
@@ -105,7 +111,11 @@ class StageMemory:
         if ex.weight_offload:
             tier2 += space.weight
         if ex.activations_offload:
-            tier2 += (space.checkpoint or 0) if self.run.full_recompute else space.act
+            tier2 += (
+                (space.checkpoint or 0)
+                if self.run.full_recompute
+                else space.act - self._other_copies()
+            )
         if ex.optimizer_offload:
             tier2 += self.block.weight_grad * self.blocks + space.optimizer
         return tier2

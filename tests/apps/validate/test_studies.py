@@ -23,8 +23,9 @@ from tests.helpers import ROOT
 
 NAMES = Library.at().names()
 MEASURED = {
-    "bigscience": 30, "megatron_2020": 8, "mt_nlg": 3, "sc21/table1": 10, "seqsel/layer": 5,
+    "bigscience": 30, "megatron_2020": 12, "mt_nlg": 3, "sc21/table1": 10, "seqsel/layer": 5,
     "seqsel/steps": 8, "seqsel/tab5": 8, "vtrain/multi": 62, "vtrain/single": 720, "megatron_2024": 9, "mosaic": 79,
+    "bloom": 1, "litgpt": 2, "llmc": 3, "megatron_tests": 4, "mlperf/gpt3_175b": 13, "pythia": 8,
 }  # fmt: skip
 """Rows that the sources have."""
 
@@ -36,11 +37,11 @@ EXPECTED = {
 
 PARTLY = {
     "dgxc/gpt3_5b": (8, 4), "dgxc/llama31_8b": (30, 0), "dgxc/nemotron4_15b": (49, 25),
-    "nemo/launcher": (12, 11),
+    "nemo/launcher": (12, 11), "llama3": (3, 2), "mlperf/llama31_8b": (23, 3),
 }  # fmt: skip
 """Rows of studies, and how many of them the model can represent."""
 
-UNDER = {"nemo/bridge": (4, 6), "sc21/table2": (6, 12)}
+UNDER = {"nemo/bridge": (8, 10), "sc21/table2": (6, 12)}
 """Rows that each edition can represent, where they differ."""
 
 
@@ -85,7 +86,9 @@ def test_rows_with_split_weights_are_compared_where_the_edition_knows_them(both,
         assert len(one.rows) == count
 
 
-@pytest.mark.parametrize("name", ["dgxc/nemotron4_15b", "dgxc/gpt3_5b", "dgxc/llama31_8b"])
+@pytest.mark.parametrize(
+    "name", ["dgxc/nemotron4_15b", "dgxc/gpt3_5b", "dgxc/llama31_8b", "mlperf/llama31_8b"]
+)
 def test_a_model_of_the_catalog_has_the_shape_of_the_source(name):
     """Rows that are excluded, too."""
     (study,) = Library.at().studies(name)
@@ -112,6 +115,13 @@ def test_a_model_has_the_parameters_that_the_source_states(name):
     for i, row in enumerate(rows):
         model = Model(**{name: values[i] for name, values in stated.items()})
         assert parameter_count(model) == row.cells["params"]
+
+
+def test_compares_time_and_memory_of_a_cut_llama_where_a_sequence_is_not_split(both):
+    for results in both.values():
+        found = results["simumax"]
+        assert (found.total, sum(found.excluded.values())) == (16, 4)
+        assert [len(one.rows) for one in found.own.comparisons] == [12, 12]
 
 
 def test_compares_time_and_memory_of_torchtitan_where_a_sequence_is_not_split(both):
@@ -168,7 +178,8 @@ def test_totals_pool_the_rows_of_measured_times_and_of_memory(results):
     ]
     assert found["time"].n == len(times)
     assert found["time"].mean == pytest.approx(sum(map(abs, times)) / len(times))
-    memory = [results[name].own.comparisons[1].errors for name in ("bigscience", "torchtitan")]
+    names = ("bigscience", "litgpt", "megatron_tests", "simumax", "torchtitan")
+    memory = [results[name].own.comparisons[1].errors for name in names]
     assert found["memory"] == Score.of(np.concatenate(memory))
 
 
