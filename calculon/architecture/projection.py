@@ -28,6 +28,9 @@ from calculon.units import Elements
 _SENT = Flags(recommunicate=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS)
 """A collective of an output, which its reader saves."""
 
+_CONVERTED = Flags(recompute=When.RECOMPUTE_OPERATORS, drops_activation=When.REMAKES)
+"""A conversion, which recomputation by operator repeats, too: copies of weights are not among what it keeps."""
+
 DROPPED = {
     When.REGATHER_ATTENTION: When.DROPPED_ATTENTION,
     When.REGATHER_MLP: When.DROPPED_MLP,
@@ -92,7 +95,7 @@ def _tiles(operator: TensorOperator, shape: BlockShape) -> tuple[Number, Number,
     return fw, agrad, 1.0
 
 
-def border_collective(
+def border_layers(
     name: str,
     operator: TensorOperator,
     shape: BlockShape,
@@ -100,9 +103,14 @@ def border_collective(
     *,
     outer: bool = False,
     dtype_bytes: int | None = None,
-) -> Layer:
-    """Run operator *f* or *g*, by default in the width of results."""
-    return tensor_collective(
+) -> Iterator[Layer]:
+    """Run operator *f* or *g*, by default in the width of results, with the copies that it may need.
+
+    A gathered tensor, or one to be reduced, is copied whole where it is split along another dimension than the slowest:
+    collectives know that one only. Source: PyTorch, ``torch/distributed/_functional_collectives.py``; two such copies
+    took 0.18 ms beside 3 ms of an MLP of 8,192 tokens (pytorch/torchtitan#437).
+    """
+    collective = tensor_collective(
         name,
         operator,
         shape.activation,
@@ -112,6 +120,17 @@ def border_collective(
         dtype_bytes=dtype_bytes or shape.widths.result,
         flags=flags,
     )
+    yield collective
+    if shape.choice.seq_par_copies:
+        moved = 2 * collective.output_bytes
+        yield Layer(
+            name=f"{name}_Copy",
+            kernel="cast",
+            flops=(0.0, 0.0, 0.0),
+            accessed=(moved, moved, 0.0),
+            inputs=collective.outputs,
+            flags=Flags(recompute=flags.recommunicate),
+        )
 
 
 def input_layers(
@@ -189,7 +208,7 @@ def gathered_input(
     if not shape.choice.gathers_outputs:
         flags = Flags(recommunicate=regather, drops_activation=gathered)
         outer = regather == When.REGATHER_ATTENTION
-        yield border_collective(name, COLUMN_INPUT, shape, flags, outer=outer)
+        yield from border_layers(name, COLUMN_INPUT, shape, flags, outer=outer)
 
 
 def converted(
@@ -228,7 +247,7 @@ def converted(
             source=shape.dtype_bytes if source is None else source,
             alone=alone,
             gradients_alone=alone or (shape.widths.operand == 1 and not activated),
-            flags=RECOMPUTED,
+            flags=_CONVERTED,
         )
 
 
@@ -267,7 +286,7 @@ def output_layers(
         flags = Flags(recompute=recompute, drops_activation=drops)
         yield project(name, shape, rows, hidden, bias, flags)
         sent = _SENT._replace(recommunicate=recompute)
-        yield border_collective(f"{prefix}_G", ROW_OUTPUT, shape, sent, outer=outer)
+        yield from border_layers(f"{prefix}_G", ROW_OUTPUT, shape, sent, outer=outer)
     if bias and shape.choice.bias_after_reduce:
         # added to the sum over the ranks; weights and their gradient stay with the product
         yield added_bias(

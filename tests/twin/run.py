@@ -34,11 +34,11 @@ class Team:
 
     @property
     def usage(self) -> float:
-        """Share of the engines that its collectives take: the most of its networks."""
+        """Share of the engines that its collectives take: the most of its networks, or what is stated."""
         networks = self.run.system.networks
-        if self.group.alone:
-            return self.network.processor_usage
-        return max((networks[i].processor_usage for i in self.group.used), default=0)
+        used = [self.network] if self.group.alone else [networks[i] for i in self.group.used]
+        taken = max((network.processor_usage for network in used), default=0)
+        return max(taken, self.run.execution.overlap_slowdown / 100)
 
     def meets(self, other: Team) -> bool:
         """Whether both have several ranks on one network."""
@@ -184,8 +184,10 @@ class Run:
 
         Muon leaves them to Adam.
         """
+        whole = self.execution.compile_scope == "step"
         plain = replace(
             self.execution,
+            fusion=self.execution.fusion if whole else "none",
             optimizer="adam" if self.execution.optimizer == "muon" else self.execution.optimizer,
             activation_recompute="none",
             recompute_modules="none",
