@@ -190,7 +190,7 @@ MORE_OPTIONS: dict[str, tuple[Any, ...]] = {
     "compile_scope": ("step", "step", "blocks", "blocks_and_loss"),
     "rotary_impl": ("real", "real", "complex"),
     "seq_par_copies": (False, False, True),
-    "overlap_slowdown": (0, 0, 5, 60),
+    "data_par_slowdown": (0, 0, 5, 60),
     "launch_mode": ("auto", "eager", "compile", "graph"),
     "vocab_pad_multiple": (1, 1, 8, 128),
     "seq_length": (0, 0, 1, 64, 300, 2048),

@@ -230,7 +230,7 @@ def _norm_joined(layer: Layer, widths: Widths) -> Moved:
 
 
 def _norm_of_stream(layer: Layer, widths: Widths) -> Moved:
-    """The first norm of what is compiled by itself reads the stream: the sum before it is in another program."""
+    """Read the stream in the first norm of what is compiled by itself: the sum before it is in another program."""
     joined = _norm_joined(layer, widths)
     if not layer.flags.shares_activation:
         return joined

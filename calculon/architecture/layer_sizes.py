@@ -34,8 +34,6 @@ class Sizes:
         Tokens per sequence; 0 where it is the model's own (:mod:`calculon.architecture.workload`).
     recompute_every : array of float
         Of so many blocks one recomputes.
-    overlap_slowdown : array of float
-        Share of the time of a collective by which it slows the work beside it, in percent.
     further : mapping of arrays
         Degrees (float) and networks (int) of further axes, by field; by default one rank.
     """
@@ -46,7 +44,6 @@ class Sizes:
     vocab_pad_multiple: Count
     seq_length: Count
     recompute_every: Count = field(default_factory=lambda: np.ones(1))
-    overlap_slowdown: Array = field(default_factory=lambda: np.zeros(1))
     further: Mapping[str, Array] = field(default_factory=_one_rank)
 
     @classmethod

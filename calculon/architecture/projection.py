@@ -95,7 +95,7 @@ def _tiles(operator: TensorOperator, shape: BlockShape) -> tuple[Number, Number,
     return fw, agrad, 1.0
 
 
-def border_layers(
+def border_collective(
     name: str,
     operator: TensorOperator,
     shape: BlockShape,
@@ -103,14 +103,9 @@ def border_layers(
     *,
     outer: bool = False,
     dtype_bytes: int | None = None,
-) -> Iterator[Layer]:
-    """Run operator *f* or *g*, by default in the width of results, with the copies that it may need.
-
-    A gathered tensor, or one to be reduced, is copied whole where it is split along another dimension than the slowest:
-    collectives know that one only. Source: PyTorch, ``torch/distributed/_functional_collectives.py``; two such copies
-    took 0.18 ms beside 3 ms of an MLP of 8,192 tokens (pytorch/torchtitan#437).
-    """
-    collective = tensor_collective(
+) -> Layer:
+    """Run operator *f* or *g*, by default in the width of results."""
+    return tensor_collective(
         name,
         operator,
         shape.activation,
@@ -120,16 +115,25 @@ def border_layers(
         dtype_bytes=dtype_bytes or shape.widths.result,
         flags=flags,
     )
+
+
+def with_copy(collective: Layer, shape: BlockShape) -> Iterator[Layer]:
+    """Yield a collective of split sequences, and the copy of the whole tensor that it may need.
+
+    A gathered tensor, or one to be reduced, is copied where it is split along another dimension than the slowest, since
+    collectives know that one only. Source: PyTorch, ``torch/distributed/_functional_collectives.py``; two such copies
+    took 0.18 ms beside 3 ms of an MLP of 8,192 tokens (pytorch/torchtitan#437).
+    """
     yield collective
     if shape.choice.seq_par_copies:
         moved = 2 * collective.output_bytes
         yield Layer(
-            name=f"{name}_Copy",
+            name=f"{collective.name}_Copy",
             kernel="cast",
             flops=(0.0, 0.0, 0.0),
             accessed=(moved, moved, 0.0),
             inputs=collective.outputs,
-            flags=Flags(recompute=flags.recommunicate),
+            flags=Flags(recompute=collective.flags.recommunicate),
         )
 
 
@@ -208,7 +212,8 @@ def gathered_input(
     if not shape.choice.gathers_outputs:
         flags = Flags(recommunicate=regather, drops_activation=gathered)
         outer = regather == When.REGATHER_ATTENTION
-        yield from border_layers(name, COLUMN_INPUT, shape, flags, outer=outer)
+        collective = border_collective(name, COLUMN_INPUT, shape, flags, outer=outer)
+        yield from with_copy(collective, shape)
 
 
 def converted(
@@ -286,7 +291,8 @@ def output_layers(
         flags = Flags(recompute=recompute, drops_activation=drops)
         yield project(name, shape, rows, hidden, bias, flags)
         sent = _SENT._replace(recommunicate=recompute)
-        yield from border_layers(f"{prefix}_G", ROW_OUTPUT, shape, sent, outer=outer)
+        collective = border_collective(f"{prefix}_G", ROW_OUTPUT, shape, sent, outer=outer)
+        yield from with_copy(collective, shape)
     if bias and shape.choice.bias_after_reduce:
         # added to the sum over the ranks; weights and their gradient stay with the product
         yield added_bias(

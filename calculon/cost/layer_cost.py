@@ -15,13 +15,13 @@ from calculon.editions.edition import Edition
 from calculon.hardware.kernels.all_kernels import KERNELS
 from calculon.hardware.kernels.kernel import Kernel, KernelKind, Shapes, Types, launches
 from calculon.hardware.system import System
+from calculon.parallel.process_groups import tensor_group
 from calculon.parallel.tensor import (
     AxisTraffic,
     NetworkTimes,
     Traffic,
     axis_traffic,
     beside_gradients,
-    tensor_slow_down,
     tensor_traffic,
 )
 from calculon.records import record
@@ -280,7 +280,7 @@ def layer_cost(
     A layer that only communicates has no processing time of its own; its arithmetic and memory time are part of its
     link time. An overlapped linear layer is slowed by the collective beside it.
     """
-    system = network.system
+    system, sizes = network.system, network.sizes
     rows, overlapped = table.collective_rows(), choice.tensor_par_overlap != "none"
     launching = None
     if overlapped and system.ext.launch.kernel:
@@ -300,7 +300,7 @@ def layer_cost(
         processing[:, rows] = traffic.processing
         times = replace(times, processing=processing)
     if choice.tp_async:
-        usage = tensor_slow_down(network, choice)
+        usage = tensor_group(sizes, choice, system).usage(system)
         recomputed = table.flagged("recompute", choice, edition)
         beside = np.stack([_gradients_after(table, row, times, recomputed) for row in rows])
         traffic = beside_gradients(traffic, beside[:, 0], beside[:, 1], usage)

@@ -11,7 +11,7 @@ from calculon.architecture.layers import Layer
 from calculon.editions.edition import Edition
 from calculon.hardware.engine import Engine
 from calculon.hardware.system import System
-from calculon.parallel.beside import not_hidden, slow_down
+from calculon.parallel.beside import not_hidden
 from calculon.parallel.process_groups import ProcessGroup, layer_group, tensor_group
 from calculon.records import record
 from calculon.spec.scope_choices import BlockChoice
@@ -102,7 +102,7 @@ def tensor_traffic(
     )
     if recomputed is None:
         return alone
-    usage = tensor_slow_down(network, choice)
+    usage = tensor_group(sizes, choice, system).usage(system)
     beside = np.stack([link[0], link[1], edition.gradient_link(link[2], recomputed)])
     pipelined = choice.tensor_par_overlap == "pipe"
     tiles = sizes.tensor_par
@@ -134,12 +134,6 @@ def _launched(processing: Seconds, exposed: Seconds, launching: Seconds) -> tupl
     own = np.maximum(processing, launching - exposed[:, 0])
     short = np.maximum(0.0, launching[:, None] - (processing[:, None] + exposed))
     return own, np.maximum(0.0, exposed + (short - (own - processing)[:, None]))
-
-
-def tensor_slow_down(network: NetworkTimes, choice: BlockChoice) -> Fraction:
-    """Return the share of the time of tensor-parallel collectives by which they slow the work beside them."""
-    usage = tensor_group(network.sizes, choice, network.system).usage(network.system)
-    return slow_down(usage, network.sizes.overlap_slowdown)
 
 
 @record

@@ -430,19 +430,6 @@ class Execution:
         why="collectives of split sequences that run alone",
         adds="true: copies around collectives of split sequences",
     )
-    overlap_slowdown: int = declare(
-        "time that work takes longer beside an overlapped collective, as a share of that of the collective: it takes "
-        "multiprocessors, memory bandwidth and power; 0: the multiprocessors alone (processor_usage of the system)",
-        unit="%",
-        at_least=0,
-        below=100,
-        default=0,
-        scope=BLOCK | BATCH,
-        label="work beside collectives slowed by {} % of their time",
-        mark="{} % slowed",
-        adds="slow-downs of work beside collectives",
-        samples=(60,),
-    )
     tp_async: bool = declare(
         "the collective of an input's gradient runs beside the weight gradients of the same products, and a repeated "
         "gather beside the gradients of their inputs",
@@ -612,6 +599,19 @@ class Execution:
         mark="{} % fragments",
         adds="shares of fragments",
         samples=(0, 3),
+    )
+    data_par_slowdown: int = declare(
+        "time that work takes longer beside overlapped data-parallel collectives, as a share of theirs: they take "
+        "multiprocessors, memory bandwidth and power; 0: the multiprocessors alone (processor_usage of the system)",
+        unit="%",
+        at_least=0,
+        below=100,
+        default=0,
+        scope=BATCH,
+        label="work beside data-parallel collectives slowed by {} % of their time",
+        mark="{} % slowed",
+        adds="slow-downs of work beside data-parallel collectives",
+        samples=(60,),
     )
     coll_algo: str = declare(
         "algorithm of collectives: published is the formula of the network's ops, auto the fastest of those that "

@@ -145,7 +145,7 @@ def _check_products(ex: Execution, model: Model) -> None:
     require(23, joins or ex.compile_scope == "step", "nothing is compiled")
     stated = ex.fusion == "published"
     require(23, not stated or ex.rotary_impl == "real", "published kernels are real")
-    require(23, 0 <= ex.overlap_slowdown < 100, "no work stands still")
+    require(23, 0 <= ex.data_par_slowdown < 100, "no work stands still")
     biased = model.part in ("block", "attention") and model.out_bias
     biased = biased or (model.part in ("block", "mlp") and model.mlp_bias)
     require(23, not ex.bias_after_reduce or (megatron and biased), "no bias follows a reduction")

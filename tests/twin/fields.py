@@ -127,7 +127,6 @@ class Execution:
     seq_length: int = 0  # tokens per sequence; 0: those of the model
     tp_impl: str = "megatron"
     seq_par_copies: bool = False
-    overlap_slowdown: int = 0
     tp_async: bool = False
     bias_after_reduce: bool = False
     matmul_impl: str = "gemm"
@@ -142,6 +141,7 @@ class Execution:
     overlap_param_gather: bool = False
     mem_reserved_mib: int = -1
     mem_fragments_percent: int = -1
+    data_par_slowdown: int = 0
     coll_algo: str = "published"
     mesh_order: str = "stated"
     pp_schedule: str = "1f1b"

@@ -34,11 +34,11 @@ class Team:
 
     @property
     def usage(self) -> float:
-        """Share of the engines that its collectives take: the most of its networks, or what is stated."""
+        """Share of the engines that its collectives take: the most of its networks."""
         networks = self.run.system.networks
-        used = [self.network] if self.group.alone else [networks[i] for i in self.group.used]
-        taken = max((network.processor_usage for network in used), default=0)
-        return max(taken, self.run.execution.overlap_slowdown / 100)
+        if self.group.alone:
+            return self.network.processor_usage
+        return max((networks[i].processor_usage for i in self.group.used), default=0)
 
     def meets(self, other: Team) -> bool:
         """Whether both have several ranks on one network."""
@@ -153,6 +153,7 @@ class Run:
         self.pp_network = self.system.networks[self.pp_net]
         self.dp_team = self.replicas(ex.data_par)
         self.dp_network = self.dp_team.network
+        self.dp_slows = max(self.dp_team.usage, ex.data_par_slowdown / 100)
         self.dp_on_tp = self.dp_team.meets(self.tp_team)
         self.dp_on_pp = self.dp_team.number == self.pp_net
         # Communicators: of each axis, two where replicas form groups that share.

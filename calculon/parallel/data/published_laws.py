@@ -163,7 +163,7 @@ def _window(
         slack=np.where(sharded, 0.0, backward.step - backward.step_memory),
         p2p=backward.p2p,
         shares_pipeline_network=network == schedule.networks["pp"],
-        usage=slow_down(group.usage(system), schedule.columns.overlap_slowdown),
+        usage=slow_down(group.usage(system), schedule.columns.data_par_slowdown),
         microbatches=schedule.microbatches,
         pipeline_par=schedule.pipeline_par,
         interleaving=schedule.interleaving,

@@ -45,7 +45,7 @@ class Replication:
         self.collectives, self.windows = collectives, windows
         self.sharding, self.schedule = collectives.sharding, collectives.schedule
         usage = collectives.all.usage(collectives.cost.system)
-        self.usage: Fraction = slow_down(usage, self.schedule.columns.overlap_slowdown)
+        self.usage: Fraction = slow_down(usage, self.schedule.columns.data_par_slowdown)
 
     def synchronisation(self) -> Synchronisation:
         """Time the traffic of a batch."""
