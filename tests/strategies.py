@@ -187,6 +187,10 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
 
 MORE_OPTIONS: dict[str, tuple[Any, ...]] = {
     "fusion": ("published", "none", "compile", "max"),
+    "compile_scope": ("step", "step", "blocks", "blocks_and_loss"),
+    "rotary_impl": ("real", "real", "complex"),
+    "seq_par_copies": (False, False, True),
+    "data_par_slowdown": (0, 0, 5, 60),
     "launch_mode": ("auto", "eager", "compile", "graph"),
     "vocab_pad_multiple": (1, 1, 8, 128),
     "seq_length": (0, 0, 1, 64, 300, 2048),
@@ -494,6 +498,12 @@ def _more(random: Random, row: Document, model: Document, system: Document) -> D
         chosen["tp_impl"] = "megatron"
     megatron = chosen["tp_impl"] == "megatron"
     chosen["tp_async"] &= alone and megatron and row["training"] and row["tensor_par"] > 1
+    split = row["tensor_par"] > 1 and row["tensor_par_comm_type"] == "rs_ag"
+    chosen["seq_par_copies"] &= alone and split and not chosen["tp_async"]
+    if chosen["fusion"] not in ("compile", "max"):
+        chosen["compile_scope"] = "step"
+    if chosen["fusion"] == "published":
+        chosen["rotary_impl"] = "real"
     biased = part in ("block", "attention") and model.get("out_bias", False)
     biased = biased or (part in ("block", "mlp") and model.get("mlp_bias", False))
     chosen["bias_after_reduce"] &= biased and megatron

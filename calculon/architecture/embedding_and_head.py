@@ -19,7 +19,7 @@ from calculon.architecture.layers import (
     positions,
 )
 from calculon.architecture.layers.vocabulary import FLOAT_BYTES
-from calculon.architecture.projection import border_collective, converted, project
+from calculon.architecture.projection import border_collective, converted, project, with_copy
 from calculon.architecture.residual import residual_norm
 from calculon.architecture.shape import BlockShape
 
@@ -39,7 +39,8 @@ def embedding_layers(shape: BlockShape) -> Iterator[Layer]:
     model, dtype_bytes = shape.model, shape.dtype_bytes
     rows = shape.vocab_rows
     yield lookup("Embedding", shape.tokens, model.hidden, rows, dtype_bytes=dtype_bytes)
-    yield border_collective("Embedding_G", ROW_OUTPUT, shape, _DROPPED, dtype_bytes=dtype_bytes)
+    summed = border_collective("Embedding_G", ROW_OUTPUT, shape, _DROPPED, dtype_bytes=dtype_bytes)
+    yield from with_copy(summed, shape)
     if model.positions:
         yield positions(
             "Embedding_Positions",
@@ -66,7 +67,7 @@ def head_layers(shape: BlockShape) -> Iterator[Layer]:
     model, result = shape.model, shape.widths.result
     columns = shape.vocab_rows
     yield residual_norm("Head", shape, flags=Flags())
-    yield border_collective("Head_F", COLUMN_INPUT, shape, _DROPPED)
+    yield from with_copy(border_collective("Head_F", COLUMN_INPUT, shape, _DROPPED), shape)
     bias = columns * model.head_bias
     yield from converted("Head_Cast", shape, model.hidden, columns, bias, activated=True)
     logits = project(LOGITS, shape, model.hidden, columns, bias, Flags())

@@ -50,8 +50,12 @@ def fused(
 def _fused(layers: Iterable[Layer], shape: BlockShape) -> Iterator[Layer]:
     """Yield layers with the traffic that the policy leaves; weights move as before, once in each pass."""
     policy = _policy(shape)
+    alone = shape.choice.fuses and shape.choice.compile_scope != "step"
     for layer in layers:
-        yield _run(layer, policy.get(layer.kernel), shape)
+        rule = policy.get(layer.kernel)
+        if alone and layer.kernel == "norm":
+            rule, alone = _norm_of_stream, False
+        yield _run(layer, rule, shape)
         if shape.choice.fusion == "none" and layer.kernel == "product":
             yield from _bias(layer, shape.widths)
 
@@ -65,7 +69,7 @@ def _run(layer: Layer, rule: Rule | None, shape: BlockShape) -> Layer:
         weights = layer.weight_bytes
         accessed = (moved.forward * elements + weights, moved.backward * elements + weights, 0.0)
         layer = layer._replace(accessed=accessed, launches=moved.launches)
-        if layer.kernel == "loss" and shape.choice.fuses:
+        if layer.kernel == "loss" and shape.choice.fuses_loss:
             held = shape.widths.result * elements  # the gradient is written as it is
             layer = layer._replace(activation=held, activation_grad=held)
         if rule is _rmsnorm_alone and shape.widths.stored < FLOAT_BYTES:
@@ -79,6 +83,10 @@ def _policy(shape: BlockShape) -> Mapping[KernelKind, Rule]:
     """Return the rules of a layout: a loss that is asked for by its implementation moves what that moves."""
     choice = shape.choice
     policy = dict(POLICIES.get(choice.fusion, {}))
+    if choice.fuses_loss:
+        policy["loss"] = _loss_joined
+    if choice.rotary_impl == "complex":
+        policy["rotary"] = _rotary_complex
     if choice.ce_impl != "eager":
         policy.pop("loss", None)
     if choice.fusion == "none" and shape.model.norm == "rmsnorm":
@@ -197,6 +205,17 @@ def _rotary_alone(layer: Layer, widths: Widths) -> Moved:
     return Moved((2 + 1 + 2 + 2 + 3) * c, (2 + 1 + 4 + 3 + 2 + 3) * c, (5, 9, 0))
 
 
+def _rotary_complex(layer: Layer, widths: Widths) -> Moved:
+    """Conversion to 4 bytes, product with complex numbers, and conversion back; backward the same.
+
+    Source: torchtitan, ``apply_rotary_emb``; PyTorch's compiler leaves it as it is (pytorch/pytorch#125718).
+    """
+    c = widths.result
+    casts, copies = (2 * (c + FLOAT_BYTES), 2) if c < FLOAT_BYTES else (0, 0)
+    moved = casts + 2 * FLOAT_BYTES
+    return Moved(moved, moved, (1 + copies, 1 + copies, 0))
+
+
 def _sum_alone(layer: Layer, widths: Widths) -> Moved:
     """Read stream and branch, write the stream; its gradient is handed on, converted where the branch is narrower."""
     r, c = widths.stored, widths.result
@@ -224,6 +243,15 @@ def _norm_joined(layer: Layer, widths: Widths) -> Moved:
     if layer.flags.shares_activation:
         return Moved(o, c + 3 * r + gain * (c + r), (0, 1 + gain, 0))
     return Moved(2 * width, (3 + 2 * gain) * width, (1, 1 + gain, 0))
+
+
+def _norm_of_stream(layer: Layer, widths: Widths) -> Moved:
+    """Read the stream in the first norm of what is compiled by itself: the sum before it is in another program."""
+    joined = _norm_joined(layer, widths)
+    if not layer.flags.shares_activation:
+        return joined
+    _, second, third = joined.launches
+    return joined._replace(forward=joined.forward + widths.stored, launches=(1, second, third))
 
 
 def _joined(layer: Layer, widths: Widths) -> Moved:

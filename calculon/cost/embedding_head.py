@@ -58,6 +58,8 @@ class EmbeddingHeadStep:
 
 def plain_layout(layout: LayoutChoice) -> LayoutChoice:
     """Return the layout of embedding and head, which are split by the vocabulary whatever form the blocks have."""
+    if layout.compile_scope != "step":
+        layout = replace(layout, fusion="none")
     return replace(
         layout,
         overlapped=False,

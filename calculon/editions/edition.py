@@ -40,6 +40,7 @@ class When:
     DROPPED_ATTENTION: Final = "dropped_attention"
     DROPPED_MLP: Final = "dropped_mlp"
     RECOMPUTE_OPERATORS: Final = "recompute_operators"
+    REMAKES: Final = "remakes"
     RECOMPUTE_NORM: Final = "recompute_norm"
     RECOMPUTE_ACTIVATION: Final = "recompute_activation"
     RECOMPUTE_MLP: Final = "recompute_mlp"

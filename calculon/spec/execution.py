@@ -338,6 +338,31 @@ class Execution:
         mark={"none": "unfused", "compile": "compiled", "max": "max fusion"},
         adds="none, compile or max beside the published kernels",
     )
+    compile_scope: str = declare(
+        "what fusion compile and max cover: the whole step; or blocks one by one, as torch.compile of single modules: "
+        "nothing is joined from one to the next, and embedding, last norm, head and loss run operator by operator, or "
+        "all of these but the loss",
+        choices=("step", "blocks", "blocks_and_loss"),
+        default="step",
+        scope=LAYOUT,
+        label="compiled: {}",
+        mark={"blocks": "compiled blocks", "blocks_and_loss": "compiled blocks, loss"},
+        needs={"fusion": ("compile", "max")},
+        why="where something is compiled",
+        adds="blocks or blocks_and_loss beside whole compiled steps",
+    )
+    rotary_impl: str = declare(
+        "rotary embeddings as products of real numbers; or of complex ones of 4 bytes each part, which compilers leave "
+        "as they are",
+        choices=("real", "complex"),
+        default="real",
+        scope=LAYOUT,
+        label="{} rotary embeddings",
+        mark="{} rotary",
+        needs={"fusion": ("none", "compile", "max")},
+        why="kernels that are not the published ones",
+        adds="complex beside real rotary embeddings",
+    )
     launch_mode: str = declare(
         "how the host launches kernels: operator by operator, compiled, as a graph; auto: eager with fusion none, "
         "compile with compile or max, and with published kernels it is never waited for",
@@ -388,6 +413,22 @@ class Execution:
         mark={"allgather": "all-gather TP"},
         needs={"tensor_par_comm_type": ("ar",), "tensor_par_overlap": ("none",)},
         adds="allgather beside megatron",
+    )
+    seq_par_copies: bool = declare(
+        "gathered tensors, and those to be reduced, are copied whole, since batch-first tensors are split along their "
+        "second dimension",
+        default=False,
+        scope=LAYOUT,
+        label="copies around collectives of split sequences",
+        mark="split copies",
+        needs={
+            "tensor_par": ABOVE_ONE,
+            "tensor_par_comm_type": ("rs_ag",),
+            "tensor_par_overlap": ("none",),
+            "tp_async": (False,),
+        },
+        why="collectives of split sequences that run alone",
+        adds="true: copies around collectives of split sequences",
     )
     tp_async: bool = declare(
         "the collective of an input's gradient runs beside the weight gradients of the same products, and a repeated "
@@ -558,6 +599,19 @@ class Execution:
         mark="{} % fragments",
         adds="shares of fragments",
         samples=(0, 3),
+    )
+    data_par_slowdown: int = declare(
+        "time that work takes longer beside overlapped data-parallel collectives, as a share of theirs: they take "
+        "multiprocessors, memory bandwidth and power; 0: the multiprocessors alone (processor_usage of the system)",
+        unit="%",
+        at_least=0,
+        below=100,
+        default=0,
+        scope=BATCH,
+        label="work beside data-parallel collectives slowed by {} % of their time",
+        mark="{} % slowed",
+        adds="slow-downs of work beside data-parallel collectives",
+        samples=(60,),
     )
     coll_algo: str = declare(
         "algorithm of collectives: published is the formula of the network's ops, auto the fastest of those that "

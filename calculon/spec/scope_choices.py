@@ -34,11 +34,14 @@ class LayoutChoice:
     attn_kernel: str
     ce_impl: str
     fusion: str
+    compile_scope: str
+    rotary_impl: str
     launch_mode: str
     matmul_dtype: str
     tp_impl: str
     bias_after_reduce: bool
     matmul_impl: str
+    seq_par_copies: bool
     sequence_parallel: bool
     overlapped: bool
 
@@ -78,6 +81,11 @@ class LayoutChoice:
     def fuses(self) -> bool:
         """Whether chains of elementwise operators are one kernel."""
         return self.fusion in ("compile", "max")
+
+    @property
+    def fuses_loss(self) -> bool:
+        """Whether the loss is, in a layout of the head (:func:`~calculon.cost.embedding_head.plain_layout`)."""
+        return self.fuses or self.compile_scope == "blocks_and_loss"
 
     @property
     def multiquery(self) -> bool:

@@ -109,3 +109,14 @@ def test_memory_of_the_logits(impl, bytes_each):
     held = loss.activation + loss.activation_grad
     np.testing.assert_array_equal(held, M * COLUMNS * bytes_each)
     assert logits.activation_grad == 0  # counted by the loss
+
+
+def test_a_split_tensor_with_the_batch_first_is_copied_whole():
+    """Read and written in both passes; nothing on one rank. Source: pytorch/torchtitan#437."""
+    changes = {"tensor_par_comm_type": "rs_ag", "seq_par_copies": True}
+    moved = np.where(T > 1, 2 * 2 * M * H, 0.0)
+    for layers, name in ((embedding_layers, "Embedding_G"), (head_layers, "Head_F")):
+        found = _ends(layers, **changes)
+        assert f"{name}_Copy" not in _ends(layers, tensor_par_comm_type="rs_ag")
+        for phase in found[f"{name}_Copy"].accessed[:2]:
+            np.testing.assert_array_equal(phase, moved)

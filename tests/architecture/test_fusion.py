@@ -8,6 +8,7 @@ import pytest
 from calculon.architecture.block import block_layers
 from calculon.architecture.embedding_and_head import head_layers
 from calculon.architecture.shape import BlockShape
+from calculon.cost.embedding_head import plain_layout
 from calculon.editions import CORRECTED
 from calculon.editions.edition import When
 from calculon.spec.model import Model
@@ -213,3 +214,36 @@ def test_fusion_changes_neither_arithmetic_nor_what_is_stored(policy):
 def test_published_layers_stay_as_they_are():
     shape = BlockShape.of(MODEL, layout_choice(edition="corrected"), SIZES, CORRECTED)
     assert all(layer.launches in (None, (1, 2, 0)) for layer in block_layers(shape))
+
+
+# -- programs of their own --------------------------------------------------------------------------------------------
+
+
+def test_the_first_norm_of_a_compiled_block_reads_the_stream():
+    """The sum before it is in the block before; that between attention and MLP is in the same program."""
+    whole, alone = (_layers(GATED, "compile", compile_scope=scope) for scope in ("step", "blocks"))
+    first, second = "AttnBlock_RMSNorm", "MlpBlock_RMSNorm"
+    assert _moved(alone[first])[0] == _moved(whole[first])[0] + 2 * T * H
+    assert alone[first].launches == (1, 2, 0)
+    assert _moved(alone[first])[1] == _moved(whole[first])[1]
+    assert _moved(alone[second]) == _moved(whole[second])
+
+
+@pytest.mark.parametrize(("scope", "like"), [("blocks", "none"), ("blocks_and_loss", "compile")])
+def test_the_loss_is_compiled_where_that_is_said(scope, like):
+    """Source: torchtitan, train.py of December 2024 and components/loss.py of 2025."""
+    changes = {"edition": "corrected", "fusion": "compile", "compile_scope": scope}
+    shape = BlockShape.of(MODEL, plain_layout(layout_choice(**changes)), SIZES, CORRECTED)
+    found = {layer.name: layer for layer in head_layers(shape)}
+    loss = _layers(MODEL, like, head_layers)["Head_Loss"]
+    assert _moved(found["Head_Loss"]) == _moved(loss)
+    assert float(np.sum(found["Head_Loss"].activation)) == float(np.sum(loss.activation))
+    norm = _layers(MODEL, "none", head_layers)["Head_LayerNorm"]
+    assert _moved(found["Head_LayerNorm"]) == _moved(norm)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(("datatype", "moved"), [("bfloat16", 6 + 8 + 6), ("float32", 8)])
+def test_complex_rotary_embeddings_are_widened_multiplied_and_narrowed(policy, datatype, moved):
+    found = _layers(GATED, policy, rotary_impl="complex", datatype=datatype)["AttnBlock_Rotary"]
+    assert _moved(found) == (moved * 2 * T * H, moved * 2 * T * H)

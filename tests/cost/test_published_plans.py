@@ -63,6 +63,20 @@ def test_selective_recomputation_by_operator_repeats_every_other_product():
     assert stats({"recompute_modules": "mlp"})["block_re_flops"] >= 2 * TOKENS * 3 * HIDDEN * INNER
 
 
+def test_8_bit_copies_of_weights_are_made_again_rather_than_kept():
+    """Of query, key, value, output, gate, up and down, one byte each; all else that is kept grows with tokens."""
+    copies = HIDDEN * (2 * HIDDEN + 2 * KEYS + 3 * INNER)
+
+    def kept(modules):
+        """Return what does not grow with tokens."""
+        form = {"matmul_dtype": "float8", "recompute_modules": modules, "batch_size": 16}
+        one, two = (stats(form | {"microbatch_size": n}) for n in (1, 2))
+        return 2 * one["block_act_storage_space"] - two["block_act_storage_space"]
+
+    assert kept("none") == copies
+    assert kept("ops") == 0
+
+
 def test_split_sequences_keep_the_reduction_and_gather_again():
     """By operator, the output product of attention is not repeated: its reduction is kept."""
     split = {"num_procs": 64, "tensor_par": 8, "tensor_par_comm_type": "rs_ag"}

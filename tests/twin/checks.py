@@ -138,6 +138,14 @@ def _check_products(ex: Execution, model: Model) -> None:
     require(23, model.part != "linear" or whole, "one linear layer has no row-split product")
     require(23, megatron or whole, "gathered activations are not split")
     require(23, not ex.tp_async or behind, "there is nothing to run behind weight gradients")
+    split = ex.tensor_par > 1 and ex.tensor_par_comm_type == "rs_ag"
+    copied = split and alone and not ex.tp_async
+    require(23, copied or not ex.seq_par_copies, "no tensor is split along its second dimension")
+    joins = ex.fusion in ("compile", "max")
+    require(23, joins or ex.compile_scope == "step", "nothing is compiled")
+    stated = ex.fusion == "published"
+    require(23, not stated or ex.rotary_impl == "real", "published kernels are real")
+    require(23, 0 <= ex.data_par_slowdown < 100, "no work stands still")
     biased = model.part in ("block", "attention") and model.out_bias
     biased = biased or (model.part in ("block", "mlp") and model.mlp_bias)
     require(23, not ex.bias_after_reduce or (megatron and biased), "no bias follows a reduction")

@@ -81,6 +81,16 @@ class TPComm(Layer):
         return left if work else traffic
 
 
+def copied(run: Run, comm: TPComm) -> list[Layer]:
+    """Return a collective of split sequences, and the copy of its whole tensor, and of the gradient, in memory."""
+    if not run.execution.seq_par_copies:
+        return [comm]
+    size = comm.message + comm.message  # read, and written
+    flags = Flags(recompute=comm.flags.recomm)
+    name = f"{comm.name}_Copy"
+    return [comm, Layer(run, name, flags, moved=(size, size, 0), inputs=comm.outputs)]
+
+
 class OverlappedLinear(Layer):
     """A linear layer (m x n) times (n x k) in t tiles, between which its collective proceeds."""
 

@@ -132,7 +132,7 @@ class DataParallel:
         """What does not fit, or else the arithmetic that the communication takes away."""
         if window == 0:
             return comm
-        slow_down = self.run.dp_team.usage * comm * min(1, flops_time / window)
+        slow_down = self.run.dp_slows * comm * min(1, flops_time / window)
         return min(comm, max(comm - window, slow_down))
 
     def _bandwidths(self) -> None:
@@ -150,7 +150,7 @@ class DataParallel:
     def _published_overlap(self) -> None:
         """Hide the communication of a block behind the backward pass of the others, published."""
         ex, run, bw = self.execution, self.run, self.bw
-        usage, p, comm = run.dp_team.usage, ex.pipeline_par, self.comm
+        usage, p, comm = run.dp_slows, ex.pipeline_par, self.comm
         scalars = sum(self.network.ops[op][0] for op in self.collectives)
         chunks, base_blocks = ex.pipeline_interleaving, run.base_blocks
         free, slack, flops_time = self._published_window()

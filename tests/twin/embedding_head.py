@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .communication import TPComm
+from .communication import TPComm, copied
 from .fusion import fused
 from .layers import Flags, Layer
 from .operators import cast, dropout, linear, residual_norm
@@ -28,7 +28,10 @@ def embedding_layers(run: Run) -> list[Layer]:
         grads=size * count,
     )
     lookup.table = rows, model.hidden
-    layers = [lookup, TPComm(run, "Embedding_G", "reduce", kept_nothing, element=size)]
+    layers = [
+        lookup,
+        *copied(run, TPComm(run, "Embedding_G", "reduce", kept_nothing, element=size)),
+    ]
     if model.positions:
         layers.append(_positions(run))
     if model.embedding_norm:
@@ -63,7 +66,7 @@ def head_layers(run: Run) -> list[Layer]:
     bias = columns if model.head_bias else 0
     layers = [
         residual_norm(run, "Head", Flags()),
-        TPComm(run, "Head_F", "gather", Flags(stores_activation=False)),
+        *copied(run, TPComm(run, "Head_F", "gather", Flags(stores_activation=False))),
     ]
     if run.narrow:
         alone = run.execution.fusion not in ("compile", "max")

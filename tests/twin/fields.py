@@ -119,11 +119,14 @@ class Execution:
     grad_clip: bool = False
     latency_per_step: bool = False
     fusion: str = "published"
+    compile_scope: str = "step"
+    rotary_impl: str = "real"
     launch_mode: str = "auto"
     matmul_dtype: str = "same"
     vocab_pad_multiple: int = 1
     seq_length: int = 0  # tokens per sequence; 0: those of the model
     tp_impl: str = "megatron"
+    seq_par_copies: bool = False
     tp_async: bool = False
     bias_after_reduce: bool = False
     matmul_impl: str = "gemm"
@@ -138,6 +141,7 @@ class Execution:
     overlap_param_gather: bool = False
     mem_reserved_mib: int = -1
     mem_fragments_percent: int = -1
+    data_par_slowdown: int = 0
     coll_algo: str = "published"
     mesh_order: str = "stated"
     pp_schedule: str = "1f1b"
@@ -170,6 +174,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "optimizer_state_dtype": ("float32", "bfloat16"),
     "grad_dtype": ("auto", "float32", "bfloat16", "float16"),
     "fusion": ("published", "none", "compile", "max"),
+    "compile_scope": ("step", "blocks", "blocks_and_loss"),
+    "rotary_impl": ("real", "complex"),
     "launch_mode": ("auto", "eager", "compile", "graph"),
     "matmul_dtype": ("same", *MULTIPLIED_BYTES),
     "tp_impl": ("megatron", "allgather"),

@@ -17,17 +17,26 @@ Moved = tuple[float, float, int, int]
 
 def fused(layers: list[Layer], run: Run) -> list[Layer]:
     """Return the layers as an execution runs them."""
-    policy = run.execution.fusion
+    policy, scope = run.execution.fusion, run.execution.compile_scope
+    joins = policy in ("compile", "max")
     found = []
+    reads = joins and scope != "step"  # the first norm of a program finds nothing read before it
     for layer in layers:
         moved = _alone(layer, run) if policy == "none" else None
-        if policy in ("compile", "max"):
+        compiled = joins or (layer.kind == "loss" and scope == "blocks_and_loss")
+        if compiled:
             moved = _joined(layer, run, into_products=policy == "max")
+        if reads and layer.kind == "norm" and moved is not None:
+            reads = False
+            if layer.flags.reuses_activation:
+                moved = moved[0] + run.element_bytes, moved[1], 1, moved[3]
+        if layer.kind == "rotary" and run.execution.rotary_impl == "complex":
+            moved = _complex(run)
         if layer.kind == "loss" and run.execution.ce_impl != "eager":
             moved = None  # it has one form
         if moved is not None:
             _rewrite(layer, moved)
-            if layer.kind == "loss" and policy != "none":  # logits and their gradient, as they are
+            if layer.kind == "loss" and compiled:  # logits and their gradient, as they are
                 held = run.result_bytes * layer.inputs
                 layer.activation_space = layer.activation_grad_space = held
             rooted = layer.kind == "norm" and run.model.norm == "rmsnorm"
@@ -40,6 +49,14 @@ def fused(layers: list[Layer], run: Run) -> list[Layer]:
         if policy == "none" and columns:
             found.append(_bias_gradient(layer, run, columns))
     return found
+
+
+def _complex(run: Run) -> Moved:
+    """Two reals of 4 bytes are read and written as one number; what is narrower is widened before, narrowed after."""
+    width = run.result_bytes
+    wider = width < 4
+    moved = 4 + 4 + ((width + 4) + (4 + width) if wider else 0)
+    return moved, moved, 1 + 2 * wider, 1 + 2 * wider
 
 
 def _rewrite(layer: Layer, moved: Moved) -> None:

@@ -313,7 +313,7 @@ def cast(
     layer = Layer(
         run,
         name,
-        Flags(recompute=run.full_recompute),
+        Flags(recompute=run.redoes_operators, stores_activation=not run.by_operator),
         moved=(sum(forward), sum(backward), (wrote + stored) * weights * kernels[2]),
         inputs=inputs,
         saved=read * weights,

@@ -34,7 +34,7 @@ class Replicas:
         self.sharing = run.replicas(self.shards)
         self.copies = ex.data_par // self.shards
         self.copying = run.replicas(self.copies, self.shards)
-        self.usage = run.dp_team.usage
+        self.usage = run.dp_slows
         gradient = block.weight / run.element_bytes * run.reduction_bytes
         self.one = SyncedBytes(block.weight, gradient)
         self.embedding, self.head = synced_embedding_head(run, embedding_head)

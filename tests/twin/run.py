@@ -153,6 +153,7 @@ class Run:
         self.pp_network = self.system.networks[self.pp_net]
         self.dp_team = self.replicas(ex.data_par)
         self.dp_network = self.dp_team.network
+        self.dp_slows = max(self.dp_team.usage, ex.data_par_slowdown / 100)
         self.dp_on_tp = self.dp_team.meets(self.tp_team)
         self.dp_on_pp = self.dp_team.number == self.pp_net
         # Communicators: of each axis, two where replicas form groups that share.
@@ -184,8 +185,10 @@ class Run:
 
         Muon leaves them to Adam.
         """
+        whole = self.execution.compile_scope == "step"
         plain = replace(
             self.execution,
+            fusion=self.execution.fusion if whole else "none",
             optimizer="adam" if self.execution.optimizer == "muon" else self.execution.optimizer,
             activation_recompute="none",
             recompute_modules="none",

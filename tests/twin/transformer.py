@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .attention import attention_core, projected_widths
-from .communication import OverlappedLinear, TPComm, hide_input_gradients
+from .communication import OverlappedLinear, TPComm, copied, hide_input_gradients
 from .fusion import fused
 from .layers import Flags, Layer
 from .operators import activation, add, cast, dropout, fork, late_bias, linear, residual_norm
@@ -125,7 +125,7 @@ def _gathered(run: Run, name: str, redo: bool, *, outermost: bool = False) -> li
         return []
     stored = redo or not run.rules.gathered_input_once
     flags = Flags(recomm=redo, stores_activation=stored and not run.drops_inputs)
-    return [TPComm(run, name, "gather", flags, outermost=outermost)]
+    return copied(run, TPComm(run, name, "gather", flags, outermost=outermost))
 
 
 def _projections(run: Run) -> list[Layer]:
@@ -317,7 +317,7 @@ def _reduced(
             linear(
                 run, name, tokens, share, h, Flags(recompute=full, stores_activation=kept), bias
             ),
-            TPComm(run, f"{prefix}_G", "reduce", reduced, outermost=last),
+            *copied(run, TPComm(run, f"{prefix}_G", "reduce", reduced, outermost=last)),
         ]
     if bias and ex.bias_after_reduce:
         layers.append(late_bias(run, f"{prefix}_BiasAdd", Flags(recompute=full)))
@@ -351,7 +351,7 @@ def _chain(run: Run) -> list[Layer]:
     layers = _converted(run, "Linear_Cast", counts, run.element_bytes)
     gathers = run.execution.tp_impl == "allgather"
     if not gathers:
-        layers.append(TPComm(run, "Linear_F", "gather", Flags(stores_activation=False)))
+        layers += copied(run, TPComm(run, "Linear_F", "gather", Flags(stores_activation=False)))
     again = Flags(recompute=run.full_recompute)
     return [
         *layers,

@@ -7,6 +7,7 @@ import numpy as np
 
 from calculon.editions.edition import DataParallelWindow, Edition
 from calculon.hardware.system import System
+from calculon.parallel.beside import slow_down
 from calculon.parallel.data.synced import (
     BackwardPass,
     GradientSync,
@@ -162,7 +163,7 @@ def _window(
         slack=np.where(sharded, 0.0, backward.step - backward.step_memory),
         p2p=backward.p2p,
         shares_pipeline_network=network == schedule.networks["pp"],
-        usage=group.usage(system),
+        usage=slow_down(group.usage(system), schedule.columns.data_par_slowdown),
         microbatches=schedule.microbatches,
         pipeline_par=schedule.pipeline_par,
         interleaving=schedule.interleaving,

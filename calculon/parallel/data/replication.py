@@ -6,7 +6,7 @@ Sources: Li et al., *PyTorch Distributed*, arXiv 2006.15704, section
 
 import numpy as np
 
-from calculon.parallel.beside import not_hidden
+from calculon.parallel.beside import not_hidden, slow_down
 from calculon.parallel.data.data_collectives import Buckets, DataCollectives
 from calculon.parallel.data.sharding import Sharding, unit_blocks, units_ahead
 from calculon.plan.schedule import Schedule
@@ -44,7 +44,8 @@ class Replication:
     def __init__(self, collectives: DataCollectives, windows: Windows):
         self.collectives, self.windows = collectives, windows
         self.sharding, self.schedule = collectives.sharding, collectives.schedule
-        self.usage: Fraction = collectives.all.usage(collectives.cost.system)
+        usage = collectives.all.usage(collectives.cost.system)
+        self.usage: Fraction = slow_down(usage, self.schedule.columns.data_par_slowdown)
 
     def synchronisation(self) -> Synchronisation:
         """Time the traffic of a batch."""

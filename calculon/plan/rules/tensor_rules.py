@@ -77,6 +77,23 @@ TENSOR_RULES = (
         ("tp_async",),
     ),
     Rule(
+        "copies_need_split",
+        lambda r: (
+            ~r.plan.seq_par_copies
+            | (
+                r.plan.is_choice("tensor_par_comm_type", "rs_ag")
+                & (r.plan.tensor_par > 1)
+                & _in_one(r)
+                & ~r.plan.tp_async
+            )
+        ),
+        expected(
+            "seq_par_copies",
+            "false, unless tensor_par is above 1, tensor_par_comm_type rs_ag and nothing runs beside the collectives",
+        ),
+        ("seq_par_copies",),
+    ),
+    Rule(
         "bias_needs_reduction",
         lambda r: ~r.plan.bias_after_reduce | (_megatron(r) & r.model.biased_output),
         _explain_late_bias,
@@ -94,6 +111,28 @@ TENSOR_RULES = (
             "the vector engine computes in the datatype, and in no tiles",
         ),
         ("matmul_impl",),
+    ),
+    Rule(
+        "scope_needs_compiler",
+        lambda r: (
+            r.plan.is_choice("compile_scope", "step")
+            | r.plan.is_choice("fusion", "compile")
+            | r.plan.is_choice("fusion", "max")
+        ),
+        expected("compile_scope", "step, unless fusion is compile or max", "nothing is compiled"),
+        ("compile_scope",),
+    ),
+    Rule(
+        "rotary_needs_kernels",
+        lambda r: (
+            r.plan.is_choice("rotary_impl", "real") | ~r.plan.is_choice("fusion", "published")
+        ),
+        expected(
+            "rotary_impl",
+            "real, unless fusion is none, compile or max",
+            "the published kernels are what they are",
+        ),
+        ("rotary_impl",),
     ),
 )
 """Requirements on the form of tensor parallelism and of products, in the order of checking."""

@@ -187,6 +187,24 @@ MALFORMED = {
         "false, since tensor_par_overlap: pipe hides collectives in its own way",
         "true",
     ),
+    "copies_need_split": (
+        CORRECTED | {"seq_par_copies": True},
+        "seq_par_copies",
+        "false, unless tensor_par is above 1, tensor_par_comm_type rs_ag and nothing runs beside the collectives",
+        "true",
+    ),
+    "scope_needs_compiler": (
+        CORRECTED | {"compile_scope": "blocks"},
+        "compile_scope",
+        "step, unless fusion is compile or max",
+        "blocks",
+    ),
+    "rotary_needs_kernels": (
+        CORRECTED | {"rotary_impl": "complex"},
+        "rotary_impl",
+        "real, unless fusion is none, compile or max",
+        "complex",
+    ),
     "bias_needs_reduction": (
         CORRECTED | {"bias_after_reduce": True},
         "bias_after_reduce",
