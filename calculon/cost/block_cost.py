@@ -138,7 +138,8 @@ class BlockLayout:
         """Time that the host takes to launch the kernels of the layers: shape (phases, layers, blocks); None if none.
 
         The device runs behind the host as long as there is work left for it: kernels wait for their launches in the
-        sum over a pass, and not one by one. Source: PyTorch, *CUDA semantics*, asynchronous execution.
+        sum over a pass, and not one by one. Where the host waits for each kernel, the device waits for it as often.
+        Source: PyTorch, *CUDA semantics*, asynchronous execution.
         """
         each = self.system.ext.launch.host(self.choice.launched)
         return self.table.launches() * each if each else None
@@ -202,9 +203,12 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
     again = _recompute(layout, cost, recomputed, choice, collectives)
     if layout.host is not None:
         host = ordered_sum(layout.host)
-        if choice.training and recomputed.any():
-            host[1] += ordered_sum(layout.host[0] * (recomputed > 0))
-        processing = _launched(processing, host, again, collectives)
+        if layout.choice.blocking:
+            processing = processing + host
+        else:
+            if choice.training and recomputed.any():
+                host[1] += ordered_sum(layout.host[0] * (recomputed > 0))
+            processing = _launched(processing, host, again, collectives)
     trained, none = float(choice.training), layout.none
     checkpoint = choice.training and choice.recompute_all
     activation = layout.shape.dtype_bytes * layout.shape.activation
@@ -261,7 +265,10 @@ def _recompute(
     time = ordered_sum(cost.times.processing[0] * recomputed)
     if layout.host is not None:
         host = ordered_sum(layout.host[0] * (recomputed > 0))
-        time = np.maximum(time, host - _most(collectives.recomm.time_exposed))
+        if layout.choice.blocking:
+            time = time + host
+        else:
+            time = np.maximum(time, host - _most(collectives.recomm.time_exposed))
     return _work([*work, time])
 
 

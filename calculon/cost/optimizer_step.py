@@ -100,9 +100,9 @@ def optimizer_layers(
     time = system.combine(arithmetic, memory)
     if choice.optimizer_impl == "loop":
         kernels, launch = step_kernels(parameters, width, choice), system.ext.launch
-        time = np.maximum(
-            launch.bounded(time, kernels), kernels * launch.host(choice.layout.launched)
-        )
+        host = kernels * launch.host(choice.layout.launched)
+        time = launch.bounded(time, kernels)
+        time = time + host if choice.layout.blocking else np.maximum(time, host)
     step = Work(
         flops=flops,
         flops_time=arithmetic,

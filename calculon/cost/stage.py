@@ -30,6 +30,9 @@ from calculon.units import Array, Bytes, Seconds
 SUM_PASS = (2 + 4 + 4) / (2 + 4)
 """Bytes that adding 2-byte gradients to 4-byte sums moves, over the bytes of both: all are read, sums are written."""
 
+ADD_PASS = 3
+"""Bytes that adding gradients to sums of their type moves, over those of the sums: both are read, sums are written."""
+
 
 class Stage:
     """The blocks of a stage, each quantity computed when it is asked for.
@@ -304,6 +307,7 @@ class Stage:
 
         That is in all microbatches but the first: where there is one alone, nothing. It delays the drain of the
         pipeline, which is of later ones. Sums beside smaller gradients are read and written in every microbatch.
+        Source of passes of their own: PyTorch, autograd/functions/accumulate_grad.h (``variable_grad += new_grad``).
         """
         schedule, time = self.schedule, self.system.move_time
         if not schedule.accumulates.any():
@@ -316,7 +320,8 @@ class Stage:
             weights += [end.optimizer.weight_grad for end in (step.first, step.last)]
         # a group of microbatches adds to whole gradients, of which shards are kept after it
         whole = np.where(schedule.columns.grad_group > 1, schedule.shards, 1.0)
-        moved = np.where(sums, SUM_PASS, 1.0) * whole
+        moved = np.where(schedule.columns.grad_fusion, 1.0, ADD_PASS)
+        moved = np.where(sums, SUM_PASS, moved) * whole
         found = [np.where(reads, time(held * moved), 0.0) for held in weights]
         none = np.zeros_like(found[0])
         return found[0], *(found[1:] if len(found) > 1 else (none, none))
@@ -326,7 +331,7 @@ class Stage:
         """Gradient accumulation: time per batch to read the sums that microbatches after the first are added to.
 
         None where nothing is read. They are added in the products that make them (beta = 1, Megatron-LM's gradient
-        accumulation fusion).
+        accumulation fusion), or after them.
         """
         if self.accumulated is None:
             return None

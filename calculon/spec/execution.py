@@ -80,7 +80,7 @@ PP_LAYOUTS = ("uniform", "balanced", *ENDS_AS_BLOCKS)
 PP_SCHEDULES = ("1f1b", "gpipe", "zb_h1")
 """Orders of passes of a pipeline that trains."""
 
-LAUNCH_MODES = ("eager", "compile", "graph")
+LAUNCH_MODES = ("eager", "compile", "graph", "blocking")
 """Ways in which a host launches kernels."""
 
 PUBLISHED, CORRECTED = "sc23", "corrected"
@@ -310,6 +310,15 @@ class Execution:
         why="gradients that wait beside whole weights",
         adds="true: 4-byte sums beside smaller gradients",
     )
+    grad_fusion: bool = declare(
+        "gradients of later microbatches are added up in the products that make them; false: in a pass of its own, as "
+        "PyTorch's autograd adds them",
+        default=True,
+        scope=BATCH,
+        label="gradients added up in a pass of its own",
+        mark="added in a pass",
+        adds="false: gradients added up in a pass of its own",
+    )
     grad_clip: bool = declare(
         "gradients are scaled to a largest norm before the step",
         default=False,
@@ -339,7 +348,8 @@ class Execution:
         adds="none, compile or max beside the published kernels",
     )
     launch_mode: str = declare(
-        "how the host launches kernels: operator by operator, compiled, as a graph; auto: eager with fusion none, "
+        "how the host launches kernels: operator by operator, compiled, as a graph, or operator by operator and "
+        "waiting for each kernel (CUDA_LAUNCH_BLOCKING=1, which overlaps nothing); auto: eager with fusion none, "
         "compile with compile or max, and with published kernels it is never waited for",
         choices=("auto", *LAUNCH_MODES),
         default="auto",
@@ -648,6 +658,18 @@ class Execution:
         mark="p2p overlap",
         needs={"pipeline_par": ABOVE_ONE},
         adds="true: pipeline transfers beside other passes",
+    )
+    stage_stop_us: int = declare(
+        "time for which each stage of a pipeline stands still beside a microbatch, while the host runs the "
+        "instructions of a pipeline engine and reads what other stages send",
+        unit="us",
+        at_least=0,
+        default=0,
+        scope=BATCH,
+        label="stages stand still for {} us beside each microbatch",
+        mark="{} us beside a microbatch",
+        adds="times for which stages stand still beside a microbatch",
+        samples=(0, 100, 10_000),
     )
 
     recompute_modules: str = declare(

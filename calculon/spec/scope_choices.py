@@ -55,6 +55,11 @@ class LayoutChoice:
         return {"none": "eager", "compile": "compile", "max": "compile"}.get(self.fusion)
 
     @property
+    def blocking(self) -> bool:
+        """Whether the host waits for each kernel before it launches the next."""
+        return self.launch_mode == "blocking"
+
+    @property
     def matmul_type(self) -> str:
         """Type of the arithmetic of products with weights."""
         return arithmetic_type(self.datatype, self.matmul_dtype)

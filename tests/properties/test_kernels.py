@@ -242,6 +242,18 @@ def test_long_kernels_do_not_wait_for_the_host():
     assert found == without
 
 
+def test_a_host_that_waits_for_each_kernel_adds_its_time_to_theirs():
+    blocks = 4 * document("models", "megatron-126M")["num_blocks"]
+    kernels = 4 + 1 + 1 + 2  # forward, as above
+    device = _host_bound("eager", 0.0)
+    found = _host_bound("eager", 1e-3, launch_mode="blocking")
+    launches = blocks * kernels * 1e-3
+    assert found["fw_time"] == pytest.approx(device["fw_time"] + launches, rel=1e-9)
+    again = _host_bound("eager", 1e-3, launch_mode="blocking", activation_recompute="full")
+    assert again["recompute_time"] == pytest.approx(found["fw_time"], rel=1e-9)
+    assert again["bw_time"] == pytest.approx(found["bw_time"], rel=1e-9)
+
+
 def test_the_mode_follows_from_fusion_unless_it_is_stated():
     device = _host_bound("eager", 0.0)["fw_time"]
     assert _host_bound("eager")["fw_time"] == device

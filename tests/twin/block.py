@@ -116,6 +116,14 @@ class Block:
         Both gradients are one pass, with what is computed again.
         """
         again = [layer for layer in backward if layer.flags.recompute]
+        if (
+            self.run.execution.launch_mode == "blocking"
+        ):  # one kernel after the other, each after its launch
+            self.fw.time += sum(layer.host("fw") for layer in layers)
+            self.re.time += sum(layer.host("fw") for layer in again)
+            self.agrad.time += sum(layer.host("agrad") for layer in backward)
+            self.wgrad.time += sum(layer.host("wgrad") for layer in backward)
+            return
         launches = sum(layer.host("fw") for layer in layers)
         self.fw.time = max(self.fw.time, launches - max(self.fw_tp.exposed.values()))
         launches = sum(layer.host("fw") for layer in again)

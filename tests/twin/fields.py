@@ -116,6 +116,7 @@ class Execution:
     grad_dtype: str = "auto"
     main_grad: bool = False
     grad_sums: bool = False
+    grad_fusion: bool = True
     grad_clip: bool = False
     latency_per_step: bool = False
     fusion: str = "published"
@@ -146,6 +147,7 @@ class Execution:
     last_stage_blocks: int = 0
     stage_blocks: str = ""
     p2p_overlap: bool = False
+    stage_stop_us: int = 0
     recompute_modules: str = "none"
     recompute_every: int = 1
 
@@ -170,7 +172,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "optimizer_state_dtype": ("float32", "bfloat16"),
     "grad_dtype": ("auto", "float32", "bfloat16", "float16"),
     "fusion": ("published", "none", "compile", "max"),
-    "launch_mode": ("auto", "eager", "compile", "graph"),
+    "launch_mode": ("auto", "eager", "compile", "graph", "blocking"),
     "matmul_dtype": ("same", *MULTIPLIED_BYTES),
     "tp_impl": ("megatron", "allgather"),
     "matmul_impl": ("gemm", "mul_sum", "mul_sum_fused"),

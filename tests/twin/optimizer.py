@@ -214,8 +214,9 @@ class Step:
             if count:
                 kernels += len(method.operations) + method.products + more
         system, ex = self.run.system, self.run.execution
-        each = max(system.launch, system.host_time(ex.launch_mode, ex.fusion))
-        return max(time, each * kernels)
+        host = kernels * system.host_time(ex.launch_mode, ex.fusion)
+        time = max(time, kernels * system.launch)
+        return time + host if ex.launch_mode == "blocking" else max(time, host)
 
     def without_matrix(self) -> Step:
         """Return the step of the weights beside the matrix."""
