@@ -295,6 +295,15 @@ class Execution:
         why="with gradients of 2 bytes",
         adds="true: a 4-byte copy of smaller gradients",
     )
+    grad_flat: bool = declare(
+        "smaller gradients are laid out in one piece before they are copied to 4 bytes for the step (DeepSpeed's ZeRO "
+        "1 and 2); of no effect without main_grad",
+        default=False,
+        scope=STEP,
+        label="gradients in one piece",
+        mark="flat gradients",
+        adds="true: gradients in one piece before their 4-byte copy",
+    )
     grad_sums: bool = declare(
         "gradients of fewer than 4 bytes are added to sums of 4 bytes beside them after every microbatch, in a pass of "
         "its own; the step reads the sums",

@@ -225,6 +225,7 @@ class StepChoice:
     optimizer_state_dtype: str
     grad_dtype: str
     main_grad: bool
+    grad_flat: bool
     grad_sums: bool
     grad_clip: bool
     zero_stage: str
@@ -243,6 +244,11 @@ class StepChoice:
     def added_gradient_bytes(self) -> int:
         """Bytes per element of the gradients beside such sums; 0 where there is none."""
         return DATATYPE_BYTES[self.grad_dtype] if self.grad_sums else 0
+
+    @property
+    def flat_gradient_bytes(self) -> int:
+        """Bytes per element of the gradients that are laid out in one piece before their 4-byte copy; 0: none are."""
+        return DATATYPE_BYTES[self.grad_dtype] if self.main_grad and self.grad_flat else 0
 
     @property
     def whole_gradients(self) -> bool:

@@ -132,6 +132,16 @@ def test_gradients_that_are_added_in_a_pass_are_read_beside_the_sums_that_it_wri
     assert apart["weight_grad_space"] == fused["weight_grad_space"]
 
 
+def test_gradients_in_one_piece_are_beside_their_copy():
+    form = {"grad_dtype": "bfloat16", "main_grad": True}
+    flat, apart = (stats(form | {"grad_flat": x}, PLAIN, PIPED) for x in (True, False))
+    share = flat["weight_grad_space"] / 8  # of eight replicas
+    assert flat["optimizer_space"] - apart["optimizer_space"] == pytest.approx(share, rel=1e-9)
+    assert flat["optim_step_time"] > apart["optim_step_time"]
+    alone = {"grad_dtype": "bfloat16"}
+    assert stats(alone | {"grad_flat": True}) == stats(alone)
+
+
 def test_gradients_are_reduced_once_for_a_group_of_microbatches():
     """Eight microbatches in groups of four: two reductions, and whole gradients of two of four chunks."""
     form = {"zero_stage": "2", "pipeline_interleaving": 4, "grad_dtype": "float32"}

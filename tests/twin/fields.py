@@ -115,6 +115,7 @@ class Execution:
     optimizer_state_dtype: str = "float32"
     grad_dtype: str = "auto"
     main_grad: bool = False
+    grad_flat: bool = False
     grad_sums: bool = False
     grad_fusion: bool = True
     grad_clip: bool = False

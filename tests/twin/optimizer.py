@@ -130,7 +130,8 @@ class Step:
         if self.size < 4 and not form.masters:
             kept += 4 * self.weights
         self.kept = kept / form.shards
-        self.state = self.kept + (4 * self.weights / form.shards if ex.main_grad else 0)
+        copied = (4 + self.gradient * ex.grad_flat) if ex.main_grad else 0
+        self.state = self.kept + copied * self.weights / form.shards
         resident = (4 if form.masters else self.size) * self.weights
         self.resident = resident / (form.shards if form.split_weights else 1)
 
@@ -182,6 +183,7 @@ class Step:
         fused: float = 2 * self.kept * self.form.shards
         fused += self.weights * (8 if alone else self.size)
         fused += self.weights * (self.gradient + 4 if ex.main_grad else 0)
+        fused += self.weights * (2 * self.gradient if ex.main_grad and ex.grad_flat else 0)
         fused += self.weights * (stepped if ex.grad_clip else 0)
         apart: float = 0
         for method, count in self._parts():
