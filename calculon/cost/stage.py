@@ -306,14 +306,15 @@ class Stage:
         """Time that gradient accumulation adds to the backward pass of a block, of the embedding and of the head.
 
         That is in all microbatches but the first: where there is one alone, nothing. It delays the drain of the
-        pipeline, which is of later ones. Sums beside smaller gradients are read and written in every microbatch.
-        Source of passes of their own: PyTorch, autograd/functions/accumulate_grad.h (``variable_grad += new_grad``).
+        pipeline, which is of later ones. What a pass of its own adds to is read and written in every microbatch.
+        Source of such passes: Megatron-LM, model/distributed.py (``param.main_grad.add_(param.grad.data)``); PyTorch,
+        autograd/functions/accumulate_grad.h (``variable_grad += new_grad``).
         """
         schedule, time = self.schedule, self.system.move_time
         if not schedule.accumulates.any():
             return None
         sums = schedule.columns.grad_sums
-        reads = schedule.accumulates & ((schedule.microbatches > 1) | sums)
+        reads = schedule.accumulates & ((schedule.microbatches > 1) | self._added_apart)
         weights = [self.optimizer.weight_grad]
         if self.embedding_head is not None:
             step = self.embedding_head.step
@@ -340,7 +341,12 @@ class Stage:
         if self.embedding_head_times is not None:
             once = once + self.embedding_head_times.of_slower(embedding, head)
         schedule = self.schedule
-        return (schedule.microbatches - np.where(schedule.columns.grad_sums, 0, 1)) * once
+        return (schedule.microbatches - np.where(self._added_apart, 0, 1)) * once
+
+    @property
+    def _added_apart(self) -> Array:
+        """Whether gradients are added up in a pass of its own, those of the first microbatch, too."""
+        return self.schedule.columns.grad_sums | ~self.schedule.columns.grad_fusion
 
     @derived
     def block_whole(self) -> BlockTimes:

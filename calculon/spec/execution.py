@@ -320,10 +320,10 @@ class Execution:
         adds="true: 4-byte sums beside smaller gradients",
     )
     grad_fusion: bool = declare(
-        "gradients of later microbatches are added up in the products that make them; false: in a pass of its own, as "
-        "PyTorch's autograd adds them",
+        "gradients of later microbatches are added up in the products that make them; false: those of every microbatch "
+        "in a pass of its own, with a kernel for each weight tensor",
         default=True,
-        scope=BATCH,
+        scope=BLOCK | BATCH,
         label="gradients added up in a pass of its own",
         mark="added in a pass",
         adds="false: gradients added up in a pass of its own",

@@ -107,6 +107,7 @@ class BlockChoice:
     training: bool
     grad_comm_dtype: str
     grad_dtype: str
+    grad_fusion: bool
     latency_per_step: bool
     tp_async: bool
     coll_algo: str
@@ -201,6 +202,11 @@ class BlockChoice:
     def splits_transfers(self) -> bool:
         """Whether collectives are split around pipeline transfers only (Narayanan 2021, section 4.1)."""
         return self.tensor_par_comm_type == "p2p_rs_ag"
+
+    @property
+    def adds_gradients(self) -> bool:
+        """Whether kernels of their own add gradients up over microbatches."""
+        return self.training and self.grad_dtype != "auto" and not self.grad_fusion
 
     @property
     def reduced_bytes(self) -> int:

@@ -237,6 +237,18 @@ def test_a_pass_takes_as_long_as_the_host_launches_its_kernels():
     assert found["bw_time"] == pytest.approx(blocks * backward, rel=1e-9)
 
 
+def test_a_host_launches_a_kernel_for_each_weight_tensor_whose_gradient_is_added():
+    blocks = 4 * document("models", "megatron-126M")["num_blocks"]
+    form = {"grad_dtype": "float32"}
+    fused, apart = (_host_bound("compile", **form, grad_fusion=x) for x in (True, False))
+    added = apart["bw_time"] - fused["bw_time"]
+    matrices, others = (
+        4,
+        4 + 2,
+    )  # of QKV, output, both products of the MLP; their biases, and two norms
+    assert added == pytest.approx(blocks * (matrices + others), rel=1e-3)
+
+
 def test_long_kernels_do_not_wait_for_the_host():
     without, found = _host_bound("compile", 0.0), _host_bound("compile", 1e-9)
     assert found == without

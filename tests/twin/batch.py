@@ -140,7 +140,7 @@ class Batch:
         run, ends = self.run, self.embedding_head
         self.added = [0.0, 0.0, 0.0]
         stated = run.rules.optimizer_fields and self.execution.grad_dtype != "auto"
-        sums = self.execution.grad_sums
+        sums = self.execution.grad_sums or not self.execution.grad_fusion
         if not stated or (run.microbatches == 1 and not sums):
             return
         moved = self._added_to
@@ -234,7 +234,8 @@ class Batch:
             )
             read_again += self._at_ends(*gradients)
         if run.rules.optimizer_fields and ex.grad_dtype != "auto":
-            self.bw_time += (m if ex.grad_sums else m - 1) * read_again  # the first has none yet
+            apart = ex.grad_sums or not ex.grad_fusion
+            self.bw_time += (m if apart else m - 1) * read_again  # the first has none yet
 
     def _replicas(self) -> None:
         """Data parallelism, published or in a natural form."""
