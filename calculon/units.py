@@ -35,7 +35,7 @@ Count = Annotated[Array, Unit("")]
 Fraction = Annotated[Array, Unit("fraction")]
 FlopsPerByte = Annotated[Array, Unit("FLOP/B")]
 
-KILO, MEGA, GIGA, TERA = 1e3, 1e6, 1e9, 1e12
+MICRO, KILO, MEGA, GIGA, TERA = 1e-6, 1e3, 1e6, 1e9, 1e12
 MIB = 2.0**20
 GIB = 2.0**30
 

@@ -175,7 +175,9 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     "optimizer_state_dtype": ("float32", "bfloat16"),
     "grad_dtype": ("auto", "float32", "bfloat16", "float16"),
     "main_grad": (False, True),
+    "grad_flat": (False, True),
     "grad_sums": (False, True),
+    "grad_fusion": (True, True, False),
     "grad_clip": (False, True),
     "latency_per_step": (False, True),
     "mem_reserved_mib": (-1, -1, 0, 512),
@@ -191,7 +193,7 @@ MORE_OPTIONS: dict[str, tuple[Any, ...]] = {
     "rotary_impl": ("real", "real", "complex"),
     "seq_par_copies": (False, False, True),
     "data_par_slowdown": (0, 0, 5, 60),
-    "launch_mode": ("auto", "eager", "compile", "graph"),
+    "launch_mode": ("auto", "eager", "compile", "graph", "blocking"),
     "vocab_pad_multiple": (1, 1, 8, 128),
     "seq_length": (0, 0, 1, 64, 300, 2048),
     "matmul_impl": ("gemm", "gemm", "gemm", "mul_sum", "mul_sum_fused"),
@@ -201,6 +203,7 @@ MORE_OPTIONS: dict[str, tuple[Any, ...]] = {
     "matmul_dtype": ("same", "same", *DATATYPES, "tfloat32"),
     "recompute_modules": ("none", "norm", "activation", "norm_activation", "mlp", "ops"),
     "recompute_every": (1, 1, 2, 3),
+    "stage_stop_us": (0, 0, 500),
     "coll_algo": (*OPTIONS["coll_algo"], "tree", "nvls", "nvls_tree", "collnet"),
 }
 """Those that :func:`every_table` draws besides."""

@@ -209,8 +209,14 @@ def resident_weight_bytes(weights: Elements, choice: StepChoice, shards: Count) 
 
 
 def main_gradient_bytes(weights: Elements, choice: StepChoice, shards: Count) -> Bytes | float:
-    """Bytes of the 4-byte copy of smaller gradients that Megatron-LM steps with (arXiv 1909.08053)."""
-    return MASTER_BYTES * weights / shards if choice.main_grad else 0.0
+    """Bytes of the 4-byte copy of smaller gradients that Megatron-LM steps with (arXiv 1909.08053).
+
+    Beside it is what it is made of, where that is laid out in one piece: deepspeed/runtime/zero/stage_1_and_2.py,
+    `step` (``self.flatten(self.averaged_gradients[i]).to(...)``).
+    """
+    if not choice.main_grad:
+        return 0.0
+    return (MASTER_BYTES + choice.flat_gradient_bytes) * weights / shards
 
 
 def step_bytes(
@@ -240,7 +246,8 @@ def step_bytes(
     once = element * weights
     more = parameters.mix(own.reads - 1, other.reads - 1) * element / shards
     if choice.main_grad:
-        more = more + 2 * MASTER_BYTES * weights  # written, and read in place of the smaller ones
+        # written, and read in place of the smaller ones
+        more = more + 2 * (MASTER_BYTES + choice.flat_gradient_bytes) * weights
     if choice.grad_clip:
         more = more + once
     moved: Bytes = fused + more

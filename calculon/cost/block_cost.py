@@ -15,6 +15,7 @@ from calculon.cost.layer_cost import (
     layer_cost,
     layer_times,
 )
+from calculon.cost.optimizer_step import weight_sides
 from calculon.cost.shares import exposed_times, storage
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
@@ -28,6 +29,7 @@ from calculon.units import (
     Array,
     Bytes,
     BytesPerSecond,
+    Count,
     Flops,
     FlopsPerSecond,
     Seconds,
@@ -141,10 +143,25 @@ class BlockLayout:
         """Time that the host takes to launch the kernels of the layers: shape (phases, layers, blocks); None if none.
 
         The device runs behind the host as long as there is work left for it: kernels wait for their launches in the
-        sum over a pass, and not one by one. Source: PyTorch, *CUDA semantics*, asynchronous execution.
+        sum over a pass, and not one by one. Where the host waits for each kernel, the device waits for it as often.
+        Source: PyTorch, *CUDA semantics*, asynchronous execution.
         """
-        each = self.system.ext.launch.host(self.choice.launched)
-        return self.table.launches() * each if each else None
+        return self.table.launches() * self.launch if self.launch else None
+
+    @property
+    def launch(self) -> float:
+        """Time that the host takes for a kernel; 0 where it is not waited for."""
+        return self.system.ext.launch.host(self.choice.launched)
+
+    @derived
+    def tensors(self) -> Count:
+        """Weight tensors of a block: a matrix is one, other weights of a layer another."""
+        found = self.none
+        for layer, weights in zip(self.table.layers, self.table.weights, strict=True):
+            rows, columns = weight_sides(layer) or (0, 0)
+            matrix = rows * columns
+            found = found + (matrix > 0) + (weights > matrix)
+        return found
 
     @derived
     def weight(self) -> Bytes:
@@ -205,9 +222,14 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
     again = _recompute(layout, cost, recomputed, choice, collectives)
     if layout.host is not None:
         host = ordered_sum(layout.host)
-        if choice.training and recomputed.any():
-            host[1] += ordered_sum(layout.host[0] * (recomputed > 0))
-        processing = _launched(processing, host, again, collectives)
+        if choice.adds_gradients:
+            host[2] += layout.tensors * layout.launch
+        if layout.choice.blocking:
+            processing = processing + host
+        else:
+            if choice.training and recomputed.any():
+                host[1] += ordered_sum(layout.host[0] * (recomputed > 0))
+            processing = _launched(processing, host, again, collectives)
     trained, none = float(choice.training), layout.none
     widths = layout.shape.widths
     eight_bit = widths.operand == 1 < widths.stored
@@ -268,7 +290,10 @@ def _recompute(
     time = ordered_sum(cost.times.processing[0] * recomputed)
     if layout.host is not None:
         host = ordered_sum(layout.host[0] * (recomputed > 0))
-        time = np.maximum(time, host - _most(collectives.recomm.time_exposed))
+        if layout.choice.blocking:
+            time = time + host
+        else:
+            time = np.maximum(time, host - _most(collectives.recomm.time_exposed))
     return _work([*work, time])
 
 

@@ -45,7 +45,7 @@ def parameters_of(table: LayerTable, shape: BlockShape, choice: StepChoice) -> P
         return Parameters(table.weights)
     rows, columns = np.zeros_like(table.weights), np.zeros_like(table.weights)
     for i, layer in enumerate(table.layers):
-        if sides := _weight_sides(layer):
+        if sides := weight_sides(layer):
             rows[i], columns[i] = sides
     ranks = shape.tensor_par  # split one side; every matrix has the residual stream at the other
     by_rows = columns == shape.model.hidden
@@ -57,7 +57,7 @@ def parameters_of(table: LayerTable, shape: BlockShape, choice: StepChoice) -> P
     return Parameters(table.weights, matrices)
 
 
-def _weight_sides(layer: Layer) -> tuple[Number, Number] | None:
+def weight_sides(layer: Layer) -> tuple[Number, Number] | None:
     """Rows and columns of the weight matrix of a layer; products of two activations have none."""
     if layer.product is not None and np.any(np.asarray(layer.weights) > 0):
         return layer.product.n, layer.product.k
@@ -100,9 +100,9 @@ def optimizer_layers(
     time = system.combine(arithmetic, memory)
     if choice.optimizer_impl == "loop":
         kernels, launch = step_kernels(parameters, width, choice), system.ext.launch
-        time = np.maximum(
-            launch.bounded(time, kernels), kernels * launch.host(choice.layout.launched)
-        )
+        host = kernels * launch.host(choice.layout.launched)
+        time = launch.bounded(time, kernels)
+        time = time + host if choice.layout.blocking else np.maximum(time, host)
     step = Work(
         flops=flops,
         flops_time=arithmetic,

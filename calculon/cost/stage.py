@@ -30,6 +30,9 @@ from calculon.units import Array, Bytes, Seconds
 SUM_PASS = (2 + 4 + 4) / (2 + 4)
 """Bytes that adding 2-byte gradients to 4-byte sums moves, over the bytes of both: all are read, sums are written."""
 
+ADD_PASS = 3
+"""Bytes that adding gradients to sums of their type moves, over those of the sums: both are read, sums are written."""
+
 
 class Stage:
     """The blocks of a stage, each quantity computed when it is asked for.
@@ -303,20 +306,23 @@ class Stage:
         """Time that gradient accumulation adds to the backward pass of a block, of the embedding and of the head.
 
         That is in all microbatches but the first: where there is one alone, nothing. It delays the drain of the
-        pipeline, which is of later ones. Sums beside smaller gradients are read and written in every microbatch.
+        pipeline, which is of later ones. What a pass of its own adds to is read and written in every microbatch.
+        Source of such passes: Megatron-LM, model/distributed.py (``param.main_grad.add_(param.grad.data)``); PyTorch,
+        autograd/functions/accumulate_grad.h (``variable_grad += new_grad``).
         """
         schedule, time = self.schedule, self.system.move_time
         if not schedule.accumulates.any():
             return None
         sums = schedule.columns.grad_sums
-        reads = schedule.accumulates & ((schedule.microbatches > 1) | sums)
+        reads = schedule.accumulates & ((schedule.microbatches > 1) | self._added_apart)
         weights = [self.optimizer.weight_grad]
         if self.embedding_head is not None:
             step = self.embedding_head.step
             weights += [end.optimizer.weight_grad for end in (step.first, step.last)]
         # a group of microbatches adds to whole gradients, of which shards are kept after it
         whole = np.where(schedule.columns.grad_group > 1, schedule.shards, 1.0)
-        moved = np.where(sums, SUM_PASS, 1.0) * whole
+        moved = np.where(schedule.columns.grad_fusion, 1.0, ADD_PASS)
+        moved = np.where(sums, SUM_PASS, moved) * whole
         found = [np.where(reads, time(held * moved), 0.0) for held in weights]
         none = np.zeros_like(found[0])
         return found[0], *(found[1:] if len(found) > 1 else (none, none))
@@ -326,7 +332,7 @@ class Stage:
         """Gradient accumulation: time per batch to read the sums that microbatches after the first are added to.
 
         None where nothing is read. They are added in the products that make them (beta = 1, Megatron-LM's gradient
-        accumulation fusion).
+        accumulation fusion), or after them.
         """
         if self.accumulated is None:
             return None
@@ -335,7 +341,12 @@ class Stage:
         if self.embedding_head_times is not None:
             once = once + self.embedding_head_times.of_slower(embedding, head)
         schedule = self.schedule
-        return (schedule.microbatches - np.where(schedule.columns.grad_sums, 0, 1)) * once
+        return (schedule.microbatches - np.where(self._added_apart, 0, 1)) * once
+
+    @property
+    def _added_apart(self) -> Array:
+        """Whether gradients are added up in a pass of its own, those of the first microbatch, too."""
+        return self.schedule.columns.grad_sums | ~self.schedule.columns.grad_fusion
 
     @derived
     def block_whole(self) -> BlockTimes:

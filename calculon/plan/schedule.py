@@ -14,7 +14,7 @@ from calculon.plan.stage_layout import StageLayout
 from calculon.spec.axes import AXES
 from calculon.spec.model import Model
 from calculon.spec.scope_choices import BatchChoice
-from calculon.units import MIB, Array, Bytes, Count, Fraction, Seconds
+from calculon.units import MIB, MICRO, Array, Bytes, Count, Fraction, Seconds
 
 _AUTO = code("grad_dtype", "auto")
 
@@ -116,8 +116,16 @@ class Schedule:
 
     @property
     def host_time(self) -> Seconds | float:
-        """Time of a batch in which no processor works: that of the host."""
-        return self._system.ext.launch.step
+        """Time of a batch in which no processor works: that of the host.
+
+        What a stage of a pipeline stands still beside a microbatch counts for all of its chunks, and once more for each
+        of the other stages, while the pipeline fills and drains.
+        """
+        step, stop = self._system.ext.launch.step, self.columns.stage_stop_us
+        if not stop.any():
+            return step
+        passes = self.microbatches * self.interleaving + self.pipeline_par - 1
+        return step + np.where(self.pipeline_par > 1, MICRO * stop * passes, 0.0)
 
     # -- counts -------------------------------------------------------------------------------------------------------
 

@@ -80,7 +80,7 @@ PP_LAYOUTS = ("uniform", "balanced", *ENDS_AS_BLOCKS)
 PP_SCHEDULES = ("1f1b", "gpipe", "zb_h1")
 """Orders of passes of a pipeline that trains."""
 
-LAUNCH_MODES = ("eager", "compile", "graph")
+LAUNCH_MODES = ("eager", "compile", "graph", "blocking")
 """Ways in which a host launches kernels."""
 
 PUBLISHED, CORRECTED = "sc23", "corrected"
@@ -295,6 +295,15 @@ class Execution:
         why="with gradients of 2 bytes",
         adds="true: a 4-byte copy of smaller gradients",
     )
+    grad_flat: bool = declare(
+        "smaller gradients are laid out in one piece before they are copied to 4 bytes for the step (DeepSpeed's ZeRO "
+        "1 and 2); of no effect without main_grad",
+        default=False,
+        scope=STEP,
+        label="gradients in one piece",
+        mark="flat gradients",
+        adds="true: gradients in one piece before their 4-byte copy",
+    )
     grad_sums: bool = declare(
         "gradients of fewer than 4 bytes are added to sums of 4 bytes beside them after every microbatch, in a pass of "
         "its own; the step reads the sums",
@@ -309,6 +318,15 @@ class Execution:
         },
         why="gradients that wait beside whole weights",
         adds="true: 4-byte sums beside smaller gradients",
+    )
+    grad_fusion: bool = declare(
+        "gradients of later microbatches are added up in the products that make them; false: those of every microbatch "
+        "in a pass of its own, with a kernel for each weight tensor",
+        default=True,
+        scope=BLOCK | BATCH,
+        label="gradients added up in a pass of its own",
+        mark="added in a pass",
+        adds="false: gradients added up in a pass of its own",
     )
     grad_clip: bool = declare(
         "gradients are scaled to a largest norm before the step",
@@ -364,7 +382,8 @@ class Execution:
         adds="complex beside real rotary embeddings",
     )
     launch_mode: str = declare(
-        "how the host launches kernels: operator by operator, compiled, as a graph; auto: eager with fusion none, "
+        "how the host launches kernels: operator by operator, compiled, as a graph, or operator by operator and "
+        "waiting for each kernel (CUDA_LAUNCH_BLOCKING=1, which overlaps nothing); auto: eager with fusion none, "
         "compile with compile or max, and with published kernels it is never waited for",
         choices=("auto", *LAUNCH_MODES),
         default="auto",
@@ -702,6 +721,18 @@ class Execution:
         mark="p2p overlap",
         needs={"pipeline_par": ABOVE_ONE},
         adds="true: pipeline transfers beside other passes",
+    )
+    stage_stop_us: int = declare(
+        "time for which each stage of a pipeline stands still beside a microbatch, while the host runs the "
+        "instructions of a pipeline engine and reads what other stages send",
+        unit="us",
+        at_least=0,
+        default=0,
+        scope=BATCH,
+        label="stages stand still for {} us beside each microbatch",
+        mark="{} us beside a microbatch",
+        adds="times for which stages stand still beside a microbatch",
+        samples=(0, 100, 10_000),
     )
 
     recompute_modules: str = declare(

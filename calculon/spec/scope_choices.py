@@ -58,6 +58,11 @@ class LayoutChoice:
         return {"none": "eager", "compile": "compile", "max": "compile"}.get(self.fusion)
 
     @property
+    def blocking(self) -> bool:
+        """Whether the host waits for each kernel before it launches the next."""
+        return self.launch_mode == "blocking"
+
+    @property
     def matmul_type(self) -> str:
         """Type of the arithmetic of products with weights."""
         return arithmetic_type(self.datatype, self.matmul_dtype)
@@ -110,6 +115,7 @@ class BlockChoice:
     training: bool
     grad_comm_dtype: str
     grad_dtype: str
+    grad_fusion: bool
     latency_per_step: bool
     tp_async: bool
     coll_algo: str
@@ -206,6 +212,11 @@ class BlockChoice:
         return self.tensor_par_comm_type == "p2p_rs_ag"
 
     @property
+    def adds_gradients(self) -> bool:
+        """Whether kernels of their own add gradients up over microbatches."""
+        return self.training and self.grad_dtype != "auto" and not self.grad_fusion
+
+    @property
     def reduced_bytes(self) -> int:
         """Bytes per element of the gradients that data parallelism reduces."""
         return DATATYPE_BYTES.get(self.grad_comm_dtype, self.layout.dtype_bytes)
@@ -228,6 +239,7 @@ class StepChoice:
     optimizer_state_dtype: str
     grad_dtype: str
     main_grad: bool
+    grad_flat: bool
     grad_sums: bool
     grad_clip: bool
     zero_stage: str
@@ -246,6 +258,11 @@ class StepChoice:
     def added_gradient_bytes(self) -> int:
         """Bytes per element of the gradients beside such sums; 0 where there is none."""
         return DATATYPE_BYTES[self.grad_dtype] if self.grad_sums else 0
+
+    @property
+    def flat_gradient_bytes(self) -> int:
+        """Bytes per element of the gradients that are laid out in one piece before their 4-byte copy; 0: none are."""
+        return DATATYPE_BYTES[self.grad_dtype] if self.main_grad and self.grad_flat else 0
 
     @property
     def whole_gradients(self) -> bool:

@@ -137,6 +137,26 @@ def test_the_pass_that_adds_gradients_to_sums_moves_ten_bytes_in_every_microbatc
     assert sums["bw_time"] - auto["bw_time"] == pytest.approx(8 * 8 * moved, rel=1e-6)
 
 
+def test_gradients_that_are_added_in_a_pass_are_read_beside_the_sums_that_it_writes():
+    form = {"grad_dtype": "bfloat16", "data_par_overlap": False}
+    fused, apart = (stats(form | {"grad_fusion": x}, PLAIN, PIPED) for x in (True, False))
+    gradients = fused["block_weight_space"]  # of 2 bytes, as weights
+    more = SYSTEM.move_time(3 * gradients) - SYSTEM.move_time(gradients)
+    first = SYSTEM.move_time(3 * gradients)
+    assert apart["bw_time"] - fused["bw_time"] == pytest.approx(8 * (7 * more + first), rel=1e-6)
+    assert apart["weight_grad_space"] == fused["weight_grad_space"]
+
+
+def test_gradients_in_one_piece_are_beside_their_copy():
+    form = {"grad_dtype": "bfloat16", "main_grad": True}
+    flat, apart = (stats(form | {"grad_flat": x}, PLAIN, PIPED) for x in (True, False))
+    share = flat["weight_grad_space"] / 8  # of eight replicas
+    assert flat["optimizer_space"] - apart["optimizer_space"] == pytest.approx(share, rel=1e-9)
+    assert flat["optim_step_time"] > apart["optim_step_time"]
+    alone = {"grad_dtype": "bfloat16"}
+    assert stats(alone | {"grad_flat": True}) == stats(alone)
+
+
 def test_gradients_are_reduced_once_for_a_group_of_microbatches():
     """Eight microbatches in groups of four: two reductions, and whole gradients of two of four chunks."""
     form = {"zero_stage": "2", "pipeline_interleaving": 4, "grad_dtype": "float32"}
@@ -167,3 +187,17 @@ def test_llama3_405b_interleaves_stages_of_seven_and_eight_blocks():
     assert [row["blocks"] for row in found.stages] == [7, *[8] * 14, 7]
     assert found.stats["bubble_time"] < apart["bubble_time"] / 5
     assert chunks_of_stage(7, 8).tolist() == [1] * 7 + [0]
+
+
+# -- hosts ------------------------------------------------------------------------------------------------------------
+
+
+def test_stages_of_a_pipeline_stand_still_beside_each_microbatch():
+    """Eight microbatches of four stages: seconds of eight passes, and of three while the pipeline fills and drains."""
+    for interleaving in (1, 2):
+        form = PIPED | {"pipeline_interleaving": interleaving}
+        found, plain = (stats({"stage_stop_us": us}, PLAIN, form) for us in (500_000, 0))
+        stopped = 0.5 * (8 * interleaving + 4 - 1)
+        assert found["host_time"] - plain["host_time"] == pytest.approx(stopped)
+        assert found["total_time"] - plain["total_time"] == pytest.approx(stopped)
+    assert stats({"stage_stop_us": 500_000}) == stats({})

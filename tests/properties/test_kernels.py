@@ -237,9 +237,31 @@ def test_a_pass_takes_as_long_as_the_host_launches_its_kernels():
     assert found["bw_time"] == pytest.approx(blocks * backward, rel=1e-9)
 
 
+def test_a_host_launches_a_kernel_for_each_weight_tensor_whose_gradient_is_added():
+    blocks = 4 * document("models", "megatron-126M")["num_blocks"]
+    form = {"grad_dtype": "float32"}
+    fused, apart = (_host_bound("compile", **form, grad_fusion=x) for x in (True, False))
+    added = apart["bw_time"] - fused["bw_time"]
+    # QKV, output and both products of the MLP, without biases; gains of two norms
+    tensors = 4 + 2
+    assert added == pytest.approx(blocks * tensors, rel=1e-3)
+
+
 def test_long_kernels_do_not_wait_for_the_host():
     without, found = _host_bound("compile", 0.0), _host_bound("compile", 1e-9)
     assert found == without
+
+
+def test_a_host_that_waits_for_each_kernel_adds_its_time_to_theirs():
+    blocks = 4 * document("models", "megatron-126M")["num_blocks"]
+    kernels = 4 + 1 + 1 + 2  # forward, as above
+    device = _host_bound("eager", 0.0)
+    found = _host_bound("eager", 1e-3, launch_mode="blocking")
+    launches = blocks * kernels * 1e-3
+    assert found["fw_time"] == pytest.approx(device["fw_time"] + launches, rel=1e-9)
+    again = _host_bound("eager", 1e-3, launch_mode="blocking", activation_recompute="full")
+    assert again["recompute_time"] == pytest.approx(found["fw_time"], rel=1e-9)
+    assert again["bw_time"] == pytest.approx(found["bw_time"], rel=1e-9)
 
 
 def test_the_mode_follows_from_fusion_unless_it_is_stated():

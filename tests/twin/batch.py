@@ -140,7 +140,7 @@ class Batch:
         run, ends = self.run, self.embedding_head
         self.added = [0.0, 0.0, 0.0]
         stated = run.rules.optimizer_fields and self.execution.grad_dtype != "auto"
-        sums = self.execution.grad_sums
+        sums = self.execution.grad_sums or not self.execution.grad_fusion
         if not stated or (run.microbatches == 1 and not sums):
             return
         moved = self._added_to
@@ -151,10 +151,15 @@ class Batch:
 
     @property
     def _added_to(self) -> float:
-        """Bytes that move, over those of gradients that wait: of 2 and 4 bytes 10 of 6; whole ones in a group."""
+        """Bytes that move, over those of gradients that wait: of 2 and 4 bytes 10 of 6; whole ones in a group.
+
+        In a pass of its own two are read and one is written.
+        """
         ex = self.execution
         whole = (ex.dp_shard or ex.data_par) if ex.grad_group > 1 else 1
-        return (10 / 6 if ex.grad_sums else 1) * whole
+        if ex.grad_sums:
+            return 10 / 6 * whole
+        return (1 if ex.grad_fusion else 3) * whole
 
     def _longest_chunks(self, layout: list[int]) -> float | None:
         """Seconds of a microbatch that waits in each chunk for the stage that takes longest there."""
@@ -229,7 +234,8 @@ class Batch:
             )
             read_again += self._at_ends(*gradients)
         if run.rules.optimizer_fields and ex.grad_dtype != "auto":
-            self.bw_time += (m if ex.grad_sums else m - 1) * read_again  # the first has none yet
+            apart = ex.grad_sums or not ex.grad_fusion
+            self.bw_time += (m if apart else m - 1) * read_again  # the first has none yet
 
     def _replicas(self) -> None:
         """Data parallelism, published or in a natural form."""
@@ -334,7 +340,7 @@ class Batch:
         self.total_time = busy + self.recompute_time + self.bubble_time
         self.total_time += self.fw_offload_exposed_time + self.bw_offload_exposed_time
         self.total_time += self.tp_comm_exposed_time + self.recomm_exposed_time
-        self.total_time += self.pp_exposed_time + self.dp.exposed_time + run.system.host
+        self.total_time += self.pp_exposed_time + self.dp.exposed_time + run.host
         # [O12] Arithmetic of forks, dropout and reductions counts as useful, and the optimizer
         # step counts once per microbatch.
         step = block.optim.flops

@@ -122,11 +122,21 @@ class Block:
         Both gradients are one pass, with what is computed again.
         """
         again = [layer for layer in backward if layer.flags.recompute]
+        ex, adding = self.run.execution, 0.0
+        if ex.grad_dtype != "auto" and not ex.grad_fusion:  # a kernel for each weight tensor
+            tensors = sum(bool(count) for layer in backward for _, count in layer.step.parts())
+            adding = tensors * self.run.system.host_time(ex.launch_mode, ex.fusion)
+        if ex.launch_mode == "blocking":  # one kernel after the other, each after its launch
+            self.fw.time += sum(layer.host("fw") for layer in layers)
+            self.re.time += sum(layer.host("fw") for layer in again)
+            self.agrad.time += sum(layer.host("agrad") for layer in backward)
+            self.wgrad.time += sum(layer.host("wgrad") for layer in backward) + adding
+            return
         launches = sum(layer.host("fw") for layer in layers)
         self.fw.time = max(self.fw.time, launches - max(self.fw_tp.exposed.values()))
         launches = sum(layer.host("fw") for layer in again)
         self.re.time = max(self.re.time, launches - max(self.recomm.exposed.values()))
-        launches += sum(layer.host("agrad") + layer.host("wgrad") for layer in backward)
+        launches += sum(layer.host("agrad") + layer.host("wgrad") for layer in backward) + adding
         busy = self.re.time + self.agrad.time
         busy += max(self.recomm.exposed[kind] + self.agrad_tp.exposed[kind] for kind in KINDS)
         self.wgrad.time = max(self.wgrad.time, launches - busy)

@@ -115,7 +115,9 @@ class Execution:
     optimizer_state_dtype: str = "float32"
     grad_dtype: str = "auto"
     main_grad: bool = False
+    grad_flat: bool = False
     grad_sums: bool = False
+    grad_fusion: bool = True
     grad_clip: bool = False
     latency_per_step: bool = False
     fusion: str = "published"
@@ -150,6 +152,7 @@ class Execution:
     last_stage_blocks: int = 0
     stage_blocks: str = ""
     p2p_overlap: bool = False
+    stage_stop_us: int = 0
     recompute_modules: str = "none"
     recompute_every: int = 1
 
@@ -176,7 +179,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "fusion": ("published", "none", "compile", "max"),
     "compile_scope": ("step", "blocks", "blocks_and_loss"),
     "rotary_impl": ("real", "complex"),
-    "launch_mode": ("auto", "eager", "compile", "graph"),
+    "launch_mode": ("auto", "eager", "compile", "graph", "blocking"),
     "matmul_dtype": ("same", *MULTIPLIED_BYTES),
     "tp_impl": ("megatron", "allgather"),
     "matmul_impl": ("gemm", "mul_sum", "mul_sum_fused"),

@@ -91,7 +91,7 @@ def figures(batch: Batch) -> dict[str, float]:
         "block_act_bytes_per_token": batch.block_activation / run.tokens,
         "embedding_time": run.microbatches * of_embedding_head[0],
         "head_time": run.microbatches * of_embedding_head[1],
-        "host_time": run.system.host,
+        "host_time": run.host,
         "copy_time": batch.copy_time,
         "gathered_space": batch.memory.gathered,
         "comm_buffer_space": batch.memory.passing,

@@ -97,7 +97,7 @@ class Step:
         self._gradients()
         self._state()
 
-    def _parts(self) -> list[tuple[Method, int]]:
+    def parts(self) -> list[tuple[Method, int]]:
         """Return the weights by what steps them."""
         in_matrix = self.sides[0] * self.sides[1] if self.sides else 0
         return [(self.method, in_matrix), (self.other, self.weights - in_matrix)]
@@ -123,26 +123,27 @@ class Step:
         moment: float = 4 if ex.optimizer == "adam_8bit" else WIDTHS[ex.optimizer_state_dtype]
         self.widths = {"m": moment, "v": moment, "q": QUANTIZED, "r": QUANTIZED}
         kept: float = 0
-        for method, count in self._parts():
+        for method, count in self.parts():
             kept += count * sum(self.widths[name] for name in method.state)
         if ex.optimizer == "adafactor" and self.sides:
             kept += 4 * sum(self.sides)
         if self.size < 4 and not form.masters:
             kept += 4 * self.weights
         self.kept = kept / form.shards
-        self.state = self.kept + (4 * self.weights / form.shards if ex.main_grad else 0)
+        copied = (4 + self.gradient * ex.grad_flat) if ex.main_grad else 0
+        self.state = self.kept + copied * self.weights / form.shards
         resident = (4 if form.masters else self.size) * self.weights
         self.resident = resident / (form.shards if form.split_weights else 1)
 
     @cached_property
     def flops(self) -> float:
-        flops = sum(method.flops * count for method, count in self._parts()) / self.form.shards
+        flops = sum(method.flops * count for method, count in self.parts()) / self.form.shards
         return flops + sum(self._newton_schulz)
 
     @cached_property
     def flops_time(self) -> float:
         system = self.run.system
-        flops = sum(method.flops * count for method, count in self._parts()) / self.form.shards
+        flops = sum(method.flops * count for method, count in self.parts()) / self.form.shards
         time = system.count(self.run.execution.datatype, flops)
         if self._newton_schulz:
             engine = system.matrix.get("bfloat16", system.matrix[self.run.execution.datatype])
@@ -182,9 +183,10 @@ class Step:
         fused: float = 2 * self.kept * self.form.shards
         fused += self.weights * (8 if alone else self.size)
         fused += self.weights * (self.gradient + 4 if ex.main_grad else 0)
+        fused += self.weights * (2 * self.gradient if ex.main_grad and ex.grad_flat else 0)
         fused += self.weights * (stepped if ex.grad_clip else 0)
         apart: float = 0
-        for method, count in self._parts():
+        for method, count in self.parts():
             fused += count * stepped * method.reads
             accesses = [x for one in method.operations for x in one.split() if x != ">"]
             apart += count * sum(self.widths.get(name, 4) for name in accesses)
@@ -210,12 +212,13 @@ class Step:
             return time
         more = 2 * self.ex.grad_clip + (self.size < 4) + (self.gradient < 4)
         kernels = 0
-        for method, count in self._parts():
+        for method, count in self.parts():
             if count:
                 kernels += len(method.operations) + method.products + more
         system, ex = self.run.system, self.run.execution
-        each = max(system.launch, system.host_time(ex.launch_mode, ex.fusion))
-        return max(time, each * kernels)
+        host = kernels * system.host_time(ex.launch_mode, ex.fusion)
+        time = max(time, kernels * system.launch)
+        return time + host if ex.launch_mode == "blocking" else max(time, host)
 
     def without_matrix(self) -> Step:
         """Return the step of the weights beside the matrix."""

@@ -65,6 +65,9 @@ class Run:
         ex = execution
         self.model, self.execution, self.system, self.rules = model, execution, system, rules
         self.microbatches = ex.batch_size // ex.data_par // ex.microbatch_size  # per pipeline
+        stops = self.microbatches * ex.pipeline_interleaving + ex.pipeline_par - 1
+        stops = stops if ex.pipeline_par > 1 else 0
+        self.host = system.host + stops * ex.stage_stop_us * 1e-6  # s, in which no kernel runs
         self.sequence_par = ex.tensor_par_comm_type == "rs_ag"
         self.full_recompute = ex.activation_recompute == "full"
         modules, full = ex.recompute_modules, self.full_recompute

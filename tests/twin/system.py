@@ -352,6 +352,8 @@ class System:
         """Seconds of the host for a kernel; published kernels do not wait for it."""
         modes = {"published": "", "none": "eager", "compile": "compile", "max": "compile"}
         mode = modes[fusion] if launch_mode == "auto" else launch_mode
+        if mode == "blocking":
+            mode = "eager"
         return self.hosts.get(mode, 0.0)
 
     @property

@@ -36,7 +36,9 @@ class Launch:
 
     def host(self, mode: str | None) -> float:
         """Return the time of the host for a kernel in one of :data:`LAUNCH_MODES`; None: it is not waited for."""
-        return 0.0 if mode is None else float(getattr(self, mode))
+        if mode is None:
+            return 0.0
+        return self.eager if mode == "blocking" else float(getattr(self, mode))
 
     def bounded(self, time: Seconds, kernels: Array | float) -> Seconds:
         """Return times of work that launches n kernels: at least that of the launches."""
