@@ -435,6 +435,7 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
             "memory_efficiency": st.floats(0.2, 1),
             "sustained": st.floats(0.5, 1),
             "weight_gradients": st.floats(0.5, 1.2),
+            "gradients": st.floats(0.5, 1.0),
             "alignment": curves((4, 16, 64, 128)),
             "tiles": st.lists(tile, min_size=1, max_size=3),
         },

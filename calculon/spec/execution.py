@@ -357,6 +357,17 @@ class Execution:
         mark="{}",
         adds="types of matrix arithmetic",
     )
+    float8_scaling: str = declare(
+        "factor of 8-bit operands: of the largest values of steps before, so that norms write 8 bits (delayed); or of the "
+        "tensor itself, which is read once more before it is converted (current)",
+        choices=("delayed", "current"),
+        default="delayed",
+        scope=LAYOUT,
+        label="8-bit scaling {}",
+        mark={"current": "current scaling"},
+        needs={"matmul_dtype": ("float8",)},
+        adds="current beside delayed, for products in float8",
+    )
     vocab_pad_multiple: int = declare(
         "the vocabulary on each tensor-parallel rank is filled up to a multiple of this",
         at_least=1,
@@ -403,6 +414,17 @@ class Execution:
             "tp_impl": ("megatron",),
         },
         adds="true: gradients of inputs reduced behind those of weights",
+    )
+    tp_user_buffers: bool = declare(
+        "overlap of Transformer Engine's user buffers: gathers go round a ring, reductions of the forward pass beside a "
+        "product in 4 pieces, and gathers and reductions of the backward pass of column-split products beside whole "
+        "products; false: all go round a ring",
+        default=False,
+        scope=LAYOUT,
+        label="user buffers",
+        mark="user buffers",
+        needs={"tensor_par_overlap": ("ring",), "tensor_par_comm_type": ("rs_ag",)},
+        adds="true: rings, pieces and whole products as Transformer Engine's user buffers",
     )
     bias_after_reduce: bool = declare(
         "biases of row-split products are added in a pass of their own after the reduction; false: in the product",

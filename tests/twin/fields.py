@@ -220,6 +220,7 @@ EXTENSIONS: Mapping[str, tuple[str, ...]] = {
         "memory_efficiency",
         "sustained",
         "weight_gradients",
+        "gradients",
         "alignment",
         "tiles",
     ),

@@ -7,7 +7,7 @@ are arrays with *execution* as the only axis, or numbers. Source of counts witho
 
 from calculon.architecture.layer import RECOMPUTED, Collective, Flags, Layer
 from calculon.architecture.layers.activation import activation
-from calculon.architecture.layers.cast import cast
+from calculon.architecture.layers.cast import Converted, cast, cast_to_8_bits
 from calculon.architecture.layers.communication import communication
 from calculon.architecture.layers.elementwise import (
     added_bias,
@@ -34,7 +34,9 @@ __all__ = [
     "activation",
     "added_bias",
     "batched_matmul",
+    "Converted",
     "cast",
+    "cast_to_8_bits",
     "communication",
     "cross_entropy",
     "dropout",

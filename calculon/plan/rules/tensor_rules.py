@@ -77,6 +77,20 @@ TENSOR_RULES = (
         ("tp_async",),
     ),
     Rule(
+        "user_buffers_need_ring",
+        lambda r: (
+            ~r.plan.tp_user_buffers
+            | (
+                r.plan.is_choice("tensor_par_overlap", "ring")
+                & r.plan.is_choice("tensor_par_comm_type", "rs_ag")
+            )
+        ),
+        expected(
+            "tp_user_buffers", "false, unless tensor_par_overlap is ring and tensor_par_comm_type rs_ag"
+        ),
+        ("tp_user_buffers",),
+    ),
+    Rule(
         "bias_needs_reduction",
         lambda r: ~r.plan.bias_after_reduce | (_megatron(r) & r.model.biased_output),
         _explain_late_bias,
