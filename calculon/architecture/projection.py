@@ -11,11 +11,11 @@ import numpy as np
 from calculon.architecture.layer import COLUMN_INPUT, ROW_OUTPUT, Number, TensorOperator
 from calculon.architecture.layers import (
     RECOMPUTED,
+    Converted,
     Flags,
     Layer,
     When,
     added_bias,
-    Converted,
     cast,
     cast_to_8_bits,
     communication,
@@ -122,7 +122,7 @@ def border_collective(
     """Run operator *f* or *g*, by default in the width of results, and gather in that of operands where it is less.
 
     Source: Transformer Engine, ``pytorch/module/layernorm_linear.py`` and ``linear.py``, and torchao,
-    ``float8/float8_tensor_parallel.py``: 8-bit inputs, and gradients of outputs, are converted before they are gathered.
+    ``float8/float8_tensor_parallel.py``: 8-bit inputs and gradients of outputs are converted before they are gathered.
     """
     narrow = dtype_bytes is None and shape.widths.operand < shape.widths.result
     return tensor_collective(
@@ -162,9 +162,7 @@ def input_layers(
         Share of the product that is, where single operators are recomputed.
     """
     name, hidden = f"{prefix}_{product}", shape.model.hidden
-    yield from converted(
-        f"{name}_Cast", shape, hidden, width, bias, normed=True, side="gather"
-    )
+    yield from converted(f"{name}_Cast", shape, hidden, width, bias, normed=True, side="gather")
     if shape.overlapped:
         yield column_parallel_linear(
             f"{name}_AG",
@@ -280,7 +278,9 @@ def _converted_tensor(
 ) -> Converted:
     """Return a tensor that is converted; at a `border` of tensor parallelism each rank has a share of it, if split."""
     gathered = border and shape.choice.sequence_parallel
-    return Converted(elements, elements / shape.tensor_par if gathered else elements, source, gathered)
+    return Converted(
+        elements, elements / shape.tensor_par if gathered else elements, source, gathered
+    )
 
 
 def output_layers(

@@ -95,6 +95,9 @@ def tensor_traffic(
         Which of them are computed again in the backward pass; None where none is overlapped.
     launching : array, shape (phases, layers, blocks), or None
         Least time of the kernels of these layers; None where none is overlapped, or kernels have no least time.
+
+    Of what cut products hide, a step hides the share ``tp_hidden_percent``: they wait for each other's copies, and run
+    below their rate alone. Source: Chang et al., *Flux*, arXiv 2406.06858, section 2.
     """
     system, sizes = network.system, network.sizes
     size, link = _messages(layers, arithmetic, memory, network, choice, edition)
@@ -109,7 +112,7 @@ def tensor_traffic(
     pipelined = choice.tensor_par_overlap == "pipe"
     tiles = sizes.tensor_par
     if choice.layout.tp_user_buffers:
-        processing, exposed = user_buffers(
+        processing, exposed, beside = user_buffers(
             layers, arithmetic, memory, beside, tiles, usage, system, edition
         )
     else:
@@ -120,6 +123,9 @@ def tensor_traffic(
             for pass_ in zip(arithmetic, memory, beside, strict=True)
         ]
         processing, exposed = (np.stack(of_passes) for of_passes in zip(*times, strict=True))
+    apart = system.combine(arithmetic, memory)[:, None] + beside
+    hidden = np.where(beside > 0, apart - (processing[:, None] + exposed), 0.0)
+    exposed = exposed + (1 - sizes.tp_hidden_percent / 100) * np.maximum(0.0, hidden)
     if launching is not None:
         processing, exposed = _launched(processing, exposed, launching)
     repeated = [[edition.happens(layer.flags.recommunicate, choice)] for layer in layers]
@@ -142,8 +148,10 @@ def user_buffers(
     usage: Fraction,
     system: System,
     edition: Edition,
-) -> tuple[Seconds, Seconds]:
+) -> tuple[Seconds, Seconds, Seconds]:
     """Return processing and exposed time of overlapped linear layers with the user buffers of Transformer Engine.
+
+    The third are the link times of what runs beside cut products, the rest 0.
 
     The input of a column-split product and the gradient of a row-split one are gathered in a ring, beside a product for
     each shard. The output of a row-split product is reduced piece by piece: nothing runs beside the reduction of the
@@ -152,12 +160,16 @@ def user_buffers(
 
     Arrays are of shape ``(passes, layers, blocks)``; `link` and exposed time have the kind of block as second axis.
 
-    Source: Transformer Engine 1 and 2, ``pytorch/module/base.py``, ``initialize_ub``: methods *ring_exchange* (qkv_fprop,
-    fc1_fprop, proj_dgrad, fc2_dgrad), *pipeline* (proj_fprop, fc2_fprop), *bulk* (qkv_dgrad, qkv_wgrad, fc1_dgrad,
-    fc1_wgrad).
+    Source: Transformer Engine 1 and 2, ``pytorch/module/base.py``, ``initialize_ub``: methods *ring_exchange*
+    (qkv_fprop, fc1_fprop, proj_dgrad, fc2_dgrad), *pipeline* (proj_fprop, fc2_fprop), *bulk* (qkv_dgrad, qkv_wgrad,
+    fc1_dgrad, fc1_wgrad).
     """
     column = np.array(
-        [[layer.collective.operations == COLUMN_INPUT.whole] for layer in layers if layer.collective]
+        [
+            [layer.collective.operations == COLUMN_INPUT.whole]
+            for layer in layers
+            if layer.collective
+        ]
     )
 
     def beside(pass_: int, traffic: Seconds, tiles: Count, *, pipelined: bool = False) -> Any:
@@ -167,14 +179,14 @@ def user_buffers(
     gathered = beside(0, link[0], ranks)
     reduced = beside(0, link[0], reduction_pieces(ranks), pipelined=True)
     forward = [np.where(column, *two) for two in zip(gathered, reduced, strict=True)]
-    inputs = beside(1, np.where(column, 0.0, link[1]), ranks)
-    weights = beside(2, np.zeros_like(link[2]), ranks)
+    cut = np.stack([link[0], np.where(column, 0.0, link[1]), np.zeros_like(link[2])])
+    inputs, weights = beside(1, cut[1], ranks), beside(2, cut[2], ranks)
     processing = np.stack([forward[0], inputs[0], weights[0]])
     behind = [not_hidden(link[i], processing[3 - i], usage) for i in (1, 2)]
     exposed = np.stack(
         [forward[1], np.where(column, behind[0], inputs[1]), np.where(column, behind[1], 0.0)]
     )
-    return processing, exposed
+    return processing, exposed, cut
 
 
 def _launched(processing: Seconds, exposed: Seconds, launching: Seconds) -> tuple[Seconds, Seconds]:

@@ -80,9 +80,9 @@ def cast_to_8_bits(
     `measured`, each tensor is read once before it is converted. `restored` is whether the gradient of the input goes
     back to its type by a pass of its own. Weights are converted once per microbatch, and kept.
 
-    Source: Micikevicius et al., *FP8 Formats for Deep Learning*, arXiv 2209.05433, section 3; cuBLAS, ``cublasLtMatmul``:
-    8-bit kernels of processors before Blackwell want A transposed and B not; Transformer Engine 1 and 2,
-    ``pytorch/module/linear.py`` and ``layernorm_linear.py``: ``fp8_cast_transpose_fused``, ``fp8_transpose``, and
+    Source: Micikevicius et al., *FP8 Formats for Deep Learning*, arXiv 2209.05433, section 3; cuBLAS,
+    ``cublasLtMatmul``: 8-bit kernels of processors before Blackwell want A transposed and B not; Transformer Engine 1
+    and 2, ``pytorch/module/linear.py`` and ``layernorm_linear.py``: ``fp8_cast_transpose_fused``, ``fp8_transpose`` and
     ``Float8CurrentScalingQuantizer``; torchao, ``float8/README.md``: dynamic scaling reads for the largest value first.
     """
     stored, operand, result = widths
