@@ -91,6 +91,8 @@ def _policy(shape: BlockShape) -> Mapping[KernelKind, Rule]:
         policy.pop("loss", None)
     if choice.fusion == "none" and shape.model.norm == "rmsnorm":
         policy["norm"] = _rmsnorm_alone
+    if choice.fuses and choice.scales_by_itself:
+        policy["norm"] = _norm_unscaled
     return policy
 
 
@@ -252,6 +254,11 @@ def _norm_of_stream(layer: Layer, widths: Widths) -> Moved:
         return joined
     _, second, third = joined.launches
     return joined._replace(forward=joined.forward + widths.stored, launches=(1, second, third))
+
+
+def _norm_unscaled(layer: Layer, widths: Widths) -> Moved:
+    """Entry norms write what is read again for its largest value, before it is converted."""
+    return _norm_joined(layer, widths._replace(operand=widths.result))
 
 
 def _joined(layer: Layer, widths: Widths) -> Moved:

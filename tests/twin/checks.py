@@ -146,6 +146,11 @@ def _check_products(ex: Execution, model: Model) -> None:
     stated = ex.fusion == "published"
     require(23, not stated or ex.rotary_impl == "real", "published kernels are real")
     require(23, 0 <= ex.data_par_slowdown < 100, "no work stands still")
+    rings = ex.tensor_par_overlap == "ring" and ex.tensor_par_comm_type == "rs_ag"
+    require(23, not ex.tp_user_buffers or rings, "user buffers are rings of split inputs")
+    require(23, not alone or ex.tp_hidden_percent == 100, "there is nothing to hide")
+    scaled = ex.float8_scaling == "delayed" or ex.matmul_dtype == "float8"
+    require(23, scaled, "there are no factors of 8 bits")
     biased = model.part in ("block", "attention") and model.out_bias
     biased = biased or (model.part in ("block", "mlp") and model.mlp_bias)
     require(23, not ex.bias_after_reduce or (megatron and biased), "no bias follows a reduction")
