@@ -87,6 +87,18 @@ PUBLISHED, CORRECTED = "sc23", "corrected"
 EDITION_NAMES = (PUBLISHED, CORRECTED)
 """Editions of the cost model; the first is that of an execution that names none."""
 
+PRESETS = (
+    "published",
+    "common",
+    "megatron-lm",
+    "megatron-lm-ub",
+    "torchtitan",
+    "deepspeed",
+    "llm-foundry",
+    "huggingface",
+)
+"""Presets of the catalog: the published forms, what all frameworks share, and frameworks (:mod:`calculon.presets`)."""
+
 LAYOUT, BLOCK, STEP, BATCH = Scope.LAYOUT, Scope.BLOCK, Scope.STEP, Scope.BATCH
 
 
@@ -687,6 +699,17 @@ class Execution:
         samples=(2, 3),
     )
 
+    preset: str = declare(
+        "framework that fills in the fields that are left out, and whose limits hold; common is what all share, and "
+        "the default of edition corrected; published are the published forms",
+        choices=PRESETS,
+        default=PRESETS[0],
+        scope=BATCH,
+        label="as {} runs it",
+        mark="{}",
+        searched="argument",
+    )
+
     def __post_init__(self) -> None:
         stage: Any = self.zero_stage
         if type(stage) is int:  # as in most files
@@ -708,10 +731,12 @@ class Execution:
         return {name: v for name in defaults if (v := getattr(self, name)) != defaults[name]}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as in a file: the 23 in published order, then those that differ from their default."""
-        published = {
-            field.name: getattr(self, field.name)
-            for field in spec_fields(Execution)
-            if not field.declaration.optional
-        }
-        return published | self.extensions
+        """Return the fields as in a file: the 23 in published order, then those that differ from their default.
+
+        In edition corrected, which fills in what is left out, every field is written.
+        """
+        every = {field.name: getattr(self, field.name) for field in spec_fields(Execution)}
+        if self.edition != PUBLISHED:
+            return every
+        optional = optional_defaults(Execution)
+        return {name: v for name, v in every.items() if name not in optional} | self.extensions

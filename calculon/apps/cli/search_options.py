@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from calculon.apps.cli.options import Log, Parser, add_edition, one_of
+from calculon.apps.cli.options import Log, Parser, add_edition, add_preset, one_of
 from calculon.errors import Problem, SpecError
 from calculon.search.restrict import OPTIONS
 from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
@@ -21,6 +21,9 @@ FUSED = {
 
 NEEDED = f"what the model needs: {PUBLISHED} for the published fields alone, else {CORRECTED}"
 """The edition of a search that states none."""
+
+SHARED = "what all frameworks share; in edition sc23 the published forms"
+"""The preset of a search that states none."""
 
 
 def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> None:
@@ -49,6 +52,7 @@ def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> N
     )
     add_choice_options(parser)
     add_edition(parser, absent=NEEDED)
+    add_preset(parser, absent=SHARED)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
 
 
@@ -141,7 +145,8 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
             data_overlap=not getattr(arguments, "no_dp_overlap", False),
             fix=fix,
             add=add,
-            edition=arguments.edition or needed_edition(model),
+            edition=arguments.edition or needed_edition(model, arguments.preset),
+            preset=arguments.preset,
         )
         for number, count in enumerate(parse_counts(arguments.num_procs, "NUM_PROCS"))
     ]
