@@ -184,6 +184,12 @@ class Preset:
     entries: Mapping[str, Entry] = field(default_factory=dict)
     limits: tuple[Limit, ...] = ()
 
+    @property
+    def words(self) -> str:
+        """The name, with framework and version where it has one."""
+        described = " ".join(filter(None, (self.framework, self.version)))
+        return f"{self.name} ({described or self.title[0].lower() + self.title[1:]})"
+
     def tried(self, name: str) -> tuple[Any, ...] | None:
         """Return the values of a field that a search tries without being asked; None where the preset says nothing."""
         entry = self.entries.get(name)
@@ -197,6 +203,10 @@ class Preset:
         several = "one of " if len(entry.runs) > 1 else ""
         wanted = f"{several}{', '.join(map(plain, entry.runs))}, as {self.name} runs it"
         return Problem(place or name, wanted, plain(value), entry.why)
+
+    def usual(self, execution: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the entries say of the fields of a whole execution, whatever it has there."""
+        return {name: _computed(entry.value, execution) for name, entry in self.entries.items()}
 
     def completed(self, stated: Mapping[str, Any]) -> dict[str, Any]:
         """Return fields of an execution, or columns of a table, with those that were left out.
@@ -221,7 +231,17 @@ def plain(value: object) -> str:
 def _computed(value: Any, known: Mapping[str, Any]) -> Any:
     if not isinstance(value, Expression):
         return value
-    return value.value(lambda name: known[name] if name in known else _DEFAULTS[name])
+    return value.value(lambda name: _held(name, known[name]) if name in known else _DEFAULTS[name])
+
+
+def _held(name: str, value: Any) -> Any:
+    """Return a stated value, or a column of them, as a record holds it: digits of named values as text."""
+    declaration = _FIELDS[name].declaration
+    if not declaration.choices:
+        return value
+    if isinstance(value, np.ndarray) and value.ndim:
+        return value.astype(str) if value.dtype.kind in "iu" else value
+    return declaration.plain(value)
 
 
 def find_preset(source: str) -> Preset:

@@ -164,6 +164,7 @@ class Execution:
         "stores no more than its inputs, for nothing), nothing",
         choices=("full", "attn_only", "none"),
         scope=BLOCK | BATCH,
+        adds="attn_only, where a preset leaves it out",
     )
     pipeline_interleaving: int = declare(
         "model chunks per processor (virtual stages)", at_least=1, scope=BATCH
@@ -181,6 +182,7 @@ class Execution:
         "tensor-parallel collectives overlapped with their matrix products, in tiles",
         choices=("none", "ring", "pipe"),
         scope=LAYOUT | BLOCK,
+        adds="ring or pipe, where a preset leaves them out",
     )
     seq_par_ag_redo: bool = declare(
         "sequence parallelism stores split inputs and gathers them again in the backward pass",
@@ -189,11 +191,19 @@ class Execution:
     data_par_overlap: bool = declare(
         "data-parallel traffic overlapped with the backward pass", scope=BATCH
     )
-    weight_offload: bool = declare("weights kept in tier-2 memory", scope=BATCH)
-    activations_offload: bool = declare(
-        "activations kept in tier-2 memory", scope=BATCH, adds="true: also with full recomputation"
+    weight_offload: bool = declare(
+        "weights kept in tier-2 memory", scope=BATCH, adds="true, where a preset leaves it out"
     )
-    optimizer_offload: bool = declare("optimizer state kept in tier-2 memory", scope=BATCH)
+    activations_offload: bool = declare(
+        "activations kept in tier-2 memory",
+        scope=BATCH,
+        adds="true: also with full recomputation, and where a preset leaves it out",
+    )
+    optimizer_offload: bool = declare(
+        "optimizer state kept in tier-2 memory",
+        scope=BATCH,
+        adds="true, where a preset leaves it out",
+    )
     training: bool = declare(
         "training step; false is inference, forward only",
         scope=BLOCK | STEP | BATCH,

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from calculon.apps.cli.options import Log, Parser, add_edition, add_preset, one_of
 from calculon.errors import Problem, SpecError
 from calculon.search.restrict import OPTIONS
-from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
+from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PRESETS, PUBLISHED
 
 if TYPE_CHECKING:
     from calculon.apps.sweep.task import Search
+    from calculon.presets import Preset
 
 FUSED = {
     **dict.fromkeys(("t", "true", "T", "True", "1"), (True,)),
@@ -188,6 +189,12 @@ def log_edition(log: Log, edition: str) -> None:
     """Say which edition was searched, where it is not the published one."""
     if edition != PUBLISHED:
         log(f"Edition: {edition}")
+
+
+def log_preset(log: Log, preset: "Preset") -> None:
+    """Say which preset was searched, where it is not that of the published forms."""
+    if preset.family != PRESETS[0]:
+        log(f"Preset: {preset.words}")
 
 
 def log_outcome(log: Log, good: int, bad: int, total: int, seconds: float) -> None:
