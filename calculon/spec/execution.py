@@ -92,6 +92,7 @@ PRESETS = (
     "common",
     "megatron-lm",
     "megatron-lm-ub",
+    "megatron-lm-2021",
     "torchtitan",
     "deepspeed",
     "llm-foundry",
