@@ -4,7 +4,7 @@ A preset fills in the fields that an execution leaves out, restricts what a sear
 framework does not have. Each is a file of ``examples/presets``, every entry with its reason.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field
 from functools import cache
 from typing import Any
@@ -18,10 +18,12 @@ from calculon.spec import catalog
 from calculon.spec.decode import decode
 from calculon.spec.execution import CORRECTED, PRESETS, Execution
 from calculon.spec.fields import SpecField, declare, optional_defaults, shown, spec_fields
+from calculon.spec.model import Model
 
 PUBLISHED, COMMON = PRESETS[:2]
 
 _FIELDS = {one.name: one for one in spec_fields(Execution)}
+_OF_MODELS = tuple(one.name for one in spec_fields(Model))
 _DEFAULTS = optional_defaults(Execution)
 _ARGUMENTS = ("edition", "preset")
 """Fields that no preset sets."""
@@ -51,14 +53,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A condition on the fields of an execution that a framework sets, and why."""
+    """A condition on the fields of an execution, and of its model, that a framework sets, and why."""
 
-    that: Expression = declare("condition on the fields of an execution")
+    that: Expression = declare("condition on the fields of an execution and its model")
     why: str = declare("the reason, with its source")
 
     def problems(self, path: str) -> list[Problem]:
-        """Return a name that is no field of an execution."""
-        return _strangers(self.that, f"{path}.that")
+        """Return a name that is a field of neither."""
+        return _strangers(self.that, f"{path}.that", (*_FIELDS, *_OF_MODELS))
 
 
 class Entries(dict[str, Entry]):
@@ -132,13 +134,14 @@ def _constants(one: SpecField, raw: object, place: str, problems: list[Problem])
     return tuple(map(one.declaration.plain, raw))
 
 
-def _strangers(expression: Expression, place: str) -> list[Problem]:
-    """Return the names of an expression that are no fields of an execution."""
-    wanted = "fields of an execution"
+def _strangers(
+    expression: Expression, place: str, known: Collection[str] = _FIELDS.keys()
+) -> list[Problem]:
+    """Return the names of an expression that are none of the known fields."""
     return [
-        Problem(place, wanted, repr(name), nearest(name, list(_FIELDS)))
+        Problem(place, "fields of an execution", repr(name), nearest(name, list(known)))
         for name in expression.names
-        if name not in _FIELDS
+        if name not in known
     ]
 
 
@@ -299,7 +302,7 @@ def unmet(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[Problem]:
     Parameters
     ----------
     value_of : callable
-        Returns the value of a field of the execution.
+        Returns the value of a field of the execution, or of the model.
     """
     for name in preset.entries:
         if problem := preset.problem(name, value_of(name)):

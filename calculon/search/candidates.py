@@ -13,7 +13,7 @@ from calculon.plan.columns import DEFAULTS, FIELDS
 from calculon.plan.divisors import divisors
 from calculon.presets import Preset, find_preset
 from calculon.spec.axes import FURTHER_AXES
-from calculon.spec.execution import PRESETS, PUBLISHED
+from calculon.spec.execution import ENDS_AS_BLOCKS, PRESETS, PUBLISHED
 from calculon.spec.model import Model
 
 EXTENSIONS = tuple(
@@ -277,7 +277,10 @@ class Candidates:
     def _pipelines(self, rest: int) -> tuple[int, ...]:
         """Pipeline degrees for a number of processors per tensor rank, ascending."""
         blocks = self.model.num_blocks
-        even = [p for p in divisors(rest) if blocks % p == 0]
+        layouts = self.switches["pp_layout"] if self.preset.family != PRESETS[0] else ()
+        ends = {0, *(sum(ENDS_AS_BLOCKS.get(name, ())) for name in layouts)}
+        degrees = [p for p in divisors(rest) if p <= blocks]
+        even = [p for p in degrees if any((blocks + more) % p == 0 for more in ends)]
         uneven = [p for p in self.add.get("pipeline_par", ()) if rest % p == 0 and p <= blocks]
         return tuple(sorted({*even, *uneven}))
 
