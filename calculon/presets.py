@@ -40,7 +40,7 @@ class Entry:
     runs : tuple
         The values that the framework has; empty where it has all.
     tries : tuple
-        The values that a search tries without being asked.
+        The values that a search tries without being asked; empty for degrees, which it tries as they divide.
     why : str
         The reason, with its source.
     """
@@ -101,8 +101,9 @@ def _entry(one: SpecField, raw: Mapping[Any, Any], place: str, problems: list[Pr
         _constants(one, raw.get(key, []), f"{place}.{key}", problems) for key in ("runs", "tries")
     )
     computed = isinstance(value, Expression)
-    tries = tries or (runs if computed else (value,))
-    if not tries:
+    degree = one.annotation is int and not one.declaration.optional  # whose loops follow from others
+    tries = tries or (() if degree else runs if computed else (value,))
+    if not tries and not degree:
         wanted = "the values that a search tries, since value is an expression"
         problems.append(Problem(f"{place}.tries", wanted, "nothing"))
     for item in (*tries, *(() if computed else (value,))):
@@ -196,7 +197,7 @@ class Preset:
     def tried(self, name: str) -> tuple[Any, ...] | None:
         """Return the values of a field that a search tries without being asked; None where the preset says nothing."""
         entry = self.entries.get(name)
-        return None if entry is None else entry.tries
+        return None if entry is None or not entry.tries else entry.tries
 
     def problem(self, name: str, value: Any, place: str = "") -> Problem | None:
         """Return the problem with a value that the framework does not have, or None."""

@@ -13,6 +13,7 @@ SYSTEM = document("systems", "a100_80e")  # its tier-1 memory is never full
 TENSOR, STAGES, MICROBATCHES = 4, 4, 8
 RAW = document("examples", "3072_t4_p64_d12_mbs4_full") | {
     "edition": "corrected",
+    "preset": "published",
     "num_procs": TENSOR,
     "tensor_par": TENSOR,
     "pipeline_par": 1,

@@ -18,6 +18,7 @@ for _kind in ("norm", "activation", "loss"):  # rates that the twin does not kno
 MODEL, SYSTEM = inputs.model("llama3-8B"), inputs.system(SYSTEM_FILE)
 STATED = LLAMA_X64 | {
     "edition": "corrected",
+    "preset": "published",
     "tensor_par": 2,
     "pipeline_par": 4,
     "data_par": 8,

@@ -46,7 +46,11 @@ CASES = {
     "one processor": ("megatron-126M", ALONE, "a100_80g"),
     "inference of a tiny model": (TINY, ALONE | {"training": False}, "h100_80g_nvl8"),
     "today": LLAMA,
-    "corrected": ("megatron-1T", EXAMPLE | {"edition": "corrected"}, "a100_80g"),
+    "corrected": (
+        "megatron-1T",
+        EXAMPLE | {"edition": "corrected", "preset": "published"},
+        "a100_80g",
+    ),
     "fully sharded": (
         "gpt3-13B-hf",
         document("examples", "gpt3-13B_a100x2_fsdp") | {"mem_reserved_mib": 1024},
