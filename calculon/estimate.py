@@ -172,8 +172,11 @@ def estimate(
     30.46% efficiency>
     """
     known = None if edition is None else find_edition(edition).name
-    asked = inputs.execution(execution, edition=known, preset=preset)
-    one = Request(inputs.model(model), inputs.system(system), asked)
+    one = Request(
+        inputs.model(model),
+        inputs.system(system),
+        inputs.execution(execution, edition=known, preset=preset),
+    )
     layers, edition = inputs.switch(layers, "layers", "estimate"), EDITIONS[one.execution.edition]
     plan = Plan.of(one.execution)
     code = check(one.model, one.system, plan)

@@ -28,6 +28,9 @@ _DEFAULTS = optional_defaults(Execution)
 _ARGUMENTS = ("edition", "preset")
 """Fields that no preset sets."""
 
+_LAST = ("data_par_overlap", "tensor_par_net", "pipeline_par_net", "data_par_net")
+"""Fields that no limit may read: a search counts what is feasible before it tries them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -59,8 +62,9 @@ class Limit:
     why: str = declare("the reason, with its source")
 
     def problems(self, path: str) -> list[Problem]:
-        """Return a name that is a field of neither."""
-        return _strangers(self.that, f"{path}.that", (*_FIELDS, *_OF_MODELS))
+        """Return a name that is a field of neither, or that a search tries last."""
+        known = [name for name in (*_FIELDS, *_OF_MODELS) if name not in _LAST]
+        return _strangers(self.that, f"{path}.that", known)
 
 
 class Entries(dict[str, Entry]):
@@ -101,7 +105,9 @@ def _entry(one: SpecField, raw: Mapping[Any, Any], place: str, problems: list[Pr
         _constants(one, raw.get(key, []), f"{place}.{key}", problems) for key in ("runs", "tries")
     )
     computed = isinstance(value, Expression)
-    degree = one.annotation is int and not one.declaration.optional  # whose loops follow from others
+    degree = (
+        one.annotation is int and not one.declaration.optional
+    )  # whose loops follow from others
     tries = tries or (() if degree else runs if computed else (value,))
     if not tries and not degree:
         wanted = "the values that a search tries, since value is an expression"

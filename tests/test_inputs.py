@@ -86,7 +86,7 @@ def test_a_function_takes_the_name_of_an_edition():
 
 
 def test_an_execution_has_an_edition_of_its_own():
-    asked = {**RAW, "edition": "corrected", "preset": "published"}
+    asked = {**RAW, "edition": "corrected"}
     own = calculon.estimate(MODEL, asked, SYSTEM)
     assert own.edition == "corrected"
     assert own.stats == calculon.estimate(MODEL, EXECUTION, SYSTEM, edition="corrected").stats

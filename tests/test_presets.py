@@ -14,11 +14,13 @@ from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.check import REASONS, check
 from calculon.plan.rules.rule import Request
 from calculon.presets import COMMON, PUBLISHED, find_preset
-from calculon.search.driver import search
+from calculon.search.driver import make_ranking, make_space, run, search
+from calculon.search.objective import Objective
 from calculon.spec import catalog
 from calculon.spec.execution import PRESETS, Execution
 from calculon.spec.fields import optional_defaults
 from tests.helpers import LLAMA_X64, PLAIN
+from tests.search.brute import Case, score
 
 FRAMEWORKS = [name for name in PRESETS if name not in (PUBLISHED, COMMON)]
 SHORT = {
@@ -222,3 +224,24 @@ def test_a_search_adds_what_the_framework_has_and_refuses_the_rest():
         search(*space, preset="megatron-lm", add={"tensor_par_overlap": "ring"})
     with pytest.raises(SpecError, match="preset=megatron-lm needs"):
         search("megatron-22B", *space[1:], preset="megatron-lm", edition="sc23")
+
+
+@pytest.mark.parametrize("name", ["megatron-lm", "torchtitan", "deepspeed"])
+def test_a_search_under_a_framework_finds_what_brute_force_finds(name):
+    model = replace(inputs.model("llama3-8B"), num_blocks=4, hidden=512, feedforward=1024)
+    plain = Case(
+        model, inputs.system("h100_80g_sxm"), 8, 16, "bfloat16", fused=(False,), edition="corrected"
+    )
+    fix = {
+        field: values
+        for field, values in replace(plain, preset=name).space.switches.items()
+        if field != "fused_activation"
+    }
+    degrees = {"tensor_par": (2, 4), "data_par": (2, 4)}
+    case = replace(plain, preset=name, fix=fix | degrees)
+    under = make_space(model, case.system, 8, 16, "bfloat16", fix=degrees, preset=name)
+    objective = Objective.parse("sample_rate")
+    found = run(under, make_ranking(5, edition="corrected"))
+    assert found.counts.good == int(case.table.feasible.sum())
+    best = case.best(objective, 5)
+    assert np.array_equal(found.scores[0], score(objective, case.table)[best])

@@ -36,6 +36,7 @@ REASONS = {
 SHOWN = ("sample_rate", "total_time", "proc_mem_tier1_cap_req")
 """Statistics that the table of winners has in any case."""
 
+_NOTHING: Mapping[str, Any] = {}
 _SHORT = {"full": "full", "attn_only": "attn", "none": "-"}
 _COMM = {"ar": "ar", "p2p_rs_ag": "p2p", "rs_ag": "sp"}
 
@@ -60,8 +61,7 @@ def winners_table(
         Values of optional fields that need no word, for each winner; by default those of the record.
     """
     sweep = len({e["num_procs"] for e in executions}) > 1
-    nothing: Mapping[str, Any] = {}
-    own = [_own(e, u) for e, u in zip_longest(executions, usual, fillvalue=nothing)]
+    own = [_own(e, u) for e, u in zip_longest(executions, usual, fillvalue=_NOTHING)]
     columns = (
         Column("rank", "#", right=True),
         *((Column("procs", "procs", right=True),) if sweep else ()),

@@ -14,8 +14,8 @@ from calculon.presets import Preset, find_preset, unmet
 from calculon.spec.execution import PRESETS
 from calculon.units import Array
 
-INNER = {"pipeline_interleaving", "data_par_overlap"}
-"""Loops of a search within what it enumerates: a limit on them is counted."""
+INNER = {"pipeline_interleaving"}
+"""The loop of a search within what it enumerates: what a limit on it rejects is counted."""
 
 
 def _has_values(preset: Preset, r: Requests) -> Array:
