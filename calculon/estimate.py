@@ -1,6 +1,6 @@
 """Estimate one execution: its statistics, its layers, and which processors work together."""
 
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -165,6 +165,7 @@ def estimate(
     layers: bool = False,
     *,
     edition: Edition | str | None = None,
+    preset: str | None = None,
 ) -> Estimate:
     """Estimate one execution.
 
@@ -177,6 +178,9 @@ def estimate(
         Also list the cost of every layer.
     edition : Edition or str, optional
         Edition of the cost model, or its name; by default that of the execution.
+    preset : str, optional
+        Framework that fills in what the execution leaves out, by name or file; by default that of the execution, or
+        what all frameworks share.
 
     Raises
     ------
@@ -193,10 +197,12 @@ def estimate(
     <Estimate of megatron-1T on 3072 x a100_80g (TP 4, PP 64, DP 12): 131.9 s, 23.29 samples/s, 79.55 GiB,
     30.46% efficiency>
     """
-    one = Request(inputs.model(model), inputs.system(system), inputs.execution(execution))
-    if edition is not None:
-        asked = replace(one.execution, edition=find_edition(edition).name)
-        one = replace(one, execution=asked)
+    known = None if edition is None else find_edition(edition).name
+    one = Request(
+        inputs.model(model),
+        inputs.system(system),
+        inputs.execution(execution, edition=known, preset=preset),
+    )
     layers, edition = inputs.switch(layers, "layers", "estimate"), EDITIONS[one.execution.edition]
     plan = Plan.of(one.execution)
     code = check(one.model, one.system, plan)

@@ -156,9 +156,8 @@ def evaluate(
     SpecError
         For a malformed model or system, and for a missing or unknown field or column; never for a value of a row.
     """
-    model, system, plan = inputs.model(model), inputs.system(system), as_plan(plan)
-    if edition is not None:
-        plan = plan.replaced(edition=find_edition(edition).name)
+    model, system = inputs.model(model), inputs.system(system)
+    plan = as_plan(plan, None if edition is None else find_edition(edition).name)
     codes = check(model, system, plan)
     used = [one for one in EDITIONS.values() if plan.is_choice("edition", one.name).any()]
     names = [c.name for c in (used or [find_edition(edition or SC23)])[-1].columns]

@@ -11,10 +11,11 @@ import numpy as np
 
 from calculon.errors import Problem, SpecError, nearest, printable
 from calculon.hardware.system import System
+from calculon.presets import COMMON, find_preset
 from calculon.records import columns
 from calculon.spec import catalog
 from calculon.spec.decode import decode
-from calculon.spec.execution import Execution
+from calculon.spec.execution import CORRECTED, PRESETS, PUBLISHED, Execution
 from calculon.spec.fields import Declaration, optional_defaults, spec_fields
 from calculon.spec.model import Model
 from calculon.statistics import BOUNDS, CorrectedStats
@@ -60,15 +61,38 @@ def system(source: Source | System) -> System:
     return decode(System, raw, file, name=name)
 
 
-def execution(source: Source | Execution) -> Execution:
+def execution(
+    source: Source | Execution,
+    *,
+    edition: str | None = None,
+    preset: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> Execution:
     """Return an execution from a catalog name, a path, a mapping or a record; errors as in :func:`model`.
 
     Columns of a row of a DataFrame that are no execution fields (statistics, for example) are left out.
+
+    Parameters
+    ----------
+    edition : str, optional
+        Edition of the cost model; by default what the source says.
+    preset : str, optional
+        Preset that fills in what the source leaves out; by default what the source says (``base`` or ``preset``), or
+        else that of the edition. A record leaves nothing out.
+    changes : mapping, optional
+        Fields to change first.
     """
+    asked = {**(changes or {})}
     if isinstance(source, Execution):
-        return source
+        if preset is not None:
+            asked["preset"] = find_preset(preset).family
+        if edition is not None or preset is not None:
+            asked["edition"] = edition or CORRECTED
+        return replace(source, **asked) if asked else source
     _, raw, file = _load("execution", source)
-    if isinstance(raw, Mapping) and is_row(source):
+    if not isinstance(raw, Mapping):
+        return decode(Execution, raw, file)
+    if is_row(source):
         check_columns(raw, file)
         fields = {field.key for field in spec_fields(Execution)}
         optional = optional_defaults(Execution)
@@ -77,7 +101,20 @@ def execution(source: Source | Execution) -> Execution:
             for name, value in raw.items()
             if name in fields and not (name in optional and value != value)  # noqa: PLR0124
         }
-    return decode(Execution, raw, file)
+    return decode(Execution, _completed({**raw, **asked}, edition, preset), file)
+
+
+def _completed(
+    raw: Mapping[str, Any], edition: str | None, preset: str | None
+) -> Mapping[str, Any]:
+    """Return the fields of an execution with those that its preset fills in; malformed ones are told later."""
+    stated = raw.get("preset", None) if preset is None else preset
+    named = preset is not None or stated in PRESETS
+    edition = edition or raw.get("edition", CORRECTED if named else PUBLISHED)
+    raw = {**raw, "edition": edition} if edition != PUBLISHED or "edition" in raw else raw
+    if edition != CORRECTED or not (named or stated is None):
+        return {**raw, **({"preset": find_preset(preset).family} if preset else {})}
+    return find_preset(stated or COMMON).completed(raw)
 
 
 def check_columns(names: Iterable[object], file: str) -> None:

@@ -1,5 +1,6 @@
 """What ``scripts/pictures`` draws: one picture of each kind, by the commands that the documentation shows."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -9,13 +10,12 @@ from calculon.apps.cli.main import main
 FOLDER = Path(__file__).resolve().parent.parent / "examples" / "pictures"
 
 COMMANDS = (
-    "plot breakdown example=megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g best=best.json --model megatron-1T "
-    "--system a100_80g -o breakdown.png",
-    "plot heatmap turing-530B 280 280 float16 a100_80g --fix weight_offload=false --fix optimizer_offload=false "
-    "--fix activations_offload=false -o heatmap.png",
-    "plot surface gpt3-175B 1024 1536 float16 a100_80g -o surface.png",
-    "plot scaling a100.json h100.json -o scaling.png",
-    "plot pareto gpt3-175B 1024 1536 float16 a100_80g -o pareto.png",
+    "plot breakdown mine=llama3-70B,mine.json,h100_80g_sxm best=best.json --model llama3-70B --system h100_80g_sxm "
+    "-o breakdown.png",
+    "plot heatmap llama3-70B 512 512 bfloat16 h100_80g_sxm --preset megatron-lm -o heatmap.png",
+    "plot surface llama3-70B 512 512 bfloat16 h100_80g_sxm --preset megatron-lm -o surface.png",
+    "plot scaling h100.json h200.json -o scaling.png",
+    "plot pareto llama3-70B 512 512 bfloat16 h100_80g_sxm --preset megatron-lm -o pareto.png",
     "plot validation -o validation.png",
     "plot validation --study gpt2_ladder --edition corrected -o gpt2_ladder.png",
     "plot schedule llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm -o schedule.png",
@@ -24,20 +24,34 @@ COMMANDS = (
 """The pictures; files beside them, that they are drawn from or made with, are thrown away."""
 
 SEARCHES = (
-    "loe megatron-1T 3072 3072 float16 a100_80g best.json --quiet",
-    "loe gpt3-175B 64:4096:x2 4096 float16 a100_80g a100.json --quiet",
-    "loe gpt3-175B 64:4096:x2 4096 float16 h100_80g_nvl8 h100.json --quiet",
+    "loe llama3-70B 512 512 bfloat16 h100_80g_sxm best.json --preset megatron-lm --quiet",
+    "loe llama3-70B 128:4096:x2 4096 bfloat16 h100_80g_sxm h100.json --preset megatron-lm --quiet",
+    "loe llama3-70B 128:4096:x2 4096 bfloat16 h200_141g_sxm h200.json --preset megatron-lm --quiet",
 )
+
+
+MINE = {
+    "base": "megatron-lm",
+    "num_procs": 512,
+    "tensor_par": 8,
+    "pipeline_par": 8,
+    "batch_size": 512,
+    "microbatch_size": 1,
+    "datatype": "bfloat16",
+}
+"""The plan of the README that a search is compared with."""
 
 
 def draw() -> int:
     """Run every command in the folder of the pictures."""
     FOLDER.mkdir(exist_ok=True)
     os.chdir(FOLDER)
+    Path("mine.json").write_text(json.dumps(MINE))
     codes = [main(command.split()) for command in (*SEARCHES, *COMMANDS)]
     for search in SEARCHES:
         Path(search.split()[6]).unlink()
-    Path("fitted.json").unlink()
+    for made in ("fitted.json", "mine.json"):
+        Path(made).unlink()
     return max(codes)
 
 

@@ -47,7 +47,7 @@ def fitting(
 
     Of degrees and networks nothing is changed; sharding and chunks are those with which no rule is broken.
     """
-    changed = dict(row) | {"edition": "corrected", name: value}
+    changed = dict(row) | {"edition": "corrected", "preset": "published", name: value}
     for other, values in field_of(name).declaration.needs.items():
         if changed.get(other, DEFAULTS.get(other)) not in values:
             changed[other] = _first(values)

@@ -25,7 +25,7 @@ import yaml
 
 from calculon.apps.cli.main import main
 from calculon.frozen import dataclass
-from tests.helpers import document
+from tests.helpers import LLAMA_X64_P4, document
 
 LONGEST = 10.0  # seconds of CPU of a command
 LARGEST = 1 << 30  # bytes resident
@@ -152,7 +152,7 @@ def targets(folder: Path) -> tuple[Target, ...]:
         *(document("systems", name) for name in ("a100_80e", "h100_80g_sxm")),
         document("validation/gpt2_ladder", "a100"),  # an overlay, calibrated
     )
-    modern = document("examples", "llama3-8B_h100x64_p4")
+    modern = LLAMA_X64_P4
     return (
         Target("model", ("llm", "{}", str(plan), "a100_80e", "-"), models, documents),
         Target("system", ("llm", "megatron-126M", str(plan), "{}", "-"), systems, documents),

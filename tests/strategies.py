@@ -163,7 +163,7 @@ def executions(draw: st.DrawFn, model: Document, system: Document) -> Document:
     }
 
 
-CORRECTED = {"edition": "corrected"}
+CORRECTED = {"edition": "corrected", "preset": "published"}
 
 OPTIONS: dict[str, tuple[Any, ...]] = {
     "attn_impl": ("eager", "flash"),

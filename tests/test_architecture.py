@@ -19,7 +19,7 @@ ROOMS = (
     ("arrays", "records"),
     ("spec",),
     ("statistics", "expression"),
-    ("hardware",),
+    ("hardware", "presets"),
     ("inputs",),
     ("editions",),
     ("architecture",),

@@ -83,7 +83,10 @@ LOOPS = {
 """What is left of the published loops, so that a space is small."""
 
 CASES = [
-    (name, value) for name, field in OPTIONAL.items() if name != "edition" for value in field.others
+    (name, value)
+    for name, field in OPTIONAL.items()
+    if name not in ("edition", "preset")
+    for value in field.others
 ]
 
 
@@ -266,7 +269,7 @@ def test_layers_can_read_nothing_that_a_layout_does_not_depend_on(name):
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in OPTIONAL if name != "edition"])
+@pytest.mark.parametrize("name", [name for name in OPTIONAL if name not in ("edition", "preset")])
 def test_an_optional_field_is_described(name):
     declared, field = field_of(name).declaration, field_of(name)
     assert declared.help
@@ -288,7 +291,7 @@ SPLIT |= {"pipeline_par_net": 1, "data_par_net": 1, "batch_size": 16, "datatype"
 NEEDS = [
     (name, other)
     for name, field in OPTIONAL.items()
-    if name != "edition"
+    if name not in ("edition", "preset")
     for other in field.declaration.needs
 ]
 

@@ -122,7 +122,7 @@ def test_peers_of_every_rank(t, p, d):
 
 def test_peers_are_numbered_as_the_mesh_says():
     t, p, d = 2, 4, 8
-    mesh = {"edition": "corrected"}
+    mesh = {"edition": "corrected", "preset": "published"}
     stages_first = _small(t, p, d, **mesh, mesh_order="tp-pp-dp")
     assert stages_first == _small(t, p, d, **mesh) == _small(t, p, d)
     peers = _small(t, p, d, **mesh, mesh_order="tp-dp-pp")

@@ -89,7 +89,12 @@ def test_asking_does_not_change_the_plan():
 
 def test_a_frame_that_joins_editions_has_blanks_for_defaults():
     published = pd.DataFrame([RAW])
-    new = {"edition": "corrected", "attn_impl": "flash", "latency_per_step": True}
+    new = {
+        "edition": "corrected",
+        "preset": "published",
+        "attn_impl": "flash",
+        "latency_per_step": True,
+    }
     mixed = pd.concat([published, pd.DataFrame([RAW | new])], ignore_index=True)
     table = calculon.evaluate("megatron-1T", "a100_80e", mixed)
     assert table.feasible.all()

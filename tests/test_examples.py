@@ -11,7 +11,7 @@ from calculon.hardware.collectives.algorithm_times import bus_bandwidth, times
 from calculon.hardware.collectives.placement import place
 from calculon.inspect.operators import block
 from calculon.units import GIB, MIB
-from tests.helpers import ROOT, document
+from tests.helpers import LLAMA_X64, ROOT, document
 
 STATE = ("weight_space", "weight_grad_space", "optimizer_space")
 BUFFERS = ("gathered_space", "comm_buffer_space", "fragment_space", "reserved_space")
@@ -275,7 +275,7 @@ def test_a_padded_vocabulary_has_parameters(multiple, words):
 
 def test_a_head_of_its_own_is_padded_too():
     stats = _stats("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm", vocab_pad_multiple=1000)
-    ranks = document("examples", "llama3-8B_h100x64")["tensor_par"]
+    ranks = LLAMA_X64["tensor_par"]
     words = ranks * 1000 * -(-128_256 // (ranks * 1000))
     more = (words - 128_256) * 2 * 4096
     assert stats["padded_parameters"] - stats["parameters"] == more > 0

@@ -1,7 +1,7 @@
 """One block, operator by operator: arithmetic, memory traffic, collectives and time of each pass."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 from calculon import inputs
@@ -91,6 +91,7 @@ def block(
     *,
     part: str | None = None,
     edition: Edition | str | None = None,
+    preset: str | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> Block:
     """List the operators of one block of a model, or of a part of it.
@@ -99,7 +100,7 @@ def block(
 
     Parameters
     ----------
-    model, execution, system, edition
+    model, execution, system, edition, preset
         As in :func:`calculon.estimate`.
     part : str, optional
         ``attention``, ``mlp`` or ``linear``: that part alone, as a model says it with the field ``part``.
@@ -113,12 +114,11 @@ def block(
     Infeasible
         When it cannot run on this system.
     """
-    one = Request(inputs.model(model), inputs.system(system), inputs.execution(execution))
-    asked = dict(changes or {})
-    if edition is not None:
-        asked["edition"] = find_edition(edition).name
-    shape = one.model if part is None else one.model.only(part)
-    one = replace(one, model=shape, execution=replace(one.execution, **asked))
+    named = None if edition is None else find_edition(edition).name
+    asked = inputs.execution(execution, edition=named, preset=preset, changes=changes)
+    whole = inputs.model(model)
+    shape = whole if part is None else whole.only(part)
+    one = Request(shape, inputs.system(system), asked)
     plan = Plan.of(one.execution)
     raise_for(one, int(check(one.model, one.system, plan)[0]))
     known = EDITIONS[one.execution.edition]

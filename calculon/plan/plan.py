@@ -19,8 +19,9 @@ from calculon.plan.columns import (
     parse,
     type_of,
 )
+from calculon.presets import COMMON, find_preset
 from calculon.spec.decode import decode
-from calculon.spec.execution import PUBLISHED, Execution
+from calculon.spec.execution import CORRECTED, PRESETS, PUBLISHED, Execution
 from calculon.units import Array
 
 if TYPE_CHECKING:
@@ -59,10 +60,13 @@ class Plan(Columns):
         self.malformed = np.full(rows, -1, np.int8) if malformed is None else malformed
 
     @classmethod
-    def from_records(cls, records: Iterable[Execution | Mapping[str, Any]]) -> "Plan":
-        """Make a table of execution records, or of mappings with the same fields.
+    def from_records(
+        cls, records: Iterable[Execution | Mapping[str, Any]], edition: str | None = None
+    ) -> "Plan":
+        """Make a table of execution records, or of mappings with the same fields, in an edition if one is asked for.
 
-        Of rows of a DataFrame what tables of results have beside execution fields is left out.
+        Of rows of a DataFrame what tables of results have beside execution fields is left out. What mappings of
+        edition corrected leave out is filled in as their preset says.
 
         Raises
         ------
@@ -70,29 +74,27 @@ class Plan(Columns):
             When a mapping misses a field or has one too many. Impossible values are marked, not raised.
         """
         given: Iterable[Any] = records
+        asked = {} if edition is None else {"edition": edition}
         rows = [
             _fields_of(row, f"row {i}") if inputs.is_row(row) else row
             for i, row in enumerate(given)
         ]
         for i, row in enumerate(rows):
-            if not isinstance(row, Execution) and (
-                not isinstance(row, Mapping) or {*row, *DEFAULTS} != set(NAMES)
-            ):
+            if isinstance(row, Execution):
+                rows[i] = {name: getattr(row, name) for name in NAMES} | asked
+            elif isinstance(row, Mapping) and {*row, *DEFAULTS} == set(NAMES):
+                rows[i] = row if len(row) == len(NAMES) else _completed({**row, **asked})
+            else:
                 decode(Execution, row, f"row {i}")
         if not rows:
             return cls.from_columns({name: [] for name in NAMES})
-        values = (
-            [
-                getattr(row, name) if isinstance(row, Execution) else {**DEFAULTS, **row}[name]
-                for row in rows
-            ]
-            for name in NAMES
-        )
-        return cls.from_columns(dict(zip(NAMES, values, strict=True)))
+        return cls.from_columns({name: [row[name] for row in rows] for name in NAMES}, edition)
 
     @classmethod
-    def from_columns(cls, columns: Mapping[str, Any]) -> "Plan":
+    def from_columns(cls, columns: Mapping[str, Any], edition: str | None = None) -> "Plan":
         """Make a table of columns: arrays or lists of equal length; a single value stands for every row.
+
+        What rows of edition corrected leave out is filled in as their preset says.
 
         Raises
         ------
@@ -101,7 +103,9 @@ class Plan(Columns):
         """
         if not isinstance(columns, Mapping):
             raise SpecError("plan", Problem("", "a mapping of columns", inputs.found(columns)))
-        columns = {**DEFAULTS, **columns}
+        if edition is not None:
+            columns = {**columns, "edition": edition}
+        columns = _completed(columns)
         problems = [
             Problem(name, "a column of this name", "nothing (the column is missing)")
             for name in NAMES
@@ -134,7 +138,7 @@ class Plan(Columns):
         return cls({name: np.ascontiguousarray(parsed[name]) for name in NAMES}, malformed)
 
     @classmethod
-    def from_frame(cls, frame: "pd.DataFrame") -> "Plan":
+    def from_frame(cls, frame: "pd.DataFrame", edition: str | None = None) -> "Plan":
         """Make a table of a DataFrame; what tables of results have beside execution fields is left out.
 
         Raises
@@ -150,7 +154,7 @@ class Plan(Columns):
         for name, default in DEFAULTS.items():  # blank where rows of several editions were joined
             if name in there and there[name].isna().any():
                 there[name] = there[name].astype(object).where(there[name].notna(), default)
-        return cls.from_columns({name: column.to_numpy() for name, column in there.items()})
+        return cls.from_columns({name: one.to_numpy() for name, one in there.items()}, edition)
 
     @classmethod
     def of(cls, execution: Execution) -> "Plan":
@@ -248,6 +252,36 @@ class Plan(Columns):
         import pandas as pd  # only for people who want frames
 
         return pd.DataFrame({name: self.values(name) for name in self.names})
+
+
+def _completed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns, or the fields of one row, with the optional ones that are left out.
+
+    Rows of edition corrected are completed as their preset says, all others with defaults.
+    """
+    missing = [name for name in DEFAULTS if name not in given]
+    whole = {**DEFAULTS, **given}
+    corrected = column(whole["edition"]) == CORRECTED
+    if not missing or not np.any(corrected):
+        return whole
+    presets = column(given.get("preset", COMMON))
+    if presets.ndim == 0 and np.all(corrected):
+        return {**whole, **_filled(presets.item(), given)}
+    columns = {name: column(values) for name, values in given.items()}
+    count = max((len(one) for one in columns.values() if one.ndim == 1), default=1)
+    corrected, presets = np.broadcast_to(corrected, count), np.broadcast_to(presets, count)
+    added = {name: np.full(count, DEFAULTS[name], object) for name in missing}
+    for name in set(presets[corrected].tolist()):
+        rows = corrected & (presets == name)
+        found = _filled(name, {n: v[rows] if v.ndim else v.item() for n, v in columns.items()})
+        for field, values in added.items():
+            values[rows] = found.get(field, DEFAULTS[field])
+    return {**whole, **added}
+
+
+def _filled(preset: Any, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return fields, or columns, as their preset completes them; one that there is not is told by its row."""
+    return find_preset(preset).completed(given) if preset in PRESETS else given
 
 
 def _fields_of(row: Any, place: str) -> dict[str, Any]:

@@ -19,8 +19,11 @@ Executions: TypeAlias = Union[
 _WANTED = "a Plan, a DataFrame, a list of Executions or of mappings with their fields, or a mapping of columns"
 
 
-def as_plan(source: Executions) -> Plan:
-    """Return a table of executions from any form of one.
+def as_plan(source: Executions, edition: str | None = None) -> Plan:
+    """Return a table of executions from any form of one, in an edition if one is asked for.
+
+    Optional fields that rows of edition corrected leave out are filled in as their preset says, without one by what
+    all frameworks share.
 
     Raises
     ------
@@ -29,18 +32,18 @@ def as_plan(source: Executions) -> Plan:
     """
     given: Any = source
     if isinstance(given, Plan):
-        return given
+        return given if edition is None else given.replaced(edition=edition)
     if isinstance(given, Execution):
-        return Plan.of(given)
+        return as_plan(Plan.of(given), edition)
     if isinstance(given, Mapping):
-        return Plan.from_columns(given)
+        return Plan.from_columns(given, edition)
     if inputs.is_frame(given):
-        return Plan.from_frame(given)
+        return Plan.from_frame(given, edition)
     if inputs.is_row(given):
-        return Plan.from_records([given])
+        return Plan.from_records([given], edition)
     if isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
         rows = list(given)
         if all(isinstance(row, Execution) or inputs.as_mapping(row) is not None for row in rows):
-            return Plan.from_records(rows)
+            return Plan.from_records(rows, edition)
     hint = "pass its plan" if isinstance(getattr(given, "plan", None), Plan) else ""
     raise SpecError("plan", Problem("", _WANTED, inputs.found(given), hint))

@@ -11,8 +11,9 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.columns import DEFAULTS, FIELDS
 from calculon.plan.divisors import divisors
+from calculon.presets import Preset, find_preset
 from calculon.spec.axes import FURTHER_AXES
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.execution import ENDS_AS_BLOCKS, PRESETS, PUBLISHED
 from calculon.spec.model import Model
 
 EXTENSIONS = tuple(
@@ -121,6 +122,8 @@ class Candidates:
         recomputation, and what only the corrected edition has beside its default.
     edition : str
         Edition of the cost model.
+    preset : Preset
+        What is tried of each field where nothing is asked for, and what its framework can run at all.
     """
 
     model: Model
@@ -134,6 +137,7 @@ class Candidates:
     fix: Mapping[str, Values] = field(default_factory=dict)
     add: Mapping[str, Values] = field(default_factory=dict)
     edition: str = PUBLISHED
+    preset: Preset = field(default_factory=lambda: find_preset(PRESETS[0]))
 
     def _fixed(self, name: str, values: Values) -> Values:
         """Restrict candidates to the values that are asked for."""
@@ -160,19 +164,32 @@ class Candidates:
             "attention_type": tuple(dict.fromkeys(attention)),
             "fused_activation": self.fused,
         }
-        restricted = {name: self._fixed(name, values) for name, values in candidates.items()}
+        restricted = {name: self._tried(name, values) for name, values in candidates.items()}
         return restricted | {name: self._extension(name) for name in EXTENSIONS}
 
+    def _tried(self, name: str, values: Values) -> Values:
+        """Candidates of a loop of the published search: what is fixed, or what the preset tries and what is added."""
+        tried = self.preset.tried(name)
+        if name in self.fix or tried is None:
+            return self._fixed(name, values)
+        return tuple(v for v in values if v in tried or v in self.add.get(name, ()))
+
     def _extension(self, name: str) -> Values:
-        """Candidates of a field that the published search does not have: what is asked for, or its default."""
+        """Candidates of a field that the published search does not have: what is fixed, or tried and added."""
         if name in self.fix:
             return self.fix[name]
-        return tuple(dict.fromkeys((DEFAULTS[name], *self.add.get(name, ()))))
+        return tuple(dict.fromkeys((*self.usual(name), *self.add.get(name, ()))))
+
+    def usual(self, name: str) -> Values:
+        """Return the values of an optional field that are tried where nothing is asked for."""
+        tried = self.preset.tried(name)
+        return (DEFAULTS[name],) if tried is None else tried
 
     @cached_property
     def asked(self) -> frozenset[str]:
         """The optional fields that have another value than their default in some candidate."""
-        return frozenset(n for n in EXTENSIONS if self.switches[n] != (DEFAULTS[n],))
+        named = {"preset"} if self.preset.family != DEFAULTS["preset"] else set()
+        return frozenset(named) | {n for n in EXTENSIONS if self.switches[n] != (DEFAULTS[n],)}
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:
@@ -181,9 +198,12 @@ class Candidates:
         return tuple(sorted({length or own for length in self.switches["seq_length"]}))
 
     def replicated(self, name: str, data_par: int) -> Values:
-        """Candidates of a switch that needs data parallelism."""
+        """Candidates of a switch that needs data parallelism; a preset speaks of where there is any."""
         allowed = self.switches[name]
-        return allowed if data_par > 1 else tuple(value for value in allowed if not value)
+        if data_par > 1:
+            return allowed
+        off = tuple(value for value in allowed if not value)
+        return off if name in self.fix or self.preset.tried(name) is None else (False,)
 
     @cached_property
     def meshed(self) -> bool:
@@ -257,7 +277,10 @@ class Candidates:
     def _pipelines(self, rest: int) -> tuple[int, ...]:
         """Pipeline degrees for a number of processors per tensor rank, ascending."""
         blocks = self.model.num_blocks
-        even = [p for p in divisors(rest) if blocks % p == 0]
+        layouts = self.switches["pp_layout"] if self.preset.family != PRESETS[0] else ()
+        ends = {0, *(sum(ENDS_AS_BLOCKS.get(name, ())) for name in layouts)}
+        degrees = [p for p in divisors(rest) if p <= blocks]
+        even = [p for p in degrees if any((blocks + more) % p == 0 for more in ends)]
         uneven = [p for p in self.add.get("pipeline_par", ()) if rest % p == 0 and p <= blocks]
         return tuple(sorted({*even, *uneven}))
 

@@ -60,6 +60,7 @@ def search(
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
     edition: Edition | str | None = None,
+    preset: str | None = None,
 ) -> SearchResult:
     """Find the best executions of a model on a number of processors, exactly.
 
@@ -86,7 +87,8 @@ def search(
     >>> found
     <SearchResult: 193,496 executions, 156,682 feasible, best sample_rate 5.69623>
     """
-    choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add, "edition": edition}
+    choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
+    choices |= {"edition": edition, "preset": preset}
     choices |= {"tensor_overlap": tensor_overlap, "data_overlap": data_overlap}
     space = make_space(model, system, num_procs, max_batch_size, datatype, **choices)
     ranking = make_ranking(top, objective, pareto, where, space.edition)
@@ -119,6 +121,7 @@ def executions(
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
     edition: Edition | str | None = None,
+    preset: str | None = None,
 ) -> Iterator[Evaluation]:
     """Return every feasible execution of a space in the order of the loops, as tables of at most `chunk` rows.
 
@@ -135,7 +138,8 @@ def executions(
     SpecError
         For anything malformed, and for a `fix` that leaves nothing, before any work.
     """
-    choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add, "edition": edition}
+    choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
+    choices |= {"edition": edition, "preset": preset}
     choices |= {"tensor_overlap": tensor_overlap, "data_overlap": data_overlap}
     space = make_space(model, system, num_procs, max_batch_size, datatype, **choices)
     condition = make_condition(where, space.edition)

@@ -166,13 +166,14 @@ def _check_added(spaces: Sequence[Space], wording: Wording) -> None:
     plain = [replace(space, add={}) for space in spaces] if spaces[0].add else []
     counts = list(map(count_space, plain))
     for name, values in spaces[0].add.items():
-        if values == (DEFAULTS.get(name),) or (name in spaces[0].fix and name in DEFAULTS):
+        usual = spaces[0].usual(name) if name in DEFAULTS else ()
+        if set(values) <= {*usual} or (name in spaces[0].fix and name in DEFAULTS):
             alone = wording.setting("fix", name)
-            wanted = f"values beside {wording.words((DEFAULTS[name],))}, or {alone} alone"
+            wanted = f"values beside {wording.words(usual)}, or {alone} alone"
             problems.append(Problem(name, wanted, wording.words(values)))
             continue
         for value in values:
-            if name in DEFAULTS and value == DEFAULTS[name]:
+            if value in usual:
                 continue  # whoever names all values need not know which one is there
             if _adds(plain, counts, name, (value,)):  # alone, which is counted sooner
                 continue

@@ -16,6 +16,7 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.columns import DEFAULTS
 from calculon.plan.plan import NAMES
+from calculon.presets import Preset, preset_of
 from calculon.search.candidates import EXTENSIONS
 from calculon.search.objective import Objective, check_statistic
 from calculon.search.ranking import Best, Front, Ranking
@@ -54,7 +55,10 @@ add : mapping
     ``mesh_order``, which stands for all networks.
 edition : Edition or str, optional
     Edition of the cost model, or its name; by default the one that the model needs: ``sc23`` for the six published
-    fields alone, ``corrected`` for a model that states more."""
+    fields alone, ``corrected`` for a model that states more.
+preset : str, optional
+    Framework whose options are tried, and no others; by default what all frameworks share, in edition ``sc23`` the
+    published forms. A name, or a file."""
 
 _INSTEAD = {
     "fused_activation": "write fused=True, fused=False or fused=(False, True)",
@@ -107,6 +111,7 @@ def make_space(
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
     edition: Edition | str | None = None,
+    preset: str | None = None,
 ) -> Space:
     """Check and make a space; the arguments are those of :func:`calculon.search`.
 
@@ -121,8 +126,12 @@ def make_space(
         hint = nearest(str(datatype), system.datatypes)
         raise SpecError("search", Problem("datatype", wanted, inputs.found(datatype), hint))
     fixed, added = checked("fix", _fields("fix", fix)), checked("add", _fields("add", add))
-    edition = find_edition(needed_edition(model) if edition is None else edition)
-    check_edition(edition.name, model, {"fix": fixed, "add": added})
+    edition = find_edition(needed_edition(model, preset) if edition is None else edition)
+    check_edition(edition.name, model, {"fix": fixed, "add": added}, preset)
+    framework = preset_of(edition.name, preset)
+    _check_framework(framework, {"fix": fixed, "add": added})
+    if fused is None:
+        fused = framework.tried("fused_activation") or edition.fuses_activations
     _check_arithmetic(system, datatype, {"fix": fixed, "add": added})
     return Space(
         model,
@@ -130,13 +139,26 @@ def make_space(
         _one_count(num_procs),
         inputs.count(max_batch_size, "max_batch_size", "search"),
         datatype,
-        fused=_switches(edition.fuses_activations if fused is None else fused),
+        fused=_switches(fused),
         tensor_overlap=inputs.switch(tensor_overlap, "tensor_overlap", "search"),
         data_overlap=inputs.switch(data_overlap, "data_overlap", "search"),
         fix=fixed,
         add=added,
         edition=edition.name,
+        preset=framework,
     )
+
+
+def _check_framework(preset: Preset, options: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
+    """Refuse values that the framework does not have."""
+    for option, fields in options.items():
+        found = (
+            preset.problem(name, value, f"{option}.{name}")
+            for name, values in fields.items()
+            for value in values
+        )
+        if problems := [problem for problem in found if problem is not None]:
+            raise SpecError("search", problems)
 
 
 def _check_arithmetic(
@@ -152,13 +174,16 @@ def _check_arithmetic(
                 raise SpecError("search", Problem(f"{option}.matmul_dtype", wanted, repr(value)))
 
 
-def needed_edition(model: Model) -> str:
-    """Return the edition that a model needs: the published one, where it states the published fields alone."""
-    return CORRECTED if model.extensions else PUBLISHED
+def needed_edition(model: Model, preset: str | None = None) -> str:
+    """Return the edition that a search needs: the published one for published fields of a model, without a preset."""
+    return CORRECTED if model.extensions or preset is not None else PUBLISHED
 
 
 def check_edition(
-    edition: str, model: Model, options: Mapping[str, Mapping[str, Sequence[Any]]]
+    edition: str,
+    model: Model,
+    options: Mapping[str, Mapping[str, Sequence[Any]]],
+    preset: str | None = None,
 ) -> None:
     """Refuse fields of a model or of a search that the published edition does not know.
 
@@ -170,7 +195,7 @@ def check_edition(
     if edition != PUBLISHED:
         return
     where = f"{model.name}: " if model.extensions else ""
-    unknown = dict(model.extensions)
+    unknown = dict(model.extensions) | ({} if preset is None else {"preset": preset})
     for values in options.values():
         unknown |= {
             name: value

@@ -153,6 +153,7 @@ class Space(Candidates):
         columns["datatype"] = np.full(rows, code("datatype", self.datatype), np.int8)
         columns["training"] = np.ones(rows, bool)
         columns["edition"] = np.full(rows, code("edition", self.edition), np.int8)
+        columns["preset"] = np.full(rows, code("preset", self.preset.family), np.int8)
         return Plan({f.name: columns[f.name] for f in FIELDS})
 
     def _batch_sizes(self, data_par: Array, positions: Array) -> Array:

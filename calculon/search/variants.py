@@ -4,6 +4,7 @@ A variant is possible when no rule on it fails that published counting leaves ou
 found by watching what each reads, so that the rules of a table, of one execution and of a search are the same.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 from math import prod
 
@@ -14,6 +15,7 @@ from calculon.frozen import dataclass
 from calculon.plan.columns import Columns, code, field_of, held, type_of
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.rule import Requests, Rule
+from calculon.presets import PUBLISHED
 from calculon.search.candidates import VARIANT, Candidates
 from calculon.spec.axes import FURTHER_AXES
 from calculon.units import Array
@@ -67,6 +69,7 @@ class Rules:
             "training": np.array(True),
             "datatype": np.array(code("datatype", space.datatype)),
             "edition": np.array(code("edition", space.edition)),
+            "preset": np.array(code("preset", space.preset.family)),
         }
 
     @cached_property
@@ -85,7 +88,7 @@ class Rules:
         return self._read[rule.reason]
 
     def _watched(self, rule: Rule) -> frozenset[str]:
-        columns = _Watched(self._space.num_procs)
+        columns = _Watched(self.constants)
         rule.holds(Requests(self._space.model, self._space.system, columns))
         return frozenset(columns.read)
 
@@ -166,7 +169,11 @@ def variants(space: Candidates, rules: Rules) -> Variants:
         kept.append(numbers[parallel | serial])
         kept_serial.append(serial[parallel | serial])
     positions = _positions(np.concatenate(kept), several)
-    return Variants(positions, columns(positions), np.concatenate(kept_serial))
+    serial = np.concatenate(kept_serial)
+    form = "tensor_par_comm_type"
+    if form in positions and space.preset.family != PUBLISHED:  # without tensor ranks all are alike
+        serial = serial & (positions[form] == 0)
+    return Variants(positions, columns(positions), serial)
 
 
 def _positions(numbers: Array, several: dict[str, int]) -> dict[str, Array]:
@@ -198,11 +205,13 @@ class _Watched(Columns):
 
     __slots__ = ("read",)
 
-    def __init__(self, num_procs: int):
-        super().__init__({})
+    def __init__(self, constants: Mapping[str, Array]):
+        super().__init__(constants)
         self.read: set[str] = set()
 
     def __getattr__(self, name: str) -> Array:
         self.read.add(name)
+        if name == "preset":  # which decides what its rule reads
+            return self._columns[name].reshape(1)
         kind = field_of(name).annotation
         return np.zeros(1, np.int8) if kind is str else np.ones(1, bool if kind is bool else int)

@@ -11,13 +11,14 @@ from calculon.spec.overlay import BASE, resolved
 KINDS = {"model": "models", "system": "systems", "execution": "examples"}
 """Folder of the catalog for each kind of spec."""
 
-FOLDERS = KINDS | {"study": "examples/studies"}
+FOLDERS = KINDS | {"preset": "examples/presets", "study": "examples/studies"}
 """Folder of the catalog for everything that has a name there."""
 
 _TELLING = {
     "model": ("hidden", "feedforward", "attn_heads", "num_blocks"),
     "system": ("matrix", "vector", "mem1", "networks"),
     "execution": ("tensor_par", "pipeline_par", "data_par", "microbatch_size"),
+    "preset": ("framework", "fields", "limits"),
 }
 """Fields that only one kind of spec has."""
 
@@ -106,10 +107,14 @@ def load(kind: str, source: str) -> tuple[str, object]:
 
 
 def whole(kind: str, raw: object, file: str) -> object:
-    """Return a document merged over its base, if it is a system that has one (:mod:`calculon.spec.overlay`)."""
-    if kind == "system" and isinstance(raw, Mapping) and BASE in raw:
-        return resolved(raw, "<stdin>" if file == STDIN else file, names(kind))
-    return raw
+    """Return a document merged over its base, if it has one (:mod:`calculon.spec.overlay`).
+
+    The base of an execution may be a preset: it is then the field ``preset``.
+    """
+    if kind not in ("system", "execution") or not isinstance(raw, Mapping) or BASE not in raw:
+        return raw
+    presets = names("preset") if kind == "execution" else {}
+    return resolved(raw, "<stdin>" if file == STDIN else file, names(kind), presets=presets)
 
 
 def _other_kind(kind: str, raw: Mapping[object, object]) -> Problem | None:

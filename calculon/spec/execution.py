@@ -87,6 +87,19 @@ PUBLISHED, CORRECTED = "sc23", "corrected"
 EDITION_NAMES = (PUBLISHED, CORRECTED)
 """Editions of the cost model; the first is that of an execution that names none."""
 
+PRESETS = (
+    "published",
+    "common",
+    "megatron-lm",
+    "megatron-lm-ub",
+    "megatron-lm-2021",
+    "torchtitan",
+    "deepspeed",
+    "llm-foundry",
+    "huggingface",
+)
+"""Presets of the catalog: the published forms, what all frameworks share, and frameworks (:mod:`calculon.presets`)."""
+
 LAYOUT, BLOCK, STEP, BATCH = Scope.LAYOUT, Scope.BLOCK, Scope.STEP, Scope.BATCH
 
 
@@ -152,6 +165,7 @@ class Execution:
         "stores no more than its inputs, for nothing), nothing",
         choices=("full", "attn_only", "none"),
         scope=BLOCK | BATCH,
+        adds="attn_only, where a preset leaves it out",
     )
     pipeline_interleaving: int = declare(
         "model chunks per processor (virtual stages)", at_least=1, scope=BATCH
@@ -169,6 +183,7 @@ class Execution:
         "tensor-parallel collectives overlapped with their matrix products, in tiles",
         choices=("none", "ring", "pipe"),
         scope=LAYOUT | BLOCK,
+        adds="ring or pipe, where a preset leaves them out",
     )
     seq_par_ag_redo: bool = declare(
         "sequence parallelism stores split inputs and gathers them again in the backward pass",
@@ -177,11 +192,19 @@ class Execution:
     data_par_overlap: bool = declare(
         "data-parallel traffic overlapped with the backward pass", scope=BATCH
     )
-    weight_offload: bool = declare("weights kept in tier-2 memory", scope=BATCH)
-    activations_offload: bool = declare(
-        "activations kept in tier-2 memory", scope=BATCH, adds="true: also with full recomputation"
+    weight_offload: bool = declare(
+        "weights kept in tier-2 memory", scope=BATCH, adds="true, where a preset leaves it out"
     )
-    optimizer_offload: bool = declare("optimizer state kept in tier-2 memory", scope=BATCH)
+    activations_offload: bool = declare(
+        "activations kept in tier-2 memory",
+        scope=BATCH,
+        adds="true: also with full recomputation, and where a preset leaves it out",
+    )
+    optimizer_offload: bool = declare(
+        "optimizer state kept in tier-2 memory",
+        scope=BATCH,
+        adds="true, where a preset leaves it out",
+    )
     training: bool = declare(
         "training step; false is inference, forward only",
         scope=BLOCK | STEP | BATCH,
@@ -808,6 +831,17 @@ class Execution:
         samples=(2, 3),
     )
 
+    preset: str = declare(
+        "framework that fills in the fields that are left out, and whose limits hold; common is what all share, and "
+        "the default of edition corrected; published are the published forms",
+        choices=PRESETS,
+        default=PRESETS[0],
+        scope=BATCH,
+        label="as {} runs it",
+        mark="{}",
+        searched="argument",
+    )
+
     def __post_init__(self) -> None:
         stage: Any = self.zero_stage
         if type(stage) is int:  # as in most files
@@ -829,10 +863,12 @@ class Execution:
         return {name: v for name in defaults if (v := getattr(self, name)) != defaults[name]}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as in a file: the 23 in published order, then those that differ from their default."""
-        published = {
-            field.name: getattr(self, field.name)
-            for field in spec_fields(Execution)
-            if not field.declaration.optional
-        }
-        return published | self.extensions
+        """Return the fields as in a file: the 23 in published order, then those that differ from their default.
+
+        In edition corrected, which fills in what is left out, every field is written.
+        """
+        every = {field.name: getattr(self, field.name) for field in spec_fields(Execution)}
+        if self.edition != PUBLISHED:
+            return every
+        optional = optional_defaults(Execution)
+        return {name: v for name, v in every.items() if name not in optional} | self.extensions

@@ -1,6 +1,6 @@
-"""Overlays: system files that contain only the differences from another one, their ``base``."""
+"""Overlays: system and execution files that contain only the differences from another one, their ``base``."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -9,10 +9,16 @@ from calculon.spec.fields import shown
 from calculon.spec.files import SUFFIXES, document_stem, document_suffix, read_document
 
 BASE = "base"
-HELP = (
-    "another system that this file changes: a name of the catalog, or a path beside this file; the other members "
-    "are merged over it (RFC 7396)"
-)
+HELP = {
+    "system": "another system that this file changes: a name of the catalog, or a path beside this file; the other "
+    "members are merged over it (RFC 7396)",
+    "execution": "a preset that fills in what this file leaves out, by name; or another execution that this file "
+    "changes: a name of the catalog, or a path beside this file; the other members are merged over it (RFC 7396)",
+}
+"""The meaning of the base of each kind of spec."""
+
+PRESET = "preset"
+"""Field of an execution that names its preset."""
 
 
 def merged(target: object, patch: object) -> Any:
@@ -51,17 +57,26 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]
     return patch
 
 
-def resolved(raw: object, file: str, known: Mapping[str, Path], chain: Sequence[Path] = ()) -> Any:
-    """Return a system document with its bases merged in; one without a base as it is.
+def resolved(
+    raw: object,
+    file: str,
+    known: Mapping[str, Path],
+    chain: Sequence[Path] = (),
+    *,
+    presets: Collection[str] = (),
+) -> Any:
+    """Return a document with its bases merged in; one without a base as it is.
 
     Parameters
     ----------
     raw, file : object, str
         The document, and where it came from: paths are relative to its folder.
     known : mapping of str to Path
-        The systems of the catalog.
+        The specs of the same kind in the catalog.
     chain : sequence of Path
         The files that led here.
+    presets : collection of str
+        Names of presets, which as a base become the field ``preset`` of the document.
 
     Raises
     ------
@@ -70,16 +85,19 @@ def resolved(raw: object, file: str, known: Mapping[str, Path], chain: Sequence[
     """
     if not isinstance(raw, Mapping) or BASE not in raw:
         return raw
-    path = _found(raw[BASE], file, known)
+    patch = {key: value for key, value in raw.items() if key != BASE}
+    if isinstance(raw[BASE], str) and raw[BASE] in presets:
+        return {PRESET: raw[BASE]} | patch
+    path = _found(raw[BASE], file, known, presets)
     own = Path(file).resolve()
     if path in (*chain, own):
         wanted = "a base that does not lead back to this file"
         names = " -> ".join(one.name for one in (*chain, own, path))
         raise SpecError(file, Problem(BASE, wanted, names))
-    below = resolved(read_document(str(path)), str(path), known, (*chain, own))
+    document = read_document(str(path))
+    below = resolved(document, str(path), known, (*chain, own), presets=presets)
     if not isinstance(below, Mapping):
-        raise SpecError(str(path), Problem("", "a system: an object", shown(below)))
-    patch = {key: value for key, value in raw.items() if key != BASE}
+        raise SpecError(str(path), Problem("", "an object", shown(below)))
     if problems := [*_partial_lists(below, patch, str(raw[BASE]))]:
         raise SpecError(file, problems)
     return merged(below, patch)
@@ -106,15 +124,19 @@ def _is_objects(value: object) -> TypeGuard[list[Mapping[str, Any]]]:
     return isinstance(value, list) and bool(value) and all(isinstance(v, Mapping) for v in value)
 
 
-def _found(base: object, file: str, known: Mapping[str, Path]) -> Path:
+def _found(
+    base: object, file: str, known: Mapping[str, Path], presets: Collection[str] = ()
+) -> Path:
     """Return the file of a base."""
-    wanted = "a system of the catalog, or the path of one from this file's folder"
+    kind = "a preset, or an execution" if presets else "a system"
+    wanted = f"{kind} of the catalog, or the path of one from this file's folder"
     if not isinstance(base, str) or not base:
         raise SpecError(file, Problem(BASE, wanted, shown(base)))
     if base in known:
         return known[base].resolve()
     path = Path(file).parent / base
     if document_suffix(base) not in SUFFIXES or not path.is_file():
-        hint = nearest(document_stem(base), list(known)) or "the catalog has " + ", ".join(known)
+        there = [*presets, *known]
+        hint = nearest(document_stem(base), there) or "the catalog has " + ", ".join(there)
         raise SpecError(file, Problem(BASE, wanted, shown(base), hint))
     return path.resolve()

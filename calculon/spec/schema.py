@@ -28,7 +28,7 @@ def schema(cls: type) -> dict[str, Any]:
     if not getattr(cls, "overlays", False):
         return head | whole
     described = {"description": whole.pop("description"), "type": whole.pop("type")}
-    base = {BASE: {"type": "string", "minLength": 1, "description": HELP}}
+    base = {BASE: {"type": "string", "minLength": 1, "description": HELP["system"]}}
     overlay = {"if": {"required": [BASE]}, "then": {"properties": base}, "else": whole}
     return head | described | overlay
 

@@ -35,6 +35,7 @@ CORE = ["Multihead_Key_Query", "Multihead_SoftMax", "Multihead_DropOut", "Multih
 HALVES = [*(f"AttnBlock_{name}" for name in CORE), "MlpBlock_GeLU"]
 EXECUTION = document("examples", "3072_t4_p64_d12_mbs4_full") | {
     "edition": "corrected",
+    "preset": "published",
     "num_procs": 1,
     "tensor_par": 1,
     "pipeline_par": 1,

@@ -14,7 +14,7 @@ from calculon.architecture.shape import BlockShape
 from calculon.editions import CORRECTED
 from calculon.errors import SpecError
 from calculon.spec.model import Model
-from tests.helpers import document, layout_choice, sizes
+from tests.helpers import LLAMA_X64, layout_choice, sizes
 
 MODEL = Model(
     hidden=48,
@@ -31,7 +31,7 @@ MODEL = Model(
 LINEAR = replace(MODEL, feedforward=48, activation="gelu", part="linear")
 T, B = np.array([1.0, 2.0, 4.0]), np.array([3.0, 1.0, 2.0])
 RESIDUAL = ("Fork", "RMSNorm", "DropOut", "Residual")
-EXECUTION = document("examples", "llama3-8B_h100x64") | {
+EXECUTION = LLAMA_X64 | {
     "num_procs": 8,
     "tensor_par": 4,
     "data_par": 1,

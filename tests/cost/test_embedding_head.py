@@ -5,7 +5,7 @@ import pytest
 
 import calculon
 from calculon.statistics import PARTS_OF_TIME
-from tests.helpers import document
+from tests.helpers import LLAMA_X64, document
 
 VOCAB, HIDDEN, SEQUENCE, BLOCKS = 51200, 6144, 2048, 48
 MODEL = document("models", "megatron-22B")
@@ -13,6 +13,7 @@ SYSTEM = document("systems", "a100_80e")  # its tier-1 memory is never full
 TENSOR, STAGES, MICROBATCHES = 4, 4, 8
 RAW = document("examples", "3072_t4_p64_d12_mbs4_full") | {
     "edition": "corrected",
+    "preset": "published",
     "num_procs": TENSOR,
     "tensor_par": TENSOR,
     "pipeline_par": 1,
@@ -211,7 +212,7 @@ def test_a_step_updates_the_weights_of_the_end_that_has_more():
 
 
 def test_stages_that_wait_for_the_head_are_not_efficient():
-    execution = calculon.inputs.execution("llama3-8B_h100x64").to_dict()
+    execution = LLAMA_X64
     alone = {"num_procs": 32, "tensor_par": 1, "data_par": 1, "batch_size": 64}
     plan = (
         execution | alone | {"pipeline_par": 32, "microbatch_size": 1, "optimizer_sharding": False}

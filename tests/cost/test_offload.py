@@ -3,7 +3,7 @@ import pytest
 
 import calculon
 from calculon.cost.offload import exposed
-from tests.helpers import document
+from tests.helpers import LLAMA_X64, document
 
 MODEL = document("models", "megatron-22B")
 RAW = document("examples", "3072_t4_p64_d12_mbs4_full") | {
@@ -66,7 +66,7 @@ def _crowded(**host):
     return raw
 
 
-SHARDED = document("examples", "llama3-8B_h100x64") | {
+SHARDED = LLAMA_X64 | {
     "tensor_par": 1,
     "data_par": 64,
     "tensor_par_comm_type": "ar",

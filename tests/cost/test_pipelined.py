@@ -27,7 +27,12 @@ def _system(name, **faster):
 def _stats(model, system, pipeline_par, data_par=1, tensor_par=1, **changes):
     processors = pipeline_par * data_par * tensor_par
     degrees = {"pipeline_par": pipeline_par, "data_par": data_par, "tensor_par": tensor_par}
-    execution = PLAIN | degrees | {"num_procs": processors, "edition": "corrected"} | changes
+    execution = (
+        PLAIN
+        | degrees
+        | {"num_procs": processors, "edition": "corrected", "preset": "published"}
+        | changes
+    )
     return calculon.estimate(model, execution, system).stats
 
 

@@ -5,11 +5,11 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.plan.stage_layout import chunks_of_stage
-from tests.helpers import document
+from tests.helpers import LLAMA_X64, document
 
 MODEL, SYSTEM = inputs.model("llama3-8B"), inputs.system("h200_141g_sxm")
 TOKENS, HIDDEN, INNER, KEYS = 8192, 4096, 14336, 1024
-ALONE = inputs.execution("llama3-8B_h100x64").to_dict() | {
+ALONE = LLAMA_X64 | {
     "num_procs": 8,
     "tensor_par": 1,
     "data_par": 8,

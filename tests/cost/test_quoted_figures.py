@@ -12,6 +12,7 @@ LLAMA = inputs.model("llama3-8B")
 PEAK = 312e12
 RAW = document("examples", "3072_t4_p64_d12_mbs4_full") | {
     "edition": "corrected",
+    "preset": "published",
     "num_procs": 16,
     "tensor_par": 4,
     "pipeline_par": 2,

@@ -96,7 +96,7 @@ USE = {
     "fragmentation": 0.05,
     "host_share": 0.5,
 }
-NEW = RAW | {"edition": "corrected"}
+NEW = RAW | {"edition": "corrected", "preset": "published"}
 NEEDS = "proc_mem_tier1_cap_req"
 
 

@@ -9,6 +9,7 @@ from tests.helpers import document
 
 PLAN = document("examples", "3072_t4_p64_d12_mbs4_full") | {
     "edition": "corrected",
+    "preset": "published",
     "num_procs": 8,
     "tensor_par": 8,
     "pipeline_par": 1,

@@ -16,6 +16,7 @@ HARDWARE = inputs.system(SYSTEM)
 BLOCKS, HIDDEN, FEEDFORWARD = MODEL["num_blocks"], MODEL["hidden"], MODEL["feedforward"]
 BASE = document("examples", "3072_t4_p64_d12_mbs4_full") | {
     "edition": "corrected",
+    "preset": "published",
     "num_procs": 1,
     "tensor_par": 1,
     "pipeline_par": 1,

@@ -10,7 +10,7 @@ import calculon
 from calculon import inputs
 from calculon.hardware.extension import Link
 from calculon.hardware.network import Fabric
-from tests.helpers import document
+from tests.helpers import LLAMA_X64, document
 
 FAST, SLOW = 0, 1
 """Networks of a100_80g: NVLink, with ring collectives, and InfiniBand, in effect."""
@@ -139,7 +139,7 @@ def test_only_the_corrected_edition_knows_a_ramp():
     steep["ext"]["networks"][0]["ramp"] = 1e-4
 
     def time(system, edition):
-        execution = document("examples", "llama3-8B_h100x64")
+        execution = LLAMA_X64
         for name in ("attn_impl", "ce_impl", "grad_buffer"):
             execution.pop(name, None)
         execution |= {"edition": edition}

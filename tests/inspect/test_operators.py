@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 import calculon
 from calculon import inputs
 from calculon.inspect.operators import WORK_PASSES, block
-from tests.helpers import document
+from tests.helpers import LLAMA_X64, document
 
 LLAMA = inputs.model("llama3-8B")
 ODD = dataclasses.replace(LLAMA, vocab=0, dropout=True, mlp_bias=True, activation="gelu", norms=4)
 SIDE_BY_SIDE = dataclasses.replace(LLAMA, parallel_attention=True, norms=1)
-EXECUTION = document("examples", "llama3-8B_h100x64") | {
+EXECUTION = LLAMA_X64 | {
     "num_procs": 8,
     "tensor_par": 4,
     "pipeline_par": 2,

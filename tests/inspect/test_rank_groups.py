@@ -4,14 +4,15 @@ import pytest
 
 import calculon
 from calculon.inspect.rank_groups import RankGroup
-from tests.helpers import document
+from tests.helpers import LLAMA_X64, LLAMA_X64_P4, document
 
-LLAMA = document("examples", "llama3-8B_h100x64")
+LLAMA = LLAMA_X64
 EXAMPLE = document("examples", "3072_t4_p64_d12_mbs4_full")
 FORM = LLAMA | {"grad_buffer": "sharded"}
 PLAIN = document("models", "megatron-126M") | {"num_blocks": 8}
 ALONE = EXAMPLE | {
     "edition": "corrected",
+    "preset": "published",
     "num_procs": 8,
     "tensor_par": 1,
     "pipeline_par": 1,
@@ -47,8 +48,12 @@ def _split(tensor=2, stages=1, replicas=4):
 
 CASES = {
     "published": ("megatron-1T", EXAMPLE, "a100_80g"),
-    "corrected": ("megatron-1T", EXAMPLE | {"edition": "corrected"}, "a100_80g"),
-    "ends on two stages": ("llama3-8B", document("examples", "llama3-8B_h100x64_p4")),
+    "corrected": (
+        "megatron-1T",
+        EXAMPLE | {"edition": "corrected", "preset": "published"},
+        "a100_80g",
+    ),
+    "ends on two stages": ("llama3-8B", LLAMA_X64_P4),
     "buckets": ("llama3-8B", FORM | {"zero_stage": "2", "ddp_bucket_mib": 25}),
     "tied": ("gemma2-2B", FORM | {"zero_stage": "1", "microbatch_size": 1} | _split(2, 2, 16)),
     "hybrid": ("llama3-8B", FORM | {"zero_stage": "fsdp", "dp_shard": 8} | _split(2, 2, 16)),

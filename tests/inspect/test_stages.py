@@ -11,10 +11,10 @@ from calculon.editions import CORRECTED, SC23
 from calculon.evaluate import evaluate_rows
 from calculon.inspect.stages import execute, stage_blocks, stage_memory, stage_passes, stage_rows
 from calculon.plan.plan import Plan
-from tests.helpers import document
+from tests.helpers import LLAMA_X64_P4
 
 SYSTEM = inputs.system("h100_80g_sxm")
-LLAMA = document("examples", "llama3-8B_h100x64_p4") | {"batch_size": 128}
+LLAMA = LLAMA_X64_P4 | {"batch_size": 128}
 PLAIN = {"attn_impl": "eager", "ce_impl": "eager", "grad_buffer": "sharded"}
 TINY = 1e-12
 

@@ -13,7 +13,7 @@ from calculon.editions import EDITIONS
 from calculon.parallel.process_groups import ProcessGroup, layer_group
 from calculon.parallel.tensor import NetworkTimes, axis_traffic, operation_of, tensor_volumes
 from calculon.plan.plan import Plan
-from tests.helpers import document
+from tests.helpers import LLAMA_X64, document
 
 EXECUTION = replace(inputs.execution("3072_t4_p64_d12_mbs4_full"), edition="corrected")
 SYSTEM, EDITION = inputs.system("a100_80g"), EDITIONS["corrected"]
@@ -73,7 +73,7 @@ def test_volumes_are_those_of_the_network_of_the_group():
 
 
 NESTED = inputs.system("h100_80g_sxm")
-FSDP = document("examples", "llama3-8B_h100x64") | {
+FSDP = LLAMA_X64 | {
     "tensor_par": 1,
     "tensor_par_comm_type": "ar",
     "tensor_par_overlap": "none",

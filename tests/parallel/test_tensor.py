@@ -156,7 +156,9 @@ def test_kernels_of_tiles_are_launched_while_their_traffic_is_waited_for(name):
         system = document("systems", "a100_80e") | {"ext": {"launch": {"kernel": kernel}}}
         system["networks"][0]["bandwidth"] = 1
         plan = RAW | {"tensor_par_comm_type": "rs_ag", "tensor_par_overlap": "ring"}
-        result = calculon.estimate(MODEL, plan | {"edition": "corrected"}, system, layers=True)
+        result = calculon.estimate(
+            MODEL, plan | {"edition": "corrected", "preset": "published"}, system, layers=True
+        )
         layer = next(layer for layer in result.layers if layer["name"] == name)
         return [
             layer["fw_processing_time"] + layer["baseblock_fw_tp_comm_time_exposed"],

@@ -11,7 +11,7 @@ import calculon
 from calculon import inputs
 from calculon.editions import CORRECTED
 from calculon.inspect.layer_list import breakdown
-from tests.helpers import document
+from tests.helpers import LLAMA_X64, document
 
 SYSTEM = inputs.system("a100_80g_sxm")
 CURVES = inputs.system(document("systems", "a100_80g_sxm") | {"ext": {}})
@@ -31,7 +31,7 @@ MODEL = calculon.Model(
 )
 MLP = MODEL.only("mlp")
 TOKENS, BETA = MICRO * SEQ, 2
-EXECUTION = document("examples", "llama3-8B_h100x64") | {
+EXECUTION = LLAMA_X64 | {
     "num_procs": RANKS,
     "tensor_par": RANKS,
     "data_par": 1,

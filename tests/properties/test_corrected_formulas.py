@@ -41,7 +41,9 @@ ENGINES = {
 
 
 def _ask(stats_of, **changes):
-    return stats_of(MODEL, BASE | {"edition": "corrected"} | changes, SYSTEM | ENGINES)
+    return stats_of(
+        MODEL, BASE | {"edition": "corrected", "preset": "published"} | changes, SYSTEM | ENGINES
+    )
 
 
 @EVERY_IMPLEMENTATION

@@ -44,6 +44,7 @@ def _block(random: Random, system):
     tensor_par = random.choice((1, 2))
     return {
         "edition": "corrected",
+        "preset": "published",
         "tensor_par": tensor_par,
         "activation_recompute": random.choice(("none", "attn_only", "full")),
         "tensor_par_comm_type": random.choice(("ar", "p2p_rs_ag")),

@@ -43,6 +43,7 @@ BASE = PLAIN | {
     "activation_recompute": "full",
     "optimizer_sharding": True,
     "edition": "corrected",
+    "preset": "published",
 }
 
 

@@ -10,13 +10,15 @@ import calculon
 from calculon import inputs
 from calculon.errors import SpecError
 from tests import twin
+from tests.helpers import LLAMA_X64
 
 SYSTEM_FILE = json.loads(Path("systems/h100_80g_sxm.json").read_text())
 for _kind in ("norm", "activation", "loss"):  # rates that the twin does not know
     del SYSTEM_FILE["ext"]["kernels"][_kind]
 MODEL, SYSTEM = inputs.model("llama3-8B"), inputs.system(SYSTEM_FILE)
-STATED = inputs.execution("llama3-8B_h100x64").to_dict() | {
+STATED = LLAMA_X64 | {
     "edition": "corrected",
+    "preset": "published",
     "tensor_par": 2,
     "pipeline_par": 4,
     "data_par": 8,

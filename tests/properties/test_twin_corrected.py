@@ -10,7 +10,7 @@ from tests import twin
 from tests.helpers import FLOORS, differences
 from tests.strategies import DATATYPES, questions
 
-CORRECTED = {"edition": "corrected"}
+CORRECTED = {"edition": "corrected", "preset": "published"}
 OPTIONS = {
     "grad_buffer": st.sampled_from(("sharded", "full")),
     "grad_comm_dtype": st.sampled_from(("same", *DATATYPES)),

@@ -214,6 +214,7 @@ MODEL = document("models", "megatron-22B")
 SYSTEM = document("systems", "a100_80e")
 ALONE = document("examples", "3072_t4_p64_d12_mbs4_full") | {
     "edition": "corrected",
+    "preset": "published",
     "num_procs": 1,
     "tensor_par": 1,
     "pipeline_par": 1,

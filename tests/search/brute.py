@@ -75,11 +75,15 @@ class Case:
     fix: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     add: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     edition: str = "sc23"
+    preset: str | None = None
 
     @property
     def space(self) -> Space:
         """The space as the search has it."""
-        return make_space(**{f.name: getattr(self, f.name) for f in dataclasses.fields(self)})
+        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        if self.edition != "sc23":
+            given["preset"] = self.preset or "published"
+        return make_space(**given)
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -208,6 +212,7 @@ def loops(case: Case) -> Iterator[Row]:
                     "datatype": case.datatype,
                     "training": True,
                     "edition": case.edition,
+                    "preset": case.preset or "published",
                 }
                 for chunks in pick("pipeline_interleaving", divisors(stage) if p > 1 else [1]):
                     for recompute in pick("activation_recompute", ("full", "attn_only", "none")):

@@ -24,6 +24,7 @@ MODEL = {
 SYSTEM, PROCS, BATCH = "a100_80g", 16, 16
 EXECUTION = calculon.inputs.execution("3072_t4_p64_d12_mbs4_full").to_dict() | {
     "edition": "corrected",
+    "preset": "published",
     "num_procs": PROCS,
     "tensor_par": 2,
     "pipeline_par": 2,

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, NoReturn
 from calculon.apps.cli.streams import LogFile, escaped, tell
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
-from calculon.spec.execution import EDITION_NAMES
+from calculon.spec.execution import EDITION_NAMES, PRESETS
 from calculon.spec.fields import nearest_choice
 from calculon.spec.files import STDIN, check_output
 
@@ -204,7 +204,28 @@ def add_edition(
     )
 
 
+def add_preset(
+    parser: argparse.ArgumentParser,
+    several: bool = False,
+    absent: str = "what the execution says; else, in edition corrected, what all frameworks share",
+) -> None:
+    """Declare ``--preset``: a framework by name, or a file; arguments as for :func:`add_edition`."""
+    parser.add_argument(
+        "--preset",
+        metavar="NAME[,NAME]" if several else "NAME",
+        type=_names if several else str,
+        choices=None if several else Suggested(PRESETS),
+        default=() if several else None,
+        help=f"framework that fills in what is left out, and whose limits hold: {', '.join(PRESETS)}, or the file of "
+        f"one of your own (calculon catalog presets; default: {absent})",
+    )
+
+
 _edition = one_of(*EDITION_NAMES)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
 def _editions(text: str) -> tuple[str, ...]:

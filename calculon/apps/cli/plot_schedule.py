@@ -21,7 +21,9 @@ def gantt(arguments: argparse.Namespace) -> Gantt:
     specs = [arguments.application, arguments.execution, arguments.system]
     check_inputs(specs)
     with naming(specs[1]):
-        found = estimate(specs[0], specs[1], specs[2], edition=arguments.edition)
+        found = estimate(
+            specs[0], specs[1], specs[2], edition=arguments.edition, preset=arguments.preset
+        )
     execution = found.execution
     stages, chunks = execution.pipeline_par, execution.pipeline_interleaving
     batch = execution.batch_size // execution.data_par // execution.microbatch_size

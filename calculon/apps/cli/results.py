@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from calculon.apps.cli.commands.llm import result_of
-from calculon.apps.cli.options import Parser, add_edition, naming
+from calculon.apps.cli.options import Parser, add_edition, add_preset, naming
 from calculon.apps.cli.result_files import (
     DOCUMENTS,
     STATISTICS_OF,
@@ -43,11 +43,13 @@ def add_result_arguments(parser: Parser) -> None:
         "--system", metavar="SYS", help="the system that the files of searches are about"
     )
     add_edition(parser, several=True, absent="what each execution says")
+    add_preset(parser)
 
 
 def asked_results(arguments: argparse.Namespace) -> list[Result]:
     """Return the results that the arguments of :func:`add_result_arguments` name."""
-    return read_results(arguments.results, arguments.model, arguments.system, arguments.edition)
+    a = arguments
+    return read_results(a.results, a.model, a.system, a.edition, a.preset)
 
 
 def least_ratio_of(results: Sequence[Result]) -> float | None:
@@ -64,6 +66,7 @@ def read_results(
     model: str | None = None,
     system: str | None = None,
     editions: Sequence[str] = (),
+    preset: str | None = None,
 ) -> list[Result]:
     """Return the results of `RESULT` arguments, each with a name of its own.
 
@@ -76,6 +79,9 @@ def read_results(
     editions : sequence of str
         Editions in which every execution is estimated, in place of its own; files of statistics stay as they are.
 
+    preset : str, optional
+        Framework that fills in what executions leave out, in place of their own; results are complete.
+
     Raises
     ------
     SpecError
@@ -83,7 +89,7 @@ def read_results(
     Infeasible
         When an execution to be estimated cannot run.
     """
-    found = [one for text in texts for one in _read(text, model, system, editions)]
+    found = [one for text in texts for one in _read(text, model, system, editions, preset)]
     if editions and all(one.inputs is None for one in found):
         wanted = "executions to estimate"
         hint = "give APP,EXE,SYS, or for the files of searches --model and --system"
@@ -106,7 +112,11 @@ def _shared(names: Sequence[tuple[str, ...]]) -> set[int]:
 
 
 def _read(
-    text: str, model: str | None, system: str | None, editions: Sequence[str]
+    text: str,
+    model: str | None,
+    system: str | None,
+    editions: Sequence[str],
+    preset: str | None,
 ) -> Iterator[Result]:
     """Read one argument."""
     named = _NAMED.fullmatch(text)
@@ -115,7 +125,7 @@ def _read(
         label, rest = named["label"].strip(), named["rest"]
     path, _, selector = rest.partition("#")
     if rest.count(",") == 2 and not Path(path).is_file():
-        results = _estimated(rest, editions)
+        results = _estimated(rest, editions, preset)
     elif document_suffix(path) in (*DOCUMENTS, *TABLES):
         results = results_in(path, selector)
     else:
@@ -127,7 +137,7 @@ def _read(
             yield replace(whole, label=f"{label}, edition {whole.edition}" if several else label)
 
 
-def _estimated(text: str, editions: Sequence[str]) -> Iterator[Result]:
+def _estimated(text: str, editions: Sequence[str], preset: str | None) -> Iterator[Result]:
     """Estimate an execution from three specs, in its own edition or in others."""
     sources = [source.strip() for source in text.split(",")]
     if STDIN in sources:
@@ -138,7 +148,14 @@ def _estimated(text: str, editions: Sequence[str]) -> Iterator[Result]:
     for edition in editions or (None,):
         try:
             with naming(sources[1]):
-                made = estimate(sources[0], sources[1], sources[2], layers=True, edition=edition)
+                made = estimate(
+                    sources[0],
+                    sources[1],
+                    sources[2],
+                    layers=True,
+                    edition=edition,
+                    preset=preset,
+                )
         except Infeasible as error:
             asked = f"{text} in edition {edition}" if edition else text
             raise Infeasible(error.reason, f"{asked}: {error}") from None

@@ -4,13 +4,14 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from calculon.apps.cli.options import Log, Parser, add_edition, one_of
+from calculon.apps.cli.options import Log, Parser, add_edition, add_preset, one_of
 from calculon.errors import Problem, SpecError
 from calculon.search.restrict import OPTIONS
-from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
+from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PRESETS, PUBLISHED
 
 if TYPE_CHECKING:
     from calculon.apps.sweep.task import Search
+    from calculon.presets import Preset
 
 FUSED = {
     **dict.fromkeys(("t", "true", "T", "True", "1"), (True,)),
@@ -21,6 +22,9 @@ FUSED = {
 
 NEEDED = f"what the model needs: {PUBLISHED} for the published fields alone, else {CORRECTED}"
 """The edition of a search that states none."""
+
+SHARED = "what all frameworks share; in edition sc23 the published forms"
+"""The preset of a search that states none."""
 
 
 def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> None:
@@ -49,6 +53,7 @@ def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> N
     )
     add_choice_options(parser)
     add_edition(parser, absent=NEEDED)
+    add_preset(parser, absent=SHARED)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
 
 
@@ -141,7 +146,8 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
             data_overlap=not getattr(arguments, "no_dp_overlap", False),
             fix=fix,
             add=add,
-            edition=arguments.edition or needed_edition(model),
+            edition=arguments.edition or needed_edition(model, arguments.preset),
+            preset=arguments.preset,
         )
         for number, count in enumerate(parse_counts(arguments.num_procs, "NUM_PROCS"))
     ]
@@ -183,6 +189,12 @@ def log_edition(log: Log, edition: str) -> None:
     """Say which edition was searched, where it is not the published one."""
     if edition != PUBLISHED:
         log(f"Edition: {edition}")
+
+
+def log_preset(log: Log, preset: "Preset") -> None:
+    """Say which preset was searched, where it is not that of the published forms."""
+    if preset.family != PRESETS[0]:
+        log(f"Preset: {preset.words}")
 
 
 def log_outcome(log: Log, good: int, bad: int, total: int, seconds: float) -> None:

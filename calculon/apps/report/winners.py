@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
@@ -29,6 +30,7 @@ REASONS = {
     "stage_blocks": "too few blocks are left for the other stages",
     "listed_blocks": "stage_blocks lists other chunks or other blocks",
     "overlap_needs_work": "nothing is due beside transfers of a single chunk",
+    "framework_schedule": "the framework of the preset cannot run it",
     "mem1_capacity": "tier-1 memory is too small",
     "mem2_capacity": "tier-2 memory is too small",
 }
@@ -37,6 +39,7 @@ REASONS = {
 SHOWN = ("sample_rate", "total_time", "proc_mem_tier1_cap_req")
 """Statistics that the table of winners has in any case."""
 
+_NOTHING: Mapping[str, Any] = {}
 _SHORT = {"full": "full", "attn_only": "attn", "none": "-"}
 _COMM = {"ar": "ar", "p2p_rs_ag": "p2p", "rs_ag": "sp"}
 
@@ -45,6 +48,7 @@ def winners_table(
     executions: Sequence[Mapping[str, Any]],
     stats: Sequence[Mapping[str, Any]],
     extra: Sequence[str] = (),
+    usual: Sequence[Mapping[str, Any]] = (),
 ) -> Table:
     """List the winners, one line each: 80 columns are enough for one processor count and nothing extra.
 
@@ -56,9 +60,11 @@ def winners_table(
         Execution fields and statistics of each winner, best first.
     extra : sequence of str
         Statistics in addition to those shown always: the objectives.
+    usual : sequence of mapping
+        Values of optional fields that need no word, for each winner; by default those of the record.
     """
     sweep = len({e["num_procs"] for e in executions}) > 1
-    own = [_own(execution) for execution in executions]
+    own = [_own(e, u) for e, u in zip_longest(executions, usual, fillvalue=_NOTHING)]
     sure = [
         _written(e.get("edition", PUBLISHED), s) for e, s in zip(executions, stats, strict=True)
     ]
@@ -183,12 +189,16 @@ def _switches(execution: Mapping[str, Any]) -> str:
     return "".join(letter for name, letter in _LETTERS.items() if execution[name]) or "-"
 
 
-def _own(execution: Mapping[str, Any]) -> str:
-    """Name the choices that only the corrected edition has, where they are no default."""
+def _own(execution: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
+    """Name the choices that only the corrected edition has, where they are not the usual ones."""
     words = []
     for field in spec_fields(Execution):
         mark, value = field.declaration.mark, execution.get(field.name, field.default)
-        if mark and value != field.default:
+        if not mark or value == usual.get(field.name, field.default):
+            continue
+        if value == field.default:
+            words.append(f"{field.name}={str(value).lower()}")
+        else:
             words.append(mark.format(value) if isinstance(mark, str) else mark[value])
     return ", ".join(words) or "-"
 

@@ -107,7 +107,7 @@ def _points(study: Study) -> Iterator[Point]:
 def _search(number: int, model: Model, system: System, values: Point) -> Search:
     """Return one search."""
     settings = {name: values.get(name, setting.default) for name, setting in SETTINGS.items()}
-    settings["edition"] = settings["edition"] or needed_edition(model)
+    settings["edition"] = settings["edition"] or needed_edition(model, settings["preset"])
     fused = FUSED.get(settings.pop("fused_activation"))
     return Search(number=number, model=model, system=system, fused=fused, **settings)
 

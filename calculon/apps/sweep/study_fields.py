@@ -63,6 +63,7 @@ SETTINGS = {
     "add": _setting(dict, {}, _BY_FIELD),
     "top": _setting(int, 1, at_least=1),
     "edition": _setting(str, None, choices=EDITION_NAMES),
+    "preset": _setting(str, None, "the name of a preset, or a file"),
 }
 """Every setting of a search."""
 

@@ -107,15 +107,15 @@ class Study:
             raise SpecError(file, reader.problems)
         return study
 
-    def in_editions(self, names: Sequence[str]) -> "Study":
-        """Return the study in other editions of the cost model than it says: each search in every one of them."""
+    def under(self, setting: str, values: Sequence[str]) -> "Study":
+        """Return the study with other values of a setting than it says, each search with every one of them."""
         without = (
-            (axis.name, tuple({k: v for k, v in p.items() if k != "edition"} for p in axis.points))
+            (axis.name, tuple({k: v for k, v in p.items() if k != setting} for p in axis.points))
             for axis in self.axes
         )
         axes = [Axis(name, points) for name, points in without if any(points)]
-        axes.append(Axis("edition", tuple({"edition": name} for name in names)))
-        fixed = {name: value for name, value in self.fixed.items() if name != "edition"}
+        axes.append(Axis(setting, tuple({setting: value} for value in values)))
+        fixed = {name: value for name, value in self.fixed.items() if name != setting}
         return replace(self, axes=tuple(axes), fixed=fixed)
 
     @property

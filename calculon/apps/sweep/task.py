@@ -48,6 +48,7 @@ class Search:
     fix: Mapping[str, Values] = field(default_factory=dict)
     add: Mapping[str, Values] = field(default_factory=dict)
     edition: str = PUBLISHED
+    preset: str | None = None
     version: str = __version__
 
     def space(self) -> Space:
@@ -64,6 +65,7 @@ class Search:
             fix=self.fix,
             add=self.add,
             edition=self.edition,
+            preset=self.preset,
         )
 
     def ranking(self) -> Ranking:

@@ -16,6 +16,7 @@ from calculon.evaluate import Evaluation, evaluate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.plan import PUBLISHED_NAMES, Plan
+from calculon.presets import find_preset
 from calculon.spec.decode import decode
 from calculon.spec.execution import PUBLISHED
 from calculon.spec.fields import spec_fields
@@ -110,12 +111,21 @@ def _cases(library: Library, study: Study, rows: Sequence[Row], edition: str) ->
     """Return what each row of a study asks of the model under an edition; errors as in :func:`predict`."""
     rows = with_derived(study, rows)
     models = [Model(**fields) for fields in _specs(library, study, study.model, "model", rows)]
-    executions = list(_specs(library, study, study.execution, "execution", rows))
+    executions = [
+        _completed(one) for one in _specs(library, study, study.execution, "execution", rows)
+    ]
     if edition == PUBLISHED:
         models = [model.published() for model in models]
         executions = [{name: fields[name] for name in PUBLISHED_NAMES} for fields in executions]
     systems = _systems(library, study, rows)
     return [Case(*one) for one in zip(models, executions, systems, strict=True)]
+
+
+def _completed(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of an execution with those that its preset fills in; a study runs under any edition."""
+    if "preset" not in fields:
+        return fields
+    return find_preset(fields["preset"]).completed(fields)
 
 
 def _evaluate(model: Model, system: System, plan: Plan, edition: str) -> Evaluation:
@@ -162,7 +172,7 @@ def _specs(
         if field.key in form.values:
             formula = form.values[field.key]
             stated[field.name] = field_values(study, field, formula, rows, place)
-        elif not form.source and not field.declaration.optional:
+        elif not form.source and not field.declaration.optional and "preset" not in form.values:
             raise SpecError(study.file, Problem(place, "a constant or an expression", "nothing"))
     for i, source in enumerate(sources):
         yield named[source] | {name: column[i] for name, column in stated.items()}

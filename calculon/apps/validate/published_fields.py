@@ -165,8 +165,9 @@ class Fields(FreeForm):
         return type(self)(by.source or self.source, self.values | by.values)
 
     def published(self) -> Self:
-        """Return these fields without those that the published format lacks."""
+        """Return these fields without those that the published format lacks; a preset may fill in the others."""
         optional = {one.key for one in spec_fields(self.record) if one.declaration.optional}
+        optional -= {"preset"}
         kept = {key: value for key, value in self.values.items() if key not in optional}
         return type(self)(self.source, kept)
 

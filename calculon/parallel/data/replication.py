@@ -4,6 +4,8 @@ Sources: Li et al., *PyTorch Distributed*, arXiv 2006.15704, section
 3.2 (buckets); Zhao et al., *PyTorch FSDP*, arXiv 2304.11277, section 3.3 (prefetching).
 """
 
+from functools import reduce
+
 import numpy as np
 
 from calculon.parallel.beside import not_hidden, slow_down
@@ -60,7 +62,7 @@ class Replication:
         All buckets but the last can hide behind the backward pass before the last is full; the embedding's gradient,
         which comes last, is never before that.
         """
-        exposed = np.maximum.reduce([self._waits(buckets) for buckets in self.collectives.buckets])
+        exposed = reduce(np.maximum, map(self._waits, self.collectives.buckets))
         times = self.collectives.times
         share = 1 / self.schedule.columns.grad_group  # of a microbatch of a group reduced at once
         stalled = np.where(self.sharding.every(self.schedule), share * exposed, 0.0)

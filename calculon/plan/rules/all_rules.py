@@ -18,6 +18,7 @@ from calculon.plan.rules.network_rules import FURTHER_RULES, MESH_RULES, NETWORK
 from calculon.plan.rules.optimizer_rules import OPTIMIZER_RULES
 from calculon.plan.rules.pipeline_rules import STAGE_RULES
 from calculon.plan.rules.precision_rules import PRECISION_RULES
+from calculon.plan.rules.preset_rules import PRESET_RULES
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
 from calculon.plan.rules.tensor_rules import TENSOR_RULES
 from calculon.plan.stage_layout import own_stages
@@ -142,6 +143,7 @@ def _kv_heads_split(r: Requests) -> Array:
 
 RULES: tuple[Rule, ...] = (
     Rule("edition_fields", _known_to_edition, _explain_edition),
+    *PRESET_RULES,
     Rule("degrees_product", lambda r: processors(r.plan) == r.plan.num_procs, _explain_product),
     Rule("batch_split", lambda r: r.plan.batch_size % r.plan.data_par == 0, _explain_batch),
     Rule(

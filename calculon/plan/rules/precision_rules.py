@@ -3,8 +3,9 @@
 import numpy as np
 
 from calculon.errors import Problem
-from calculon.plan.columns import FIELDS, PLAIN
+from calculon.plan.columns import FIELDS, PLAIN, code
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
+from calculon.presets import COMMON
 from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
 from calculon.units import Array
 
@@ -30,14 +31,17 @@ def _explain_known(one: Request) -> Problem:
 
 
 def _has_kernel(r: Requests) -> Array:
-    """Hold where the system has constants of the attention kernel, in the type that attention is computed in."""
+    """Hold where the system has constants of the attention kernel, in the type that attention is computed in.
+
+    The kernel that a framework's preset names is run by the default of a system that has no constants of it.
+    """
     known = np.zeros((len(DATATYPE_BYTES), len(_TYPES), len(_KERNELS)), dtype=bool)
     for i, stored in enumerate(DATATYPE_BYTES):
         for j, name in enumerate(_TYPES):
             kernels = ("auto", *r.system.attention_kernels(stored, name))
             known[i, j] = [kernel in kernels for kernel in _KERNELS]
     found: Array = known[r.plan.datatype, r.plan.matmul_dtype, r.plan.attn_kernel]
-    return found
+    return found | (r.plan.preset > code("preset", COMMON))
 
 
 def _explain_kernel(one: Request) -> Problem:

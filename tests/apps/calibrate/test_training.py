@@ -15,10 +15,10 @@ from calculon.apps.calibrate.logs import read_training
 from calculon.apps.calibrate.parts import quietly_decoded
 from calculon.apps.calibrate.training import Training, predicted
 from calculon.errors import SpecError
-from tests.helpers import document
+from tests.helpers import LLAMA_X64, document
 
 BASE = "h100_80g_sxm"
-EXECUTION = document("examples", "llama3-8B_h100x64") | {
+EXECUTION = LLAMA_X64 | {
     "num_procs": 1,
     "tensor_par": 1,
     "data_par": 1,

@@ -21,7 +21,7 @@ from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
 from calculon.statistics import ALL_PARTS_OF_TIME
-from tests.helpers import document, reference_cases, reference_system
+from tests.helpers import LLAMA_X64, document, reference_cases, reference_system
 
 EXAMPLE = document("examples", "3072_t4_p64_d12_mbs4_full")
 ALONE = EXAMPLE | {
@@ -35,7 +35,7 @@ ALONE = EXAMPLE | {
     "tensor_par_comm_type": "ar",
     "activation_recompute": "none",
 }
-LLAMA = ("llama3-8B", document("examples", "llama3-8B_h100x64"), "h100_80g_sxm")
+LLAMA = ("llama3-8B", LLAMA_X64, "h100_80g_sxm")
 TINY = {
     "hidden": 64,
     "feedforward": 256,
@@ -49,7 +49,11 @@ CASES = {
     "one processor": ("megatron-126M", ALONE, "a100_80g"),
     "inference of a tiny model": (TINY, ALONE | {"training": False}, "h100_80g_nvl8"),
     "today": LLAMA,
-    "corrected": ("megatron-1T", EXAMPLE | {"edition": "corrected"}, "a100_80g"),
+    "corrected": (
+        "megatron-1T",
+        EXAMPLE | {"edition": "corrected", "preset": "published"},
+        "a100_80g",
+    ),
     "fully sharded": (
         "gpt3-13B-hf",
         document("examples", "gpt3-13B_a100x2_fsdp") | {"mem_reserved_mib": 1024},

@@ -13,7 +13,7 @@ from calculon.hardware.residuals import Spread
 from calculon.hardware.slower import slowed
 from calculon.spec.execution import ATTENTION_KERNELS
 from tests.hardware.kernels.layers import layer, times
-from tests.helpers import document
+from tests.helpers import LLAMA_X64, document
 
 TYPE, PEAK, COUNT = "bfloat16", 989e12, 132
 FORWARD = {"shares": [[64, 0.4], [128, 0.6]], "lead": 50, "causal_lead": 30}
@@ -108,7 +108,7 @@ def test_more_queries_keys_or_wider_heads_never_take_less_time(name, kernel):
 
 
 def test_an_execution_names_the_kernel_and_auto_is_the_default():
-    execution = document("examples", "llama3-8B_h100x64")
+    execution = LLAMA_X64
 
     def time(kernel):
         found = calculon.estimate(
@@ -134,7 +134,7 @@ def test_an_execution_names_the_kernel_and_auto_is_the_default():
     ],
 )
 def test_a_kernel_that_the_system_lacks_is_refused(law, change, text):
-    execution = document("examples", "llama3-8B_h100x64") | change
+    execution = LLAMA_X64 | change
     with pytest.raises(SpecError, match=text):
         calculon.estimate("llama3-8B", execution, system(law))
 

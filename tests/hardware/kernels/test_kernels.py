@@ -16,7 +16,7 @@ from calculon.hardware.kernels.stated_kernels import FAMILY
 from calculon.hardware.system import System
 from calculon.spec.schema import schema
 from tests.hardware.kernels.layers import layer, product, times
-from tests.helpers import ROOT, document
+from tests.helpers import LLAMA_X64, ROOT, document
 
 TYPE, KEYS, WIDTH = "bfloat16", 1024.5, 128
 GEMM = {"max_efficiency": 0.8, "multiprocessors": 64, "half_depth": 100}
@@ -153,7 +153,7 @@ RATES = {
 
 
 def _layers(ext, **changes):
-    execution = document("examples", "llama3-8B_h100x64") | changes
+    execution = LLAMA_X64 | changes
     raw = document("systems", "h100_80g_sxm")
     raw["ext"] = {name: one for name, one in raw["ext"].items() if name != "kernels"} | ext
     return calculon.estimate("llama3-8B", execution, raw, layers=True).layers

@@ -13,6 +13,7 @@ from tests.helpers import document
 MODEL = document("models", "megatron-126M") | {"num_blocks": 12, "seq_size": 2048}
 BASE = document("examples", "3072_t4_p64_d12_mbs4_full") | {
     "edition": "corrected",
+    "preset": "published",
     "num_procs": 8,
     "tensor_par": 1,
     "pipeline_par": 1,

@@ -1,6 +1,6 @@
 """Executions that break each rule on forms of data parallelism and on meshes; changes to a valid one."""
 
-_SPLIT = {"edition": "corrected", "optimizer_sharding": True}
+_SPLIT = {"edition": "corrected", "preset": "published", "optimizer_sharding": True}
 
 
 def _of(stage, **changes):
@@ -9,13 +9,13 @@ def _of(stage, **changes):
 
 MALFORMED = {
     "zero_stage_sharding": (
-        {"edition": "corrected", "zero_stage": 3},
+        {"edition": "corrected", "preset": "published", "zero_stage": 3},
         "optimizer_sharding",
         "true, since its state is split with zero_stage: 3",
         "false",
     ),
     "zero_stage_training": (
-        {"edition": "corrected", "zero_stage": "0", "training": False},
+        {"edition": "corrected", "preset": "published", "zero_stage": "0", "training": False},
         "zero_stage",
         "auto, since nothing is trained",
         "0",
@@ -66,13 +66,24 @@ MALFORMED = {
     ),
     "grad_buffer_auto": (_of("2", grad_buffer="full"), "grad_buffer", "sharded, since", "full"),
     "latency_once": (
-        {"edition": "corrected", "coll_algo": "auto", "latency_per_step": True},
+        {
+            "edition": "corrected",
+            "preset": "published",
+            "coll_algo": "auto",
+            "latency_per_step": True,
+        },
         "latency_per_step",
         "false with coll_algo: auto",
         "true",
     ),
     "zero_stage_data_par": (
-        {"edition": "corrected", "zero_stage": 2, "num_procs": 8, "data_par": 1},
+        {
+            "edition": "corrected",
+            "preset": "published",
+            "zero_stage": 2,
+            "num_procs": 8,
+            "data_par": 1,
+        },
         "zero_stage",
         "auto or 0, since data_par is 1",
         "2",
@@ -100,12 +111,24 @@ MALFORMED = {
 
 INFEASIBLE = {
     "mesh_size": (
-        {"edition": "corrected", "mesh_order": "tp-dp-pp", "num_procs": 131072, "data_par": 16384}
+        {
+            "edition": "corrected",
+            "preset": "published",
+            "mesh_order": "tp-dp-pp",
+            "num_procs": 131072,
+            "data_par": 16384,
+        }
         | {"batch_size": 65536},
         "it joins 65536 processors, and there are 131072 (65536 too many)",
     ),
     "mesh_even": (
-        {"edition": "corrected", "mesh_order": "tp-dp-pp", "num_procs": 24, "data_par": 3}
+        {
+            "edition": "corrected",
+            "preset": "published",
+            "mesh_order": "tp-dp-pp",
+            "num_procs": 24,
+            "data_par": 3,
+        }
         | {"batch_size": 48},
         "mesh_order tp-dp-pp with tensor_par=4, pipeline_par=2, data_par=3 cuts groups unevenly",
     ),

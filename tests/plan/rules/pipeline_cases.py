@@ -1,6 +1,6 @@
 """Cases of rules on schedule and layout of a pipeline: changes, field, expected, found."""
 
-CORRECTED = {"edition": "corrected"}
+CORRECTED = {"edition": "corrected", "preset": "published"}
 SINGLE = CORRECTED | {"num_procs": 8, "pipeline_par": 1}
 GPIPE = CORRECTED | {"pp_schedule": "gpipe"}
 CHUNKS = CORRECTED | {"pipeline_interleaving": 2}

@@ -25,7 +25,7 @@ BASE = PLAIN | {
 }
 ALONE = {"num_procs": 2, "tensor_par": 1, "pipeline_par": 1}
 INFERENCE = {"training": False}
-CORRECTED = {"edition": "corrected"}
+CORRECTED = {"edition": "corrected", "preset": "published"}
 
 MALFORMED = {
     "degrees_product": ({"num_procs": 17}, "num_procs", "= 16", "17"),
@@ -158,13 +158,13 @@ MALFORMED = {
         "sc23",
     ),
     "multiquery_heads": (
-        {"attention_type": "multiquery", "edition": "corrected"},
+        {"attention_type": "multiquery", "edition": "corrected", "preset": "published"},
         "attention_type",
         "multihead, since the model states kv_heads=4",
         "multiquery",
     ),
     "kv_heads_split": (
-        {"num_procs": 16, "tensor_par": 4, "edition": "corrected"},
+        {"num_procs": 16, "tensor_par": 4, "edition": "corrected", "preset": "published"},
         "tensor_par",
         "a divisor or a multiple of the model's kv_heads=6",
         "4",

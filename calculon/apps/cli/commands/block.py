@@ -9,6 +9,7 @@ from calculon.apps.cli.options import (
     Log,
     Parser,
     add_edition,
+    add_preset,
     add_specs,
     check_inputs,
     check_outputs,
@@ -63,6 +64,7 @@ def configure(parser: Parser) -> None:
         help="NAME.json, or - : everything as JSON; NAME.csv: a row for each operator",
     )
     add_edition(parser)
+    add_preset(parser)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
@@ -75,7 +77,13 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.inspect.operators import block
 
     with naming(specs[1], Execution="--set", Model="--part"):
-        found = block(*specs, part=arguments.part, edition=arguments.edition, changes=changes)
+        found = block(
+            *specs,
+            part=arguments.part,
+            edition=arguments.edition,
+            preset=arguments.preset,
+            changes=changes,
+        )
     document = found.to_dict()
     if output == STDOUT:
         log(json_text(document))

@@ -14,9 +14,13 @@ from calculon.apps.report.text_tables import FORMATS, Column, Table, plain
 from calculon.apps.report.texts import bandwidth, capacity
 from calculon.architecture.parameters import parameter_count
 from calculon.errors import Problem, SpecError, nearest
+from calculon.expression import Expression
 from calculon.hardware.memory import Memory
 from calculon.inputs import execution, model, system
+from calculon.presets import find_preset
+from calculon.presets import plain as shown
 from calculon.spec import catalog
+from calculon.spec.execution import PRESETS
 from calculon.spec.fields import spec_fields
 from calculon.spec.files import json_text, read_document
 from calculon.spec.model import Model
@@ -26,11 +30,12 @@ from calculon.units import GIB, GIGA, TERA, scaled
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "List the models, systems, executions and studies that come with calculon, or show one of them. Their "
-        "names can be used in place of their files in every command.",
+        "List the models, systems, executions, presets of frameworks and studies that come with calculon, or show "
+        "one of them. Their names can be used in place of their files in every command.",
         "calculon catalog\n"
         "calculon catalog models llama3 qwen\n"
         "calculon catalog h100_80g_sxm\n"
+        "calculon catalog megatron-lm\n"
         "calculon catalog systems --format csv",
     )
     parser.add_argument(
@@ -114,6 +119,9 @@ def _show(kind: str, name: str, form: str, log: Log) -> None:
         if kind == "system" and isinstance(document, Mapping):
             _show_system(document, log)
             return
+    if kind == "preset":
+        _show_preset(name, form, log)
+        return
     log.table(_leaves(kind, document), form)
 
 
@@ -298,6 +306,56 @@ def _executions() -> Table:
     )
 
 
+def _presets() -> Table:
+    """List the presets: framework, version, and what each describes."""
+    found = [find_preset(name) for name in PRESETS]
+    return Table(
+        (
+            Column("name", "name"),
+            Column("framework", "framework", fold=True),
+            Column("version", "version", fold=True),
+            Column("title", "what it is", fold=True),
+        ),
+        [
+            {"name": p.name, "framework": p.framework, "version": p.version, "title": p.title}
+            for p in found
+        ],
+    )
+
+
+def _show_preset(name: str, form: str, log: Log) -> None:
+    """Print what a preset fills in, what its framework has, what a search tries, and what it cannot combine."""
+    preset = find_preset(name)
+    titles = {
+        "field": "field",
+        "value": "filled in",
+        "runs": "runs",
+        "tries": "tried",
+        "why": "why",
+    }
+    folded = ("value", "why")
+    rows = [
+        {
+            "field": field,
+            "value": entry.value.text
+            if isinstance(entry.value, Expression)
+            else shown(entry.value),
+            "runs": ", ".join(map(shown, entry.runs)) or "any",
+            "tries": ", ".join(map(shown, entry.tries)) or "as they divide",
+            "why": entry.why,
+        }
+        for field, entry in preset.entries.items()
+    ]
+    if form == "text":
+        log(f"{preset.title}\n{preset.framework} {preset.version}\nsources: {preset.source}\n")
+    log.table(Table(tuple(Column(k, t, fold=k in folded) for k, t in titles.items()), rows), form)
+    if form == "text" and preset.limits:
+        limits = [{"that": one.that.text, "why": one.why} for one in preset.limits]
+        log("")
+        columns = Column("that", "must hold", fold=True), Column("why", "why", fold=True)
+        log.table(Table(columns, limits), form)
+
+
 def _studies() -> Table:
     """List the studies: what each is about."""
     documents = {name: read_document(str(path)) for name, path in catalog.names("study").items()}
@@ -315,12 +373,15 @@ _RATES = re.compile(r"ext\.(kernels\.[^.]+\.[^.]+|networks\[\d+\]\.operations\.)
 _FIELDS = tuple(Column(key, key, fold=key != "field") for key in ("field", "value", "description"))
 _TOLD = ("sources", "assumed", "kernels")
 _SCORES = ("median", "p90", "bias")
-_WANTED = "a kind (models, systems, executions, studies), a name of the catalog or a part of one"
+_WANTED = (
+    "a kind (models, systems, executions, presets, studies), a name of the catalog or a part of one"
+)
 
 TABLES: dict[str, Callable[[], Table]] = {
     "models": _models,
     "systems": _systems,
     "executions": _executions,
+    "presets": _presets,
     "studies": _studies,
 }
 SINGULAR = dict(zip(TABLES, catalog.FOLDERS, strict=True))

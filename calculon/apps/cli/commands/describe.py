@@ -20,7 +20,7 @@ RESULTS = ("stats", "layers")
 ALL = "all"
 """Stands for every edition."""
 
-_OVERLAY = ({"field": BASE, "takes": "text; optional", "unit": "", "description": HELP},)
+_OVERLAY = ({"field": BASE, "takes": "text; optional", "unit": "", "description": HELP["system"]},)
 """Fields of overlays alone."""
 
 _WORDS = {int: "integer", float: "number", bool: "true, false", str: "text"}

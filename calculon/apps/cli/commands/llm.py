@@ -9,6 +9,7 @@ from calculon.apps.cli.options import (
     Log,
     Parser,
     add_edition,
+    add_preset,
     add_specs,
     check_inputs,
     check_outputs,
@@ -30,6 +31,7 @@ def configure(parser: Parser) -> None:
         "standard input.",
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g -\n"
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g - --edition corrected\n"
+        "calculon llm llama3-8B llama3-8B_h100x64 h100_80g_sxm -\n"
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g stats.json --layers --peers peers.json",
     )
     add_specs(parser, "application", "APP")
@@ -57,6 +59,7 @@ def configure(parser: Parser) -> None:
         "-l", "--layers", action="store_true", help="also list every layer of a block"
     )
     add_edition(parser)
+    add_preset(parser)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
@@ -72,7 +75,12 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
     with naming(specs[1]):
         result = estimate(
-            specs[0], specs[1], specs[2], layers=arguments.layers, edition=arguments.edition
+            specs[0],
+            specs[1],
+            specs[2],
+            layers=arguments.layers,
+            edition=arguments.edition,
+            preset=arguments.preset,
         )
     if arguments.stats == STDOUT and arguments.format == "json":
         log(json_text(result.to_dict()))

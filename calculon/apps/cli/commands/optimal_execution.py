@@ -15,6 +15,7 @@ from calculon.apps.cli.search_options import (
     log_edition,
     log_interrupted,
     log_outcome,
+    log_preset,
     searches,
 )
 from calculon.errors import Problem, SpecError
@@ -165,6 +166,7 @@ def _report(
     for result in results:
         counts.add(result.counts)
     log_edition(log, results[0].edition)
+    log_preset(log, results[0].space.preset)
     log(f"Total executions: {counts.total}")
     log_outcome(log, counts.good, counts.bad, counts.total, seconds)
     if arguments.where and counts.good:
@@ -254,7 +256,9 @@ def _winners_table(
     names = [objective.statistic.name for objective in result.objectives]
     extra = [name for name in names if name not in SHOWN]
     executions, stats = zip(*shown, strict=True)
-    return winners_table(executions, stats, extra)
+    preset = result.space.preset
+    usual = [{**preset.usual(one), "preset": preset.family} for one in executions]
+    return winners_table(executions, stats, extra, usual)
 
 
 _SHOWN = 40

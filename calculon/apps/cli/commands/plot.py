@@ -10,13 +10,14 @@ from calculon.apps.cli.options import (
     Log,
     Parser,
     add_edition,
+    add_preset,
     add_specs,
     check_outputs,
     positive,
 )
 from calculon.apps.cli.pictures import PICTURES, check_library
 from calculon.apps.cli.results import add_result_arguments
-from calculon.apps.cli.search_options import NEEDED, add_choice_options
+from calculon.apps.cli.search_options import NEEDED, SHARED, add_choice_options
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.spec.execution import PUBLISHED
@@ -34,6 +35,7 @@ def _add_source(parser: Parser) -> None:
     parser.add_argument("source", metavar="SOURCE", nargs="+", help=SOURCE_HELP)
     add_choice_options(parser)
     add_edition(parser, absent=NEEDED)
+    add_preset(parser, absent=SHARED)
 
 
 def _heatmap_options(parser: Parser) -> None:
@@ -78,6 +80,7 @@ def _schedule_options(parser: Parser) -> None:
         help="how many are drawn (default: twice as many as stages)",
     )
     add_edition(parser)
+    add_preset(parser)
 
 
 @dataclass(frozen=True, slots=True)

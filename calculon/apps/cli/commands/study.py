@@ -5,8 +5,8 @@ import time
 from typing import TYPE_CHECKING
 
 from calculon.apps.cli.interrupts import exit_code, word
-from calculon.apps.cli.options import Log, Parser, add_edition, check_outputs
-from calculon.apps.cli.search_options import log_edition
+from calculon.apps.cli.options import Log, Parser, add_edition, add_preset, check_outputs
+from calculon.apps.cli.search_options import SHARED, log_edition
 from calculon.apps.cli.streams import tell
 from calculon.spec import catalog
 from calculon.spec.files import STDIN
@@ -66,6 +66,7 @@ def configure(parser: Parser) -> None:
         "--restart", action="store_true", help="forget what is finished, and replace the output"
     )
     add_edition(parser, several=True, absent="what the study says, or each model needs")
+    add_preset(parser, several=True, absent=f"what the study says, or else {SHARED}")
     parser.add_argument(
         "-d", "--debug", action="store_true", help="only check the study and count its searches"
     )
@@ -89,7 +90,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
     study = Study.read(file)
     if arguments.edition:
-        study = study.in_editions(arguments.edition)
+        study = study.under("edition", arguments.edition)
+    if arguments.preset:
+        study = study.under("preset", arguments.preset)
     plans = plan(study)
     winners = Winners(make_summary(study, plans.searches))
     engine = make_engine(arguments.engine, arguments.cpus, arguments.scheduler)

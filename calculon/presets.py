@@ -1,0 +1,321 @@
+"""Presets: the options of an execution as a framework runs them, field by field, and what it cannot run.
+
+A preset fills in the fields that an execution leaves out, restricts what a search tries, and refuses what the
+framework does not have. Each is a file of ``examples/presets``, every entry with its reason.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from calculon.errors import Problem, SpecError, nearest
+from calculon.expression import Expression
+from calculon.frozen import dataclass
+from calculon.spec import catalog
+from calculon.spec.decode import decode
+from calculon.spec.execution import CORRECTED, PRESETS, Execution
+from calculon.spec.fields import SpecField, declare, optional_defaults, shown, spec_fields
+from calculon.spec.model import Model
+
+PUBLISHED, COMMON = PRESETS[:2]
+
+_FIELDS = {one.name: one for one in spec_fields(Execution)}
+_OF_MODELS = tuple(one.name for one in spec_fields(Model))
+_DEFAULTS = optional_defaults(Execution)
+_ARGUMENTS = ("edition", "preset")
+"""Fields that no preset sets."""
+
+_LAST = ("data_par_overlap", "tensor_par_net", "pipeline_par_net", "data_par_net")
+"""Fields that no limit may read: a search counts what is feasible before it tries them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A field of a preset.
+
+    Attributes
+    ----------
+    value : object
+        What it is where an execution leaves it out: a constant, or an expression over other fields.
+    runs : tuple
+        The values that the framework has; empty where it has all.
+    tries : tuple
+        The values that a search tries without being asked; empty for degrees, which it tries as they divide.
+    why : str
+        The reason, with its source.
+    """
+
+    value: Any
+    runs: tuple[Any, ...]
+    tries: tuple[Any, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A condition on the fields of an execution, and of its model, that a framework sets, and why."""
+
+    that: Expression = declare("condition on the fields of an execution and its model")
+    why: str = declare("the reason, with its source")
+
+    def problems(self, path: str) -> list[Problem]:
+        """Return a name that is a field of neither, or that a search tries last."""
+        known = [name for name in (*_FIELDS, *_OF_MODELS) if name not in _LAST]
+        return _strangers(self.that, f"{path}.that", known)
+
+
+class Entries(dict[str, Entry]):
+    """The fields of a preset by name, in the order in which they are filled in."""
+
+    @classmethod
+    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float = 1.0) -> Any:
+        """Decode an object with an entry for each field."""
+        if not isinstance(raw, Mapping):
+            problems.append(Problem(path, "an object", shown(raw)))
+            return None
+        found = cls()
+        for name, one in raw.items():
+            place = f"{path}.{name}"
+            if name not in _FIELDS or name in _ARGUMENTS:
+                hint = nearest(str(name), list(_FIELDS)) or "see: calculon describe execution"
+                problems.append(Problem(place, "a field of an execution", shown(str(name)), hint))
+            elif not isinstance(one, Mapping) or "value" not in one or {*one} - _KEYS:
+                wanted = f"an object with {', '.join(_KEYS)}, of which value is needed"
+                problems.append(Problem(place, wanted, shown(one)))
+            else:
+                found[str(name)] = _entry(_FIELDS[name], one, place, problems)
+        return found
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of the raw value."""
+        return {"type": "object"}
+
+
+_KEYS = {"value": None, "runs": None, "tries": None, "why": None}.keys()
+
+
+def _entry(one: SpecField, raw: Mapping[Any, Any], place: str, problems: list[Problem]) -> Entry:
+    """Read the entry of a field; a search tries the value, or all that runs where it is an expression."""
+    value = _value(one, raw["value"], f"{place}.value", problems)
+    runs, tries = (
+        _constants(one, raw.get(key, []), f"{place}.{key}", problems) for key in ("runs", "tries")
+    )
+    computed = isinstance(value, Expression)
+    degree = (
+        one.annotation is int and not one.declaration.optional
+    )  # whose loops follow from others
+    tries = tries or (() if degree else runs if computed else (value,))
+    if not tries and not degree:
+        wanted = "the values that a search tries, since value is an expression"
+        problems.append(Problem(f"{place}.tries", wanted, "nothing"))
+    for item in (*tries, *(() if computed else (value,))):
+        if runs and item not in runs:
+            wanted = f"values that it runs: {', '.join(map(plain, runs))}"
+            problems.append(Problem(place, wanted, plain(item)))
+    return Entry(value=value, runs=runs, tries=tries, why=str(raw.get("why", "")))
+
+
+def _value(one: SpecField, raw: object, place: str, problems: list[Problem]) -> Any:
+    """Return a constant of the field, or an expression over others."""
+    problem = one.declaration.problem(one.annotation, raw, place)
+    if problem is None:
+        return one.declaration.plain(raw)
+    if not isinstance(raw, str):
+        problems.append(problem)
+        return None
+    found = Expression.decode(raw, place, problems)
+    problems += _strangers(found, place) if found is not None else ()
+    return found
+
+
+def _constants(one: SpecField, raw: object, place: str, problems: list[Problem]) -> tuple[Any, ...]:
+    if not isinstance(raw, list):
+        problems.append(Problem(place, "a list of values", shown(raw)))
+        return ()
+    found = (one.declaration.problem(one.annotation, v, f"{place}[{i}]") for i, v in enumerate(raw))
+    problems += [problem for problem in found if problem is not None]
+    return tuple(map(one.declaration.plain, raw))
+
+
+def _strangers(
+    expression: Expression, place: str, known: Collection[str] = _FIELDS.keys()
+) -> list[Problem]:
+    """Return the names of an expression that are none of the known fields."""
+    return [
+        Problem(place, "fields of an execution", repr(name), nearest(name, list(known)))
+        for name in expression.names
+        if name not in known
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """A preset as its file states it."""
+
+    title: str = declare("what it describes, in a line")
+    framework: str = declare("name of the framework", default="")
+    version: str = declare("version that it describes", default="")
+    source: str = declare("where the entries were found, beside what each says", default="")
+    base: str = declare("preset that this one changes", default="")
+    fields: Entries = declare("fields of an execution")
+    limits: tuple[Limit, ...] = declare("what it cannot combine", default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """What a framework runs.
+
+    Attributes
+    ----------
+    name : str
+        How it was asked for.
+    family : str
+        One of :data:`~calculon.spec.execution.PRESETS`: itself, or the one that it changes.
+    title, framework, version : str
+        What it describes.
+    source : str
+        Where the entries were found, beside what each says.
+    entries : mapping of str to Entry
+        Fields in the order in which they are filled in.
+    limits : tuple of Limit
+        What the framework cannot combine.
+    """
+
+    name: str
+    family: str
+    title: str
+    framework: str
+    version: str
+    source: str
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+    limits: tuple[Limit, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """The name, with framework and version where it has one."""
+        described = " ".join(filter(None, (self.framework, self.version)))
+        return f"{self.name} ({described or self.title[0].lower() + self.title[1:]})"
+
+    def tried(self, name: str) -> tuple[Any, ...] | None:
+        """Return the values of a field that a search tries without being asked; None where the preset says nothing."""
+        entry = self.entries.get(name)
+        return None if entry is None or not entry.tries else entry.tries
+
+    def problem(self, name: str, value: Any, place: str = "") -> Problem | None:
+        """Return the problem with a value that the framework does not have, or None."""
+        entry = self.entries.get(name)
+        if entry is None or not entry.runs or value in entry.runs:
+            return None
+        several = "one of " if len(entry.runs) > 1 else ""
+        wanted = f"{several}{', '.join(map(plain, entry.runs))}, as {self.name} runs it"
+        return Problem(place or name, wanted, plain(value), entry.why)
+
+    def usual(self, execution: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the entries say of the fields of a whole execution, whatever it has there."""
+        return {name: _computed(entry.value, execution) for name, entry in self.entries.items()}
+
+    def completed(self, stated: Mapping[str, Any]) -> dict[str, Any]:
+        """Return fields of an execution, or columns of a table, with those that were left out.
+
+        A field whose expression reads a missing or malformed one is left out still: the decoder tells of both.
+        """
+        values = {**stated, "preset": self.family}
+        for name, entry in self.entries.items():
+            if name not in values:
+                try:
+                    values[name] = _computed(entry.value, values)
+                except (LookupError, TypeError, ValueError, ArithmeticError):
+                    continue
+        return values
+
+
+def plain(value: object) -> str:
+    """Write a value of a field as a file does, without quotes."""
+    return str(value).lower() if isinstance(value, (bool, np.bool_)) else str(value)
+
+
+def _computed(value: Any, known: Mapping[str, Any]) -> Any:
+    if not isinstance(value, Expression):
+        return value
+    return value.value(lambda name: _held(name, known[name]) if name in known else _DEFAULTS[name])
+
+
+def _held(name: str, value: Any) -> Any:
+    """Return a stated value, or a column of them, as a record holds it: digits of named values as text."""
+    declaration = _FIELDS[name].declaration
+    if not declaration.choices:
+        return value
+    if isinstance(value, np.ndarray) and value.ndim:
+        return value.astype(str) if value.dtype.kind in "iu" else value
+    return declaration.plain(value)
+
+
+def find_preset(source: str) -> Preset:
+    """Return a preset by name, or of a file that changes one.
+
+    Raises
+    ------
+    SpecError
+        When there is none of that name, or for anything wrong with a file.
+    """
+    given: object = source
+    if not isinstance(given, str) or not given:
+        raise SpecError("preset", Problem("", "the name of a preset, or a file", shown(given)))
+    return _preset(source, ())
+
+
+@cache
+def _preset(source: str, chain: tuple[str, ...]) -> Preset:
+    if source in chain:
+        wanted = "a base that does not lead back to this file"
+        raise SpecError(source, Problem("base", wanted, " -> ".join((*chain, source))))
+    name, raw = catalog.load("preset", source)
+    file = decode(_File, raw, source)
+    shipped = name in PRESETS
+    below = file.base or ("" if shipped else COMMON)
+    base = _preset(below, (*chain, source)) if below else None
+    return Preset(
+        name=name,
+        family=name if base is None or shipped else base.family,
+        title=file.title,
+        framework=file.framework or (base.framework if base else ""),
+        version=file.version or (base.version if base else ""),
+        source=file.source,
+        entries={**(base.entries if base else {}), **file.fields},
+        limits=(*(base.limits if base else ()), *file.limits),
+    )
+
+
+def preset_of(edition: str, stated: str | None) -> Preset:
+    """Return the preset of an execution: the stated one, or that of its edition.
+
+    Raises
+    ------
+    SpecError
+        When there is none of that name, and for a preset beside the published edition, which has none.
+    """
+    if stated is None:
+        return find_preset(COMMON if edition == CORRECTED else PUBLISHED)
+    return find_preset(stated)
+
+
+def unmet(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[Problem]:
+    """Yield what a framework cannot run of one execution.
+
+    Parameters
+    ----------
+    value_of : callable
+        Returns the value of a field of the execution, or of the model.
+    """
+    for name in preset.entries:
+        if problem := preset.problem(name, value_of(name)):
+            yield problem
+    for limit in preset.limits:
+        if not limit.that.value(value_of):
+            given = ", ".join(f"{n}={plain(value_of(n))}" for n in limit.that.names)
+            wanted = f"{limit.that.text}, as {preset.name} needs it"
+            yield Problem(limit.that.names[0], wanted, given, limit.why)

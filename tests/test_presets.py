@@ -1,0 +1,248 @@
+"""Presets: files, what they fill in, what they refuse, and what a search tries under them."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.errors import SpecError
+from calculon.inputs import execution
+from calculon.plan.plan import NAMES, Plan
+from calculon.plan.rules.check import REASONS, check
+from calculon.plan.rules.rule import Request
+from calculon.presets import COMMON, PUBLISHED, find_preset
+from calculon.search.driver import make_ranking, make_space, run, search
+from calculon.search.objective import Objective
+from calculon.spec import catalog
+from calculon.spec.execution import PRESETS, Execution
+from calculon.spec.fields import optional_defaults
+from tests.helpers import LLAMA_X64, PLAIN
+from tests.search.brute import Case, score
+
+FRAMEWORKS = [name for name in PRESETS if name not in (PUBLISHED, COMMON)]
+SHORT = {
+    "num_procs": 64,
+    "tensor_par": 1,
+    "pipeline_par": 1,
+    "batch_size": 128,
+    "microbatch_size": 1,
+    "datatype": "bfloat16",
+}
+"""What nobody else can say: degrees, batch, and type."""
+
+SPLIT = SHORT | {"tensor_par": 4, "pipeline_par": 2}
+
+
+def test_each_preset_has_a_file_and_each_file_a_name():
+    assert sorted(catalog.names("preset")) == sorted(PRESETS)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_entry_has_a_reason(name):
+    preset = find_preset(name)
+    assert preset.family == preset.name == name
+    assert all(entry.why.endswith(".") for entry in preset.entries.values())
+    assert all(limit.why.endswith(".") for limit in preset.limits)
+    assert not name.startswith(tuple("mtdlh")) or (preset.framework and preset.version)
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_six_fields_are_enough_under_a_framework(name):
+    found = execution({"base": name} | SHORT)
+    assert found.preset == name
+    assert found.edition == "corrected"
+    assert found.data_par == SHORT["num_procs"]
+    calculon.estimate("llama3-8B", found, "b200_sxm")
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+@pytest.mark.parametrize("stated", [SHORT, SPLIT])
+def test_what_a_preset_fills_in_it_can_run(name, stated):
+    found = find_preset(name).completed(stated)
+    problems = [one for field in found if (one := find_preset(name).problem(field, found[field]))]
+    assert not [one for one in problems if one.field not in stated]
+    one = Request(
+        inputs.model("llama3-8B"), inputs.system("b200_sxm"), execution({"base": name} | stated)
+    )
+    code = int(check(one.model, one.system, Plan.of(one.execution))[0])
+    assert REASONS[code] in ("", "framework_option" if stated is SPLIT else "")
+
+
+def test_the_published_preset_fills_in_defaults():
+    stated = PLAIN | {"edition": "corrected"}
+    found = execution(stated)
+    assert found.to_dict() == optional_defaults(Execution) | stated
+
+
+def test_edition_corrected_has_what_all_frameworks_share():
+    stated = {name: value for name, value in PLAIN.items() if name != "preset"}
+    corrected = execution(stated, edition="corrected")
+    assert corrected.preset == "common"
+    assert (corrected.attn_impl, corrected.coll_algo) == ("flash", "auto")
+    assert corrected.zero_stage == "0"
+    assert (
+        execution(
+            stated | {"data_par": 2, "num_procs": 2, "batch_size": 2, "optimizer_sharding": True},
+            edition="corrected",
+        ).zero_stage
+        == "1"
+    )
+    assert execution(stated | {"training": False}, edition="corrected").zero_stage == "auto"
+    assert execution(stated).to_dict() == stated
+
+
+def test_what_is_stated_wins_over_the_preset():
+    found = execution({"base": "megatron-lm", "ce_impl": "fused", "zero_stage": 2} | SHORT)
+    assert found.ce_impl == "fused"
+    assert found.zero_stage == "2"
+    assert found.overlap_param_gather  # which follows from the number as from the text
+
+
+def test_a_preset_can_be_asked_for_beside_the_file():
+    one = calculon.estimate("llama3-8B", SHORT, "h100_80g_sxm", preset="torchtitan")
+    two = calculon.estimate("llama3-8B", {"base": "torchtitan"} | SHORT, "h100_80g_sxm")
+    assert one.execution == two.execution
+    assert one.stats == two.stats
+
+
+def test_what_a_framework_lacks_is_refused_with_the_reason():
+    with pytest.raises(
+        SpecError, match=r"tensor_par_overlap: expected none, as megatron-lm runs it, found ring"
+    ):
+        calculon.estimate(
+            "llama3-8B",
+            {"base": "megatron-lm", "tensor_par_overlap": "ring"} | SPLIT,
+            "h100_80g_sxm",
+        )
+    with pytest.raises(SpecError, match="as llm-foundry runs it"):
+        calculon.estimate("llama3-8B", {"base": "llm-foundry"} | SPLIT, "h100_80g_sxm")
+    with pytest.raises(SpecError, match="pipeline engine takes ZeRO-1"):
+        calculon.estimate(
+            "llama3-8B", {"base": "deepspeed", "zero_stage": "2"} | SPLIT, "h100_80g_sxm"
+        )
+
+
+def test_the_published_edition_has_no_presets():
+    with pytest.raises(SpecError, match="corrected"):
+        calculon.estimate(
+            "gpt3-175B", LLAMA_X64 | {"edition": "sc23", "preset": "megatron-lm"}, "a100_80g"
+        )
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_an_execution_reads_itself_back(name):
+    stated = PLAIN if name in (PUBLISHED, COMMON) else SHORT
+    found = execution(stated | {"edition": "corrected", "preset": name})
+    assert execution(found.to_dict()) == found
+    assert execution(json.loads(json.dumps(found.to_dict()))) == found
+
+
+def test_a_table_is_filled_in_row_by_row():
+    stated = {
+        name: value
+        for name, value in LLAMA_X64.items()
+        if name not in ("preset", "attn_impl", "edition")
+    }
+    rows = [
+        stated | {"edition": "corrected"},
+        stated | {"edition": "corrected", "preset": "published"},
+        {n: v for n, v in stated.items() if n in PLAIN} | {"edition": "sc23"},
+    ]
+    one_by_one = [execution(row) for row in rows]
+    assert [Plan.from_records(rows).row(i) for i in range(3)] == one_by_one
+    columns = {name: [rows[0][name]] * 2 for name in rows[0]} | {
+        "preset": np.array(["common", "published"])
+    }
+    assert [Plan.from_columns(columns).row(i) for i in range(2)] == one_by_one[:2]
+    assert Plan.from_columns({n: rows[0][n] for n in rows[0]}).row(0) == one_by_one[0]
+
+
+def test_a_file_changes_a_preset(tmp_path):
+    mine = tmp_path / "mine.json"
+    mine.write_text(
+        json.dumps(
+            {
+                "title": "Ours",
+                "base": "megatron-lm",
+                "fields": {"ce_impl": {"value": "fused", "why": "Ours."}},
+            }
+        )
+    )
+    found = find_preset(str(mine))
+    assert found.family == "megatron-lm"
+    usual = execution({"base": "megatron-lm"} | SHORT)
+    assert execution(SHORT, preset=str(mine)) == replace(usual, ce_impl="fused")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"fields": {"ce_imp": {"value": "fused"}}}, "did you mean 'ce_impl'"),
+        ({"fields": {"ce_impl": {"value": "fused", "run": []}}}, "an object with value"),
+        ({"fields": {"ce_impl": {"value": "fused", "runs": ["eager"]}}}, "values that it runs"),
+        (
+            {"fields": {"zero_stage": {"value": "'1' if data_par > 1 else '0'"}}},
+            "that a search tries",
+        ),
+        ({"fields": {"ce_impl": {"value": 3}}}, "expected one of"),
+        ({"limits": [{"that": "tp > 1", "why": "x"}]}, "fields of an execution"),
+        ({"titel": "x"}, "did you mean 'title'"),
+        ({"base": "megatron"}, "did you mean 'megatron-lm'"),
+    ],
+)
+def test_a_wrong_file_is_told_by_its_place(tmp_path, change, said):
+    mine = tmp_path / "mine.json"
+    mine.write_text(json.dumps({"title": "Ours", "fields": {}} | change))
+    with pytest.raises(SpecError, match=said):
+        find_preset(str(mine))
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_search_finds_only_what_the_framework_can_run(name):
+    found = search("llama3-8B", "h100_80g_sxm", 16, 64, "bfloat16", preset=name, top=20)
+    assert len(found)
+    preset = find_preset(name)
+    for one in found:
+        assert one.execution.preset == name
+        fields = {field: getattr(one.execution, field) for field in NAMES}
+        assert not any(preset.problem(field, fields[field]) for field in fields)
+        known = fields | one.model.to_dict()
+        assert all(limit.that.of(known) for limit in preset.limits)
+        assert not one.execution.weight_offload
+        again = calculon.estimate("llama3-8B", one.execution.to_dict(), "h100_80g_sxm")
+        assert again.stats == one.stats
+
+
+def test_a_search_adds_what_the_framework_has_and_refuses_the_rest():
+    space = ("llama3-8B", "h100_80g_sxm", 16, 64, "bfloat16")
+    few = search(*space, preset="megatron-lm")
+    more = search(*space, preset="megatron-lm", add={"ce_impl": "fused"})
+    assert more.counts.total > few.counts.total
+    with pytest.raises(SpecError, match="as megatron-lm runs it"):
+        search(*space, preset="megatron-lm", add={"tensor_par_overlap": "ring"})
+    with pytest.raises(SpecError, match="preset=megatron-lm needs"):
+        search("megatron-22B", *space[1:], preset="megatron-lm", edition="sc23")
+
+
+@pytest.mark.parametrize("name", ["megatron-lm", "torchtitan", "deepspeed"])
+def test_a_search_under_a_framework_finds_what_brute_force_finds(name):
+    model = replace(inputs.model("llama3-8B"), num_blocks=4, hidden=512, feedforward=1024)
+    plain = Case(
+        model, inputs.system("h100_80g_sxm"), 8, 16, "bfloat16", fused=(False,), edition="corrected"
+    )
+    fix = {
+        field: values
+        for field, values in replace(plain, preset=name).space.switches.items()
+        if field != "fused_activation"
+    }
+    degrees = {"tensor_par": (2, 4), "data_par": (2, 4)}
+    case = replace(plain, preset=name, fix=fix | degrees)
+    under = make_space(model, case.system, 8, 16, "bfloat16", fix=degrees, preset=name)
+    objective = Objective.parse("sample_rate")
+    found = run(under, make_ranking(5, edition="corrected"))
+    assert found.counts.good == int(case.table.feasible.sum())
+    best = case.best(objective, 5)
+    assert np.array_equal(found.scores[0], score(objective, case.table)[best])
