@@ -190,7 +190,7 @@ class Runs:
 
     @cached_property
     def groups(self) -> Groups:
-        """The runs of each source as a group, with what makes runs alike (:data:`GAINS`)."""
+        """The runs of each source as a group, with what makes runs alike; those that a fit saw are no evidence."""
         ratios = np.log(self.numbers("measured") / self.numbers("predicted"))
         codes: dict[str, int] = {}
         group = np.array([codes.setdefault(one, len(codes)) for one in self.columns["source"]], int)
@@ -202,7 +202,8 @@ class Runs:
             self.kinds,
             self.numbers("parameters") < SMALL_MODEL,
         )
-        return Groups(ratios, group, weight, np.array(context, int), GAINS)
+        unseen = self.where("fitted", "")
+        return Groups(ratios, group, weight, np.array(context, int), GAINS, unseen)
 
     def context(self, preset: str, peak: float, datatype: str, parameters: float) -> Array:
         """Return the context of an execution, with the code -1 for what no run has."""
