@@ -54,6 +54,8 @@ class Groups:
         What is known of a row before it is measured, each feature as a code.
     gains : tuple of float
         For each feature, how much more a row counts that has it in common, in multiples of one that has none.
+    evidence : array of bool, shape (rows,)
+        Rows that intervals rest on. Others are covered or not, and nothing follows from it: a fit has seen them.
     """
 
     ratios: Array
@@ -61,11 +63,17 @@ class Groups:
     weight: Array
     context: Array
     gains: tuple[float, ...]
+    evidence: Array
 
     @cached_property
     def count(self) -> int:
         """Number of groups."""
         return int(self.group.max()) + 1 if len(self.group) else 0
+
+    @cached_property
+    def speaking(self) -> int:
+        """Number of groups that intervals rest on."""
+        return len(set(self.group[self.evidence].tolist()))
 
     @cached_property
     def _contexts(self) -> list[tuple[int, Array, Array]]:
@@ -78,6 +86,10 @@ class Groups:
     @cached_property
     def _order(self) -> Array:
         return np.argsort(self.ratios, kind="stable")
+
+    @cached_property
+    def _evident(self) -> Array:
+        return self.weight * self.evidence
 
     @cached_property
     def _everyone(self) -> Array:
@@ -94,7 +106,7 @@ class Groups:
             The groups.
         """
         alike = 1.0 + np.array(self.gains) @ (self.context == context[:, None])
-        weights = alike * self.weight * present[self.group]
+        weights = alike * self._evident * present[self.group]
         ends = np.array([(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
         low, middle, high = self.ratios[_reached(weights, self._order, ends)].tolist()
         return low, middle, high
@@ -107,7 +119,7 @@ class Groups:
                 low, _, high = self.quantiles(context, _but(present, group))
                 scores[rows] = np.maximum(low - self.ratios[rows], self.ratios[rows] - high)
         order = np.argsort(scores, kind="stable")
-        return float(scores[_reached(self.weight * present[self.group], order, np.array(LEVEL))])
+        return float(scores[_reached(self._evident * present[self.group], order, np.array(LEVEL))])
 
     @cached_property
     def _outward(self) -> float:
@@ -122,7 +134,7 @@ class Groups:
     def inside(self) -> Array:
         """Which rows are inside of the intervals that all other groups give; no array where these are too few."""
         inside = np.zeros(len(self.ratios), bool)
-        if self.count <= FEWEST:
+        if self.speaking <= FEWEST:
             return inside[:0]
         moved = [self.outward(_but(self._everyone, group)) for group in range(self.count)]
         for group, context, rows in self._contexts:

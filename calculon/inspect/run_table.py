@@ -5,7 +5,6 @@ The runs are those of the studies under ``validation/``: one for each measured w
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cache, cached_property
@@ -19,6 +18,7 @@ from calculon.hardware.system import System
 from calculon.inspect.group_conformal import Groups, equal_weights
 from calculon.spec import catalog
 from calculon.spec.execution import MATMUL_BYTES, Execution
+from calculon.spec.files import document_stem
 from calculon.spec.model import Model
 from calculon.units import Array
 
@@ -176,8 +176,8 @@ class Runs:
 
     def of_framework(self, preset: str) -> Array:
         """Return which runs are of the framework of a preset."""
-        names = [framework(one) for one in self.columns["preset"]]
-        return np.array([one == framework(preset) for one in names])
+        wanted = framework(preset)
+        return np.array([one == wanted for one in self._frameworks], bool)
 
     def sources(self, rows: Array) -> int:
         """Return how many sources some runs are of."""
@@ -190,19 +190,20 @@ class Runs:
 
     @cached_property
     def groups(self) -> Groups:
-        """The runs of each source as a group, with what makes runs alike (:data:`GAINS`)."""
+        """The runs of each source as a group, with what makes runs alike; those that a fit saw are no evidence."""
         ratios = np.log(self.numbers("measured") / self.numbers("predicted"))
         codes: dict[str, int] = {}
         group = np.array([codes.setdefault(one, len(codes)) for one in self.columns["source"]], int)
         weight = equal_weights(self.columns["source"], self.columns["study"])
         presets, peaks = self._presets, {peak: i for i, peak in enumerate(self._generations)}
         context = (
-            [presets[framework(one)] for one in self.columns["preset"]],
+            [presets[one] for one in self._frameworks],
             [peaks[one] for one in self.numbers("peak").tolist()],
             self.kinds,
             self.numbers("parameters") < SMALL_MODEL,
         )
-        return Groups(ratios, group, weight, np.array(context, int), GAINS)
+        unseen = self.where("fitted", "")
+        return Groups(ratios, group, weight, np.array(context, int), GAINS, unseen)
 
     def context(self, preset: str, peak: float, datatype: str, parameters: float) -> Array:
         """Return the context of an execution, with the code -1 for what no run has."""
@@ -227,9 +228,12 @@ class Runs:
 
     @cached_property
     def _presets(self) -> dict[str, int]:
-        return {
-            one: i for i, one in enumerate(dict.fromkeys(map(framework, self.columns["preset"])))
-        }
+        return {one: i for i, one in enumerate(dict.fromkeys(self._frameworks))}
+
+    @cached_property
+    def _frameworks(self) -> list[str]:
+        named = {preset: framework(preset) for preset in set(self.columns["preset"])}
+        return [named[preset] for preset in self.columns["preset"]]
 
     @cached_property
     def _generations(self) -> list[float]:
@@ -276,8 +280,9 @@ def runs() -> Runs:
 
 def _cells(line: str, commas: int) -> list[str]:
     """Split a line of CSV; quotes of its last cell stay: a reader of CSV takes longer."""
-    if line.partition('"')[0].count(",") >= commas or '"' not in line:
-        return line.split(",", commas)
+    cells, quote = line.split(",", commas), line.find('"')
+    if quote < 0 or quote >= len(line) - len(cells[-1]):
+        return cells
     import csv  # which takes as long to load as the file
 
     return next(csv.reader([line]))
@@ -288,7 +293,7 @@ def about(model: Model, system: System, execution: Execution) -> dict[str, Any]:
     same = ("num_procs", "tensor_par", "pipeline_par", "data_par", "microbatch_size", "batch_size")
     return {
         "preset": getattr(execution, "preset", NO_PRESET),
-        "system": re.sub(r"\.(json|ya?ml)$", "", system.name),
+        "system": document_stem(system.name),
         "type": execution.matmul_type,
         "peak": peak(system),
         "bandwidth": system.mem1.bandwidth,

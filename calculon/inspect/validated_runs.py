@@ -138,7 +138,7 @@ def _ends(
         return math.nan, math.nan, math.nan
     if own := whole_iterations(system):
         return math.log(min(one.low for one in own)), 0.0, math.log(max(one.high for one in own))
-    if some.groups.count < FEWEST:
+    if some.groups.speaking < FEWEST:
         return math.nan, math.nan, math.nan
     preset = _value_of("preset", codes[3]) if _PRESET else NO_PRESET
     size = parameter_count(model)
@@ -167,7 +167,7 @@ def belief(
         The statistics of the prediction.
     """
     some = runs()
-    if execution.edition == PUBLISHED or some.groups.count < FEWEST:
+    if execution.edition == PUBLISHED or some.groups.speaking < FEWEST:
         return None
     low, high = factors(model, system, Plan.of(execution), stats)
     facts = about(model, system, execution)
@@ -189,13 +189,15 @@ def _basis(some: Runs, system: System, facts: Mapping[str, Any], here: Array) ->
     """Say what an interval rests on."""
     if whole_iterations(system):
         return f"whole iterations that {called(facts)} was calibrated on"
+    seen = ~some.groups.evidence
+    fitted = f", without {some.sources(seen)} that a fit saw" if seen.any() else ""
     names = {
         framework(facts["preset"]): some.of_framework(facts["preset"]),
         called(facts): here,
         facts["type"]: some.kinds == kind(facts["type"]),
     }
     counts = ", ".join(f"{some.sources(rows)} of {name}" for name, rows in names.items())
-    text = f"{len(some):,} measured steps of {some.groups.count} sources ({counts})"
+    text = f"{len(some):,} measured steps of {some.groups.count} sources ({counts}){fitted}"
     if here.any():
         return text
     if sides := kernel_sides(system, facts["type"]):

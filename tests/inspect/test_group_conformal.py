@@ -16,12 +16,13 @@ from calculon.inspect.group_conformal import (
 NONE = np.array([], int)
 
 
-def groups_of(ratios, context=None, gains=()):
-    """Return groups from a list of lists of ratios."""
+def groups_of(ratios, context=None, gains=(), seen=()):
+    """Return groups from a list of lists of ratios, some of which a fit has seen."""
     group = np.repeat(np.arange(len(ratios)), [len(some) for some in ratios])
     rows = np.concatenate([np.asarray(some, float) for some in ratios])
     context = np.zeros((0, len(rows)), int) if context is None else np.asarray(context)
-    return Groups(rows, group, equal_weights(group.tolist(), group.tolist()), context, gains)
+    weights = equal_weights(group.tolist(), group.tolist())
+    return Groups(rows, group, weights, context, gains, ~np.isin(group, seen))
 
 
 def drawn(rng, count):
@@ -48,6 +49,18 @@ def test_coverage_is_that_of_intervals_found_without_the_group():
     for number, own in enumerate(some):
         low, _, high = groups_of(some[:number] + some[number + 1 :]).limits(NONE)
         assert found.coverage[number] == pytest.approx(((own >= low) & (own <= high)).mean())
+
+
+def test_what_a_fit_saw_is_no_evidence():
+    some = drawn(np.random.default_rng(11), 12)
+    found = groups_of(some, seen=(2, 7))
+    rest = groups_of([one for i, one in enumerate(some) if i not in (2, 7)])
+    assert found.limits(NONE) == rest.limits(NONE)
+    assert (found.count, found.speaking) == (12, 10)
+    low, _, high = rest.limits(NONE)
+    for number in (2, 7):
+        held = (some[number] >= low) & (some[number] <= high)
+        assert found.coverage[number] == pytest.approx(held.mean())
 
 
 def test_nothing_is_said_of_coverage_by_too_few_groups():

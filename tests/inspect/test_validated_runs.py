@@ -143,6 +143,20 @@ def test_sources_that_are_missed_make_it_wider(monkeypatch):
     assert again.high == pytest.approx(2 * found.high)
 
 
+def test_runs_that_a_fit_saw_are_no_evidence(monkeypatch):
+    plain = asked().belief
+    some = [runs()[number] for number in range(len(runs()))]
+    seen = [dataclasses.replace(r, fitted="x" if r.source == "sc21" else "") for r in some]
+    monkeypatch.setattr(validated_runs, "runs", lambda: fitted)
+    fitted = Runs.of(seen)
+    found = asked().belief
+    assert "without 1 that a fit saw" in found.basis
+    monkeypatch.setattr(validated_runs, "runs", lambda: rest)
+    rest = Runs.of([run for run in some if run.source != "sc21"])
+    assert (found.low, found.high) == (asked().belief.low, asked().belief.high)
+    assert (found.low, found.high) != (plain.low, plain.high)
+
+
 def test_a_row_of_a_table_has_that_of_the_execution_alone():
     base = asked().execution
     rows = [

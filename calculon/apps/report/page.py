@@ -231,7 +231,8 @@ def _communication(result: Result, legend: str) -> Sequence[RenderableType]:
         hidden = max(0.0, link - out)
         pieces = Share(out / longest, "vermilion"), Share(hidden / longest, "grey", solid=False)
         where = Text(network_text(result.inputs, field), "dim")
-        table.add_row(words, where, *digits.seconds([link, out], total), Bar(pieces))
+        texts = digits.seconds([link, out], longest if digits.spread else total)
+        table.add_row(words, where, *texts, Bar(pieces))
     share = digits.share(sum(exposed.values()) / total)
     on_link, not_hidden = (digits.duration(sum(one.values())) for one in (links, exposed))
     remark = f"{on_link} on the link, {not_hidden} exposed ({share} of the time)"

@@ -106,13 +106,13 @@ def sources(results: Sequence[Result], *, fitted: bool) -> list[Record]:
 
 
 def all_sources(results: Sequence[Result]) -> list[Record]:
-    """Return one row for all sources of whole steps together, and one for those that were only judged."""
+    """Return one row for all sources of whole steps together, and one for those only judged, where a fit saw some."""
     rows = []
     for edition in editions(results):
         every = source_scores(of_edition(results, edition))
         judged = [score for score in every if not score.fitted]
         for name, scores in (("all", every), ("only judged", judged)):
-            if scores:
+            if scores and (name == "all" or len(scores) < len(every)):
                 rows.append(_source_record(together_scores(name, scores), edition))
     return rows
 

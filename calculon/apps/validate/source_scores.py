@@ -14,7 +14,7 @@ from calculon.apps.validate.run_rows import run_rows
 from calculon.apps.validate.score import Rank
 from calculon.frozen import dataclass
 from calculon.inspect.group_conformal import equal_weights, weighted_quantile
-from calculon.inspect.run_table import Run, Runs
+from calculon.inspect.run_table import Run, Runs, runs
 from calculon.units import Array
 
 
@@ -35,7 +35,8 @@ class SourceScore:
     worst, largest : str, float
         The source with the largest mean, and that mean; of one source the study.
     coverage : float or None
-        Percentage of the measured times inside the intervals that all other sources give; None for too few sources.
+        Percentage of the measured times inside the intervals that all other sources give, those of the catalog that
+        are not among the results too; None where these are too few.
     sweeps : int
         Sets of plans of one model that were measured alike.
     tau, regret : float or None
@@ -71,11 +72,11 @@ def source_scores(results: Sequence[Result]) -> list[SourceScore]:
     for run in run_rows(results):
         found.setdefault(run.source, []).append(run)
     names = list(found)
-    covered = Runs.of([run for runs in found.values() for run in runs]).groups.coverage
-    shares: Sequence[float | None] = [100 * share for share in covered] or [None] * len(names)
+    covered = _with_others([run for own in found.values() for run in own]).groups.coverage
+    shares: list[float | None] = [100 * share for share in covered[: len(names)]]
     return [
         _of_source(name, found[name], share, _rank(name, results))
-        for name, share in zip(names, shares, strict=True)
+        for name, share in zip(names, shares or [None] * len(names), strict=True)
     ]
 
 
@@ -84,9 +85,24 @@ def inside(results: Sequence[Result]) -> Iterator[bool | None]:
 
     Results are those of one edition; steps are in their order.
     """
-    runs = run_rows(results)
-    found = Runs.of(runs).groups.inside.tolist()
-    yield from found or [None] * len(runs)
+    own = run_rows(results)
+    found = _with_others(own).groups.inside.tolist()
+    yield from found[: len(own)] or [None] * len(own)
+
+
+def _with_others(own: Sequence[Run]) -> Runs:
+    """Return some runs, and after them those of the catalog of all other sources."""
+    sources = {run.source for run in own}
+    if not sources:
+        return Runs.of([])
+    shipped, columns = runs(), Runs.of(own).columns
+    others = [i for i, source in enumerate(shipped.columns["source"]) if source not in sources]
+    return Runs(
+        {
+            name: [*column, *(shipped.columns[name][i] for i in others)]
+            for name, column in columns.items()
+        }
+    )
 
 
 def together(name: str, scores: Sequence[SourceScore]) -> SourceScore:

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from calculon.apps.validate import error_summary as summary
+from calculon.apps.validate import source_scores as source_scores_module
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import compare
 from calculon.apps.validate.published_fields import Names
 from calculon.apps.validate.run_rows import run_rows
 from calculon.apps.validate.score import Rank
 from calculon.apps.validate.source_scores import inside, source_scores, together
-from calculon.inspect.run_table import Runs
+from calculon.inspect.run_table import Runs, runs
 
 STUDIES = (
     *("bigscience", "dgxc/float8", "dgxc/nemotron4_15b", "megatron_2020", "mt_nlg", "nemo/bridge"),
@@ -73,12 +74,30 @@ def test_one_source_alone_is_itself(scores):
         assert getattr(found, name) == getattr(scores["mt_nlg"], name)
 
 
-def test_coverage_is_that_of_intervals_of_the_other_sources(results, scores):
+@pytest.fixture
+def alone(monkeypatch):
+    """Take the runs of the catalog away."""
+    monkeypatch.setattr(source_scores_module, "runs", lambda: Runs.of([]))
+
+
+@pytest.mark.usefixtures("alone")
+def test_coverage_is_that_of_intervals_of_the_other_sources(results):
     groups = Runs.of(run_rows(results)).groups
-    assert [one.coverage for one in scores.values()] == [100 * share for share in groups.coverage]
+    scores = source_scores(results)
+    assert [one.coverage for one in scores] == [100 * share for share in groups.coverage]
     assert [*inside(results)] == groups.inside.tolist()
 
 
+def test_other_sources_are_those_of_the_catalog_too(results, scores):
+    (one,) = source_scores([one for one in results if one.study.origin == "mt_nlg"])
+    assert one.coverage == scores["mt_nlg"].coverage
+    shipped = dict(
+        zip(dict.fromkeys(runs().columns["source"]), runs().groups.coverage, strict=True)
+    )
+    assert one.coverage == pytest.approx(100 * shipped["mt_nlg"])
+
+
+@pytest.mark.usefixtures("alone")
 def test_coverage_is_unknown_for_few_sources(results):
     few = results[:3]
     assert [one.coverage for one in source_scores(few)] == [None, None]
@@ -159,7 +178,7 @@ def test_what_a_fit_saw_stands_apart(results):
 def test_a_document_has_all_sources(results):
     found = summary.document(results)
     assert {row["name"] for row in found["sources"]} == set(SOURCES)
-    assert [row["name"] for row in found["all_sources"]] == ["all", "only judged"]
+    assert [row["name"] for row in found["all_sources"]] == ["all"]  # nothing was fitted
 
 
 def test_values_of_steps_name_their_source(results):
