@@ -293,7 +293,7 @@ def converted(
             widths=shape.widths,
             source=source,
             alone=alone,
-            flags=RECOMPUTED,
+            flags=_CONVERTED,
         )
 
 
