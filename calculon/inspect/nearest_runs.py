@@ -95,7 +95,7 @@ def outside(
         The runs of its processor (:func:`same_processor`).
     """
     if not execution.training:
-        yield "inference; validated runs are training steps"
+        yield "inference (validated runs are training steps)"
     if not here.any():
         yield f"no validated run on {called(facts)}"
     elif not (here & (some.kinds == kind(facts["type"]))).any():
@@ -105,9 +105,9 @@ def outside(
         known, value = some.numbers(name) / scale, facts[name] / scale
         number = text[: text.index("}") + 1].rpartition("{")[2]
         if value > known.max():
-            yield f"{text.format(value)}; validated up to {('{' + number).format(known.max())}"
+            yield f"{text.format(value)} (validated up to {('{' + number).format(known.max())})"
         elif value < known.min() * (1 - _ROUNDING):
-            yield f"{text.format(value)}; validated from {('{' + number).format(known.min())}"
+            yield f"{text.format(value)} (validated from {('{' + number).format(known.min())})"
     for name, text in _CHOICES.items():
         if facts[name] not in some.columns[name]:
             yield f"{text} {facts[name]} never validated"

@@ -301,12 +301,12 @@ def test_distances_count_factors_of_two(field, factor, weight):
 
 
 OUTSIDE = [
-    ({"num_procs": 65536}, "65,536 processors; validated up to"),
-    ({"seq_size": 1 << 24}, "sequences of 16,777,216 tokens; validated up to"),
-    ({"parameters": 5e12}, "5e+03 billion parameters; validated up to"),
-    ({"parameters": 1e6}, "0.001 billion parameters; validated from"),
+    ({"num_procs": 65536}, "65,536 processors (validated up to"),
+    ({"seq_size": 1 << 24}, "sequences of 16,777,216 tokens (validated up to"),
+    ({"parameters": 5e12}, "5e+03 billion parameters (validated up to"),
+    ({"parameters": 1e6}, "0.001 billion parameters (validated from"),
     ({"schedule": "zb_h1"}, "pipeline schedule zb_h1 never validated"),
-    ({"domain": 576}, "576 processors on the fastest network; validated up to"),
+    ({"domain": 576}, "576 processors on the fastest network (validated up to"),
     ({"type": "float32"}, "no validated run in float32 on h100_80g_sxm"),
 ]
 
@@ -326,7 +326,7 @@ def test_what_lies_outside_is_said(change, sentence):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"training": False}, "inference; validated runs are training steps"),
+        ({"training": False}, "inference (validated runs are training steps)"),
         ({"weight_offload": True}, "offloading never validated"),
         ({"activations_offload": True}, "offloading never validated"),
         ({"optimizer_offload": True}, "offloading never validated"),

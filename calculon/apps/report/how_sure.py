@@ -7,7 +7,7 @@ from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import confirmed
 from calculon.units import duration, scaled
 
-BEST = "Above every published run"
+BEST = "Above every measured run"
 OUTSIDE = "Outside of what was measured"
 
 _ERROR = 0.04
