@@ -193,8 +193,11 @@ MORE_OPTIONS: dict[str, tuple[Any, ...]] = {
     "matmul_impl": ("gemm", "gemm", "gemm", "mul_sum", "mul_sum_fused"),
     "tp_impl": ("megatron", "megatron", "allgather"),
     "tp_async": (False, True),
+    "tp_user_buffers": (False, True),
+    "tp_hidden_percent": (100, 100, 0, 30),
     "bias_after_reduce": (False, True),
     "matmul_dtype": ("same", "same", *DATATYPES, "tfloat32"),
+    "float8_scaling": ("delayed", "current"),
     "recompute_modules": ("none", "norm", "activation", "norm_activation", "mlp", "ops"),
     "recompute_every": (1, 1, 2, 3),
     "coll_algo": (*OPTIONS["coll_algo"], "tree", "nvls", "nvls_tree", "collnet"),
@@ -435,6 +438,7 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
             "memory_efficiency": st.floats(0.2, 1),
             "sustained": st.floats(0.5, 1),
             "weight_gradients": st.floats(0.5, 1.2),
+            "gradients": st.floats(0.5, 1.0),
             "alignment": curves((4, 16, 64, 128)),
             "tiles": st.lists(tile, min_size=1, max_size=3),
         },
@@ -494,6 +498,10 @@ def _more(random: Random, row: Document, model: Document, system: Document) -> D
         chosen["tp_impl"] = "megatron"
     megatron = chosen["tp_impl"] == "megatron"
     chosen["tp_async"] &= alone and megatron and row["training"] and row["tensor_par"] > 1
+    rings = row["tensor_par_overlap"] == "ring" and row["tensor_par_comm_type"] == "rs_ag"
+    chosen["tp_user_buffers"] &= rings
+    if alone:
+        chosen["tp_hidden_percent"] = 100
     biased = part in ("block", "attention") and model.get("out_bias", False)
     biased = biased or (part in ("block", "mlp") and model.get("mlp_bias", False))
     chosen["bias_after_reduce"] &= biased and megatron
@@ -502,6 +510,8 @@ def _more(random: Random, row: Document, model: Document, system: Document) -> D
     wide = stored.get(chosen["matmul_dtype"], 2) > stored.get(row["datatype"], 2)
     if chosen["matmul_dtype"] not in types or wide:
         chosen["matmul_dtype"] = "same"
+    if chosen["matmul_dtype"] != "float8":
+        chosen["float8_scaling"] = "delayed"
     if not alone or chosen["matmul_dtype"] != "same":
         chosen["matmul_impl"] = "gemm"
     halves = part == "block" and not model.get("parallel_attention", False)

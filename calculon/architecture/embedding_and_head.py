@@ -68,7 +68,7 @@ def head_layers(shape: BlockShape) -> Iterator[Layer]:
     yield residual_norm("Head", shape, flags=Flags())
     yield border_collective("Head_F", COLUMN_INPUT, shape, _DROPPED)
     bias = columns * model.head_bias
-    yield from converted("Head_Cast", shape, model.hidden, columns, bias, activated=True)
+    yield from converted("Head_Cast", shape, model.hidden, columns, bias)
     logits = project(LOGITS, shape, model.hidden, columns, bias, Flags())
     yield logits._replace(activation_grad=0.0)  # that of the loss, which counts it
     yield cross_entropy(

@@ -80,6 +80,8 @@ def _policy(shape: BlockShape) -> Mapping[KernelKind, Rule]:
         policy.pop("loss", None)
     if choice.fusion == "none" and shape.model.norm == "rmsnorm":
         policy["norm"] = _rmsnorm_alone
+    if choice.fuses and choice.scales_by_itself:
+        policy["norm"] = _norm_unscaled
     return policy
 
 
@@ -208,6 +210,11 @@ def _norm_joined(layer: Layer, widths: Widths) -> Moved:
     if layer.flags.shares_activation:
         return Moved(o, c + 3 * r + gain * (c + r), (0, 1 + gain, 0))
     return Moved(2 * width, (3 + 2 * gain) * width, (1, 1 + gain, 0))
+
+
+def _norm_unscaled(layer: Layer, widths: Widths) -> Moved:
+    """Entry norms write what is read again for its largest value, before it is converted."""
+    return _norm_joined(layer, widths._replace(operand=widths.result))
 
 
 def _joined(layer: Layer, widths: Widths) -> Moved:

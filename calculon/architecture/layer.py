@@ -57,6 +57,8 @@ class Collective(NamedTuple):
     ----------
     message : array
         Bytes of the full, gathered or reduced, tensor; 0 without parallelism along the axis.
+    gathered : array or None
+        Those where it is gathered, if that is in narrower elements.
     operations, split_operations : tuple of str or None
         Of the forward and of the backward pass; the second where the tensor is split along the sequence outside of
         column- and row-parallel products, None where that makes no difference.
@@ -74,6 +76,13 @@ class Collective(NamedTuple):
     overlapped: bool = False
     outer: bool = False
     axis: str = "tp"
+    gathered: Bytes | None = None
+
+    def size(self, operation: str) -> Bytes:
+        """Return bytes of the full tensor in an operation."""
+        if self.gathered is None or operation != "all_gather":
+            return self.message
+        return self.gathered
 
 
 class TensorOperator(NamedTuple):

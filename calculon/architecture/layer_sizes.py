@@ -34,6 +34,8 @@ class Sizes:
         Tokens per sequence; 0 where it is the model's own (:mod:`calculon.architecture.workload`).
     recompute_every : array of float
         Of so many blocks one recomputes.
+    tp_hidden_percent : array of float
+        Share that cut products hide of what they could hide of their collectives, in percent.
     further : mapping of arrays
         Degrees (float) and networks (int) of further axes, by field; by default one rank.
     """
@@ -44,6 +46,7 @@ class Sizes:
     vocab_pad_multiple: Count
     seq_length: Count
     recompute_every: Count = field(default_factory=lambda: np.ones(1))
+    tp_hidden_percent: Count = field(default_factory=lambda: np.full(1, 100.0))
     further: Mapping[str, Array] = field(default_factory=_one_rank)
 
     @classmethod

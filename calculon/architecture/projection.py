@@ -11,11 +11,13 @@ import numpy as np
 from calculon.architecture.layer import COLUMN_INPUT, ROW_OUTPUT, Number, TensorOperator
 from calculon.architecture.layers import (
     RECOMPUTED,
+    Converted,
     Flags,
     Layer,
     When,
     added_bias,
     cast,
+    cast_to_8_bits,
     communication,
     linear,
     overlapped_linear,
@@ -23,10 +25,22 @@ from calculon.architecture.layers import (
 )
 from calculon.architecture.shape import BlockShape
 from calculon.editions.edition import Side
-from calculon.units import Elements
+from calculon.units import Count, Elements
 
 _SENT = Flags(recommunicate=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS)
 """A collective of an output, which its reader saves."""
+
+REDUCTION_PIECES = 4
+"""In how many products one is cut beside whose reduction it runs, with user buffers.
+
+Source: Transformer Engine 1 and 2, ``pytorch/module/base.py``, ``initialize_ub``: ``num_splits`` of method *pipeline*.
+"""
+
+
+def reduction_pieces(tensor_par: Count) -> Count:
+    """Return in how many products one is cut beside whose reduction it runs, with user buffers."""
+    return np.where(tensor_par > 1, REDUCTION_PIECES, 1)
+
 
 DROPPED = {
     When.REGATHER_ATTENTION: When.DROPPED_ATTENTION,
@@ -83,10 +97,14 @@ def _tiles(operator: TensorOperator, shape: BlockShape) -> tuple[Number, Number,
     """Return in how many products each pass is cut: as many as there are peers where it has a collective.
 
     Gradients of weights are one product. Source: Wang et al., ASPLOS 2023, doi:10.1145/3567955.3567959, section 5: the
-    loop over shards of the decomposed product.
+    loop over shards of the decomposed product. With user buffers see :func:`~calculon.parallel.tensor.user_buffers`.
     """
     if not shape.edition.times_tiles:
         return None
+    if shape.choice.tp_user_buffers:
+        column = operator == COLUMN_INPUT
+        forward = shape.tensor_par if column else reduction_pieces(shape.tensor_par)
+        return forward, 1.0 if column else shape.tensor_par, 1.0
     operations = operator.split if shape.choice.sequence_parallel else operator.whole
     fw, agrad = (shape.tensor_par if operation else 1.0 for operation in operations)
     return fw, agrad, 1.0
@@ -101,7 +119,12 @@ def border_collective(
     outer: bool = False,
     dtype_bytes: int | None = None,
 ) -> Layer:
-    """Run operator *f* or *g*, by default in the width of results."""
+    """Run operator *f* or *g*, by default in the width of results, and gather in that of operands where it is less.
+
+    Source: Transformer Engine, ``pytorch/module/layernorm_linear.py`` and ``linear.py``, and torchao,
+    ``float8/float8_tensor_parallel.py``: 8-bit inputs and gradients of outputs are converted before they are gathered.
+    """
+    narrow = dtype_bytes is None and shape.widths.operand < shape.widths.result
     return tensor_collective(
         name,
         operator,
@@ -110,6 +133,7 @@ def border_collective(
         sequence_parallel=shape.choice.sequence_parallel,
         outer=outer,
         dtype_bytes=dtype_bytes or shape.widths.result,
+        gathered_bytes=shape.widths.operand if narrow else None,
         flags=flags,
     )
 
@@ -138,7 +162,7 @@ def input_layers(
         Share of the product that is, where single operators are recomputed.
     """
     name, hidden = f"{prefix}_{product}", shape.model.hidden
-    yield from converted(f"{name}_Cast", shape, hidden, width, bias, activated=product == "Mlp1")
+    yield from converted(f"{name}_Cast", shape, hidden, width, bias, normed=True, side="gather")
     if shape.overlapped:
         yield column_parallel_linear(
             f"{name}_AG",
@@ -201,7 +225,8 @@ def converted(
     *,
     source: int | None = None,
     joined: bool = True,
-    activated: bool = False,
+    normed: bool = False,
+    side: Side | None = None,
 ) -> Iterator[Layer]:
     """Convert the operands of a product ``(tokens, n) x (n, k)``, where they are stored wider than multiplied.
 
@@ -212,24 +237,50 @@ def converted(
     source : int, optional
         Bytes per element of its input as it comes; by default those of the residual stream.
     joined : bool
-        Whether the kernel that makes its input can convert it.
-    activated : bool
-        Whether an activation or a loss reads its output, and makes the gradient of that. Others come from products,
-        attention and the residual stream, and Transformer Engine converts them to 8 bits by a kernel of its own.
+        Whether the kernel that makes its input can convert it, but to 8 bits.
+    normed : bool
+        Whether that is a norm, which can write 8 bits.
+    side : str, optional
+        The collective of its input (gather) or of its output (reduce), if it has one; converted before it is gathered.
     """
-    if shape.narrow:
-        alone = not (joined and shape.choice.fuses)
-        yield cast(
+    if not shape.narrow:
+        return
+    choice, source = shape.choice, shape.dtype_bytes if source is None else source
+    weights, inputs, outputs = n * k + bias, shape.tokens * n, shape.tokens * k
+    alone = not (joined and choice.fuses)
+    if choice.converts_alone:
+        yield cast_to_8_bits(
             name,
-            n * k + bias,
-            shape.tokens * n,
-            shape.tokens * k,
+            weights,
+            _converted_tensor(inputs, source, side == "gather", shape),
+            _converted_tensor(outputs, shape.widths.result, side == "reduce", shape),
             widths=shape.widths,
-            source=shape.dtype_bytes if source is None else source,
-            alone=alone,
-            gradients_alone=alone or (shape.widths.operand == 1 and not activated),
+            normed=normed and choice.fuses and not choice.scales_by_itself,
+            restored=alone,
+            measured=choice.scales_by_itself,
             flags=RECOMPUTED,
         )
+    else:
+        yield cast(
+            name,
+            weights,
+            inputs,
+            outputs,
+            widths=shape.widths,
+            source=source,
+            alone=alone,
+            flags=RECOMPUTED,
+        )
+
+
+def _converted_tensor(
+    elements: Elements, source: int, border: bool, shape: BlockShape
+) -> Converted:
+    """Return a tensor that is converted; at a `border` of tensor parallelism each rank has a share of it, if split."""
+    gathered = border and shape.choice.sequence_parallel
+    return Converted(
+        elements, elements / shape.tensor_par if gathered else elements, source, gathered
+    )
 
 
 def output_layers(
@@ -254,7 +305,14 @@ def output_layers(
     name, hidden, rows = f"{prefix}_{product}", shape.model.hidden, shape.split(width)
     joined = product != "MLP"
     yield from converted(
-        f"{name}_Cast", shape, rows, hidden, bias, source=shape.widths.result, joined=joined
+        f"{name}_Cast",
+        shape,
+        rows,
+        hidden,
+        bias,
+        source=shape.widths.result,
+        joined=joined,
+        side="reduce",
     )
     if shape.overlapped:
         flags = Flags(

@@ -155,7 +155,13 @@ class EmbeddingHeadTables:
 
     def add_cost(self, choice: BlockChoice, sizes: Array) -> None:
         """Cost embedding and LM head of a choice, for rows of sizes as in :func:`block_costs`."""
-        args = (self._model, self._system, plain_choice(choice), Sizes.of(sizes), self._edition)
+        args = (
+            self._model,
+            self._system,
+            plain_choice(choice, self._system),
+            Sizes.of(sizes),
+            self._edition,
+        )
         self._costs.append(embedding_head_cost(*args))
 
     def add_steps(self, choice: StepChoice, sizes: Array, shards: Array) -> None:

@@ -56,25 +56,33 @@ class EmbeddingHeadStep:
     both: VocabularyWeights
 
 
-def plain_layout(layout: LayoutChoice) -> LayoutChoice:
-    """Return the layout of embedding and head, which are split by the vocabulary whatever form the blocks have."""
+def plain_layout(layout: LayoutChoice, system: System) -> LayoutChoice:
+    """Return the layout of embedding and head, which are split by the vocabulary whatever form the blocks have.
+
+    The logits are a product in the type of attention: only products of blocks have 8 bits. Source: DeepSeek-V3, arXiv
+    2412.19437, section 3.3.1; Megatron-LM, ``core/models/gpt/gpt_model.py``, whose output layer is none of Transformer
+    Engine; torchtitan, ``docs/float8.md``, which filters ``output``.
+    """
+    core = system.core_type(layout.datatype, layout.matmul_dtype)
     return replace(
         layout,
+        matmul_dtype="same" if core == layout.datatype else core,
         overlapped=False,
         fused_activation=False,
         attention_type="multihead",
         attn_impl="eager",
         attn_kernel="auto",
         tp_impl="megatron",
+        tp_user_buffers=False,
         bias_after_reduce=False,
     )
 
 
-def plain_choice(choice: BlockChoice) -> BlockChoice:
+def plain_choice(choice: BlockChoice, system: System) -> BlockChoice:
     """Return the choice as it is for embedding and head: nothing is recomputed, overlapped or gathered again."""
     return replace(
         choice,
-        layout=plain_layout(choice.layout),
+        layout=plain_layout(choice.layout, system),
         activation_recompute="none",
         tensor_par_overlap="none",
         seq_par_ag_redo=False,

@@ -234,6 +234,6 @@ def _layer_bytes(axis: str, model: Model, batch: Batch, choice: BlockChoice, siz
     of_block = edition.at_edge(SimpleNamespace(bytes=mean), batch.piped)
     total: Bytes = schedule.batch_sum(*of_block.bytes)
     if batch.embedding_head_times is not None:
-        both = (passed(one, plain_choice(choice))[0] for one in (EMBEDDING, HEAD))
+        both = (passed(one, plain_choice(choice, system))[0] for one in (EMBEDDING, HEAD))
         total = total + schedule.microbatches * batch.embedding_head_times.of_slower(*both)
     return total

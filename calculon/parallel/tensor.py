@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from calculon.architecture.layer import PHASES, REDUCING
+from calculon.architecture.layer import COLUMN_INPUT, PHASES, REDUCING
 from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.layers import Layer
+from calculon.architecture.projection import reduction_pieces
 from calculon.editions.edition import Edition
 from calculon.hardware.engine import Engine
 from calculon.hardware.system import System
@@ -16,7 +18,7 @@ from calculon.parallel.process_groups import ProcessGroup, layer_group, tensor_g
 from calculon.records import record
 from calculon.spec.scope_choices import BlockChoice
 from calculon.statistics import KINDS
-from calculon.units import Array, Bytes, BytesPerSecond, Fraction, Seconds
+from calculon.units import Array, Bytes, BytesPerSecond, Count, Fraction, Seconds
 
 PASSES = ("fw", "agrad", "recomm")
 """Passes with tensor-parallel traffic; ``recomm`` repeats the forward collective in the backward pass."""
@@ -93,6 +95,9 @@ def tensor_traffic(
         Which of them are computed again in the backward pass; None where none is overlapped.
     launching : array, shape (phases, layers, blocks), or None
         Least time of the kernels of these layers; None where none is overlapped, or kernels have no least time.
+
+    Of what cut products hide, a step hides the share ``tp_hidden_percent``: they wait for each other's copies, and run
+    below their rate alone. Source: Chang et al., *Flux*, arXiv 2406.06858, section 2.
     """
     system, sizes = network.system, network.sizes
     size, link = _messages(layers, arithmetic, memory, network, choice, edition)
@@ -106,13 +111,21 @@ def tensor_traffic(
     beside = np.stack([link[0], link[1], edition.gradient_link(link[2], recomputed)])
     pipelined = choice.tensor_par_overlap == "pipe"
     tiles = sizes.tensor_par
-    if edition.times_tiles and not pipelined:
-        memory = memory + _partial_sums(layers, system, choice, sizes, edition)
-    times = [
-        edition.overlapped_times(*pass_, tiles, usage, system, pipelined=pipelined)
-        for pass_ in zip(arithmetic, memory, beside, strict=True)
-    ]
-    processing, exposed = (np.stack(of_passes) for of_passes in zip(*times, strict=True))
+    if choice.layout.tp_user_buffers:
+        processing, exposed, beside = user_buffers(
+            layers, arithmetic, memory, beside, tiles, usage, system, edition
+        )
+    else:
+        if edition.times_tiles and not pipelined:
+            memory = memory + _partial_sums(layers, system, choice, sizes, edition)
+        times = [
+            edition.overlapped_times(*pass_, tiles, usage, system, pipelined=pipelined)
+            for pass_ in zip(arithmetic, memory, beside, strict=True)
+        ]
+        processing, exposed = (np.stack(of_passes) for of_passes in zip(*times, strict=True))
+    apart = system.combine(arithmetic, memory)[:, None] + beside
+    hidden = np.where(beside > 0, apart - (processing[:, None] + exposed), 0.0)
+    exposed = exposed + (1 - sizes.tp_hidden_percent / 100) * np.maximum(0.0, hidden)
     if launching is not None:
         processing, exposed = _launched(processing, exposed, launching)
     repeated = [[edition.happens(layer.flags.recommunicate, choice)] for layer in layers]
@@ -124,6 +137,56 @@ def tensor_traffic(
     return replace(
         alone, tile=tile, exposed=exposed, bandwidth_needed=needed, processing=processing
     )
+
+
+def user_buffers(
+    layers: Sequence[Layer],
+    arithmetic: Seconds,
+    memory: Seconds,
+    link: Seconds,
+    ranks: Count,
+    usage: Fraction,
+    system: System,
+    edition: Edition,
+) -> tuple[Seconds, Seconds, Seconds]:
+    """Return processing and exposed time of overlapped linear layers with the user buffers of Transformer Engine.
+
+    The third are the link times of what runs beside cut products, the rest 0.
+
+    The input of a column-split product and the gradient of a row-split one are gathered in a ring, beside a product for
+    each shard. The output of a row-split product is reduced piece by piece: nothing runs beside the reduction of the
+    last. In the backward pass of a column-split product nothing is cut: its input is gathered again beside the
+    gradients of inputs, and these are reduced beside the gradients of weights.
+
+    Arrays are of shape ``(passes, layers, blocks)``; `link` and exposed time have the kind of block as second axis.
+
+    Source: Transformer Engine 1 and 2, ``pytorch/module/base.py``, ``initialize_ub``: methods *ring_exchange*
+    (qkv_fprop, fc1_fprop, proj_dgrad, fc2_dgrad), *pipeline* (proj_fprop, fc2_fprop), *bulk* (qkv_dgrad, qkv_wgrad,
+    fc1_dgrad, fc1_wgrad).
+    """
+    column = np.array(
+        [
+            [layer.collective.operations == COLUMN_INPUT.whole]
+            for layer in layers
+            if layer.collective
+        ]
+    )
+
+    def beside(pass_: int, traffic: Seconds, tiles: Count, *, pipelined: bool = False) -> Any:
+        work = arithmetic[pass_], memory[pass_]
+        return edition.overlapped_times(*work, traffic, tiles, usage, system, pipelined=pipelined)
+
+    gathered = beside(0, link[0], ranks)
+    reduced = beside(0, link[0], reduction_pieces(ranks), pipelined=True)
+    forward = [np.where(column, *two) for two in zip(gathered, reduced, strict=True)]
+    cut = np.stack([link[0], np.where(column, 0.0, link[1]), np.zeros_like(link[2])])
+    inputs, weights = beside(1, cut[1], ranks), beside(2, cut[2], ranks)
+    processing = np.stack([forward[0], inputs[0], weights[0]])
+    behind = [not_hidden(link[i], processing[3 - i], usage) for i in (1, 2)]
+    exposed = np.stack(
+        [forward[1], np.where(column, behind[0], inputs[1]), np.where(column, behind[1], 0.0)]
+    )
+    return processing, exposed, cut
 
 
 def _launched(processing: Seconds, exposed: Seconds, launching: Seconds) -> tuple[Seconds, Seconds]:
@@ -198,7 +261,7 @@ def _messages(
     for i, j, operation, kinds in _operations(layers, choice, edition):
         collective = layers[j].collective
         assert collective is not None
-        message, overlapped = collective.message, collective.overlapped
+        message, overlapped = collective.size(operation), collective.overlapped
         again = PASSES[i] == "recomm"
         time = network(operation, message, choice)
         if not overlapped:
@@ -250,7 +313,7 @@ def tensor_volumes(
     for i, j, operation, kinds in _operations(layers, choice, edition):
         collective = layers[j].collective
         assert collective is not None
-        volume = group.volume(system, operation, collective.message, choice.coll_algo)
+        volume = group.volume(system, operation, collective.size(operation), choice.coll_algo)
         moved[i, kinds] += np.where(sizes.degree(axis) > 1, volume, 0.0)
     return moved
 

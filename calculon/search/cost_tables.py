@@ -135,7 +135,7 @@ class CostTables:
                 rows += len(sizes)
                 if embedding_head is None:
                     continue
-                plain = plain_choice(choice)
+                plain = plain_choice(choice, space.system)
                 if plain not in embedding_head_start:
                     embedding_head_start[plain] = len(embedding_head_start) * len(every)
                     embedding_head.add_cost(plain, every)

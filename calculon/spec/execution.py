@@ -357,6 +357,17 @@ class Execution:
         mark="{}",
         adds="types of matrix arithmetic",
     )
+    float8_scaling: str = declare(
+        "factor of 8-bit operands: of the largest values of steps before, so that norms write 8 bits (delayed); or of "
+        "the tensor itself, which is read once more before it is converted (current)",
+        choices=("delayed", "current"),
+        default="delayed",
+        scope=LAYOUT,
+        label="8-bit scaling {}",
+        mark={"current": "current scaling"},
+        needs={"matmul_dtype": ("float8",)},
+        adds="current beside delayed, for products in float8",
+    )
     vocab_pad_multiple: int = declare(
         "the vocabulary on each tensor-parallel rank is filled up to a multiple of this",
         at_least=1,
@@ -403,6 +414,31 @@ class Execution:
             "tp_impl": ("megatron",),
         },
         adds="true: gradients of inputs reduced behind those of weights",
+    )
+    tp_user_buffers: bool = declare(
+        "overlap of Transformer Engine's user buffers: gathers go round a ring, the forward pass reduces beside a "
+        "product in 4 pieces, and the backward pass of column-split products gathers and reduces beside whole ones; "
+        "false: all go round a ring",
+        default=False,
+        scope=LAYOUT,
+        label="user buffers",
+        mark="user buffers",
+        needs={"tensor_par_overlap": ("ring",), "tensor_par_comm_type": ("rs_ag",)},
+        adds="true: rings, pieces and whole products as Transformer Engine's user buffers",
+    )
+    tp_hidden_percent: int = declare(
+        "share of what the overlap of cut products hides by the model that it hides in a step: pieces wait for each "
+        "other's copies, and run below the rate that they have alone",
+        unit="%",
+        at_least=0,
+        at_most=100,
+        default=100,
+        scope=BLOCK,
+        label="{} % of it hidden",
+        mark="{} % hidden",
+        needs={"tensor_par_overlap": ("ring", "pipe")},
+        adds="shares that cut products hide",
+        samples=(0, 25),
     )
     bias_after_reduce: bool = declare(
         "biases of row-split products are added in a pass of their own after the reduction; false: in the product",

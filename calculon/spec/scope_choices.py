@@ -36,7 +36,9 @@ class LayoutChoice:
     fusion: str
     launch_mode: str
     matmul_dtype: str
+    float8_scaling: str
     tp_impl: str
+    tp_user_buffers: bool
     bias_after_reduce: bool
     matmul_impl: str
     sequence_parallel: bool
@@ -68,6 +70,16 @@ class LayoutChoice:
     def result_bytes(self) -> int:
         """Bytes per element of the results of products, and of the operators between them."""
         return min(self.dtype_bytes, max(self.operand_bytes, LEAST_RESULT_BYTES))
+
+    @property
+    def converts_alone(self) -> bool:
+        """Whether 8-bit operands are converted by kernels of their own, and kept in two layouts."""
+        return self.operand_bytes == 1 and self.dtype_bytes > 1
+
+    @property
+    def scales_by_itself(self) -> bool:
+        """Whether a tensor is read once before it is converted to 8 bits: the factor is that of its own values."""
+        return self.converts_alone and self.float8_scaling == "current"
 
     @property
     def gathers_outputs(self) -> bool:

@@ -138,6 +138,11 @@ def _check_products(ex: Execution, model: Model) -> None:
     require(23, model.part != "linear" or whole, "one linear layer has no row-split product")
     require(23, megatron or whole, "gathered activations are not split")
     require(23, not ex.tp_async or behind, "there is nothing to run behind weight gradients")
+    rings = ex.tensor_par_overlap == "ring" and ex.tensor_par_comm_type == "rs_ag"
+    require(23, not ex.tp_user_buffers or rings, "user buffers are rings of split inputs")
+    require(23, not alone or ex.tp_hidden_percent == 100, "there is nothing to hide")
+    scaled = ex.float8_scaling == "delayed" or ex.matmul_dtype == "float8"
+    require(23, scaled, "there are no factors of 8 bits")
     biased = model.part in ("block", "attention") and model.out_bias
     biased = biased or (model.part in ("block", "mlp") and model.mlp_bias)
     require(23, not ex.bias_after_reduce or (megatron and biased), "no bias follows a reduction")

@@ -29,6 +29,7 @@ class TPComm(Layer):
         t = run.execution.tensor_par
         count = run.activation if count is None else count
         size = count if t > 1 else 0
+        standard = element is None
         element = run.result_bytes if element is None else element
         message, additions = element * size, size * (t - 1) / t
         flops = {
@@ -42,14 +43,19 @@ class TPComm(Layer):
         kept = {"gather": (0.0, 1.0), "reduce": (1.0, 0.0), "total": (0.0, 0.0)}.get(
             side, (1 / t, 1.0)
         )
+        sent = [passes[0] * message, passes[1] * message]
         if run.sequence_par and side in ("gather", "reduce"):
-            passes, kept = (2, 2, 0), (1 / t, 1 / t)
+            kept, sent = (1 / t, 1 / t), [2 * message, 2 * message]
+        if standard and side in ("gather", "reduce") and run.operand_bytes < run.result_bytes:
+            self.gathered = run.operand_bytes * size
+            if run.sequence_par:
+                sent[0 if side == "gather" else 1] = 2 * self.gathered
         super().__init__(
             run,
             name,
             flags,
             flops=flops,
-            moved=(passes[0] * message, passes[1] * message, 0),
+            moved=(sent[0], sent[1], 0),
             inputs=size / t if side in ("collect", "join") else size,
             outputs=size,
             output_space=message,
@@ -128,15 +134,36 @@ class OverlappedLinear(Layer):
         )
         self.product = plain.product
         self.side, self.outermost = side, outermost
+        ex = run.execution
+        self.buffered, self.share = ex.tp_user_buffers, ex.tp_hidden_percent / 100
         for stage in ("fw", "agrad"):
             self.traffic[stage] += (self.tiles(stage) - 1) * read * self.weights
-        self.message = wrote * (m * n if side == "gather" else m * k)
+        border = m * n if side == "gather" else m * k
+        self.message = wrote * border
+        if read < wrote:
+            self.gathered = read * border
         self.usage = run.tp_team.usage
 
     def tiles(self, stage: Stage) -> int:
         """Return in how many products a pass is cut: as many as its collective has peers."""
         cut = self.run.rules.tiled_products and stage in ("fw", "agrad")
-        return self.t if cut and self.collective(stage, "base") else 1
+        cut = cut and not self._whole(stage)
+        return self._pieces(stage) if cut and self.collective(stage, "base") else 1
+
+    def _whole(self, stage: Stage) -> bool:
+        """Whether a collective runs beside a whole product of the other gradient: in bulk."""
+        return self.buffered and self.side == "gather" and stage in ("agrad", "wgrad")
+
+    def _pieces(self, stage: Stage) -> int:
+        """Pieces of the overlap: user buffers reduce the output of a product in 4."""
+        return 4 if self._by_pieces(stage) else self.t
+
+    def _by_pieces(self, stage: Stage) -> bool:
+        return self.buffered and self.side == "reduce" and stage == "fw"
+
+    def _last_alone(self, stage: Stage) -> bool:
+        """Whether nothing runs beside the collective of one of the pieces."""
+        return self.run.execution.tensor_par_overlap == "pipe" or self._by_pieces(stage)
 
     def flops_time(self, stage: Stage) -> float:
         if stage == "optim":
@@ -163,7 +190,7 @@ class OverlappedLinear(Layer):
     def _with_sums(self, stage: Stage) -> float:
         """Memory time with that of the sums that go round a ring, but for the first tile."""
         sums = 0.0
-        ring = self.run.execution.tensor_par_overlap == "ring"
+        ring = self.run.execution.tensor_par_overlap == "ring" and not self.buffered
         reduces = self.collective(stage, "base") in ("all_reduce", "reduce_scatter")
         if ring and reduces and self.tiles(stage) > 1:
             sums = (self.t - 1) * self.run.system.mem1.time(3 * self.message / self.t)
@@ -224,13 +251,13 @@ class OverlappedLinear(Layer):
 
     def _beside(self, stage: Stage, kind: Kind) -> float:
         """Processing time beside the communication of a kind of block."""
-        t, combine = self.t, self.run.system.combine
+        t, combine = self._pieces(stage), self.run.system.combine
         flops_time, mem_time = self.flops_time(stage), self._with_sums(stage)
         compute = combine(flops_time, mem_time)
         slowed = combine(flops_time / (1 - self.usage), mem_time)
         # A recomputed layer has repeated its communication beside its forward pass.
         again = stage == "wgrad" and self.flags.recompute
-        link = 0 if again else self.link_time(stage, kind)
+        link = 0 if again or self._whole(stage) else self.link_time(stage, kind)
         if link == 0:
             return compute
         if link <= self._cover(stage):
@@ -249,13 +276,21 @@ class OverlappedLinear(Layer):
 
     def _waits(self, stage: Stage, kind: Kind) -> float:
         """Exposed network time of a kind of block whose kernels take no least time."""
-        link = self.link_time(stage, kind)
-        exposed = max(0, (self.t - 1) / self.t * (link - self._cover(stage)))
+        link, t = self.link_time(stage, kind), self._pieces(stage)
+        if self._whole(stage):
+            work = self._beside("wgrad" if stage == "agrad" else "agrad", "base")
+            return min(link, max(link - work, self.usage * link))
+        exposed = max(0, (t - 1) / t * (link - self._cover(stage)))
         # An edge block is slowed by its own communication.
         exposed = max(0, exposed + self._beside(stage, kind) - self._beside(stage, "base"))
         # Nothing runs beside the first tile of a pipe.
-        tile = link / self.t if self.run.execution.tensor_par_overlap == "pipe" else 0
-        return exposed + tile
+        exposed += link / t if self._last_alone(stage) else 0
+        if link == 0:
+            return exposed
+        # Some of what could be hidden is not.
+        compute = self.run.system.combine(self.flops_time(stage), self._with_sums(stage))
+        hidden = max(0, compute + link - self._beside(stage, "base") - exposed)
+        return exposed + (1 - self.share) * hidden
 
     def _cover(self, stage: Stage) -> float:
         """Longest link time that hides behind the stage."""

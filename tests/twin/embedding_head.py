@@ -68,7 +68,7 @@ def head_layers(run: Run) -> list[Layer]:
     if run.narrow:
         alone = run.execution.fusion not in ("compile", "max")
         counts = model.hidden * columns + bias, run.activation, tokens * columns
-        casts = cast(run, "Head_Cast", counts, run.element_bytes, alone=alone, activated=True)
+        casts = cast(run, "Head_Cast", counts, run.element_bytes, alone=alone)
         layers.append(casts)
     logits = linear(run, "Head_Logits", tokens, model.hidden, columns, Flags(), bias)
     logits.activation_grad_space = 0  # it is that of the loss

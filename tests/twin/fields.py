@@ -121,10 +121,13 @@ class Execution:
     fusion: str = "published"
     launch_mode: str = "auto"
     matmul_dtype: str = "same"
+    float8_scaling: str = "delayed"
     vocab_pad_multiple: int = 1
     seq_length: int = 0  # tokens per sequence; 0: those of the model
     tp_impl: str = "megatron"
     tp_async: bool = False
+    tp_user_buffers: bool = False
+    tp_hidden_percent: int = 100
     bias_after_reduce: bool = False
     matmul_impl: str = "gemm"
     zero_stage: str = "auto"
@@ -172,6 +175,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "fusion": ("published", "none", "compile", "max"),
     "launch_mode": ("auto", "eager", "compile", "graph"),
     "matmul_dtype": ("same", *MULTIPLIED_BYTES),
+    "float8_scaling": ("delayed", "current"),
     "tp_impl": ("megatron", "allgather"),
     "matmul_impl": ("gemm", "mul_sum", "mul_sum_fused"),
     "zero_stage": ("auto", "0", "1", "2", "3", "fsdp", "owner"),
@@ -220,6 +224,7 @@ EXTENSIONS: Mapping[str, tuple[str, ...]] = {
         "memory_efficiency",
         "sustained",
         "weight_gradients",
+        "gradients",
         "alignment",
         "tiles",
     ),

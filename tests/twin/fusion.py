@@ -101,6 +101,8 @@ def _alone(layer: Layer, run: Run) -> Moved | None:
 def _joined(layer: Layer, run: Run, *, into_products: bool) -> Moved | None:
     """Chains in one kernel: what comes in is read, what goes out is written."""
     r, o, c = run.element_bytes, run.operand_bytes, run.result_bytes
+    if o == 1 and o < r and run.execution.float8_scaling == "current":
+        o = c  # the norm is read again for its largest value
     function: Moved = (3 * c, 5 * c, 1, 1) if run.model.gated else (2 * c, 3 * c, 1, 1)
     turned: Moved = 2 * c, 2 * c, 1, 1
     if into_products:

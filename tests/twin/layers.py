@@ -37,6 +37,7 @@ class Layer:
 
     side: Side | None = None  # of a TP region, if the layer communicates ...
     message: float = 0  # ... so many bytes
+    gathered: float | None = None  # ... so many where it gathers narrower elements
     outermost = False  # whether it is the first gather or the last reduction of the block
     beside = False  # whether its collective runs beside a product
     branch = False  # whether it ends a branch of the residual stream
@@ -220,7 +221,12 @@ class Layer:
         return "all_gather" if split else None
 
     def comm_size(self, stage: Stage, kind: Kind) -> float:
-        return self.message if self.collective(stage, kind) else 0
+        op = self.collective(stage, kind)
+        return self.sized(op) if op else 0
+
+    def sized(self, op: str) -> float:
+        """Bytes of an operation: what is gathered may have narrower elements."""
+        return self.message if op != "all_gather" or self.gathered is None else self.gathered
 
     def comm_tile(self, stage: Stage, kind: Kind) -> float:
         return self.comm_size(stage, kind)
@@ -229,7 +235,7 @@ class Layer:
         op = self.collective(stage, kind)
         if op is None:
             return 0
-        time = self.run.tp_team.time(op, self.message)
+        time = self.run.tp_team.time(op, self.sized(op))
         if stage == "wgrad":
             if not self.pays_again:
                 return time  # [O24] what is communicated again is charged for the network alone

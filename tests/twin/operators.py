@@ -284,39 +284,81 @@ def flash(run: Run, name: str, heads: int, key_heads: int, flags: Flags) -> Laye
     return layer
 
 
-def cast(
+def cast(run: Run, name: str, counts: tuple[int, int, int], source: int, *, alone: bool) -> Layer:
+    """Convert weights, input and gradient of the output of a product to fewer bytes, and back.
+
+    `counts` are elements of weights, input and output. Converted weights are kept for the backward
+    pass. The input comes in `source` bytes; converting it, and gradients, takes passes of their own
+    only where they stand `alone`: else the kernels that make them write both.
+    """
+    weights, inputs, outputs = counts
+    stored, read, wrote = run.element_bytes, run.operand_bytes, run.result_bytes
+    forward: list[float] = [(stored + read) * weights]
+    backward: list[float] = []
+    if alone and source != read:
+        forward.append((source + read) * inputs)
+    if alone and source != wrote:
+        backward.append((source + wrote) * inputs)
+    if alone and read < wrote:
+        backward.append((wrote + read) * outputs)
+    return _conversions(run, name, counts, forward, backward)
+
+
+def cast_to_8_bits(
     run: Run,
     name: str,
     counts: tuple[int, int, int],
     source: int,
     *,
-    alone: bool,
-    activated: bool = False,
+    normed: bool,
+    apart: bool,
+    side: str | None,
 ) -> Layer:
-    """Convert weights, input and gradient of the output of a product to fewer bytes, and back.
+    """Convert the same to 8 bits, in kernels of their own, and transpose for the gradients.
 
-    `counts` are elements of weights, input and output. Converted weights are kept for the backward
-    pass. The input comes in `source` bytes; converting it, and gradients, takes passes of their own
-    only where they stand `alone`: else the kernels that make them write both. Gradients of 1 byte do
-    too, but those that an activation or the loss makes.
+    Input or gradient of the output are gathered on their `side` if the sequence is split. A norm has
+    written the input already if it is `normed`. With a factor of its own a tensor is read before.
     """
     weights, inputs, outputs = counts
-    stored, read, wrote = run.element_bytes, run.operand_bytes, run.result_bytes
-    forward, kernels = [(stored + read) * weights], [1, 0, int(wrote < stored)]
-    backward = []
-    if alone and source != read:
-        forward.append((source + read) * inputs)
-    if alone and source != wrote:
+    stored, wrote, t = run.element_bytes, run.result_bytes, run.execution.tensor_par
+    current = run.execution.float8_scaling == "current"
+    forward: list[float] = [(stored + 1) * weights]
+    backward: list[float] = []
+    if current:
+        forward.append(stored * weights)
+    passes = ((forward, inputs, source, "gather"), (backward, outputs, wrote, "reduce"))
+    for moves, count, width, border in passes:
+        written_by_norm = normed and not current and border == "gather"
+        gathered = side == border and run.sequence_par
+        own = count / t if gathered else count
+        if not written_by_norm:
+            moves.append((width + (1 if gathered else 2)) * own)
+        if written_by_norm or gathered:
+            backward.append(2 * count)
+        if current:
+            moves.append(width * own)
+    if apart and source != wrote:
         backward.append((source + wrote) * inputs)
-    if (alone or (read == 1 and not activated)) and read < wrote:
-        backward.append((wrote + read) * outputs)
+    return _conversions(run, name, counts, forward, backward)
+
+
+def _conversions(
+    run: Run, name: str, counts: tuple[int, int, int], forward: list[float], backward: list[float]
+) -> Layer:
+    """Kernels that convert; gradients of weights go back to the stored type."""
+    weights, inputs, _ = counts
+    back = int(run.result_bytes < run.element_bytes)
     layer = Layer(
         run,
         name,
         Flags(recompute=run.full_recompute),
-        moved=(sum(forward), sum(backward), (wrote + stored) * weights * kernels[2]),
+        moved=(
+            sum(forward),
+            sum(backward),
+            (run.result_bytes + run.element_bytes) * weights * back,
+        ),
         inputs=inputs,
-        saved=read * weights,
+        saved=run.operand_bytes * weights,
     )
-    layer.kernels = len(forward), len(backward), kernels[2]
+    layer.kernels = len(forward), len(backward), back
     return layer

@@ -197,6 +197,9 @@ class Run:
             attn_impl="eager",
             tp_impl="megatron",
             tp_async=False,
+            tp_user_buffers=False,
+            # Logits are never products of 8 bits.
+            matmul_dtype="same" if self.core_type == self.execution.datatype else self.core_type,
             bias_after_reduce=False,
         )
         return Run(self.model, plain, self.system, self.rules)

@@ -62,6 +62,7 @@ class Gemm:
     memory_efficiency: float | None = None
     sustained: float = 1.0
     weight_gradients: float = 1.0
+    gradients: float = 1.0
     alignment: Curve | None = None
     tiles: Sequence[Sequence[float]] = TILES
 
@@ -107,7 +108,8 @@ class Gemm:
         if self.alignment is not None:
             rate *= efficiency_at(self.alignment, aligned)
         bandwidth *= self.memory_efficiency or 1
-        rates = (rate, rate, rate * self.weight_gradients)
+        slower = rate * self.gradients
+        rates = (rate, slower, slower * self.weight_gradients)
         of_passes = ((m, k, n), (m, n, k), (n, k, m))
         forward, inputs, weights = (
             2 * batch * m * n * k / (peak * self.seconds(batch, sides, one, bandwidth, size))

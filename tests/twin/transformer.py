@@ -8,7 +8,17 @@ from .attention import attention_core, projected_widths
 from .communication import OverlappedLinear, TPComm, hide_input_gradients
 from .fusion import fused
 from .layers import Flags, Layer
-from .operators import activation, add, cast, dropout, fork, late_bias, linear, residual_norm
+from .operators import (
+    activation,
+    add,
+    cast,
+    cast_to_8_bits,
+    dropout,
+    fork,
+    late_bias,
+    linear,
+    residual_norm,
+)
 from .run import Run
 
 FUNCTIONS = {
@@ -81,7 +91,8 @@ def _converted(
     source: int,
     *,
     apart: bool = False,
-    activated: bool = False,
+    normed: bool = False,
+    side: str | None = None,
 ) -> list[Layer]:
     """Convert what a product reads, where it reads less than is stored.
 
@@ -90,7 +101,11 @@ def _converted(
     if not run.narrow:
         return []
     fuses = run.execution.fusion in ("compile", "max")
-    return [cast(run, name, counts, source, alone=apart or not fuses, activated=activated)]
+    apart = apart or not fuses
+    if run.operand_bytes == 1:
+        normed = normed and fuses
+        return [cast_to_8_bits(run, name, counts, source, normed=normed, apart=apart, side=side)]
+    return [cast(run, name, counts, source, alone=apart)]
 
 
 def _attention(run: Run) -> list[Layer]:
@@ -101,7 +116,9 @@ def _attention(run: Run) -> list[Layer]:
     counts = weights, run.activation, run.tokens * width
     return [
         *_enter(run, "AttnBlock"),
-        *_converted(run, "AttnBlock_QKV_Cast", counts, run.element_bytes),
+        *_converted(
+            run, "AttnBlock_QKV_Cast", counts, run.element_bytes, normed=True, side="gather"
+        ),
         *(_tiled_projections(run) if _tiled(run) else _projections(run)),
         *attention_core(run),
         *_reduced(
@@ -234,7 +251,9 @@ def _mlp(run: Run) -> list[Layer]:
     redo = run.regathers_mlp
     return [
         *_enter(run, "MlpBlock", kept=not run.drops_stream),
-        *_converted(run, "MlpBlock_Mlp1_Cast", counts, run.element_bytes, activated=True),
+        *_converted(
+            run, "MlpBlock_Mlp1_Cast", counts, run.element_bytes, normed=True, side="gather"
+        ),
         *_widen(run, "MlpBlock_Mlp1", "MlpBlock_F", width, bias, redo, outermost=False),
         _function(run),
         *_reduced(
@@ -262,7 +281,7 @@ def _side_by_side(run: Run) -> list[Layer]:
     redo = run.regathers_attention
     return [
         *_enter(run, "Block", norms=model.norms),
-        *_converted(run, "Block_In_Cast", counts, run.element_bytes),
+        *_converted(run, "Block_In_Cast", counts, run.element_bytes, normed=True, side="gather"),
         *_widen(run, "Block_In", "Block_F", width, bias, redo, outermost=True),
         *attention_core(run),
         _function(run),
@@ -297,7 +316,7 @@ def _reduced(
     share = width // t
     counts = share * h + bias, tokens * share, tokens * h
     apart = name == "AttnBlock_MLP"  # attention is a kernel of its own
-    layers = _converted(run, f"{name}_Cast", counts, run.result_bytes, apart=apart)
+    layers = _converted(run, f"{name}_Cast", counts, run.result_bytes, apart=apart, side="reduce")
     if _tiled(run):
         flags = Flags(recompute=full, recomm=full, stores_activation=kept)
         layers.append(

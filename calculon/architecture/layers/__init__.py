@@ -7,7 +7,7 @@ are arrays with *execution* as the only axis, or numbers. Source of counts witho
 
 from calculon.architecture.layer import RECOMPUTED, Collective, Flags, Layer
 from calculon.architecture.layers.activation import activation
-from calculon.architecture.layers.cast import cast
+from calculon.architecture.layers.cast import Converted, cast, cast_to_8_bits
 from calculon.architecture.layers.communication import communication
 from calculon.architecture.layers.elementwise import (
     added_bias,
@@ -28,6 +28,7 @@ from calculon.editions.edition import When
 __all__ = [
     "RECOMPUTED",
     "Collective",
+    "Converted",
     "Flags",
     "Layer",
     "When",
@@ -35,6 +36,7 @@ __all__ = [
     "added_bias",
     "batched_matmul",
     "cast",
+    "cast_to_8_bits",
     "communication",
     "cross_entropy",
     "dropout",

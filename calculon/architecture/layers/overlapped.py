@@ -31,7 +31,8 @@ def overlapped_linear(
     """Linear layer ``(m, n) x (n, k)``, `n` and `k` already split, that overlaps its collective.
 
     `bias` is how many of its columns have one. A column-parallel layer sends its input, a row-parallel one its output,
-    both in the width of results. `tiles` is in how many products each pass is cut, each of which reads all weights.
+    both in the width of results, and gathered in that of operands. `tiles` is in how many products each pass is cut,
+    each of which reads all weights.
 
     Source: Wang et al., *Overlap communication with dependent computation via decomposition*, ASPLOS 2023,
     doi:10.1145/3567955.3567959.
@@ -43,12 +44,15 @@ def overlapped_linear(
     if tiles is not None:
         fw = fw + (tiles[0] - 1) * (operand * product.weights)
         agrad = agrad + (tiles[1] - 1) * (operand * product.weights)
-    message = result * (m * n if operator == COLUMN_INPUT else m * k)
+    elements = m * n if operator == COLUMN_INPUT else m * k
+    gathered = operand * elements if operand < result else None
     return product._replace(
         accessed=(fw, agrad, result * product.weights + moved),
         activation=operand * space.saved,
         activation_grad=result * space.grad,
-        collective=Collective(message, *operator, overlapped=True, outer=outer),
+        collective=Collective(
+            result * elements, *operator, overlapped=True, outer=outer, gathered=gathered
+        ),
         shard=operand * space.shard,
         tiles=tiles,
     )

@@ -132,6 +132,12 @@ class Gemm:
         above=0,
         default=1.0,
     )
+    gradients: float = declare(
+        "rate of both gradients beside that of forward products: their 8-bit products add sums of 128 terms up in 32 "
+        "bits, where forward ones keep all in the tensor core",
+        above=0,
+        default=1.0,
+    )
     alignment: Curve = declare(
         "share of the rate by the largest power of two that divides every row: [bytes, share], falling",
         unit="B",
@@ -189,7 +195,8 @@ class Gemm:
     def of_passes(self, shapes: Array, activations: Array, on: Processor) -> Fraction:
         """Return the efficiency of the three passes of products; other arguments as in :func:`of_passes`."""
         aligned = alignment(list(shapes[2:]), on.element_bytes)
-        of_pass = np.array([1.0, 1.0, 1 / self.weight_gradients]).reshape(-1, *[1] * aligned.ndim)
+        of_pass = np.array([1.0, 1.0, 1 / self.weight_gradients]) / [1.0, *2 * [self.gradients]]
+        of_pass = of_pass.reshape(-1, *[1] * aligned.ndim)
         share = partial(self.efficiency, aligned=aligned, on=on, slowed=of_pass)
         return of_passes(share, shapes, activations)
 

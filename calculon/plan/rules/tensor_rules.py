@@ -77,6 +77,36 @@ TENSOR_RULES = (
         ("tp_async",),
     ),
     Rule(
+        "user_buffers_need_ring",
+        lambda r: (
+            ~r.plan.tp_user_buffers
+            | (
+                r.plan.is_choice("tensor_par_overlap", "ring")
+                & r.plan.is_choice("tensor_par_comm_type", "rs_ag")
+            )
+        ),
+        expected(
+            "tp_user_buffers",
+            "false, unless tensor_par_overlap is ring and tensor_par_comm_type rs_ag",
+        ),
+        ("tp_user_buffers",),
+    ),
+    Rule(
+        "hidden_needs_overlap",
+        lambda r: (r.plan.tp_hidden_percent == 100) | ~_in_one(r),
+        expected("tp_hidden_percent", "100, since tensor_par_overlap is none"),
+        ("tp_hidden_percent",),
+    ),
+    Rule(
+        "scaling_needs_float8",
+        lambda r: (
+            r.plan.is_choice("float8_scaling", "delayed")
+            | r.plan.is_choice("matmul_dtype", "float8")
+        ),
+        expected("float8_scaling", "delayed, unless matmul_dtype is float8"),
+        ("float8_scaling",),
+    ),
+    Rule(
         "bias_needs_reduction",
         lambda r: ~r.plan.bias_after_reduce | (_megatron(r) & r.model.biased_output),
         _explain_late_bias,

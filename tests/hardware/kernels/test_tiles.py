@@ -106,6 +106,16 @@ def test_each_pass_has_its_own_depth():
     assert slower[1:, 0] == pytest.approx([1.0, 0.5])
 
 
+def test_gradients_whose_sums_are_promoted_are_slower_than_forward_products():
+    """A cube, whose three products are alike: 8-bit gradients at 0.8 of the rate, those of weights at 0.5 of that."""
+    shapes = np.array([1.0, 128 * SMS, 128 * SMS, 128 * SMS])[:, None]
+    plain, slower = (
+        _gemm(**constants).of_passes(shapes, np.array([False]), ON)[:, 0]
+        for constants in ({}, {"gradients": 0.8, "weight_gradients": 0.5})
+    )
+    assert slower / plain == pytest.approx([1.0, 0.8, 0.4])
+
+
 def test_a_last_wave_that_overlaps_costs_less_than_a_whole_one():
     """Half of a wave: of 1.5 waves two count, 1.5, or in between."""
     full = 2 * 128 * 128 * 4096 * SMS / ON.peak
