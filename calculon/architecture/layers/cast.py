@@ -74,11 +74,11 @@ def cast_to_8_bits(
 ) -> Layer:
     """Convert weights, input and gradients of outputs of a product to 8 bits, by kernels of their own.
 
-    The products of gradients need input and gradient in a second layout, as those of 8 bits take operands only with the
-    terms of a sum side by side: one kernel writes both, or, of a tensor that is gathered, each rank converts its own,
-    and all of it is transposed in the backward pass. A `normed` input comes in 8 bits from the norm. Where the factor is
-    `measured`, each tensor is read once before it is converted. `restored` is whether the gradient of the input goes
-    back to its type by a pass of its own. Weights are converted once per microbatch, and kept.
+    The products of gradients need input and gradient in a second layout, as those of 8 bits take operands only with
+    the terms of a sum side by side: one kernel writes both, or, of a tensor that is gathered, each rank converts its
+    own, and all of it is transposed in the backward pass. A `normed` input comes in 8 bits from the norm. Where the
+    factor is `measured`, each tensor is read once before it is converted. `restored` is whether the gradient of the
+    input goes back to its type by a pass of its own. Weights are converted once per microbatch, and kept.
 
     Source: Micikevicius et al., *FP8 Formats for Deep Learning*, arXiv 2209.05433, section 3; cuBLAS,
     ``cublasLtMatmul``: 8-bit kernels of processors before Blackwell want A transposed and B not; Transformer Engine 1

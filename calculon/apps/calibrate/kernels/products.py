@@ -72,10 +72,11 @@ of 50,257, which is a share of 0.42; between that and 16 bytes by the number of 
 PROMOTED = {"H100-SXM5-80GB": 0.91, "H200-SXM5-141GB": 0.91}
 """Rate of 8-bit products whose sums of 128 terms are added up in 32 bits, as frameworks have gradients, by processor.
 
-It is what the tensor cores of Hopper need for exact sums; those of Blackwell keep 32 bits. Who asks for it: Transformer
-Engine, ``_2X_ACC_DGRAD`` and ``_2X_ACC_WGRAD``; torchao, ``Float8LinearConfig``, ``use_fast_accum`` of the forward product
-alone. Its cost: pytorch/ao issue 2377, 1.1 to 1.2 times the time; the smaller, as products scaled by blocks of 128, which
-add up so, have 0.86 of the rate in ``gemm.csv`` (H100, ``fp8_block`` beside ``fp8``), with all that scaling takes.
+It is what the tensor cores of Hopper need for exact sums; those of Blackwell keep 32 bits. Who asks for it:
+Transformer Engine, ``_2X_ACC_DGRAD`` and ``_2X_ACC_WGRAD``; torchao, ``Float8LinearConfig``, ``use_fast_accum`` of the
+forward product alone. Its cost: pytorch/ao issue 2377, 1.1 to 1.2 times the time; the smaller, as products scaled by
+blocks of 128, which add up so, have 0.86 of the rate in ``gemm.csv`` (H100, ``fp8_block`` beside ``fp8``), with all
+that scaling takes.
 """
 
 PROMOTED_SOURCE = (
