@@ -187,6 +187,24 @@ MALFORMED = {
         "false, since tensor_par_overlap: pipe hides collectives in its own way",
         "true",
     ),
+    "user_buffers_need_ring": (
+        CORRECTED | {"tp_user_buffers": True, "tensor_par_overlap": "ring"},
+        "tp_user_buffers",
+        "false, unless tensor_par_overlap is ring and tensor_par_comm_type rs_ag",
+        "true",
+    ),
+    "hidden_needs_overlap": (
+        CORRECTED | {"tp_hidden_percent": 25},
+        "tp_hidden_percent",
+        "100, since tensor_par_overlap is none",
+        "25",
+    ),
+    "scaling_needs_float8": (
+        CORRECTED | {"float8_scaling": "current"},
+        "float8_scaling",
+        "delayed, unless matmul_dtype is float8",
+        "current",
+    ),
     "bias_needs_reduction": (
         CORRECTED | {"bias_after_reduce": True},
         "bias_after_reduce",
