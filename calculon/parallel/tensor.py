@@ -123,9 +123,11 @@ def tensor_traffic(
             for pass_ in zip(arithmetic, memory, beside, strict=True)
         ]
         processing, exposed = (np.stack(of_passes) for of_passes in zip(*times, strict=True))
-    apart = system.combine(arithmetic, memory)[:, None] + beside
-    hidden = np.where(beside > 0, apart - (processing[:, None] + exposed), 0.0)
-    exposed = exposed + (1 - sizes.tp_hidden_percent / 100) * np.maximum(0.0, hidden)
+    waits = 1 - sizes.tp_hidden_percent / 100
+    if waits.any():
+        apart = system.combine(arithmetic, memory)[:, None] + beside
+        hidden = np.where(beside > 0, apart - (processing[:, None] + exposed), 0.0)
+        exposed = exposed + waits * np.maximum(0.0, hidden)
     if launching is not None:
         processing, exposed = _launched(processing, exposed, launching)
     repeated = [[edition.happens(layer.flags.recommunicate, choice)] for layer in layers]
