@@ -392,7 +392,8 @@ def _optional(record):
 
 @_optional(Execution)
 def test_a_new_field_of_an_execution_needs_the_corrected_edition(field):
-    name = "a100_80g_sxm" if field.name == "attn_kernel" else "a100_80e"  # which states no kernels
+    stating = {"attn_kernel": "a100_80g_sxm", "float8_scaling": "h100_80g_sxm"}
+    name = stating.get(field.name, "a100_80e")  # which states neither kernels nor 8 bits
     system = calculon.inputs.system(name)
     value = others(field.name, system, RAW["datatype"])[0]
     changed = RAW | {field.name: value}

@@ -309,7 +309,13 @@ def widened(
     """One or two values of some optional fields, and what these need beside them."""
     add: dict[str, tuple[Any, ...]] = {}
     for name in names:
-        for other, values in {name: others(name, system, datatype), **missing(name)}.items():
+        needed = missing(name)
+        if "matmul_dtype" in needed:
+            types = others("matmul_dtype", system, datatype)
+            needed["matmul_dtype"] = tuple(t for t in needed["matmul_dtype"] if t in types)
+            if not needed["matmul_dtype"]:
+                continue
+        for other, values in {name: others(name, system, datatype), **needed}.items():
             if values:
                 some = draw(st.lists(st.sampled_from(values), min_size=1, max_size=2, unique=True))
                 add[other] = tuple(dict.fromkeys((*add.get(other, ()), *some)))
