@@ -158,6 +158,7 @@ class Execution:
     stage_stop_us: int = 0
     recompute_modules: str = "none"
     recompute_every: int = 1
+    preset: str = "published"  # a name without effect: the twin has no limits of frameworks
 
 
 OPTIONS = {f.name: f.default for f in fields(Execution) if f.default is not MISSING}
@@ -208,6 +209,17 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
         "embedding_as_block",
         "head_as_block",
         "both_as_blocks",
+    ),
+    "preset": (
+        "published",
+        "common",
+        "megatron-lm",
+        "megatron-lm-ub",
+        "megatron-lm-2021",
+        "torchtitan",
+        "deepspeed",
+        "llm-foundry",
+        "huggingface",
     ),
 }
 """Named values of an execution that the twin knows; other fields are whole numbers or switches."""
