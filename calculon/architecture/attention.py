@@ -81,7 +81,10 @@ def _separate_projections(shape: BlockShape) -> Iterator[Layer]:
     """Project the gathered input to query, key and value one by one; overlapped, only the query's product is."""
     query, key_value = shape.split(shape.attention_width), shape.key_value_width
     width, hidden, biased = projection_width(shape), shape.model.hidden, shape.model.qkv_bias
-    yield from converted("AttnBlock_QKV_Cast", shape, hidden, width, width * biased)
+    bias = width * biased
+    yield from converted(
+        "AttnBlock_QKV_Cast", shape, hidden, width, bias, normed=True, side="gather"
+    )
     name, users = ("KV_Fork", 2) if shape.overlapped else ("Multihead_Fork", 3)
     if shape.overlapped:
         yield column_parallel_linear(

@@ -54,7 +54,7 @@ def _fused(layers: Iterable[Layer], shape: BlockShape) -> Iterator[Layer]:
     for layer in layers:
         rule = policy.get(layer.kernel)
         if alone and layer.kernel == "norm":
-            rule, alone = _norm_of_stream, False
+            rule, alone = _of_stream(rule or _norm_joined), False
         yield _run(layer, rule, shape)
         if shape.choice.fusion == "none" and layer.kernel == "product":
             yield from _bias(layer, shape.widths)
@@ -247,13 +247,17 @@ def _norm_joined(layer: Layer, widths: Widths) -> Moved:
     return Moved(2 * width, (3 + 2 * gain) * width, (1, 1 + gain, 0))
 
 
-def _norm_of_stream(layer: Layer, widths: Widths) -> Moved:
+def _of_stream(norm: Rule) -> Rule:
     """Read the stream in the first norm of what is compiled by itself: the sum before it is in another program."""
-    joined = _norm_joined(layer, widths)
-    if not layer.flags.shares_activation:
-        return joined
-    _, second, third = joined.launches
-    return joined._replace(forward=joined.forward + widths.stored, launches=(1, second, third))
+
+    def alone(layer: Layer, widths: Widths) -> Moved:
+        joined = norm(layer, widths)
+        if not layer.flags.shares_activation:
+            return joined
+        _, second, third = joined.launches
+        return joined._replace(forward=joined.forward + widths.stored, launches=(1, second, third))
+
+    return alone
 
 
 def _norm_unscaled(layer: Layer, widths: Widths) -> Moved:
