@@ -19,7 +19,7 @@ from calculon.search.objective import Objective
 from calculon.spec import catalog
 from calculon.spec.execution import PRESETS, Execution
 from calculon.spec.fields import optional_defaults
-from tests.helpers import LLAMA_X64, PLAIN
+from tests.helpers import LLAMA_X64, PLAIN, ROOT
 from tests.search.brute import Case, score
 
 FRAMEWORKS = [name for name in PRESETS if name not in (PUBLISHED, COMMON)]
@@ -246,3 +246,34 @@ def test_a_search_under_a_framework_finds_what_brute_force_finds(name):
     assert found.counts.good == int(case.table.feasible.sum())
     best = case.best(objective, 5)
     assert np.array_equal(found.scores[0], score(objective, case.table)[best])
+
+
+def _better(change):
+    """Return the system of a search with better figures than the catalog's."""
+    document = json.loads((ROOT / "systems" / "h100_80g_sxm.json").read_text())
+    for path, factor in change.items():
+        place, name = path
+        part = document[place] if isinstance(place, str) else document["networks"][place]
+        part[name] = part[name] * factor
+    return document
+
+
+@pytest.mark.parametrize("name", ["megatron-lm", "torchtitan", "common"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {("mem1", "GiB"): 1.5},
+        {("mem1", "GiB"): 3},
+        {("mem1", "GBps"): 1.5},
+        {(0, "bandwidth"): 2},
+        {(1, "bandwidth"): 2},
+        {(0, "size"): 2},
+        {(0, "size"): 8},
+    ],
+    ids=str,
+)
+def test_a_better_machine_is_never_slower_replanned(name, change):
+    space = {"model": "llama3-70B", "num_procs": 64, "max_batch_size": 64, "datatype": "bfloat16"}
+    before = search(system=_better({}), preset=name, **space)
+    after = search(system=_better(change), preset=name, **space)
+    assert after.best.stats["total_time"] <= before.best.stats["total_time"] * (1 + 1e-12)

@@ -252,14 +252,26 @@ def layer_times(table: LayerTable, system: System, choice: LayoutChoice) -> Laye
 
 
 def _tile_times(table: LayerTable, system: System, types: Types) -> tuple[Seconds, Seconds]:
-    """Return arithmetic and memory time of the layers that are cut into tiles, each a product at its own rate."""
+    """Return arithmetic and memory time of the layers that are cut into tiles, each a product at its own rate.
+
+    Passes may be cut into different numbers of tiles; of those in one piece, the times mean nothing.
+    """
     rows, tiles = table.tiled, table.tiles
     flops, accessed = table.flops[:, rows] / tiles, table.accessed[:, rows] / tiles
-    pieces = tiles.max(axis=0)
-    layers = [_cut(table.layers[i], count) for i, count in zip(rows, pieces, strict=True)]
-    shapes = Shapes(flops, accessed, layers, np.arange(len(rows)))
-    arithmetic, own = KERNELS["product"](system, types).times(shapes, system.mem1)
-    return tiles * arithmetic, tiles * (system.move_time(accessed) if own is None else own)
+    arithmetic, memory = np.zeros_like(flops), system.move_time(accessed)
+    known: dict[bytes, tuple[Seconds, Seconds | None]] = {}
+    for phase, pieces in enumerate(tiles):
+        if (pieces == 1).all():
+            continue
+        if (key := pieces.tobytes()) not in known:
+            layers = [_cut(table.layers[i], count) for i, count in zip(rows, pieces, strict=True)]
+            shapes = Shapes(flops, accessed, layers, np.arange(len(rows)))
+            known[key] = KERNELS["product"](system, types).times(shapes, system.mem1)
+        found, own = known[key]
+        arithmetic[phase] = found[phase]
+        if own is not None:
+            memory[phase] = own[phase]
+    return tiles * arithmetic, tiles * memory
 
 
 def _cut(layer: Layer, pieces: Count) -> Layer:

@@ -70,6 +70,9 @@ SWITCHES: Mapping[str, Mapping[Any, int]] = {
 }
 """Loops that offload, recompute or overlap: for how many switches a value counts, for one if it is not here."""
 
+REPLICATED = ("optimizer_sharding", "data_par_overlap")
+"""Loops that need data parallelism."""
+
 Values = tuple[Any, ...]
 
 
@@ -172,7 +175,8 @@ class Candidates:
         tried = self.preset.tried(name)
         if name in self.fix or tried is None:
             return self._fixed(name, values)
-        return tuple(v for v in values if v in tried or v in self.add.get(name, ()))
+        least = (False,) if name in REPLICATED else ()  # where there are no replicas
+        return tuple(v for v in values if v in (*tried, *least, *self.add.get(name, ())))
 
     def _extension(self, name: str) -> Values:
         """Candidates of a field that the published search does not have: what is fixed, or tried and added."""
@@ -199,11 +203,10 @@ class Candidates:
 
     def replicated(self, name: str, data_par: int) -> Values:
         """Candidates of a switch that needs data parallelism; a preset speaks of where there is any."""
-        allowed = self.switches[name]
-        if data_par > 1:
-            return allowed
-        off = tuple(value for value in allowed if not value)
-        return off if name in self.fix or self.preset.tried(name) is None else (False,)
+        allowed, tried = self.switches[name], self.preset.tried(name)
+        if data_par == 1:
+            return tuple(value for value in allowed if not value)
+        return allowed if name in self.fix or tried is None else tried
 
     @cached_property
     def meshed(self) -> bool:

@@ -9,15 +9,12 @@ from calculon.frozen import dataclass
 from calculon.plan.choices import members
 from calculon.plan.columns import held
 from calculon.plan.schedule import shard_count
-from calculon.search.candidates import VARIANT
+from calculon.search.candidates import REPLICATED, VARIANT
 from calculon.search.cost_tables import CostTables
 from calculon.search.space import Space, Unit, Values
 from calculon.spec.axes import PUBLISHED_AXES
 from calculon.spec.scope_choices import BatchChoice
 from calculon.units import Array
-
-REPLICATED = ("optimizer_sharding", "data_par_overlap")
-"""Loops that need data parallelism."""
 
 
 @dataclass(frozen=True)
