@@ -179,8 +179,7 @@ def estimate(
     edition : Edition or str, optional
         Edition of the cost model, or its name; by default that of the execution.
     preset : str, optional
-        Framework that fills in what the execution leaves out, by name or file; by default that of the execution, or
-        what all frameworks share.
+        Framework that fills in what the execution leaves out, by name or file; by default the execution's.
 
     Raises
     ------

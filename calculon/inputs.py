@@ -101,20 +101,26 @@ def execution(
             for name, value in raw.items()
             if name in fields and not (name in optional and value != value)  # noqa: PLR0124
         }
-    return decode(Execution, _completed({**raw, **asked}, edition, preset), file)
+    return decode(Execution, _completed({**raw, **asked}, edition, preset, file), file)
 
 
 def _completed(
-    raw: Mapping[str, Any], edition: str | None, preset: str | None
+    raw: Mapping[str, Any], edition: str | None, preset: str | None, file: str
 ) -> Mapping[str, Any]:
     """Return the fields of an execution with those that its preset fills in; malformed ones are told later."""
-    stated = raw.get("preset", None) if preset is None else preset
+    stated = raw.get("preset") if preset is None else preset
     named = preset is not None or stated in PRESETS
-    edition = edition or raw.get("edition", CORRECTED if named else PUBLISHED)
-    raw = {**raw, "edition": edition} if edition != PUBLISHED or "edition" in raw else raw
-    if edition != CORRECTED or not (named or stated is None):
-        return {**raw, **({"preset": find_preset(preset).family} if preset else {})}
-    return find_preset(stated or COMMON).completed(raw)
+    framework = find_preset(stated) if named and stated is not None else None
+    needed = CORRECTED if framework and framework.family != PRESETS[0] else PUBLISHED
+    edition = edition or raw.get("edition", needed)
+    if edition == PUBLISHED and needed == CORRECTED:
+        wanted = f"{CORRECTED}, which preset={stated} needs"
+        raise SpecError(file, Problem("edition", wanted, PUBLISHED, "presets are not published"))
+    if edition != PUBLISHED or "edition" in raw:
+        raw = {**raw, "edition": edition}
+    if edition != CORRECTED or (stated is not None and not named):
+        return {**raw, **({"preset": framework.family} if framework else {})}
+    return (framework or find_preset(COMMON)).completed(raw)
 
 
 def check_columns(names: Iterable[object], file: str) -> None:

@@ -115,6 +115,7 @@ class Execution:
     """
 
     unknown_keys: ClassVar[str] = "error"
+    overlays: ClassVar[bool] = True
 
     num_procs: int = declare(
         "processors; the product of the three degrees of parallelism",

@@ -97,7 +97,8 @@ def resolved(
     document = read_document(str(path))
     below = resolved(document, str(path), known, (*chain, own), presets=presets)
     if not isinstance(below, Mapping):
-        raise SpecError(str(path), Problem("", "an object", shown(below)))
+        kind = "an execution" if presets else "a system"
+        raise SpecError(str(path), Problem("", f"{kind}: an object", shown(below)))
     if problems := [*_partial_lists(below, patch, str(raw[BASE]))]:
         raise SpecError(file, problems)
     return merged(below, patch)

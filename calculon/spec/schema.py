@@ -28,7 +28,7 @@ def schema(cls: type) -> dict[str, Any]:
     if not getattr(cls, "overlays", False):
         return head | whole
     described = {"description": whole.pop("description"), "type": whole.pop("type")}
-    base = {BASE: {"type": "string", "minLength": 1, "description": HELP["system"]}}
+    base = {BASE: {"type": "string", "minLength": 1, "description": HELP[cls.__name__.lower()]}}
     overlay = {"if": {"required": [BASE]}, "then": {"properties": base}, "else": whole}
     return head | described | overlay
 

@@ -191,7 +191,8 @@ def test_tables_of_a_broad_search_are_small_and_released(monkeypatch):
     """One degree alone has more blocks than a table may: they are split, and one table is there at a time."""
     model = dataclasses.replace(SMALL, vocab=1000, num_blocks=2)
     system = calculon.inputs.system("a100_80g")
-    space = make_space(model, system, 4, 4, "float16", add=BROAD, edition="corrected")
+    named = {"edition": "corrected", "preset": "published"}
+    space = make_space(model, system, 4, 4, "float16", add=BROAD, **named)
     whole = CostTables(space, [u for u in space.units if u.tensor_par == 4])
     counts = search_space(space, Best(Objective.parse("sample_rate"), 3))
     made, rows, alive = [], [], []

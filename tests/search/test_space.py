@@ -71,7 +71,7 @@ def test_the_published_spaces_have_their_sizes(model, system, num_procs, batch, 
 
 
 def test_loops_are_the_fields_that_nothing_else_decides():
-    decided = {"num_procs", "data_par", "datatype", "training", "edition"}
+    decided = {"num_procs", "data_par", "datatype", "training", "edition", "preset"}
     assert set(LOOPS) == set(NAMES) - decided
 
 

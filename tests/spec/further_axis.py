@@ -134,6 +134,7 @@ def check_search():
         fix=FIXED,
         add={"context_par": (2, 4), "context_par_net": (1, 7)},
         edition="corrected",
+        preset="published",
     )
     divisors = (1, 2, 4, 8, 16)
     rows = []

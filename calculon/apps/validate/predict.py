@@ -112,7 +112,7 @@ def _cases(library: Library, study: Study, rows: Sequence[Row], edition: str) ->
     rows = with_derived(study, rows)
     models = [Model(**fields) for fields in _specs(library, study, study.model, "model", rows)]
     executions = [
-        _completed(one) for one in _specs(library, study, study.execution, "execution", rows)
+        _completed(one, study) for one in _specs(library, study, study.execution, "execution", rows)
     ]
     if edition == PUBLISHED:
         models = [model.published() for model in models]
@@ -121,11 +121,16 @@ def _cases(library: Library, study: Study, rows: Sequence[Row], edition: str) ->
     return [Case(*one) for one in zip(models, executions, systems, strict=True)]
 
 
-def _completed(fields: dict[str, Any]) -> dict[str, Any]:
+def _completed(fields: dict[str, Any], study: Study) -> dict[str, Any]:
     """Return the fields of an execution with those that its preset fills in; a study runs under any edition."""
     if "preset" not in fields:
         return fields
-    return find_preset(fields["preset"]).completed(fields)
+    found = find_preset(fields["preset"]).completed(fields)
+    for name in PUBLISHED_NAMES:
+        if name not in found:
+            problem = Problem(f"execution.{name}", "a constant or an expression", "nothing")
+            raise SpecError(study.file, problem)
+    return found
 
 
 def _evaluate(model: Model, system: System, plan: Plan, edition: str) -> Evaluation:

@@ -234,13 +234,13 @@ def test_the_edition_is_the_one_that_the_model_needs(run, command):
 
 def test_naming_the_default_beside_an_added_value_is_fine(run):
     common = ("loe", *SPACE, "-", "--edition", "corrected", "-q")
-    both = run(*common, "--add", "attn_impl=flash,eager").out
+    both = run(*common, "--add", "attn_impl=eager,flash").out
     best = [line for line in both.splitlines() if line.startswith(("Total", "Best"))]
     assert best
-    assert all(line in run(*common, "--add", "attn_impl=flash").out for line in best)
-    nothing = run(*common, "--add", "attn_impl=eager")
+    assert all(line in run(*common, "--add", "attn_impl=eager").out for line in best)
+    nothing = run(*common, "--add", "attn_impl=flash")
     assert nothing.code == 2
-    assert "expected values beside eager" in nothing.err
+    assert "expected values beside flash" in nothing.err
 
 
 def test_a_value_without_effect_is_a_note(run):

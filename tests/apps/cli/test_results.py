@@ -213,7 +213,7 @@ def test_a_search_of_the_corrected_edition_is_read_back(corrected):
     assert whole.layers
 
 
-@pytest.mark.parametrize("options", [(), ("--edition", "corrected")])
+@pytest.mark.parametrize("options", [(), ("--edition", "corrected", "--preset", "published")])
 def test_a_table_with_the_published_fields_alone(run, options):
     """Optional fields that a table does not have are the default."""
     run("loe", *SPACE, "all.csv", "-t", 2, "--quiet", *options)

@@ -20,7 +20,10 @@ RESULTS = ("stats", "layers")
 ALL = "all"
 """Stands for every edition."""
 
-_OVERLAY = ({"field": BASE, "takes": "text; optional", "unit": "", "description": HELP["system"]},)
+_OVERLAY = {
+    kind: ({"field": BASE, "takes": "text; optional", "unit": "", "description": words},)
+    for kind, words in HELP.items()
+}
 """Fields of overlays alone."""
 
 _WORDS = {int: "integer", float: "number", bool: "true, false", str: "text"}
@@ -123,7 +126,7 @@ def _columns(record: type) -> list[dict[str, str]]:
 
 def _fields(subject: str) -> Table:
     """List the fields of a spec."""
-    overlay = _OVERLAY if subject == "system" else ()
+    overlay = _OVERLAY.get(subject, ())
     return _listed(
         ("field", "takes", "unit", "description"), [*_rows(_spec(subject), ""), *overlay]
     )
