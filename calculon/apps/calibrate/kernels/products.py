@@ -1,6 +1,6 @@
 """Constants of the law ``tiles`` of matrix products, fitted to measured products."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -186,8 +186,8 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
 
     The constants of a type have the least mean absolute error of the logarithm of the times: least squares that do not
     follow outliers come near, and a search along each constant in turn goes on from there (Powell, *Computer Journal*
-    7(2), 1964). Rows of low or medium certainty, grouped products, and products of zeros do not count, but for the source
-    of :data:`CONTINUOUS`, beside which every source weighs the same.
+    7(2), 1964). Rows of low or medium certainty, grouped products, and products of zeros do not count, but for the
+    source of :data:`CONTINUOUS`, beside which every source weighs the same.
 
     Parameters
     ----------
@@ -285,8 +285,9 @@ def _rows(chosen: pd.DataFrame, kind: Kind, name: str, system: System) -> Rows:
 
 def _weight(source: pd.Series) -> Array:
     """Return weights of rows with which every source weighs the same, 1 in the mean."""
-    weight: Array = 1 / source.map(source.value_counts()).to_numpy(float)
-    return weight / weight.mean()
+    weight = 1 / source.map(source.value_counts()).to_numpy(float)
+    in_mean: Array = weight / weight.mean()
+    return in_mean
 
 
 def _weight_gradients(tables: Mapping[str, pd.DataFrame], gpu: str) -> tuple[float, str]:
@@ -450,8 +451,8 @@ def _assumed(products: Mapping[str, Any], gpu: str) -> list[str]:
             lines.append(f"{paths}: those of 16-bit products; {text}")
     if gpu in CONTINUOUS and "float8" in products:
         lines.append(
-            "ext.kernels.product.float8.sustained: no 8-bit products followed each other; of nine calls, none above 15 ms, "
-            "along the fall of 16-bit products"
+            "ext.kernels.product.float8.sustained: no 8-bit products followed each other; of nine calls, none above "
+            "15 ms, along the fall of 16-bit products"
         )
     if TFLOAT32[0] in products:
         lines.append(
