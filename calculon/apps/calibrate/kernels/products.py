@@ -186,8 +186,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
 
     The constants of a type have the least mean absolute error of the logarithm of the times: least squares that do not
     follow outliers come near, and a search along each constant in turn goes on from there (Powell, *Computer Journal*
-    7(2), 1964). Rows of low or medium certainty, grouped products, and products of zeros do not count, but for the
-    source of :data:`CONTINUOUS`, beside which every source weighs the same.
+    7(2), 1964). Rows of low or medium certainty, grouped products, and products of zeros do not count.
 
     Parameters
     ----------
@@ -203,7 +202,6 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     products: dict[str, Any] = {}
     sources: dict[str, str] = {}
     parts: list[pd.DataFrame] = []
-    unknowns = {**UNKNOWNS, **(LASTING if gpu in CONTINUOUS else {})}
     known = {} if gpu in CONTINUOUS else {"burst_range": BURST_RANGE}
     across, across_where = _weight_gradients(tables, gpu)
     for kind in KINDS:
@@ -212,8 +210,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
             continue
         chosen, name = measured
         rows = _rows(chosen, kind, name, system)
-        own = [name for name in unknowns if not name.startswith("beside") and name not in known]
-        values = _solved(rows, {name: unknowns[name] for name in (*own, *kind.beside)}, known)
+        values = _solved(rows, _unknowns(kind, gpu, known), known)
         known = {**{name: values[name] for name in _SHARED}, **known}
         parts.append(_residuals(rows, kind, values))
         promoted = PROMOTED.get(gpu, 1.0) if kind.types == ("float8",) else 1.0
@@ -246,10 +243,20 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     )
 
 
+def _unknowns(kind: Kind, gpu: str, known: Mapping[str, float]) -> dict[str, Unknown]:
+    """Return the constants of products that are not known yet, those of what is timed beside them last."""
+    every = {**UNKNOWNS, **(LASTING if gpu in CONTINUOUS else {})}
+    own = [name for name in every if not name.startswith("beside") and name not in known]
+    return {name: every[name] for name in (*own, *kind.beside)}
+
+
 def _measured(
     tables: Mapping[str, pd.DataFrame], gpu: str, kind: Kind
 ) -> tuple[pd.DataFrame, str] | None:
-    """Return the rows of a processor that count, or of one with the same chip, and its name."""
+    """Return the rows of a processor that count, or of one with the same chip, and its name.
+
+    Those of :data:`CONTINUOUS` count, whatever their certainty.
+    """
     table, sources = tables["gemm"], tables["sources"]
     certain = sources.source[sources.certainty == "high"]
     lasting = (table.source == CONTINUOUS.get(gpu)) & (table.time_s >= CONTINUOUS_LEAST)
