@@ -25,6 +25,7 @@ TRUTH = {
     "memory_efficiency": 0.85,
     "sustained": 0.9,
     "burst": 1e-3,
+    "burst_range": products.BURST_RANGE,
     "medium": 0.95,
     "narrow": 0.9,
     "small": 0.8,
@@ -90,6 +91,60 @@ def test_a_processor_without_rows_has_no_part(tables):
     assert products.fit({}, GPU, inputs.system("h100_80g_sxm")) is None
     nothing = {**tables, "gemm": tables["gemm"].assign(gpu="another")}
     assert products.fit(nothing, GPU, inputs.system("h100_80g_sxm")) is None
+
+
+@pytest.fixture(scope="module")
+def lasting(tables):
+    """Products of a B200 in short calls, and those of the source of continuous ones."""
+    (gpu, source), system = next(iter(products.CONTINUOUS.items())), inputs.system("b200_sxm")
+    gemm = tables["gemm"].query("source == 'sure' and kernel == 'cuBLAS'").assign(gpu=gpu)
+    alike = pd.concat([gemm, gemm[2::3].assign(source=source)], ignore_index=True)
+    rows = products._rows(alike, products.KINDS[0], gpu, system)
+    assert set(alike.source[rows.continuous]) == {source}
+    truth = {**TRUTH, "sustained": 0.7, "burst_range": 1000.0}
+    times = products._predicted(rows, truth)
+    gemm = alike.assign(time_s=times)
+    sources = pd.DataFrame({"source": ["sure", source], "certainty": ["high", "medium"]})
+    return (
+        {"gemm": gemm, "sources": sources},
+        rows,
+        products.fit({"gemm": gemm, "sources": sources}, gpu, system),
+    )
+
+
+def test_products_that_follow_each_other_tell_the_last_clock(lasting):
+    _, _, part = lasting
+    law = part.fragment["ext"]["kernels"]["product"]["bfloat16"]
+    reached = law["max_efficiency"] * law["sustained"]
+    assert reached == pytest.approx(TRUTH["max_efficiency"] * 0.7, rel=0.03)
+    assert np.abs(part.rows.predicted / part.rows.measured - 1).median() < 0.02
+    (source,) = products.CONTINUOUS.values()
+    assert any(source in line and "sustained" in line for line in part.assumed)
+
+
+def test_short_ones_of_them_do_not_count_and_sources_weigh_the_same(lasting):
+    tables, rows, part = lasting
+    gemm = tables["gemm"]
+    short = (gemm.source != "sure") & (gemm.time_s < products.CONTINUOUS_LEAST)
+    assert short.sum() > 0
+    assert len(part.rows) == len(gemm) - short.sum()
+    assert rows.weight.mean() == pytest.approx(1)
+    weights = [rows.weight[rows.continuous == one].sum() for one in (True, False)]
+    assert weights[0] == pytest.approx(weights[1])
+
+
+def test_another_processor_has_no_such_source(tables, part):
+    source = next(iter(products.CONTINUOUS.values()))
+    more = tables["gemm"][-20:].assign(source=source, layout="TN", kernel="cuBLAS", time_s=1.0)
+    known = tables["sources"]
+    both = {
+        "gemm": pd.concat([tables["gemm"], more], ignore_index=True),
+        "sources": pd.concat(
+            [known, pd.DataFrame({"source": [source], "certainty": ["medium"]})], ignore_index=True
+        ),
+    }
+    found = products.fit(both, GPU, inputs.system("h100_80g_sxm"))
+    assert found.fragment == part.fragment
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------

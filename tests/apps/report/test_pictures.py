@@ -123,7 +123,7 @@ def test_passes_are_where_the_schedule_has_them():
     picture = schedule.draw(found)
     (axes,) = picture.axes
     assert axes.get_title(loc="left").endswith(
-        "1F1B, 4 stages, 3 of 32 microbatches, bubble 7.0 % of the iteration"
+        "1F1B, 4 stages, 3 of 32 microbatches, bubble 6.6 % of the iteration"
     )
     drawn = [path.get_extents() for one in axes.collections for path in one.get_paths()]
     assert len(drawn) == len(found.pieces)

@@ -1,6 +1,6 @@
 """Constants of the law ``tiles`` of matrix products, fitted to measured products."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,7 +21,24 @@ LARGE = 1024
 """Least m, n and k of a group of residuals: products of training are of this kind."""
 
 BURST_RANGE = 100.0
-"""Factor of the duration over which the clock falls from that of short calls to that of continuous work."""
+"""Factor of the duration over which the clock falls from that of short calls to that of continuous work.
+
+Products of the A100, H100 and H200 that take 10 ms and more keep their rate. Where a source of :data:`CONTINUOUS` tells
+where the clock ends, the factor is fitted.
+"""
+
+CONTINUOUS = {"B200-SXM-180GB": "simumax-b200_bf16_ceperm"}
+"""Source of products that follow each other until the clock no longer falls, by processor: another machine than that of
+the other sources. Every source then counts the same, whatever its number of rows.
+
+A B200 has no other that tells. Those of nine calls fall on to the longest one: beside short ones 1.17 times the time at
+10 to 30 ms, 1.25 at 42, 1.30 at 69 to 87 and 1.34 at 141 ms. Another one, from 1,965 to 1,580 MHz, falls after 5 ms of
+work and gives 15 % less after 0.15 s (flashinfer-ai/flashinfer pull request 2899). The rows of this source have 1.39
+times at 0.2 to 0.5 ms, and 1.43 to 1.48 above.
+"""
+
+CONTINUOUS_LEAST = 2e-4
+"""Seconds of a product of :data:`CONTINUOUS` from which it counts: shorter ones run at a higher clock."""
 
 _DIGITS = 4
 _SCALE = 0.03  # logarithmic error from which rows count by their error, no longer by its square
@@ -110,10 +127,16 @@ UNKNOWNS: Mapping[str, Unknown] = {
 """Constants of the law, and of how it was measured.
 
 ``medium``, ``narrow`` and ``small`` are the efficiencies of tiles of 128 x 128, 128 x 64 and 64 x 64 beside the others.
-``burst`` is the duration in seconds of a call up to which the clock stays; within :data:`BURST_RANGE` times that the
-rate falls to ``sustained``. A system file has the latter alone: training is continuous work. ``beside_start`` (seconds)
+``burst`` is the duration in seconds of a call up to which the clock stays; within ``burst_range`` times that the rate
+falls to ``sustained``. A system file has the latter alone: training is continuous work. ``beside_start`` (seconds)
 and ``beside_bytes`` (for an element of the left operand) are of what was timed with a product, and is no part of it.
 """
+
+LASTING: Mapping[str, Unknown] = {
+    "sustained": Unknown(0.8, 0.5, 1.0),
+    "burst_range": Unknown(300, 30, 1e4),
+}
+"""Constants that are searched otherwise, or only, where a source of :data:`CONTINUOUS` tells them."""
 
 TFLOAT32 = ("tfloat32", "bfloat16")
 """A type that no table has, and the one whose constants it has instead: tensor cores compute both, of the same tiles.
@@ -121,12 +144,15 @@ TFLOAT32 = ("tfloat32", "bfloat16")
 Its half depth is in proportion to the peak: begin and end of a tile take as long in any type.
 """
 
-_SHARED = ("wave_overlap", "start", "memory_efficiency", "burst")
+_SHARED = ("wave_overlap", "start", "memory_efficiency", "burst", "burst_range")
 """Constants that are found from 16-bit products, of which there are most, and hold for other types."""
 
 
 class Rows(NamedTuple):
-    """Measured products ``(m, k) x (k, n)``, and what they ran on."""
+    """Measured products ``(m, k) x (k, n)``, and what they ran on.
+
+    `continuous` rows are of :data:`CONTINUOUS`. `weight` is that of a row in the fit, 1 in the mean.
+    """
 
     batch: Array
     m: Array
@@ -135,6 +161,8 @@ class Rows(NamedTuple):
     seconds: Seconds
     held_out: Array
     aligned: Array
+    continuous: Array
+    weight: Array
     on: Processor
     multiprocessors: int
 
@@ -174,7 +202,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     products: dict[str, Any] = {}
     sources: dict[str, str] = {}
     parts: list[pd.DataFrame] = []
-    known: dict[str, float] = {}
+    known = {} if gpu in CONTINUOUS else {"burst_range": BURST_RANGE}
     across, across_where = _weight_gradients(tables, gpu)
     for kind in KINDS:
         measured = _measured(tables, gpu, kind)
@@ -182,9 +210,8 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
             continue
         chosen, name = measured
         rows = _rows(chosen, kind, name, system)
-        own = [name for name in UNKNOWNS if not name.startswith("beside") and name not in known]
-        values = _solved(rows, [*own, *kind.beside], known)
-        known = known or {name: values[name] for name in _SHARED}
+        values = _solved(rows, _unknowns(kind, gpu, known), known)
+        known = {**{name: values[name] for name in _SHARED}, **known}
         parts.append(_residuals(rows, kind, values))
         promoted = PROMOTED.get(gpu, 1.0) if kind.types == ("float8",) else 1.0
         law = _stated(values, rows, across, promoted, aligned=kind.aligned)
@@ -211,20 +238,31 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     return FittedPart(
         {"ext": {"processing_mode": "roofline", "kernels": {"product": products}}},
         sources,
-        _assumed(products),
+        _assumed(products, gpu),
         pd.concat(parts, ignore_index=True),
     )
+
+
+def _unknowns(kind: Kind, gpu: str, known: Mapping[str, float]) -> dict[str, Unknown]:
+    """Return the constants of products that are not known yet, those of what is timed beside them last."""
+    every = {**UNKNOWNS, **(LASTING if gpu in CONTINUOUS else {})}
+    own = [name for name in every if not name.startswith("beside") and name not in known]
+    return {name: every[name] for name in (*own, *kind.beside)}
 
 
 def _measured(
     tables: Mapping[str, pd.DataFrame], gpu: str, kind: Kind
 ) -> tuple[pd.DataFrame, str] | None:
-    """Return the rows of a processor that count, or of one with the same chip, and its name."""
+    """Return the rows of a processor that count, or of one with the same chip, and its name.
+
+    Those of :data:`CONTINUOUS` count, whatever their certainty.
+    """
     table, sources = tables["gemm"], tables["sources"]
     certain = sources.source[sources.certainty == "high"]
+    lasting = (table.source == CONTINUOUS.get(gpu)) & (table.time_s >= CONTINUOUS_LEAST)
     used = table[
         table.dtype.isin(kind.measured)
-        & table.source.isin(certain)
+        & (table.source.isin(certain) | lasting)
         & (table.layout == "TN")
         & ~table.kernel.str.contains("grouped")
     ]
@@ -245,7 +283,18 @@ def _rows(chosen: pd.DataFrame, kind: Kind, name: str, system: System) -> Rows:
     aligned = alignment([chosen[name].to_numpy() for name in ("n", "k")], width)
     on = Processor(peak, known.bandwidth, width)
     held = held_out(chosen[["n", "k"]])
-    return Rows(batch, m, n, k, seconds, held, aligned, on, known.multiprocessors)
+    continuous = (chosen.source == CONTINUOUS.get(name)).to_numpy()
+    weight = _weight(chosen.source) if continuous.any() else np.ones(len(chosen))
+    return Rows(
+        batch, m, n, k, seconds, held, aligned, continuous, weight, on, known.multiprocessors
+    )
+
+
+def _weight(source: pd.Series) -> Array:
+    """Return weights of rows with which every source weighs the same, 1 in the mean."""
+    weight = 1 / source.map(source.value_counts()).to_numpy(float)
+    in_mean: Array = weight / weight.mean()
+    return in_mean
 
 
 def _weight_gradients(tables: Mapping[str, pd.DataFrame], gpu: str) -> tuple[float, str]:
@@ -295,20 +344,23 @@ def _law(values: Mapping[str, float], rows: Rows) -> Gemm:
 
 
 def _predicted(rows: Rows, values: Mapping[str, float]) -> Seconds:
-    """Return the times of rows as they were measured: in short calls, and with what was timed beside them."""
+    """Return the times of rows as they were measured: in short or continuous calls, and with what was timed beside."""
     gemm = _law(values, rows)
     time = partial(gemm.seconds, rows.batch, rows.m, rows.n, rows.k, rows.aligned, rows.on)
-    passed = np.log(time() / values["burst"]) / np.log(BURST_RANGE)
-    times: Seconds = time(1 + (1 / values["sustained"] - 1) * np.clip(passed, 0, 1))
+    passed = np.log(time() / values["burst"]) / np.log(values["burst_range"])
+    fallen = np.where(rows.continuous, 1.0, np.clip(passed, 0, 1))
+    times: Seconds = time(1 + (1 / values["sustained"] - 1) * fallen)
     moved = rows.batch * rows.m * rows.k * values.get("beside_bytes", 0.0)
     bandwidth = rows.on.bandwidth * values["memory_efficiency"]
     return times + values.get("beside_start", 0.0) + moved / bandwidth
 
 
-def _solved(rows: Rows, names: Sequence[str], known: Mapping[str, float]) -> dict[str, float]:
+def _solved(
+    rows: Rows, unknowns_of: Mapping[str, Unknown], known: Mapping[str, float]
+) -> dict[str, float]:
     """Return the constants that suit the rows which are not held out, beside known ones."""
     seen = rows.kept(~rows.held_out)
-    unknowns = [UNKNOWNS[name] for name in names]
+    names, unknowns = list(unknowns_of), list(unknowns_of.values())
     low, high, start = (
         np.array([_inside(one, value) for one, value in zip(unknowns, values, strict=True)])
         for values in zip(*((one.low, one.high, one.start) for one in unknowns), strict=True)
@@ -323,7 +375,7 @@ def _solved(rows: Rows, names: Sequence[str], known: Mapping[str, float]) -> dic
 
     def errors(at: Array) -> Array:
         found: Array = np.log(_predicted(seen, constants(np.clip(at, low, high))) / seen.seconds)
-        return found
+        return found * seen.weight
 
     at = least_squares(
         errors, start, bounds=(low, high), loss="soft_l1", f_scale=_SCALE, diff_step=0.01
@@ -382,10 +434,16 @@ def _slower(law: Mapping[str, Any], system: System, like: str, type_: str) -> di
     return dict(law) | {"half_depth": rounded(law["half_depth"] * beside, _DIGITS)}
 
 
-def _assumed(products: Mapping[str, Any]) -> list[str]:
+def _assumed(products: Mapping[str, Any], gpu: str) -> list[str]:
     """Return what no measurement says."""
+    warm = "as the longest measured products"
+    if gpu in CONTINUOUS:
+        warm = (
+            f"as the products of {CONTINUOUS[gpu]}, from another machine, which are taken to follow each other; those "
+            "of nine calls, up to 1.3 s of work, get slower up to the longest"
+        )
     lines = [
-        "ext.kernels.product.*.sustained: all of training is continuous work, as warm as the longest measured products",
+        f"ext.kernels.product.*.sustained: all of training is continuous work, as warm {warm}",
         "ext.kernels.product.*.alignment: of an A100 (A. Karpathy, nanoGPT, 3 February 2023: GPT-2 124M trains 25 % "
         "faster with a vocabulary of 50,304 than of 50,257: 0.42), between by the number of loads; the fit has it as 1",
         "ext.kernels.product.*.tiles: sizes of the kernels of NVIDIA's libraries; their rates were fitted",
@@ -398,6 +456,11 @@ def _assumed(products: Mapping[str, Any]) -> list[str]:
             shared = [one for one in _SHARED if one in products[name]]
             paths = ", ".join(f"ext.kernels.product.{name}.{one}" for one in shared)
             lines.append(f"{paths}: those of 16-bit products; {text}")
+    if gpu in CONTINUOUS and "float8" in products:
+        lines.append(
+            "ext.kernels.product.float8.sustained: no 8-bit products followed each other; of nine calls, none above "
+            "15 ms, along the fall of 16-bit products"
+        )
     if TFLOAT32[0] in products:
         lines.append(
             "ext.kernels.product.tfloat32.*: no kernel was measured: those of bfloat16, with half_depth in proportion "
