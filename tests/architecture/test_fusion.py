@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from calculon import inputs
 from calculon.architecture.block import block_layers
 from calculon.architecture.embedding_and_head import head_layers
 from calculon.architecture.shape import BlockShape
@@ -233,7 +234,12 @@ def test_the_first_norm_of_a_compiled_block_reads_the_stream():
 def test_the_loss_is_compiled_where_that_is_said(scope, like):
     """Source: torchtitan, train.py of December 2024 and components/loss.py of 2025."""
     changes = {"edition": "corrected", "fusion": "compile", "compile_scope": scope}
-    shape = BlockShape.of(MODEL, plain_layout(layout_choice(**changes)), SIZES, CORRECTED)
+    shape = BlockShape.of(
+        MODEL,
+        plain_layout(layout_choice(**changes), inputs.system("h100_80g_sxm")),
+        SIZES,
+        CORRECTED,
+    )
     found = {layer.name: layer for layer in head_layers(shape)}
     loss = _layers(MODEL, like, head_layers)["Head_Loss"]
     assert _moved(found["Head_Loss"]) == _moved(loss)

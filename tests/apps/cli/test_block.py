@@ -77,9 +77,11 @@ def test_a_part_is_looked_at_alone(run):
     assert names == {"AttnBlock", "MlpBlock"}
     found = _document(run, *LLAMA, "--part", "mlp")
     assert [o["name"] for o in found["operators"]] == [
-        "MlpBlock_Mlp1_AG",
+        "MlpBlock_F",
+        "MlpBlock_Mlp1",
         "MlpBlock_SwiGLU",
-        "MlpBlock_Mlp2_RS",
+        "MlpBlock_Mlp2",
+        "MlpBlock_G",
     ]
     assert found["model"]["part"] == "mlp"
 

@@ -75,9 +75,10 @@ def test_all_kinds_at_once(run):
         "models",
         "systems",
         "executions",
+        "presets",
         "studies",
     }
-    assert run("catalog", "-f", "markdown").out.count("\n## ") == 3
+    assert run("catalog", "-f", "markdown").out.count("\n## ") == 4
     code, _, err = run("catalog", "-f", "csv")
     assert code == 2
     assert "KIND: expected one of models, systems, executions, studies for --format csv" in err
@@ -88,7 +89,7 @@ def test_all_kinds_at_once(run):
     ("words", "found"),
     [
         (["models", "LLAMA3.", "phi-2"], {"llama3.1-405B", "llama3.2-1B", "llama3.2-3B", "phi-2"}),
-        (["b200"], {"b200_sxm"}),
+        (["b200"], {"b200_sxm", "gb200_nvl72"}),
         (["models", "mlp-"], {"mlp-2x1024", "mlp-4x1024"}),
     ],
 )

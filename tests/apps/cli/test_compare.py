@@ -91,12 +91,15 @@ def test_several_results_are_compared_with_the_first(run):
 
 # -- editions ---------------------------------------------------------------------------------------------------------
 
-BOTH = ("--edition", "sc23,corrected")
+BOTH = ("--edition", "sc23,corrected", "--preset", "published")
 
 
 @pytest.fixture
 def editions():
-    return [calculon.estimate(*ARGUMENTS, edition=name).stats for name in ("sc23", "corrected")]
+    return [
+        calculon.estimate(*ARGUMENTS, edition=name, preset="published").stats
+        for name in ("sc23", "corrected")
+    ]
 
 
 def test_one_execution_under_both_editions(run, editions):

@@ -147,7 +147,7 @@ def test_what_an_edition_cannot_express_is_explained(run):
         "llm", "llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm", "-", "--edition", "sc23"
     )
     assert code == 2
-    assert "edition: expected corrected, which attn_impl=flash needs, found sc23" in err
+    assert "edition: expected corrected, which preset=megatron-lm needs, found sc23" in err
 
 
 def test_an_unknown_edition_names_those_there_are(run):
@@ -161,7 +161,7 @@ def test_the_example_of_today_fits_and_runs_well(run):
     example = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
     stats = calculon.estimate(*example).stats
     assert stats["mfu"] > 0.4
-    assert stats["proc_mem_tier1_cap_req"] < 0.8 * calculon.inputs.system(example[2]).mem1.capacity
+    assert stats["proc_mem_tier1_cap_req"] < 0.9 * calculon.inputs.system(example[2]).mem1.capacity
     out = run("llm", *example, "-").out
     assert out.startswith("Training of llama3-8B on 64 x h100_80g_sxm   edition corrected\n")
     assert f"MFU, full attention            {stats['mfu'] * 100:.0f} %" in out
