@@ -172,14 +172,13 @@ def estimate(
     Parameters
     ----------
     model, execution, system : str, path, mapping or record
-        A catalog name, the path of a JSON or YAML file, a mapping with the fields of such a file (also a row of a
-        DataFrame), or a record.
+        A catalog name, the path of a JSON or YAML file, a mapping (also a row of a DataFrame), or a record.
     layers : bool
         Also list the cost of every layer.
     edition : Edition or str, optional
         Edition of the cost model, or its name; by default that of the execution.
     preset : str, optional
-        Framework that fills in what the execution leaves out, by name or file; by default the execution's.
+        Framework that fills in what is left out, by name or file; by default the execution's.
 
     Raises
     ------

@@ -95,9 +95,6 @@ def tensor_traffic(
         Which of them are computed again in the backward pass; None where none is overlapped.
     launching : array, shape (phases, layers, blocks), or None
         Least time of the kernels of these layers; None where none is overlapped, or kernels have no least time.
-
-    Of what cut products hide, a step hides the share ``tp_hidden_percent``: they wait for each other's copies, and run
-    below their rate alone. Source: Chang et al., *Flux*, arXiv 2406.06858, section 2.
     """
     system, sizes = network.system, network.sizes
     size, link = _messages(layers, arithmetic, memory, network, choice, edition)
@@ -123,11 +120,9 @@ def tensor_traffic(
             for pass_ in zip(arithmetic, memory, beside, strict=True)
         ]
         processing, exposed = (np.stack(of_passes) for of_passes in zip(*times, strict=True))
-    waits = 1 - sizes.tp_hidden_percent / 100
-    if waits.any():
+    if (waits := 1 - sizes.tp_hidden_percent / 100).any():
         apart = system.combine(arithmetic, memory)[:, None] + beside
-        hidden = np.where(beside > 0, apart - (processing[:, None] + exposed), 0.0)
-        exposed = exposed + waits * np.maximum(0.0, hidden)
+        exposed = exposed + waits * _hidden(apart, processing[:, None] + exposed, beside)
     if launching is not None:
         processing, exposed = _launched(processing, exposed, launching)
     repeated = [[edition.happens(layer.flags.recommunicate, choice)] for layer in layers]
@@ -139,6 +134,15 @@ def tensor_traffic(
     return replace(
         alone, tile=tile, exposed=exposed, bandwidth_needed=needed, processing=processing
     )
+
+
+def _hidden(apart: Seconds, together: Seconds, beside: Seconds) -> Seconds:
+    """Time that cut products hide of their collectives; of it a step hides the share ``tp_hidden_percent``.
+
+    Pieces wait for each other's copies, and run below their rate alone. Source: Chang et al., *Flux*, arXiv 2406.06858,
+    abstract: earlier methods of cutting products lose part of what they could hide.
+    """
+    return np.where(beside > 0, np.maximum(0.0, apart - together), 0.0)
 
 
 def user_buffers(

@@ -152,7 +152,7 @@ def test_runs_that_a_fit_saw_are_no_evidence(monkeypatch):
     found = asked().belief
     assert "without 1 that a fit saw" in found.basis
     monkeypatch.setattr(validated_runs, "runs", lambda: rest)
-    rest = Runs.of([run for run in some if run.source != "sc21"])
+    rest = Runs.of([run for run in seen if run.source != "sc21"])
     assert (found.low, found.high) == (asked().belief.low, asked().belief.high)
     assert (found.low, found.high) != (plain.low, plain.high)
 

@@ -274,7 +274,7 @@ def test_what_is_not_finite_is_null(run):
     fix += " optimizer_sharding=false weight_offload=false"
     options = [word for setting in fix.split() for word in ("--fix", setting)]
     space = ("megatron-126M", 256, 128, "float16", "wide.json", "best.json")
-    assert run("loe", *space, "--edition", "corrected", *options).code == 0
+    assert run("loe", *space, "--preset", "published", *options).code == 0
     best = json.loads(Path("best.json").read_text(), parse_constant=pytest.fail)
     assert best["0"]["stats"]["dp_bw_overlap_req_chunk"] is None
 
