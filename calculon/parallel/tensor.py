@@ -127,9 +127,8 @@ def tensor_traffic(
         processing, exposed = _launched(processing, exposed, launching)
     repeated = [[edition.happens(layer.flags.recommunicate, choice)] for layer in layers]
     exposed[2] = edition.repeated_exposed(exposed[0], exposed[2], recomputed) * repeated
-    tile = size / tiles
+    tile, needed = size / tiles, none.copy()
     slowed = arithmetic / (1.0 - usage) / tiles
-    needed = np.zeros_like(link)
     needed[:2] = tile[:2] / slowed[:2, None]
     return replace(
         alone, tile=tile, exposed=exposed, bandwidth_needed=needed, processing=processing
