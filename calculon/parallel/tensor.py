@@ -106,8 +106,7 @@ def tensor_traffic(
         return alone
     usage = tensor_group(sizes, choice, system).usage(system)
     beside = np.stack([link[0], link[1], edition.gradient_link(link[2], recomputed)])
-    pipelined = choice.tensor_par_overlap == "pipe"
-    tiles = sizes.tensor_par
+    tiles, pipelined = sizes.tensor_par, choice.tensor_par_overlap == "pipe"
     if choice.layout.tp_user_buffers:
         processing, exposed, beside = user_buffers(
             layers, arithmetic, memory, beside, tiles, usage, system, edition
