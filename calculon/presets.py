@@ -108,6 +108,9 @@ def _entry(one: SpecField, raw: Mapping[Any, Any], place: str, problems: list[Pr
     degree = (
         one.annotation is int and not one.declaration.optional
     )  # whose loops follow from others
+    if tries and degree:
+        wanted = "nothing: a search tries degrees and sizes as they divide"
+        problems.append(Problem(f"{place}.tries", wanted, "a list", "--fix holds them"))
     tries = tries or (() if degree else runs if computed else (value,))
     if not tries and not degree:
         wanted = "the values that a search tries, since value is an expression"
@@ -276,6 +279,8 @@ def _preset(source: str, chain: tuple[str, ...]) -> Preset:
     name, raw = catalog.load("preset", source)
     file = decode(_File, raw, source)
     shipped = name in PRESETS
+    if not shipped and (problems := list(_beyond(file))):
+        raise SpecError(source, problems)
     below = file.base or ("" if shipped else COMMON)
     base = _preset(below, (*chain, source)) if below else None
     return Preset(
@@ -288,6 +293,19 @@ def _preset(source: str, chain: tuple[str, ...]) -> Preset:
         entries={**(base.entries if base else {}), **file.fields},
         limits=(*(base.limits if base else ()), *file.limits),
     )
+
+
+def _beyond(file: _File) -> Iterator[Problem]:
+    """Yield what a file that changes a preset states of the framework itself: that is the base's alone."""
+    why = "what the framework has, and cannot combine, is said by the base"
+    if file.limits:
+        yield Problem(
+            "limits", "nothing in a preset of your own", f"{len(file.limits)} of them", why
+        )
+    for name, entry in file.fields.items():
+        if entry.runs:
+            place = f"fields.{name}.runs"
+            yield Problem(place, "nothing in a preset of your own", "a list", why)
 
 
 def preset_of(edition: str, stated: str | None) -> Preset:

@@ -183,6 +183,9 @@ def test_a_file_changes_a_preset(tmp_path):
         ({"fields": {"ce_imp": {"value": "fused"}}}, "did you mean 'ce_impl'"),
         ({"fields": {"ce_impl": {"value": "fused", "run": []}}}, "an object with value"),
         ({"fields": {"ce_impl": {"value": "fused", "runs": ["eager"]}}}, "values that it runs"),
+        ({"fields": {"ce_impl": {"value": "fused", "runs": ["fused"]}}}, "is said by the base"),
+        ({"limits": [{"that": "tensor_par > 1", "why": "x"}]}, "is said by the base"),
+        ({"fields": {"tensor_par": {"value": 4, "tries": [4]}}}, "as they divide"),
         (
             {"fields": {"zero_stage": {"value": "'1' if data_par > 1 else '0'"}}},
             "that a search tries",
@@ -277,3 +280,14 @@ def test_a_better_machine_is_never_slower_replanned(name, change):
     before = search(system=_better({}), preset=name, **space)
     after = search(system=_better(change), preset=name, **space)
     assert after.best.stats["total_time"] <= before.best.stats["total_time"] * (1 + 1e-12)
+
+
+def test_six_fields_are_enough_without_a_framework():
+    found = execution(SPLIT, edition="corrected")
+    assert (found.preset, found.data_par) == ("common", 8)
+    assert found.tensor_par_comm_type == "rs_ag"
+
+
+def test_a_base_and_another_preset_contradict_each_other():
+    with pytest.raises(SpecError, match="megatron-lm, which is the base"):
+        execution({"base": "megatron-lm", "preset": "torchtitan"} | SHORT)

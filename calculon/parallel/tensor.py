@@ -129,9 +129,8 @@ def tensor_traffic(
     tile, needed = size / tiles, none.copy()
     slowed = arithmetic / (1.0 - usage) / tiles
     needed[:2] = tile[:2] / slowed[:2, None]
-    return replace(
-        alone, tile=tile, exposed=exposed, bandwidth_needed=needed, processing=processing
-    )
+    found = {"exposed": exposed, "processing": processing}
+    return replace(alone, tile=tile, bandwidth_needed=needed, **found)
 
 
 def _hidden(apart: Seconds, together: Seconds, beside: Seconds) -> Seconds:

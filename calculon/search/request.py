@@ -132,6 +132,8 @@ def make_space(
     _check_framework(framework, {"fix": fixed, "add": added})
     if fused is None:
         fused = framework.tried("fused_activation") or edition.fuses_activations
+    else:
+        _check_framework(framework, {"fused": {"fused_activation": _switches(fused)}})
     _check_arithmetic(system, datatype, {"fix": fixed, "add": added})
     return Space(
         model,

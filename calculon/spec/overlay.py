@@ -87,6 +87,9 @@ def resolved(
         return raw
     patch = {key: value for key, value in raw.items() if key != BASE}
     if isinstance(raw[BASE], str) and raw[BASE] in presets:
+        if patch.get(PRESET, raw[BASE]) != raw[BASE]:
+            wanted = f"{raw[BASE]}, which is the base, or none of the two"
+            raise SpecError(file, Problem(PRESET, wanted, shown(patch[PRESET])))
         return {PRESET: raw[BASE]} | patch
     path = _found(raw[BASE], file, known, presets)
     own = Path(file).resolve()
