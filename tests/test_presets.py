@@ -14,6 +14,7 @@ from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.check import REASONS, check
 from calculon.plan.rules.rule import Request
 from calculon.presets import COMMON, PUBLISHED, find_preset
+from calculon.search.candidates import REPLICATED
 from calculon.search.driver import make_ranking, make_space, run, search
 from calculon.search.objective import Objective
 from calculon.spec import catalog
@@ -241,6 +242,7 @@ def test_a_search_under_a_framework_finds_what_brute_force_finds(name):
         for field, values in replace(plain, preset=name).space.switches.items()
         if field != "fused_activation"
     }
+    fix |= {field: find_preset(name).tried(field) for field in REPLICATED}
     degrees = {"tensor_par": (2, 4), "data_par": (2, 4)}
     case = replace(plain, preset=name, fix=fix | degrees)
     under = make_space(model, case.system, 8, 16, "bfloat16", fix=degrees, preset=name)
