@@ -52,7 +52,8 @@ COMPARED = (
 )
 """Numbers that a distance between runs counts."""
 
-_BITS_16 = ("bfloat16", "float16")
+BITS_16 = ("bfloat16", "float16")
+"""Types that validated runs tell no differences between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,5 +312,5 @@ def about(model: Model, system: System, execution: Execution) -> dict[str, Any]:
 
 def peak(system: System) -> float:
     """Return the rate of matrix arithmetic in 16 bits in FLOP/s; without one, the highest."""
-    known = [system.matrix[name].peak for name in _BITS_16 if name in system.matrix]
+    known = [system.matrix[name].peak for name in BITS_16 if name in system.matrix]
     return max(known or [engine.peak for engine in system.matrix.values()])

@@ -24,10 +24,21 @@ from calculon.inspect.nearest_runs import (
     remark,
     same_processor,
 )
-from calculon.inspect.run_table import NO_PRESET, Run, Runs, about, framework, kind, peak, runs
+from calculon.inspect.run_table import (
+    BITS_16,
+    NO_PRESET,
+    Run,
+    Runs,
+    about,
+    framework,
+    kind,
+    peak,
+    runs,
+)
 from calculon.plan.choices import distinct
 from calculon.plan.columns import field_of
 from calculon.plan.plan import NAMES, Plan
+from calculon.presets import COMMON
 from calculon.spec.execution import PUBLISHED, Execution, arithmetic_type
 from calculon.spec.model import Model
 from calculon.units import Array
@@ -194,8 +205,10 @@ def _basis(some: Runs, system: System, facts: Mapping[str, Any], here: Array) ->
     names = {
         framework(facts["preset"]): some.of_framework(facts["preset"]),
         called(facts): here,
-        facts["type"]: some.kinds == kind(facts["type"]),
+        "16 bits" if facts["type"] in BITS_16 else facts["type"]: some.kinds == kind(facts["type"]),
     }
+    if facts["preset"] in (NO_PRESET, COMMON):  # which no framework runs
+        names.pop(framework(facts["preset"]))
     counts = ", ".join(f"{some.sources(rows)} of {name}" for name, rows in names.items())
     text = f"{len(some):,} measured steps of {some.groups.count} sources ({counts}){fitted}"
     if here.any():
