@@ -25,9 +25,6 @@ from calculon.units import Array
 FILE = "validation/runs.csv"
 """The file of runs, below the root of the catalog."""
 
-NO_PRESET = "published"
-"""The preset of an execution that has no field for it."""
-
 GAINS = (3.0, 1.0, 1.0, 1.0)
 """How much more a run counts of the same framework, generation of processors, width of arithmetic and class of models.
 
@@ -293,7 +290,7 @@ def about(model: Model, system: System, execution: Execution) -> dict[str, Any]:
     """Return the fields of a :class:`Run` that follow from an execution, without what was measured."""
     same = ("num_procs", "tensor_par", "pipeline_par", "data_par", "microbatch_size", "batch_size")
     return {
-        "preset": getattr(execution, "preset", NO_PRESET),
+        "preset": execution.preset,
         "system": document_stem(system.name),
         "type": execution.matmul_type,
         "peak": peak(system),

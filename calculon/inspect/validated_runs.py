@@ -26,7 +26,6 @@ from calculon.inspect.nearest_runs import (
 )
 from calculon.inspect.run_table import (
     BITS_16,
-    NO_PRESET,
     Run,
     Runs,
     about,
@@ -37,9 +36,8 @@ from calculon.inspect.run_table import (
 )
 from calculon.plan.choices import distinct
 from calculon.plan.columns import field_of
-from calculon.plan.plan import NAMES, Plan
-from calculon.presets import COMMON
-from calculon.spec.execution import PUBLISHED, Execution, arithmetic_type
+from calculon.plan.plan import Plan
+from calculon.spec.execution import PRESETS, PUBLISHED, Execution, arithmetic_type
 from calculon.spec.model import Model
 from calculon.units import Array
 
@@ -128,8 +126,7 @@ def _rows(values: Any, rows: Array) -> Array:
     return column[rows]
 
 
-_PRESET = ("preset",) if "preset" in NAMES else ()
-_DECISIVE = ("edition", "datatype", "matmul_dtype", *_PRESET)
+_DECISIVE = ("edition", "datatype", "matmul_dtype", "preset")
 
 
 def _value_of(name: str, code: int) -> Any:
@@ -151,7 +148,7 @@ def _ends(
         return math.log(min(one.low for one in own)), 0.0, math.log(max(one.high for one in own))
     if some.groups.speaking < FEWEST:
         return math.nan, math.nan, math.nan
-    preset = _value_of("preset", codes[3]) if _PRESET else NO_PRESET
+    preset = _value_of("preset", codes[3])
     size = parameter_count(model)
     return some.groups.limits(some.context(preset, peak(system), _datatype(codes), size))
 
@@ -207,7 +204,7 @@ def _basis(some: Runs, system: System, facts: Mapping[str, Any], here: Array) ->
         called(facts): here,
         "16 bits" if facts["type"] in BITS_16 else facts["type"]: some.kinds == kind(facts["type"]),
     }
-    if facts["preset"] in (NO_PRESET, COMMON):  # which no framework runs
+    if facts["preset"] in PRESETS[:2]:  # which no framework runs
         names.pop(framework(facts["preset"]))
     counts = ", ".join(f"{some.sources(rows)} of {name}" for name, rows in names.items())
     text = f"{len(some):,} measured steps of {some.groups.count} sources ({counts}){fitted}"
