@@ -191,7 +191,7 @@ MORE_OPTIONS: dict[str, tuple[Any, ...]] = {
     "fusion": ("published", "none", "compile", "max"),
     "compile_scope": ("step", "step", "blocks", "blocks_and_loss"),
     "rotary_impl": ("real", "real", "complex"),
-    "seq_par_copies": (False, False, True),
+    "seq_par_copies": (False, True, True, True),
     "data_par_slowdown": (0, 0, 5, 60),
     "launch_mode": ("auto", "eager", "compile", "graph", "blocking"),
     "vocab_pad_multiple": (1, 1, 8, 128),

@@ -77,7 +77,7 @@ class Belief:
         runs = [
             {**asdict(run), "processor": run.processor, "error": run.error} for run in self.nearest
         ]
-        return {**asdict(self), "nearest": runs}
+        return {**asdict(self), "nearest": runs, "outside": list(self.outside)}
 
 
 def factors(

@@ -172,7 +172,8 @@ def test_time_beyond_the_bytes_is_latency_of_each_collective():
     ],
 )
 def test_ranks_sit_where_they_are_numbered(order, tensor, data):
-    _, groups = _groups("llama3-8B", LLAMA | {"mesh_order": order})
+    small = {"mesh_order": order, "microbatch_size": 1}
+    _, groups = _groups("llama3-8B", LLAMA | small)
     for kind, expected in (("tensor", tensor), ("data", data)):
         assert (groups[kind].members, groups[kind].example) == expected
         assert groups[kind].ranks * groups[kind].groups == 64

@@ -180,6 +180,7 @@ def test_narrow_arithmetic_saves_time_and_activations():
 def test_attention_beside_8_bit_products_is_computed_in_16_bits(datatype):
     model, name, system = LLAMA
     execution = document("examples", name) | {"datatype": datatype, "mem_reserved_mib": 0}
+    execution |= {"microbatch_size": 1}
     times = {}
     for matmul in ("bfloat16", "float8"):
         found = calculon.estimate(model, execution | {"matmul_dtype": matmul}, system, layers=True)
