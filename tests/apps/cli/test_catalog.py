@@ -81,7 +81,10 @@ def test_all_kinds_at_once(run):
     assert run("catalog", "-f", "markdown").out.count("\n## ") == 4
     code, _, err = run("catalog", "-f", "csv")
     assert code == 2
-    assert "KIND: expected one of models, systems, executions, presets, studies for --format csv" in err
+    assert (
+        "KIND: expected one of models, systems, executions, presets, studies for --format csv"
+        in err
+    )
     assert "calculon catalog models --format csv" in err
 
 
