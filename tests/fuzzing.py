@@ -152,7 +152,7 @@ def targets(folder: Path) -> tuple[Target, ...]:
         *(document("systems", name) for name in ("a100_80e", "h100_80g_sxm")),
         document("validation/gpt2_ladder", "a100"),  # an overlay, calibrated
     )
-    modern = LLAMA_X64_P4
+    modern = {**LLAMA_X64_P4}
     return (
         Target("model", ("llm", "{}", str(plan), "a100_80e", "-"), models, documents),
         Target("system", ("llm", "megatron-126M", str(plan), "{}", "-"), systems, documents),

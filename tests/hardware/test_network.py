@@ -139,9 +139,8 @@ def test_only_the_corrected_edition_knows_a_ramp():
     steep["ext"]["networks"][0]["ramp"] = 1e-4
 
     def time(system, edition):
-        execution = LLAMA_X64
-        for name in ("attn_impl", "ce_impl", "grad_buffer"):
-            execution.pop(name, None)
+        left = ("attn_impl", "ce_impl", "grad_buffer")
+        execution = {name: value for name, value in LLAMA_X64.items() if name not in left}
         execution |= {"edition": edition}
         return calculon.estimate("megatron-22B", execution, system).stats["total_time"]
 
