@@ -111,7 +111,7 @@ def _completed(
     stated = raw.get("preset") if preset is None else preset
     named = preset is not None or stated in PRESETS
     framework = find_preset(stated) if named and stated is not None else None
-    needed = CORRECTED if framework and framework.family != PRESETS[0] else PUBLISHED
+    needed = CORRECTED if framework and not framework.published else PUBLISHED
     edition = edition or raw.get("edition", needed)
     if edition == PUBLISHED and needed == CORRECTED:
         wanted = f"{CORRECTED}, which preset={stated} needs"

@@ -82,7 +82,7 @@ class Entries(dict[str, Entry]):
             if name not in _FIELDS or name in _ARGUMENTS:
                 hint = nearest(str(name), list(_FIELDS)) or "see: calculon describe execution"
                 problems.append(Problem(place, "a field of an execution", shown(str(name)), hint))
-            elif not isinstance(one, Mapping) or "value" not in one or {*one} - _KEYS:
+            elif not isinstance(one, Mapping) or "value" not in one or {*one}.difference(_KEYS):
                 wanted = f"an object with {', '.join(_KEYS)}, of which value is needed"
                 problems.append(Problem(place, wanted, shown(one)))
             else:
@@ -95,7 +95,7 @@ class Entries(dict[str, Entry]):
         return {"type": "object"}
 
 
-_KEYS = {"value": None, "runs": None, "tries": None, "why": None}.keys()
+_KEYS = ("value", "runs", "tries", "why")
 
 
 def _entry(one: SpecField, raw: Mapping[Any, Any], place: str, problems: list[Problem]) -> Entry:
@@ -105,9 +105,7 @@ def _entry(one: SpecField, raw: Mapping[Any, Any], place: str, problems: list[Pr
         _constants(one, raw.get(key, []), f"{place}.{key}", problems) for key in ("runs", "tries")
     )
     computed = isinstance(value, Expression)
-    degree = (
-        one.annotation is int and not one.declaration.optional
-    )  # whose loops follow from others
+    degree = one.annotation is int and not one.declaration.optional  # loops follow from others
     if tries and degree:
         wanted = "nothing: a search tries degrees and sizes as they divide"
         problems.append(Problem(f"{place}.tries", wanted, "a list", "--fix holds them"))
@@ -196,6 +194,11 @@ class Preset:
     source: str
     entries: Mapping[str, Entry] = field(default_factory=dict)
     limits: tuple[Limit, ...] = ()
+
+    @property
+    def published(self) -> bool:
+        """Whether it is that of the published tool: every default as published."""
+        return self.family == PUBLISHED
 
     @property
     def words(self) -> str:
@@ -314,7 +317,7 @@ def preset_of(edition: str, stated: str | None) -> Preset:
     Raises
     ------
     SpecError
-        When there is none of that name, and for a preset beside the published edition, which has none.
+        When there is none of that name.
     """
     if stated is None:
         return find_preset(COMMON if edition == CORRECTED else PUBLISHED)

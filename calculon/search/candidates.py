@@ -280,7 +280,7 @@ class Candidates:
     def _pipelines(self, rest: int) -> tuple[int, ...]:
         """Pipeline degrees for a number of processors per tensor rank, ascending."""
         blocks = self.model.num_blocks
-        layouts = self.switches["pp_layout"] if self.preset.family != PRESETS[0] else ()
+        layouts = self.switches["pp_layout"] if not self.preset.published else ()
         ends = {0, *(sum(ENDS_AS_BLOCKS.get(name, ())) for name in layouts)}
         degrees = [p for p in divisors(rest) if p <= blocks]
         even = [p for p in degrees if any((blocks + more) % p == 0 for more in ends)]

@@ -15,7 +15,6 @@ from calculon.frozen import dataclass
 from calculon.plan.columns import Columns, code, field_of, held, type_of
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.rule import Requests, Rule
-from calculon.presets import PUBLISHED
 from calculon.search.candidates import VARIANT, Candidates
 from calculon.spec.axes import FURTHER_AXES
 from calculon.units import Array
@@ -171,7 +170,7 @@ def variants(space: Candidates, rules: Rules) -> Variants:
     positions = _positions(np.concatenate(kept), several)
     serial = np.concatenate(kept_serial)
     form = "tensor_par_comm_type"
-    if form in positions and space.preset.family != PUBLISHED:  # without tensor ranks all are alike
+    if form in positions and not space.preset.published:  # without tensor ranks all are alike
         serial = serial & (positions[form] == 0)
     return Variants(positions, columns(positions), serial)
 

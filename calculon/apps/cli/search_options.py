@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from calculon.apps.cli.options import Log, Parser, add_edition, add_preset, one_of
 from calculon.errors import Problem, SpecError
 from calculon.search.restrict import OPTIONS
-from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PRESETS, PUBLISHED
+from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
 
 if TYPE_CHECKING:
     from calculon.apps.sweep.task import Search
@@ -193,7 +193,7 @@ def log_edition(log: Log, edition: str) -> None:
 
 def log_preset(log: Log, preset: "Preset") -> None:
     """Say which preset was searched, where it is not that of the published forms."""
-    if preset.family != PRESETS[0]:
+    if not preset.published:
         log(f"Preset: {preset.words}")
 
 
