@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from calculon.hardware.system import System
     from calculon.inspect.bounds import bounds
     from calculon.plan.plan import Plan
+    from calculon.planner.answer import Answer, plan
     from calculon.search.driver import SearchResult, executions, search
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
 
 __all__ = [
+    "Answer",
     "CalculonError",
     "Estimate",
     "Evaluation",
@@ -40,6 +42,7 @@ __all__ = [
     "estimate",
     "evaluate",
     "executions",
+    "plan",
     "search",
 ]
 
@@ -50,6 +53,7 @@ _MODULES = {
     "inspect.bounds": ("bounds",),
     "hardware.system": ("System",),
     "plan.plan": ("Plan",),
+    "planner.answer": ("Answer", "plan"),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),

@@ -1,4 +1,4 @@
-"""What a search keeps: the best by one statistic, or the front of several."""
+"""What a search keeps: the best by one statistic, the best of each split, or the front of several."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -132,6 +132,36 @@ class Best(Ranking):
         """Return scores and numbers, best first."""
         self._compress()
         return super().ranked()
+
+
+class BestOfEach(Ranking):
+    """The best by one statistic of each kind of execution; among equal scores as :class:`Best`.
+
+    Parameters
+    ----------
+    objective : Objective
+        What executions are ranked by.
+    stride : int
+        Executions whose numbers agree above it are of one kind: that of the loop ``pipeline_interleaving`` tells
+        tensor degree, pipeline degree, batch and chunks apart (:attr:`~calculon.search.space.Space.strides`).
+    """
+
+    def __init__(self, objective: Objective, stride: int, where: Condition | None = None):
+        super().__init__([objective], where)
+        self._stride = stride
+
+    def upper_bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
+        """Nothing: each kind has a threshold of its own."""
+        return None
+
+    def keep(self, scores: Array, numbers: Array, switches: Array | int = 0) -> None:
+        """Take in executions."""
+        self.scores = np.concatenate([self.scores, scores], axis=1)
+        self.switches = np.concatenate([self.switches, np.broadcast_to(switches, numbers.shape)])
+        self.numbers = np.concatenate([self.numbers, numbers])
+        order = np.lexsort((self.numbers, self.switches, -self.scores[0]))
+        _, first = np.unique(self.numbers[order] // self._stride, return_index=True)
+        self._take(order[np.sort(first)])
 
 
 class Front(Ranking):

@@ -26,6 +26,7 @@ from calculon.spec.decode import SpecWarning
 from calculon.spec.files import reason
 
 COMMANDS = (
+    Command("plan", "from a question to a plan: which one, does it fit, how long, how sure"),
     Command("llm", "estimate one execution of a model on a system"),
     Command("block", "list what one block, MLP or attention does, by operator"),
     Command("llm-optimal-execution", "find the best executions of a model on a system", "loe"),

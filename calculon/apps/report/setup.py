@@ -153,7 +153,7 @@ def key_figures(result: Result, width: int) -> RenderableType:
     """Lay out the figures that users compare: speed at the left, efficiency at the right or below."""
     bounded = result.interval is not None
     wide = width >= (NARROW_WITH_INTERVAL if bounded else NARROW)
-    left = _speed_with_interval(result) if bounded else _speed(result)
+    left = speed_with_interval(result) if bounded else _speed(result)
     right = grid("left", "right", "left", least=[0 if wide else len(_LONGEST)])
     if bounded and wide:
         right.add_row()  # beside the titles
@@ -190,26 +190,37 @@ def _speed(result: Result) -> Table:
     return table
 
 
-def _speed_with_interval(result: Result) -> Table:
+def speed_with_interval(result: Result) -> Table:
     """Return MFU, time and rates, each with its interval: that of the time, seen from the other side by all others."""
     interval, total, digits = result.interval or {}, result.value("total_time"), result.digits
     slow, fast = interval["high"] / total, interval["low"] / total
     table = grid("left", "right", "text")
     table.add_row("", Text("predicted", "dim"), Text(f"{level_text(interval)} interval", "dim"))
 
-    def add(label: str, value: float, low: float, high: float, write: Callable[..., str]) -> None:
-        ends = between(*(write(end, like=value) for end in (low, high)))
-        table.add_row(label, Text(write(value), "bold"), ends)
-
     def add_rate(label: str, value: float, write: Callable[..., str]) -> None:
-        add(label, value, value / slow, value / fast, write)
+        add_interval(table, label, value, (value / slow, value / fast), write)
 
     if mfu := result.mfu:
         add_rate(f"MFU, {result.masking}", mfu, digits.efficiency)
-    add("time per iteration", total, fast * total, slow * total, digits.duration)
+    ends = (fast * total, slow * total)
+    add_interval(table, "time per iteration", total, ends, digits.duration)
     if (tokens := result.tokens_per_second) is not None:
         if result.execution is not None:
             add_rate(_LONGEST, tokens / result.execution["num_procs"], digits.rate)
         add_rate("tokens/s", tokens, digits.rate)
     add_rate("samples/s", result.value("sample_rate"), digits.rate)
     return table
+
+
+def add_interval(
+    table: Table,
+    label: str,
+    value: float,
+    ends: tuple[float | None, float | None],
+    write: Callable[..., str],
+) -> None:
+    """Add a figure with its interval, whose ends have its digits, to a table of three columns."""
+    low, high = ends
+    known = low is not None and high is not None
+    said = between(write(low, like=value), write(high, like=value)) if known else ""
+    table.add_row(label, Text(write(value), "bold"), said)

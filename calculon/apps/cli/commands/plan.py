@@ -1,0 +1,99 @@
+"""``calculon plan``: from a question to a plan."""
+
+import argparse
+
+from calculon.apps.cli.options import STDOUT, Log, Parser, add_preset, check_inputs, check_outputs
+
+ASSUMED = "megatron-lm on processors of NVIDIA and AMD, else what all frameworks share"
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Plan a training run: which plan, does it fit, how long, how sure. The best of all executions that the "
+        "framework can run, with its rivals, the same for half and twice the processors, and a plan of your own beside.",
+        "calculon plan llama-3.1-70b 1024 h100\n"
+        "calculon plan llama-3.1-70b 1k h100 --preset megatron-lm --tokens 15T --batch 4M\n"
+        'calculon plan llama-3.1-405b 16384 h100 --batch 16M --mine "tp=8 pp=16 mbs=1"\n'
+        "calculon plan qwen2.5-7b 8,16,32 a100-40 --seq 4k -o plan.json\n"
+        "calculon plan ./config.json 64 mi300x --dtype fp8",
+    )
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="the model: a name as people write it, a file, or the config.json of Hugging Face",
+    )
+    parser.add_argument(
+        "num_procs",
+        metavar="PROCS",
+        help="processors: a count (1024, 1k), a list (512,1024), or a range of doublings (512-4096)",
+    )
+    parser.add_argument("system", metavar="SYSTEM", help="the machine: a name (h100), or a file")
+    add_preset(parser, absent=ASSUMED)
+    parser.add_argument(
+        "--tokens", metavar="N", help="tokens of the whole training (15T): adds days and hours"
+    )
+    parser.add_argument(
+        "--batch",
+        metavar="N",
+        help="global batch, in sequences (512) or tokens (4M); default: 4M tokens, or 1k for each processor",
+    )
+    parser.add_argument(
+        "--seq",
+        metavar="N",
+        help="tokens of a sequence (8192, 8k); default: the model's, at most 8k",
+    )
+    parser.add_argument(
+        "--dtype",
+        metavar="TYPE",
+        help="precision: bf16 (default), fp16, fp32, or fp8 (a recipe: 8-bit products, 16-bit storage)",
+    )
+    parser.add_argument(
+        "--mine",
+        metavar="PLAN",
+        help='a plan of your own to set beside: "tp=8 pp=4 mbs=1", or the file of an execution',
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write the answer (.json, .json.gz), whose plans other commands take; - prints it",
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Answer the question, then print the page or write the file."""
+    specs = [arguments.model, arguments.system]
+    check_inputs(specs)
+    output = arguments.output
+    if output not in (None, STDOUT):
+        check_outputs([output], specs)
+    from calculon.planner.answer import plan
+
+    answer = plan(
+        arguments.model,
+        arguments.num_procs,
+        arguments.system,
+        preset=arguments.preset,
+        tokens=arguments.tokens,
+        batch=arguments.batch,
+        seq=arguments.seq,
+        dtype=arguments.dtype,
+        mine=arguments.mine,
+    )
+    if output is None:
+        from calculon.apps.cli.commands.llm import result_of
+        from calculon.apps.report.plan_page import PlanPage
+
+        best = None if answer.best is None else result_of(answer.best)
+        preset = answer.question.preset
+        log.show(PlanPage(answer.to_dict(), best, preset.usual, preset.words))
+    else:
+        from calculon.spec.files import json_text, write_json
+
+        if output == STDOUT:
+            log(json_text(answer.to_dict()))
+        else:
+            write_json(output, answer.to_dict())
+            log(f"Output: {output}")
+    return 0 if answer.best is not None else 1

@@ -1,0 +1,263 @@
+"""The page of a plan: the best one in words and figures, its rivals, other counts, and a plan of one's own beside it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.text import Text
+
+from calculon.apps.report.digits import Digits
+from calculon.apps.report.grids import grid, indented
+from calculon.apps.report.how_sure import nearest_table, remarks
+from calculon.apps.report.plan_words import choices_words, degrees_words, plan_words
+from calculon.apps.report.result import Result
+from calculon.apps.report.setup import add_interval, speed_with_interval
+from calculon.apps.report.stage_table import stages_group
+from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.report.texts import counted, heading
+from calculon.statistics import BOUNDS
+from calculon.units import GIB, between, scaled
+
+Document = Mapping[str, Any]
+Usual = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""What a preset says of the fields of an execution (:meth:`calculon.presets.Preset.usual`)."""
+
+_LEAST_RATIO = 1e-4
+"""Relative difference of two times below which neither is longer."""
+
+
+class PlanPage:
+    """The page of an answer; it lays itself out for the width at hand.
+
+    Parameters
+    ----------
+    answer : mapping
+        The answer as plain data (:meth:`calculon.planner.answer.Answer.to_dict`).
+    best : Result or None
+        The best plan with its stages; None where nothing fits.
+    usual : callable
+        What needs no word of an execution.
+    runs_it : str
+        Framework, in words.
+    """
+
+    def __init__(self, answer: Document, best: Result | None, usual: Usual, runs_it: str):
+        self.answer, self.best, self.usual, self.runs_it = answer, best, usual, runs_it
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self._question()
+        if self.best is None:
+            yield from (Text(), *self._nothing())
+        else:
+            yield from (Text(), *self._best(self.best), Text(), *self._memory(self.best))
+            yield from (Text(), *self._rivals(self.best.digits))
+        yield from (Text(), *self._counts())
+        if "mine" in self.answer:
+            yield from (Text(), *self._mine())
+        if "belief" in self.answer:
+            yield from (Text(), *_how_sure(self.answer["belief"]))
+
+    def _question(self) -> Iterator[RenderableType]:
+        asked = self.answer["question"]
+        procs = f"{asked['num_procs'][0]:,} x {asked['system']}"
+        title = f"Plan for {asked['model']} on {procs}"
+        yield Text.assemble((title, "bold underline"), ("   edition " + asked["edition"], "dim"))
+        table = grid("text", "text")
+        tokens = asked["batch_size"] * asked["seq_size"]
+        batch = f"{counted(asked['batch_size'], 'sequence')} of {asked['seq_size']:,} = {scaled(tokens)} tokens a step"
+        rows = {"framework": self.runs_it, "batch": batch}
+        if asked["assumed"]:
+            told = (f"{value} ({option})" for option, value in asked["assumed"].items())
+            rows["assumed"] = ", ".join(told)
+        tried, fit = self.answer["tried"], self.answer["feasible"]
+        rows["tried"] = f"{counted(tried, 'plan')}, of which {fit:,} fit"
+        for label, text in rows.items():
+            table.add_row(Text(label, "dim"), Text(text))
+        yield indented(table)
+
+    def _nothing(self) -> Iterator[RenderableType]:
+        yield Text("No plan fits.", "bold")
+        yield from (indented(Text(line)) for line in self.answer["unfit"]["lines"])
+
+    def _choices(self, row: Document) -> tuple[str, ...]:
+        return choices_words(row["execution"], self.usual(row["execution"]))
+
+    def _words(self, execution: Document) -> str:
+        return plan_words(execution, self.usual(execution))
+
+    def _best(self, best: Result) -> Iterator[RenderableType]:
+        yield Text.assemble(("Best: ", "bold"), (self._words(self.answer["0"]["execution"]), "bold"))
+        table = speed_with_interval(best)
+        _add_training(table, self.answer["0"]["training"], best.digits)
+        yield indented(table)
+
+    def _memory(self, best: Result) -> Iterator[RenderableType]:
+        if best.stages:
+            yield from stages_group(best.stages, best.digits)
+        used = best.value("proc_mem_tier1_cap_req")
+        there = (best.capacities or (0.0, 0.0))[0]
+        here = {kind: size for kind, size in best.memory()[0].items() if size > 0}
+        largest = sorted(here.items(), key=lambda item: -item[1])[:4]
+        parts = ", ".join(f"{kind} {best.digits.gib(size)}" for kind, size in largest)
+        free = best.digits.gib(there - used)
+        yield heading("Memory", f"{best.digits.gib(used)} of {best.digits.gib(there)} usable, {free} free")
+        yield indented(Text(f"largest: {parts}", "dim"))
+
+    def _rivals(self, digits: Digits) -> Iterator[RenderableType]:
+        ranks = [self.answer[str(rank)] for rank in range(_SHOWN) if str(rank) in self.answer]
+        if len(ranks) < 2:
+            return
+        yield heading("Next best", "the best of each other split")
+        yield indented(self._table(ranks[1:], ranks[0], Digits(digits.spread / 10)))
+        for tie, words in zip(self.answer["ties"], _TIES, strict=True):
+            yield indented(Text(f"{words.format(f"{(tie['ratio'] - 1) * 100:.0f} %")}: {self._tie(tie)}"))
+
+    def _tie(self, tie: Document) -> str:
+        """Say how many plans are as fast as the best, and which is the simplest of them."""
+        if tie["plans"] == 1:
+            return "none but the best."
+        best, simplest = self.answer["0"], tie["simplest"]
+        said = f"{tie['plans']} plans"
+        if simplest["execution"] == best["execution"]:
+            return f"{said}; the best is the simplest."
+        longer = simplest["stats"]["total_time"] / best["stats"]["total_time"] - 1
+        words = degrees_words(simplest["execution"])
+        also = _beside(self._choices(simplest), self._choices(best))
+        return f"{said}; the simplest: {', '.join((words, *also))}, {_percent(longer)}."
+
+    def _table(self, rows: Sequence[Document], best: Document, digits: Digits) -> Table:
+        columns = (
+            Column("plan", "plan"),
+            Column("also", "other than the best", fold=True),
+            Column("memory", "GiB", right=True),
+            Column("time", "time", right=True),
+            Column("longer", "longer", right=True),
+        )
+        return Table(columns, [self._cells(row, best, digits) for row in rows])
+
+    def _cells(self, row: Document, best: Document, digits: Digits) -> dict[str, str]:
+        execution, stats = row["execution"], row["stats"]
+        return {
+            "plan": degrees_words(execution),
+            "also": ", ".join(_beside(self._choices(row), self._choices(best))) or "-",
+            "memory": f"{stats['proc_mem_tier1_cap_req'] / GIB:.1f}",
+            "time": digits.duration(stats["total_time"]),
+            "longer": _percent(stats["total_time"] / best["stats"]["total_time"] - 1),
+        }
+
+    def _counts(self) -> Iterator[RenderableType]:
+        rows = self.answer["counts"]
+        if len(rows) < 2:
+            return
+        tokens = _tokens(self.answer["question"]["tokens_told"])
+        yield heading("Processors", f"the best plan on each count, same batch; days for {tokens} tokens")
+        columns = (
+            Column("procs", "count", right=True),
+            Column("plan", "plan", fold=True),
+            Column("time", "time", right=True),
+            Column("rate", "tokens/s each", right=True),
+            Column("mfu", "MFU", right=True),
+            Column("days", "days", right=True),
+        )
+        yield indented(Table(columns, [self._count(row) for row in rows]))
+
+    def _count(self, row: Document) -> dict[str, str]:
+        if "execution" not in row:
+            empty = dict.fromkeys(("time", "rate", "mfu", "days"), "-")
+            return {"procs": f"{row['num_procs']:,}", "plan": f"none fits: {row['reason']}", **empty}
+        asked, stats, execution = self.answer["question"], row["stats"], row["execution"]
+        digits = _digits(stats)
+        tokens = asked["batch_size"] * asked["seq_size"] / stats["total_time"]
+        shown = execution["attn_impl"] == "flash"
+        return {
+            "procs": f"{row['num_procs']:,}",
+            "plan": degrees_words(execution),
+            "time": digits.duration(stats["total_time"]),
+            "rate": digits.rate(tokens / row["num_procs"]),
+            "mfu": digits.efficiency(stats["mfu_causal" if shown else "mfu"]),
+            "days": digits.rate(row["training"]["days"]),
+        }
+
+    def _mine(self) -> Iterator[RenderableType]:
+        mine = self.answer["mine"]
+        if "execution" not in mine:
+            yield heading("Mine", "it cannot run")
+            yield indented(Text(mine["problem"]))
+            return
+        best = self.answer.get("0", mine)
+        yield heading("Mine", self._words(mine["execution"]))
+        digits = _digits(mine["stats"])
+        time = digits.duration(mine["stats"]["total_time"])
+        ratio = mine["stats"]["total_time"] / best["stats"]["total_time"]
+        memory = f"{mine['stats']['proc_mem_tier1_cap_req'] / GIB:.1f} GiB"
+        said = f"{time}, {memory}"
+        if "0" in self.answer:
+            alike = ratio < self.answer["ties"][-1]["ratio"]
+            said += f": {_against(ratio - 1)}" + (", which is not told apart" if alike else "")
+        yield indented(Text(said))
+
+
+_SHOWN = 6
+
+_TIES = (
+    "Within {}, as the same run differs from day to day",
+    "Within {}, which measured runs do not tell apart",
+)
+"""What the ties of an answer are, each of so many percent."""
+
+
+
+def _beside(words: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Return the words of a plan that another one does not have."""
+    return [word for word in words if word not in others]
+
+
+def _tokens(count: float) -> str:
+    """Write a number of tokens.
+
+    >>> _tokens(15.6e12), _tokens(1e12)
+    ('15.6 T', '1 T')
+    """
+    number, _, prefix = scaled(count).partition(" ")
+    return f"{number.rstrip('0').rstrip('.')} {prefix}".rstrip()
+
+
+def _against(longer: float) -> str:
+    if abs(longer) < _LEAST_RATIO:
+        return "as long as the best"
+    return f"{_percent(longer)} against the best"
+
+
+def _percent(longer: float) -> str:
+    """Write a relative difference with its sign.
+
+    >>> _percent(0.0693), _percent(0.0004), _percent(1.52)
+    ('+7 %', '+0 %', '+152 %')
+    """
+    return f"{longer * 100:+.0f} %"
+
+
+def _digits(stats: Document) -> Digits:
+    """Return the digits that the interval of a plan leaves."""
+    low, high = (stats.get(name) for name in BOUNDS)
+    if low is None or high is None:
+        return Digits(0.05)
+    return Digits((high - low) / 2 / stats["total_time"])
+
+
+def _add_training(table: Any, training: Document, digits: Digits) -> None:
+    """Add days and processor-hours of a training to the figures of a plan."""
+    days, name = training["days"], _tokens(training["tokens"])
+    ends = (training.get("days_low"), training.get("days_high"))
+    add_interval(table, f"days for {name} tokens", days, ends, digits.rate)
+    hours, per_day = training["processor_hours"], training["processor_hours"] / days
+    bounds = tuple(None if end is None else end * per_day for end in ends)
+    add_interval(table, "processor-hours", hours, bounds, digits.rate)
+
+
+def _how_sure(belief: Document) -> Iterator[RenderableType]:
+    yield heading("How sure", belief["basis"])
+    for label, text in remarks(belief):
+        yield indented(Text.assemble((f"{label}: ", "bold"), text))
+    if belief["nearest"]:
+        yield indented(nearest_table(belief["nearest"]))

@@ -1,0 +1,307 @@
+"""The answer to a question: the best plan, its rivals, the same for other counts, and a plan of one's own beside it."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from calculon import inputs
+from calculon.errors import Infeasible
+from calculon.estimate import Estimate, estimate
+from calculon.frozen import dataclass
+from calculon.hardware.system import System
+from calculon.inputs import Source
+from calculon.inspect.told_apart import least_ratio
+from calculon.planner.candidate import Candidate, candidates, of_estimate
+from calculon.planner.question import Question, ask
+from calculon.planner.unfit import Unfit, unfit, why_none
+from calculon.search.driver import run
+from calculon.search.objective import Objective
+from calculon.search.ranking import BestOfEach
+from calculon.search.request import make_space
+from calculon.search.search_result import SearchResult
+from calculon.search.space import Space
+from calculon.spec.execution import CORRECTED
+from calculon.spec.model import Model
+
+BEST = Objective.parse("sample_rate")
+"""What plans are ranked by."""
+
+REPEATED = 1.02
+"""Ratio of times that the same run may have twice: repeated ones of ``validation/`` differ by 2 to 4 %."""
+
+TOKENS = 1e12
+"""Tokens of the training that is told where none is asked for."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """The best plan on a number of processors.
+
+    Attributes
+    ----------
+    num_procs : int
+        Processors.
+    best : Candidate or None
+        The fastest plan that fits; None where none does.
+    reason : str
+        Why none fits, in a line.
+    """
+
+    num_procs: int
+    best: Candidate | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """The plans whose time is less than a multiple of the shortest, the fastest first."""
+
+    ratio: float
+    plans: tuple[Candidate, ...]
+
+    @property
+    def simplest(self) -> Candidate:
+        """The simplest of them; the fastest of equally simple ones."""
+        return min(self.plans, key=lambda one: (one.simplicity, one.time))
+
+
+@dataclass(frozen=True)
+class Mine:
+    """A plan of one's own: its estimate, or why it cannot run."""
+
+    estimate: Estimate | None
+    problem: str = ""
+
+    @cached_property
+    def candidate(self) -> Candidate | None:
+        """The plan as a candidate; None where it cannot run."""
+        return None if self.estimate is None else of_estimate(self.estimate)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A plan and what a planner asks next.
+
+    Attributes
+    ----------
+    question : Question
+        What was asked.
+    found : SearchResult
+        The best plan of each split and number of chunks, the best of all first.
+    counts : tuple of Count
+        The best plan on each number of processors that was asked for; of half and twice as many, where one was.
+    mine : Mine or None
+        A plan of one's own.
+    unfit : Unfit or None
+        Why nothing fits, and what would mend it.
+    """
+
+    question: Question
+    found: SearchResult
+    counts: tuple[Count, ...]
+    mine: Mine | None
+    unfit: Unfit | None
+
+    @cached_property
+    def plans(self) -> list[Candidate]:
+        """The best plan of each split and number of chunks, the best of all first."""
+        return candidates(self.found) if len(self.found) else []
+
+    @cached_property
+    def best(self) -> Estimate | None:
+        """The best plan; None where nothing fits."""
+        return self.found[0] if len(self.found) else None
+
+    @property
+    def splits(self) -> list[Candidate]:
+        """The best plan of each split of the processors, the best of all first."""
+        seen: dict[tuple[int, int], Candidate] = {}
+        for one in self.plans:
+            split = one.execution["tensor_par"], one.execution["pipeline_par"]
+            seen.setdefault(split, one)
+        return list(seen.values())
+
+    @cached_property
+    def ties(self) -> list[Tie]:
+        """The plans as fast as the best: within what repeated runs differ by, and within what runs do not tell apart."""
+        if not self.plans:
+            return []
+        longest = {ratio: self.plans[0].time * ratio for ratio in (REPEATED, least_ratio())}
+        return [
+            Tie(ratio, tuple(one for one in self.plans if one.time < limit))
+            for ratio, limit in longest.items()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as plain data.
+
+        The best plans of all splits have the numbers of their ranks as names, as results of searches have.
+        """
+        q = self.question
+        answer: dict[str, Any] = {
+            "question": {
+                "model": q.model.name,
+                "system": q.system.name,
+                "num_procs": list(q.num_procs),
+                "preset": q.preset.name,
+                "edition": CORRECTED,
+                "batch_size": q.batch_size,
+                "seq_size": q.model.seq_size,
+                "tokens": q.tokens,
+                "tokens_told": q.tokens or TOKENS,
+                "arithmetic": dict(q.arithmetic),
+                "assumed": dict(q.assumed),
+            },
+            "tried": self.found.counts.total,
+            "feasible": self.found.counts.good,
+            "ties": [self._tie(one) for one in self.ties],
+            "counts": [self._count(one) for one in self.counts],
+            "unfit": None if self.unfit is None else self.unfit.to_dict(),
+        }
+        if self.best is not None and self.best.belief is not None:
+            answer["belief"] = self.best.belief.to_dict()
+        if self.mine is not None:
+            own = self.mine.candidate
+            answer["mine"] = {"problem": self.mine.problem} if own is None else self._told(own)
+        return {str(rank): self._told(one) for rank, one in enumerate(self.splits)} | answer
+
+    def _told(self, one: Candidate) -> dict[str, Any]:
+        """Return a plan as plain data, with the training that was asked for, or that of :data:`TOKENS`."""
+        q = self.question
+        return one.to_dict() | {"training": one.training(q.tokens or TOKENS, q.tokens_per_step)}
+
+    def _tie(self, one: Tie) -> dict[str, Any]:
+        simplest = self._told(one.simplest)
+        return {"ratio": one.ratio, "plans": len(one.plans), "simplest": simplest}
+
+    def _count(self, one: Count) -> dict[str, Any]:
+        row: dict[str, Any] = {"num_procs": one.num_procs, "reason": one.reason}
+        return row if one.best is None else row | self._told(one.best)
+
+    def __repr__(self) -> str:
+        q = self.question
+        asked = f"{q.model.name} on {q.num_procs[0]:,} x {q.system.name}, {q.preset.name}"
+        return f"<Answer for {asked}: {self.best!r}>" if self.best else f"<Answer for {asked}: nothing fits>"
+
+
+def plan(
+    model: Source | Model,
+    num_procs: int | str | Sequence[int],
+    system: Source | System,
+    *,
+    preset: str | None = None,
+    tokens: float | str | None = None,
+    batch: int | str | None = None,
+    seq: int | str | None = None,
+    dtype: str | None = None,
+    mine: Source | None = None,
+) -> Answer:
+    """Plan a training run: the best execution, its rivals, and the same for other numbers of processors.
+
+    Parameters
+    ----------
+    model, system : str, path, mapping or record
+        As in :func:`calculon.estimate`; also other spellings of names, and the ``config.json`` of a model.
+    num_procs : int, str or sequence of int
+        Processors: one count, of which half and twice as many are planned too, or several; ``"1k"`` is 1,024.
+    preset : str, optional
+        Framework that runs it: a name, or a file; by default ``megatron-lm`` on NVIDIA and AMD, else ``common``.
+    tokens : float or str, optional
+        Tokens of the whole training, such as ``15e12`` or ``"15T"``: adds days and processor-hours.
+    batch : int or str, optional
+        Global batch, in sequences (``512``) or tokens (``"4M"``); by default 4 Mi tokens, or 1,024 for each processor.
+    seq : int or str, optional
+        Tokens of a sequence; by default the model's, at most 8,192.
+    dtype : str, optional
+        Precision: ``"bf16"`` (default), ``"fp16"``, ``"fp8"`` (a recipe of 8-bit products on 16-bit storage).
+    mine : str, mapping or path, optional
+        A plan to set beside the best one: ``"tp=8 pp=4 mbs=1"``, fields, or an execution.
+
+    Raises
+    ------
+    SpecError
+        For anything that cannot be understood, with what it may mean.
+
+    Examples
+    --------
+    >>> from calculon import plan
+    >>> answer = plan("llama-3-8b", 64, "h100", batch="4M")
+    >>> answer.best.execution.num_procs, answer.question.batch_size
+    (64, 512)
+    """
+    question = ask(
+        model,
+        num_procs,
+        system,
+        preset=preset,
+        tokens_of_run=tokens,
+        batch=batch,
+        seq=seq,
+        dtype=dtype,
+        mine=mine,
+    )
+    return answer(question)
+
+
+def answer(question: Question) -> Answer:
+    """Answer a question."""
+    first = question.num_procs[0]
+    results = {count: _search(question, count) for count in dict.fromkeys((first, *question.counts))}
+    found = results[first]
+    return Answer(
+        question=question,
+        found=found,
+        counts=tuple(_best_on(results[count]) for count in question.counts),
+        mine=_mine(question),
+        unfit=None if len(found) else unfit(found.space),
+    )
+
+
+def _space(question: Question, num_procs: int) -> Space:
+    return make_space(
+        question.model,
+        question.system,
+        num_procs,
+        question.batch_size,
+        question.datatype,
+        fix=question.fixed,
+        edition=CORRECTED,
+        preset=question.preset.name,
+    )
+
+
+def _search(question: Question, num_procs: int) -> SearchResult:
+    """Find the best plan of each split and number of chunks."""
+    space = _space(question, num_procs)
+    return run(space, BestOfEach(BEST, space.strides["pipeline_interleaving"]))
+
+
+def _best_on(found: SearchResult) -> Count:
+    procs = found.space.num_procs
+    if len(found):
+        return Count(procs, candidates(_first(found))[0])
+    return Count(procs, None, why_none(found.counts))
+
+
+def _first(found: SearchResult) -> SearchResult:
+    """Return the best result alone."""
+    return SearchResult(
+        found.space, found.objectives, found.counts, found.numbers[:1], found.scores[:, :1]
+    )
+
+
+def _mine(question: Question) -> Mine | None:
+    """Estimate a plan of one's own on the same processors, with the same batch, where it states no others."""
+    own = question.mine
+    if own is None:
+        return None
+    source: Source = own.file
+    if own.fields is not None:
+        usual = {"num_procs": question.num_procs[0], "microbatch_size": 1}
+        source = {**usual, "batch_size": question.batch_size, **question.arithmetic, **own.fields}
+    preset = None if own.fields is None else question.preset.name
+    execution = inputs.execution(source, edition=CORRECTED, preset=preset)
+    try:
+        return Mine(estimate(question.model, execution, question.system))
+    except Infeasible as error:
+        return Mine(None, str(error))

@@ -1,0 +1,92 @@
+"""One plan among others: its execution, its figures, and how simple it is."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from calculon.estimate import Estimate
+from calculon.frozen import dataclass
+from calculon.search.search_result import SearchResult
+from calculon.statistics import BOUNDS
+
+SECONDS_PER_HOUR = 3600.0
+SECONDS_PER_DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan that fits.
+
+    Attributes
+    ----------
+    execution : mapping
+        Its fields by name.
+    stats : mapping
+        Its statistics by name, with both ends of the interval of its time; what is undefined is None.
+    """
+
+    execution: Mapping[str, Any]
+    stats: Mapping[str, Any]
+
+    @property
+    def time(self) -> float:
+        """Seconds of a step."""
+        return float(self.stats["total_time"])
+
+    @property
+    def simplicity(self) -> tuple[int, ...]:
+        """A key that is less for plans with fewer parts: kinds of parallelism, stages, chunks, recomputation, ranks."""
+        e = self.execution
+        kinds = sum(e[name] > 1 for name in ("tensor_par", "pipeline_par"))
+        offloads = sum(bool(e[name]) for name in _OFFLOADS)
+        repeats = ("none", "attn_only", "full").index(e["activation_recompute"])
+        stages = e["pipeline_par"], e["pipeline_interleaving"]
+        return offloads, kinds, *stages, repeats, e["tensor_par"]
+
+    def training(self, tokens: float, tokens_per_step: int) -> dict[str, float | None]:
+        """Return days and processor-hours of a training, and both ends of the interval of the days.
+
+        Without failures and pauses, which a step does not know.
+        """
+        steps = tokens / tokens_per_step
+        ends = (self.stats.get(name) for name in BOUNDS)
+        low, high = (None if end is None else steps * end / SECONDS_PER_DAY for end in ends)
+        return {
+            "tokens": tokens,
+            "steps": steps,
+            "days": steps * self.time / SECONDS_PER_DAY,
+            "days_low": low,
+            "days_high": high,
+            "processor_hours": steps * self.time / SECONDS_PER_HOUR * self.execution["num_procs"],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a result of a search is written."""
+        return {"execution": dict(self.execution), "stats": dict(self.stats)}
+
+
+_OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
+
+
+def candidates(found: SearchResult) -> list[Candidate]:
+    """Return the executions of a search as candidates, best first."""
+    table = found.evaluation
+    fields = [found.plan.values(name).tolist() for name in table.fields]
+    columns = {name: table[name] for name in table.names} | found.bounds
+    stats = [[x if x == x else None for x in one.tolist()] for one in columns.values()]  # noqa: PLR0124
+    return [
+        Candidate(
+            dict(zip(table.fields, execution, strict=True)),
+            dict(zip(columns, row, strict=True)),
+        )
+        for execution, row in zip(zip(*fields, strict=True), zip(*stats, strict=True), strict=True)
+    ]
+
+
+def of_estimate(estimate: Estimate) -> Candidate:
+    """Return an estimate as a candidate."""
+    from calculon.plan.plan import NAMES
+
+    fields = {name: getattr(estimate.execution, name) for name in NAMES}
+    ends = estimate.belief
+    low, high = (None, None) if ends is None else (ends.low, ends.high)
+    return Candidate(fields, {**estimate.stats, **dict(zip(BOUNDS, (low, high), strict=True))})

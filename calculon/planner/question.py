@@ -1,0 +1,186 @@
+"""A question about a training run: model, machine, processors, framework, batch, and what is assumed of the rest."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any
+
+from calculon import inputs
+from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
+from calculon.hardware.system import System
+from calculon.inputs import Source
+from calculon.planner.shorthand import Mine, read_mine
+from calculon.presets import COMMON, Preset, find_preset
+from calculon.spec import catalog
+from calculon.spec.execution import CORRECTED
+from calculon.spec.model import Model
+from calculon.spec.spellings import (
+    global_batch,
+    precision,
+    processor_counts,
+    sequence_length,
+    tokens,
+)
+
+TOKENS_PER_BATCH = 4 * 2**20
+"""Tokens of a batch that is not stated: that of Llama 3 8B and 70B, arXiv:2407.21783, section 3.4.1."""
+
+TOKENS_PER_PROCESSOR = 2**10
+"""Fewest tokens of a batch for each processor, where it is not stated: 16 Mi on 16,384, as Llama 3.1 405B (there)."""
+
+LONGEST_UNASKED = 8192
+"""Tokens of a sequence that is not stated, where the model could have more."""
+
+FRAMEWORK = "megatron-lm"
+"""Framework of a question that names none, on processors that it runs on."""
+
+RUNS_ON = ("NVIDIA", "AMD")
+"""Makers of the processors that it runs on; others are planned with what all frameworks share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What to plan.
+
+    Attributes
+    ----------
+    model, system : Model, System
+        What to train, and on what.
+    preset : Preset
+        Framework that runs it.
+    num_procs : tuple of int
+        Processors; the first count is planned in detail.
+    batch_size : int
+        Sequences of a step.
+    tokens : float or None
+        Tokens of the whole training.
+    arithmetic : mapping
+        Fields of the execution that the precision sets.
+    mine : Mine or None
+        A plan to set beside the best one.
+    assumed : mapping of str to str
+        What was not stated and is assumed, by the option that states it.
+    """
+
+    model: Model
+    system: System
+    preset: Preset
+    num_procs: tuple[int, ...]
+    batch_size: int
+    tokens: float | None
+    arithmetic: Mapping[str, Any]
+    mine: Mine | None
+    assumed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def datatype(self) -> str:
+        """Type that weights and activations are stored in."""
+        return str(self.arithmetic["datatype"])
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """Fields that a search holds: the batch, and the arithmetic beside the type of storage."""
+        return {"batch_size": self.batch_size} | {
+            name: value for name, value in self.arithmetic.items() if name != "datatype"
+        }
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The processor counts that are compared: those asked for, or half and twice the only one."""
+        if len(self.num_procs) > 1:
+            return self.num_procs
+        (only,) = self.num_procs
+        return tuple(n for n in (only // 2, only, only * 2) if n >= 1)
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of a step."""
+        return self.batch_size * self.model.seq_size
+
+
+def ask(
+    model: Source | Model,
+    num_procs: int | str | Sequence[int],
+    system: Source | System,
+    *,
+    preset: str | None = None,
+    tokens_of_run: float | str | None = None,
+    batch: int | str | None = None,
+    seq: int | str | None = None,
+    dtype: str | None = None,
+    mine: Source | None = None,
+) -> Question:
+    """Read a question in the words that people use.
+
+    Raises
+    ------
+    SpecError
+        For anything that cannot be understood, with what it may mean.
+    """
+    assumed: dict[str, str] = {}
+    shape, machine = inputs.model(model), inputs.system(system)
+    shape = _with_sequences(shape, seq, assumed)
+    framework = _framework(system, machine, preset, assumed)
+    counts = _counts(num_procs)
+    arithmetic = precision("bf16" if dtype is None else dtype)
+    if dtype is None:
+        assumed["--dtype"] = "bf16"
+    batch_size = _batch(batch, shape.seq_size, counts[0], assumed)
+    return Question(
+        model=shape,
+        system=machine,
+        preset=framework,
+        num_procs=counts,
+        batch_size=batch_size,
+        tokens=None if tokens_of_run is None else float(tokens(str(tokens_of_run))),
+        arithmetic=arithmetic,
+        mine=None if mine is None else read_mine(mine),
+        assumed=assumed,
+    )
+
+
+def _counts(given: int | str | Sequence[int]) -> tuple[int, ...]:
+    if isinstance(given, str):
+        return tuple(processor_counts(given))
+    several = given if isinstance(given, Sequence) else (given,)
+    if not several:
+        raise SpecError("plan", Problem("num_procs", "at least one count", "none"))
+    return tuple(dict.fromkeys(inputs.count(one, "num_procs", "plan") for one in several))
+
+
+def _with_sequences(model: Model, seq: int | str | None, assumed: dict[str, str]) -> Model:
+    """Return the model with the sequences that are asked for, or of a length that is usual."""
+    if seq is not None:
+        return replace(model, seq_size=sequence_length(str(seq)))
+    if model.seq_size <= LONGEST_UNASKED:
+        assumed["--seq"] = f"{model.seq_size:,} tokens"
+        return model
+    assumed["--seq"] = f"{LONGEST_UNASKED:,} tokens, of {model.seq_size:,} that the model has room for"
+    return replace(model, seq_size=LONGEST_UNASKED)
+
+
+def _framework(
+    source: Source | System, system: System, preset: str | None, assumed: dict[str, str]
+) -> Preset:
+    """Return the preset that is asked for, or the one that is usual on the processor."""
+    if preset is not None:
+        found = find_preset(preset)
+        if found.published:
+            wanted = f"a framework, or {COMMON}, as plans are of edition {CORRECTED}"
+            hint = "calculon llm-optimal-execution searches the published forms"
+            raise SpecError("plan", Problem("preset", wanted, preset, hint))
+        return found
+    family = getattr(catalog, "family", lambda s: "")(source) if isinstance(source, str) else ""
+    name = COMMON if family and not family.startswith(RUNS_ON) else FRAMEWORK
+    assumed["--preset"] = name
+    return find_preset(name)
+
+
+def _batch(batch: int | str | None, length: int, procs: int, assumed: dict[str, str]) -> int:
+    """Return the sequences of a step: those stated, or of as many tokens as is usual."""
+    if batch is not None:
+        return global_batch(str(batch), length).sequences
+    wanted = max(TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR * procs)
+    sequences = max(1, round(wanted / length))
+    assumed["--batch"] = f"{sequences:,} sequences"
+    return sequences

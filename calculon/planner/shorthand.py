@@ -1,0 +1,90 @@
+"""A plan in the words that people use: ``tp=8 pp=4 mbs=1``."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from calculon.errors import Problem, SpecError, nearest
+from calculon.frozen import dataclass
+from calculon.inputs import Source, as_mapping
+from calculon.plan.columns import FIELDS
+from calculon.spec.axes import FURTHER_AXES
+from calculon.spec.fields import SpecField
+
+SHORT = {
+    "tp": "tensor_par",
+    "pp": "pipeline_par",
+    "dp": "data_par",
+    **{axis.name: axis.degree for axis in FURTHER_AXES},
+    "mbs": "microbatch_size",
+    "gbs": "batch_size",
+    "vpp": "pipeline_interleaving",
+    "v": "pipeline_interleaving",
+    "zero": "zero_stage",
+    "recompute": "activation_recompute",
+    "sp": "tensor_par_comm_type",
+}
+"""Short names of fields of an execution."""
+
+_VALUES: Mapping[str, Mapping[str, Any]] = {
+    "sp": {"1": "rs_ag", "true": "rs_ag", "on": "rs_ag", "0": "ar", "false": "ar", "off": "ar"},
+    "recompute": {"selective": "attn_only", "off": "none", "0": "none"},
+}
+"""What people write for values of some short names."""
+
+_KNOWN = {one.name: one for one in FIELDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Mine:
+    """A plan to set beside the best one: its fields by name, or where its file is."""
+
+    fields: Mapping[str, Any] | None = None
+    file: str = ""
+
+
+def read_mine(source: Source) -> Mine:
+    """Read a plan: ``NAME=VALUE`` pairs, a mapping, or the name of an execution or its file.
+
+    Raises
+    ------
+    SpecError
+        With every name that is none of an execution.
+
+    Examples
+    --------
+    >>> read_mine("tp=8 pp=4 mbs=1").fields
+    {'tensor_par': 8, 'pipeline_par': 4, 'microbatch_size': 1}
+    """
+    given = as_mapping(source)
+    if given is None:
+        text = str(source)
+        if "=" not in text:
+            return Mine(file=text)
+        parts = [part.partition("=") for part in re.split(r"[,\s]+", text.strip())]
+        given = {name: value for name, _, value in parts}
+    problems: list[Problem] = []
+    fields = {}
+    for name, value in given.items():
+        field = SHORT.get(str(name).lower(), str(name))
+        if field not in _KNOWN:
+            wanted = f"a field of an execution, or one of {', '.join(SHORT)}"
+            hint = nearest(str(name), [*SHORT, *_KNOWN])
+            problems.append(Problem(str(name), wanted, "an unknown name", hint))
+        else:
+            fields[field] = _value(_KNOWN[field], str(name).lower(), value)
+    if problems:
+        raise SpecError("--mine", problems)
+    return Mine(fields)
+
+
+def _value(field: SpecField, name: str, value: Any) -> Any:
+    """Return a value as a file has it; what is none is told by the decoder."""
+    text = str(value).strip()
+    if (meant := _VALUES.get(name, {}).get(text.lower())) is not None:
+        return meant
+    if field.declaration.choices:
+        return text
+    if field.annotation is bool:
+        return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), value)
+    return int(text) if re.fullmatch(r"-?\d+", text) else value

@@ -1,0 +1,62 @@
+"""What is asked is understood, and what is not said is assumed aloud."""
+
+import pytest
+
+from calculon.errors import SpecError
+from calculon.planner.question import (
+    LONGEST_UNASKED,
+    TOKENS_PER_BATCH,
+    TOKENS_PER_PROCESSOR,
+    ask,
+)
+
+
+def test_a_batch_has_4_mi_tokens_or_1_ki_for_each_processor():
+    small, large = ask("llama3-8B", 64, "h100_80g_sxm"), ask("llama3.1-405B", 16384, "h100_80g_sxm")
+    assert small.batch_size * small.model.seq_size == TOKENS_PER_BATCH
+    assert large.tokens_per_step == 16384 * TOKENS_PER_PROCESSOR
+    assert "--batch" in small.assumed
+
+
+def test_what_is_stated_is_not_assumed():
+    asked = ask(
+        *("llama3-8B", "64", "h100_80g_sxm"),
+        preset="torchtitan",
+        batch="1M",
+        seq="4k",
+        dtype="bf16",
+        tokens_of_run="15T",
+    )
+    assert asked.assumed == {}
+    assert asked.model.seq_size == 4096
+    assert asked.batch_size == 2**20 // 4096
+    assert asked.tokens == 15e12
+
+
+def test_long_sequences_are_not_assumed():
+    asked = ask("gemma3-27B", 64, "h100_80g_sxm")
+    assert asked.model.seq_size == LONGEST_UNASKED
+    assert "32,768" in asked.assumed["--seq"]
+
+
+def test_half_and_twice_as_many_are_planned_beside_one_count():
+    assert ask("llama3-8B", 64, "h100_80g_sxm").counts == (32, 64, 128)
+    assert ask("llama3-8B", 1, "h100_80g_sxm").counts == (1, 2)
+    assert ask("llama3-8B", (8, 64), "h100_80g_sxm").counts == (8, 64)
+    assert ask("llama3-8B", "8,64", "h100_80g_sxm").counts == (8, 64)
+
+
+def test_8_bits_are_a_recipe_on_16():
+    asked = ask("llama3-8B", 64, "h100_80g_sxm", dtype="fp8")
+    assert asked.datatype == "bfloat16"
+    assert asked.fixed["matmul_dtype"] == "float8"
+
+
+def test_published_forms_are_no_framework():
+    with pytest.raises(SpecError, match="framework"):
+        ask("llama3-8B", 64, "h100_80g_sxm", preset="published")
+
+
+def test_no_count_is_an_error():
+    with pytest.raises(SpecError, match="at least one count"):
+        ask("llama3-8B", (), "h100_80g_sxm")
