@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from calculon.search.best_first import search_space
 from calculon.search.objective import Objective
-from calculon.search.ranking import Best, Front
+from calculon.search.ranking import Best, BestOfEach, Front
 from calculon.search.search_counts import pareto_front
 from calculon.search.where import Condition
 from tests.search.brute import CONDITIONS, OBJECTIVES, cases, score
@@ -125,6 +125,20 @@ def test_the_best_of_any_order_are_those_of_a_stable_sort(offer, count):
     wanted = np.argsort(-scores[0], kind="stable")[:count]
     assert numbers.tolist() == wanted.tolist()
     assert best.tolist() == scores[:, wanted].tolist()
+
+
+@given(offer=offers(1), stride=st.integers(1, 8))
+def test_the_best_of_each_kind_are_the_first_of_theirs_in_a_stable_sort(offer, stride):
+    scores, parts = offer
+    kept = BestOfEach(RATE, stride)
+    for part in parts:
+        kept.keep(scores[:, part], part)
+    best, numbers = kept.ranked()
+    order = np.argsort(-scores[0], kind="stable")
+    wanted = [n for i, n in enumerate(order) if n // stride not in order[:i] // stride]
+    assert numbers.tolist() == wanted
+    assert best.tolist() == scores[:, wanted].tolist()
+    assert kept.upper_bound(None) is None
 
 
 @pytest.mark.parametrize("statistics", [1, 2, 3, 4])

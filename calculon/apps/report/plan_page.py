@@ -110,7 +110,8 @@ class PlanPage:
         yield heading("Next best", "the best of each other split")
         yield indented(self._table(ranks[1:], ranks[0], Digits(digits.spread / 10)))
         for tie, words in zip(self.answer["ties"], _TIES, strict=True):
-            yield indented(Text(f"{words.format(f"{(tie['ratio'] - 1) * 100:.0f} %")}: {self._tie(tie)}"))
+            share = f"{(tie['ratio'] - 1) * 100:.0f} %"
+            yield indented(Text(f"{words.format(share)}: {self._tie(tie)}"))
 
     def _tie(self, tie: Document) -> str:
         """Say how many plans are as fast as the best, and which is the simplest of them."""
