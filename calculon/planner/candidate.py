@@ -22,10 +22,13 @@ class Candidate:
         Its fields by name.
     stats : mapping
         Its statistics by name, with both ends of the interval of its time; what is undefined is None.
+    domain : int
+        Processors of the innermost network.
     """
 
     execution: Mapping[str, Any]
     stats: Mapping[str, Any]
+    domain: int
 
     @property
     def time(self) -> float:
@@ -34,13 +37,13 @@ class Candidate:
 
     @property
     def simplicity(self) -> tuple[int, ...]:
-        """A key that is less for plans with fewer parts: kinds of parallelism, stages, chunks, recomputation, ranks."""
+        """A key that is less for plans with fewer parts: offloads, links, kinds of parallelism, stages, chunks, ranks."""
         e = self.execution
         kinds = sum(e[name] > 1 for name in ("tensor_par", "pipeline_par"))
         offloads = sum(bool(e[name]) for name in _OFFLOADS)
         repeats = ("none", "attn_only", "full").index(e["activation_recompute"])
         stages = e["pipeline_par"], e["pipeline_interleaving"]
-        return offloads, kinds, *stages, repeats, e["tensor_par"]
+        return offloads, e["tensor_par"] > self.domain, kinds, *stages, repeats, e["tensor_par"]
 
     def training(self, tokens: float, tokens_per_step: int) -> dict[str, float | None]:
         """Return days and processor-hours of a training, and both ends of the interval of the days.
@@ -77,6 +80,7 @@ def candidates(found: SearchResult) -> list[Candidate]:
         Candidate(
             dict(zip(table.fields, execution, strict=True)),
             dict(zip(columns, row, strict=True)),
+            found.space.system.networks[0].size,
         )
         for execution, row in zip(zip(*fields, strict=True), zip(*stats, strict=True), strict=True)
     ]
@@ -89,4 +93,5 @@ def of_estimate(estimate: Estimate) -> Candidate:
     fields = {name: getattr(estimate.execution, name) for name in NAMES}
     ends = estimate.belief
     low, high = (None, None) if ends is None else (ends.low, ends.high)
-    return Candidate(fields, {**estimate.stats, **dict(zip(BOUNDS, (low, high), strict=True))})
+    stats = {**estimate.stats, **dict(zip(BOUNDS, (low, high), strict=True))}
+    return Candidate(fields, stats, estimate.system.networks[0].size)

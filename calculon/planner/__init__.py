@@ -1,1 +1,0 @@
-"""From a question to a plan: which plan, does it fit, how long, and what else would do."""
