@@ -180,7 +180,26 @@ def _batch(batch: int | str | None, length: int, procs: int, assumed: dict[str, 
     """Return the sequences of a step: those stated, or of as many tokens as is usual."""
     if batch is not None:
         return global_batch(str(batch), length).sequences
-    wanted = max(TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR * procs)
-    sequences = max(1, round(wanted / length))
+    wanted = max(TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR * procs) / length
+    unit = _divisible(procs, wanted)
+    sequences = max(1, round(wanted / unit)) * unit
     assumed["--batch"] = f"{sequences:,} sequences"
     return sequences
+
+
+def _divisible(procs: int, sequences: float) -> int:
+    """Return what a batch of about so many sequences should be a multiple of, for replicas to share it.
+
+    It is the odd part of the processor count, doubled while that is at most an eighth of the batch.
+
+    >>> _divisible(1024, 512), _divisible(96, 512), _divisible(1000, 512)
+    (64, 48, 125)
+    """
+    unit = procs
+    while unit % 2 == 0:
+        unit //= 2
+    if unit > sequences:
+        return 1
+    while 16 * unit <= sequences:
+        unit *= 2
+    return unit

@@ -18,6 +18,13 @@ def test_a_batch_has_4_mi_tokens_or_1_ki_for_each_processor():
     assert "--batch" in small.assumed
 
 
+@pytest.mark.parametrize(("procs", "odd"), [(1000, 125), (96, 3), (7, 7), (1024, 1)])
+def test_replicas_can_share_an_assumed_batch(procs, odd):
+    asked = ask("llama3-8B", procs, "h100_80g_sxm")
+    assert asked.batch_size % odd == 0
+    assert asked.tokens_per_step == pytest.approx(TOKENS_PER_BATCH, rel=1 / 16)
+
+
 def test_what_is_stated_is_not_assumed():
     asked = ask(
         *("llama3-8B", "64", "h100_80g_sxm"),
