@@ -15,6 +15,7 @@ from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression
 from calculon.frozen import dataclass
 from calculon.spec import catalog
+from calculon.spec.axes import PUBLISHED_AXES
 from calculon.spec.decode import decode
 from calculon.spec.execution import CORRECTED, PRESETS, Execution
 from calculon.spec.fields import SpecField, declare, optional_defaults, shown, spec_fields
@@ -65,6 +66,25 @@ class Limit:
         """Return a name that is a field of neither, or that a search tries last."""
         known = [name for name in (*_FIELDS, *_OF_MODELS) if name not in _LAST]
         return _strangers(self.that, f"{path}.that", known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Practice:
+    """A condition on degrees that people keep to, and a search too unless one of them is asked for, and why."""
+
+    that: Expression = declare("condition on degrees, and on node: the processors of a node")
+    why: str = declare("the reason, with its source")
+
+    def problems(self, path: str) -> list[Problem]:
+        """Return a name that is no degree."""
+        return _strangers(self.that, f"{path}.that", PRACTISED)
+
+
+NODE = "node"
+"""Name of the processors of a node, or of the innermost network where that joins more."""
+
+PRACTISED = ("num_procs", *(axis.degree for axis in PUBLISHED_AXES), NODE)
+"""What a condition of practice may read."""
 
 
 class Entries(dict[str, Entry]):
@@ -164,6 +184,7 @@ class _File:
     base: str = declare("preset that this one changes", default="")
     fields: Entries = declare("fields of an execution")
     limits: tuple[Limit, ...] = declare("what it cannot combine", default=())
+    practice: tuple[Practice, ...] = declare("what people who run it keep to", default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +205,8 @@ class Preset:
         Fields in the order in which they are filled in.
     limits : tuple of Limit
         What the framework cannot combine.
+    practice : tuple of Practice
+        What people who run it keep to.
     """
 
     name: str
@@ -194,6 +217,7 @@ class Preset:
     source: str
     entries: Mapping[str, Entry] = field(default_factory=dict)
     limits: tuple[Limit, ...] = ()
+    practice: tuple[Practice, ...] = ()
 
     @property
     def published(self) -> bool:
@@ -210,6 +234,22 @@ class Preset:
         """Return the values of a field that a search tries without being asked; None where the preset says nothing."""
         entry = self.entries.get(name)
         return None if entry is None or not entry.tries else entry.tries
+
+    def practised(self, degrees: Mapping[str, int], asked: Collection[str]) -> bool:
+        """Return whether degrees are as people choose them, in all that does not concern what is asked for.
+
+        Parameters
+        ----------
+        degrees : mapping
+            Values of :data:`PRACTISED`.
+        asked : collection of str
+            Fields that are fixed: practice says nothing of them.
+        """
+        return all(
+            any(name in asked for name in one.that.names)
+            or bool(one.that.value(degrees.__getitem__))
+            for one in self.practice
+        )
 
     def problem(self, name: str, value: Any, place: str = "") -> Problem | None:
         """Return the problem with a value that the framework does not have, or None."""
@@ -295,6 +335,7 @@ def _preset(source: str, chain: tuple[str, ...]) -> Preset:
         source=file.source,
         entries={**(base.entries if base else {}), **file.fields},
         limits=(*(base.limits if base else ()), *file.limits),
+        practice=(*(base.practice if base else ()), *file.practice),
     )
 
 

@@ -293,3 +293,28 @@ def test_six_fields_are_enough_without_a_framework():
 def test_a_base_and_another_preset_contradict_each_other():
     with pytest.raises(SpecError, match="megatron-lm, which is the base"):
         execution({"base": "megatron-lm", "preset": "torchtitan"} | SHORT)
+
+
+def test_tensor_parallelism_leaves_a_node_only_when_it_is_asked_to():
+    def degrees(**fix):
+        return {
+            unit.tensor_par
+            for unit in calculon.search(
+                "llama3-70B", "h100_80g_sxm", 64, 64, "bfloat16", preset="megatron-lm", fix=fix
+            ).space.units
+        }
+
+    assert degrees() == {1, 2, 4, 8}
+    assert degrees(tensor_par=16) == {16}
+    published = calculon.search("llama3-70B", "h100_80g_sxm", 64, 64, "bfloat16", preset="published")
+    assert max(unit.tensor_par for unit in published.space.units) == 64
+
+
+def test_practice_reads_degrees_and_the_node_alone(tmp_path):
+    own = tmp_path / "own.json"
+    own.write_text(
+        '{"title": "mine", "base": "megatron-lm", "fields": {}, '
+        '"practice": [{"that": "microbatch_size == 1", "why": "so"}]}'
+    )
+    with pytest.raises(calculon.SpecError, match="microbatch_size"):
+        find_preset(str(own))

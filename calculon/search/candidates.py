@@ -11,7 +11,7 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.columns import DEFAULTS, FIELDS
 from calculon.plan.divisors import divisors
-from calculon.presets import Preset, find_preset
+from calculon.presets import NODE, Preset, find_preset
 from calculon.spec.axes import FURTHER_AXES
 from calculon.spec.execution import ENDS_AS_BLOCKS, PRESETS, PUBLISHED
 from calculon.spec.model import Model
@@ -279,7 +279,9 @@ class Candidates:
 
     def _possible(self, tensor_par: int, pipeline_par: int, data_par: int) -> bool:
         """Whether every other loop has a candidate at these degrees."""
-        return all(
+        degrees = {"tensor_par": tensor_par, "pipeline_par": pipeline_par, "data_par": data_par}
+        known = {**degrees, "num_procs": self.num_procs, NODE: self.node}
+        return self.preset.practised(known, self.fix) and all(
             (
                 self._fixed("data_par", (data_par,)),
                 self.networks("tensor_par_net", tensor_par),
@@ -290,6 +292,12 @@ class Candidates:
                 *self.switches.values(),
             )
         )
+
+    @property
+    def node(self) -> int:
+        """Processors of a node, or of the innermost network where that joins more."""
+        host = self.system.ext.host
+        return max(self.system.networks[0].size, 0 if host is None else host.processors)
 
     def _pipelines(self, rest: int) -> tuple[int, ...]:
         """Pipeline degrees for a number of processors per tensor rank, ascending."""
