@@ -1,0 +1,118 @@
+"""A plan in the words of the field."""
+
+import pytest
+
+from calculon.apps.report.plan_words import degrees_words, plan_words
+from calculon.estimate import estimate
+from calculon.presets import find_preset
+from calculon.spec.execution import ZERO_STAGES, Execution
+from calculon.spec.fields import spec_fields
+
+
+def _execution(preset="megatron-lm", **fields):
+    stated = {
+        "num_procs": 1024,
+        "tensor_par": 4,
+        "pipeline_par": 4,
+        "data_par": 64,
+        "pipeline_interleaving": 5,
+        "batch_size": 1024,
+        "microbatch_size": 1,
+        "datatype": "bfloat16",
+        "edition": "corrected",
+        **fields,
+    }
+    whole = {one.name: one.default for one in spec_fields(Execution)}
+    return whole | find_preset(preset).completed(stated)
+
+
+def _words(preset="megatron-lm", **fields):
+    execution = _execution(preset, **fields)
+    return plan_words(execution, find_preset(preset).usual(execution))
+
+
+def test_a_plan_as_people_say_it():
+    assert _words(recompute_modules="norm") == (
+        "TP 4, PP 4 x 5 chunks, DP 64, microbatch 1, ZeRO-1, sequence parallel, recompute norms"
+    )
+
+
+@pytest.mark.parametrize(
+    ("degrees", "expected"),
+    [
+        ((4, 4, 64, 5), "TP 4, PP 4 x 5, DP 64"),
+        ((1, 1, 1024, 1), "DP 1,024"),
+        ((1, 1, 1, 1), "one processor"),
+        ((8, 16, 1, 1), "TP 8, PP 16"),
+    ],
+)
+def test_degrees_of_1_are_left_out(degrees, expected):
+    names = ("tensor_par", "pipeline_par", "data_par", "pipeline_interleaving")
+    fields = dict(zip(names, degrees, strict=True))
+    assert degrees_words(_execution(**fields)) == expected
+    assert _words(**fields).startswith(expected.replace(" x 5", " x 5 chunks"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"activation_recompute": "full"}, "full recompute"),
+        ({"activation_recompute": "full", "recompute_every": 3}, "full recompute in 1 of 3 blocks"),
+        ({"activation_recompute": "attn_only"}, "recompute attention"),
+        ({"tensor_par_comm_type": "ar"}, "no sequence parallelism"),
+        ({"data_par_overlap": False}, "no DP overlap"),
+        ({"overlap_param_gather": False}, "no late gather"),
+        ({"p2p_overlap": False}, "no p2p overlap"),
+        ({"weight_offload": True, "optimizer_offload": True}, "offload weights + optimizer"),
+        ({"matmul_dtype": "float8"}, "FP8 products (delayed scaling)"),
+        ({"pp_layout": "both_as_blocks"}, "embedding and head as blocks"),
+        ({"first_stage_blocks": 7, "last_stage_blocks": 1}, "first stage 7 blocks"),
+        ({"first_stage_blocks": 7, "last_stage_blocks": 1}, "last stage 1 block"),
+        ({"stage_blocks": "9-8-8-7"}, "stages of 9-8-8-7 blocks"),
+        ({"stage_blocks": "5-4-4-4-4-4-4-4-4-3"}, "3 to 5 blocks per chunk"),
+        ({"zero_stage": "fsdp", "dp_shard": 8}, "FSDP over groups of 8"),
+        ({"grad_comm_dtype": "bfloat16"}, "bfloat16 gradients"),
+        ({"grad_comm_dtype": "same"}, "grad_comm_dtype=same"),
+        ({"fusion": "none"}, "unfused"),
+        ({"attn_impl": "eager"}, "eager"),
+        ({"mesh_order": "tp-pp-dp"}, "tp-pp-dp"),
+    ],
+)
+def test_what_is_not_usual_has_its_word(fields, expected):
+    usual = set(_words().split(", "))
+    assert expected in _words(**fields).split(", ")
+    assert expected not in usual
+
+
+def test_what_does_nothing_has_no_word():
+    one = _words(tensor_par=1, pipeline_par=1, data_par=1, pipeline_interleaving=1)
+    assert one == "one processor, microbatch 1"
+
+
+def test_a_preset_says_what_is_usual():
+    alone = {"tensor_par": 1, "pipeline_par": 1, "data_par": 8, "pipeline_interleaving": 1}
+    assert _words("torchtitan", **alone) == "DP 8, microbatch 1, FSDP, selective recompute"
+    none = {"recompute_modules": "none", "reshard_after_forward": False}
+    assert _words("torchtitan", **alone, **none) == (
+        "DP 8, microbatch 1, FSDP, no recompute, kept weights"
+    )
+
+
+def test_published_executions_have_words():
+    found = estimate("megatron-22B", "3072_t4_p64_d12_mbs4_full", "a100_80g")
+    assert plan_words(found.execution.to_dict()) == (
+        "TP 4, PP 64, DP 12, microbatch 4, ZeRO-1, sequence parallel, full recompute, "
+        "fused activation"
+    )
+
+
+def test_every_form_of_data_parallelism_has_a_name():
+    alone = {"tensor_par": 1, "pipeline_par": 1, "data_par": 8, "pipeline_interleaving": 1}
+    named = [_words("common", zero_stage=stage, **alone).split(", ")[2] for stage in ZERO_STAGES]
+    assert named == ["ZeRO-1", "DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3", "FSDP", "owned layers"]
+
+
+def test_every_value_of_every_field_has_words():
+    for field in spec_fields(Execution):
+        for value in field.declaration.choices or ():
+            assert plan_words(_execution(**{field.name: value}))
