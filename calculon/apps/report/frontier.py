@@ -67,7 +67,7 @@ def _decades(low: float, high: float) -> list[float]:
     [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0]
     """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    digits = (1, 2, 5) if len(powers) < _MANY else (1,)
+    digits = (1, 2, 5) if len(powers) <= _MANY else (1,)
     every = [float(f"{digit}e{power}") for power in powers for digit in digits]
     first = max(i for i, tick in enumerate(every) if tick <= low)
     last = min(i for i, tick in enumerate(every) if tick >= high and i > first)
@@ -75,7 +75,7 @@ def _decades(low: float, high: float) -> list[float]:
 
 
 _MANY = 4
-"""Powers of ten that need no numbers between them."""
+"""Powers of ten up to which there are numbers between them."""
 
 _NAMED = 2
 """Labels of points that lie together which are written, where they do not follow each other."""

@@ -127,13 +127,13 @@ def plans_table(
         *((Column("rank", "#", right=True),) if len({*numbers}) > 1 else ()),
         *((Column("procs", "procs", right=True),) if sweep else ()),
         Column("plan", "plan"),
-        *((Column("words", "with", cut=not whole, fold=whole),) if len(words) > 1 else ()),
-        Column("memory", "GiB", right=True, drop=drop("memory", 1)),
+        *((Column("words", "with", cut=not whole, fold=whole, drop=1),) if len(words) > 1 else ()),
+        Column("memory", "GiB", right=True, drop=drop("memory", 2)),
         Column("time", "time", right=True),
-        Column("interval", "90 %", right=True, drop=2),
+        Column("interval", "90 %", right=True, drop=3),
         Column("mfu", "MFU", right=True, drop=drop("mfu", EARLY)),
-        Column("rate", "seq/s", right=True, drop=drop("rate", EARLY + 1 if sweep else 3)),
-        *((Column("each", "/proc", right=True, drop=3),) if sweep else ()),
+        Column("rate", "seq/s", right=True, drop=drop("rate", EARLY + 1 if sweep else 4)),
+        *((Column("each", "/proc", right=True, drop=4),) if sweep else ()),
         *(Column(x.name, x.name.replace("_", "_\n"), right=True) for x in more),
     ]
     told = {name for name in ("words", "interval", "mfu") if any(row[name] for row in rows)}
