@@ -152,10 +152,13 @@ class Log:
             show(renderable, self.stream)
 
     def table(self, table: "Table", form: str) -> None:
-        """Print a table in one of :data:`calculon.apps.report.text_tables.FORMATS`."""
-        from calculon.apps.report.console import is_terminal
+        """Print a table in one of :data:`calculon.apps.report.text_tables.FORMATS`.
 
-        if form == "text" and is_terminal(self.stream):
+        For people it is as wide as a terminal, or as ``COLUMNS`` says; else every row of a text takes one line.
+        """
+        from calculon.apps.report.console import is_terminal, stated_width
+
+        if form == "text" and (is_terminal(self.stream) or stated_width()):
             self.show(table)
         else:
             self(table.written(form))

@@ -11,7 +11,8 @@ from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
 
 if TYPE_CHECKING:
     from calculon.apps.sweep.task import Search
-    from calculon.presets import Preset
+    from calculon.search.search_counts import Counts
+    from calculon.search.space import Space
 
 FUSED = {
     **dict.fromkeys(("t", "true", "T", "True", "1"), (True,)),
@@ -55,6 +56,16 @@ def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> N
     add_edition(parser, absent=NEEDED)
     add_preset(parser, absent=SHARED)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+
+
+def add_verbose(parser: Parser) -> None:
+    """Declare ``-v``: what a search of edition corrected tells beside its plans."""
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="also every count, why plans do not fit, and what the columns mean (edition sc23 always says so)",
+    )
 
 
 def add_choice_options(parser: Parser) -> None:
@@ -191,10 +202,20 @@ def log_edition(log: Log, edition: str) -> None:
         log(f"Edition: {edition}")
 
 
-def log_preset(log: Log, preset: "Preset") -> None:
-    """Say which preset was searched, where it is not that of the published forms."""
-    if not preset.published:
-        log(f"Preset: {preset.words}")
+def log_space(log: Log, space: "Space", counts: "Counts", *, every: bool) -> None:
+    """Say what was searched: the count of the published tool where it is asked for, or all in a line."""
+    edition, preset = space.edition, space.preset
+    if not every:
+        named = f"edition {edition}, preset {preset.name}"
+        log.show(f"{counts.total:,} plans tried, {counts.good:,} fit ({named})")
+        return
+    parts = [
+        *((f"edition {edition}",) if edition != PUBLISHED else ()),
+        *((f"preset {preset.words}",) if not preset.published else ()),
+    ]
+    if parts:
+        log.show(f"{parts[0].capitalize()}{', '.join(['', *parts[1:]])}")
+    log(f"Total executions: {counts.total}")
 
 
 def log_outcome(log: Log, good: int, bad: int, total: int, seconds: float) -> None:

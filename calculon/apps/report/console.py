@@ -21,6 +21,12 @@ def is_terminal(stream: IO[str]) -> bool:
     return bool(stream.isatty() or forced)
 
 
+def stated_width() -> int | None:
+    """Return the columns that the environment asks for (``COLUMNS``), or None."""
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns[-9:]) if columns.isdecimal() and columns.strip("0") else None
+
+
 def show(renderable: "RenderableType", stream: IO[str]) -> None:
     """Draw on a stream, as it deserves: see the module.
 
@@ -31,9 +37,7 @@ def show(renderable: "RenderableType", stream: IO[str]) -> None:
     stream : text file
         Where.
     """
-    columns = os.environ.get("COLUMNS", "")
-    stated = columns.isdecimal() and columns.strip("0")
-    width = int(columns[-9:]) if stated else PLAIN_WIDTH
+    width = stated_width() or PLAIN_WIDTH
     if isinstance(renderable, str) and not is_terminal(stream):  # without loading rich
         stream.write(textwrap.fill(renderable, width) + "\n")
         return

@@ -14,10 +14,13 @@ from calculon.apps.report.assumptions import assumptions
 from calculon.apps.report.comparison import MOST, Comparison
 from calculon.apps.report.comparison_tables import sections
 from calculon.apps.report.page import Page
+from calculon.apps.report.plans_table import MEANING, plans_table
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
-from calculon.apps.report.winners import LEGEND, LEGEND_OF_INTERVALS, winners_table
+from calculon.apps.report.winners import LEGEND, winners_table
+from calculon.presets import preset_of
 from calculon.records import columns
+from calculon.spec.execution import PUBLISHED
 from calculon.statistics import CorrectedStats
 
 MOST_WINNERS = 50
@@ -114,16 +117,25 @@ def _result(result: Result) -> str:
         count = (
             f"{len(shown)} of {len(result.winners)} " if len(shown) < len(result.winners) else ""
         )
-        executions = [one.execution or {} for one in shown]
-        table = winners_table(executions, [one.bounded_stats for one in shown])
-        legend = LEGEND + LEGEND_OF_INTERVALS * any(one.interval for one in shown)
-        parts += [_titled(f"The {count}best executions of the search", table), _quiet(legend)]
+        parts += _winners(f"The {count}best executions of the search", shown)
     parts.append(_folded("statistics", _statistics(result)))
     if result.layers:
         shared = [name for name in result.layers[0] if all(name in one for one in result.layers)]
         members = (Column(n, n, n not in ("name", "kind"), text=_digits) for n in shared)
         parts.append(_folded("layers", Table(tuple(members), result.layers)))
     return "\n".join(parts)
+
+
+def _winners(title: str, shown: Sequence[Result]) -> list[str]:
+    """Return the best executions of a search: in words, those of edition ``sc23`` as published."""
+    executions = [one.execution or {} for one in shown]
+    stats = [one.bounded_stats for one in shown]
+    if all(one.edition == PUBLISHED for one in shown):
+        return [_titled(title, winners_table(executions, stats)), _quiet(LEGEND)]
+    presets = (preset_of(one.get("edition", PUBLISHED), one.get("preset")) for one in executions)
+    usual = [preset.usual(one) for preset, one in zip(presets, executions, strict=True)]
+    plans = plans_table(executions, stats, usual=usual)
+    return [_titled(title, plans.table, plans.shared), _quiet(MEANING)]
 
 
 def _statistics(result: Result) -> Table:

@@ -10,6 +10,7 @@ from calculon.frozen import dataclass
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Table as Grid
+    from rich.text import Text
 
 from calculon.spec.files import csv_text, json_text
 
@@ -25,9 +26,22 @@ def plain(value: Any) -> str:
     return str(value)
 
 
+EARLY = 10
+"""Columns that are left out before texts are cut."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its key in CSV and JSON, its title for people, and how people read its values."""
+    """One column: its key in CSV and JSON, its title for people, and how people read its values.
+
+    Attributes
+    ----------
+    fold, cut : bool
+        What happens where a line is too short: texts fold between words, or end after their first parts.
+    drop : int
+        Columns above 0 are left out where a line is too short, those with the largest number first; from
+        :data:`EARLY` on before texts are cut.
+    """
 
     key: str
     title: str = ""
@@ -35,28 +49,50 @@ class Column:
     fold: bool = False
     text: Callable[[Any], str] = plain
     for_people: bool = True
+    cut: bool = False
+    drop: int = 0
+
+    @property
+    def heading(self) -> str:
+        """The title in one line."""
+        return self.title.replace("\n", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of plain values under declared columns."""
+    """Rows of plain values under declared columns; `more` says where those are that a narrow screen leaves out."""
 
     columns: tuple[Column, ...]
     rows: Sequence[Mapping[str, Any]]
+    more: str = "a wider screen"
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
-        """Draw the table without lines and without cutting a cell, however narrow the space.
+        """Draw the table without lines, as wide as the space.
 
-        Where a line is too short for a row, columns move closer together, then texts fold between words, and at last
-        a row takes several lines.
+        Where a line is too short for a row, columns move closer together, then texts fold between words or are cut,
+        then columns are left out, which the last line says, and at last a row takes several lines.
         """
+        from calculon.apps.report.bars import has_blocks
+
         shown = [column for column in self.columns if column.for_people]
-        cells = [[column.text(row[column.key]) for column in shown] for row in self.rows]
-        for gap in (2, 1):
-            if (widths := _widths(shown, cells, options.max_width, gap)) is not None:
-                yield _grid(shown, cells, widths, gap)
-                return
-        yield from _stacked(shown, cells, options.max_width)
+        left_out: list[Column] = []
+        room, ellipsis = options.max_width, "…" if has_blocks(console, options) else "..."
+        while True:
+            cells = [[column.text(row[column.key]) for column in shown] for row in self.rows]
+            first = max(reversed(shown), key=lambda column: column.drop)
+            ways = ((2, False), (1, False), *(((1, True),) if first.drop < EARLY else ()))
+            fits = ((gap, _widths(shown, cells, room, gap, cut=cut)) for gap, cut in ways)
+            gap, widths = next(((gap, found) for gap, found in fits if found), (0, None))
+            if widths is not None:
+                yield _grid(shown, _shortened(shown, cells, widths, ellipsis), widths, gap)
+                break
+            if not first.drop:
+                yield from _stacked(shown, cells, room)
+                break
+            left_out.append(first)
+            shown.remove(first)
+        if left_out:
+            yield _note([column for column in self.columns if column in left_out], self.more)
 
     def written(self, form: str) -> str:
         """Return the table in one of the :data:`FORMATS`."""
@@ -66,7 +102,7 @@ class Table:
     def text(self) -> str:
         """Return the table for a pipe or a file: every row takes one line, however wide."""
         shown = [column for column in self.columns if column.for_people]
-        lines = [[column.title for column in shown]]
+        lines = [[column.heading for column in shown]]
         lines += [[column.text(row[column.key]) for column in shown] for row in self.rows]
         lines = [[cell.replace("\n", ", ") for cell in line] for line in lines]
         widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
@@ -75,7 +111,7 @@ class Table:
     def markdown(self) -> str:
         """Return the table in GitHub's Markdown."""
         shown = [column for column in self.columns if column.for_people]
-        lines = [[column.title for column in shown]]
+        lines = [[column.heading for column in shown]]
         lines.append(["---:" if column.right else "---" for column in shown])
         lines += [[column.text(row[column.key]) for column in shown] for row in self.rows]
         cells = (
@@ -90,7 +126,8 @@ class Table:
         shown = [column for column in self.columns if column.for_people]
         side = [' class="right"' if column.right else "" for column in shown]
         titles = (
-            f"<th{s}>{html.escape(c.title or c.key)}</th>" for c, s in zip(shown, side, strict=True)
+            f"<th{s}>{html.escape(c.heading or c.key)}</th>"
+            for c, s in zip(shown, side, strict=True)
         )
         rows = (
             "".join(
@@ -161,22 +198,70 @@ _INDENT = 2
 
 
 def _widths(
-    columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int, gap: int
+    columns: Sequence[Column],
+    cells: Sequence[Sequence[str]],
+    room: int,
+    gap: int,
+    *,
+    cut: bool = False,
 ) -> list[int] | None:
     """Return widths that hold every cell, texts with blanks narrower than they are; None where there are none."""
     widths, spare = [], []
     for i, column in enumerate(columns):
-        lines = [column.title, *(line for row in cells for line in row[i].split("\n"))]
+        title = column.title.split("\n")
+        lines = [*title, *(line for row in cells for line in row[i].split("\n"))]
         width = max(map(_width, lines))
-        longest = max((_width(word) for line in lines for word in line.split()), default=0)
+        words = title if column.cut else lines
+        longest = max((_width(word) for line in words for word in line.split()), default=0)
         widths.append(width)
-        spare.append(0 if column.right else max(0, width - max(longest, _FOLDED)))
+        least = max(longest, _FOLDED)
+        spare.append(0 if column.right or (column.cut and not cut) else max(0, width - least))
     over = sum(widths) + gap * (len(columns) - 1) - room
     for i in sorted(range(len(columns)), key=lambda i: (not columns[i].fold, -spare[i])):
         given = min(max(0, over), spare[i])
         widths[i] -= given
         over -= given
     return widths if over <= 0 else None
+
+
+def _shortened(
+    columns: Sequence[Column],
+    cells: Sequence[Sequence[str]],
+    widths: Sequence[int],
+    ellipsis: str,
+) -> list[list[str]]:
+    """Return the cells, those that are cut with as many of their parts as there is room for."""
+    return [
+        [
+            _first_parts(cell, width, ellipsis) if column.cut else cell
+            for column, cell, width in zip(columns, row, widths, strict=True)
+        ]
+        for row in cells
+    ]
+
+
+def _first_parts(text: str, width: int, ellipsis: str) -> str:
+    """Return the parts of a list of words that fit, and that there are more.
+
+    >>> _first_parts("mbs 2, no SP, recompute norms", 20, "...")
+    'mbs 2, no SP, ...'
+    """
+    if _width(text) <= width:
+        return text
+    parts = text.split(", ")
+    while len(parts) > 1:
+        parts.pop()
+        if _width(short := f"{', '.join(parts)}, {ellipsis}") <= width:
+            return short
+    return f"{text[: width - len(ellipsis)]}{ellipsis}"
+
+
+def _note(columns: Sequence[Column], more: str) -> "Text":
+    """Say which columns are left out, and where they are."""
+    from rich.text import Text
+
+    names = ", ".join(column.heading.strip() or column.key for column in columns)
+    return Text(f"Left out for want of room: {names} ({more} has them)", "dim")
 
 
 def _grid(
@@ -201,7 +286,7 @@ def _stacked(
     """Yield rows over several lines, broken between columns at the same places and indented from the second on."""
     from rich.text import Text
 
-    titles = [column.title for column in columns]
+    titles = [column.heading for column in columns]
     rows = [[cell.replace("\n", ", ") for cell in row] for row in cells]
     widths = [max(map(_width, column)) for column in zip(titles, *rows, strict=True)]
     lines: list[list[int]] = []

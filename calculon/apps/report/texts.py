@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.text import Text
 
-from calculon.units import GIB, scaled, significant
+from calculon.units import GIB, Unit, duration, scaled, significant
 
 
 def heading(text: str, remark: "Text | str" = "") -> "Text":
@@ -51,6 +51,30 @@ def gib(size: float) -> str:
     if size == 0 or 0.01 * GIB <= abs(size) < 100_000 * GIB:
         return f"{size / GIB:,.2f} GiB"
     return scaled(size, "B", binary=True, digits=2)
+
+
+def gibibytes(size: float, decimals: int = 2) -> str:
+    """Write a size in GiB without the unit, so that a column is read at a glance.
+
+    >>> gibibytes(79.55 * GIB), gibibytes(79.55 * GIB, 1), gibibytes(1.0)
+    ('79.55', '79.5', '<0.01')
+    """
+    least = 10.0**-decimals
+    small = 0 < size < least / 2 * GIB
+    return f"<{least:.{decimals}f}" if small else f"{size / GIB:,.{decimals}f}"
+
+
+def quantity(value: float, unit: Unit) -> str:
+    """Write a value in the unit of its statistic.
+
+    >>> quantity(0.0123456, Unit("s")), quantity(0.5, Unit("fraction")), quantity(2.0 * GIB, Unit("B", True))
+    ('12.35 ms', '50.0 %', '2.00 GiB')
+    """
+    if unit.symbol == "s":
+        return duration(value)
+    if unit.symbol == "fraction":
+        return percent(value)
+    return gib(value) if unit.binary else scaled(value, unit.symbol)
 
 
 def capacity(size: float) -> str:

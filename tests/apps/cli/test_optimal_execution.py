@@ -191,14 +191,16 @@ def test_the_file_is_there_when_the_report_is_cut_short(tmp_path):
 def test_an_edition_is_said_and_written(run, tmp_path):
     fix = ["--fix", "attn_impl=flash", "--add", "grad_buffer=full"]
     result = run("loe", *SPACE, "best.json", "--edition", "corrected", "--objective", "mfu", *fix)
-    assert _lines(result)[0] == "Edition: corrected"
+    assert re.fullmatch(
+        r"[\d,]+ plans tried, [\d,]+ fit \(edition corrected, preset common\)", _lines(result)[0]
+    )
     (winner,) = json.loads((tmp_path / "best.json").read_text()).values()
     assert winner["execution"]["edition"] == "corrected"
     assert winner["execution"]["attn_impl"] == "flash"
     options = {"fix": {"attn_impl": "flash"}, "add": {"grad_buffer": "full"}}
     found = search(*SPACE[:1], "a100_80g", 8, 4, edition="corrected", objective="mfu", **options)
     assert winner["stats"]["mfu"] == found[0].stats["mfu"]
-    assert "Edition" not in run("loe", *SPACE, "-").out
+    assert "dition" not in run("loe", *SPACE, "-").out
 
 
 @pytest.mark.parametrize(
@@ -222,7 +224,7 @@ def test_the_edition_is_the_one_that_the_model_needs(run, command):
     modern = ("llama3-8B", 8, 8, "bfloat16", "h100_80g_sxm")
     fix = [f"--fix={text}" for text in ("tensor_par=8", "weight_offload=false", "attn_impl=flash")]
     found = run(command, *modern, "best.csv", *fix)
-    assert (found.code, found.out.splitlines()[0]) == (0, "Edition: corrected")
+    assert (found.code, "fit (edition corrected, preset common)" in found.out) == (0, True)
     assert set(pd.read_csv("best.csv")["edition"]) == {"corrected"}
     refused = run(command, *modern, "best.csv", "--edition", "sc23", *fix)
     assert refused.code == 2
@@ -233,7 +235,7 @@ def test_the_edition_is_the_one_that_the_model_needs(run, command):
 
 
 def test_naming_the_default_beside_an_added_value_is_fine(run):
-    common = ("loe", *SPACE, "-", "--edition", "corrected", "-q")
+    common = ("loe", *SPACE, "-", "--edition", "corrected", "-q", "-v")
     both = run(*common, "--add", "attn_impl=eager,flash").out
     best = [line for line in both.splitlines() if line.startswith(("Total", "Best"))]
     assert best
@@ -245,7 +247,7 @@ def test_naming_the_default_beside_an_added_value_is_fine(run):
 
 def test_a_value_without_effect_is_a_note(run):
     """One command line serves models with and without a vocabulary."""
-    common = ("loe", *SPACE, "-", "--edition", "corrected", "-q")
+    common = ("loe", *SPACE, "-", "--edition", "corrected", "-q", "-v")
     plain, noted = run(*common), run(*common, "--fix", "ce_impl=fused")
     note = (
         "calculon: warning: search: ce_impl=fused has no effect: megatron-22B states no vocabulary"
@@ -258,7 +260,7 @@ def test_a_value_without_effect_is_a_note(run):
     added = run(*common, "--add", "vocab_pad_multiple=128")
     assert "vocab_pad_multiple=128 has no effect" in added.err
     assert added.code == 0
-    published = run(*common[:-3], "-q", "--fix", "ce_impl=fused")
+    published = run(*common[:-4], "-q", "--fix", "ce_impl=fused")
     assert published.code == 2
     assert "expected corrected, which ce_impl=fused needs" in published.err
 
@@ -321,3 +323,51 @@ def test_a_search_of_the_corrected_edition_says_how_sure_it_is(run):
     assert "\n64 processors: " not in run("loe", *several).out  # where one count alone is possible
     published = run("loe", *SPACE, "-", "-t", "2").out
     assert not any(text in published for text in ("90 %:", "told apart", OUTSIDE))
+
+
+def test_what_is_counted_and_what_it_means_is_told_where_it_is_asked(run):
+    brief = run("loe", *TODAY, "-", *FEW, "-t", "5").out
+    whole = run("loe", *TODAY, "-", *FEW, "-t", "5", "-v").out
+    for words in ("Total executions: ", "calcs/sec", "Best sample rate: ", "mbs: ", "why not"):
+        assert (words in brief, words in whole) == (False, True)
+    assert "Edition corrected, preset common (what all frameworks of today share)" in whole
+    assert "-v: why others do not fit" in brief
+    published = run("loe", *SPACE, "-").out
+    assert published == RATE.sub(RATE.search(published)[0], run("loe", *SPACE, "-", "-v").out)
+
+
+RATE = re.compile(r"[\d.]+ calcs/sec")
+
+
+def test_where_nothing_fits_the_reasons_are_told(run):
+    result = run("loe", "llama3-70B", 8, 8, "bfloat16", "a100_40g_sxm", "-")
+    assert result.code == 1
+    assert "0 fit" in result.out
+    assert "tier-1 memory is too small" in result.out
+
+
+def test_plans_that_differ_in_switches_are_told_where_it_is_asked(run):
+    ranks = []
+    for options in ((), ("-v",)):
+        lines = _lines(run("loe", *TODAY, "-", *FEW, "-t", "9", *options))
+        ranks.append([line.split()[0] for line in lines if re.match(r" *\d+ +TP 2", line)])
+        assert max(map(len, lines)) <= 80
+    assert ranks[1] == [str(rank) for rank in range(9)]
+    assert set(ranks[0]) < set(ranks[1])
+    assert ranks[0][0] == "0"
+
+
+def test_a_front_is_drawn_with_the_numbers_of_its_rows(run):
+    out = run("loe", *TODAY, "-", *FEW, "--pareto", "total_time,proc_mem_tier1_cap_req").out
+    picture = out[out.index("proc_mem_tier1_cap_req, GiB") :]
+    rows = re.findall(r"^ *(\d+) +TP", out, re.MULTILINE)
+    assert f"*{rows[0]}" in picture
+    numbers = re.findall(r"\*(\d+)", picture)
+    assert set(numbers) <= set(rows)
+
+
+def test_the_time_of_several_counts_is_drawn(run):
+    out = run("loe", TODAY[0], "16,32,64", *TODAY[2:], "-", *FEW).out
+    assert "total_time, s\n" in out
+    assert out.count("|*") + out.count(" *") == 3
+    assert "processors\n" in out

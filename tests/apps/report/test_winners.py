@@ -8,7 +8,6 @@ from rich.console import Console
 from calculon.apps.report.how_sure import told_apart
 from calculon.apps.report.winners import (
     LEGEND,
-    LEGEND_OF_INTERVALS,
     REASONS,
     reasons_table,
     winners_table,
@@ -16,7 +15,6 @@ from calculon.apps.report.winners import (
 from calculon.plan.rules.data_rules import UNIT_RULES
 from calculon.plan.rules.network_rules import MESH_RULES, NETWORK_RULES
 from calculon.search.driver import search
-from calculon.spec.execution import ZERO_STAGES
 from calculon.units import GIB
 
 
@@ -60,34 +58,6 @@ def test_every_number_is_there_whole(width):
         assert all(word in words for cell in cells for word in cell.split())
 
 
-def test_choices_of_the_corrected_edition_are_told_where_there_are_any():
-    executions, stats = _rows(1024, top=2)
-    assert "also" not in {column.title for column in winners_table(executions, stats).columns}
-    other = {"attn_impl": "flash", "ce_impl": "fused", "grad_comm_dtype": "float32"}
-    table = winners_table([executions[0], executions[1] | other], stats)
-    assert "also" in {column.title for column in table.columns}
-    assert [row["own"] for row in table.rows] == ["-", "flash, fused CE, float32 gradients"]
-
-
-def test_winners_of_the_corrected_edition_have_their_interval_and_its_digits():
-    executions, stats = _rows(1024, top=3)
-    executions = [one | {"edition": "corrected"} for one in executions]
-    known = [
-        {**one, "total_time": 6.057, "total_time_low": 5.46, "total_time_high": 7.11}
-        for one in stats
-    ]
-    known[1]["total_time_low"] = None  # as tables without runs have it
-    table = winners_table(executions, known)
-    assert [row["interval"] for row in table.rows] == ["5.5-7.1 s", "", "5.5-7.1 s"]
-    assert [row["time"] for row in table.rows] == ["6.06 s", "6.057 s", "6.06 s"]
-    memory = stats[0]["proc_mem_tier1_cap_req"] / GIB
-    assert table.rows[0]["mem1"] == f"{memory:,.1f}"
-    assert "90 %" in [column.title for column in table.columns]
-    assert all(len(line) <= 80 for line in _drawn(table, 80))
-    published = winners_table(*_rows(1024, top=1))
-    assert "90 %" not in [column.title for column in published.columns]
-
-
 def test_what_is_not_told_apart_from_the_fastest():
     confirmed = "measured runs of one model and processor confirm an order from 10 % on"
     assert told_apart([1.0, 1.05, 1.1, 1.2], 1.1) == (
@@ -99,7 +69,6 @@ def test_what_is_not_told_apart_from_the_fastest():
 def test_the_legend_explains_every_short_name():
     for word in ("ar ", "p2p ", "sp ", "+ring", "+pipe", "attn", "GiB", "/proc", "TP.PP.DP", "mbs"):
         assert word in LEGEND
-    assert "90 %" in LEGEND_OF_INTERVALS
 
 
 def test_the_nearest_miss_is_in_one_unit():
@@ -116,12 +85,3 @@ def test_every_reason_that_depends_on_degrees_has_words():
     malformed = {"network_number"}  # refused before anything is counted
     names = {rule.reason for rule in (*NETWORK_RULES, *MESH_RULES, *UNIT_RULES)}
     assert names - malformed <= set(REASONS)
-
-
-def test_forms_of_data_parallelism_have_names():
-    executions, stats = _rows(1024, top=1)
-    named = [
-        winners_table([executions[0] | {"zero_stage": stage}], stats).rows[0].get("own", "-")
-        for stage in ZERO_STAGES
-    ]
-    assert named == ["-", "DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3", "FSDP", "owned layers"]

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from calculon.apps.cli.options import Log, Parser, check_inputs, check_outputs
 from calculon.apps.cli.search_options import (
     add_space_arguments,
-    log_edition,
+    add_verbose,
     log_interrupted,
     log_outcome,
+    log_space,
     searches,
 )
 from calculon.errors import Problem, SpecError, nearest
+from calculon.spec.execution import PUBLISHED
 
 if TYPE_CHECKING:
     from calculon.apps.output.writers import Columns
@@ -39,6 +41,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--columns", metavar="NAME[,NAME...]", help="write only these fields and statistics"
     )
+    add_verbose(parser)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
@@ -63,8 +66,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     names = _columns(arguments.columns, space.edition)
     begin = time.perf_counter()
     counts = run_search(replace(asked[0], where=None)).counts
-    log_edition(log, space.edition)
-    log(f"Total executions: {counts.total}")
+    every = arguments.verbose or arguments.debug or space.edition == PUBLISHED
+    log_space(log, space, counts, every=every)
 
     def columns_of(table: "Evaluation") -> "Columns":
         columns = evaluation_columns(table, bounds(space.model, space.system, table))
@@ -88,7 +91,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     except KeyboardInterrupt:
         log_interrupted(f"{seen} of {counts.good} feasible executions done")
         raise
-    log_outcome(log, counts.good, counts.bad, counts.total, time.perf_counter() - begin)
+    if every:
+        log_outcome(log, counts.good, counts.bad, counts.total, time.perf_counter() - begin)
     if where is not None:
         log(f"Selected executions: {rows} of {counts.good} feasible meet the condition")
     if not rows:
@@ -118,7 +122,6 @@ def _columns(text: str | None, edition: str) -> tuple[str, ...]:
     """
     from calculon.editions import find_edition
     from calculon.plan.plan import names_of
-    from calculon.spec.execution import PUBLISHED
     from calculon.statistics import BOUNDS
 
     own = () if edition == PUBLISHED else BOUNDS

@@ -7,25 +7,26 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from calculon.apps.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
 from calculon.apps.cli.search_options import (
     add_space_arguments,
-    log_edition,
+    add_verbose,
     log_interrupted,
     log_outcome,
-    log_preset,
+    log_space,
     searches,
 )
 from calculon.errors import Problem, SpecError
+from calculon.spec.execution import PUBLISHED
 from calculon.spec.files import document_suffix
 
 if TYPE_CHECKING:
-    from calculon.apps.report.text_tables import Table
     from calculon.apps.sweep.task import Search
     from calculon.search.driver import SearchResult
-    from calculon.units import Array, Unit
+    from calculon.units import Array
 
 SUFFIXES = (".json", ".csv", ".parquet")
 
@@ -85,8 +86,10 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--pareto",
         metavar="STAT,STAT[,STAT...]",
-        help="instead of the best by one statistic, all that no other execution beats in each of these 2 to 4",
+        help="instead of the best by one statistic, all that no other execution beats in each of these 2 to 4; the "
+        "first two are drawn",
     )
+    add_verbose(parser)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
@@ -160,44 +163,137 @@ def _search(asked: "list[Search]", arguments: argparse.Namespace) -> "list[Searc
 def _report(
     results: "list[SearchResult]", arguments: argparse.Namespace, seconds: float, log: Log
 ) -> None:
-    """Print the counts, the winners, and why the others cannot run."""
+    """Print the counts, the winners, and why the others cannot run; briefly in edition corrected unless it is asked."""
     from calculon.search.search_counts import Counts
 
     counts = Counts()
     for result in results:
         counts.add(result.counts)
-    log_edition(log, results[0].edition)
-    log_preset(log, results[0].space.preset)
-    log(f"Total executions: {counts.total}")
-    log_outcome(log, counts.good, counts.bad, counts.total, seconds)
+    best = [result for result in results if len(result)]
+    published = results[0].edition == PUBLISHED
+    every = arguments.verbose or published
+    log_space(log, results[0].space, counts, every=every)
+    if every:
+        log_outcome(log, counts.good, counts.bad, counts.total, seconds)
     if arguments.where and counts.good:
         log(_selected(results, counts.good, 1 if arguments.pareto else arguments.top_n or 1))
-    best = [result for result in results if len(result)]
-    if best:
+    if best and every:
         log(_best_line(best))
     if log.quiet:
         return
-    from calculon.apps.report.winners import LEGEND, LEGEND_OF_INTERVALS, reasons_table
-
     if best:
         log("")
         if missing := [f"{r.space.num_procs:,}" for r in results if not len(r)]:
             log.show(f"Nothing found on so many processors: {', '.join(missing)}")
-        shown = [pair for result in best for pair in _winners(result)][:_SHOWN]
-        log.table(_winners_table(shown, results[0]), "text")
-        if more := sum(map(len, best)) - len(shown):
-            place = (
-                "in the output" if arguments.output != STDOUT else "; name an output file for all"
-            )
-            log(f"({more:,} more {place})".replace(" ;", ";"))
-        for line in _how_sure(best):
-            log.show(line)
-        log.show(LEGEND + LEGEND_OF_INTERVALS * any(result.bounds for result in best))
-    if counts.bad:
+        show = _show_published if published else _show_plans
+        show(best, arguments, log)
+    if counts.bad and (every or not best):
+        from calculon.apps.report.winners import reasons_table
+
         log("")
         table = reasons_table(counts.total, counts.good, counts.reasons, counts.nearest_miss)
         log.table(table, "text")
     log("")
+
+
+def _show_published(best: "list[SearchResult]", arguments: argparse.Namespace, log: Log) -> None:
+    """Print the winners of edition ``sc23``, with what their letters mean."""
+    from calculon.apps.report.winners import LEGEND, SHOWN, winners_table
+
+    executions, stats = zip(*_all_winners(best, _SHOWN), strict=True)
+    extra = [name for name in _objectives(best[0]) if name not in SHOWN]
+    log.table(winners_table(executions, stats, extra), "text")
+    if more := sum(map(len, best)) - len(executions):
+        log(_more(more, arguments))
+    _draw(best, range(_SHOWN), arguments, log)
+    log.show(LEGEND)
+
+
+def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: Log) -> None:
+    """Print the winners in words, and how sure they are; those that differ in switches only where it is asked."""
+    from calculon.apps.report.plans_table import MEANING, apart, plans_table, ranks
+
+    winners = _all_winners(best, _SHOWN if arguments.verbose else _READ)
+    numbers = ranks([execution for execution, _ in winners])
+    places = list(range(len(winners)))
+    if not arguments.verbose:
+        places = apart([execution for execution, _ in winners])[:_SHOWN]
+    executions, stats = zip(*(winners[place] for place in places), strict=True)
+    asks = arguments.objective or arguments.pareto
+    plans = plans_table(
+        executions,
+        stats,
+        [one.statistic for one in best[0].objectives] if asks else [],
+        [best[0].space.preset.usual(one) for one in executions],
+        [numbers[place] for place in places],
+        whole=arguments.verbose,
+    )
+    if plans.shared:
+        log.show(plans.shared)
+    log.show(plans.table)
+    beyond = sum(map(len, best)) - (len(winners) if len(places) < _SHOWN else places[-1] + 1)
+    if alike := sum(map(len, best)) - beyond - len(places):
+        log.show(f"({alike:,} more differ from one of these in switches only: -v lists them)")
+    if beyond:
+        log.show(_more(beyond, arguments))
+    _draw(best, [numbers[place] for place in places], arguments, log)
+    for line in _how_sure(best):
+        log.show(line)
+    if arguments.verbose:
+        log.show(MEANING)
+    else:
+        top = "" if arguments.top_n or arguments.pareto else "-t 10: the next best plans; "
+        log.show(f"({top}-v: why others do not fit, what columns mean)")
+
+
+def _all_winners(
+    best: "list[SearchResult]", most: int
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return the winners of all counts, so many at most."""
+    return list(islice(chain.from_iterable(map(_winners, best)), most))
+
+
+def _objectives(result: "SearchResult") -> list[str]:
+    return [objective.statistic.name for objective in result.objectives]
+
+
+def _more(number: int, arguments: argparse.Namespace) -> str:
+    """Say how many winners are not printed, and where they are."""
+    place = " in the output" if arguments.output != STDOUT else "; name an output file for all"
+    return f"({number:,} more{place})"
+
+
+_LEAST_POINTS = 3
+"""Points that are worth a picture."""
+
+_PLANE = 2
+"""Objectives of a front that a picture shows as it is."""
+
+
+def _draw(
+    best: "list[SearchResult]", ranks: Sequence[int], arguments: argparse.Namespace, log: Log
+) -> None:
+    """Draw the front that was asked for, its points with the numbers of their rows, or the best time of each count."""
+    from calculon.apps.report.frontier import Axis, Frontier
+    from calculon.units import Unit
+
+    if arguments.pareto and len(best) == 1:
+        x, y = (one.statistic for one in best[0].objectives[:2])
+        across, up = (best[0].evaluation[one.name].tolist() for one in (x, y))
+        points = [(str(r), across[r], up[r]) for r in ranks if r < len(across)]
+        drawn = Frontier(
+            Axis(x.name, x.unit), Axis(y.name, y.unit), points, len(best[0].objectives) == _PLANE
+        )
+    elif len(best) > 1 and best[0].edition != PUBLISHED and not arguments.pareto:
+        points = [("", r.space.num_procs, float(r.evaluation["total_time"][0])) for r in best]
+        processors, time = Axis("processors", Unit(""), True), Axis("total_time", Unit("s"), True)
+        drawn = Frontier(processors, time, points, steps=False)
+    else:
+        return
+    if len(points) >= _LEAST_POINTS and all(math.isfinite(x + y) for _, x, y in points):
+        log("")
+        log.show(drawn)
+        log("")
 
 
 def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
@@ -228,41 +324,21 @@ def _selected(results: "list[SearchResult]", good: int, most: int) -> str:
 
 def _best_line(best: "list[SearchResult]") -> str:
     """Say what the best value of the first objective is: exactly, and for people."""
+    from calculon.apps.report.texts import quantity
+
     objective = best[0].objectives[0]
     values = [float(objective.value(result.scores[0][0])) for result in best]
     top = max(values) if objective.sense == "max" else min(values)
     name, unit = objective.statistic.name, objective.statistic.unit
     line = f"Best {name.replace('_', ' ')}: {top!r}"
-    return line if name == "sample_rate" else f"{line} ({_quantity(top, unit)})"
-
-
-def _quantity(value: float, unit: "Unit") -> str:
-    """Write a value in the unit of its statistic."""
-    from calculon.apps.report.texts import gib, percent
-    from calculon.units import duration, scaled
-
-    if unit.symbol == "s":
-        return duration(value)
-    if unit.symbol == "fraction":
-        return percent(value)
-    return gib(value) if unit.binary else scaled(value, unit.symbol)
-
-
-def _winners_table(
-    shown: Sequence[tuple[Mapping[str, Any], Mapping[str, float]]], result: "SearchResult"
-) -> "Table":
-    """Return the table of winners with the objectives that it does not show anyway."""
-    from calculon.apps.report.winners import SHOWN, winners_table
-
-    names = [objective.statistic.name for objective in result.objectives]
-    extra = [name for name in names if name not in SHOWN]
-    executions, stats = zip(*shown, strict=True)
-    preset = result.space.preset
-    usual = [{**preset.usual(one), "preset": preset.family} for one in executions]
-    return winners_table(executions, stats, extra, usual)
+    return line if name == "sample_rate" else f"{line} ({quantity(top, unit)})"
 
 
 _SHOWN = 40
+"""Winners that are printed."""
+
+_READ = 1000
+"""Winners among which those are looked for that differ in more than switches."""
 
 
 def _winners(result: "SearchResult") -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:

@@ -1,0 +1,116 @@
+"""The best plans of a search in words."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from calculon.apps.report.plans_table import MEANING, apart, plans_table, ranks
+from calculon.records import column
+from calculon.search.driver import search
+from calculon.statistics import CorrectedStats
+from calculon.units import GIB
+
+SPACE = ("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16")
+
+
+@pytest.fixture(scope="module")
+def found():
+    return search(*SPACE, top=10, edition="corrected", preset="megatron-lm")
+
+
+@pytest.fixture
+def rows(found):
+    executions = [one.execution.to_dict() for one in found]
+    stats = [
+        {**one.stats, "total_time_low": one.belief.low, "total_time_high": one.belief.high}
+        for one in found
+    ]
+    return executions, stats, [found.space.preset.usual(one) for one in executions]
+
+
+def _drawn(table, width):
+    stream = io.StringIO()
+    Console(file=stream, width=width, color_system=None).print(table)
+    return stream.getvalue().splitlines()
+
+
+def _asked(*names):
+    return [column(CorrectedStats, name) for name in names]
+
+
+def test_what_all_share_is_said_once(rows):
+    executions, stats, usual = rows
+    plans = plans_table(executions, stats, usual=usual)
+    assert plans.shared == "All with batch 512, ZeRO-1:"
+    assert not any("ZeRO-1" in row["words"] for row in plans.table.rows)
+    one = plans_table(executions[:1], stats[:1], usual=usual[:1])
+    assert one.shared == "With batch 512, microbatch 2, ZeRO-1, no sequence parallelism:"
+    assert [c.title for c in one.table.columns] == ["plan", "GiB", "time", "90 %", "MFU", "seq/s"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+@pytest.mark.parametrize("asked", [(), ("mfu", "tp_comm_link_time"), ("proc_mem_tier1_cap_req",)])
+def test_a_plan_takes_one_line(rows, width, asked):
+    executions, stats, usual = rows
+    plans = plans_table(executions, stats, _asked(*asked), usual)
+    lines = _drawn(plans.table, width)
+    assert max(map(len, lines)) <= width
+    starts = [line.split()[0] for line in lines]
+    assert all(starts.count(str(rank)) == 1 for rank in range(10))
+    titles = max(column.title.count("\n") for column in plans.table.columns) + 1
+    note = len(lines) - titles - 10
+    assert note == 0 if "Left out" not in " ".join(lines) else note in (1, 2)
+
+
+def test_a_screen_that_is_too_narrow_says_what_it_leaves_out(rows):
+    executions, stats, usual = rows
+    text = " ".join(_drawn(plans_table(executions, stats, usual=usual).table, 60))
+    assert "Left out for want of room: 90 %, MFU, seq/s (a wider screen" in text
+    asked = plans_table(executions, stats, _asked("mfu"), usual)
+    text = " ".join(_drawn(asked.table, 60))
+    assert "MFU" in text.partition("Left out")[0]
+
+
+def test_all_words_are_there_where_they_are_asked(rows):
+    executions, stats, usual = rows
+    cut = "\n".join(_drawn(plans_table(executions, stats, usual=usual).table, 70))
+    whole = "\n".join(_drawn(plans_table(executions, stats, usual=usual, whole=True).table, 70))
+    assert "..." in cut
+    assert "..." not in whole
+
+
+def test_numbers_have_the_digits_that_are_known(rows):
+    executions, stats, usual = rows
+    known = [
+        {**one, "total_time": 6.057, "total_time_low": 5.46, "total_time_high": 7.11}
+        for one in stats[:2]
+    ]
+    known[1]["total_time_low"] = None  # as tables without runs have it
+    table = plans_table(executions[:2], known, usual=usual[:2]).table
+    assert [row["interval"] for row in table.rows] == ["5.5-7.1 s", ""]
+    assert [row["time"] for row in table.rows] == ["6.06 s", "6.057 s"]
+    memory = stats[0]["proc_mem_tier1_cap_req"] / GIB
+    assert table.rows[0]["memory"] == f"{memory:,.1f}"
+
+
+def test_several_counts_have_ranks_of_their_own_and_a_rate_per_processor(rows):
+    executions, stats, usual = rows
+    two = [executions[0], executions[1], {**executions[0], "num_procs": 128}]
+    assert ranks(two) == [0, 1, 0]
+    table = plans_table(two, stats[:3], usual=usual[:3]).table
+    assert {"procs", "/proc"} <= {column.title for column in table.columns}
+    rate = stats[2]["sample_rate"] / 128
+    assert float(table.rows[2]["each"]) == pytest.approx(rate, rel=1e-2)
+
+
+def test_plans_that_differ_in_switches_are_not_apart(rows):
+    executions = rows[0]
+    switch = {**executions[0], "overlap_param_gather": False, "recompute_modules": "mlp"}
+    other = {**executions[0], "activation_recompute": "full"}
+    assert apart([executions[0], switch, other, switch]) == [0, 2]
+
+
+def test_the_meaning_of_every_short_word():
+    for word in ("TP,", "mbs:", "SP:", "GiB:", "90 %:", "MFU:", "seq/s:", "/proc"):
+        assert word in MEANING
