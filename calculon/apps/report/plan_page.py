@@ -1,4 +1,4 @@
-"""The page of a plan: the best one in words and figures, its rivals, other counts, and a plan of one's own beside it."""
+"""The page of a plan: the best one in words and figures, its rivals, other counts, and one of your own beside it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from calculon.apps.report.stage_table import stages_group
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, heading
 from calculon.statistics import BOUNDS
-from calculon.units import GIB, between, scaled
+from calculon.units import GIB, scaled
 
 Document = Mapping[str, Any]
 Usual = Callable[[Mapping[str, Any]], Mapping[str, Any]]
