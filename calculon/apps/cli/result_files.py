@@ -368,8 +368,7 @@ def check_whole(path: str) -> None:
         if all(len(row) == len(names) for row in rows):
             return
         # a text of several lines may end the file: only all rows tell
-        text = gzip.open(path, "rt") if zipped else Path(path).open(newline="")
-        with text as lines:
+        with gzip.open(path, "rt") if zipped else Path(path).open(newline="") as lines:
             for number, row in enumerate(csv.reader(lines)):
                 if row and len(row) < len(names):
                     wanted, hint = f"{len(names)} cells, as in the header", "is the file cut short?"
