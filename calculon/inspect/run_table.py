@@ -203,6 +203,18 @@ class Runs:
         unseen = self.where("fitted", "")
         return Groups(ratios, group, weight, np.array(context, int), GAINS, unseen)
 
+    @cached_property
+    def memory_errors(self) -> tuple[Array, Array, int]:
+        """Measured over predicted memory - 1 as absolute values, weights by which all sources count alike, and sources.
+
+        Both are of the runs whose memory was measured.
+        """
+        measured, predicted = (self.columns[f"{name}_memory"] for name in ("measured", "predicted"))
+        rows = [i for i, (a, b) in enumerate(zip(measured, predicted, strict=True)) if a and b]
+        sources, studies = ([self.columns[n][i] for i in rows] for n in ("source", "study"))
+        ratios = np.array([float(measured[i]) / float(predicted[i]) for i in rows])
+        return np.abs(ratios - 1), equal_weights(sources, studies), len(set(sources))
+
     def context(self, preset: str, peak: float, datatype: str, parameters: float) -> Array:
         """Return the context of an execution, with the code -1 for what no run has."""
         near = [

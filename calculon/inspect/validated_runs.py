@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from calculon.architecture.parameters import parameter_count
+from calculon.editions import find_edition
 from calculon.frozen import dataclass
 from calculon.hardware.residuals import TRAINING, Spread
 from calculon.hardware.system import System
 from calculon.inspect.group_conformal import FEWEST, LEVEL
 from calculon.inspect.kernel_residuals import Sides, kernel_sides
+from calculon.inspect.memory_error import MeasuredMemory, memory_error
 from calculon.inspect.nearest_runs import (
     called,
     distance,
@@ -60,6 +62,8 @@ class Belief:
         What lies outside of the measured runs.
     remark : str
         That a utilisation is above those measured; else empty.
+    memory : MeasuredMemory or None
+        How far predicted memory is from measured memory; None where none was measured.
     basis : str
         What the interval rests on, in one line.
     """
@@ -70,6 +74,7 @@ class Belief:
     nearest: tuple[Run, ...]
     outside: tuple[str, ...]
     remark: str
+    memory: MeasuredMemory | None
     basis: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -182,6 +187,7 @@ def belief(
     here = same_processor(some, facts["peak"], system)
     own = whole_iterations(system)
     time = float(stats["total_time"])
+    usable = find_edition(execution.edition).machine(system).usable[0]
     return Belief(
         level=min((one.level for one in own), default=LEVEL),
         low=float(low[0]) * time,
@@ -189,6 +195,7 @@ def belief(
         nearest=nearest(some, distance(some, facts)),
         outside=tuple(outside(some, facts, execution, here)),
         remark=remark(some, facts, here, float(stats["mfu_causal"])),
+        memory=memory_error(some, float(stats["proc_mem_tier1_cap_req"]), usable),
         basis=_basis(some, system, facts, here),
     )
 

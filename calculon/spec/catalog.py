@@ -18,7 +18,9 @@ _TELLING = {
     "model": ("hidden", "feedforward", "attn_heads", "num_blocks"),
     "system": ("matrix", "vector", "mem1", "networks"),
     "execution": ("tensor_par", "pipeline_par", "data_par", "microbatch_size"),
-    "preset": ("framework", "fields", "limits"),
+    "preset": ("title", "framework", "fields", "limits"),
+    "study": ("models", "systems", "vary", "summary"),
+    "validation study": ("evidence", "measured", "calibration", "choices"),
 }
 """Fields that only one kind of spec has."""
 
@@ -101,8 +103,7 @@ def load(kind: str, source: str) -> tuple[str, object]:
     """
     path = find(kind, source)
     raw = whole(kind, read_document(path), path)
-    if isinstance(raw, Mapping) and (problem := _other_kind(kind, raw)):
-        raise SpecError("<stdin>" if source == STDIN else source, problem)
+    check_kind(kind, raw, source)
     return "stdin" if source == STDIN else document_stem(source), raw
 
 
@@ -117,6 +118,15 @@ def whole(kind: str, raw: object, file: str) -> object:
     return resolved(raw, "<stdin>" if file == STDIN else file, names(kind), presets=presets)
 
 
+def check_kind(kind: str, raw: object, source: str) -> None:
+    """Raise SpecError for a document that is recognized as another kind of spec, or as a result."""
+    problem = _other_kind(kind, raw) if isinstance(raw, Mapping) else None
+    if isinstance(raw, list) and raw and isinstance(raw[0], Mapping) and "total_time" in raw[0]:
+        problem = Problem("", _a(kind), "the results of a study")
+    if problem:
+        raise SpecError("<stdin>" if source == STDIN else source, problem)
+
+
 def _other_kind(kind: str, raw: Mapping[object, object]) -> Problem | None:
     """Return the problem with a document that is another kind of spec, or a result."""
     counts = {one: sum(name in raw for name in fields) for one, fields in _TELLING.items()}
@@ -126,9 +136,11 @@ def _other_kind(kind: str, raw: Mapping[object, object]) -> Problem | None:
     if counts[likely] > 1:
         return Problem("", _a(kind), _a(likely), _swapped(kind, likely))
     if "total_time" in raw:
-        return Problem("", _a(kind), "the result of an estimate", "give what it was estimated from")
+        hint = "" if kind == "study" else "give what it was estimated from"
+        return Problem("", _a(kind), "the result of an estimate", hint)
     if _is_winner(raw) or any(map(_is_winner, raw.values())):
         hint = "the object under execution of one of them is an execution"
+        hint = "" if kind == "study" else hint
         return Problem("", _a(kind), "the results of a search", hint)
     return None
 
@@ -144,4 +156,8 @@ def _a(kind: str) -> str:
 
 
 def _swapped(kind: str, other: str) -> str:
-    return "" if "study" in (kind, other) else f"are {kind} and {other} swapped?"
+    if kind == "study":
+        runs = "calculon lv --study NAME runs those of the folder validation"
+        named = f"a study names {_a(other)} under {other}s" if other in ("model", "system") else ""
+        return runs if other == "validation study" else named
+    return "" if other.endswith("study") else f"are {kind} and {other} swapped?"

@@ -373,7 +373,8 @@ def test_a_search_does_without():
 
 def test_a_belief_is_plain_data():
     found = asked().belief.to_dict()
-    assert set(found) == {"level", "low", "high", "nearest", "outside", "remark", "basis"}
+    names = {"level", "low", "high", "nearest", "outside", "remark", "memory", "basis"}
+    assert set(found) == names
     assert all(
         run["error"] == pytest.approx(100 * (run["predicted"] / run["measured"] - 1))
         for run in found["nearest"]

@@ -49,7 +49,10 @@ def scaling(arguments: argparse.Namespace) -> list[Series]:
     else:
         series = [_searched_series(searches(arguments))]
     if all(point.rate is None for one in series for point in one.points):
-        raise Infeasible("nothing", "no execution can run on any of these numbers of processors")
+        files = ", ".join(table.name for table in tables)
+        none = f"{files}: no row has an execution to draw" if tables else ""
+        searched = "no execution can run on any of these numbers of processors"
+        raise Infeasible("nothing", none or searched)
     return series
 
 
@@ -144,7 +147,7 @@ def pareto(arguments: argparse.Namespace) -> Pareto:
         raise SpecError("plot pareto", Problem("", "one table", f"{len(tables)} of them"))
     complete = True
     if tables:
-        title, parts = short_name(tables[0].name), [tables[0].column]
+        title, parts = short_name(tables[0].name), [tables[0].complete((y[0], x[0])).column]
         editions = editions_of(tables[0].data)
     else:
         asked = searches(arguments)

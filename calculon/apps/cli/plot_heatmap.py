@@ -11,7 +11,7 @@ from calculon.apps.cli.plot_sources import Frame, about, editions_of, frames
 from calculon.apps.cli.result_files import short_name
 from calculon.apps.cli.search_options import searches
 from calculon.apps.report.pictures.heatmap import Cell, Heatmap
-from calculon.errors import Problem, SpecError
+from calculon.errors import Infeasible, Problem, SpecError
 from calculon.search.objective import Objective
 from calculon.search.search_counts import Counts
 from calculon.units import GIB
@@ -26,6 +26,16 @@ _REASONS = {
     "feedforward_split": "split",
 }
 """Words that fit into a cell."""
+
+
+def surface(arguments: argparse.Namespace) -> Heatmap:
+    """Return what :func:`heatmap` returns; Infeasible when nothing can run, as a surface has no place for reasons."""
+    found = heatmap(arguments)
+    if found.best is None:
+        raise Infeasible(
+            "nothing", "no execution can run: there is no surface to draw; plot heatmap says why"
+        )
+    return found
 
 
 def heatmap(arguments: argparse.Namespace) -> Heatmap:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calculon.apps.cli.result_files import DOCUMENTS, TABLES, read_rows
-from calculon.errors import Problem, SpecError, nearest
+from calculon.errors import Infeasible, Problem, SpecError, nearest
 from calculon.frozen import dataclass
 from calculon.plan.columns import DEFAULTS
 from calculon.search.where import Condition
@@ -49,10 +49,16 @@ class Frame:
         return self._filled(self.data[mask])
 
     def complete(self, names: Sequence[str]) -> "Frame":
-        """Return the rows with a value in each of these columns; SpecError when there are none."""
+        """Return the rows with a value in each of these columns; Infeasible when there are none.
+
+        Rows without such values are those of searches that found nothing.
+        """
         for name in names:
             self.column(name)
-        return self._filled(self.data.dropna(subset=list(names)))
+        data = self.data.dropna(subset=list(names))
+        if not len(data):
+            raise Infeasible("nothing", f"{self.name}: no row has an execution to draw")
+        return Frame(self.name, data)
 
     def _filled(self, data: Any) -> "Frame":
         if not len(data):

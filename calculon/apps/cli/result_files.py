@@ -1,9 +1,13 @@
 """Results in files: the JSON of ``llm``, ``loe`` and ``study``, and rows of tables, each value checked."""
 
+import contextlib
+import csv
+import gzip
 import hashlib
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -334,15 +338,50 @@ def read_table(path: str, wanted: Callable[[str], bool] | None = None) -> Any:
             chosen = None if wanted is None else list(filter(wanted, names))
             table = pd.read_parquet(path, columns=chosen)
         else:
+            check_whole(path)
             table = pd.read_csv(path, usecols=wanted)
     except ImportError:
         hint = "in a checkout of calculon: pip install '.[tables]'; or use .csv"
         problem = Problem("", "the library pyarrow, for Parquet", "it is not installed", hint)
         raise SpecError(path, problem) from None
-    except (OSError, ValueError) as error:
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        if isinstance(error, SpecError):
+            raise
         found = reason(error).partition("\n")[0]
         raise SpecError(path, Problem("", "a readable table", found)) from None
     return _checked(table, path)
+
+
+def check_whole(path: str) -> None:
+    """Raise SpecError for a CSV that ends within a row: what it lacks would count as missing values."""
+    zipped = path.endswith(".gz")
+    with gzip.open(path) if zipped else Path(path).open("rb") as stream:
+        header, tail = stream.readline(), b""
+        if not zipped:
+            stream.seek(max(stream.tell(), Path(path).stat().st_size - _TAIL))
+        while more := stream.read(_TAIL):
+            tail = tail[-_TAIL:] + more
+    last = tail.rstrip(b"\r\n").rpartition(b"\n")[2]
+    with contextlib.suppress(csv.Error):  # not CSV as this reader has it: the next one says so
+        names = next(iter(_rows([header.decode()])), [])
+        rows = _rows([last.decode(errors="replace")])
+        if all(len(row) == len(names) for row in rows):
+            return
+        # a text of several lines may end the file: only all rows tell
+        with gzip.open(path, "rt") if zipped else Path(path).open(newline="") as lines:
+            for number, row in enumerate(csv.reader(lines)):
+                if row and len(row) < len(names):
+                    wanted, hint = f"{len(names)} cells, as in the header", "is the file cut short?"
+                    problem = Problem(f"row {number - 1}", wanted, str(len(row)), hint)
+                    raise SpecError(path, problem)
+
+
+def _rows(lines: Iterable[str]) -> list[list[str]]:
+    return [row for row in csv.reader(lines) if row]
+
+
+_TAIL = 2**20
+"""Bytes at the end of a table in which its last row is looked for."""
 
 
 def _checked(table: Any, path: str) -> Any:

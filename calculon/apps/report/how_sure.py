@@ -9,6 +9,7 @@ from calculon.units import duration, scaled
 
 BEST = "Above every measured run"
 OUTSIDE = "Outside of what was measured"
+TIGHT = "Memory may not suffice"
 
 _ERROR = 0.04
 """Relative error with which the numbers of runs are written: repeated ones differ by 2 to 4 %."""
@@ -20,6 +21,15 @@ def remarks(belief: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield BEST, belief["remark"]
     if belief["outside"]:
         yield OUTSIDE, "; ".join(belief["outside"])
+    if belief["memory"] and belief["memory"]["remark"]:
+        yield TIGHT, belief["memory"]["remark"]
+
+
+def memory_text(memory: Mapping[str, Any]) -> str:
+    """Say how far predicted memory is from measured memory."""
+    error, level = 100 * memory["error"], 10 * memory["level"]
+    rows = f"{memory['runs']:,} measured rows of {memory['sources']} sources"
+    return f"as measured within {error:.0f} % in {level:.0f} of 10 of {rows}"
 
 
 def told_apart(ratios: Sequence[float], least: float) -> str:

@@ -14,7 +14,7 @@ from rich.text import Text
 from calculon.apps.report.bars import COLORS, Bar, Share, has_blocks, marks
 from calculon.apps.report.figures_group import figures_group
 from calculon.apps.report.grids import grid, indented, side_by_side
-from calculon.apps.report.how_sure import nearest_table, remarks
+from calculon.apps.report.how_sure import memory_text, nearest_table, remarks
 from calculon.apps.report.layer_table import by_kind, layer_table
 from calculon.apps.report.rank_group_table import groups_section
 from calculon.apps.report.result import Inputs, Result
@@ -113,6 +113,8 @@ def interval_texts(interval: Mapping[str, Any]) -> dict[str, str]:
 def _how_sure(belief: Mapping[str, Any]) -> Sequence[RenderableType]:
     """Say what an interval rests on, what makes it less sure, and which measured runs are near."""
     notes = [Text.assemble((f"{label}: ", "bold"), text) for label, text in remarks(belief)]
+    if belief["memory"]:
+        notes.append(Text.assemble(("Memory: ", "bold"), memory_text(belief["memory"])))
     runs = belief["nearest"]
     parts = Group(*notes, *([nearest_table(runs)] if runs else []))
     return [heading("How sure", belief["basis"]), indented(parts)]

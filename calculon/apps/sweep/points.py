@@ -68,10 +68,10 @@ def plan(study: Study) -> Plans:
     digest = hashlib.sha256(f"{__version__} sc23".encode())
     planned: list[Planned] = []
     names = study.names
-    for point in _points(study):
+    for point, places in _points(study):
         first = len(planned)
-        model, model_digest = specs.get("model", Model, point)
-        system, system_digest = specs.get("system", System, point)
+        model, model_digest = specs.get("model", Model, point, places)
+        system, system_digest = specs.get("system", System, point, places)
         for values in _resolved(study, point, names):
             planned.append(Planned(_search(len(planned), model, system, values), values))
             record = [[model_digest, system_digest], *values.items()]
@@ -95,13 +95,16 @@ def _number(points: Iterable[Point]) -> int:
     return sum(len(listed) if isinstance(listed, tuple) else 1 for listed in counts)
 
 
-def _points(study: Study) -> Iterator[Point]:
-    """Yield every combination of the points of all axes, the last axis fastest."""
-    for combination in product(*(axis.points for axis in study.axes)):
+def _points(study: Study) -> Iterator[tuple[Point, dict[str, str]]]:
+    """Yield every combination of the points of all axes and the places of its values, the last axis fastest."""
+    lines = (tuple(zip(axis.points, axis.places, strict=True)) for axis in study.axes)
+    for combination in product(*lines):
         point: Point = {}
-        for part in combination:
+        places: dict[str, str] = {}
+        for part, where in combination:
             point |= part
-        yield point | study.fixed
+            places |= where
+        yield point | study.fixed, places
 
 
 def _search(number: int, model: Model, system: System, values: Point) -> Search:
@@ -136,8 +139,11 @@ class _Specs:
         self._raw: dict[tuple[str, str], tuple[str, object]] = {}
         self._made: dict[str, tuple[Any, str]] = {}
 
-    def get(self, kind: str, cls: type, point: Point) -> tuple[Any, str]:
-        """Return the model or system of a point with the point's values in place, and a digest of its contents."""
+    def get(self, kind: str, cls: type, point: Point, places: Mapping[str, str]) -> tuple[Any, str]:
+        """Return the model or system of a point with the point's values in place, and a digest of its contents.
+
+        What is wrong with such a value is told of its place in the study.
+        """
         changes = {name: value for name, value in point.items() if kind_of(name) == kind}
         source = point[kind]
         key = json.dumps([kind, source, changes], sort_keys=True)
@@ -146,12 +152,48 @@ class _Specs:
                 wanted = f"at most {MOST_SPECS:,} different models and systems"
                 raise SpecError(self._file, Problem("", wanted, "more", "make it several studies"))
             if (kind, source) not in self._raw:
-                self._raw[kind, source] = catalog.load(kind, beside(self._file, source))
+                self._raw[kind, source] = self._load(kind, source, places[kind])
             name, raw = self._raw[kind, source]
-            changed = override(raw, changes, f"{self._file}: {source}") if changes else raw
-            made: Any = decode(cls, changed, source, name=name)
+            try:
+                changed = override(raw, changes, source) if changes else raw
+                made: Any = decode(cls, changed, source, name=name)
+            except SpecError as error:
+                if not changes:
+                    raise
+                decode(cls, raw, source, name=name)  # what is wrong without the study is the spec's
+                told = [_in_study(problem, changes, places, kind) for problem in error.problems]
+                raise SpecError(self._file, told) from None
             self._made[key] = made, hashlib.sha256(_json(changed)).hexdigest()
         return self._made[key]
+
+    def _load(self, kind: str, source: str, place: str) -> tuple[str, object]:
+        """Read a model or system; a name that nothing has is told of its place in the study."""
+        path = beside(self._file, source)
+        try:
+            catalog.find(kind, path)
+        except SpecError as error:
+            line = place.removesuffix(f".{kind}")
+            problems = [replace(p, field=f"{line}: {source}") for p in error.problems]
+            raise SpecError(self._file, problems) from None
+        return catalog.load(kind, path)
+
+
+def _in_study(
+    problem: Problem, changes: Mapping[str, Any], places: Mapping[str, str], kind: str
+) -> Problem:
+    """Return a problem of a changed spec with its place in the study.
+
+    That is the place of the change that it is in or that is in it; of one that is in no change, the line of the spec.
+    """
+    found = problem.field
+    for path in sorted(changes, key=len, reverse=True):
+        inside = found.removeprefix(path)
+        if inside != found and inside[:1] in ("", ".", "["):
+            return replace(problem, field=f"{places[path]}{inside}")
+        if found and path.removeprefix(found)[:1] in (".", "["):
+            return replace(problem, field=places[path])
+    line = places[kind].removesuffix(f".{kind}")
+    return replace(problem, field=f"{line}: {found}".removesuffix(": "))
 
 
 def _json(value: object) -> bytes:

@@ -6,7 +6,7 @@ combined with everything. :meth:`Study.read` tells all problems of a file at onc
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -25,8 +25,9 @@ from calculon.apps.sweep.study_fields import (
 )
 from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression
+from calculon.spec.catalog import check_kind
 from calculon.spec.fields import shown
-from calculon.spec.files import read_document
+from calculon.spec.files import document_suffix, read_document
 
 MOST_SEARCHES = 100_000
 """Searches that one study may stand for: all of them are planned before the first runs, in a few seconds."""
@@ -34,16 +35,28 @@ MOST_SEARCHES = 100_000
 MOST_HINTS = 20
 """Unknown fields whose nearest known spelling is looked for."""
 
+_TABLES = (".csv", ".parquet")
+
 SECTIONS = ("about", "models", "systems", "vary", "quantities", "summary")
 """Fields of a study file next to the settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Points to try, each with everything else; a point sets values that belong together."""
+    """Points to try, each with everything else; a point sets values that belong together.
+
+    `places` has for each point where its values stand in the file, by name.
+    """
 
     name: str
     points: tuple[Point, ...]
+    places: tuple[Mapping[str, str], ...]
+
+    @classmethod
+    def of(cls, name: str, placed: Iterable[tuple[Point, Mapping[str, str]]]) -> "Axis":
+        """Return an axis of points and the places of their values."""
+        points, places = zip(*placed, strict=True) if (placed := tuple(placed)) else ((), ())
+        return cls(name, points, places)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -94,11 +107,14 @@ class Study:
         SpecError
             With everything that is wrong with the file.
         """
+        if document_suffix(path) in _TABLES:
+            raise SpecError(path, Problem("", "a study: YAML or JSON", "a table, by its name"))
         return cls.decode(read_document(path), path)
 
     @classmethod
     def decode(cls, raw: object, file: str) -> "Study":
         """Make a study of a document; errors as in :meth:`read`."""
+        check_kind("study", raw, file)
         if not isinstance(raw, Mapping):
             raise SpecError(file, Problem("", "an object with models and systems", shown(raw)))
         reader = _Reader()
@@ -110,11 +126,14 @@ class Study:
     def under(self, setting: str, values: Sequence[str]) -> "Study":
         """Return the study with other values of a setting than it says, each search with every one of them."""
         without = (
-            (axis.name, tuple({k: v for k, v in p.items() if k != setting} for p in axis.points))
+            replace(
+                axis,
+                points=tuple({k: v for k, v in p.items() if k != setting} for p in axis.points),
+            )
             for axis in self.axes
         )
-        axes = [Axis(name, points) for name, points in without if any(points)]
-        axes.append(Axis(setting, tuple({setting: value} for value in values)))
+        axes = [axis for axis in without if any(axis.points)]
+        axes.append(Axis.of(setting, (({setting: value}, {setting: setting}) for value in values)))
         fixed = {name: value for name, value in self.fixed.items() if name != setting}
         return replace(self, axes=tuple(axes), fixed=fixed)
 
@@ -153,9 +172,9 @@ class _Reader:
             if isinstance(raw[name], list) and name not in WHOLE:
                 if not raw[name]:
                     self.wrong(name, "at least one value", "an empty list")
-                axes.append(Axis(name, tuple(self.points([{name: v} for v in raw[name]], name))))
+                axes.append(Axis.of(name, self.points([{name: v} for v in raw[name]], name)))
             else:
-                fixed.update(next(self.points([{name: raw[name]}], "")))
+                fixed.update(next(self.points([{name: raw[name]}], ""))[0])
         quantities = self.quantities(raw.get("quantities", {}))
         about = raw.get("about", "")
         if not isinstance(about, str):
@@ -190,12 +209,12 @@ class _Reader:
             wanted += f"{{{kind}: NAME, ...}}"
             found = "nothing (the field is missing)" if value is None else shown(value)
             self.wrong(section, wanted, found)
-            return Axis(section, ())
+            return Axis(section, (), ())
         rows = [{kind: line} if isinstance(line, str) else line for line in lines]
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping) or kind not in row:
                 self.wrong(f"{section}[{i}]", f"a name, or an object with {kind}", shown(lines[i]))
-        return Axis(section, tuple(self.points(rows, section)))
+        return Axis.of(section, self.points(rows, section))
 
     def varied(self, raw: object) -> Iterator[Axis]:
         """Read the axes under ``vary``: lists of values, or of lines of values that belong together."""
@@ -208,10 +227,15 @@ class _Reader:
                 self.wrong(place, "a list of values, or of lines {NAME: VALUE, ...}", shown(values))
                 continue
             rows = [value if isinstance(value, Mapping) else {name: value} for value in values]
-            yield Axis(name, tuple(self.points(rows, place)))
+            yield Axis.of(name, self.points(rows, place))
 
-    def points(self, rows: Sequence[object], section: str) -> Iterator[Point]:
-        """Check the values of some lines; a list in a line stands for a line with each of its values."""
+    def points(
+        self, rows: Sequence[object], section: str
+    ) -> Iterator[tuple[Point, Mapping[str, str]]]:
+        """Check the values of some lines, and yield each with the places of its values.
+
+        A list in a line stands for a line with each of its values.
+        """
         lines = [row for row in rows if isinstance(row, Mapping)]
         needed = [name for name in REQUIRED if any(name in line for line in lines)]
         for i, row in enumerate(rows):
@@ -224,10 +248,11 @@ class _Reader:
                     hint = "add it: other lines have it"
                     found = "nothing (the field is missing)"
                     self.wrong(f"{where}.{name}", SETTINGS[name].wanted, found, hint)
-            lists = []
+            lists, places = [], {}
             for name, value in row.items():
                 each = value if isinstance(value, list) and name not in WHOLE else [value]
                 at = where if single and where else f"{where}.{name}".lstrip(".")
+                places[name] = at
                 if not each:
                     self.wrong(at, "at least one value", "an empty list")
                 checked = (check_value(Place(at, self.problems), name, one) for one in each)
@@ -237,7 +262,7 @@ class _Reader:
                 found = f"{count:,} of them"
                 self.wrong(where, f"lists of at most {MOST_SEARCHES:,} combinations", found)
                 continue
-            yield from (dict(pairs) for pairs in product(*lists))
+            yield from ((dict(pairs), places) for pairs in product(*lists))
 
     def quantities(self, raw: object) -> dict[str, float | Expression]:
         """Read numbers and formulas of the user's own."""

@@ -54,12 +54,15 @@ class Winners:
         Figures to collect.
     best : dict
         By row, column and title; a combination without any execution has no entry.
+    undefined : dict
+        Executions whose figure is no number, such as one divided by 0, by row, column and title.
     rows, columns : dict
         Keys seen, in order.
     """
 
     summary: Summary
     best: dict[tuple[Key, Any, str], Best] = field(default_factory=dict)
+    undefined: dict[tuple[Key, Any, str], int] = field(default_factory=dict)
     rows: dict[Key, None] = field(default_factory=dict)
     columns: dict[Any, None] = field(default_factory=dict)
 
@@ -78,10 +81,12 @@ class Winners:
         for key, group in rows:
             self.rows[key] = self.columns[group] = None
         for title, (formula, sense) in self.summary.best.items():
-            values = _values(part, formula)
+            values, undefined = _values(part, formula)
             spread = part.spread if TIMED.intersection(formula.names) else np.zeros(len(values))
             for (key, group), members in rows.items():
                 place, here = (key, group, title), np.array(members)
+                if count := int(undefined[here].sum()):
+                    self.undefined[place] = self.undefined.get(place, 0) + count
                 self._consider(part, place, values, spread, here, sense)
 
     def _place(self, planned: Planned) -> tuple[Key, Any]:
@@ -127,21 +132,30 @@ class Winners:
         return found
 
 
-def _values(part: Part, formula: Expression) -> Array:
-    """Return a figure for every row; not-a-number where there is no execution or a value is missing."""
+def _values(part: Part, formula: Expression) -> tuple[Array, Array]:
+    """Return a figure for every row, and whether it is undefined though all that it is made of is known.
+
+    It is not-a-number where there is no execution or a value is missing.
+    """
+    missing = part.empty.copy()
 
     def lookup(name: str) -> Array:
-        if name in RESULTS:
+        if name not in RESULTS:
+            own = (v if isinstance(v, (int, float)) else np.nan for v in part.value(name))
+            values = np.array([float(value) for value in own])
+        else:
             values = part.result(name)
-            numeric = values.dtype.kind in "biuf"
-            return np.ma.filled(values.astype(float), np.nan) if numeric else np.ma.getdata(values)
-        plain = (value if isinstance(value, (int, float)) else np.nan for value in part.value(name))
-        return np.array([float(value) for value in plain])
+            if values.dtype.kind not in "biuf":
+                return np.ma.getdata(values)
+            values = np.ma.filled(values.astype(float), np.nan)
+        np.logical_or(missing, np.isnan(values), out=missing)
+        return values
 
     values = np.asarray(formula.value(lookup))
     if values.dtype.kind not in "biuf":
         raise TypeError("text")
-    return np.broadcast_to(values.astype(float), part.rank.shape)
+    figures = np.broadcast_to(values.astype(float), part.rank.shape)
+    return figures, ~np.isfinite(figures) & ~missing
 
 
 def make_summary(study: Study, planned: tuple[Planned, ...]) -> Summary:

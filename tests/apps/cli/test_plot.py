@@ -245,7 +245,25 @@ def test_rows_without_an_execution_are_no_cells(run):
     assert run("plot", "heatmap", "study.json", "-o", "x.png").code == 0
     Path("study.json").write_text(json.dumps([none]))
     result = run("plot", "heatmap", "study.json", "-o", "x.png")
-    assert "study.json: expected executions to draw, found none" in result.err
+    wanted = "calculon: infeasible: study.json: no row has an execution to draw\n"
+    assert (result.code, result.err) == (1, wanted)
+
+
+@pytest.mark.parametrize("kind", ["scaling", "heatmap", "surface", "pareto"])
+def test_a_table_of_searches_that_found_nothing_cannot_be_drawn(run, kind):
+    names = "num_procs tensor_par pipeline_par data_par sample_rate total_efficiency "
+    names += "proc_mem_tier1_cap_req"
+    row = {"asked_num_procs": 8} | dict.fromkeys(names.split())
+    Path("study.json").write_text(json.dumps([row, row]))
+    result = run("plot", kind, "study.json", "-o", "x.png")
+    wanted = "calculon: infeasible: study.json: no row has an execution to draw\n"
+    assert (result.code, result.err, Path("x.png").exists()) == (1, wanted, False)
+
+
+def test_nothing_is_no_surface(run):
+    result = run("plot", "surface", "gpt3-175B", "2", "2", "float16", "a100_80g", "-o", "x.png")
+    assert (result.code, Path("x.png").exists()) == (1, False)
+    assert "no execution can run: there is no surface to draw" in result.err
 
 
 def test_each_system_of_a_study_has_a_curve(run):

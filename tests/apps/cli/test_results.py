@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import calculon
-from calculon.apps.cli.result_files import file_document
+from calculon.apps.cli.result_files import file_document, read_table
 from calculon.apps.cli.results import read_results
 from calculon.errors import Infeasible, SpecError
 from calculon.inspect.group_conformal import LEVEL
@@ -382,3 +382,35 @@ def test_a_row_whose_execution_is_none(run, cell):
         writer.writerow(row | {"tensor_par": cell})
     with pytest.raises(SpecError, match="row 0: tensor_par: expected a whole number"):
         read_results(["best.csv"])
+
+
+ROWS = ["name,num_procs,sample_rate", "a,8,1.5", "b,16,2.5"]
+
+
+def write_rows(path, rows, cut=0):
+    data = "".join(f"{row}\n" for row in rows).encode()
+    data = data[: len(data) - cut]
+    Path(path).write_bytes(gzip.compress(data) if path.endswith(".gz") else data)
+
+
+@pytest.mark.parametrize("path", ["r.csv", "r.csv.gz"])
+def test_a_table_that_ends_within_a_row_is_cut_short(path):
+    write_rows(path, ROWS, cut=5)
+    with pytest.raises(SpecError) as error:
+        read_table(path)
+    wanted = "row 1: expected 3 cells, as in the header, found 2. Hint: is the file cut short?"
+    assert str(error.value) == f"{path}: {wanted}"
+
+
+@pytest.mark.parametrize("path", ["r.csv", "r.csv.gz"])
+@pytest.mark.parametrize("last", ["b,16,", 'b,16,"two\nlines"', "b,16,2.5\n", ""])
+def test_a_whole_table_is_not(path, last):
+    write_rows(path, [row.replace("sample_rate", "words") for row in ROWS[:2]] + [last])
+    assert len(read_table(path)) == (2 if last else 1)
+
+
+def test_a_damaged_archive_is_no_table():
+    data = gzip.compress(b"a,b\n" + bytes(range(48, 58)) * 100)
+    Path("r.csv.gz").write_bytes(data[:-12])
+    with pytest.raises(SpecError, match="expected a readable table, found "):
+        read_table("r.csv.gz")

@@ -390,3 +390,27 @@ def test_columns_of_a_study_are_known_one_by_one(finished):
         calculon.evaluate("megatron-22B", "a100_80g", rows)
     rows = rows.drop(columns="price")
     assert len(calculon.evaluate("megatron-22B", "a100_80g", rows)) == len(rows)
+
+
+def test_a_figure_that_divides_by_zero_is_undefined_in_its_summary(run, tmp_path):
+    (tmp_path / "study.yaml").write_text(
+        """\
+models: [{model: megatron-22B, max_batch_size: 24}]
+systems: [a100_80g]
+num_procs: 8
+vary: {split: [{kind: a, fix: {tensor_par: 8}}, {kind: b, fix: {tensor_par: 4}}]}
+summary:
+  rows: [kind]
+  best: {x: 1 / (tensor_par - 8), tokens: tokens_per_second, rate: sample_rate}
+"""
+    )
+    code, out, err = study(run, "r.csv")
+    assert (code, err) == (0, "")
+    rows = [line.split() for line in out.splitlines() if line.lstrip()[:2] in ("a ", "b ")]
+    # tokens: not a statistic of this edition, which is no division by 0
+    assert [row[:3] for row in rows] == [["a", "undefined", "-"], ["b", "-0.2500", "8"]]
+    line = (
+        "x is undefined for 1 execution: 1 / (tensor_par - 8) divides by 0, or is no finite number"
+    )
+    assert line in out
+    assert "tokens is undefined" not in out

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import datetime
+import json
 import time
 
 import numpy as np
@@ -176,18 +177,43 @@ PROBLEMS = [
     ),
     (
         {"models": ["megatron-22b"], "max_batch_size": 8},
-        "megatron-22b: expected a model file",
+        "s.yaml: models[0]: megatron-22b: expected a model file",
         "did you mean 'megatron-22B'?",
     ),
     (
         {"systems": [{"system": "a100_80g", "mem1.GiBs": 3}]},
-        "s.yaml: a100_80g: mem1.GiBs: expected",
+        "s.yaml: systems[0].mem1.GiBs: expected",
         "did you mean 'GiB'?",
     ),
     (
-        {"systems": [{"system": "a100_80g", "mem1.GiB": -3}]},
-        "a100_80g: mem1.GiB: expected a number",
+        {"systems": ["h100_80g_nvl8", {"system": "a100_80g", "mem1.GiB": [3, -3]}]},
+        "s.yaml: systems[1].mem1.GiB: expected a number",
         "found -3",
+    ),
+    (
+        {"vary": {"mem1.GBps": [2000, "fast"]}},
+        "s.yaml: vary.mem1.GBps[1]: expected a number",
+        "found 'fast'",
+    ),
+    (
+        {"vary": {"mem1": [{"mem1": {"GiB": 8, "GBps": -1}}]}},
+        "s.yaml: vary.mem1[0].GBps: expected a number",
+        "found -1",
+    ),
+    (
+        {"vary": {"memories": [{"mem1": {"GiB": 8, "GBps": -1}, "mem2.GiB": 1}]}},
+        "s.yaml: vary.memories[0].mem1.GBps: expected a number",
+        "found -1",
+    ),
+    (
+        {"systems": [{"system": "a100_80g", "networks[7].size": 4}]},
+        "s.yaml: systems[0].networks[7].size: expected a position in networks that exists",
+        "found a list of",
+    ),
+    (
+        {"models": ["a100_80g"], "max_batch_size": 8},
+        "s.yaml: models[0]: a100_80g: expected a model file",
+        "found a system of the catalog. Hint: are model and system swapped?",
     ),
     (
         {"systems": [{"system": "a100_80g", "memory": [1, -3]}], "models": ["megatron-22B"]},
@@ -322,6 +348,56 @@ def test_says_what_is_wrong(changes, message, detail):
     assert detail in str(error.value)
 
 
+def test_a_damaged_spec_is_not_the_fault_of_the_study_that_changes_it(tmp_path):
+    spec = json.loads((ROOT / "systems/a100_80g.json").read_text())
+    spec["mem2"]["GBps"] = -1
+    path = tmp_path / "damaged.json"
+    path.write_text(json.dumps(spec))
+    with pytest.raises(SpecError) as error:
+        values(systems=[{"system": str(path), "mem1.GiB": 40}])
+    assert str(error.value).startswith(f"{path}: mem2.GBps: expected a number")
+
+
+OTHERS = {
+    "a model": "models/megatron-22B.json",
+    "a system": "systems/a100_80g.json",
+    "an execution": "examples/gpt2-124M_a100x2_ddp.json",
+    "a preset": "examples/presets/common.json",
+    "a validation study": "validation/llama3/study.yaml",
+}
+
+
+@pytest.mark.parametrize(("kind", "path"), OTHERS.items(), ids=str)
+def test_another_kind_of_file_is_recognized(kind, path):
+    with pytest.raises(SpecError) as error:
+        Study.read(str(ROOT / path))
+    assert (error.value.expected, error.value.found) == ("a study", kind)
+    assert len(error.value.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"total_time": 1.0, "sample_rate": 2.0}', "the result of an estimate"),
+        ('{"0": {"execution": {}, "stats": {}}}', "the results of a search"),
+        ('[{"search": 0, "total_time": 1.0}]', "the results of a study"),
+    ],
+)
+def test_results_are_no_study(text, found, tmp_path):
+    path = tmp_path / "r.json"
+    path.write_text(text)
+    with pytest.raises(SpecError) as error:
+        Study.read(str(path))
+    assert (error.value.expected, error.value.found) == ("a study", found)
+
+
+def test_a_table_is_no_study(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("search,total_time\n0,1.0\n")
+    with pytest.raises(SpecError, match="expected a study: YAML or JSON, found a table"):
+        Study.read(str(path))
+
+
 def test_all_problems_of_a_file_are_told_at_once():
     with pytest.raises(SpecError) as error:
         study(top=0, datatype="float61", tpo=1)
@@ -329,7 +405,7 @@ def test_all_problems_of_a_file_are_told_at_once():
 
 
 def test_a_value_of_a_spec_may_have_keys_of_any_type():
-    with pytest.raises(SpecError, match=r"a100_80g: mem1\.GBps: expected a number"):
+    with pytest.raises(SpecError, match=r"s.yaml: systems\[0\]\.mem1\.GBps: expected a number"):
         values(systems=[{"system": "a100_80g", "mem1.GBps": {1: 2, "a": 3}}])
 
 

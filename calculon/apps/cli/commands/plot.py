@@ -136,7 +136,7 @@ KINDS = (
         "surface",
         "the best rate over tensor and pipeline parallelism as a surface: how steep the way there is",
         _heatmap_options,
-        "plot_heatmap:heatmap",
+        "plot_heatmap:surface",
         "surface",
         "calculon plot surface gpt3-175B 1024 1536 float16 a100_80g -o surface.png\n"
         "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"

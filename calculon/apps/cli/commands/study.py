@@ -12,7 +12,7 @@ from calculon.spec import catalog
 from calculon.spec.files import STDIN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from calculon.apps.report.text_tables import Table
     from calculon.apps.sweep.engines import Engine
@@ -159,9 +159,19 @@ def _finish(
         log.table(_table(winners, group), "text")
     if winners.champions():
         log("\n* best of its column; 'at' is the number of processors it takes")
+    for line in _undefined(winners):
+        log(line)
     if spreads := [best.spread for best in winners.best.values() if best.spread]:
         log(_sureness(spreads))
     return 0
+
+
+def _undefined(winners: "Winners") -> "Iterator[str]":
+    """Yield for each figure how many executions it has no number for."""
+    for title, (formula, _) in winners.summary.best.items():
+        if count := sum(n for place, n in winners.undefined.items() if place[2] == title):
+            of = f"{count:,} execution{'s' * (count > 1)}"
+            yield f"{title} is undefined for {of}: {formula.text} divides by 0, or is no finite number"
 
 
 def _sureness(spreads: "Sequence[float]") -> str:
@@ -188,7 +198,8 @@ def _table(winners: "Winners", group: object) -> "Table":
         for title in titles:
             best = winners.best.get((key, group, title))
             star = "*" if champions.get((group, title)) == key else " "
-            row[title] = f"{Digits(best.spread).rate(best.value)}{star}" if best else "- "
+            none = "undefined " if (key, group, title) in winners.undefined else "- "
+            row[title] = f"{Digits(best.spread).rate(best.value)}{star}" if best else none
             row[f"{title}.at"] = best.num_procs if best else None
         rows.append(row)
     return Table(tuple(columns), rows)
