@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -11,12 +11,12 @@ import numpy as np
 
 from calculon.errors import Problem, SpecError, nearest, printable
 from calculon.hardware.system import System
-from calculon.presets import COMMON, find_preset
+from calculon.presets import COMMON, Preset, filled, find_preset
 from calculon.records import columns
 from calculon.spec import catalog
 from calculon.spec.decode import decode
-from calculon.spec.execution import CORRECTED, PRESETS, PUBLISHED, Execution
-from calculon.spec.fields import Declaration, optional_defaults, spec_fields
+from calculon.spec.execution import CORRECTED, Execution
+from calculon.spec.fields import Declaration, optional_defaults, shown, spec_fields
 from calculon.spec.model import Model
 from calculon.statistics import BOUNDS, CorrectedStats
 
@@ -82,16 +82,28 @@ def execution(
     changes : mapping, optional
         Fields to change first.
     """
+    return execution_and_preset(source, edition=edition, preset=preset, changes=changes)[0]
+
+
+def execution_and_preset(
+    source: Source | Execution,
+    *,
+    edition: str | None = None,
+    preset: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> tuple[Execution, Preset]:
+    """Return an execution, and the preset that filled it in, which may be of a file; as :func:`execution`."""
     asked = {**(changes or {})}
     if isinstance(source, Execution):
         if preset is not None:
             asked["preset"] = find_preset(preset).family
         if edition is not None or preset is not None:
             asked["edition"] = edition or CORRECTED
-        return replace(source, **asked) if asked else source
+        whole = replace(source, **asked) if asked else source
+        return whole, find_preset(whole.preset if preset is None else preset)
     _, raw, file = _load("execution", source)
     if not isinstance(raw, Mapping):
-        return decode(Execution, raw, file)
+        raise SpecError(file, Problem("", "an object with named fields", shown(raw)))
     if is_row(source):
         check_columns(raw, file)
         fields = {field.key for field in spec_fields(Execution)}
@@ -101,26 +113,55 @@ def execution(
             for name, value in raw.items()
             if name in fields and not (name in optional and value != value)  # noqa: PLR0124
         }
-    return decode(Execution, _completed({**raw, **asked}, edition, preset, file), file)
+    stated = {**raw, **asked}
+    fields_of, framework = filled(stated, edition, preset, file)
+    try:
+        found = decode(Execution, fields_of, file)
+    except SpecError as error:
+        entries = framework.entries if framework else {}
+        problems = _causes(error.problems, stated, fields_of, entries)
+        raise SpecError(file, problems) from None
+    return found, framework or find_preset(found.preset)
 
 
-def _completed(
-    raw: Mapping[str, Any], edition: str | None, preset: str | None, file: str
-) -> Mapping[str, Any]:
-    """Return the fields of an execution with those that its preset fills in; malformed ones are told later."""
-    stated = raw.get("preset") if preset is None else preset
-    named = preset is not None or stated in PRESETS
-    framework = find_preset(stated) if named and stated is not None else None
-    needed = CORRECTED if framework and not framework.published else PUBLISHED
-    edition = edition or raw.get("edition", needed)
-    if edition == PUBLISHED and needed == CORRECTED:
-        wanted = f"{CORRECTED}, which preset={stated} needs"
-        raise SpecError(file, Problem("edition", wanted, PUBLISHED, "presets are not published"))
-    if edition != PUBLISHED or "edition" in raw:
-        raw = {**raw, "edition": edition}
-    if edition != CORRECTED or (stated is not None and not named):
-        return {**raw, **({"preset": framework.family} if framework else {})}
-    return (framework or find_preset(COMMON)).completed(raw)
+_MANY = 3
+"""Missing fields up to which each is told."""
+
+_EITHER = Problem("num_procs", "num_procs or data_par; the other follows", "neither of the two")
+
+
+def _causes(
+    problems: Sequence[Problem],
+    stated: Mapping[str, Any],
+    whole: Mapping[str, Any],
+    entries: Mapping[str, Any],
+) -> list[Problem]:
+    """Return the problems of an execution without those that only follow from others.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+        What the decoder says.
+    stated, whole : mapping of str to object
+        The fields that were stated, and with what the preset filled in.
+    entries : mapping
+        The fields that the preset fills in where it can.
+    """
+    found = [one for one in problems if one.field in stated or one.field not in (*entries, *whole)]
+    if entries and not {"num_procs", "data_par"} & stated.keys():
+        found.append(_EITHER)
+    elif "data_par" in whole and "data_par" not in stated and not found:
+        degrees = " * ".join(shown(whole.get(name)) for name in ("tensor_par", "pipeline_par"))
+        wanted = f"a multiple of tensor_par * pipeline_par = {degrees}, since data_par is left out"
+        found.append(Problem("num_procs", wanted, shown(stated.get("num_procs"))))
+    usual = find_preset(COMMON).entries
+    absent = [one.field for one in found if one.field in usual and one.field not in stated]
+    if not entries and "edition" not in stated and len(absent) > _MANY:
+        left = [one for one in found if one.field not in absent]
+        wanted = f"{CORRECTED}, or a base such as megatron-lm, which fill in what is left out"
+        missing = f"nothing, and no {', '.join(name for name in absent if name != 'num_procs')}"
+        return [*left, Problem("edition", wanted, missing)]
+    return found or list(problems)
 
 
 def check_columns(names: Iterable[object], file: str) -> None:
