@@ -5,11 +5,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from calculon.errors import Problem, SpecError, nearest, printable
+from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.presets import COMMON, Preset, filled, find_preset
 from calculon.records import columns
@@ -18,10 +19,21 @@ from calculon.spec.decode import decode
 from calculon.spec.execution import CORRECTED, Execution
 from calculon.spec.fields import Declaration, optional_defaults, shown, spec_fields
 from calculon.spec.model import Model
+from calculon.spec.origin import Origin, digest_of, titled
+from calculon.spec.override import override
 from calculon.statistics import BOUNDS, CorrectedStats
 
-Source = str | os.PathLike[str] | Mapping[str, Any]
-"""A catalog name, a path (``-`` is standard input), or a mapping with the fields of the file."""
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A spec with some of its values replaced by path, such as ``{"mem1.GiB": 120}``; its name says so."""
+
+    source: "str | os.PathLike[str] | Mapping[str, Any]"
+    changes: Mapping[str, object]
+
+
+Source = str | os.PathLike[str] | Mapping[str, Any] | Changed
+"""A catalog name, a path (``-`` is standard input), a mapping with the fields of the file, or one of these changed."""
 
 _LONGEST = 60  # characters of a value in a message
 
@@ -49,16 +61,22 @@ def model(source: Source | Model) -> Model:
     """
     if isinstance(source, Model):
         return source
-    name, raw, file = _load("model", source)
-    return decode(Model, raw, file, name=name)
+    return cast("Model", _decoded("model", Model, source))
 
 
 def system(source: Source | System) -> System:
     """Return a system from a catalog name, a path, a mapping or a record; errors as in :func:`model`."""
     if isinstance(source, System):
         return source
-    name, raw, file = _load("system", source)
-    return decode(System, raw, file, name=name)
+    return cast("System", _decoded("system", System, source))
+
+
+def _decoded(argument: str, record: type[Model] | type[System], source: Any) -> Model | System:
+    """Return a model or system that knows where it is from."""
+    raw, file, origin = _load(argument, record, source)
+    found = decode(record, raw, file, name=titled(origin.name, origin.changes))
+    object.__setattr__(found, "origin", origin)
+    return found
 
 
 def execution(
@@ -82,17 +100,36 @@ def execution(
     changes : mapping, optional
         Fields to change first.
     """
-    return execution_and_preset(source, edition=edition, preset=preset, changes=changes)[0]
+    return asked_execution(source, edition=edition, preset=preset, changes=changes).execution
 
 
-def execution_and_preset(
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An execution as it was asked for.
+
+    Attributes
+    ----------
+    execution : Execution
+        All of its fields.
+    preset : Preset
+        What filled them in; it may be of a file.
+    origin : Origin or None
+        Where it came from; nothing for a record.
+    """
+
+    execution: Execution
+    preset: Preset
+    origin: Origin | None = None
+
+
+def asked_execution(
     source: Source | Execution,
     *,
     edition: str | None = None,
     preset: str | None = None,
     changes: Mapping[str, Any] | None = None,
-) -> tuple[Execution, Preset]:
-    """Return an execution, and the preset that filled it in, which may be of a file; as :func:`execution`."""
+) -> Asked:
+    """Return an execution, the preset that filled it in, and where it came from; as :func:`execution`."""
     asked = {**(changes or {})}
     if isinstance(source, Execution):
         if preset is not None:
@@ -100,8 +137,8 @@ def execution_and_preset(
         if edition is not None or preset is not None:
             asked["edition"] = edition or CORRECTED
         whole = replace(source, **asked) if asked else source
-        return whole, find_preset(whole.preset if preset is None else preset)
-    _, raw, file = _load("execution", source)
+        return Asked(whole, find_preset(whole.preset if preset is None else preset))
+    raw, file, origin = _load("execution", Execution, source)
     if not isinstance(raw, Mapping):
         raise SpecError(file, Problem("", "an object with named fields", shown(raw)))
     if is_row(source):
@@ -121,7 +158,7 @@ def execution_and_preset(
         entries = framework.entries if framework else {}
         problems = _causes(error.problems, stated, fields_of, entries)
         raise SpecError(file, problems) from None
-    return found, framework or find_preset(found.preset)
+    return Asked(found, framework or find_preset(found.preset), origin)
 
 
 _MANY = 3
@@ -264,16 +301,24 @@ def kind(value: object) -> str:
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
-def _load(argument: str, source: Any) -> tuple[str, object, str]:
-    """Return the short name of a spec, the raw document, and where it came from."""
+def _load(argument: str, record: type, source: Any) -> tuple[object, str, Origin]:
+    """Return the raw document of a spec, where it came from for messages, and for results."""
+    changes = source.changes if isinstance(source, Changed) else {}
+    source = source.source if isinstance(source, Changed) else source
     raw = as_mapping(source)
     if raw is not None:
-        return argument, catalog.whole(argument, raw, argument), argument
-    if not isinstance(source, (str, os.PathLike)) or not str(source):
-        raise SpecError(argument, _no_source(argument, source))
-    path = os.fsdecode(source)
-    name, document = catalog.load(argument, path)
-    return printable(name), document, "<stdin>" if name == "stdin" else path
+        name, document, file, path = argument, catalog.whole(argument, raw, argument), argument, ""
+    else:
+        if not isinstance(source, (str, os.PathLike)) or not str(source):
+            raise SpecError(argument, _no_source(argument, source))
+        path = os.fsdecode(source)
+        name, document = catalog.load(argument, path)
+        file = "<stdin>" if name == "stdin" else path
+    if changes:
+        document = override(document, changes, file, record)
+    digest = digest_of(document, getattr(record, "silent_keys", ()))
+    origin = Origin(name=printable(name), source=path, changes=changes, digest=digest)
+    return document, file, origin
 
 
 def _no_source(argument: str, source: object) -> Problem:

@@ -2,13 +2,17 @@
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast, get_args, get_origin
 
-from calculon.errors import Problem, SpecError
-from calculon.spec.paths import absent, joined, no_path, steps_of
+from calculon.errors import Problem, SpecError, nearest
+from calculon.spec.fields import spec_fields
+from calculon.spec.paths import Step, absent, joined, no_path, steps_of
 
 
-def override(raw: object, changes: Mapping[str, object], file: str) -> Any:
+def override(
+    raw: object, changes: Mapping[str, object], file: str, record: type | None = None
+) -> Any:
     """Return a copy of a document with some of its values replaced.
 
     Only what is there can be replaced, so that a misspelled path is an error rather than a new field; the decoder
@@ -22,6 +26,8 @@ def override(raw: object, changes: Mapping[str, object], file: str) -> Any:
         New value by path: field names joined by dots, positions in a list as ``[i]``, counted from 0.
     file : str
         Where the document came from, for messages.
+    record : type, optional
+        The record class that the document decodes into: fields that it declares need not be there.
 
     Raises
     ------
@@ -34,23 +40,40 @@ def override(raw: object, changes: Mapping[str, object], file: str) -> Any:
     {'mem1': {'GiB': 80}, 'networks': [{'size': 4}]}
     """
     changed = copy.deepcopy(raw)
-    problems = [
-        problem for path, value in changes.items() if (problem := _replace(changed, path, value))
-    ]
+    found = (_replace(changed, path, value, record) for path, value in changes.items())
+    problems = [problem for problem in found if problem is not None]
     if problems:
         raise SpecError(file, problems)
     return changed
 
 
-def _replace(document: Any, path: str, value: object) -> Problem | None:
+def _replace(document: Any, path: str, value: object, record: type | None) -> Problem | None:
     """Replace one value in place, or return why there is nothing to replace."""
     steps = steps_of(path)
     if not steps:
         return no_path(path)
-    parent, place = document, ""
+    parent, place, kind = document, "", cast("Any", record)
     for step in steps:
+        holder, last = parent, len(joined(place, step)) == len(path)
+        known = _declared(kind)
         if problem := absent(parent, step, place):
-            return problem
-        holder, parent, place = parent, parent[step], joined(place, step)
+            if not (last and step in known and isinstance(parent, Mapping)):
+                hint = nearest(str(step), [*known]) if isinstance(parent, Mapping) else ""
+                return replace(problem, hint=hint or problem.hint)
+            break
+        parent, place, kind = parent[step], joined(place, step), _inside(kind, step)
     holder[steps[-1]] = copy.deepcopy(value)
     return None
+
+
+def _declared(kind: Any) -> dict[str, Any]:
+    """Return the types of the fields of a record class by key; nothing for any other type."""
+    fields = spec_fields(kind) if hasattr(kind, "__dataclass_fields__") else ()
+    return {field.key: field.annotation for field in fields}
+
+
+def _inside(kind: Any, step: Step) -> Any:
+    """Return the type of a member; nothing where that is not known."""
+    if get_origin(kind) in (dict, tuple):
+        return get_args(kind)[get_origin(kind) is dict]
+    return _declared(kind).get(str(step))
