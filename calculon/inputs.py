@@ -2,26 +2,38 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from calculon.errors import Problem, SpecError, nearest, printable
+from calculon.frozen import dataclass
 from calculon.hardware.system import System
-from calculon.presets import COMMON, find_preset
+from calculon.presets import COMMON, Preset, filled, find_preset
 from calculon.records import columns
 from calculon.spec import catalog
 from calculon.spec.decode import decode
-from calculon.spec.execution import CORRECTED, PRESETS, PUBLISHED, Execution
-from calculon.spec.fields import Declaration, optional_defaults, spec_fields
+from calculon.spec.execution import CORRECTED, Execution
+from calculon.spec.fields import Declaration, optional_defaults, shown, spec_fields
 from calculon.spec.model import Model
+from calculon.spec.origin import Origin, digest_of, titled
+from calculon.spec.override import override
 from calculon.statistics import BOUNDS, CorrectedStats
 
-Source = str | os.PathLike[str] | Mapping[str, Any]
-"""A catalog name, a path (``-`` is standard input), or a mapping with the fields of the file."""
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A spec with some of its values replaced by path, such as ``{"mem1.GiB": 120}``; its name says so."""
+
+    source: "str | os.PathLike[str] | Mapping[str, Any]"
+    changes: Mapping[str, object]
+
+
+Source = str | os.PathLike[str] | Mapping[str, Any] | Changed
+"""A catalog name, a path (``-`` is standard input), a mapping with the fields of the file, or one of these changed."""
 
 _LONGEST = 60  # characters of a value in a message
 
@@ -49,16 +61,22 @@ def model(source: Source | Model) -> Model:
     """
     if isinstance(source, Model):
         return source
-    name, raw, file = _load("model", source)
-    return decode(Model, raw, file, name=name)
+    return cast("Model", _decoded("model", Model, source))
 
 
 def system(source: Source | System) -> System:
     """Return a system from a catalog name, a path, a mapping or a record; errors as in :func:`model`."""
     if isinstance(source, System):
         return source
-    name, raw, file = _load("system", source)
-    return decode(System, raw, file, name=name)
+    return cast("System", _decoded("system", System, source))
+
+
+def _decoded(argument: str, record: type[Model] | type[System], source: Any) -> Model | System:
+    """Return a model or system that knows where it is from."""
+    raw, file, origin = _load(argument, record, source)
+    found = decode(record, raw, file, name=titled(origin.name, origin.changes))
+    object.__setattr__(found, "origin", origin)
+    return found
 
 
 def execution(
@@ -82,16 +100,47 @@ def execution(
     changes : mapping, optional
         Fields to change first.
     """
+    return asked_execution(source, edition=edition, preset=preset, changes=changes).execution
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An execution as it was asked for.
+
+    Attributes
+    ----------
+    execution : Execution
+        All of its fields.
+    preset : Preset
+        What filled them in; it may be of a file.
+    origin : Origin or None
+        Where it came from; nothing for a record.
+    """
+
+    execution: Execution
+    preset: Preset
+    origin: Origin | None = None
+
+
+def asked_execution(
+    source: Source | Execution,
+    *,
+    edition: str | None = None,
+    preset: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> Asked:
+    """Return an execution, the preset that filled it in, and where it came from; as :func:`execution`."""
     asked = {**(changes or {})}
     if isinstance(source, Execution):
         if preset is not None:
             asked["preset"] = find_preset(preset).family
         if edition is not None or preset is not None:
             asked["edition"] = edition or CORRECTED
-        return replace(source, **asked) if asked else source
-    _, raw, file = _load("execution", source)
+        whole = replace(source, **asked) if asked else source
+        return Asked(whole, find_preset(whole.preset if preset is None else preset))
+    raw, file, origin = _load("execution", Execution, source)
     if not isinstance(raw, Mapping):
-        return decode(Execution, raw, file)
+        raise SpecError(file, Problem("", "an object with named fields", shown(raw)))
     if is_row(source):
         check_columns(raw, file)
         fields = {field.key for field in spec_fields(Execution)}
@@ -101,26 +150,55 @@ def execution(
             for name, value in raw.items()
             if name in fields and not (name in optional and value != value)  # noqa: PLR0124
         }
-    return decode(Execution, _completed({**raw, **asked}, edition, preset, file), file)
+    stated = {**raw, **asked}
+    fields_of, framework = filled(stated, edition, preset, file)
+    try:
+        found = decode(Execution, fields_of, file)
+    except SpecError as error:
+        entries = framework.entries if framework else {}
+        problems = _causes(error.problems, stated, fields_of, entries)
+        raise SpecError(file, problems) from None
+    return Asked(found, framework or find_preset(found.preset), origin)
 
 
-def _completed(
-    raw: Mapping[str, Any], edition: str | None, preset: str | None, file: str
-) -> Mapping[str, Any]:
-    """Return the fields of an execution with those that its preset fills in; malformed ones are told later."""
-    stated = raw.get("preset") if preset is None else preset
-    named = preset is not None or stated in PRESETS
-    framework = find_preset(stated) if named and stated is not None else None
-    needed = CORRECTED if framework and not framework.published else PUBLISHED
-    edition = edition or raw.get("edition", needed)
-    if edition == PUBLISHED and needed == CORRECTED:
-        wanted = f"{CORRECTED}, which preset={stated} needs"
-        raise SpecError(file, Problem("edition", wanted, PUBLISHED, "presets are not published"))
-    if edition != PUBLISHED or "edition" in raw:
-        raw = {**raw, "edition": edition}
-    if edition != CORRECTED or (stated is not None and not named):
-        return {**raw, **({"preset": framework.family} if framework else {})}
-    return (framework or find_preset(COMMON)).completed(raw)
+_MANY = 3
+"""Missing fields up to which each is told."""
+
+_EITHER = Problem("num_procs", "num_procs or data_par; the other follows", "neither of the two")
+
+
+def _causes(
+    problems: Sequence[Problem],
+    stated: Mapping[str, Any],
+    whole: Mapping[str, Any],
+    entries: Mapping[str, Any],
+) -> list[Problem]:
+    """Return the problems of an execution without those that only follow from others.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+        What the decoder says.
+    stated, whole : mapping of str to object
+        The fields that were stated, and with what the preset filled in.
+    entries : mapping
+        The fields that the preset fills in where it can.
+    """
+    found = [one for one in problems if one.field in stated or one.field not in (*entries, *whole)]
+    if entries and not {"num_procs", "data_par"} & stated.keys():
+        found.append(_EITHER)
+    elif "data_par" in whole and "data_par" not in stated and not found:
+        degrees = " * ".join(shown(whole.get(name)) for name in ("tensor_par", "pipeline_par"))
+        wanted = f"a multiple of tensor_par * pipeline_par = {degrees}, since data_par is left out"
+        found.append(Problem("num_procs", wanted, shown(stated.get("num_procs"))))
+    usual = find_preset(COMMON).entries
+    absent = [one.field for one in found if one.field in usual and one.field not in stated]
+    if not entries and "edition" not in stated and len(absent) > _MANY:
+        left = [one for one in found if one.field not in absent]
+        wanted = f"{CORRECTED}, or a base such as megatron-lm, which fill in what is left out"
+        missing = f"nothing, and no {', '.join(name for name in absent if name != 'num_procs')}"
+        return [*left, Problem("edition", wanted, missing)]
+    return found or list(problems)
 
 
 def check_columns(names: Iterable[object], file: str) -> None:
@@ -223,16 +301,24 @@ def kind(value: object) -> str:
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
-def _load(argument: str, source: Any) -> tuple[str, object, str]:
-    """Return the short name of a spec, the raw document, and where it came from."""
+def _load(argument: str, record: type, source: Any) -> tuple[object, str, Origin]:
+    """Return the raw document of a spec, where it came from for messages, and for results."""
+    changes = source.changes if isinstance(source, Changed) else {}
+    source = source.source if isinstance(source, Changed) else source
     raw = as_mapping(source)
     if raw is not None:
-        return argument, catalog.whole(argument, raw, argument), argument
-    if not isinstance(source, (str, os.PathLike)) or not str(source):
-        raise SpecError(argument, _no_source(argument, source))
-    path = os.fsdecode(source)
-    name, document = catalog.load(argument, path)
-    return printable(name), document, "<stdin>" if name == "stdin" else path
+        name, document, file, path = argument, catalog.whole(argument, raw, argument), argument, ""
+    else:
+        if not isinstance(source, (str, os.PathLike)) or not str(source):
+            raise SpecError(argument, _no_source(argument, source))
+        path = os.fsdecode(source)
+        name, document = catalog.load(argument, path)
+        file = "<stdin>" if name == "stdin" else path
+    if changes:
+        document = override(document, changes, file, record)
+    digest = digest_of(document, getattr(record, "silent_keys", ()))
+    origin = Origin(name=printable(name), source=path, changes=changes, digest=digest)
+    return document, file, origin
 
 
 def _no_source(argument: str, source: object) -> Problem:

@@ -17,11 +17,12 @@ from calculon.frozen import dataclass
 from calculon.spec import catalog
 from calculon.spec.axes import PUBLISHED_AXES
 from calculon.spec.decode import decode
-from calculon.spec.execution import CORRECTED, PRESETS, Execution
+from calculon.spec.execution import CORRECTED, EDITION_NAMES, PRESETS, PUBLISHED, Execution
 from calculon.spec.fields import SpecField, declare, optional_defaults, shown, spec_fields
 from calculon.spec.model import Model
 
-PUBLISHED, COMMON = PRESETS[:2]
+PUBLISHED_FORMS, COMMON = PRESETS[:2]
+"""The presets that no framework is: that of the published tool, and what all frameworks share."""
 
 _FIELDS = {one.name: one for one in spec_fields(Execution)}
 _OF_MODELS = tuple(one.name for one in spec_fields(Model))
@@ -222,7 +223,7 @@ class Preset:
     @property
     def published(self) -> bool:
         """Whether it is that of the published tool: every default as published."""
-        return self.family == PUBLISHED
+        return self.family == PUBLISHED_FORMS
 
     @property
     def words(self) -> str:
@@ -352,17 +353,60 @@ def _beyond(file: _File) -> Iterator[Problem]:
             yield Problem(place, "nothing in a preset of your own", "a list", why)
 
 
-def preset_of(edition: str, stated: str | None) -> Preset:
-    """Return the preset of an execution: the stated one, or that of its edition.
+def agreed(edition: str | None, stated: str | None, file: str = "preset") -> tuple[str, Preset]:
+    """Return the edition and the preset of an execution from those that are stated of the two.
+
+    Without an edition it is the one that the preset needs: the published one, unless a framework is named. Without a
+    preset it is that of the edition: the published forms, or what all frameworks share. `file` is named in messages.
 
     Raises
     ------
     SpecError
-        When there is none of that name.
+        When there is no preset of that name, and for a framework in the published edition.
     """
     if stated is None:
-        return find_preset(COMMON if edition == CORRECTED else PUBLISHED)
-    return find_preset(stated)
+        edition = edition or PUBLISHED
+        return edition, find_preset(PUBLISHED_FORMS if edition == PUBLISHED else COMMON)
+    preset = find_preset(stated)
+    needed = PUBLISHED if preset.published else CORRECTED
+    if edition == PUBLISHED != needed:
+        wanted = f"{CORRECTED}, which preset={stated} needs"
+        problem = Problem("edition", wanted, PUBLISHED, "presets are not published")
+        raise SpecError(file, problem)
+    return edition or needed, preset
+
+
+def filled(
+    stated: Mapping[str, Any],
+    edition: str | None = None,
+    preset: str | None = None,
+    file: str = "preset",
+) -> tuple[Mapping[str, Any], Preset | None]:
+    """Return fields of an execution, or columns of alike ones, with what its preset fills in, and that preset.
+
+    What is malformed stays, without a preset: the decoder tells of it.
+
+    Parameters
+    ----------
+    stated : mapping of str to object
+        The fields that there are.
+    edition, preset : str, optional
+        Asked for in place of those that are stated.
+    file : str
+        Where the fields came from, for messages.
+
+    Raises
+    ------
+    SpecError
+        As :func:`agreed`.
+    """
+    named = stated.get("edition") if edition is None else edition
+    framework = stated.get("preset") if preset is None else preset
+    known = preset is not None or framework is None or framework in PRESETS
+    if not known or named not in (None, *EDITION_NAMES):
+        return stated, None
+    chosen, found = agreed(named, framework, file)
+    return found.completed({**stated, "edition": chosen}), found
 
 
 def unmet(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[Problem]:

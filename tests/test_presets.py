@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import calculon
@@ -13,7 +14,7 @@ from calculon.inputs import execution
 from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.check import REASONS, check
 from calculon.plan.rules.rule import Request
-from calculon.presets import COMMON, PUBLISHED, find_preset
+from calculon.presets import COMMON, PUBLISHED_FORMS, find_preset
 from calculon.search.candidates import REPLICATED
 from calculon.search.driver import make_ranking, make_space, run, search
 from calculon.search.objective import Objective
@@ -23,7 +24,7 @@ from calculon.spec.fields import optional_defaults
 from tests.helpers import LLAMA_X64, PLAIN, ROOT
 from tests.search.brute import Case, score
 
-FRAMEWORKS = [name for name in PRESETS if name not in (PUBLISHED, COMMON)]
+FRAMEWORKS = [name for name in PRESETS if name not in (PUBLISHED_FORMS, COMMON)]
 SHORT = {
     "num_procs": 64,
     "tensor_par": 1,
@@ -135,7 +136,7 @@ def test_the_published_edition_has_no_presets():
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_an_execution_reads_itself_back(name):
-    stated = PLAIN if name in (PUBLISHED, COMMON) else SHORT
+    stated = PLAIN if name in (PUBLISHED_FORMS, COMMON) else SHORT
     found = execution(stated | {"edition": "corrected", "preset": name})
     assert execution(found.to_dict()) == found
     assert execution(json.loads(json.dumps(found.to_dict()))) == found
@@ -288,6 +289,88 @@ def test_six_fields_are_enough_without_a_framework():
     found = execution(SPLIT, edition="corrected")
     assert (found.preset, found.data_par) == ("common", 8)
     assert found.tensor_par_comm_type == "rs_ag"
+
+
+FOUR = {"tensor_par": 4, "pipeline_par": 2, "data_par": 8, "batch_size": 512}
+"""The degrees and the batch."""
+
+
+@pytest.mark.parametrize("name", [COMMON, "megatron-lm", "torchtitan", "deepspeed"])
+def test_degrees_and_batch_are_enough(name):
+    found = execution(FOUR, preset=name)
+    assert (found.num_procs, found.microbatch_size) == (4 * 2 * 8, 1)
+    assert (found.datatype, found.edition) == ("bfloat16", "corrected")
+    count = {n: v for n, v in FOUR.items() if n != "data_par"} | {"num_procs": 4 * 2 * 8}
+    assert execution(count, preset=name) == found
+    assert execution(FOUR | {"base": name}) == found
+    assert execution(FOUR | {"edition": "corrected", "preset": name}) == found
+
+
+def test_a_type_is_that_of_the_framework():
+    assert execution(FOUR, preset="megatron-lm-2021").datatype == "float16"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"data_par": None}, "num_procs: expected num_procs or data_par; the other follows"),
+        (
+            {"data_par": None, "num_procs": 60},
+            r"num_procs: expected a multiple of tensor_par \* pipeline_par = 4 \* 2, since "
+            "data_par is left out, found 60",
+        ),
+        ({"pipeline_par": None}, "pipeline_par: expected a whole number"),
+        ({"batch_size": None}, "batch_size: expected a whole number"),
+        ({"tensor_par": "4"}, "tensor_par: .* Hint: no quotes"),
+        ({"num_procs": 63}, "expected tensor_par x pipeline_par x data_par = 4 x 2 x 8 = 64"),
+    ],
+    ids=str,
+)
+def test_what_cannot_follow_is_told_once(change, said):
+    stated = {n: v for n, v in (FOUR | change).items() if v is not None}
+    with pytest.raises(SpecError, match=said) as caught:
+        calculon.estimate("llama3-8B", stated, "h100_80g_sxm", edition="corrected")
+    assert len(caught.value.problems) == 1
+
+
+def test_the_published_edition_needs_all_of_its_fields():
+    with pytest.raises(SpecError, match="edition: expected corrected, or a base") as caught:
+        execution(FOUR)
+    assert "microbatch_size" in str(caught.value)
+    with pytest.raises(SpecError, match="microbatch_size: expected a whole number") as caught:
+        execution(FOUR | {"edition": "sc23"})
+    assert len(caught.value.problems) == 23 - len(FOUR)
+    with pytest.raises(SpecError, match="training: expected true or false"):
+        execution({n: v for n, v in PLAIN.items() if n != "training"})
+
+
+def test_columns_are_filled_in_like_files():
+    names = ["megatron-lm", COMMON, "torchtitan"]
+    files = [execution(FOUR, preset=name) for name in names]
+    columns = {name: [value] * 3 for name, value in FOUR.items()} | {"preset": names}
+    for plan in (
+        Plan.from_columns(columns),
+        Plan.from_records([FOUR | {"preset": name} for name in names]),
+        Plan.from_frame(pd.DataFrame(columns)),
+    ):
+        assert [plan.row(i) for i in range(3)] == files
+    assert Plan.from_columns(FOUR, "corrected").row(0) == execution(FOUR, edition="corrected")
+    found = calculon.evaluate("llama3-8B", "h100_80g_sxm", pd.DataFrame(columns))
+    assert found.feasible.all()
+
+
+def test_columns_of_the_published_edition_are_not_filled_in():
+    columns = {name: [value] * 2 for name, value in FOUR.items()}
+    with pytest.raises(SpecError, match="microbatch_size: expected a column of this name"):
+        Plan.from_columns(columns)
+    with pytest.raises(SpecError, match="microbatch_size: expected a column of this name"):
+        Plan.from_columns(columns | {"edition": ["corrected", "sc23"]})
+
+
+def test_processors_that_are_no_product_are_a_reason_of_their_row():
+    columns = {"num_procs": [64, 60], "tensor_par": 4, "pipeline_par": 2, "batch_size": 512}
+    found = calculon.evaluate("llama3-8B", "h100_80g_sxm", columns, edition="corrected")
+    assert found.reason.tolist() == ["", "invalid_data_par"]
 
 
 def test_a_base_and_another_preset_contradict_each_other():

@@ -17,6 +17,7 @@ from calculon.hardware.network import Fabric, Network
 from calculon.hardware.residuals import Residuals
 from calculon.spec.execution import DATATYPE_BYTES, LEAST_RESULT_BYTES, arithmetic_type
 from calculon.spec.fields import declare
+from calculon.spec.origin import Origin
 from calculon.units import Bytes, Flops, Seconds
 
 
@@ -44,12 +45,14 @@ class System:
         forgiving=True,
     )
     name: str = field(default="system", compare=False)
+    origin: Origin | None = field(default=None, init=False, repr=False, compare=False)
     fabric: Fabric = field(init=False, repr=False, compare=False)
 
     published: "System" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Lay the networks out, and keep the system as the published tool sees it: without its additions."""
+        object.__setattr__(self, "origin", None)
         plain = Extension()
         fabric = Fabric.of(self.networks, self.ext.networks, self.ext.launch.kernel)
         object.__setattr__(self, "fabric", fabric)

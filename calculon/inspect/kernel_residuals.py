@@ -16,6 +16,7 @@ from calculon.hardware.system import System
 from calculon.spec import catalog
 from calculon.spec.execution import MATMUL_BYTES
 from calculon.spec.files import read_document
+from calculon.spec.origin import plain_name
 from calculon.units import Array
 
 PRODUCTS, MEMORY, COLLECTIVES = "products", "memory-bound kernels", "collectives"
@@ -85,7 +86,7 @@ def kernel_sides(system: System, datatype: str) -> Sides | None:
                 for name, some in found.items()
             },
         )
-    stated = _stated(system.name)
+    stated = _stated(plain_name(system.name))
     bits = f"{8 * MATMUL_BYTES[datatype]}-bit products, m, n, k from 1,024"
     names = {PRODUCTS: bits, MEMORY: "memory-bound, all", COLLECTIVES: "collectives, all"}
     sides = {

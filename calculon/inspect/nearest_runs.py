@@ -8,7 +8,7 @@ import numpy as np
 
 from calculon.hardware.system import System
 from calculon.inspect.run_table import ALIKE_PEAK, COMPARED, Run, Runs, kind
-from calculon.presets import COMMON, PUBLISHED
+from calculon.presets import COMMON, PUBLISHED_FORMS
 from calculon.spec.execution import Execution
 from calculon.units import Array
 
@@ -110,7 +110,7 @@ def outside(
         elif value < known.min() * (1 - _ROUNDING):
             yield f"{text.format(value)} (validated from {('{' + number).format(known.min())})"
     for name, text in _CHOICES.items():
-        if facts[name] not in some.columns[name] and facts[name] not in (PUBLISHED, COMMON):
+        if facts[name] not in some.columns[name] and facts[name] not in (PUBLISHED_FORMS, COMMON):
             yield f"{text} {facts[name]} never validated"
     if execution.weight_offload or execution.activations_offload or execution.optimizer_offload:
         yield "offloading never validated"

@@ -20,6 +20,7 @@ from calculon.spec import catalog
 from calculon.spec.execution import MATMUL_BYTES, Execution
 from calculon.spec.files import document_stem
 from calculon.spec.model import Model
+from calculon.spec.origin import plain_name
 from calculon.units import Array
 
 FILE = "validation/runs.csv"
@@ -303,7 +304,7 @@ def about(model: Model, system: System, execution: Execution) -> dict[str, Any]:
     same = ("num_procs", "tensor_par", "pipeline_par", "data_par", "microbatch_size", "batch_size")
     return {
         "preset": execution.preset,
-        "system": document_stem(system.name),
+        "system": document_stem(plain_name(system.name)),
         "type": execution.matmul_type,
         "peak": peak(system),
         "bandwidth": system.mem1.bandwidth,

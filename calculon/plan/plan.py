@@ -19,9 +19,9 @@ from calculon.plan.columns import (
     parse,
     type_of,
 )
-from calculon.presets import COMMON, find_preset
+from calculon.presets import filled
 from calculon.spec.decode import decode
-from calculon.spec.execution import CORRECTED, PRESETS, PUBLISHED, Execution
+from calculon.spec.execution import PUBLISHED, Execution
 from calculon.units import Array
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 NAMES: tuple[str, ...] = tuple(field.name for field in FIELDS)
 
 _LISTS = tuple(f.name for f in FIELDS if f.listed)
+
+_EVERY = set(NAMES)
 
 PUBLISHED_NAMES = tuple(field.name for field in FIELDS if not field.declaration.optional)
 
@@ -66,7 +68,7 @@ class Plan(Columns):
         """Make a table of execution records, or of mappings with the same fields, in an edition if one is asked for.
 
         Of rows of a DataFrame what tables of results have beside execution fields is left out. What mappings of
-        edition corrected leave out is filled in as their preset says.
+        edition corrected leave out is filled in as their preset says, published fields too.
 
         Raises
         ------
@@ -82,8 +84,8 @@ class Plan(Columns):
         for i, row in enumerate(rows):
             if isinstance(row, Execution):
                 rows[i] = {name: getattr(row, name) for name in NAMES} | asked
-            elif isinstance(row, Mapping) and {*row, *DEFAULTS} == set(NAMES):
-                rows[i] = row if len(row) == len(NAMES) else _completed({**row, **asked})
+            elif isinstance(row, Mapping) and {*(whole := _completed({**row, **asked}))} == _EVERY:
+                rows[i] = whole
             else:
                 decode(Execution, row, f"row {i}")
         if not rows:
@@ -255,33 +257,42 @@ class Plan(Columns):
 
 
 def _completed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return columns, or the fields of one row, with the optional ones that are left out.
+    """Return columns, or the fields of one row, with those that are left out as far as they are known.
 
     Rows of edition corrected are completed as their preset says, all others with defaults.
     """
-    missing = [name for name in DEFAULTS if name not in given]
     whole = {**DEFAULTS, **given}
-    corrected = column(whole["edition"]) == CORRECTED
-    if not missing or not np.any(corrected):
+    if not {"edition", "preset"} & given.keys() or all(name in given for name in NAMES):
         return whole
-    presets = column(given.get("preset", COMMON))
-    if presets.ndim == 0 and np.all(corrected):
-        return {**whole, **_filled(presets.item(), given)}
+    missing = [name for name in NAMES if name not in given]
     columns = {name: column(values) for name, values in given.items()}
+    named = [columns.get(name, np.array("")) for name in ("edition", "preset")]
+    if all(one.ndim == 0 for one in named):
+        laid = {n: column(v) if isinstance(v, (list, tuple)) else v for n, v in given.items()}
+        return {**whole, **_filled(laid, *(one.item() for one in named))}
     count = max((len(one) for one in columns.values() if one.ndim == 1), default=1)
-    corrected, presets = np.broadcast_to(corrected, count), np.broadcast_to(presets, count)
-    added = {name: np.full(count, DEFAULTS[name], object) for name in missing}
-    for name in set(presets[corrected].tolist()):
-        rows = corrected & (presets == name)
-        found = _filled(name, {n: v[rows] if v.ndim else v.item() for n, v in columns.items()})
+    editions, presets = (np.broadcast_to(one, count) for one in named)
+    added = {name: np.full(count, DEFAULTS.get(name), object) for name in missing}
+    lacking: set[str] = set()
+    for edition, preset in set(zip(editions.tolist(), presets.tolist(), strict=True)):
+        rows = (editions == edition) & (presets == preset)
+        some = {n: v[rows] if v.ndim else v.item() for n, v in columns.items()}
+        found = _filled(some, edition, preset)
+        lacking |= {name for name in missing if name not in found and name not in DEFAULTS}
         for field, values in added.items():
-            values[rows] = found.get(field, DEFAULTS[field])
-    return {**whole, **added}
+            values[rows] = found.get(field, DEFAULTS.get(field))
+    return {**whole, **{name: one for name, one in added.items() if name not in lacking}}
 
 
-def _filled(preset: Any, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return fields, or columns, as their preset completes them; one that there is not is told by its row."""
-    return find_preset(preset).completed(given) if preset in PRESETS else given
+def _filled(given: Mapping[str, Any], edition: Any, preset: Any) -> Mapping[str, Any]:
+    """Return fields, or columns, of one edition and preset with what is filled in; what is wrong is told by its row."""
+    stated = {"edition": edition, "preset": preset}
+    named = {name: value for name, value in stated.items() if name in given}
+    try:
+        found, _ = filled({**given, **named})
+    except SpecError:
+        return given
+    return {**found, **{name: given[name] for name in named}}
 
 
 def _fields_of(row: Any, place: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.columns import DEFAULTS
 from calculon.plan.plan import NAMES
-from calculon.presets import Preset, preset_of
+from calculon.presets import Preset, agreed
 from calculon.search.candidates import EXTENSIONS
 from calculon.search.objective import Objective, check_statistic
 from calculon.search.ranking import Best, Front, Ranking
@@ -128,7 +128,7 @@ def make_space(
     fixed, added = checked("fix", _fields("fix", fix)), checked("add", _fields("add", add))
     edition = find_edition(needed_edition(model, preset) if edition is None else edition)
     check_edition(edition.name, model, {"fix": fixed, "add": added}, preset)
-    framework = preset_of(edition.name, preset)
+    _, framework = agreed(edition.name, preset)
     _check_framework(framework, {"fix": fixed, "add": added})
     if fused is None:
         fused = framework.tried("fused_activation") or edition.fuses_activations

@@ -116,6 +116,11 @@ class Execution:
 
     unknown_keys: ClassVar[str] = "error"
     overlays: ClassVar[bool] = True
+    completed_where: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("edition", CORRECTED),
+        *(("preset", name) for name in PRESETS[1:]),
+    )
+    """Fields, and their values, with which a preset fills in what is left out."""
 
     num_procs: int = declare(
         "processors; the product of the three degrees of parallelism",

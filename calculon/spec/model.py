@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.spec.fields import check_record, declare, optional_defaults
+from calculon.spec.origin import Origin
 
 PUBLISHED_FIELDS = ("hidden", "feedforward", "seq_size", "attn_heads", "attn_size", "num_blocks")
 """The fields of the published tool: alone they mean its block, as GPT-3 has it."""
@@ -110,8 +111,10 @@ class Model:
         default="block",
     )
     name: str = field(default="model", compare=False)
+    origin: Origin | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "origin", None)
         check_record(self)
         if problems := list(self._contradictions()):
             raise SpecError("Model", problems)

@@ -1,5 +1,10 @@
-"""Overlays: system and execution files that contain only the differences from another one, their ``base``."""
+"""Overlays: system and execution files that contain only the differences from another one, their ``base``.
 
+They are merged as RFC 7396 says, and beyond it a member may be named by a path (``networks[0].size``), since a list
+would have to be repeated for one of its figures.
+"""
+
+import copy
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -7,6 +12,7 @@ from typing import Any, TypeGuard
 from calculon.errors import Problem, SpecError, nearest
 from calculon.spec.fields import shown
 from calculon.spec.files import SUFFIXES, document_stem, document_suffix, read_document
+from calculon.spec.paths import Step, absent, joined, steps_of
 
 BASE = "base"
 HELP = {
@@ -24,19 +30,69 @@ PRESET = "preset"
 def merged(target: object, patch: object) -> Any:
     """Return a document with another one merged over it: objects member by member, all else replaced; null removes.
 
-    Source: RFC 7396, *JSON Merge Patch*, section 2.
+    Source: RFC 7396, *JSON Merge Patch*, section 2. A member whose name is a path and no member of the document
+    changes what is there (:mod:`calculon.spec.paths`), after all others.
 
     >>> merged({"a": 1, "b": {"c": 2, "d": [3]}}, {"a": None, "b": {"d": [4]}})
     {'b': {'c': 2, 'd': [4]}}
+    >>> merged({"networks": [{"size": 8, "latency": 1e-6}]}, {"networks[0].size": 72})
+    {'networks': [{'size': 72, 'latency': 1e-06}]}
+
+    Raises
+    ------
+    SpecError
+        For a path that leads nowhere.
     """
+    problems: list[Problem] = []
+    result = _merged(target, patch, "", problems)
+    if problems:
+        raise SpecError("overlay", problems)
+    return result
+
+
+def _merged(target: object, patch: object, place: str, problems: list[Problem]) -> Any:
     if not isinstance(patch, Mapping):
         return patch
     result = dict(target) if isinstance(target, Mapping) else {}
+    paths = {key: steps for key in patch if (steps := _path(key, result))}
     for key, value in patch.items():
+        if key in paths:
+            continue
         if value is None:
             result.pop(key, None)
         else:
-            result[key] = merged(result.get(key), value)
+            result[key] = _merged(result.get(key), value, joined(place, str(key)), problems)
+    for key, steps in paths.items():
+        result = _at(result, steps, patch[key], place, problems)
+    return result
+
+
+def _path(key: object, target: Mapping[str, Any]) -> list[Step]:
+    """Return the steps of a key that is a path into a document, and no member of it."""
+    if not isinstance(key, str) or key in target:
+        return []
+    steps = steps_of(key)
+    return steps if len(steps) > 1 and (steps[0] in target or "[" in key) else []
+
+
+def _at(
+    parent: Any, steps: Sequence[Step], value: object, place: str, problems: list[Problem]
+) -> Any:
+    """Return a copy of a document with a value merged over its member at a path."""
+    step, rest = steps[0], steps[1:]
+    if not rest and isinstance(step, str) and isinstance(parent, Mapping):
+        return _merged(parent, {step: value}, place, problems)
+    here, problem = joined(place, step), absent(parent, step, place)
+    if problem is None and not rest and value is None:
+        hint = "repeat the list without it"
+        problem = Problem(here, "a value: a list keeps its length", "null", hint)
+    if problem is not None:
+        problems.append(problem)
+        return parent
+    result, member = copy.copy(parent), parent[step]
+    result[step] = (
+        _at(member, rest, value, here, problems) if rest else _merged(member, value, here, problems)
+    )
     return result
 
 
@@ -104,7 +160,10 @@ def resolved(
         raise SpecError(str(path), Problem("", f"{kind}: an object", shown(below)))
     if problems := [*_partial_lists(below, patch, str(raw[BASE]))]:
         raise SpecError(file, problems)
-    return merged(below, patch)
+    try:
+        return merged(below, patch)
+    except SpecError as error:
+        raise SpecError(file, error.problems) from None
 
 
 def _partial_lists(
@@ -119,7 +178,8 @@ def _partial_lists(
         for position, one in enumerate(new):
             if missing := [name for name in usual if name not in one]:
                 wanted = "a whole object: an overlay replaces lists, it does not merge them"
-                hint = f"repeat the list of {base} with what is different"
+                one_figure = f"{key}[{position}].{next(iter(one), usual[0])}"
+                hint = f'"{one_figure}" changes one figure; or repeat the list of {base}'
                 found = "one without " + ", ".join(missing)
                 yield Problem(f"{key}[{position}]", wanted, found, hint)
 

@@ -1,18 +1,18 @@
 """Change single values of a spec before it is decoded: ``mem1.GiB: 40``, ``networks[1].bandwidth: 12.5``."""
 
 import copy
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast, get_args, get_origin
 
 from calculon.errors import Problem, SpecError, nearest
-from calculon.spec.fields import shown
-
-_PATH = r"[^.\[\]]+(?:\[\d+\])*(?:\.[^.\[\]]+(?:\[\d+\])*)*"
-_STEP = r"\[(\d+)\]|([^.\[\]]+)"
+from calculon.spec.fields import spec_fields
+from calculon.spec.paths import Step, absent, joined, no_path, steps_of
 
 
-def override(raw: object, changes: Mapping[str, object], file: str) -> Any:
+def override(
+    raw: object, changes: Mapping[str, object], file: str, record: type | None = None
+) -> Any:
     """Return a copy of a document with some of its values replaced.
 
     Only what is there can be replaced, so that a misspelled path is an error rather than a new field; the decoder
@@ -26,6 +26,8 @@ def override(raw: object, changes: Mapping[str, object], file: str) -> Any:
         New value by path: field names joined by dots, positions in a list as ``[i]``, counted from 0.
     file : str
         Where the document came from, for messages.
+    record : type, optional
+        The record class that the document decodes into: fields that it declares need not be there.
 
     Raises
     ------
@@ -38,49 +40,40 @@ def override(raw: object, changes: Mapping[str, object], file: str) -> Any:
     {'mem1': {'GiB': 80}, 'networks': [{'size': 4}]}
     """
     changed = copy.deepcopy(raw)
-    problems = [
-        problem for path, value in changes.items() if (problem := _replace(changed, path, value))
-    ]
+    found = (_replace(changed, path, value, record) for path, value in changes.items())
+    problems = [problem for problem in found if problem is not None]
     if problems:
         raise SpecError(file, problems)
     return changed
 
 
-def _replace(document: Any, path: str, value: object) -> Problem | None:
+def _replace(document: Any, path: str, value: object, record: type | None) -> Problem | None:
     """Replace one value in place, or return why there is nothing to replace."""
-    if not re.fullmatch(_PATH, path):
-        return Problem(path, "a path such as networks[1].bandwidth", "another notation")
-    steps = [int(index) if index else name for index, name in re.findall(_STEP, path)]
-    parent, place = document, ""
+    steps = steps_of(path)
+    if not steps:
+        return no_path(path)
+    parent, place, kind = document, "", cast("Any", record)
     for step in steps:
-        here, place = place, _join(place, step)
-        if problem := _absent(parent, step, here, place):
-            return problem
-        holder, parent = parent, parent[step]
+        holder, last = parent, len(joined(place, step)) == len(path)
+        known = _declared(kind)
+        if problem := absent(parent, step, place):
+            if not (last and step in known and isinstance(parent, Mapping)):
+                hint = nearest(str(step), [*known]) if isinstance(parent, Mapping) else ""
+                return replace(problem, hint=hint or problem.hint)
+            break
+        parent, place, kind = parent[step], joined(place, step), _inside(kind, step)
     holder[steps[-1]] = copy.deepcopy(value)
     return None
 
 
-def _absent(parent: object, step: str | int, parent_place: str, place: str) -> Problem | None:
-    """Return why a value has no such member, or nothing."""
-    inside = f"in {parent_place}" if parent_place else "at the top"
-    if isinstance(step, int):
-        if not isinstance(parent, Sequence) or isinstance(parent, str):
-            return Problem(place, f"a list {inside}", shown(parent))
-        if step >= len(parent):
-            found = f"a list of {len(parent)}"
-            return Problem(place, f"a position {inside} that exists", found, "counted from 0")
-        return None
-    if not isinstance(parent, Mapping):
-        return Problem(place, f"an object {inside}", shown(parent))
-    if step not in parent:
-        known = [str(key) for key in parent]
-        hint = nearest(step, known) or "known are " + ", ".join(known)
-        return Problem(place, f"a field that exists {inside}", "no such field", hint)
-    return None
+def _declared(kind: Any) -> dict[str, Any]:
+    """Return the types of the fields of a record class by key; nothing for any other type."""
+    fields = spec_fields(kind) if hasattr(kind, "__dataclass_fields__") else ()
+    return {field.key: field.annotation for field in fields}
 
 
-def _join(place: str, step: str | int) -> str:
-    if isinstance(step, int):
-        return f"{place}[{step}]"
-    return f"{place}.{step}" if place else step
+def _inside(kind: Any, step: Step) -> Any:
+    """Return the type of a member; nothing where that is not known."""
+    if get_origin(kind) in (dict, tuple):
+        return get_args(kind)[get_origin(kind) is dict]
+    return _declared(kind).get(str(step))

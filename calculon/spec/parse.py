@@ -81,6 +81,26 @@ def parse(data: bytes, file: str, suffix: str = "") -> object:
     return document
 
 
+def parse_value(text: str) -> object:
+    """Return the value that a text means in YAML: a number, a switch, a text, or a list of them.
+
+    >>> parse_value("3e-6"), parse_value("true"), parse_value("16-16"), parse_value("[1, 2]")
+    (3e-06, True, '16-16', [1, 2])
+
+    Raises
+    ------
+    SpecError
+        For a text that means none.
+    """
+    try:
+        value = _parse_yaml(text)
+        _check_depth(value)
+    except (RecursionError, ValueError, _NoDocumentError, _DuplicateKeyError) as error:
+        found = getattr(error, "found", "") or str(error)
+        raise SpecError("value", Problem("", "a value as in a YAML file", found)) from None
+    return value
+
+
 def _check_depth(document: object) -> None:
     """Refuse a document too deep for the recursive functions that walk it."""
     level: list[object] = [document]

@@ -17,7 +17,7 @@ def schema(cls: type) -> dict[str, Any]:
 
     Undeclared keys are an error where the class says so, and open where they are worth a warning. Of a class that has
     overlays (:mod:`calculon.spec.overlay`) a file with a base may leave out anything, and is not
-    checked further.
+    checked further; one that a preset completes may leave out fields.
 
     >>> from calculon.spec.model import Model
     >>> schema(Model)["properties"]["hidden"]["minimum"]
@@ -28,9 +28,17 @@ def schema(cls: type) -> dict[str, Any]:
     if not getattr(cls, "overlays", False):
         return head | whole
     described = {"description": whole.pop("description"), "type": whole.pop("type")}
+    if completed := getattr(cls, "completed_where", ()):
+        needed = {"required": whole.pop("required")}
+        whole |= {"if": {"anyOf": [_states(*one) for one in completed]}, "else": needed}
     base = {BASE: {"type": "string", "minLength": 1, "description": HELP[cls.__name__.lower()]}}
     overlay = {"if": {"required": [BASE]}, "then": {"properties": base}, "else": whole}
     return head | described | overlay
+
+
+def _states(field: str, value: str) -> dict[str, Any]:
+    """Return the schema of objects that state a field with this value."""
+    return {"required": [field], "properties": {field: {"const": value}}}
 
 
 def part_schema(cls: type) -> dict[str, Any]:

@@ -94,6 +94,45 @@ def test_bases_are_beside_their_file_and_may_have_bases(write, tmp_path):
     assert (system.mem1.capacity, system.mem1.bandwidth) == (60 * 2**30, 1e12)
 
 
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"networks[0].size": 72},
+        {"networks[0]": {"size": 72}},
+        {"networks[0]": {"size": 72}, "ext": {"networks[0].kind": "nvlink"}},
+        {"ext.networks[0].kind": "nvlink", "networks[0].size": 72},
+    ],
+    ids=str,
+)
+def test_a_path_changes_one_figure_of_a_list(write, members):
+    path = write("mine.json", base="b200_sxm", **members)
+    whole = document("systems", "b200_sxm")
+    assert (whole["networks"][0]["size"], whole["ext"]["networks"][0]["kind"]) == (8, "nvlink")
+    whole["networks"][0]["size"] = 72
+    assert catalog.load("system", path)[1] == whole
+    assert inputs.system(path).networks[0].size == 72
+
+
+def test_a_path_changes_what_the_other_members_leave(write):
+    path = write(
+        "mine.json",
+        base="a100_80g",
+        **{"networks[1].latency": 3e-6, "mem1.GiB": 60, "mem1": {"GBps": 1000}},
+        **{"matrix.float16.gflops_efficiency[0][1]": 0.5},
+    )
+    system = inputs.system(path)
+    assert (system.mem1.capacity, system.mem1.bandwidth) == (60 * 2**30, 1e12)
+    assert system.networks[1].latency == 3e-6
+    assert system.matrix["float16"].efficiency.efficiencies[-1] == 0.5
+    assert inputs.system("a100_80g").matrix["float16"].efficiency.efficiencies[-1] != 0.5
+
+
+def test_an_overlay_of_an_overlay_changes_its_figures(write):
+    write("one.json", base="a100_80g", **{"networks[0].size": 16})
+    system = inputs.system(write("two.json", base="one.json", **{"networks[0].latency": 2e-6}))
+    assert (system.networks[0].size, system.networks[0].latency) == (16, 2e-6)
+
+
 def test_what_overrides_a_system_overrides_the_whole_of_an_overlay(write, tmp_path):
     write("mine.json", base="h100_80g_sxm", mem1={"GiB": 94})
     study = {
@@ -143,6 +182,22 @@ def test_an_overlay_that_changes_nothing_changes_nothing(write):
             {"base": "a100_80g", "networks": [{"size": 4}]},
             "mine.json: networks[0]: expected a whole object",
         ),
+        (
+            {"base": "a100_80g", "networks": [{"size": 4}]},
+            'Hint: "networks[0].size" changes one figure; or repeat the list of a100_80g',
+        ),
+        (
+            {"base": "a100_80g", "networks[7].size": 4},
+            "mine.json: networks[7]: expected a position in networks that exists, found a list of",
+        ),
+        (
+            {"base": "a100_80g", "network[0].size": 4},
+            "network: expected a field that exists at the top, found no such field. Hint: did you "
+            "mean 'networks'?",
+        ),
+        ({"base": "a100_80g", "mem1[0]": 4}, "mem1[0]: expected a list in mem1, found an object"),
+        ({"base": "a100_80g", "networks[0]": None}, "networks[0]: expected a value: a list keeps"),
+        ({"base": "a100_80g", "networks[0].sice": 4}, "only the known fields, found the unknown"),
     ],
     ids=str,
 )

@@ -101,6 +101,9 @@ def frames(
             hint = f"choose rows: --where \"edition == '{arguments.edition}'\""
             problem = Problem("", "a space to search", "tables, which have their edition", hint)
             raise SpecError("--edition", problem)
+        if arguments.changes:
+            wanted_space = "a space to search: tables hold what was computed"
+            raise SpecError("--set", Problem("", wanted_space, arguments.changes[0]))
         wanted = {"edition", *names, *(Condition.parse(where).names if where else ())}
         return [
             Frame(path, read_rows(path, lambda name: name in wanted or also(name))).chosen(where)

@@ -4,6 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.options import Log, Parser, add_edition, add_preset, one_of
 from calculon.errors import Problem, SpecError
 from calculon.search.restrict import OPTIONS
@@ -95,6 +96,7 @@ def add_choice_options(parser: Parser) -> None:
         f"also other values of {', '.join(OPTIONS)} (which --fix may set as well; --fix alone sets mesh_order, "
         "which stands for all networks); `calculon describe execution` lists the values",
     )
+    add_changes(parser, "model", "system")
     parser.add_argument(
         "--where",
         action=_And,
@@ -136,7 +138,8 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
     from calculon.search.request import needed_edition
     from calculon.search.restrict import parse
 
-    model, system = inputs.model(arguments.application), inputs.system(arguments.system)
+    changed = with_changes(arguments.changes, model=arguments.application, system=arguments.system)
+    model, system = inputs.model(changed["model"]), inputs.system(changed["system"])
     pareto = _pareto(arguments)
     fix, add = parse("fix", arguments.fix), parse("add", arguments.add)
     asked = [

@@ -97,8 +97,11 @@ def test_set_changes_fields_of_the_execution(run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--set", "tp_asnyc=true"), "--set: tp_asnyc: expected a field of an execution"),
-        (("--set", "tp_async"), "expected FIELD=VALUE"),
+        (
+            ("--set", "tp_asnyc=true"),
+            "--set: tp_asnyc: expected a field of the model, execution or system",
+        ),
+        (("--set", "tp_async"), "expected PATH=VALUE"),
         (("--set", "tp_async=maybe"), "tp_async: expected true or false"),
         (("--set", "tensor_par=0"), "tensor_par: expected"),
         (("--set", "tensor_par=2"), "nanogpt-mlp_t4: num_procs: expected tensor_par x"),

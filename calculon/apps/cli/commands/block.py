@@ -1,9 +1,8 @@
 """``calculon block``: one block of a model, or a part of it, operator by operator."""
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
 
+from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.options import (
     STDOUT,
     Log,
@@ -15,9 +14,6 @@ from calculon.apps.cli.options import (
     check_outputs,
     naming,
 )
-from calculon.errors import Problem, SpecError, nearest
-from calculon.spec.execution import Execution
-from calculon.spec.fields import spec_fields
 from calculon.spec.files import document_suffix, json_text, replacing, write_json
 from calculon.spec.model import PARTS
 
@@ -30,8 +26,8 @@ def configure(parser: Parser) -> None:
         "memory; and the tensor-parallel collectives: message, bytes through each port, time, and exposed time. Sums "
         "are those that calculon llm reports for the same settings (block_*, baseblock_*).\n\n"
         "--part looks at attention or the MLP alone, without norm, dropout after it and residual sum, in edition "
-        "corrected; a model may say so itself (field part). --set changes a field of the execution for this call, "
-        "to compare forms:\n"
+        "corrected; a model may say so itself (field part). --set changes a value for this call, mostly a field of the "
+        "execution, to compare forms:\n"
         "  tensor_par_comm_type=rs_ag    sequence parallelism\n"
         "  tp_impl=allgather             every product column-parallel, its output gathered\n"
         "  tp_async=true                 gradients of inputs reduced behind those of weights\n"
@@ -49,14 +45,7 @@ def configure(parser: Parser) -> None:
         choices=PARTS,
         help="block, or one part alone (default: that of the model, mostly block)",
     )
-    parser.add_argument(
-        "--set",
-        dest="changes",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="change a field of the execution; may be repeated",
-    )
+    add_changes(parser, "model", "execution", "system")
     parser.add_argument(
         "-o",
         "--output",
@@ -73,16 +62,15 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     check_inputs(specs)
     output = arguments.output
     check_outputs([output] if output and output != STDOUT else [], specs, (".json", ".csv"))
-    changes = _changes(arguments.changes)
+    changed = with_changes(arguments.changes, model=specs[0], execution=specs[1], system=specs[2])
     from calculon.inspect.operators import block
 
-    with naming(specs[1], Execution="--set", Model="--part"):
+    with naming(specs[1], Model="--part"):
         found = block(
-            *specs,
+            **changed,
             part=arguments.part,
             edition=arguments.edition,
             preset=arguments.preset,
-            changes=changes,
         )
     document = found.to_dict()
     if output == STDOUT:
@@ -102,27 +90,3 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
         log.show(BlockPage(document))
     return 0
-
-
-def _changes(texts: Sequence[str]) -> dict[str, Any]:
-    """Read ``FIELD=VALUE`` texts as the fields of an execution."""
-    fields = {f.name: f for f in spec_fields(Execution)}
-    values: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not equals or not value:
-            raise SpecError("--set", Problem(text, "FIELD=VALUE", repr(text)))
-        if name not in fields:
-            hint = nearest(name, list(fields)) or "see: calculon describe execution"
-            raise SpecError("--set", Problem(name, "a field of an execution", repr(name), hint))
-        values[name] = _typed(fields[name].annotation, value)
-    return values
-
-
-def _typed(kind: object, text: str) -> Any:
-    """Return a value as its field reads it; text, which the field refuses, where it is none."""
-    if kind is bool and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if kind is int and text.isdecimal():
-        return int(text)
-    return text

@@ -2,6 +2,7 @@
 
 import argparse
 
+from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.options import Log, Parser, check_outputs, one_of, positive
 from calculon.apps.cli.pictures import PICTURES, check_library
 from calculon.apps.cli.sizes import size
@@ -89,6 +90,7 @@ def _add_options(parser: Parser) -> None:
         metavar="FILE",
         help="NAME.csv, or a picture of a range: NAME.png, .svg or .pdf",
     )
+    add_changes(parser, "system")
     parser.add_argument(
         "-f", "--format", choices=FORMATS, help="of what is printed (default: text)"
     )
@@ -101,7 +103,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
     sizes = _sizes(arguments)
     _check_output(arguments, len(sizes) > 1)
-    machine = system(arguments.system)
+    machine = system(with_changes(arguments.changes, system=arguments.system)["system"])
     group = place(machine, arguments.ranks, arguments.per_node)
     asked = Asked(machine, arguments.operation, group, _algorithm(arguments), arguments.size)
     if asked.name and (reason := obstacle(machine, group, asked.name, asked.operation)):

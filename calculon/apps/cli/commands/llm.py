@@ -4,6 +4,7 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.options import (
     STDOUT,
     Log,
@@ -58,6 +59,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "-l", "--layers", action="store_true", help="also list every layer of a block"
     )
+    add_changes(parser, "model", "execution", "system")
     add_edition(parser)
     add_preset(parser)
 
@@ -73,11 +75,10 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     check_outputs([name for name in files if name != STDOUT], specs)
     from calculon.estimate import estimate
 
+    changed = with_changes(arguments.changes, model=specs[0], execution=specs[1], system=specs[2])
     with naming(specs[1]):
         result = estimate(
-            specs[0],
-            specs[1],
-            specs[2],
+            **changed,
             layers=arguments.layers,
             edition=arguments.edition,
             preset=arguments.preset,

@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.options import STDOUT, Log, Parser, check_outputs, one_of, positive
 from calculon.apps.cli.sizes import size, size_text
 from calculon.apps.report.text_tables import FORMATS, Column, Table
@@ -58,6 +59,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="NAME.csv or NAME.json: one row with everything"
     )
+    add_changes(parser, "system")
     parser.add_argument(
         "-f", "--format", choices=FORMATS, help="of what is printed (default: text)"
     )
@@ -77,7 +79,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.inputs import system
     from calculon.inspect.product import beside_copy, datatype_of, matrix_product
 
-    machine = system(arguments.system)
+    machine = system(with_changes(arguments.changes, system=arguments.system)["system"])
     datatype = datatype_of(machine, arguments.datatype)
     product = matrix_product(machine, arguments.m, arguments.n, arguments.k, datatype)
     beside = None if arguments.copy is None else beside_copy(product, arguments.copy)

@@ -1,0 +1,128 @@
+"""``--set``: every command changes the values that it is told to, and says so."""
+
+import json
+
+import pytest
+
+from calculon.apps.cli.changes import parsed, with_changes
+from calculon.errors import SpecError
+from calculon.inputs import Changed
+
+KINDS = ("model", "execution", "system")
+LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+SPACE = ("llama3-8B", 64, 512, "bfloat16", "h100_80g_sxm")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "path", "value"),
+    [
+        ("system.mem1.GiB=120", "system", "mem1.GiB", 120),
+        ("mem1.GiB=1.5", "system", "mem1.GiB", 1.5),
+        ("networks[1].size = 72", "system", "networks[1].size", 72),
+        ("system.networks[0].latency=3e-6", "system", "networks[0].latency", 3e-6),
+        ("mem1.MB_efficiency=[[0, 0.5]]", "system", "mem1.MB_efficiency", [[0, 0.5]]),
+        ("model.seq_size=4096", "model", "seq_size", 4096),
+        ("activation=gelu", "model", "activation", "gelu"),
+        ("tensor_par=4", "execution", "tensor_par", 4),
+        ("execution.zero_stage='1'", "execution", "zero_stage", "1"),
+        ("stage_blocks=9-8-8-7", "execution", "stage_blocks", "9-8-8-7"),
+        ("training=false", "execution", "training", False),
+    ],
+)
+def test_a_path_finds_its_spec_and_a_value_its_type(text, kind, path, value):
+    assert parsed([text], KINDS) == {one: {path: value} if one == kind else {} for one in KINDS}
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds", "said"),
+    [
+        ("tensor_par", KINDS, "expected PATH=VALUE, such as model.seq_size=4096"),
+        ("=4", KINDS, "expected PATH=VALUE"),
+        ("tensor_par=", KINDS, "expected PATH=VALUE"),
+        ("mem1[=4", KINDS, "a path such as networks"),
+        ("mem1.GiB=[", KINDS, "mem1.GiB: expected a value as in a YAML file"),
+        ("tensor_paar=4", KINDS, "expected a field of the model, execution or system, found"),
+        ("tensor_paar=4", KINDS, "did you mean 'tensor_par'?"),
+        ("tensor_par=4", ("model", "system"), "in a search: --fix tensor_par=VALUE"),
+        ("execution.tensor_par=4", ("model", "system"), "in a search: --fix tensor_par=VALUE"),
+        ("hidden=4", ("system",), "expected a field of the system, found one of the model"),
+    ],
+)
+def test_what_is_no_change_says_why(text, kinds, said):
+    with pytest.raises(SpecError) as caught:
+        parsed([text], kinds)
+    assert said in str(caught.value)
+
+
+def test_a_field_of_two_specs_needs_the_name_of_one(monkeypatch):
+    both = {"model": ("part", "hidden"), "system": ("part",)}
+    monkeypatch.setattr("calculon.apps.cli.changes._fields", lambda: both)
+    with pytest.raises(SpecError, match=r"part: expected model\.part or system\.part"):
+        parsed(["part=mlp"], ("model", "system"))
+    assert parsed(["model.part=mlp"], ("model", "system"))["model"] == {"part": "mlp"}
+
+
+def test_specs_are_changed_where_something_is_set_and_no_others():
+    found = with_changes(["mem1.GiB=120"], model="gpt3-175B", execution=None, system="a100_80g")
+    assert found == {
+        "model": "gpt3-175B",
+        "execution": None,
+        "system": Changed("a100_80g", {"mem1.GiB": 120}),
+    }
+
+
+def test_an_estimate_is_that_of_the_changed_files(run, tmp_path):
+    changes = ("model.seq_size=4096", "mem1.GBps=3000", "microbatch_size=1", "coll_algo=ring")
+    options = [word for text in changes for word in ("--set", text)]
+    code, out, err = run("llm", *LLAMA, "-", "-f", "json", *options)
+    assert (code, err) == (0, "")
+    (tmp_path / "system.json").write_text('{"base": "h100_80g_sxm", "mem1": {"GBps": 3000}}')
+    plan = {"base": "llama3-8B_h100x64", "microbatch_size": 1, "coll_algo": "ring"}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    short = ("--set", "seq_size=4096")
+    same = run("llm", LLAMA[0], "plan.json", "system.json", "-", "-f", "json", *short)
+    names = ("total_time", "sample_rate", "proc_mem_tier1_cap_req", "tp_comm_link_time")
+    assert [json.loads(out)[n] for n in names] == [json.loads(same.out)[n] for n in names]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "titles"),
+    [
+        (("llm", *LLAMA, "-"), "llama3-8B on 64 x h100_80g_sxm (mem1.GiB=94)"),
+        (("collective", "all_reduce", "1GiB", 8, LLAMA[2]), "of h100_80g_sxm (mem1.GiB=94)"),
+        (("matmul", 1024, 1024, 1024, LLAMA[2]), "on h100_80g_sxm (mem1.GiB=94)"),
+        (("block", *LLAMA), "h100_80g_sxm (mem1.GiB=94)"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_titles_say_what_was_set(run, arguments, titles):
+    code, out, err = run(*arguments, "--set", "mem1.GiB=94")
+    assert (code, err) == (0, "")
+    assert titles in " ".join(out.split())
+
+
+def test_a_search_finds_what_fits_the_changed_system(run):
+    degrees = ("--fix", "tensor_par=4", "--fix", "pipeline_par=1", "--quiet")
+    code, out, _ = run("loe", *SPACE, "-", *degrees)
+    assert code == 0
+    less = run("loe", *SPACE, "-", *degrees, "--set", "system.mem1.GiB=20")
+    good = "Good executions: {}"
+    assert next(line for line in out.splitlines() if line.startswith(good[:5])) not in less.out
+    many = run("lae", *SPACE, "all.csv", *degrees, "--set", "seq_size=65536", "-n")
+    assert many.out.splitlines()[-1] == "Output: all.csv"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("llm", *LLAMA, "-", "--set", "mem1.GB=9"), "h100_80g_sxm: mem1.GB: expected a field"),
+        (("llm", *LLAMA, "-", "--set", "mem1.GiB=x"), "h100_80g_sxm: mem1.GiB: expected a number"),
+        (("loe", *SPACE, "-", "--set", "tensor_par=4"), "--set: tensor_par: expected a field of"),
+        (("plot", "heatmap", "t.csv", "--set", "hidden=1", "-o", "x.png"), "--set: expected a sp"),
+    ],
+)
+def test_a_change_that_cannot_be_is_one_message(run, arguments, said):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
