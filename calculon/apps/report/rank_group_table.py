@@ -22,8 +22,10 @@ WORDS = {
 }
 
 
-def groups_section(groups: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
-    """Yield heading and table, unless there is one rank alone."""
+def groups_section(
+    groups: Sequence[Mapping[str, Any]], domains: Sequence[Mapping[str, Any]] = ()
+) -> Iterator[RenderableType]:
+    """Yield heading and table, and which processors stay idle, unless there is one rank alone."""
     if not groups:
         return
     table = grid("text", "right", "text", "right", "right", "right")
@@ -37,3 +39,11 @@ def groups_section(groups: Sequence[Mapping[str, Any]]) -> Iterator[RenderableTy
     yield Text()
     yield heading("Groups", REMARK)
     yield indented(table)
+    for one in domains:
+        used, size, instances = one["used"], one["size"], one["instances"]
+        text = (
+            f"{used:,} of {size:,} processors are used in each network {one['network']}, {size - used:,} idle: groups "
+            f"have equal parts. It takes {instances:,} of them, {instances * size:,} processors; the "
+            f"{one['idle']:,} idle ones are counted nowhere."
+        )
+        yield indented(Text(text))
