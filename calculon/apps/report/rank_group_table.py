@@ -42,8 +42,7 @@ def groups_section(
     for one in domains:
         used, size, instances = one["used"], one["size"], one["instances"]
         text = (
-            f"{used:,} of {size:,} processors are used in each network {one['network']}, {size - used:,} idle: groups "
-            f"have equal parts. It takes {instances:,} of them, {instances * size:,} processors; the "
-            f"{one['idle']:,} idle ones are counted nowhere."
+            f"Each network {one['network']} uses {used:,} of its {size:,} processors, so that all groups have equal "
+            f"parts: {instances:,} of them, with {one['idle']:,} idle processors, which are counted nowhere."
         )
         yield indented(Text(text))

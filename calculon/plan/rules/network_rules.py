@@ -13,6 +13,7 @@ from calculon.plan.mesh import places, processors, rooms
 from calculon.plan.plan import Plan
 from calculon.plan.rules.rule import Request, Requests, Rule
 from calculon.spec.axes import AXES, FURTHER_AXES, PUBLISHED_AXES, Axis
+from calculon.spec.execution import PUBLISHED
 from calculon.units import Array
 
 
@@ -109,11 +110,16 @@ def _networks_large_enough(r: Requests) -> Array:
 
 
 def _networks_filled(r: Requests) -> Array:
-    fits = np.ones(1, bool)
+    """Whether groups leave no processor idle of networks that must be filled, in the published edition.
+
+    The flag stands for nodes that jobs get as a whole; the published model then refuses groups that do not tile them
+    (section 1.7). Nothing else follows from it, and jobs do leave processors of a node idle.
+    """
+    fits, filled = ~r.plan.is_choice("edition", PUBLISHED), np.ones(1, bool)
     for i, network in enumerate(r.system.networks):
         if network.must_be_filled:
-            fits = fits & (np.mod(network.size, _group_size(r, i)) == 0)
-    return fits
+            filled = filled & (np.mod(network.size, _group_size(r, i)) == 0)
+    return fits | filled
 
 
 def _network_use(one: Request, *, too_large: bool) -> tuple[int, int, str]:
