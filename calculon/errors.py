@@ -19,7 +19,7 @@ REASONS = {
     "owner_split": "data_par does not divide the blocks of a stage, which have owners",
     "whole_weights_offload": "split weights (zero_stage 3, fsdp, owner) are not offloaded",
     "mesh_size": "the networks join too few processors for all groups",
-    "mesh_even": "groups do not divide the networks that they span evenly",
+    "mesh_even": "spread evenly, groups leave too many processors of the networks idle",
     "stages_need_pipeline": "schedules and layouts need several stages",
     "stages_need_one_chunk": "GPipe, ZB-H1 and layouts have one chunk per stage",
     "stage_blocks": "too few blocks are left for the other stages",

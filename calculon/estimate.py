@@ -13,6 +13,7 @@ from calculon.evaluate import evaluate_one
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.inspect.domains import Domain, domains
 from calculon.inspect.interval import Interval, interval
 from calculon.inspect.layer_list import breakdown
 from calculon.inspect.rank_groups import RankGroup, rank_groups
@@ -78,6 +79,11 @@ class Estimate:
         return rank_groups(self.model, self.system, self.execution, edition, self.stats)
 
     @cached_property
+    def domains(self) -> list[Domain]:
+        """The networks of which the groups of a mesh leave processors idle: 64 of 72 are used, say."""
+        return domains(self.system, self.execution)
+
+    @cached_property
     def stages(self) -> list[dict[str, Any]]:
         """Every pipeline stage: its blocks, the time of its passes of a microbatch, and the memory that it needs.
 
@@ -116,8 +122,8 @@ class Estimate:
         """Return the document that the published tool writes: the statistics, then ``layers`` if asked for.
 
         Other editions than the published one say their name between the two, the interval of the iteration time and
-        what it rests on, and what each group of ranks moves where; where the system was calibrated there is the
-        interval that its residuals alone give.
+        what it rests on, and what each group of ranks moves where; where processors of a network stay idle, how many;
+        where the system was calibrated, the interval that its residuals alone give.
         """
         document: dict[str, Any] = dict(self.stats)
         if self.edition != PUBLISHED:
@@ -126,6 +132,8 @@ class Estimate:
                 ends = (self.belief.low, self.belief.high)
                 document |= dict(zip(BOUNDS, ends, strict=True)) | {"belief": self.belief.to_dict()}
             document["groups"] = [group.to_dict() for group in self.groups]
+            if self.domains:
+                document["domains"] = [domain.to_dict() for domain in self.domains]
         if self.interval is not None:
             document["total_time_interval"] = self.interval.to_dict()
         if self.layers is not None:

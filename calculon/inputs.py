@@ -42,7 +42,7 @@ _FIELDS = {kind: [f.key for f in spec_fields(kind)] for kind in (Execution, Mode
 BESIDE = (
     *("reason", "layers", *BOUNDS),
     *("search", "total", "good", "bad", "rank", "model", "system"),
-    *("max_batch_size", "mbs_break", "objective", "where", "fix", "add", "top"),
+    *("max_batch_size", "mbs_break", "any_batch", "objective", "where", "fix", "add", "top"),
 )
 """Columns that tables of results have beside execution fields and statistics; most are those of a study."""
 

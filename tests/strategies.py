@@ -608,7 +608,7 @@ def every_table(
     if nested:
         size = 1
         for network in system["networks"][:-1]:
-            size *= draw(st.sampled_from((1, 2, 4, 6, 8, 12)))
+            size *= draw(st.sampled_from((1, 2, 4, 5, 6, 8, 9, 12)))
             network["size"] = size
     random = draw(st.randoms(use_true_random=True))
     found = []

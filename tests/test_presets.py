@@ -1,5 +1,6 @@
 """Presets: files, what they fill in, what they refuse, and what a search tries under them."""
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -273,8 +274,6 @@ def _better(change):
         {("mem1", "GBps"): 1.5},
         {(0, "bandwidth"): 2},
         {(1, "bandwidth"): 2},
-        {(0, "size"): 2},
-        {(0, "size"): 8},
     ],
     ids=str,
 )
@@ -283,6 +282,45 @@ def test_a_better_machine_is_never_slower_replanned(name, change):
     before = search(system=_better({}), preset=name, **space)
     after = search(system=_better(change), preset=name, **space)
     assert after.best.stats["total_time"] <= before.best.stats["total_time"] * (1 + 1e-12)
+
+
+DOMAINS = (4, 5, 7, 8, 12, 16, 18, 27, 36, 64, 72, 96, 144)
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "procs"),
+    [
+        ("megatron-lm", "llama3-70B", 64),
+        ("megatron-lm", "llama3-70B", 96),
+        ("torchtitan", "llama3-8B", 48),
+        ("common", "llama3-8B", 60),
+    ],
+)
+def test_a_larger_domain_is_never_slower_replanned(name, model, procs):
+    """Of sizes that degrees do not divide, such as 72, as many processors are used as sit evenly."""
+    found = []
+    for size in DOMAINS:
+        system = _better({})
+        system["networks"][0]["size"] = size
+        best = search(model, system, procs, procs, "bfloat16", preset=name).best
+        found.append(best.stats["total_time"])
+    assert len(found) == len(DOMAINS)
+    for before, after in itertools.pairwise(found):
+        assert after <= before * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("capacity", [40, 80, 120])
+def test_a_domain_of_72_is_no_slower_than_one_of_8_with_a_trillion_parameters(capacity):
+    """4,608 processors: with 40 GiB tensor groups of 16 use 48 of 72, since 9 replicas divide by 3."""
+    best = []
+    for size in (8, 72):
+        system = _better({})
+        system["mem1"]["GiB"], system["networks"][0]["size"] = capacity, size
+        space = ("megatron-1T", system, 4608, 4608, "bfloat16")
+        best.append(search(*space, preset="megatron-lm").best)
+    assert best[1].stats["total_time"] <= best[0].stats["total_time"]
+    used = [domain.used for domain in best[1].domains]
+    assert used == ([48] if capacity == 40 else [])
 
 
 def test_six_fields_are_enough_without_a_framework():

@@ -99,7 +99,10 @@ class Network:
     ops: Operations = declare(
         "bytes moved per message byte: [scalar, offset] is scalar * (1 + offset / participants)"
     )
-    must_be_filled: bool = declare("groups on this network must divide its size")
+    must_be_filled: bool = declare(
+        "in edition sc23 the groups on this network must divide its size, so that no processor of it is idle; "
+        "elsewhere some may be, and the flag changes nothing"
+    )
     processor_usage: float = declare(
         "share of the compute engines lost while communicating", at_least=0, below=1
     )

@@ -25,6 +25,7 @@ from calculon.parallel.pipeline.transfers import pipeline_volume
 from calculon.parallel.process_groups import (
     CollectiveCost,
     ProcessGroup,
+    axis_group,
     data_group,
     layer_group,
 )
@@ -170,8 +171,9 @@ def _rank_group(
 def _pipeline_group(batch: Batch) -> ProcessGroup:
     """Return the stages of a pipeline."""
     schedule = batch.schedule
-    stride = schedule.strides["pp"] if schedule.choice.meshed else None
-    return ProcessGroup(schedule.pipeline_par, schedule.networks["pp"], stride)
+    if schedule.choice.meshed:
+        return axis_group(schedule, batch.system, "pp")
+    return ProcessGroup(schedule.pipeline_par, schedule.networks["pp"])
 
 
 def _data_groups(batch: Batch, apart: int, times: tuple[float, float]) -> list[RankGroup]:
@@ -203,7 +205,7 @@ def _members(group: ProcessGroup, system: System) -> tuple[int, ...]:
     ranks, stride = np.asarray(group.ranks, np.int64), group.stride
     placed = group.placed(system)
     uneven = stride is not None and not np.all(
-        fits_mesh(system, ranks, np.asarray(stride, np.int64))
+        fits_mesh(system, ranks, np.asarray(stride, np.int64), group.rooms)
     )
     if uneven or np.any(placed.network != group.network):
         placed = Group.on_network(system, group.network, ranks)

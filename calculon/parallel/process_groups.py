@@ -8,7 +8,7 @@ import numpy as np
 from calculon.architecture.layer_sizes import Sizes
 from calculon.frozen import dataclass
 from calculon.hardware.collectives.group_times import PUBLISHED, group_time, group_volume
-from calculon.hardware.collectives.placement import Group
+from calculon.hardware.collectives.placement import Group, Rooms, rooms_used
 from calculon.hardware.system import System
 from calculon.plan.mesh import outermost
 from calculon.plan.schedule import Schedule
@@ -30,6 +30,8 @@ class ProcessGroup:
         The network between them, the outermost of several.
     stride : array, optional
         Distance of their numbers in a mesh; None where all of them are endpoints of the network.
+    rooms : tuple of arrays, optional
+        What an instance of each network joins in a mesh; as much as it can by default.
     copies : bool
         They hold the same parts of what others share.
     """
@@ -37,6 +39,7 @@ class ProcessGroup:
     ranks: Count
     network: Array
     stride: Count | None = None
+    rooms: Rooms | None = None
     copies: bool = False
 
     def placed(self, system: System) -> Group:
@@ -44,7 +47,7 @@ class ProcessGroup:
         ranks = np.asarray(self.ranks, np.int64)
         if self.stride is None:
             return Group.on_network(system, self.network, ranks)
-        return Group.in_mesh(system, ranks, np.asarray(self.stride, np.int64))
+        return Group.in_mesh(system, ranks, np.asarray(self.stride, np.int64), self.rooms)
 
     def usage(self, system: System) -> Fraction:
         """Share of the compute engines that its collectives take: the largest of the networks that it spans.
@@ -97,12 +100,14 @@ def layer_group(axis: str, sizes: Sizes, choice: BlockChoice, system: System) ->
     ranks = sizes.degree(axis)
     if choice.mesh_order == MESH_ORDERS[0]:
         return ProcessGroup(ranks, sizes.network(axis))
-    stride = np.array(1)
+    stride, degrees = np.array(1), []
     for inner in LAYER_AXES:
+        degrees.append(np.asarray(sizes.degree(inner.name), np.int64))
         if inner.name == axis:
             break
         stride = stride * sizes.degree(inner.name)
-    return ProcessGroup(ranks, outermost(system, ranks * stride), stride)
+    rooms = rooms_used(system, degrees, len(degrees))  # slower axes change nothing of these
+    return ProcessGroup(ranks, outermost(system, ranks * stride, rooms), stride, rooms)
 
 
 def data_group(
@@ -114,7 +119,8 @@ def data_group(
     stride = np.asarray(schedule.strides["dp"], np.int64)
     if apart is not None:
         stride = stride * np.asarray(apart, np.int64)
-    return ProcessGroup(ranks, outermost(system, stride * np.asarray(ranks, np.int64)), stride)
+    span = stride * np.asarray(ranks, np.int64)
+    return ProcessGroup(ranks, outermost(system, span, schedule.rooms), stride, schedule.rooms)
 
 
 def axis_group(schedule: Schedule, system: System, axis: str) -> ProcessGroup:
@@ -123,7 +129,8 @@ def axis_group(schedule: Schedule, system: System, axis: str) -> ProcessGroup:
     network = schedule.networks[axis]
     if not schedule.choice.meshed:
         return ProcessGroup(ranks, network)
-    return ProcessGroup(ranks, network, np.asarray(schedule.strides[axis], np.int64))
+    stride = np.asarray(schedule.strides[axis], np.int64)
+    return ProcessGroup(ranks, network, stride, schedule.rooms)
 
 
 @dataclass(frozen=True, slots=True)

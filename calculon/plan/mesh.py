@@ -6,7 +6,7 @@ from operator import mul
 
 import numpy as np
 
-from calculon.hardware.collectives.placement import fits_mesh
+from calculon.hardware.collectives.placement import Rooms, nested_rooms, rooms_used
 from calculon.hardware.system import System
 from calculon.plan.columns import FIELDS, Columns, code
 from calculon.spec.axes import AXES, AXIS, FURTHER_AXES, LAYER_AXES
@@ -60,13 +60,40 @@ def strides(columns: Columns) -> Mapping[str, Count]:
     return found
 
 
+def rooms_of(columns: Columns, mesh_order: str, system: System) -> Rooms:
+    """Return what an instance of each nested network joins when the groups of all axes sit evenly, in one order.
+
+    Replicas with hybrid sharding form groups of shards, and of copies of them.
+    """
+    degrees: list[Count] = []
+    for name in order_of(mesh_order):
+        degree = np.asarray(getattr(columns, AXIS[name].degree), np.int64)
+        if name == "dp" and columns.dp_shard.any():
+            shards = np.where(columns.dp_shard > 0, columns.dp_shard, degree)
+            degrees += [shards, np.maximum(degree // shards, 1)]
+        else:
+            degrees.append(degree)
+    return rooms_used(system, degrees, len(_INNER))
+
+
+def rooms(columns: Columns, system: System) -> Rooms:
+    """Return what an instance of each nested network joins, in the order of each execution; all where it is stated."""
+    found: Rooms = tuple(np.array(room) for _, room in nested_rooms(system))
+    for number in np.flatnonzero(np.bincount(np.ravel(columns.mesh_order))):
+        if number:
+            here = rooms_of(columns, MESH_ORDERS[number], system)
+            mask = columns.mesh_order == number
+            found = tuple(np.where(mask, a, b) for a, b in zip(here, found, strict=True))
+    return found
+
+
 def networks_of(columns: Columns, mesh_order: str, system: System) -> dict[str, Array]:
     """Return the network of the groups of each axis: the one stated, or in a mesh the outermost that they span."""
     if mesh_order == MESH_ORDERS[0]:
         return {axis.name: getattr(columns, axis.network) for axis in AXES}
-    apart = strides_of(columns, mesh_order)
+    apart, used = strides_of(columns, mesh_order), rooms_of(columns, mesh_order, system)
     return {
-        axis.name: outermost(system, getattr(columns, axis.degree) * apart[axis.name])
+        axis.name: outermost(system, getattr(columns, axis.degree) * apart[axis.name], used)
         for axis in AXES
     }
 
@@ -76,31 +103,25 @@ def processors(columns: Columns) -> Count:
     return reduce(mul, (getattr(columns, name).astype(float) for name in DEGREES))
 
 
-def outermost(system: System, span: Count) -> Array:
+def outermost(system: System, span: Count, rooms: Rooms) -> Array:
     """Return the outermost network of process groups by the consecutive processors that they span.
 
-    It is the first network that holds them; groups that an instance of a network would cut are no mesh (:func:`even`).
+    It is the first network that holds them, of which every instance joins as many as `rooms` say.
     """
-    sizes = system.fabric.size
-    largest = int(np.argmax(sizes))
-    found = np.full(np.shape(span), largest)
-    for number in reversed(range(largest)):
-        found = np.where(sizes[number] >= span, number, found)
+    nested = [number for number, _ in nested_rooms(system)] or [0]
+    held, inside = [], np.array(1)
+    for room in rooms[:-1]:
+        inside = inside * room
+        held.append(inside)
+    found = np.full(np.shape(span), nested[-1])
+    for number, places in reversed(list(zip(nested, held, strict=False))):
+        found = np.where(places >= span, number, found)
     return found
 
 
-def even(system: System, ranks: Count, stride: Count, processors: Count) -> Array:
-    """Whether process groups sit alike in all instances of each network, or everything is in one instance.
-
-    Groups that span several instances of a network between nodes, such as pods, may share the last one with others.
-    """
-    sizes, span = system.fabric.size, ranks * stride
-    alike = fits_mesh(system, ranks, stride)
-    for size in sizes[sizes < sizes.max()]:
-        whole = (np.mod(size, span) == 0) | (np.mod(span, np.maximum(size, 1)) == 0)
-        whole = whole | ((span > size) & bool(size > sizes.min()))
-        alike = alike & (whole | (ranks == 1) | (processors <= size))
-    return alike | (processors <= sizes.min())
+def places(rooms: Rooms) -> Count:
+    """Return how many processors all instances have together."""
+    return reduce(mul, rooms, np.array(1))
 
 
 assert code("mesh_order", MESH_ORDERS[0]) == 0

@@ -7,9 +7,10 @@ import numpy as np
 
 from calculon.architecture.workload import sequence_lengths
 from calculon.arrays import derived
+from calculon.hardware.collectives.placement import Rooms
 from calculon.hardware.system import System
 from calculon.plan.columns import Columns, code
-from calculon.plan.mesh import networks_of, processors, strides_of
+from calculon.plan.mesh import networks_of, processors, rooms_of, strides_of
 from calculon.plan.stage_layout import StageLayout
 from calculon.spec.axes import AXES
 from calculon.spec.model import Model
@@ -217,6 +218,11 @@ class Schedule:
     def strides(self) -> dict[str, Count]:
         """Distance of the numbers of neighbours in the groups of each axis."""
         return dict(strides_of(self.columns, self.choice.mesh_order))
+
+    @derived
+    def rooms(self) -> Rooms:
+        """How many instances of those inside an instance of each nested network joins in a mesh."""
+        return rooms_of(self.columns, self.choice.mesh_order, self._system)
 
     @derived
     def networks(self) -> dict[str, Array]:

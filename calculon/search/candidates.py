@@ -110,7 +110,8 @@ class Candidates:
     num_procs : int
         Processors.
     max_batch_size : int
-        Each data-parallel degree runs the largest multiple of itself up to this batch.
+        The batch, in sequences: exactly so many under a preset, else the largest multiple of a data-parallel degree
+        up to it.
     datatype : str
         Type of weights, activations and matrix arithmetic.
     fused : tuple of bool
@@ -125,6 +126,8 @@ class Candidates:
         recomputation, and what only the corrected edition has beside its default.
     edition : str
         Edition of the cost model.
+    any_batch : bool
+        Under a preset too, each data-parallel degree runs its largest multiple up to the batch.
     preset : Preset
         What is tried of each field where nothing is asked for, and what its framework can run at all.
     """
@@ -140,6 +143,7 @@ class Candidates:
     fix: Mapping[str, Values] = field(default_factory=dict)
     add: Mapping[str, Values] = field(default_factory=dict)
     edition: str = PUBLISHED
+    any_batch: bool = False
     preset: Preset = field(default_factory=lambda: find_preset(PRESETS[0]))
 
     def _fixed(self, name: str, values: Values) -> Values:
@@ -310,8 +314,18 @@ class Candidates:
         return tuple(sorted({*even, *uneven}))
 
     def _batches(self, data_par: int) -> tuple[int, ...]:
-        """Batch sizes for a data-parallel degree: the largest multiple, then those that were added."""
-        largest = data_par * (self.max_batch_size // data_par)
-        more = [b for b in self.add.get("batch_size", ()) if b % data_par == 0 and 0 < b <= largest]
-        batches = dict.fromkeys([largest, *more]) if largest else ()
-        return self._fixed("batch_size", tuple(batches))
+        """Batch sizes for a data-parallel degree: the one asked for, or the largest multiple; then what was added.
+
+        A run has the batch that its optimizer was tuned for (McCandlish et al. 2018, arXiv:1812.06162): a search for one
+        of 512 does not answer with 510, and an iteration of fewer sequences is not a faster one.
+        """
+        most = self.max_batch_size
+        usual = most if self.exact_batch else data_par * (most // data_par)
+        batches = [usual, *(b for b in self.add.get("batch_size", ()) if b <= most)]
+        whole = (b for b in batches if b > 0 and b % data_par == 0)
+        return self._fixed("batch_size", tuple(dict.fromkeys(whole)))
+
+    @property
+    def exact_batch(self) -> bool:
+        """Whether the batch is the one asked for, not the largest multiple up to it."""
+        return not (self.any_batch or self.preset.published)

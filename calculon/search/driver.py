@@ -59,6 +59,7 @@ def search(
     data_overlap: bool = True,
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
+    any_batch: bool = False,
     edition: Edition | str | None = None,
     preset: str | None = None,
 ) -> SearchResult:
@@ -88,7 +89,7 @@ def search(
     <SearchResult: 193,496 executions, 156,682 feasible, best sample_rate 5.69623>
     """
     choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
-    choices |= {"edition": edition, "preset": preset}
+    choices |= {"any_batch": any_batch, "edition": edition, "preset": preset}
     choices |= {"tensor_overlap": tensor_overlap, "data_overlap": data_overlap}
     space = make_space(model, system, num_procs, max_batch_size, datatype, **choices)
     ranking = make_ranking(top, objective, pareto, where, space.edition)
@@ -120,6 +121,7 @@ def executions(
     data_overlap: bool = True,
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
+    any_batch: bool = False,
     edition: Edition | str | None = None,
     preset: str | None = None,
 ) -> Iterator[Evaluation]:
@@ -139,7 +141,7 @@ def executions(
         For anything malformed, and for a `fix` that leaves nothing, before any work.
     """
     choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
-    choices |= {"edition": edition, "preset": preset}
+    choices |= {"any_batch": any_batch, "edition": edition, "preset": preset}
     choices |= {"tensor_overlap": tensor_overlap, "data_overlap": data_overlap}
     space = make_space(model, system, num_procs, max_batch_size, datatype, **choices)
     condition = make_condition(where, space.edition)

@@ -90,7 +90,8 @@ def check_effect(spaces: Sequence[Space], wording: Wording = COMMAND_LINE) -> No
 
 
 def check_left(spaces: Sequence[Space], wording: Wording = COMMAND_LINE) -> None:
-    """Check that restrictions leave something of at least one space; arguments and errors as :func:`check_effect`."""
+    """Check that batch and restrictions leave something of at least one space; errors as :func:`check_effect`."""
+    _check_batch(spaces, wording)
     fix = spaces[0].fix
     if not fix or any(count_space(space) for space in spaces):
         return
@@ -110,6 +111,24 @@ def check_left(spaces: Sequence[Space], wording: Wording = COMMAND_LINE) -> None
                 ),
             )
         before = after
+
+
+def _check_batch(spaces: Sequence[Space], wording: Wording) -> None:
+    """Refuse a batch that no data-parallel degree of any of these spaces divides, with the nearest that one does."""
+    if not spaces[0].exact_batch or any(replace(one, fix={}).units for one in spaces):
+        return
+    free = (replace(one, any_batch=True, fix={}) for one in spaces)
+    degrees = sorted({unit.data_par for one in free for unit in one.units})
+    if not degrees:
+        return
+    most = spaces[0].max_batch_size
+    below = max(degree * (most // degree) for degree in degrees)
+    above = min(degree * -(-most // degree) for degree in degrees)
+    there = f"a multiple of a data-parallel degree, {wording.words(degrees)}: {below} or {above}"
+    any_batch = wording.words_of("--any-batch", "any_batch=True")
+    hint = f"{any_batch} lets each degree run its largest multiple"
+    name = wording.words_of("MAX_BATCH", "max_batch_size")
+    raise SpecError("search", Problem(name, there, f"{most}", hint))
 
 
 def warn_of_idle_values(requests: Iterable[SearchRequest], stacklevel: int = 2) -> None:

@@ -130,6 +130,7 @@ class Grid:
         columns |= {n: along(v, n, axes) for n, v in zip(NETWORKS, self.networks, strict=True)}
         columns |= {name: self.nodes.shared(name) for name in FURTHER_SIZES}
         columns["mesh_order"] = np.array(int(self.space.meshed))
+        columns["edition"] = self.space.rules.constants["edition"]
         requests = self._requests(columns)
         reasons = np.full((len(units), *map(len, self.networks)), "", dtype="U32")
         for rule in self.space.rules.of_networks:

@@ -35,7 +35,8 @@ model, system : str, path, mapping or record
 num_procs : int
     Processors.
 max_batch_size : int
-    Each data-parallel degree runs the largest multiple of itself up to this global batch, in sequences.
+    Global batch, in sequences: exactly so many under a preset, which edition ``corrected`` has unless it is told
+    otherwise; in edition ``sc23`` each data-parallel degree runs the largest multiple of itself up to it.
 datatype : str
     Type of weights, activations and matrix arithmetic: one that both engines of the system have.
 where : str
@@ -49,10 +50,12 @@ fix : mapping
     Restrict execution fields to a value or to several: ``{"tensor_par": [4, 8], "weight_offload": False}``.
 add : mapping
     Values that the published enumeration leaves out, by field: ``attention_type`` (``"multiquery"``),
-    ``batch_size`` (more sizes, multiples of the data-parallel degree), ``pipeline_par`` (degrees with uneven
+    ``batch_size`` (smaller ones, multiples of the data-parallel degree), ``pipeline_par`` (degrees with uneven
     stages), ``activations_offload`` (``True``: also with full recomputation), and in edition ``corrected`` other
     values of the optional fields of an execution: {options}; `fix` may set them as well, and alone sets
     ``mesh_order``, which stands for all networks.
+any_batch : bool
+    Under a preset too, each data-parallel degree runs the largest multiple of itself up to the batch.
 edition : Edition or str, optional
     Edition of the cost model, or its name; by default the one that the model needs: ``sc23`` for the six published
     fields alone, ``corrected`` for a model that states more.
@@ -110,6 +113,7 @@ def make_space(
     data_overlap: bool = True,
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
+    any_batch: bool = False,
     edition: Edition | str | None = None,
     preset: str | None = None,
 ) -> Space:
@@ -147,6 +151,7 @@ def make_space(
         fix=fixed,
         add=added,
         edition=edition.name,
+        any_batch=inputs.switch(any_batch, "any_batch", "search"),
         preset=framework,
     )
 

@@ -237,7 +237,20 @@ def test_what_fits_into_a_node_stays_there(degrees, order, algorithm):
         assert group.link_time > 0
 
 
-def test_groups_that_a_node_would_cut_are_no_mesh():
+def test_groups_that_a_node_would_cut_leave_processors_of_it_unused():
+    """Three replicas of four stages: nodes of 8 hold 6 replicas' worth of neighbours, that is two groups of 3."""
     changes = _split(1, 4, 3) | {"num_procs": 12, "batch_size": 48, "mesh_order": "tp-dp-pp"}
-    with pytest.raises(calculon.Infeasible, match="cuts groups unevenly"):
-        calculon.estimate(PLAIN, ALONE | changes, "a100_80g_sxm")
+    found = calculon.estimate(PLAIN, ALONE | changes, "a100_80g_sxm")
+    (domain,) = found.domains
+    expected = {"network": 0, "size": 8, "used": 6, "instances": 2, "idle": 2 * 8 - 12}
+    assert domain.to_dict() == expected
+    assert found.to_dict()["domains"] == [expected]
+    members = {group.kind: group.members for group in found.groups}
+    assert members == {"data": (3, 1), "pipeline": (2, 2)}
+
+
+def test_a_domain_of_which_all_processors_are_used_is_not_told():
+    changes = _split(1, 4, 4) | {"num_procs": 16, "batch_size": 48, "mesh_order": "tp-dp-pp"}
+    found = calculon.estimate(PLAIN, ALONE | changes, "a100_80g_sxm")
+    assert found.domains == []
+    assert "domains" not in found.to_dict()

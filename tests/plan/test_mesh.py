@@ -8,14 +8,17 @@ from calculon.plan.columns import Columns
 from calculon.plan.mesh import (
     DEGREES,
     NUMBERING,
-    even,
     networks_of,
     order_of,
+    places,
     processors,
+    rooms,
+    rooms_of,
     strides_of,
 )
 from calculon.spec.axes import AXES, LAYER_AXES
 from calculon.spec.execution import MESH_ORDERS
+from tests.helpers import document
 
 COLUMNS = Columns(
     {
@@ -81,6 +84,88 @@ def test_groups_that_span_pods_are_on_the_network_between_them():
     inside, across = (networks_of(columns, order, system) for order in MESH_ORDERS[1:])
     assert [inside[name].tolist() for name in ("tp", "dp", "pp")] == [[0], [1], [2]]
     assert [across[name].tolist() for name in ("tp", "dp", "pp")] == [[0], [2], [1]]
-    for ranks, stride in ((8, 1), (128, 8), (16, 1024), (16, 8), (128, 128)):
-        assert even(system, np.array(ranks), np.array(stride), np.array(16384)).all()
-    assert not even(system, np.array(256), np.array(8), np.array(16384)).any()  # a pod cuts some
+    for order in MESH_ORDERS[1:]:
+        assert rooms_of(columns, order, system) == (8, 384, 8)
+
+
+def _columns(tensor, stages, replicas, shards=0, order=1):
+    """Return one execution: 1 stands for replicas next to tensor groups, 2 for stages."""
+    degrees = {"tensor_par": tensor, "pipeline_par": stages, "data_par": replicas}
+    fields = degrees | {"dp_shard": shards, "mesh_order": order}
+    return Columns({name: np.array([value]) for name, value in fields.items()})
+
+
+def _domain(size):
+    raw = document("systems", "a100_80g")
+    raw["networks"][0]["size"] = size
+    return inputs.system(raw)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "stages", "replicas", "size", "used"),
+    [
+        (8, 8, 64, 72, 64),  # 8 of the 64 replicas, as 9 do not divide them
+        (8, 32, 18, 72, 72),
+        (16, 32, 9, 72, 16 * 3),
+        (16, 1, 16, 8, 8),  # a tensor group on two nodes
+        (12, 1, 4, 8, 6),
+        (4, 2, 3, 8, 4),
+        (1, 1, 73, 72, 1),
+        (4, 2, 8, 72, 72),  # all of them in one domain
+    ],
+)
+def test_as_many_processors_of_a_domain_are_used_as_sit_evenly(
+    tensor, stages, replicas, size, used
+):
+    """Of the degrees that fit inside all, and of the next one a divisor; everything where it has the room."""
+    system = _domain(size)
+    columns = _columns(tensor, stages, replicas)
+    found = [int(np.asarray(room).item()) for room in rooms_of(columns, "tp-dp-pp", system)]
+    assert found == [used, 65536 // size]
+    assert [int(room.item()) for room in rooms(columns, system)] == found
+
+
+def test_shards_of_hybrid_sharding_sit_evenly_too():
+    """Of 12 replicas 6 fit into a domain of 7, but shards of 4 have equal parts in 4, 2 or 1."""
+    assert rooms_of(_columns(1, 1, 12), "tp-dp-pp", _domain(7))[0].item() == 6
+    assert rooms_of(_columns(1, 1, 12, shards=4), "tp-dp-pp", _domain(7))[0].item() == 4
+
+
+def test_the_order_of_the_mesh_decides_what_sits_in_a_domain():
+    """Nine replicas divide by 3 where four tensor groups of 16 have room; 32 stages by 4."""
+    columns, system = _columns(16, 32, 9), _domain(72)
+    found = [rooms_of(columns, order, system)[0].item() for order in MESH_ORDERS[1:]]
+    assert found == [16 * 3, 16 * 4]
+    both = Columns({**columns.columns, "mesh_order": np.array([1, 2, 0])})
+    assert rooms(both, system)[0].tolist() == [48, 64, 72]
+
+
+def test_used_processors_are_the_most_with_which_every_group_sits_evenly():
+    """Try all numbers: in each instance whole groups, or equal parts of them."""
+    random = np.random.default_rng(18)
+    for _ in range(300):
+        degrees = [int(n) for n in random.integers(1, 13, 4)]
+        size = int(random.integers(2, 145))
+        spans = np.cumprod(degrees)
+        columns = _columns(degrees[0], degrees[3], degrees[1] * degrees[2], degrees[1])
+        found = rooms_of(columns, "tp-dp-pp", _domain(size))[0]
+        if spans[-1] <= size:
+            assert found == size
+            continue
+        even = [u for u in range(1, size + 1) if all(s % u == 0 or u % s == 0 for s in spans)]
+        assert found == max(even)
+
+
+def test_pods_share_the_last_one_with_others_and_leave_nodes_unused_where_a_stage_would_be_cut():
+    """Stages of 2,048 fill a pod of 3,072 once; 16 of 1,024 take five pods and a third of a sixth one."""
+    system = inputs.system("h100_80g_sxm_24k")
+    cut = rooms_of(_columns(8, 8, 256), "tp-dp-pp", system)
+    assert [int(np.asarray(room).item()) for room in cut] == [8, 2048 // 8, 8]
+    assert places(cut).item() == 8 * 2048
+
+
+def test_an_instance_of_a_larger_domain_never_uses_fewer():
+    for degrees in np.random.default_rng(3).integers(1, 20, (20, 3)):
+        columns, sizes = _columns(*map(int, degrees)), range(2, min(145, int(degrees.prod())))
+        used = [rooms(columns, _domain(size))[0].item() for size in sizes]
+        assert used == sorted(used)

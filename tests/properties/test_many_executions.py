@@ -323,20 +323,10 @@ BETTER_LAWS = {
 }
 
 
-def _on_larger_networks(rows):
-    """Let groups sit on the networks that the rows state.
-
-    Of other orders of the mesh the law does not hold: ranks that fill networks of 8 evenly may not fill networks of 16
-    (`mesh_even`).
-    """
-    return [row | {"mesh_order": "stated"} for row in rows]
-
-
 @pytest.mark.parametrize("law", BETTER_LAWS)
 def test_a_better_machine_is_never_slower_nor_less_feasible(law):
     tried = 0
-    for random, model, system, drawn in _tables(law):
-        rows = _on_larger_networks(drawn) if law == "a larger network" else drawn
+    for random, model, system, rows in _tables(law):
         for tier in ("mem1", "mem2"):  # which decides of some
             system[tier]["GiB"] = 200.0
         better = copy.deepcopy(system)

@@ -75,6 +75,7 @@ class Case:
     fix: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     add: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     edition: str = "sc23"
+    any_batch: bool = False
     preset: str | None = None
 
     @property
@@ -195,9 +196,10 @@ def loops(case: Case) -> Iterator[Row]:
         }
         for p in pick("pipeline_par", sorted(pipelines)):
             d = pairs // p
+            exact = not case.any_batch and case.preset not in (None, "published")
             largest = d * (case.max_batch_size // d)
             stage = -(-model.num_blocks // p)
-            batches = [largest] if largest else []
+            batches = [largest] if largest and (largest == case.max_batch_size or not exact) else []
             for more in add.get("batch_size", ()):
                 if more % d == 0 and more <= largest and more not in batches:
                     batches.append(more)

@@ -129,3 +129,29 @@ def test_a_value_about_a_vocabulary_of_a_model_without_one_is_a_warning(option):
     assert [Path(one.filename) for one in noted] == [Path(__file__)]
     assert found.best.stats == search(**asked, edition="corrected").best.stats
     search(**asked, edition="corrected", fix={"ce_impl": "eager"})  # the default is no wish
+
+
+def test_a_batch_that_no_degree_divides_is_told_with_those_that_one_does():
+    """Of 24 processors 1, 2, 4 or 8 hold the heads: the replicas are 3, 6, 12 or 24, with 48 blocks or part of them."""
+    asked = ("megatron-22B", "a100_80g", 21, 64)
+    with pytest.raises(SpecError, match=r"max_batch_size: .*7, 21: 63 or 70, found 64.*any_batch"):
+        search(*asked, preset="megatron-lm", fix={"pipeline_par": (1, 3)})
+    found = search(*asked, preset="megatron-lm", any_batch=True, add={"pipeline_par": (21, 7)})
+    assert len(found)
+
+
+def test_a_batch_is_the_one_asked_for_under_a_preset():
+    asked = {"model": "megatron-22B", "system": "a100_80g", "num_procs": 24, "max_batch_size": 64}
+    for preset, edition, any_batch, wanted in (
+        ("megatron-lm", None, False, {64}),
+        (None, "corrected", False, {64}),
+        ("megatron-lm", None, True, {48, 60, 63, 64}),
+        ("published", None, False, {48, 60, 63, 64}),
+        (None, "sc23", False, {48, 60, 63, 64}),
+    ):
+        space = make_space(
+            **asked, datatype="float16", preset=preset, edition=edition, any_batch=any_batch
+        )
+        assert {unit.batch_size for unit in space.units} <= wanted
+        assert all(64 - unit.batch_size < unit.data_par for unit in space.units)
+        assert {unit.batch_size for unit in space.units} & {48, 60, 63} == wanted & {48, 60, 63}

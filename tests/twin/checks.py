@@ -13,7 +13,7 @@ from typing import Any
 
 from .errors import require, require_fit
 from .fields import CHOICES, MULTIPLIED_BYTES, OPTIONS, Execution, Model
-from .mesh import sits_evenly
+from .mesh import places
 from .rules import EDITIONS, Rules
 from .run import Run
 from .stages import counts_of, ends_as_blocks
@@ -125,7 +125,7 @@ def _check_networks(ex: Execution, system: System) -> None:
         if degrees:
             used = prod(degrees)
             require_fit(13, used <= network.size, f"network {index} is too small")
-            filled = network.size % used == 0
+            filled = network.size % used == 0 or ex.edition != "sc23"
             require_fit(13, filled or not network.must_be_filled, f"network {index} is not filled")
 
 
@@ -233,18 +233,7 @@ def _check_shares(run: Run) -> None:
         return
     largest = max(network.size for network in run.system.networks)
     require_fit(29, ex.num_procs <= largest, "the largest network is too small")
-    shards = ex.dp_shard or ex.data_par
-    replica = run.replica_distance
-    groups = (
-        (ex.tensor_par, 1),
-        (ex.pipeline_par, run.stage_distance),
-        (ex.data_par, replica),
-        (shards, replica),
-        (ex.data_par // shards, replica * shards),
-    )
-    for ranks, apart in groups:
-        even = sits_evenly(run.system, ranks, apart, ex.num_procs)
-        require_fit(29, even, "groups are cut")
+    require_fit(29, ex.num_procs <= places(run.levels), "groups leave too many processors unused")
 
 
 def _check_division(run: Run) -> None:

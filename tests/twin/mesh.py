@@ -7,46 +7,57 @@ import math
 from .collectives import Group, rooms
 from .system import System
 
+Levels = list[tuple[int, int]]
+"""Networks that nest, and how many instances of those inside one instance of each has that are used."""
 
-def outermost(system: System, span: int) -> int:
-    """Return the first network that holds so many consecutive processors, or the largest."""
-    sizes = [network.size for network in system.networks]
-    for number in range(sizes.index(max(sizes))):
-        if sizes[number] >= span:
+
+def used_levels(system: System, degrees: list[int]) -> Levels:
+    """Return what groups of these degrees, fastest first, use: the most with which all of them sit evenly."""
+    spans = [math.prod(degrees[:count]) for count in range(1, len(degrees) + 1)]
+    found: Levels = []
+    inside, levels = 1, rooms(system)
+    for number, room in levels:
+        used = room
+        if number != levels[-1][0] and spans[-1] > inside * room:
+            pod = number != levels[0][0]
+            while not _even(inside * used, spans, may_share=pod and spans[-1] > degrees[0]):
+                used -= 1
+        found.append((number, used))
+        inside *= used
+    return found
+
+
+def _even(size: int, spans: list[int], *, may_share: bool) -> bool:
+    """Whether instances of so many processors hold whole groups, or equal parts of them."""
+    for span in spans:
+        cut = size % span > 0 and span % size > 0
+        shared = may_share and span == spans[-1] > size  # the last instance holds fewer
+        if cut and not shared:
+            return False
+    return True
+
+
+def places(levels: Levels) -> int:
+    """Return how many processors all instances have."""
+    return math.prod(used for _, used in levels)
+
+
+def outermost(levels: Levels, span: int) -> int:
+    """Return the first network that holds so many consecutive processors, or the last."""
+    inside = 1
+    for number, used in levels:
+        inside *= used
+        if inside >= span:
             return number
-    return sizes.index(max(sizes))
+    return levels[-1][0] if levels else 0
 
 
-def mesh_group(system: System, ranks: int, apart: int) -> Group:
+def mesh_group(system: System, levels: Levels, ranks: int, apart: int) -> Group:
     """Return the group of processors 0, `apart`, 2 `apart`, ... : how many of them share what."""
     members, left, inside = [1] * len(system.networks), ranks, 1
-    for number, room in rooms(system):
+    for number, room in levels:
         step = max(1, apart // inside)  # in instances of the networks inside
         members[number] = min(left, max(1, -(-room // step)))
         left = math.ceil(left / members[number])
         inside *= room
     return Group(ranks, tuple(members))
-
-
-def sits_evenly(system: System, ranks: int, apart: int, processors: int) -> bool:
-    """Whether no instance of a network holds another part of a group than its neighbours."""
-    sizes = [network.size for network in system.networks]
-    if processors <= min(sizes):
-        return True
-    for size in sizes:
-        cut = size % (ranks * apart) and (ranks * apart) % max(1, size)
-        cut = cut and not (size > min(sizes) and ranks * apart > size)  # shares the last pod
-        if size < max(sizes) and cut and ranks > 1 and processors > size:
-            return False
-    left, inside, levels = ranks, 1, rooms(system)
-    for number, room in levels:
-        step = max(1, apart // inside)
-        even = apart % inside == 0 or inside % apart == 0
-        even = even and (number == levels[-1][0] or room % step == 0 or step % room == 0)
-        joined = min(left, max(1, -(-room // step)))
-        pod = number not in (levels[0][0], levels[-1][0])  # the last one may hold fewer
-        if (left > 1 and not even) or (left % joined and not pod):
-            return False
-        left = math.ceil(left / joined)
-        inside *= room
-    return left == 1

@@ -9,7 +9,7 @@ from typing import Literal
 
 from .collectives import Group, group_time, stated_group
 from .fields import BYTES_PER_ELEMENT, MULTIPLIED_BYTES, Execution, Model
-from .mesh import mesh_group, outermost
+from .mesh import mesh_group, outermost, used_levels
 from .rules import Rules
 from .stages import stage_blocks
 from .system import System
@@ -28,8 +28,8 @@ class Team:
             self.number = stated
             self.group: Group = stated_group(system, ranks, stated)
         else:
-            self.number = outermost(system, ranks * apart)
-            self.group = mesh_group(system, ranks, apart)
+            self.number = outermost(run.levels, ranks * apart)
+            self.group = mesh_group(system, run.levels, ranks, apart)
         self.network = system.networks[self.number]
 
     @property
@@ -148,11 +148,18 @@ class Run:
                 ex.tensor_par,
             )
         near = 0 if ex.mesh_order == "stated" else 1
+        shards = ex.dp_shard or ex.data_par
+        replicas = [shards, ex.data_par // shards]
+        if ex.mesh_order == "tp-dp-pp":
+            degrees = [ex.tensor_par, *replicas, ex.pipeline_par]
+        else:
+            degrees = [ex.tensor_par, ex.pipeline_par, *replicas]
+        self.levels = used_levels(self.system, [n for n in degrees if n > 0])
         self.tp_team = Team(self, ex.tensor_par, ex.tensor_par_net, near)
         self.tp_network = self.tp_team.network
         self.pp_net = ex.pipeline_par_net
         if near:
-            self.pp_net = outermost(self.system, ex.pipeline_par * self.stage_distance)
+            self.pp_net = outermost(self.levels, ex.pipeline_par * self.stage_distance)
         self.pp_network = self.system.networks[self.pp_net]
         self.dp_team = self.replicas(ex.data_par)
         self.dp_network = self.dp_team.network

@@ -122,4 +122,5 @@ def frames(
 
 def about(search: "Search") -> str:
     """Name the space of a search, without its processors."""
-    return f"{search.model.name} on {search.system.name}, {search.datatype}, batch ≤ {search.max_batch_size:,}"
+    most = "" if search.space().exact_batch else "≤ "
+    return f"{search.model.name} on {search.system.name}, {search.datatype}, batch {most}{search.max_batch_size:,}"

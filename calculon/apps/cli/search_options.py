@@ -34,7 +34,11 @@ def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> N
     parser.add_argument("application", metavar="APP", help="the model: its shape")
     parser.add_argument("num_procs", metavar="NUM_PROCS", help=counts_help)
     parser.add_argument(
-        "max_batch_size", metavar="MAX_BATCH", type=int, help="largest global batch, in sequences"
+        "max_batch_size",
+        metavar="MAX_BATCH",
+        type=int,
+        help="global batch, in sequences: exactly so many under a preset, which edition corrected always has; else "
+        "the largest multiple of a data-parallel degree up to it",
     )
     parser.add_argument(
         "datatype",
@@ -98,6 +102,11 @@ def add_choice_options(parser: Parser) -> None:
     )
     add_changes(parser, "model", "system")
     parser.add_argument(
+        "--any-batch",
+        action="store_true",
+        help="under a preset too, let each data-parallel degree run its largest multiple up to MAX_BATCH",
+    )
+    parser.add_argument(
         "--where",
         action=_And,
         metavar="EXPR",
@@ -160,6 +169,7 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
             data_overlap=not getattr(arguments, "no_dp_overlap", False),
             fix=fix,
             add=add,
+            any_batch=arguments.any_batch,
             edition=arguments.edition or needed_edition(model, arguments.preset),
             preset=arguments.preset,
         )

@@ -88,7 +88,7 @@ class Page:
             *((Text(), *stages_group(result.stages, result.digits)) if result.stages else ()),
         )
         legend = "{} exposed {} hidden".format(*marks(console, options))
-        traffic = (*_communication(result, legend), *groups_section(result.groups))
+        traffic = (*_communication(result, legend), *groups_section(result.groups, result.domains))
         rest = Group(*_memory(result), Text(), *traffic)
         if options.max_width >= SIDE_BY_SIDE:
             yield side_by_side(time, rest)

@@ -22,8 +22,10 @@ WORDS = {
 }
 
 
-def groups_section(groups: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
-    """Yield heading and table, unless there is one rank alone."""
+def groups_section(
+    groups: Sequence[Mapping[str, Any]], domains: Sequence[Mapping[str, Any]] = ()
+) -> Iterator[RenderableType]:
+    """Yield heading and table, and which processors stay idle, unless there is one rank alone."""
     if not groups:
         return
     table = grid("text", "right", "text", "right", "right", "right")
@@ -37,3 +39,10 @@ def groups_section(groups: Sequence[Mapping[str, Any]]) -> Iterator[RenderableTy
     yield Text()
     yield heading("Groups", REMARK)
     yield indented(table)
+    for one in domains:
+        used, size, instances = one["used"], one["size"], one["instances"]
+        text = (
+            f"Each network {one['network']} uses {used:,} of its {size:,} processors, so that all groups have equal "
+            f"parts: {instances:,} of them, with {one['idle']:,} idle processors, which are counted nowhere."
+        )
+        yield indented(Text(text))

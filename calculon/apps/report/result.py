@@ -101,6 +101,8 @@ class Result:
         The interval that the residuals of a calibrated system alone tell.
     groups : sequence of mapping
         The process groups, as in the results of an estimate.
+    domains : sequence of mapping
+        Networks of which processors stay idle, likewise.
     documents : tuple of Document
         The files that it was made from.
     winners : tuple of Result
@@ -119,6 +121,7 @@ class Result:
     belief: Mapping[str, Any] | None = None
     residuals: Mapping[str, Any] | None = None
     groups: Sequence[Mapping[str, Any]] = ()
+    domains: Sequence[Mapping[str, Any]] = ()
     documents: tuple[Document, ...] = ()
     winners: "tuple[Result, ...]" = ()
 

@@ -57,6 +57,7 @@ SETTINGS = {
     "datatype": _setting(str, "float16", choices=tuple(DATATYPE_BYTES)),
     "fused_activation": _setting(str, None, "true, false or both", choices=tuple(FUSED)),
     "mbs_break": _setting(bool, False),
+    "any_batch": _setting(bool, False),
     "objective": _setting(str, "sample_rate", "a statistic, also with :max or :min"),
     "where": _setting(str, None, "a condition such as 'total_time < 60'"),
     "fix": _setting(dict, {}, _BY_FIELD),

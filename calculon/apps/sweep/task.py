@@ -47,6 +47,7 @@ class Search:
     data_overlap: bool = True
     fix: Mapping[str, Values] = field(default_factory=dict)
     add: Mapping[str, Values] = field(default_factory=dict)
+    any_batch: bool = False
     edition: str = PUBLISHED
     preset: str | None = None
     version: str = __version__
@@ -64,6 +65,7 @@ class Search:
             data_overlap=self.data_overlap,
             fix=self.fix,
             add=self.add,
+            any_batch=self.any_batch,
             edition=self.edition,
             preset=self.preset,
         )

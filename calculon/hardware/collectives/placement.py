@@ -1,6 +1,7 @@
 """Placement of process groups: ranks in each node, nodes, and groups of nodes, network by network."""
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 from math import prod
 
@@ -10,6 +11,10 @@ from calculon.errors import Infeasible, Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.units import Array, Count
+
+
+Rooms = tuple[Count, ...]
+"""How many instances of the networks inside an instance of each nested network joins: whole numbers or arrays."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +61,9 @@ class Group:
         return cls(ranks, members, alone, network, _node(system))
 
     @classmethod
-    def in_mesh(cls, system: System, ranks: Count, stride: Count) -> "Group":
+    def in_mesh(
+        cls, system: System, ranks: Count, stride: Count, rooms: Rooms | None = None
+    ) -> "Group":
         """Return the groups of processors 0, `stride`, 2 `stride`, ...; what :func:`fits_mesh` denies is wrong.
 
         Processors are numbered so that they fill an instance of the innermost network first, then of the next.
@@ -69,10 +76,12 @@ class Group:
             Members of the group.
         stride : int array
             Distance of their numbers; 1 or more.
+        rooms : tuple of int arrays, optional
+            What an instance of each network joins (:func:`rooms_used`); as much as it can by default.
         """
         ranks = np.asarray(ranks)
         members: list[Count] = [np.array(1)] * len(system.networks)
-        for number, joined, _, _ in _levels(system, ranks, np.asarray(stride)):
+        for number, joined, _, _ in _levels(system, ranks, np.asarray(stride), rooms):
             members[number] = joined
         return cls.of(system, ranks, members)
 
@@ -95,7 +104,7 @@ class Group:
         return first
 
 
-def fits_mesh(system: System, ranks: Count, stride: Count) -> Array:
+def fits_mesh(system: System, ranks: Count, stride: Count, rooms: Rooms | None = None) -> Array:
     """Return where the group of :meth:`Group.in_mesh` that starts at processor 0 fits, in equal parts on each network.
 
     On each network but the outermost its stride divides the room or the room divides the stride, and what one instance
@@ -104,21 +113,112 @@ def fits_mesh(system: System, ranks: Count, stride: Count) -> Array:
     ranks, stride = np.asarray(ranks), np.asarray(stride)
     fits: Array = np.ones(np.broadcast_shapes(ranks.shape, stride.shape), dtype=bool)
     left: Count = ranks
-    for number, joined, even, before in _levels(system, ranks, stride):
+    for number, joined, even, before in _levels(system, ranks, stride, rooms):
         fits = fits & even & (_inside_others(system, number) | (before % joined == 0))
         left = -(-before // joined)
     return fits & (left == 1)
 
 
+def rooms_used(system: System, degrees: Sequence[Count], between_layers: int) -> Rooms:
+    """Return what one instance of each nested network joins of those before it, when all groups of a mesh sit evenly.
+
+    An instance takes the most that it has room for of which every group has either all of its ranks inside, or as many
+    as each other instance: a multiple of the degrees that fit inside, and of the next one a divisor. So 64 of the 72
+    processors of a domain are used by tensor groups of 16 and by replicas in powers of 2, and 8 are idle, which is how
+    such domains are run (NVIDIA, GB200 NVL72: jobs take 16 of the 18 trays, and spare ones replace what fails; Slurm,
+    topology/block: segments of equal numbers of nodes). Everything is inside one instance where it has the room.
+
+    Groups that span instances of a network between nodes, such as pods, may share the last one with others.
+
+    Parameters
+    ----------
+    system : System
+        Its networks nest in their order; one that is no larger than those before it is not used.
+    degrees : sequence of int arrays
+        Ranks of the groups of each axis of the mesh, fastest first.
+    between_layers : int
+        How many of the first axes have collectives between layers: their groups share no pod with others.
+    """
+    spans: list[Count] = [np.array(1)]
+    for degree in degrees:
+        spans.append(spans[-1] * np.asarray(degree, np.int64))
+    inside: Count = np.array(1)
+    found: list[Count] = []
+    nested = nested_rooms(system)
+    for number, room in nested:
+        if number == nested[-1][0] or np.all(spans[-1] <= inside * room):
+            found.append(room)
+        else:
+            may_share = _inside_others(system, number)
+            used = _used(spans, inside, room, spans[between_layers] if may_share else None)
+            found.append(room if np.all(used == room) else used)
+        inside = inside * found[-1]
+    return tuple(found)
+
+
+def _used(spans: Sequence[Count], inside: Count, room: int, alone: Count | None) -> Count:
+    """Return how many instances of the networks inside one of the next joins.
+
+    Parameters
+    ----------
+    spans : sequence of int arrays
+        Processors that the groups of the axes span, each with all faster ones; the last is that of all processors.
+    inside : int array
+        Processors of an instance of the networks inside.
+    room : int
+        How many of these there are.
+    alone : int array, optional
+        The span up to which groups share the last instance with no others; by default none do.
+    """
+    limit = inside * room
+    held, further = inside, spans[-1]
+    for span in spans[::-1]:
+        further = np.where(span > limit, span, further)
+    for span in spans:
+        held = np.where(span <= limit, np.maximum(held, span), held)
+    most = limit // held
+    parts = largest_divisor(np.maximum(further // held, 1), most)
+    if alone is not None:
+        parts = np.where((further == spans[-1]) & (further > alone), most, parts)
+    return np.where(spans[-1] <= limit, room, held // inside * parts)
+
+
+def largest_divisor(number: Count, most: Count) -> Count:
+    """Return the largest divisor that is at most a bound; whole numbers of 1 or more.
+
+    >>> largest_divisor(np.array([24, 64]), np.array([9, 9])).tolist()
+    [8, 8]
+    """
+    number, most = np.broadcast_arrays(number, most)
+    found = np.where(number % most == 0, most, 0)
+    odd = found == 0
+    if not odd.any():
+        return found
+    shift = int(most.max()) + 1
+    pairs = number[odd] * shift + most[odd]
+    ordered = np.sort(pairs)
+    distinct = ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
+    divisors = np.array([_divisor(*divmod(pair, shift)) for pair in distinct.tolist()])
+    found[odd] = divisors[np.searchsorted(distinct, pairs)]
+    return found
+
+
+@cache
+def _divisor(number: int, most: int) -> int:
+    return next(one for one in range(min(number, most), 0, -1) if number % one == 0)
+
+
 def _levels(
-    system: System, ranks: Count, stride: Count
+    system: System, ranks: Count, stride: Count, rooms: Rooms | None
 ) -> Iterator[tuple[int, Count, Array, Count]]:
     """Yield for each nested network: number, members it joins, whether strides and rooms divide, ranks to place."""
-    left, inside, rooms = ranks, 1, _rooms(system)
-    for number, room in rooms:
+    left, inside, nested = ranks, 1, nested_rooms(system)
+    if rooms is not None:
+        nested = [(number, used) for (number, _), used in zip(nested, rooms, strict=True)]
+    for number, room in nested:
         apart = np.maximum(stride // inside, 1)  # in instances of the networks inside
         even = (stride % inside == 0) | (inside % stride == 0)
-        last = number == rooms[-1][0]
+        last = number == nested[-1][0]
         joined = np.minimum(left, np.maximum(-(-room // apart), 1))
         even = even & (last | (room % apart == 0) | (apart % room == 0))
         yield number, joined, even | (left == 1), left
@@ -127,7 +227,7 @@ def _levels(
 
 def _inside_others(system: System, number: int) -> bool:
     """Return whether a network joins nodes, and is joined by another one."""
-    numbers = [one for one, _ in _rooms(system)]
+    numbers = [one for one, _ in nested_rooms(system)]
     return number in numbers[1:-1]
 
 
@@ -150,7 +250,7 @@ def place(system: System, ranks: int, per_node: int | None = None) -> Group:
     Infeasible
         For more ranks than the networks connect, or more of them in a node than it has.
     """
-    rooms = _rooms(system)
+    rooms = nested_rooms(system)
     if ranks > 1:
         _check_room(system, rooms, ranks, per_node)
     members, left = [1] * len(system.networks), ranks
@@ -163,7 +263,7 @@ def place(system: System, ranks: int, per_node: int | None = None) -> Group:
     return Group.of(system, np.array(ranks), [np.array(joined) for joined in members])
 
 
-def _rooms(system: System) -> list[tuple[int, int]]:
+def nested_rooms(system: System) -> list[tuple[int, int]]:
     """Return each network that is larger than those before it, and how many of those before fit in it."""
     nested = [(-1, 1)]
     for number, network in enumerate(system.networks):
@@ -174,7 +274,7 @@ def _rooms(system: System) -> list[tuple[int, int]]:
 
 def _node(system: System) -> int:
     """Return the number of the innermost network."""
-    rooms = _rooms(system)
+    rooms = nested_rooms(system)
     return rooms[0][0] if rooms else 0
 
 

@@ -1,5 +1,6 @@
 """Whether groups of processors fit the networks they are put on (section 1.7)."""
 
+from dataclasses import replace
 from functools import reduce
 from math import prod
 from operator import and_, mul
@@ -7,9 +8,12 @@ from operator import and_, mul
 import numpy as np
 
 from calculon.errors import Problem
-from calculon.plan.mesh import even, processors, strides
+from calculon.hardware.collectives.placement import nested_rooms
+from calculon.plan.mesh import places, processors, rooms
+from calculon.plan.plan import Plan
 from calculon.plan.rules.rule import Request, Requests, Rule
 from calculon.spec.axes import AXES, FURTHER_AXES, PUBLISHED_AXES, Axis
+from calculon.spec.execution import PUBLISHED
 from calculon.units import Array
 
 
@@ -32,26 +36,40 @@ def _explain_mesh_size(one: Request) -> str:
 
 
 def _mesh_is_even(r: Requests) -> Array:
-    """Whether the groups of every axis, and the shards and copies of hybrid sharding, sit alike in all networks."""
-    p, apart = r.plan, strides(r.plan)
-    count = reduce(mul, (getattr(p, axis.degree) for axis in AXES))
-    shards = np.where(p.dp_shard > 0, p.dp_shard, p.data_par)
-    copies = np.maximum(p.data_par // np.maximum(shards, 1), 1)
-    groups = [(getattr(p, axis.degree), apart[axis.name]) for axis in AXES]
-    groups += [(shards, apart["dp"]), (copies, apart["dp"] * shards)]
-    alike = [even(r.system, ranks, stride, count) for ranks, stride in groups]
-    return (p.mesh_order == 0) | np.logical_and.reduce(np.broadcast_arrays(*alike))
+    """Whether there are instances enough when the groups of every axis sit evenly."""
+    return (r.plan.mesh_order == 0) | (processors(r.plan) <= places(rooms(r.plan, r.system)))
 
 
 def _explain_uneven(one: Request) -> str:
-    e = one.execution
-    sizes = ", ".join(str(network.size) for network in one.system.networks)
+    """Say how many processors of each network are used, how many that leaves, and with which replicas they suffice."""
+    e, system = one.execution, one.system
+    plan, nested = Plan.of(e), nested_rooms(one.system)
+    used = [int(np.asarray(room).item()) for room in rooms(plan, system)]
+    count, most = prod(getattr(e, axis.degree) for axis in AXES), prod(used)
+    parts = ", ".join(
+        f"{prod(used[: i + 1])} of the {system.networks[number].size} of each network {number}"
+        for i, (number, _) in enumerate(nested[:-1])
+    )
     degrees = ", ".join(f"{axis.degree}={getattr(e, axis.degree)}" for axis in AXES)
     return (
-        f"mesh_order {e.mesh_order} with {degrees} "
-        f"cuts groups unevenly over the networks of {one.system.name} (of {sizes} "
-        "processors): degrees must divide them, or they the degrees"
+        f"mesh_order {e.mesh_order} with {degrees} uses {parts or 'the innermost network'}, so that all groups are "
+        f"spread evenly; {system.name} has that for {most} processors, and there are {count} ({count - most} too many)"
+        f"{_fewer_replicas(one, most // (count // e.data_par))}"
     )
+
+
+_TRIED = 200
+"""Numbers of replicas that a message tries."""
+
+
+def _fewer_replicas(one: Request, most: int) -> str:
+    """Say with which number of replicas, the next below, the processors suffice."""
+    e = one.execution
+    for replicas in range(most, max(most - _TRIED, 0), -1):
+        columns = Plan.of(replace(e, data_par=replicas, dp_shard=0))
+        if processors(columns).item() <= np.asarray(places(rooms(columns, one.system))).item():
+            return f"; data_par={replicas} would fit"
+    return ""
 
 
 def _explain_networks(one: Request) -> Problem:
@@ -92,11 +110,16 @@ def _networks_large_enough(r: Requests) -> Array:
 
 
 def _networks_filled(r: Requests) -> Array:
-    fits = np.ones(1, bool)
+    """Whether groups leave no processor idle of networks that must be filled, in the published edition.
+
+    The flag stands for nodes that jobs get as a whole; the published model then refuses groups that do not tile them
+    (section 1.7). Nothing else follows from it, and jobs do leave processors of a node idle.
+    """
+    fits, filled = ~r.plan.is_choice("edition", PUBLISHED), np.ones(1, bool)
     for i, network in enumerate(r.system.networks):
         if network.must_be_filled:
-            fits = fits & (np.mod(network.size, _group_size(r, i)) == 0)
-    return fits
+            filled = filled & (np.mod(network.size, _group_size(r, i)) == 0)
+    return fits | filled
 
 
 def _network_use(one: Request, *, too_large: bool) -> tuple[int, int, str]:

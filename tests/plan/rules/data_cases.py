@@ -126,10 +126,12 @@ INFEASIBLE = {
             "edition": "corrected",
             "preset": "published",
             "mesh_order": "tp-dp-pp",
-            "num_procs": 24,
-            "data_par": 3,
+            "num_procs": 8 * 7001,
+            "data_par": 7001,
         }
-        | {"batch_size": 48},
-        "mesh_order tp-dp-pp with tensor_par=4, pipeline_par=2, data_par=3 cuts groups unevenly",
+        | {"batch_size": 7001 * 16},
+        "mesh_order tp-dp-pp with tensor_par=4, pipeline_par=2, data_par=7001 uses 4 of the 8 of each network 0, "
+        "so that all groups are spread evenly; a100_80g has that for 32768 processors, and there are 56008 "
+        "(23240 too many); data_par=4096 would fit",
     ),
 }

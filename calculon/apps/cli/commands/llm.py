@@ -133,4 +133,5 @@ def result_of(estimate: "Estimate") -> "Result":
         belief=None if belief is None else belief.to_dict(),
         residuals=None if estimate.interval is None else estimate.interval.to_dict(),
         groups=[group.to_dict() for group in estimate.groups],
+        domains=[domain.to_dict() for domain in estimate.domains],
     )
