@@ -427,7 +427,9 @@ def test_tensor_parallelism_leaves_a_node_only_when_it_is_asked_to():
 
     assert degrees() == {1, 2, 4, 8}
     assert degrees(tensor_par=16) == {16}
-    published = calculon.search("llama3-70B", "h100_80g_sxm", 64, 64, "bfloat16", preset="published")
+    published = calculon.search(
+        "llama3-70B", "h100_80g_sxm", 64, 64, "bfloat16", preset="published"
+    )
     assert max(unit.tensor_par for unit in published.space.units) == 64
 
 

@@ -1,6 +1,6 @@
 """The answer to a question: the best plan, its rivals, the same for other counts, and a plan of one's own beside it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -123,7 +123,7 @@ class Answer:
 
     @cached_property
     def ties(self) -> list[Tie]:
-        """The plans as fast as the best: within what repeated runs differ by, and within what runs do not tell apart."""
+        """The plans as fast as the best: as repeated runs differ, and as measured runs do not tell apart."""
         if not self.plans:
             return []
         longest = {ratio: self.plans[0].time * ratio for ratio in (REPEATED, least_ratio())}
@@ -181,7 +181,11 @@ class Answer:
     def __repr__(self) -> str:
         q = self.question
         asked = f"{q.model.name} on {q.num_procs[0]:,} x {q.system.name}, {q.preset.name}"
-        return f"<Answer for {asked}: {self.best!r}>" if self.best else f"<Answer for {asked}: nothing fits>"
+        return (
+            f"<Answer for {asked}: {self.best!r}>"
+            if self.best
+            else f"<Answer for {asked}: nothing fits>"
+        )
 
 
 def plan(
@@ -246,7 +250,9 @@ def plan(
 def answer(question: Question) -> Answer:
     """Answer a question."""
     first = question.num_procs[0]
-    results = {count: _search(question, count) for count in dict.fromkeys((first, *question.counts))}
+    results = {
+        count: _search(question, count) for count in dict.fromkeys((first, *question.counts))
+    }
     found = results[first]
     return Answer(
         question=question,

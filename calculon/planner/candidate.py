@@ -37,7 +37,7 @@ class Candidate:
 
     @property
     def simplicity(self) -> tuple[int, ...]:
-        """A key that is less for plans with fewer parts: offloads, links, kinds of parallelism, stages, chunks, ranks."""
+        """A key that is less for plans with fewer parts: offloads, kinds of parallelism, stages, chunks, ranks."""
         e = self.execution
         kinds = sum(e[name] > 1 for name in ("tensor_par", "pipeline_par"))
         offloads = sum(bool(e[name]) for name in _OFFLOADS)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from calculon.estimate import Estimate, estimate
+from calculon.estimate import Estimate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.rules.check import MEMORY_REASONS

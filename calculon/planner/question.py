@@ -155,7 +155,9 @@ def _with_sequences(model: Model, seq: int | str | None, assumed: dict[str, str]
     if model.seq_size <= LONGEST_UNASKED:
         assumed["--seq"] = f"{model.seq_size:,} tokens"
         return model
-    assumed["--seq"] = f"{LONGEST_UNASKED:,} tokens, of {model.seq_size:,} that the model has room for"
+    assumed["--seq"] = (
+        f"{LONGEST_UNASKED:,} tokens, of {model.seq_size:,} that the model has room for"
+    )
     return replace(model, seq_size=LONGEST_UNASKED)
 
 

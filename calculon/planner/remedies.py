@@ -8,8 +8,8 @@ from typing import Any
 
 from calculon.estimate import Estimate
 from calculon.frozen import dataclass
-from calculon.planner.nearest_miss import Miss, least, with_memory
 from calculon.plan.divisors import divisors
+from calculon.planner.nearest_miss import Miss, least, with_memory
 from calculon.search.candidates import EXTENSIONS
 from calculon.search.driver import run
 from calculon.search.objective import Objective

@@ -9,8 +9,8 @@ from calculon.estimate import Estimate
 from calculon.frozen import dataclass
 from calculon.planner.nearest_miss import Miss, nearest_misses
 from calculon.planner.remedies import Remedy, remedies
-from calculon.search.effect import Wording
 from calculon.search.driver import run
+from calculon.search.effect import Wording
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best
 from calculon.search.search_counts import Counts
@@ -268,7 +268,7 @@ def _no_split(space: Space) -> str:
 
 def _listed(values: Sequence[int]) -> str:
     shown = [f"{value:,}" for value in values]
-    return ", ".join(shown if len(shown) <= 8 else [*shown[:3], "...", shown[-1]])  # noqa: PLR2004
+    return ", ".join(shown if len(shown) <= 8 else [*shown[:3], "...", shown[-1]])
 
 
 def _factors(number: int) -> str:
@@ -286,6 +286,6 @@ def _factors(number: int) -> str:
         prime += 1
     if rest > 1:
         powers[rest] = powers.get(rest, 0) + 1
-    if len(powers) < 2 and set(powers.values()) <= {1}:  # noqa: PLR2004
+    if len(powers) < 2 and set(powers.values()) <= {1}:
         return f"{number:,}"
     return f"{number:,} = " + " x ".join(f"{p}^{n}" if n > 1 else f"{p}" for p, n in powers.items())

@@ -36,7 +36,9 @@ def test_every_rival_is_the_best_of_its_split():
 def test_rivals_are_in_the_order_of_their_times():
     times = [one.time for one in answer().splits]
     assert times == sorted(times)
-    assert len({(s.execution["tensor_par"], s.execution["pipeline_par"]) for s in answer().splits}) == len(times)
+    assert len(
+        {(s.execution["tensor_par"], s.execution["pipeline_par"]) for s in answer().splits}
+    ) == len(times)
 
 
 def test_a_tie_is_all_within_its_ratio_and_names_the_simplest():

@@ -3,8 +3,8 @@
 import pytest
 
 from calculon.errors import SpecError
-from calculon.planner.shorthand import SHORT, read_mine
 from calculon.plan.columns import FIELDS
+from calculon.planner.shorthand import SHORT, read_mine
 
 
 @pytest.mark.parametrize(

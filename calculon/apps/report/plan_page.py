@@ -86,7 +86,9 @@ class PlanPage:
         return plan_words(execution, self.usual(execution))
 
     def _best(self, best: Result) -> Iterator[RenderableType]:
-        yield Text.assemble(("Best: ", "bold"), (self._words(self.answer["0"]["execution"]), "bold"))
+        yield Text.assemble(
+            ("Best: ", "bold"), (self._words(self.answer["0"]["execution"]), "bold")
+        )
         table = speed_with_interval(best)
         _add_training(table, self.answer["0"]["training"], best.digits)
         yield indented(table)
@@ -100,7 +102,9 @@ class PlanPage:
         largest = sorted(here.items(), key=lambda item: -item[1])[:4]
         parts = ", ".join(f"{kind} {best.digits.gib(size)}" for kind, size in largest)
         free = best.digits.gib(there - used)
-        yield heading("Memory", f"{best.digits.gib(used)} of {best.digits.gib(there)} usable, {free} free")
+        yield heading(
+            "Memory", f"{best.digits.gib(used)} of {best.digits.gib(there)} usable, {free} free"
+        )
         yield indented(Text(f"largest: {parts}", "dim"))
 
     def _rivals(self, digits: Digits) -> Iterator[RenderableType]:
@@ -151,7 +155,9 @@ class PlanPage:
         if len(rows) < 2:
             return
         tokens = _tokens(self.answer["question"]["tokens_told"])
-        yield heading("Processors", f"the best plan on each count, same batch; days for {tokens} tokens")
+        yield heading(
+            "Processors", f"the best plan on each count, same batch; days for {tokens} tokens"
+        )
         columns = (
             Column("procs", "count", right=True),
             Column("plan", "plan", fold=True),
@@ -165,7 +171,11 @@ class PlanPage:
     def _count(self, row: Document) -> dict[str, str]:
         if "execution" not in row:
             empty = dict.fromkeys(("time", "rate", "mfu", "days"), "-")
-            return {"procs": f"{row['num_procs']:,}", "plan": f"none fits: {row['reason']}", **empty}
+            return {
+                "procs": f"{row['num_procs']:,}",
+                "plan": f"none fits: {row['reason']}",
+                **empty,
+            }
         asked, stats, execution = self.answer["question"], row["stats"], row["execution"]
         digits = _digits(stats)
         tokens = asked["batch_size"] * asked["seq_size"] / stats["total_time"]
@@ -205,7 +215,6 @@ _TIES = (
     "Within {}, which measured runs do not tell apart",
 )
 """What the ties of an answer are, each of so many percent."""
-
 
 
 def _beside(words: Sequence[str], others: Sequence[str]) -> list[str]:
@@ -252,8 +261,8 @@ def _add_training(table: Any, training: Document, digits: Digits) -> None:
     ends = (training.get("days_low"), training.get("days_high"))
     add_interval(table, f"days for {name} tokens", days, ends, digits.rate)
     hours, per_day = training["processor_hours"], training["processor_hours"] / days
-    bounds = tuple(None if end is None else end * per_day for end in ends)
-    add_interval(table, "processor-hours", hours, bounds, digits.rate)
+    low, high = (None if end is None else end * per_day for end in ends)
+    add_interval(table, "processor-hours", hours, (low, high), digits.rate)
 
 
 def _how_sure(belief: Document) -> Iterator[RenderableType]:

@@ -12,7 +12,6 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.units import Array, Count
 
-
 Rooms = tuple[Count, ...]
 """How many instances of the networks inside an instance of each nested network joins: whole numbers or arrays."""
 

@@ -15,7 +15,9 @@ from calculon.planner.answer import plan
 def page(**options) -> PlanPage:
     answer = plan("llama3-8B", 64, "h100_80g_sxm", batch=512, **options)
     best = None if answer.best is None else result_of(answer.best)
-    return PlanPage(answer.to_dict(), best, answer.question.preset.usual, answer.question.preset.words)
+    return PlanPage(
+        answer.to_dict(), best, answer.question.preset.usual, answer.question.preset.words
+    )
 
 
 def drawn(page, width):
@@ -31,7 +33,18 @@ def test_no_line_is_wider_than_the_page(width):
 
 def test_the_page_has_the_answers_in_order():
     text = drawn(page(mine="tp=2 pp=2"), 80)
-    places = [text.index(part) for part in ("Plan for", "Best:", "Memory:", "Next best", "Processors:", "Mine:", "How sure")]
+    places = [
+        text.index(part)
+        for part in (
+            "Plan for",
+            "Best:",
+            "Memory:",
+            "Next best",
+            "Processors:",
+            "Mine:",
+            "How sure",
+        )
+    ]
     assert places == sorted(places)
 
 

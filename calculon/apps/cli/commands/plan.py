@@ -11,7 +11,7 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "Plan a training run: which plan, does it fit, how long, how sure. The best of all executions that the "
-        "framework can run, with its rivals, the same for half and twice the processors, and a plan of your own beside.",
+        "framework can run, its rivals, the same for half and twice the processors, and a plan of your own beside.",
         "calculon plan llama-3.1-70b 1024 h100\n"
         "calculon plan llama-3.1-70b 1k h100 --preset megatron-lm --tokens 15T --batch 4M\n"
         'calculon plan llama-3.1-405b 16384 h100 --batch 16M --mine "tp=8 pp=16 mbs=1"\n'
