@@ -8,7 +8,7 @@ import numpy as np
 from calculon.apps.cli.options import Log
 from calculon.apps.cli.sizes import size_text
 from calculon.apps.report.pictures.collective_curves import Curves
-from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.report.text_tables import EARLY, Column, Table
 from calculon.apps.report.texts import bandwidth, counted
 from calculon.frozen import dataclass
 from calculon.hardware.collectives.algorithm_times import (
@@ -99,8 +99,8 @@ def _rate(value: float | None) -> str:
     return "" if value is None else f"{value:,.2f}" if value < 1000 else f"{value:,.0f}"
 
 
-def _times(key: str, title: str) -> Column:
-    return Column(key, title, right=True, text=duration)
+def _times(key: str, title: str, drop: int = 0) -> Column:
+    return Column(key, title, right=True, text=duration, drop=drop)
 
 
 def sizes_table(asked: Asked, sizes: Sequence[int]) -> Table:
@@ -129,10 +129,10 @@ def sizes_table(asked: Asked, sizes: Sequence[int]) -> Table:
         Column("members", for_people=False),
         Column("algorithm", "algorithm"),
         _times("seconds", "time"),
-        Column("algbw", "algorithm GB/s", right=True, text=_rate),
-        Column("busbw", "bus GB/s", right=True, text=_rate),
+        Column("algbw", "algorithm\nGB/s", right=True, text=_rate),
+        Column("busbw", "bus\nGB/s", right=True, text=_rate),
     )
-    others = tuple(_times(f"{name}_seconds", name) for name in found)
+    others = tuple(_times(f"{name}_seconds", name, drop=1) for name in found)
     moved = tuple(Column(key, for_people=False) for key in _moved(asked, str(names[0]), 0))
     return Table((*own, *others, *moved), rows)
 
@@ -219,10 +219,10 @@ def _algorithms(asked: Asked, found: dict[str, Seconds], taken: str) -> Table:
         Column("algorithm", "algorithm"),
         *((Column("protocol", "protocol"),) if any(row["protocol"] for row in rows) else ()),
         _times("time", "time"),
-        Column("more", "of that taken", right=True, text=lambda x: f"{x:.2f} x"),
-        Column("algbw", "algorithm GB/s", right=True, text=_rate),
-        Column("busbw", "bus GB/s", right=True, text=_rate),
-        Column("what", "", fold=True),
+        Column("more", "of that\ntaken", right=True, text=lambda x: f"{x:.2f} x"),
+        Column("algbw", "algorithm\nGB/s", right=True, text=_rate),
+        Column("busbw", "bus\nGB/s", right=True, text=_rate),
+        Column("what", "what it does", fold=True, drop=EARLY),
     )
     return Table(columns, rows)
 

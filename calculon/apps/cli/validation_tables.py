@@ -42,20 +42,20 @@ def _within(passes: bool | None) -> str:
     return "" if passes is None else "yes" if passes else "NO"
 
 
-def _number(key: str, title: str = "", text: Callable[[Any], str] = _two) -> Column:
-    return Column(key, title or key, right=True, text=text)
+def _number(key: str, title: str = "", text: Callable[[Any], str] = _two, drop: int = 0) -> Column:
+    return Column(key, title or key, right=True, text=text, drop=drop)
 
 
 N = Column("n", "n", right=True)
 ERRORS = (
     N,
     _number("mean", "mean %"),
-    _number("median", "median %"),
-    _number("p90", "p90 %"),
+    _number("median", "median %", drop=1),
+    _number("p90", "p90 %", drop=4),
     _number("largest", "max %"),
     _number("bias", "bias %"),
 )
-WHICH = (Column("study", "study"), Column("quantity", "quantity"))
+WHICH = (Column("study", "study"), Column("quantity", "quantity", fold=True))
 EDITION = Column("edition", "edition")
 KEYS = ("study", "quantity")
 ORDER = (
@@ -78,12 +78,12 @@ STUDIES: Form = (
     "Studies: absolute errors in percent of the measured value, and bias",
     (
         *WHICH,
-        Column("evidence", "evidence"),
-        Column("rows", "rows", right=True),
+        Column("evidence", "evidence", drop=3),
+        Column("rows", "rows", right=True, drop=2),
         *ERRORS,
-        _number("bound", "bound %", text=_shortest),
+        _number("bound", "bound %", text=_shortest, drop=5),
         Column("passes", "within", text=_within),
-        Column("worst", "worst row"),
+        Column("worst", "worst row", drop=6),
     ),
     summary.studies,
 )
@@ -93,12 +93,12 @@ STUDIES: Form = (
 SOURCE_ERRORS = (
     Column("rows", "rows", right=True),
     _number("mean", "mean %"),
-    _number("median", "median %"),
+    _number("median", "median %", drop=2),
     _number("bias", "bias %"),
     _number("coverage", "coverage %", _one),
-    Column("sweeps", "sweeps", right=True),
-    _number("tau"),
-    _number("regret", "regret %"),
+    Column("sweeps", "sweeps", right=True, drop=4),
+    _number("tau", drop=1),
+    _number("regret", "regret %", drop=3),
 )
 """Errors of whole steps by source; coverage is that of the 90 % interval of all other sources."""
 
@@ -132,6 +132,7 @@ def _studies_of_editions(editions: Sequence[str]) -> tuple[Form, ...]:
     """Return the tables of errors under several editions: side by side, then one below the other."""
     figures = ("mean", "bias")
     titles = {"mean": "mean", "median": "median", "p90": "p90", "largest": "max", "bias": "bias"}
+    dropped = {"mean": 0, "median": 2, "p90": 3, "largest": 0, "bias": 0}
     return (
         (
             "Editions side by side: mean absolute error and bias in percent",
@@ -141,12 +142,11 @@ def _studies_of_editions(editions: Sequence[str]) -> tuple[Form, ...]:
         (
             STUDIES[0],
             (
-                *WHICH[:1],
-                Column("quantity", "quantity", fold=True),
+                *WHICH,
                 EDITION,
-                N,
-                *(_number(key, title) for key, title in titles.items()),
-                _number("bound", text=_shortest),
+                Column("n", "n", right=True, drop=1),
+                *(_number(key, titles[key], drop=drop) for key, drop in dropped.items()),
+                _number("bound", text=_shortest, drop=4),
                 Column("passes", "within", text=_within),
             ),
             lambda results: summary.together(summary.studies(results), KEYS),
@@ -186,8 +186,9 @@ def _by_edition(
     """Yield the columns of figures that each edition has, figure by figure; of one edition without its name."""
     for figure in figures:
         for edition in editions:
-            key = f"{edition} {figure}"
-            yield _number(key, figure + percent if len(editions) == 1 else key, text)
+            several = f"{edition}\n{figure}"
+            title = figure + percent if len(editions) == 1 else several
+            yield _number(f"{edition} {figure}", title, text)
 
 
 def _side_by_side(
@@ -272,8 +273,8 @@ def forms(editions: Sequence[str]) -> tuple[Form, ...]:
             "What the sources leave open: other choices",
             (
                 *WHICH,
-                Column("alternative", "choice"),
-                N,
+                Column("alternative", "choice", fold=True),
+                Column("n", "n", right=True, drop=1),
                 *_by_edition(editions, ("mean", "bias")),
                 Column("why", "why", fold=True),
             ),
@@ -291,7 +292,7 @@ def sections(results: Sequence[Result], *, brief: bool = False) -> Iterator[Sect
     editions = summary.editions(results)
     for title, columns, rows in main_forms(editions) if brief else forms(editions):
         if found := rows(results):
-            yield Section(title, Table(columns, found))
+            yield Section(title, Table(columns, found, "--format markdown"))
 
 
 def runs_file(results: Sequence[Result]) -> str:

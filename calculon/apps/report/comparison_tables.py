@@ -5,9 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from calculon.apps.report.comparison import SECONDS, Comparison, Line
-from calculon.apps.report.text_tables import Column, Section, Table
+from calculon.apps.report.text_tables import EARLY, Column, Section, Table
 from calculon.apps.report.texts import gib, seconds
 from calculon.units import Unit, duration, scaled
+
+_DROPPED = {"-": EARLY + 1, "/": EARLY, "": 1}
+"""What a narrow screen leaves out of comparisons: differences first, then ratios, then the values of later results."""
+
+_MORE = "--format csv"
 
 
 def sections(comparison: Comparison, *, everything: bool = False) -> list[Section]:
@@ -18,7 +23,7 @@ def sections(comparison: Comparison, *, everything: bool = False) -> list[Sectio
             {"field": name} | dict(zip(comparison.letters, map(_word, values), strict=True))
             for name, values in comparison.inputs
         ]
-        table = Table((Column("field"), *_cells(comparison)), rows)
+        table = Table((Column("field"), *_cells(comparison)), rows, _MORE)
         found.append(Section("Asked differently", table))
     title, parts = _headline(comparison, "total_time", "Time"), _parts(comparison, comparison.time)
     found.append(Section(title, parts, tuple(comparison.sureness)))
@@ -42,7 +47,7 @@ def sections(comparison: Comparison, *, everything: bool = False) -> list[Sectio
 def _cells(comparison: Comparison) -> list[Column]:
     """Return the columns of the values, under the letters of the results."""
     return [
-        Column(letter, heading, right=True)
+        Column(letter, heading, right=True, drop=0 if letter == "A" else _DROPPED[""])
         for letter, heading in zip(comparison.letters, comparison.headings, strict=True)
     ]
 
@@ -86,8 +91,8 @@ def _parts(comparison: Comparison, lines: Sequence[Line]) -> Table:
             signed = [_signed(d, gib(abs(d))) for d in differences]
         row = {"part": line.name} | dict(zip(letters, texts, strict=True))
         rows.append(row | dict(zip(names, signed, strict=True)))
-    changes = (Column(name, name, right=True) for name in names)
-    return Table((Column("part"), *_cells(comparison), *changes), rows)
+    changes = (Column(name, name, right=True, drop=_DROPPED["-"]) for name in names)
+    return Table((Column("part"), *_cells(comparison), *changes), rows, _MORE)
 
 
 def _signed(value: float, text: str) -> str:
@@ -108,9 +113,9 @@ def _statistics(comparison: Comparison, lines: Sequence[Line]) -> Table:
             row[f"{letter} - A"] = "" if size is None else _signed(difference or 0.0, size)
             row[f"{letter} / A"] = "" if ratio is None else f"{ratio:.4g}"
         rows.append(row)
-    others = (f"{letter} {sign} A" for letter in letters[1:] for sign in "-/")
-    changes = (Column(name, name, right=True) for name in others)
-    return Table((Column("name", "statistic"), *_cells(comparison), *changes), rows)
+    others = ((f"{letter} {sign} A", sign) for letter in letters[1:] for sign in "-/")
+    changes = (Column(name, name, right=True, drop=_DROPPED[sign]) for name, sign in others)
+    return Table((Column("name", "statistic"), *_cells(comparison), *changes), rows, _MORE)
 
 
 def _quantity(value: float | None, unit: Unit) -> str:

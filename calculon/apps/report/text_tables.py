@@ -27,7 +27,7 @@ def plain(value: Any) -> str:
 
 
 EARLY = 10
-"""Columns that are left out before texts are cut."""
+"""Columns that are left out before texts fold or are cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Column:
         What happens where a line is too short: texts fold between words, or end after their first parts.
     drop : int
         Columns above 0 are left out where a line is too short, those with the largest number first; from
-        :data:`EARLY` on before texts are cut.
+        :data:`EARLY` on before texts fold.
     """
 
     key: str
@@ -55,7 +55,7 @@ class Column:
     @property
     def heading(self) -> str:
         """The title in one line."""
-        return self.title.replace("\n", "")
+        return self.title.replace("_\n", "_").replace("\n", " ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Table:
         """Draw the table without lines, as wide as the space.
 
         Where a line is too short for a row, columns move closer together, then texts fold between words or are cut,
-        then columns are left out, which the last line says, and at last a row takes several lines.
+        and columns are left out, which the last line says; at last a row takes several lines.
         """
         from calculon.apps.report.bars import has_blocks
 
@@ -80,8 +80,8 @@ class Table:
         while True:
             cells = [[column.text(row[column.key]) for column in shown] for row in self.rows]
             first = max(reversed(shown), key=lambda column: column.drop)
-            ways = ((2, False), (1, False), *(((1, True),) if first.drop < EARLY else ()))
-            fits = ((gap, _widths(shown, cells, room, gap, cut=cut)) for gap, cut in ways)
+            ways = _WAYS if first.drop < EARLY else _WAYS[:2]
+            fits = ((gap, _widths(shown, cells, room, gap, how)) for gap, how in ways)
             gap, widths = next(((gap, found) for gap, found in fits if found), (0, None))
             if widths is not None:
                 yield _grid(shown, _shortened(shown, cells, widths, ellipsis), widths, gap)
@@ -197,13 +197,16 @@ _INDENT = 2
 """Blanks before the second and later lines of a row."""
 
 
+_WAYS = ((2, "whole"), (1, "whole"), (2, "fold"), (1, "fold"), (1, "cut"))
+"""Blanks between columns, and what happens to texts, as there is less and less room."""
+
+
 def _widths(
     columns: Sequence[Column],
     cells: Sequence[Sequence[str]],
     room: int,
     gap: int,
-    *,
-    cut: bool = False,
+    how: str,
 ) -> list[int] | None:
     """Return widths that hold every cell, texts with blanks narrower than they are; None where there are none."""
     widths, spare = [], []
@@ -215,7 +218,8 @@ def _widths(
         longest = max((_width(word) for line in words for word in line.split()), default=0)
         widths.append(width)
         least = max(longest, _FOLDED)
-        spare.append(0 if column.right or (column.cut and not cut) else max(0, width - least))
+        fixed = column.right or how == "whole" or (column.cut and how == "fold")
+        spare.append(0 if fixed else max(0, width - least))
     over = sum(widths) + gap * (len(columns) - 1) - room
     for i in sorted(range(len(columns)), key=lambda i: (not columns[i].fold, -spare[i])):
         given = min(max(0, over), spare[i])
@@ -283,12 +287,25 @@ def _grid(
 def _stacked(
     columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int
 ) -> "Iterator[RenderableType]":
-    """Yield rows over several lines, broken between columns at the same places and indented from the second on."""
+    """Yield rows over several lines, indented from the second on.
+
+    Texts that fold stand below the other cells; without any, rows are broken between columns at the same places.
+    """
+    from rich.padding import Padding
     from rich.text import Text
 
     titles = [column.heading for column in columns]
     rows = [[cell.replace("\n", ", ") for cell in row] for row in cells]
     widths = [max(map(_width, column)) for column in zip(titles, *rows, strict=True)]
+    short = [i for i, column in enumerate(columns) if not column.fold]
+    if sum(widths[i] + 2 for i in short) <= room + 2 and len(short) < len(columns):
+        below = [i for i, column in enumerate(columns) if column.fold]
+        for row, style in ((titles, "dim"), *((row, "") for row in rows)):
+            parts = (_aligned(row[i], widths[i], columns[i]) for i in short)
+            yield Text("  ".join(parts).rstrip(), style)
+            for cell in filter(None, (row[i] for i in below)):
+                yield Padding(Text(cell, style), (0, 0, 0, 2 * _INDENT))
+        return
     lines: list[list[int]] = []
     left = 0
     for i, width in enumerate(widths):

@@ -59,7 +59,11 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     listing = [f"{letter}  {name}" for letter, name in named]
     log("\n".join(f"- {line}" for line in listing) if form == "markdown" else "\n".join(listing))
     for section in sections(comparison, everything=arguments.all):
-        log(f"\n**{section.title}**\n" if form == "markdown" else f"\n{section.title}")
+        if form == "markdown":
+            log(f"\n**{section.title}**\n")
+        else:
+            for line in ("", *section.title.split("\n")):
+                log.show(line)
         for note in section.notes:
             log.show(f"{note}\n" if form == "markdown" else note)
         log.table(section.table, form)

@@ -189,9 +189,10 @@ def _table(winners: "Winners", group: object) -> "Table":
 
     titles, champions = list(winners.summary.best), winners.champions()
     columns = [Column(f"row.{name}", name, right=True) for name in winners.summary.rows]
-    for title in titles:
-        columns.append(Column(title, f"{title} ", right=True))
-        columns.append(Column(f"{title}.at", "at", right=True))
+    for number, title in enumerate(titles):
+        last = 2 * number  # the first figure stays
+        columns.append(Column(title, f"{title} ", right=True, drop=last))
+        columns.append(Column(f"{title}.at", "at", right=True, drop=last + 1))
     rows = []
     for key in winners.rows:
         row = {f"row.{n}": v for n, v in zip(winners.summary.rows, key, strict=True)}
@@ -202,4 +203,4 @@ def _table(winners: "Winners", group: object) -> "Table":
             row[title] = f"{Digits(best.spread).rate(best.value)}{star}" if best else none
             row[f"{title}.at"] = best.num_procs if best else None
         rows.append(row)
-    return Table(tuple(columns), rows)
+    return Table(tuple(columns), rows, "a wider screen")
