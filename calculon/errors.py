@@ -9,6 +9,28 @@ MOST_PROBLEMS = 20
 
 _LONGEST_LINE, _LONGEST_NAME = 4_000, 200  # characters
 
+REASONS = {
+    "network_size": "a network joins too few processors for its group",
+    "network_filled": "groups do not divide a network that must be filled",
+    "offload_blocks": "offloading with fewer than 3 blocks per stage",
+    "feedforward_split": "tensor_par does not divide feedforward",
+    "dp_shard_split": "dp_shard does not divide data_par",
+    "fsdp_unit_split": "fsdp_unit does not divide the blocks of a chunk",
+    "owner_split": "data_par does not divide the blocks of a stage, which have owners",
+    "whole_weights_offload": "split weights (zero_stage 3, fsdp, owner) are not offloaded",
+    "mesh_size": "the networks join too few processors for all groups",
+    "mesh_even": "groups do not divide the networks that they span evenly",
+    "stages_need_pipeline": "schedules and layouts need several stages",
+    "stages_need_one_chunk": "GPipe, ZB-H1 and layouts have one chunk per stage",
+    "stage_blocks": "too few blocks are left for the other stages",
+    "listed_blocks": "stage_blocks lists other chunks or other blocks",
+    "overlap_needs_work": "nothing is due beside transfers of a single chunk",
+    "framework_schedule": "the framework of the preset cannot run it",
+    "mem1_capacity": "tier-1 memory is too small",
+    "mem2_capacity": "tier-2 memory is too small",
+}
+"""Why executions of a search cannot run, in words."""
+
 
 class CalculonError(Exception):
     """Base of all errors that this package raises on purpose."""
@@ -114,6 +136,15 @@ class Infeasible(CalculonError):
     ) -> tuple[type["Infeasible"], tuple[str, str, float | None, float | None, int | None]]:
         numbers = self.needed, self.available, self.tier
         return type(self), (self.reason, str(self), *numbers)  # errors cross processes
+
+
+def in_words(reason: str) -> str:
+    """Return a reason for which executions cannot run in words; an identifier without any as it is.
+
+    >>> in_words("mem1_capacity")
+    'tier-1 memory is too small'
+    """
+    return REASONS.get(reason, reason)
 
 
 def _line(text: str) -> str:

@@ -5,7 +5,8 @@ Section numbers are those of the written specification of the published model (I
 doi:10.1145/3581784.3607102).
 """
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from calculon.records import part, record, stat
 from calculon.spec.axes import FURTHER_NAMES
@@ -348,3 +349,67 @@ class CorrectedStats(Stats):
     figures: Figures = part()
     buffers: Buffers = part()
     axes: AxisTimes = part()
+
+
+# -- memory by kind ---------------------------------------------------------------------------------------------------
+
+KINDS_OF_MEMORY = (
+    "weights",
+    "activations",
+    "checkpoints",
+    "activation gradients",
+    "weight gradients",
+    "optimizer state",
+    "gathered weights",
+    "gradients being reduced",
+    "fragments",
+    "reserved",
+)
+"""What is in memory, in the order in which :func:`memory_by_kind` tells it."""
+
+_BUFFERS = ("gathered_space", "comm_buffer_space", "fragment_space", "reserved_space")
+"""Statistics of the last four kinds, which only the corrected edition has."""
+
+OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
+"""Fields of an execution that move weights, activations and optimizer state to tier 2."""
+
+
+def memory_by_kind(
+    stats: Mapping[str, float | None], execution: Mapping[str, Any], blocks: float
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return bytes in tier 1 and in tier 2 by kind; they add up to the capacity that each tier needs.
+
+    What blocks offload lives in tier 2; tier 1 keeps room for the blocks at work, and all of embedding and LM head.
+
+    Parameters
+    ----------
+    stats, execution : mapping
+        The statistics, and the fields of the execution.
+    blocks : float
+        Blocks of the most loaded pipeline stage.
+    """
+    full = execution["activation_recompute"] == "full"
+    weights, activations, optimizer = (execution[name] for name in OFFLOADS)
+    moved = {
+        "weight_space": weights,
+        "act_space": activations,
+        "act_checkpoint_size": activations,
+        "act_grad_space": activations,  # the working set that stays is another one
+        "weight_grad_space": optimizer,
+        "optimizer_space": optimizer,
+    }
+    here = {n: stats[f"{n}_with_offload" if gone else n] or 0.0 for n, gone in moved.items()}
+    if not full:
+        here["act_checkpoint_size"] = 0.0
+    here |= {name: stats.get(name) or 0.0 for name in _BUFFERS}
+    away = dict.fromkeys((*moved, *_BUFFERS), 0.0)
+    for name in ("weight", "weight_grad", "optimizer"):
+        if moved[f"{name}_space"]:
+            away[f"{name}_space"] = (stats[f"block_{name}_space"] or 0.0) * blocks
+    if activations:
+        rest = (stats["proc_mem_tier2_cap_req"] or 0.0) - sum(away.values())
+        away["act_checkpoint_size" if full else "act_space"] = max(0.0, rest)
+    return (
+        dict(zip(KINDS_OF_MEMORY, here.values(), strict=True)),
+        dict(zip(KINDS_OF_MEMORY, away.values(), strict=True)),
+    )

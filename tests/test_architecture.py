@@ -30,6 +30,7 @@ ROOMS = (
     ("inspect",),
     ("estimate",),
     ("search",),
+    ("planner",),
 )
 """The rooms of the model, from the ground up: each imports from itself and from what is above it in this list."""
 

@@ -223,6 +223,20 @@ class Candidates:
         """All units in the order of the loops, those of one tensor degree together."""
         return tuple(self._units())
 
+    @property
+    def degrees(self) -> dict[str, tuple[int, ...]]:
+        """The degrees that divide processors, model and batch alone, without regard to the others, by field."""
+        of_all = divisors(self.num_procs)
+        return {
+            "tensor_par": tuple(
+                degree for degree in self._fixed("tensor_par", of_all) if self._splits(degree)
+            ),
+            "pipeline_par": self._fixed("pipeline_par", self._pipelines(self.num_procs)),
+            "data_par": tuple(
+                degree for degree in self._fixed("data_par", of_all) if self._batches(degree)
+            ),
+        }
+
     def _units(self) -> Iterator[Unit]:
         model = self.model
         for tensor_par in self._fixed("tensor_par", divisors(self.num_procs)):

@@ -10,10 +10,13 @@ from calculon.errors import Problem, SpecError, nearest
 from calculon.frozen import dataclass
 from calculon.records import Column, column, columns
 from calculon.spec.execution import CORRECTED
-from calculon.statistics import CorrectedStats
+from calculon.statistics import Capacity, CorrectedStats
 from calculon.units import Array, Count, Seconds
 
 SENSES = ("max", "min")
+
+MEMORY = tuple(column.name for column in columns(Capacity))
+"""Statistics of the memory that processors need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,11 @@ class Objective:
     def value(self, score: Array) -> Array:
         """Return the statistic from scores."""
         return score if self.sense == "max" else np.negative(score)
+
+    @property
+    def of_memory(self) -> bool:
+        """Whether it is memory that processors need, which follows without any time."""
+        return self.statistic.name in MEMORY
 
     def bound(self, time_lower_bound: Callable[[], Seconds], batch_size: Count) -> Array | None:
         """Return a score that no execution of at least this time exceeds; nothing where time says nothing.

@@ -95,6 +95,8 @@ class Best(Ranking):
         """Return the best score that each cell may have, where the objective has a bound."""
         if not self._prune:
             return None
+        if self.objectives[0].of_memory:
+            return _best_memory(self.objectives[0], tile) if nodes is None else None
         bound = self.objectives[0].bound
         if nodes is None:
             return bound(lambda: tile.time_lower_bound, tile.batch_size)
@@ -148,6 +150,12 @@ class Front(Ranking):
         self.numbers = np.concatenate([self.numbers, numbers])
         self.switches = np.concatenate([self.switches, switches])
         self._take(pareto_front(self.scores, self.numbers, self.switches))
+
+
+def _best_memory(objective: Objective, tile: Tile) -> Array:
+    """Return the best score of the executions that fit, of memory, which a grid knows without any time."""
+    scores = np.where(tile.fits, objective.score(tile.memory), -np.inf)
+    return np.asarray(scores.max(axis=(1, 2, 3)))
 
 
 def _meets(where: Condition, space: Space, rows: Rows, chosen: Array) -> Array:

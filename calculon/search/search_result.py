@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, SupportsIndex, overload
 
 import numpy as np
 
-from calculon.errors import Infeasible
+from calculon.errors import Infeasible, in_words
 from calculon.estimate import Estimate, estimate
 from calculon.evaluate import Evaluation, evaluate
 from calculon.frozen import dataclass
@@ -87,10 +87,13 @@ class SearchResult:
         if len(self):
             return self[0]
         counts = self.counts
+        if not counts.total:
+            procs = f"{self.space.num_procs:,} processors"
+            raise Infeasible("nothing", f"no split of {procs} divides the model and the batch")
         if counts.good or not counts.reasons:
             raise Infeasible("nothing", f"none of {counts.good:,} feasible executions is wanted")
         reason, times = counts.reasons.most_common(1)[0]
-        message = f"none of {counts.total:,} executions can run ({reason}: {times:,})"
+        message = f"none of {counts.total:,} executions can run ({in_words(reason)}: {times:,})"
         raise Infeasible(reason, message)
 
     @property

@@ -6,11 +6,11 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.apps.report.result import memory_by_kind
 from calculon.editions import CORRECTED, SC23
 from calculon.evaluate import evaluate_rows
 from calculon.inspect.stages import execute, stage_blocks, stage_memory, stage_passes, stage_rows
 from calculon.plan.plan import Plan
+from calculon.statistics import memory_by_kind
 from tests.helpers import LLAMA_X64_P4
 
 SYSTEM = inputs.system("h100_80g_sxm")

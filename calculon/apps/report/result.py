@@ -8,23 +8,10 @@ from typing import Any
 from calculon.apps.report.digits import LEAST_SPREAD, WITHOUT_INTERVAL, Digits
 from calculon.frozen import dataclass
 from calculon.spec.execution import PUBLISHED
-from calculon.statistics import ALL_PARTS_OF_TIME, BOUNDS
+from calculon.statistics import ALL_PARTS_OF_TIME, BOUNDS, OFFLOADS, memory_by_kind
 from calculon.units import between
 
 Stats = Mapping[str, float | None]
-
-KINDS_OF_MEMORY = (
-    "weights",
-    "activations",
-    "checkpoints",
-    "activation gradients",
-    "weight gradients",
-    "optimizer state",
-    "gathered weights",
-    "gradients being reduced",
-    "fragments",
-    "reserved",
-)
 
 ENDS = ("level", "low", "high")
 """Members of an interval."""
@@ -32,10 +19,6 @@ ENDS = ("level", "low", "high")
 EVERYTHING = "everything"
 """The one kind of memory of a result that does not tell what is offloaded."""
 
-_BUFFERS = ("gathered_space", "comm_buffer_space", "fragment_space", "reserved_space")
-"""Statistics of the last four kinds, which only the corrected edition has."""
-
-_OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
 _SAME = 1e-6  # relative: how well the kinds of memory add up to the memory needed
 
 
@@ -255,48 +238,7 @@ def seq_length(inputs: Inputs, execution: Mapping[str, Any]) -> int:
 
 
 _GUESSES = tuple(
-    {"activation_recompute": recompute, **dict.fromkeys(_OFFLOADS, False)}
+    {"activation_recompute": recompute, **dict.fromkeys(OFFLOADS, False)}
     for recompute in ("none", "full")
 )
 """Executions that a file of statistics may be of, when nothing is offloaded."""
-
-
-def memory_by_kind(
-    stats: Stats, execution: Mapping[str, Any], blocks: float
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Return bytes in tier 1 and in tier 2 by kind; they add up to the capacity that each tier needs.
-
-    What blocks offload lives in tier 2; tier 1 keeps room for the blocks at work, and all of embedding and LM head.
-
-    Parameters
-    ----------
-    stats, execution : mapping
-        The statistics, and the fields of the execution.
-    blocks : float
-        Blocks of the most loaded pipeline stage.
-    """
-    full = execution["activation_recompute"] == "full"
-    weights, activations, optimizer = (execution[name] for name in _OFFLOADS)
-    moved = {
-        "weight_space": weights,
-        "act_space": activations,
-        "act_checkpoint_size": activations,
-        "act_grad_space": activations,  # the working set that stays is another one
-        "weight_grad_space": optimizer,
-        "optimizer_space": optimizer,
-    }
-    here = {n: stats[f"{n}_with_offload" if gone else n] or 0.0 for n, gone in moved.items()}
-    if not full:
-        here["act_checkpoint_size"] = 0.0
-    here |= {name: stats.get(name) or 0.0 for name in _BUFFERS}
-    away = dict.fromkeys((*moved, *_BUFFERS), 0.0)
-    for name in ("weight", "weight_grad", "optimizer"):
-        if moved[f"{name}_space"]:
-            away[f"{name}_space"] = (stats[f"block_{name}_space"] or 0.0) * blocks
-    if activations:
-        rest = (stats["proc_mem_tier2_cap_req"] or 0.0) - sum(away.values())
-        away["act_checkpoint_size" if full else "act_space"] = max(0.0, rest)
-    return (
-        dict(zip(KINDS_OF_MEMORY, here.values(), strict=True)),
-        dict(zip(KINDS_OF_MEMORY, away.values(), strict=True)),
-    )

@@ -8,33 +8,12 @@ from typing import Any
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import percent
+from calculon.errors import in_words
 from calculon.frozen import dataclass
 from calculon.spec.execution import PUBLISHED, Execution
 from calculon.spec.fields import spec_fields
 from calculon.statistics import BOUNDS
 from calculon.units import GIB, between
-
-REASONS = {
-    "network_size": "a network joins too few processors for its group",
-    "network_filled": "groups do not divide a network that must be filled",
-    "offload_blocks": "offloading with fewer than 3 blocks per stage",
-    "feedforward_split": "tensor_par does not divide feedforward",
-    "dp_shard_split": "dp_shard does not divide data_par",
-    "fsdp_unit_split": "fsdp_unit does not divide the blocks of a chunk",
-    "owner_split": "data_par does not divide the blocks of a stage, which have owners",
-    "whole_weights_offload": "split weights (zero_stage 3, fsdp, owner) are not offloaded",
-    "mesh_size": "the networks join too few processors for all groups",
-    "mesh_even": "groups do not divide the networks that they span evenly",
-    "stages_need_pipeline": "schedules and layouts need several stages",
-    "stages_need_one_chunk": "GPipe, ZB-H1 and layouts have one chunk per stage",
-    "stage_blocks": "too few blocks are left for the other stages",
-    "listed_blocks": "stage_blocks lists other chunks or other blocks",
-    "overlap_needs_work": "nothing is due beside transfers of a single chunk",
-    "framework_schedule": "the framework of the preset cannot run it",
-    "mem1_capacity": "tier-1 memory is too small",
-    "mem2_capacity": "tier-2 memory is too small",
-}
-"""The reasons of a search in words."""
 
 SHOWN = ("sample_rate", "total_time", "proc_mem_tier1_cap_req")
 """Statistics that the table of winners has in any case."""
@@ -221,7 +200,7 @@ def reasons_table(
         {
             "count": count,
             "share": percent(count / max(1, total)),
-            "reason": REASONS.get(reason, reason),
+            "reason": in_words(reason),
             "miss": _least(nearest_miss.get(reason)),
         }
         for reason, count in ranked

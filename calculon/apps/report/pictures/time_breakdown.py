@@ -14,9 +14,9 @@ from calculon.apps.report.pictures.canvas import (
     time_unit,
     wrapped,
 )
-from calculon.apps.report.result import EVERYTHING, KINDS_OF_MEMORY, Result
+from calculon.apps.report.result import EVERYTHING, Result
 from calculon.frozen import dataclass
-from calculon.statistics import AXIS_PARTS_OF_TIME
+from calculon.statistics import AXIS_PARTS_OF_TIME, KINDS_OF_MEMORY
 from calculon.units import GIB, known, significant
 
 if TYPE_CHECKING:
