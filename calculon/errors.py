@@ -23,6 +23,7 @@ REASONS = {
     "stages_need_pipeline": "schedules and layouts need several stages",
     "stages_need_one_chunk": "GPipe, ZB-H1 and layouts have one chunk per stage",
     "stage_blocks": "too few blocks are left for the other stages",
+    "ends_as_blocks": "stages are too short for the ends to count as blocks",
     "listed_blocks": "stage_blocks lists other chunks or other blocks",
     "overlap_needs_work": "nothing is due beside transfers of a single chunk",
     "framework_schedule": "the framework of the preset cannot run it",

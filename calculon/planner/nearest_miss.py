@@ -74,13 +74,16 @@ def least(space: Space, tier: int, where: Condition | None = None) -> Estimate |
 
 def with_memory(system: System, needed: Mapping[int, float]) -> System:
     """Return a system with so many usable bytes of some tiers, rounded up to whole ones of capacity."""
-    memories = {}
+    use = system.ext.memory
     for tier, size in needed.items():
         name = f"mem{tier}"
-        use = system.ext.memory
         capacity = size + use.withheld if tier == 1 else size / (use.host_share or 1.0)
-        memories[name] = replace(getattr(system, name), capacity=float(np.ceil(capacity)))
-    return replace(system, **memories)
+        for whole in (np.ceil(capacity), np.ceil(capacity) + 1):  # sums of bytes are rounded
+            memory = replace(getattr(system, name), capacity=float(whole))
+            system = replace(system, **{name: memory})
+            if system.usable[tier - 1] >= size:
+                break
+    return system
 
 
 def _unlimited(space: Space, tiers: Sequence[int]) -> Space:

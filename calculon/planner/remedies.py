@@ -1,20 +1,23 @@
 """What would make an execution of a space fit: changes that a search has tried, each with the plan that it found."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from itertools import groupby
+from itertools import combinations, groupby, product
 from typing import Any
 
-from calculon.estimate import Estimate
+import numpy as np
+
+from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
 from calculon.plan.divisors import divisors
-from calculon.planner.nearest_miss import Miss, least, with_memory
+from calculon.planner.nearest_miss import Miss, with_memory
+from calculon.planner.variations import evaluated, varied
 from calculon.search.candidates import EXTENSIONS
 from calculon.search.driver import run
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best
-from calculon.search.space import Space
+from calculon.search.space import Space, Values
 from calculon.search.where import Condition
 from calculon.spec.execution import PUBLISHED
 from calculon.units import GIB
@@ -27,8 +30,8 @@ PRODUCTS = (16, 24, 32, 40, 48, 64, 80, 96, 128, 141, 180, 192, 256, 288)
 MOST_TIMES = 1024
 """Times the processors that are tried at most."""
 
-SECONDS, SECONDS_OF_COUNTS = 1.6, 0.8
-"""Time from which on nothing further is tried, in all and for processor counts."""
+SECONDS = 5.0
+"""CPU time from which on nothing further is tried: large spaces take long."""
 
 MOST_OPTIONS = 3
 """Options that are tried together at most, and that are listed."""
@@ -59,7 +62,8 @@ class Remedy:
     Attributes
     ----------
     kind : str
-        ``memory``, ``processors``, ``options``, ``freed``, ``sequence`` or ``batch``.
+        ``memory`` (the least that is enough), ``product`` (memory that processors have), ``processors``, ``options``,
+        ``freed``, ``sequence`` or ``batch``.
     change : mapping
         What is changed, by name: ``mem1`` and ``mem2`` (bytes of capacity), ``num_procs``, ``batch_size``, or fields
         of an execution; a field that no longer is held at a value has None.
@@ -72,9 +76,6 @@ class Remedy:
     found: Estimate = field(repr=False)
 
 
-Found = Callable[[Space], Estimate | None]
-
-
 class Tries:
     """Searches of changed spaces, as long as there is time.
 
@@ -84,69 +85,102 @@ class Tries:
         Condition that executions meet.
     """
 
-    def __init__(self, where: Condition | None = None, seconds: float = SECONDS):
-        self.where, self._end = where, time.perf_counter() + seconds
+    def __init__(self, where: Condition | None = None):
+        self.where, self._end = where, time.process_time() + SECONDS
 
     @property
     def left(self) -> float:
         """Seconds that are left."""
-        return self._end - time.perf_counter()
-
-    def within(self, seconds: float) -> "Tries":
-        """Return tries that end sooner."""
-        return Tries(self.where, min(seconds, self.left))
+        return self._end - time.process_time()
 
     def best(self, space: Space) -> Estimate | None:
         """Return the fastest execution of a space; None where nothing fits, or no time is left."""
-        if self.left < 0 or not space.units:
+        if self.left < 0 or not space.divides or not space.units:
             return None
         found = run(space, Best(BEST, 1, self.where))
         return found[0] if len(found) else None
 
 
-def remedies(space: Space, misses: Sequence[Miss], where: Condition | None) -> tuple[Remedy, ...]:
-    """Return what would make an execution fit, by kind; the kinds that the nearest misses ask for are tried."""
+def remedies(
+    space: Space, misses: Sequence[Miss], where: Condition | None, *, unwanted: bool = False
+) -> tuple[Remedy, ...]:
+    """Return what would make an execution fit, by kind; the kinds that the nearest misses ask for are tried.
+
+    Where executions fit, and are `unwanted` as they do not meet the condition, that is more processors.
+    """
     tries = Tries(where)
     found = [*_memory(space, misses, tries)]
-    if misses:
-        found += _options(space, tries)
     found += _freed(space, tries)
-    found += _counts(space, tries.within(SECONDS_OF_COUNTS), nearby=not misses)
     if misses:
+        found += _options(space, misses, tries)
         found += _sequence(space, misses[0], tries)
+        found += _more(space, misses, tries)
+    elif unwanted:
+        found += _more(space, misses, tries)
     else:
         found += _batches(space, tries)
+        found += _nearby(space, tries)
     return tuple(found)
 
 
 def _memory(space: Space, misses: Sequence[Miss], tries: Tries) -> Iterator[Remedy]:
     """Yield the least memory that is enough, and the size of tier 1 that processors have."""
-    for _, several in groupby(misses, key=lambda miss: miss.estimate.execution):
+    for execution, several in groupby(misses, key=lambda miss: miss.estimate.execution):
         needed = {miss.tier: miss.needed for miss in several}
         larger = with_memory(space.system, needed)
         change = {f"mem{tier}": getattr(larger, f"mem{tier}").capacity for tier in needed}
-        if found := tries.best(replace(space, system=larger)):
-            yield Remedy(kind="memory", change=change, found=found)
+        found = estimate(space.model, execution, larger)  # no other needs as little
+        yield Remedy(kind="memory", change=change, found=found)
         sold = next((g * GIB for g in PRODUCTS if g * GIB >= larger.mem1.capacity), None)
         if tuple(needed) != (1,) or sold is None:
             continue
         product = replace(larger, mem1=replace(larger.mem1, capacity=sold))
-        if found := tries.best(replace(space, system=product)):
-            yield Remedy(kind="memory", change={"mem1": sold}, found=found)
+        if best := tries.best(replace(space, system=product)):
+            yield Remedy(kind="product", change={"mem1": sold}, found=best)
 
 
-def _counts(space: Space, tries: Tries, *, nearby: bool) -> Iterator[Remedy]:
-    """Yield the next counts, below and above, where the count is what does not fit; else the next multiple."""
+def _more(space: Space, misses: Sequence[Miss], tries: Tries) -> Iterator[Remedy]:
+    """Yield the next multiple, or power of two, of the processors on which something fits.
+
+    Counts are tried with what needs the least memory in the nearest miss; where that fits, with everything.
+    """
+    thrifty: dict[str, Values] = {}
+    for miss in misses[:1]:
+        thrifty = {name: (getattr(miss.estimate.execution, name),) for name in _SAVING}
+        thrifty["microbatch_size"] = (1,)
+    for count in _multiples(space.num_procs):
+        larger = replace(space, num_procs=count)
+        if thrifty and not tries.best(replace(larger, fix={**thrifty, **space.fix})):
+            continue
+        if found := tries.best(larger):
+            yield Remedy(kind="processors", change={"num_procs": count}, found=found)
+            return
+
+
+_SAVING = (
+    "activation_recompute",
+    "recompute_modules",
+    "tensor_par_overlap",
+    "tp_async",
+    "p2p_overlap",
+)
+"""Options of the nearest miss that count for memory, and that all degrees can have."""
+
+
+def _multiples(count: int) -> list[int]:
+    """Return the counts that are tried where more processors are needed."""
+    multiples = {count * 2**k for k in range(1, MOST_TIMES.bit_length())}
+    powers = {2**k for k in range((count * MOST_TIMES).bit_length())}
+    return sorted(multiples | {power for power in powers if power > count})
+
+
+def _nearby(space: Space, tries: Tries) -> Iterator[Remedy]:
+    """Yield the next counts, below and above, on which something fits."""
     count = space.num_procs
-    powers = (2**k for k in range((count * MOST_TIMES).bit_length()))
-    more = {count * 2**k for k in range(1, MOST_TIMES.bit_length())}
-    more |= {power for power in powers if count < power <= count * MOST_TIMES}
-    ways: list[Iterable[int]] = [sorted(more)]
-    if nearby:
-        ways = [range(count - 1, 0, -1), (*range(count + 1, 2 * count), *sorted(more))]
-    for counts in ways:
+    above = (*range(count + 1, 2 * count), *_multiples(count))
+    for counts in (range(count - 1, 0, -1), above):
         spaces = ((n, replace(space, num_procs=n)) for n in counts)
-        yield from _first("processors", "num_procs", spaces, tries.within(tries.left / len(ways)))
+        yield from _first("processors", "num_procs", spaces, tries)
 
 
 def _batches(space: Space, tries: Tries) -> Iterator[Remedy]:
@@ -188,38 +222,53 @@ def _freed(space: Space, tries: Tries) -> Iterator[Remedy]:
             yield Remedy(kind="freed", change={name: None}, found=found)
 
 
-def _options(space: Space, tries: Tries) -> Iterator[Remedy]:
-    """Yield options that the framework has and the search does not try: each alone, or a few that do together."""
-    left = [one for one in THRIFTY if _untried(space, *one)]
-    chosen: dict[str, Any] = {}
-    while left and len(chosen) < MOST_OPTIONS and tries.left > 0:
-        needs: list[tuple[float, tuple[str, Any]]] = []
-        enough = []
-        for name, value in left:
-            if tries.left < 0:
-                break
-            changed = _with_options(space, {**chosen, name: value})
-            lowest = least(changed, 1, tries.where)
-            needed = float("inf") if lowest is None else lowest.stats["proc_mem_tier1_cap_req"]
-            needs.append((needed or 0.0, (name, value)))
-            if (needed or 0.0) <= space.system.usable[0] and (found := tries.best(changed)):
-                enough.append(Remedy(kind="options", change={**chosen, name: value}, found=found))
-        if enough or not needs:
-            yield from sorted(enough, key=_seconds)[:MOST_OPTIONS]
+def _options(space: Space, misses: Sequence[Miss], tries: Tries) -> Iterator[Remedy]:
+    """Yield options that the framework has and the search does not try: each that does alone, or else a few together.
+
+    The nearest misses say which: with these options, on all splits. What fits then is searched.
+    """
+    untried = [one for one in THRIFTY if _untried(space, *one)]
+    for size in range(1, MOST_OPTIONS + 1):
+        several = [dict(some) for some in combinations(untried, size) if len(dict(some)) == size]
+        fitting = _fitting(space, misses, several)
+        found = [(values, tries.best(_with_options(space, values))) for values in fitting]
+        remedies = [
+            Remedy(kind="options", change=values, found=best) for values, best in found if best
+        ]
+        if remedies:
+            yield from remedies
             return
-        _, (name, value) = min(needs, key=lambda one: one[0])
-        chosen[name] = value
-        left = [one for one in left if one[0] != name]
 
 
-def _seconds(remedy: Remedy) -> float:
-    return remedy.found.stats["total_time"] or 0.0
+def _fitting(
+    space: Space, misses: Sequence[Miss], several: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Return the options with which the nearest misses fit on some split, the fastest first; not all of them."""
+    rows, options = [], []
+    for miss, (place, values), unit in product(misses, enumerate(several), space.units):
+        split = {
+            **{name: getattr(unit, name) for name in _OF_UNITS},
+            "pipeline_interleaving": unit.interleavings[0],
+            "microbatch_size": unit.microbatches[0],
+        }
+        rows.append(varied(miss.estimate.execution, {**split, **values}))
+        options.append(place)
+    if not rows:
+        return []
+    table = evaluated(space.model, space.system, rows, networks=False)
+    times = np.where(table.feasible, table["total_time"], np.inf)
+    order = np.argsort(times, kind="stable")
+    places = [options[row] for row in order.tolist() if np.isfinite(times[row])]
+    return [several[place] for place in dict.fromkeys(places)][:MOST_OPTIONS]
+
+
+_OF_UNITS = ("tensor_par", "pipeline_par", "data_par", "batch_size")
 
 
 def _with_options(space: Space, values: Mapping[str, Any]) -> Space:
-    """Return the space with values that are tried too."""
-    added = {name: (*space.add.get(name, ()), value) for name, value in values.items()}
-    return replace(space, add={**space.add, **added})
+    """Return the space with these values added, and held: without them nothing fits."""
+    held = {name: (value,) for name, value in values.items()}
+    return replace(space, add={**space.add, **held}, fix={**space.fix, **held})
 
 
 def _untried(space: Space, name: str, value: Any) -> bool:

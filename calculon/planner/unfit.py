@@ -1,14 +1,15 @@
 """Why nothing fits: the reasons in words, the nearest miss, and what would mend it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any
 
 from calculon.errors import in_words
-from calculon.estimate import Estimate
 from calculon.frozen import dataclass
+from calculon.planner.in_words import figures, gib, plan_in_words
 from calculon.planner.nearest_miss import Miss, nearest_misses
 from calculon.planner.remedies import Remedy, remedies
+from calculon.presets import plain
 from calculon.search.driver import run
 from calculon.search.effect import Wording
 from calculon.search.objective import Objective
@@ -16,9 +17,7 @@ from calculon.search.ranking import Best
 from calculon.search.search_counts import Counts
 from calculon.search.space import Space
 from calculon.search.where import Condition
-from calculon.spec.axes import FURTHER_AXES
-from calculon.spec.execution import Execution
-from calculon.units import GIB, duration
+from calculon.units import GIB
 
 UNWANTED = "they do not meet the condition"
 """Why executions that can run are not wanted."""
@@ -61,7 +60,8 @@ class Unfit:
 
     def lines(self, wording: Wording | None = None) -> list[str]:
         """Return it in plain words, a line each; with options as they are written by those who ask, where given."""
-        lines = [f"Nothing fits: {self._why()}."]
+        wanted = any(not one.reason for one in self.reasons)
+        lines = [f"{'Nothing is wanted' if wanted else 'Nothing fits'}: {self._why()}."]
         lines += [_nearest(miss) for miss in self.misses]
         if self.remedies:
             lines.append("What would do (each tried by a search):")
@@ -78,7 +78,8 @@ class Unfit:
 
     def _remedies(self, wording: Wording | None) -> Iterator[str]:
         for one in self.remedies:
-            yield f"{change_in_words(one, self.space, wording)}: {figures(one.found)}"
+            plan = f"{plan_in_words(one.found.execution)} ({figures(one.found)})"
+            yield f"{change_in_words(one, self.space, wording)}: {plan}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -136,7 +137,7 @@ def unfit(space: Space, counts: Counts | None = None, where: Condition | None = 
         executions=counts.total,
         reasons=reasons_of(counts),
         misses=misses,
-        remedies=remedies(space, misses, where),
+        remedies=remedies(space, misses, where, unwanted=counts.good > 0),
     )
 
 
@@ -155,70 +156,26 @@ def why_none(counts: Counts) -> str:
         return "no split of the processors divides model and batch"
     first = reasons_of(counts)[0]
     over = counts.nearest_miss.get(first.reason)
-    return first.words + ("" if over is None else f" (by {_gib(over)} at least)")
-
-
-def plan_in_words(execution: Execution) -> str:
-    """Write the split of an execution, and what saves memory in it.
-
-    >>> from calculon import inputs
-    >>> plan_in_words(inputs.execution("3072_t4_p64_d12_mbs4_full"))
-    'TP 4, PP 64 x 2 chunks, DP 12, microbatch 4, full recomputation, optimizer state split'
-    """
-    e = execution
-    chunks = f" x {e.pipeline_interleaving} chunks" if e.pipeline_interleaving > 1 else ""
-    parts = [f"TP {e.tensor_par}", f"PP {e.pipeline_par}{chunks}", f"DP {e.data_par}"]
-    parts += [
-        f"{axis.name.upper()} {degree}"
-        for axis in FURTHER_AXES
-        if (degree := getattr(e, axis.degree)) > 1
-    ]
-    parts.append(f"microbatch {e.microbatch_size}")
-    recompute = {"full": "full recomputation", "attn_only": "attention recomputed"}
-    parts += [recompute[e.activation_recompute]] if e.activation_recompute in recompute else []
-    if e.zero_stage not in ("auto", "0"):
-        parts.append("FSDP" if e.zero_stage == "fsdp" else f"ZeRO-{e.zero_stage}")
-    elif e.optimizer_sharding:
-        parts.append("optimizer state split")
-    moved = [what for what, on in _moved(e) if on]
-    return ", ".join([*parts, *([f"{' and '.join(moved)} offloaded"] if moved else [])])
-
-
-def _moved(e: Execution) -> tuple[tuple[str, bool], ...]:
-    return (
-        ("weights", e.weight_offload),
-        ("activations", e.activations_offload),
-        ("optimizer state", e.optimizer_offload),
-    )
-
-
-def figures(found: Estimate) -> str:
-    """Write the plan of an execution with its memory and the time of a step."""
-    time, belief = found.stats["total_time"] or 0.0, found.belief
-    error = 0.0 if belief is None else (belief.high - belief.low) / 2
-    memory = _gib(found.stats["proc_mem_tier1_cap_req"] or 0.0)
-    return f"{plan_in_words(found.execution)} ({memory}, {duration(time, error)} a step)"
+    return first.words + ("" if over is None else f" (by {gib(over)} at least)")
 
 
 def change_in_words(remedy: Remedy, space: Space, wording: Wording | None = None) -> str:
     """Write what a remedy changes of a space."""
     change = remedy.change
-    if remedy.kind == "memory":
-        return _memory_in_words(change)
-    if remedy.kind == "processors":
-        return f"{change['num_procs']:,} processors instead of {space.num_procs:,}"
-    if remedy.kind == "batch":
-        return f"a batch of {change['batch_size']:,} instead of {space.max_batch_size:,}"
-    if remedy.kind == "sequence":
-        return f"sequences of {change['seq_length']:,} tokens instead of {space.model.seq_size:,}"
-    if remedy.kind == "freed":
-        (name,) = change
-        held = ", ".join(map(_plain, space.fix[name]))
-        return f"another {name} than {held}"
-    settings = " and ".join(f"{name}={_plain(value)}" for name, value in change.items())
-    if wording is None:
-        return settings
-    return " ".join(wording.setting("add", name, (value,)) for name, value in change.items())
+    settings = " and ".join(f"{name}={plain(value)}" for name, value in change.items())
+    options = [wording.setting("add", n, (v,)) for n, v in change.items()] if wording else []
+    first, value = next(iter(change.items()))
+    held = ", ".join(map(plain, space.fix.get(first, ())))
+    texts: Mapping[str, Callable[[], str]] = {
+        "memory": lambda: _memory_in_words(change),
+        "product": lambda: f"processors with {value / GIB:g} GB of memory",
+        "processors": lambda: f"{value:,} processors instead of {space.num_procs:,}",
+        "batch": lambda: f"a batch of {value:,} instead of {space.max_batch_size:,}",
+        "sequence": lambda: f"sequences of {value:,} tokens instead of {space.model.seq_size:,}",
+        "freed": lambda: f"another {first} than {held}",
+        "options": lambda: " ".join(options) or settings,
+    }
+    return texts[remedy.kind]()
 
 
 def _memory_in_words(change: Mapping[str, float]) -> str:
@@ -231,26 +188,16 @@ def _memory_in_words(change: Mapping[str, float]) -> str:
     return f"{' and '.join(sizes)} per processor"
 
 
-def _plain(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _nearest(miss: Miss) -> str:
     """Write a nearest miss, and what fills the memory."""
     parts = list(miss.parts.items())
-    shown = [f"{kind} {_gib(size)}" for kind, size in parts[:_SHOWN_PARTS]]
+    shown = [f"{kind} {gib(size)}" for kind, size in parts[:_SHOWN_PARTS]]
     if rest := sum(size for _, size in parts[_SHOWN_PARTS:]):
-        shown.append(f"the rest {_gib(rest)}")
+        shown.append(f"the rest {gib(rest)}")
     return (
-        f"Nearest miss: {plan_in_words(miss.estimate.execution)} needs {_gib(miss.needed)} of tier-{miss.tier} "
-        f"memory, {_gib(miss.over)} more than the {_gib(miss.available)} there: {', '.join(shown)}."
+        f"Nearest miss: {plan_in_words(miss.estimate.execution)} needs {gib(miss.needed)} of tier-{miss.tier} "
+        f"memory, {gib(miss.over)} more than the {gib(miss.available)} there: {', '.join(shown)}."
     )
-
-
-def _gib(size: float) -> str:
-    """Write a size with a decimal; one that is smaller with more, so that nothing that counts reads as 0."""
-    gib = size / GIB
-    return f"{gib:,.1f} GiB" if gib >= 0.1 else f"{gib:,.2g} GiB"
 
 
 def _no_split(space: Space) -> str:

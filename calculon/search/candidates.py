@@ -241,6 +241,19 @@ class Candidates:
             ),
         }
 
+    @property
+    def divides(self) -> bool:
+        """Whether any split of the processors divides model and batch; quicker than finding all units."""
+        for tensor_par in self._fixed("tensor_par", divisors(self.num_procs)):
+            rest = self.num_procs // tensor_par
+            if self._splits(tensor_par) and any(
+                self._batches(data_par)
+                for pipeline_par in self._fixed("pipeline_par", self._pipelines(rest))
+                for data_par in self._replicas(rest // pipeline_par)
+            ):
+                return True
+        return False
+
     def _units(self) -> Iterator[Unit]:
         model = self.model
         for tensor_par in self._fixed("tensor_par", divisors(self.num_procs)):

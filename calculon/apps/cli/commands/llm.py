@@ -16,12 +16,15 @@ from calculon.apps.cli.options import (
     check_outputs,
     naming,
 )
-from calculon.errors import Problem, SpecError
+from calculon.errors import Infeasible, Problem, SpecError
 from calculon.spec.files import json_text, write_json
 
 if TYPE_CHECKING:
     from calculon.apps.report.result import Result
     from calculon.estimate import Estimate
+    from calculon.hardware.system import System
+    from calculon.spec.execution import Execution
+    from calculon.spec.model import Model
 
 
 def configure(parser: Parser) -> None:
@@ -73,16 +76,19 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         hint = "only STATS can be -; /dev/stdout takes the peers"
         raise SpecError("--peers", Problem("", "a file name", "'-'", hint))
     check_outputs([name for name in files if name != STDOUT], specs)
+    from calculon import inputs
     from calculon.estimate import estimate
 
     changed = with_changes(arguments.changes, model=specs[0], execution=specs[1], system=specs[2])
     with naming(specs[1]):
-        result = estimate(
-            **changed,
-            layers=arguments.layers,
-            edition=arguments.edition,
-            preset=arguments.preset,
+        model, system = inputs.model(changed["model"]), inputs.system(changed["system"])
+        execution = inputs.execution(
+            changed["execution"], edition=arguments.edition, preset=arguments.preset
         )
+        try:
+            result = estimate(model, execution, system, layers=arguments.layers)
+        except Infeasible as error:
+            raise _with_hint(error, model, execution, system) from None
     if arguments.stats == STDOUT and arguments.format == "json":
         log(json_text(result.to_dict()))
     elif arguments.stats == STDOUT:
@@ -94,6 +100,17 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if arguments.peers is not None:
         write_json(arguments.peers, result.peers())
     return 0
+
+
+def _with_hint(
+    error: Infeasible, model: "Model", execution: "Execution", system: "System"
+) -> Infeasible:
+    """Return an error that says also what would make the execution fit, where a few changes do."""
+    from calculon.planner.neighbours import hint
+
+    text = hint(model, execution, system)
+    message = f"{error}. Hint: {text}" if text else str(error)
+    return Infeasible(error.reason, message, error.needed, error.available, error.tier)
 
 
 def result_of(estimate: "Estimate") -> "Result":

@@ -118,6 +118,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     _report(results, arguments, seconds, log)
     if not found:
         log("No acceptable configurations found :(")
+        if not log.quiet and results[0].edition != PUBLISHED:
+            _explain(results, asked, log)
     if writes:
         log(f"Output: {arguments.output}")
     return 0 if found or arguments.noneok else 1
@@ -294,6 +296,19 @@ def _draw(
         log("")
         log.show(drawn)
         log("")
+
+
+def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> None:
+    """Say why nothing fits on the most processors, and what would mend it."""
+    from calculon.planner.unfit import unfit
+    from calculon.search.effect import COMMAND_LINE
+
+    most = max(range(len(results)), key=lambda place: results[place].space.num_procs)
+    result, where = results[most], asked[most].ranking().where
+    if len(results) > 1:
+        log.show(f"On {result.space.num_procs:,} processors:")
+    for line in unfit(result.space, result.counts, where).lines(COMMAND_LINE):
+        log.show(line)
 
 
 def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
