@@ -1,43 +1,22 @@
 """Plans and their figures in words."""
 
 from calculon.estimate import Estimate
-from calculon.spec.axes import FURTHER_AXES
+from calculon.plan.plan import NAMES
+from calculon.presets import find_preset
 from calculon.spec.execution import Execution
+from calculon.spec.plan_words import plan_words
 from calculon.units import GIB, duration
 
 
 def plan_in_words(execution: Execution) -> str:
-    """Write the split of an execution, and what saves memory in it.
+    """Write the split of an execution, and what is not as its preset has it.
 
     >>> from calculon import inputs
-    >>> plan_in_words(inputs.execution("3072_t4_p64_d12_mbs4_full"))
-    'TP 4, PP 64 x 2 chunks, DP 12, microbatch 4, full recomputation, optimizer state split'
+    >>> plan_in_words(inputs.execution("llama3-8B_h100x64"))
+    'TP 2, DP 32, microbatch 2, ZeRO-1, sequence parallel'
     """
-    e = execution
-    chunks = f" x {e.pipeline_interleaving} chunks" if e.pipeline_interleaving > 1 else ""
-    parts = [f"TP {e.tensor_par}", f"PP {e.pipeline_par}{chunks}", f"DP {e.data_par}"]
-    parts += [
-        f"{axis.name.upper()} {degree}"
-        for axis in FURTHER_AXES
-        if (degree := getattr(e, axis.degree)) > 1
-    ]
-    parts.append(f"microbatch {e.microbatch_size}")
-    recompute = {"full": "full recomputation", "attn_only": "attention recomputed"}
-    parts += [recompute[e.activation_recompute]] if e.activation_recompute in recompute else []
-    if e.zero_stage not in ("auto", "0"):
-        parts.append("FSDP" if e.zero_stage == "fsdp" else f"ZeRO-{e.zero_stage}")
-    elif e.optimizer_sharding:
-        parts.append("optimizer state split")
-    moved = [what for what, on in _moved(e) if on]
-    return ", ".join([*parts, *([f"{' and '.join(moved)} offloaded"] if moved else [])])
-
-
-def _moved(e: Execution) -> tuple[tuple[str, bool], ...]:
-    return (
-        ("weights", e.weight_offload),
-        ("activations", e.activations_offload),
-        ("optimizer state", e.optimizer_offload),
-    )
+    fields = {name: getattr(execution, name) for name in NAMES}
+    return plan_words(fields, find_preset(execution.preset).usual(fields))
 
 
 def figures(found: Estimate) -> str:

@@ -19,6 +19,9 @@ UNSPLIT = ("auto", "0")
 
 Fields = dict[str, Any]
 
+_ASKED = ("num_procs", "microbatch_size", "datatype")
+"""Fields that are the question itself where a preset could derive them, too: processors from their split."""
+
 
 def varied(execution: Execution, changes: Mapping[str, Any]) -> Fields:
     """Return the fields of an execution with some of them changed.
@@ -29,7 +32,7 @@ def varied(execution: Execution, changes: Mapping[str, Any]) -> Fields:
     before = {name: getattr(execution, name) for name in NAMES}
     preset = find_preset(execution.preset)
     usual = preset.usual(before)
-    kept = {name: value for name, value in before.items() if usual.get(name, ...) != value}
+    kept = {n: v for n, v in before.items() if n in _ASKED or usual.get(n, ...) != v}
     return _consistent({**before, **preset.completed({**kept, **changes})})
 
 

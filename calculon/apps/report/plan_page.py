@@ -9,12 +9,12 @@ from rich.text import Text
 from calculon.apps.report.digits import Digits
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.how_sure import nearest_table, remarks
-from calculon.apps.report.plan_words import choices_words, degrees_words, plan_words
 from calculon.apps.report.result import Result
 from calculon.apps.report.setup import add_interval, speed_with_interval
 from calculon.apps.report.stage_table import stages_group
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, heading
+from calculon.spec.plan_words import choices_words, degrees_words, plan_words
 from calculon.statistics import BOUNDS
 from calculon.units import GIB, scaled
 

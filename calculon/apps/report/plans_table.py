@@ -6,12 +6,12 @@ from itertools import zip_longest
 from typing import Any
 
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
-from calculon.apps.report.plan_words import choices_words, degrees_words
 from calculon.apps.report.text_tables import EARLY, Column, Table
 from calculon.apps.report.texts import gibibytes, quantity
 from calculon.frozen import dataclass
 from calculon.records import Column as Statistic
 from calculon.spec.axes import AXES
+from calculon.spec.plan_words import choices_words, degrees_words
 from calculon.statistics import BOUNDS
 from calculon.units import between
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from calculon.apps.report.plan_words import degrees_words, plan_words
 from calculon.estimate import estimate
 from calculon.presets import find_preset
 from calculon.spec.execution import ZERO_STAGES, Execution
 from calculon.spec.fields import spec_fields
+from calculon.spec.plan_words import degrees_words, plan_words
 
 
 def _execution(preset="megatron-lm", **fields):
