@@ -16,7 +16,7 @@ from calculon.expression import Expression
 from calculon.frozen import dataclass
 from calculon.spec import catalog
 from calculon.spec.decode import decode
-from calculon.spec.execution import CORRECTED, PRESETS, Execution
+from calculon.spec.execution import CORRECTED, PP_LAYOUTS, PRESETS, Execution
 from calculon.spec.fields import SpecField, declare, optional_defaults, shown, spec_fields
 from calculon.spec.model import Model
 
@@ -65,6 +65,14 @@ class Limit:
         """Return a name that is a field of neither, or that a search tries last."""
         known = [name for name in (*_FIELDS, *_OF_MODELS) if name not in _LAST]
         return _strangers(self.that, f"{path}.that", known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uneven:
+    """A layout that a search tries at pipeline degrees that do not divide the blocks, and why."""
+
+    pp_layout: str = declare("layout of the stages", choices=PP_LAYOUTS)
+    why: str = declare("the reason, with its source")
 
 
 class Entries(dict[str, Entry]):
@@ -164,6 +172,10 @@ class _File:
     base: str = declare("preset that this one changes", default="")
     fields: Entries = declare("fields of an execution")
     limits: tuple[Limit, ...] = declare("what it cannot combine", default=())
+    uneven: tuple[Uneven, ...] = declare(
+        "how a search lays out stages where degrees do not divide the blocks; it tries no such degree without",
+        default=(),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +196,8 @@ class Preset:
         Fields in the order in which they are filled in.
     limits : tuple of Limit
         What the framework cannot combine.
+    uneven : tuple of Uneven
+        How a search lays out stages where degrees do not divide the blocks; it tries no such degree without.
     """
 
     name: str
@@ -194,6 +208,7 @@ class Preset:
     source: str
     entries: Mapping[str, Entry] = field(default_factory=dict)
     limits: tuple[Limit, ...] = ()
+    uneven: tuple[Uneven, ...] = ()
 
     @property
     def published(self) -> bool:
@@ -295,6 +310,7 @@ def _preset(source: str, chain: tuple[str, ...]) -> Preset:
         source=file.source,
         entries={**(base.entries if base else {}), **file.fields},
         limits=(*(base.limits if base else ()), *file.limits),
+        uneven=file.uneven or (base.uneven if base else ()),
     )
 
 

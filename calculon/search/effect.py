@@ -184,6 +184,7 @@ def _check_added(spaces: Sequence[Space], wording: Wording) -> None:
     problems = []
     plain = [replace(space, add={}) for space in spaces] if spaces[0].add else []
     counts = list(map(count_space, plain))
+    tried = {unit.pipeline_par for s in plain if s.preset.uneven for unit in s.units}
     for name, values in spaces[0].add.items():
         usual = spaces[0].usual(name) if name in DEFAULTS else ()
         if set(values) <= {*usual} or (name in spaces[0].fix and name in DEFAULTS):
@@ -192,7 +193,7 @@ def _check_added(spaces: Sequence[Space], wording: Wording) -> None:
             problems.append(Problem(name, wanted, wording.words(values)))
             continue
         for value in values:
-            if value in usual:
+            if value in usual or (name == "pipeline_par" and value in tried):
                 continue  # whoever names all values need not know which one is there
             if _adds(plain, counts, name, (value,)):  # alone, which is counted sooner
                 continue
@@ -217,7 +218,8 @@ def _addable(name: str, spaces: Sequence[Space], wording: Wording) -> str:
     model, fix = spaces[0].model, wording.option("fix")
     if name == "pipeline_par":
         degrees = {p for s in spaces for p in divisors(s.num_procs) if p <= model.num_blocks}
-        uneven = sorted(p for p in degrees if model.num_blocks % p)
+        tried = {unit.pipeline_par for s in spaces for unit in replace(s, add={}).units}
+        uneven = sorted(p for p in degrees - tried if model.num_blocks % p)
         there = wording.words(uneven) if uneven else "none here"
         return f"a degree that is not tried already: {there}"
     if name in NEEDING:
