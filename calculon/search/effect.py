@@ -12,6 +12,7 @@ from calculon.plan.divisors import divisors
 from calculon.plan.rules.data_rules import NEEDING
 from calculon.search.best_first import count_space
 from calculon.search.space import Space, Values
+from calculon.spec.axes import PUBLISHED_AXES
 from calculon.spec.decode import SpecWarning
 from calculon.spec.model import Model
 
@@ -115,10 +116,10 @@ def check_left(spaces: Sequence[Space], wording: Wording = COMMAND_LINE) -> None
 
 def _check_batch(spaces: Sequence[Space], wording: Wording) -> None:
     """Refuse a batch that no data-parallel degree of any of these spaces divides, with the nearest that one does."""
-    if not spaces[0].exact_batch or any(replace(one, fix={}).units for one in spaces):
+    if not spaces[0].exact_batch or any(_degrees(replace(one, fix={})) for one in spaces):
         return
     free = (replace(one, any_batch=True, fix={}) for one in spaces)
-    degrees = sorted({unit.data_par for one in free for unit in one.units})
+    degrees = sorted({degree for one in free for degree in _degrees(one)})
     if not degrees:
         return
     most = spaces[0].max_batch_size
@@ -129,6 +130,18 @@ def _check_batch(spaces: Sequence[Space], wording: Wording) -> None:
     hint = f"{any_batch} lets each degree run its largest multiple"
     name = wording.words_of("MAX_BATCH", "max_batch_size")
     raise SpecError("search", Problem(name, there, f"{most}", hint))
+
+
+def _degrees(space: Space) -> set[int]:
+    """Return the data-parallel degrees of a space that its framework runs with what is left for the other degrees."""
+    names = [axis.degree for axis in PUBLISHED_AXES]
+    limits = [one.that for one in space.preset.limits if set(one.that.names) <= {*names}]
+    found = set()
+    for unit in space.units:
+        known = {name: getattr(unit, name) for name in names}
+        if all(limit.of(known) for limit in limits):
+            found.add(unit.data_par)
+    return found
 
 
 def warn_of_idle_values(requests: Iterable[SearchRequest], stacklevel: int = 2) -> None:

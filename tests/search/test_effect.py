@@ -135,7 +135,7 @@ def test_a_batch_that_no_degree_divides_is_told_with_those_that_one_does():
     """21 processors of a framework without other parallelism are 21 replicas."""
     asked = ("mpt-1B", "a100_80g_sxm", 21, 64)
     told = r"max_batch_size: expected a multiple of a data-parallel degree, 21: 63 or 84, found 64.*any_batch"
-    for more in ({}, {"fix": {"zero_stage": "3"}}):
+    for more in ({}, {"fix": {"zero_stage": "fsdp"}}):
         with pytest.raises(SpecError, match=told):
             search(*asked, preset="llm-foundry", **more)
     assert search(*asked, preset="llm-foundry", any_batch=True).best.execution.batch_size == 63

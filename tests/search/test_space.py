@@ -10,8 +10,8 @@ import calculon
 from calculon import SpecError, search
 from calculon.plan.columns import FIELDS
 from calculon.plan.plan import NAMES
-from calculon.search.best_first import count_space
-from calculon.search.driver import make_ranking, run
+from calculon.search.best_first import count_space, feasible_numbers
+from calculon.search.driver import make_ranking, make_space, run
 from calculon.search.space import LOOPS, Space
 from tests.helpers import reference_system
 from tests.search.brute import Case, cases
