@@ -17,7 +17,14 @@ from calculon.frozen import dataclass
 from calculon.spec import catalog
 from calculon.spec.axes import PUBLISHED_AXES
 from calculon.spec.decode import decode
-from calculon.spec.execution import CORRECTED, EDITION_NAMES, PRESETS, PUBLISHED, Execution
+from calculon.spec.execution import (
+    CORRECTED,
+    EDITION_NAMES,
+    PP_LAYOUTS,
+    PRESETS,
+    PUBLISHED,
+    Execution,
+)
 from calculon.spec.fields import SpecField, declare, optional_defaults, shown, spec_fields
 from calculon.spec.model import Model
 
@@ -86,6 +93,14 @@ NODE = "node"
 
 PRACTISED = ("num_procs", *(axis.degree for axis in PUBLISHED_AXES), NODE)
 """What a condition of practice may read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uneven:
+    """A layout that a search tries at pipeline degrees that do not divide the blocks, and why."""
+
+    pp_layout: str = declare("layout of the stages", choices=PP_LAYOUTS)
+    why: str = declare("the reason, with its source")
 
 
 class Entries(dict[str, Entry]):
@@ -186,6 +201,10 @@ class _File:
     fields: Entries = declare("fields of an execution")
     limits: tuple[Limit, ...] = declare("what it cannot combine", default=())
     practice: tuple[Practice, ...] = declare("what people who run it keep to", default=())
+    uneven: tuple[Uneven, ...] = declare(
+        "how a search lays out stages where degrees do not divide the blocks; it tries no such degree without",
+        default=(),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +227,8 @@ class Preset:
         What the framework cannot combine.
     practice : tuple of Practice
         What people who run it keep to.
+    uneven : tuple of Uneven
+        How a search lays out stages where degrees do not divide the blocks; it tries no such degree without.
     """
 
     name: str
@@ -219,6 +240,7 @@ class Preset:
     entries: Mapping[str, Entry] = field(default_factory=dict)
     limits: tuple[Limit, ...] = ()
     practice: tuple[Practice, ...] = ()
+    uneven: tuple[Uneven, ...] = ()
 
     @property
     def published(self) -> bool:
@@ -337,6 +359,7 @@ def _preset(source: str, chain: tuple[str, ...]) -> Preset:
         entries={**(base.entries if base else {}), **file.fields},
         limits=(*(base.limits if base else ()), *file.limits),
         practice=(*(base.practice if base else ()), *file.practice),
+        uneven=file.uneven or (base.uneven if base else ()),
     )
 
 

@@ -48,7 +48,7 @@ def test_every_entry_has_a_reason(name):
     preset = find_preset(name)
     assert preset.family == preset.name == name
     assert all(entry.why.endswith(".") for entry in preset.entries.values())
-    assert all(limit.why.endswith(".") for limit in preset.limits)
+    assert all(one.why.endswith(".") for one in (*preset.limits, *preset.uneven))
     assert not name.startswith(tuple("mtdlh")) or (preset.framework and preset.version)
 
 
@@ -234,20 +234,33 @@ def test_a_search_adds_what_the_framework_has_and_refuses_the_rest():
 
 
 @pytest.mark.parametrize("name", ["megatron-lm", "torchtitan", "deepspeed"])
-def test_a_search_under_a_framework_finds_what_brute_force_finds(name):
-    model = replace(inputs.model("llama3-8B"), num_blocks=4, hidden=512, feedforward=1024)
+@pytest.mark.parametrize(
+    ("blocks", "procs", "degrees", "more"),
+    [
+        (4, 8, {"tensor_par": (2, 4), "data_par": (2, 4)}, {}),
+        (7, 16, {"tensor_par": (2,), "data_par": (2, 4)}, {}),
+        (7, 16, {"tensor_par": (2,), "data_par": (2,)}, {"any_batch": True, "batch": 15}),
+        (6, 24, {"tensor_par": (2,), "data_par": (1, 3)}, {"batch": 12}),
+    ],
+)
+def test_a_search_under_a_framework_finds_what_brute_force_finds(
+    name, blocks, procs, degrees, more
+):
+    """Seven blocks divide over no stages, six not over four, unless ends count as blocks."""
+    more = dict(more)
+    model = replace(inputs.model("llama3-8B"), num_blocks=blocks, hidden=512, feedforward=1024)
+    batch, system = more.pop("batch", 16), inputs.system("h100_80g_sxm")
     plain = Case(
-        model, inputs.system("h100_80g_sxm"), 8, 16, "bfloat16", fused=(False,), edition="corrected"
+        model, system, procs, batch, "bfloat16", fused=(False,), edition="corrected", **more
     )
     fix = {
         field: values
         for field, values in replace(plain, preset=name).space.switches.items()
-        if field != "fused_activation"
+        if field not in ("fused_activation", "pp_layout")
     }
     fix |= {field: find_preset(name).tried(field) for field in REPLICATED}
-    degrees = {"tensor_par": (2, 4), "data_par": (2, 4)}
     case = replace(plain, preset=name, fix=fix | degrees)
-    under = make_space(model, case.system, 8, 16, "bfloat16", fix=degrees, preset=name)
+    under = make_space(model, system, procs, batch, "bfloat16", fix=degrees, preset=name, **more)
     objective = Objective.parse("sample_rate")
     found = run(under, make_ranking(5, edition="corrected"))
     assert found.counts.good == int(case.table.feasible.sum())

@@ -186,7 +186,8 @@ class Candidates:
         """Candidates of a field that the published search does not have: what is fixed, or tried and added."""
         if name in self.fix:
             return self.fix[name]
-        return tuple(dict.fromkeys((*self.usual(name), *self.add.get(name, ()))))
+        uneven = self._uneven_layouts if name == "pp_layout" else ()
+        return tuple(dict.fromkeys((*self.usual(name), *uneven, *self.add.get(name, ()))))
 
     def usual(self, name: str) -> Values:
         """Return the values of an optional field that are tried where nothing is asked for."""
@@ -318,13 +319,34 @@ class Candidates:
 
     def _pipelines(self, rest: int) -> tuple[int, ...]:
         """Pipeline degrees for a number of processors per tensor rank, ascending."""
-        blocks = self.model.num_blocks
-        layouts = self.switches["pp_layout"] if not self.preset.published else ()
+        degrees = [p for p in divisors(rest) if p <= self.model.num_blocks]
+        if set(self._uneven_layouts) & set(self.switches["pp_layout"]):
+            return tuple(degrees)
+        added = self.add.get("pipeline_par", ())
+        return tuple(p for p in degrees if self._divides(p) or p in added)
+
+    @property
+    def _uneven_layouts(self) -> tuple[str, ...]:
+        """Layouts of the framework that are tried where a pipeline degree does not divide the blocks."""
+        return tuple(one.pp_layout for one in self.preset.uneven)
+
+    def _divides(self, pipeline_par: int) -> bool:
+        """Whether stages are even, also with the ends as blocks where that is tried anywhere."""
+        layouts: Values = ()
+        if not self.preset.published:
+            fixed = self.fix.get("pp_layout")
+            layouts = (*self.usual("pp_layout"), *self.add.get("pp_layout", ()))
+            layouts = layouts if fixed is None else fixed
         ends = {0, *(sum(ENDS_AS_BLOCKS.get(name, ())) for name in layouts)}
-        degrees = [p for p in divisors(rest) if p <= blocks]
-        even = [p for p in degrees if any((blocks + more) % p == 0 for more in ends)]
-        uneven = [p for p in self.add.get("pipeline_par", ()) if rest % p == 0 and p <= blocks]
-        return tuple(sorted({*even, *uneven}))
+        return any((self.model.num_blocks + more) % pipeline_par == 0 for more in ends)
+
+    def layouts(self, pipeline_par: int) -> Values:
+        """Candidates of ``pp_layout`` at a degree: what is usual, or where stages are uneven what is tried of those."""
+        there = self.switches["pp_layout"]
+        if "pp_layout" in self.fix or not self._uneven_layouts:
+            return there
+        usual = self.usual("pp_layout") if self._divides(pipeline_par) else self._uneven_layouts
+        return tuple(one for one in there if one in (*usual, *self.add.get("pp_layout", ())))
 
     def _batches(self, data_par: int) -> tuple[int, ...]:
         """Batch sizes for a data-parallel degree: the one asked for, or the largest multiple; then what was added.

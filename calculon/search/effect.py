@@ -12,6 +12,7 @@ from calculon.plan.divisors import divisors
 from calculon.plan.rules.data_rules import NEEDING
 from calculon.search.best_first import count_space
 from calculon.search.space import Space, Values
+from calculon.spec.axes import PUBLISHED_AXES
 from calculon.spec.decode import SpecWarning
 from calculon.spec.model import Model
 
@@ -115,10 +116,10 @@ def check_left(spaces: Sequence[Space], wording: Wording = COMMAND_LINE) -> None
 
 def _check_batch(spaces: Sequence[Space], wording: Wording) -> None:
     """Refuse a batch that no data-parallel degree of any of these spaces divides, with the nearest that one does."""
-    if not spaces[0].exact_batch or any(replace(one, fix={}).units for one in spaces):
+    if not spaces[0].exact_batch or any(_degrees(replace(one, fix={})) for one in spaces):
         return
     free = (replace(one, any_batch=True, fix={}) for one in spaces)
-    degrees = sorted({unit.data_par for one in free for unit in one.units})
+    degrees = sorted({degree for one in free for degree in _degrees(one)})
     if not degrees:
         return
     most = spaces[0].max_batch_size
@@ -129,6 +130,18 @@ def _check_batch(spaces: Sequence[Space], wording: Wording) -> None:
     hint = f"{any_batch} lets each degree run its largest multiple"
     name = wording.words_of("MAX_BATCH", "max_batch_size")
     raise SpecError("search", Problem(name, there, f"{most}", hint))
+
+
+def _degrees(space: Space) -> set[int]:
+    """Return the data-parallel degrees of a space that its framework runs with what is left for the other degrees."""
+    names = [axis.degree for axis in PUBLISHED_AXES]
+    limits = [one.that for one in space.preset.limits if set(one.that.names) <= {*names}]
+    found = set()
+    for unit in space.units:
+        known = {name: getattr(unit, name) for name in names}
+        if all(limit.of(known) for limit in limits):
+            found.add(unit.data_par)
+    return found
 
 
 def warn_of_idle_values(requests: Iterable[SearchRequest], stacklevel: int = 2) -> None:
@@ -184,6 +197,7 @@ def _check_added(spaces: Sequence[Space], wording: Wording) -> None:
     problems = []
     plain = [replace(space, add={}) for space in spaces] if spaces[0].add else []
     counts = list(map(count_space, plain))
+    tried = {unit.pipeline_par for s in plain if s.preset.uneven for unit in s.units}
     for name, values in spaces[0].add.items():
         usual = spaces[0].usual(name) if name in DEFAULTS else ()
         if set(values) <= {*usual} or (name in spaces[0].fix and name in DEFAULTS):
@@ -192,7 +206,7 @@ def _check_added(spaces: Sequence[Space], wording: Wording) -> None:
             problems.append(Problem(name, wanted, wording.words(values)))
             continue
         for value in values:
-            if value in usual:
+            if value in usual or (name == "pipeline_par" and value in tried):
                 continue  # whoever names all values need not know which one is there
             if _adds(plain, counts, name, (value,)):  # alone, which is counted sooner
                 continue
@@ -217,7 +231,8 @@ def _addable(name: str, spaces: Sequence[Space], wording: Wording) -> str:
     model, fix = spaces[0].model, wording.option("fix")
     if name == "pipeline_par":
         degrees = {p for s in spaces for p in divisors(s.num_procs) if p <= model.num_blocks}
-        uneven = sorted(p for p in degrees if model.num_blocks % p)
+        tried = {unit.pipeline_par for s in spaces for unit in replace(s, add={}).units}
+        uneven = sorted(p for p in degrees - tried if model.num_blocks % p)
         there = wording.words(uneven) if uneven else "none here"
         return f"a degree that is not tried already: {there}"
     if name in NEEDING:

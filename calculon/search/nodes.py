@@ -1,6 +1,7 @@
 """The nodes of a tile: units with their chunks, variants and microbatch sizes, one after the other."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -131,11 +132,12 @@ def nodes_of(
     tables: CostTables, choice: BatchChoice, units: Sequence[Unit], variants: Array, most: int
 ) -> Iterator[Nodes]:
     """Yield all nodes of units that are alike with variants of a choice, at most a given number at once."""
-    serial = tables.variants.serial[variants]
+    serial, laid_out = tables.variants.serial[variants], _layouts(tables, variants)
     pending: list[tuple[Unit, Array]] = []
     count = 0
     for unit in units:
-        own = variants if unit.tensor_par > 1 else variants[serial]
+        kept = laid_out(unit) if unit.tensor_par > 1 else laid_out(unit) & serial
+        own = variants[kept]
         each = len(unit.interleavings) * len(unit.microbatches)
         while len(own):
             room = max(1, (most - count) // each) if count < most else 0
@@ -148,6 +150,19 @@ def nodes_of(
             own = own[room:]
     if pending:
         yield _laid_out(tables, choice, pending)
+
+
+def _layouts(tables: CostTables, variants: Array) -> Callable[[Unit], Array]:
+    """Return which of some variants have a layout of stages that is tried at the degrees of a unit."""
+    space = tables.space
+    laid_out = np.broadcast_to(tables.variants.columns["pp_layout"], len(tables.variants))[variants]
+
+    @cache
+    def at(pipeline_par: int) -> Array:
+        codes = [held("pp_layout", layout) for layout in space.layouts(pipeline_par)]
+        return np.isin(laid_out, codes)
+
+    return lambda unit: at(unit.pipeline_par)
 
 
 def _laid_out(

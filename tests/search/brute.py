@@ -191,6 +191,8 @@ def loops(case: Case) -> Iterator[Row]:
             continue
         pairs = case.num_procs // t
         pipelines = {p for p in divisors(pairs) if model.num_blocks % p == 0}
+        if UNEVEN.get(case.preset) in case.fix.get("pp_layout", UNEVEN.values()):
+            pipelines |= {p for p in divisors(pairs) if p <= model.num_blocks}
         pipelines |= {
             p for p in add.get("pipeline_par", ()) if pairs % p == 0 and p <= model.num_blocks
         }
@@ -248,6 +250,8 @@ def loops(case: Case) -> Iterator[Row]:
                             ("pipeline_par_net", networks if p > 1 else (0,)),
                             ("data_par_net", networks if d > 1 else (0,)),
                         ):
+                            if choices["pp_layout"] not in layouts(case, p):
+                                continue
                             length = choices["seq_length"] or model.seq_size
                             if choices["microbatch_size"] * length % t:
                                 continue
@@ -265,7 +269,26 @@ def loops(case: Case) -> Iterator[Row]:
 def extension(case: Case, name: str) -> tuple[Any, ...]:
     """Return the values of a field that only the corrected edition has: as fixed, or its default and what is added."""
     more = tuple(v for v in case.add.get(name, ()) if v != DEFAULTS[name])
-    return case.fix.get(name, (DEFAULTS[name], *dict.fromkeys(more)))
+    if name == "pp_layout" and case.preset in UNEVEN:
+        more = *EVEN.get(case.preset, ()), UNEVEN[case.preset], *more
+    return case.fix.get(name, tuple(dict.fromkeys((DEFAULTS[name], *more))))
+
+
+UNEVEN = {"megatron-lm": "balanced", "torchtitan": "both_as_blocks", "deepspeed": "uniform"}
+"""How frameworks lay out stages where the blocks do not divide."""
+
+EVEN = {"megatron-lm": ("uniform", "both_as_blocks")}
+"""How they lay them out otherwise, if not uniformly alone."""
+
+
+def layouts(case: Case, stages: int) -> tuple[Any, ...]:
+    """Return the layouts that are tried with so many stages."""
+    if case.preset not in UNEVEN or "pp_layout" in case.fix:
+        return extension(case, "pp_layout")
+    usual = EVEN.get(case.preset, ("uniform",))
+    ends = (0, 2) if "both_as_blocks" in usual else (0,)
+    divide = any((case.model.num_blocks + more) % stages == 0 for more in ends)
+    return *(usual if divide else (UNEVEN[case.preset],)), *case.add.get("pp_layout", ())
 
 
 def product(pick: Any, *named: tuple[str, Any]) -> Iterator[Row]:

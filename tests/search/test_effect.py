@@ -132,12 +132,15 @@ def test_a_value_about_a_vocabulary_of_a_model_without_one_is_a_warning(option):
 
 
 def test_a_batch_that_no_degree_divides_is_told_with_those_that_one_does():
-    """Of 24 processors 1, 2, 4 or 8 hold the heads: the replicas are 3, 6, 12 or 24, with 48 blocks or part of them."""
-    asked = ("megatron-22B", "a100_80g", 21, 64)
-    with pytest.raises(SpecError, match=r"max_batch_size: .*7, 21: 63 or 70, found 64.*any_batch"):
-        search(*asked, preset="megatron-lm", fix={"pipeline_par": (1, 3)})
-    found = search(*asked, preset="megatron-lm", any_batch=True, add={"pipeline_par": (21, 7)})
-    assert len(found)
+    """21 processors of a framework without other parallelism are 21 replicas."""
+    asked = ("mpt-1B", "a100_80g_sxm", 21, 64)
+    told = r"max_batch_size: expected a multiple of a data-parallel degree, 21: 63 or 84, found 64.*any_batch"
+    for more in ({}, {"fix": {"zero_stage": "fsdp"}}):
+        with pytest.raises(SpecError, match=told):
+            search(*asked, preset="llm-foundry", **more)
+    assert search(*asked, preset="llm-foundry", any_batch=True).best.execution.batch_size == 63
+    added = search(*asked, preset="llm-foundry", add={"batch_size": 42})
+    assert added.best.execution.batch_size == 42
 
 
 def test_a_batch_is_the_one_asked_for_under_a_preset():

@@ -10,8 +10,8 @@ import calculon
 from calculon import SpecError, search
 from calculon.plan.columns import FIELDS
 from calculon.plan.plan import NAMES
-from calculon.search.best_first import count_space
-from calculon.search.driver import make_ranking, run
+from calculon.search.best_first import count_space, feasible_numbers
+from calculon.search.driver import make_ranking, make_space, run
 from calculon.search.space import LOOPS, Space
 from tests.helpers import reference_system
 from tests.search.brute import Case, cases
@@ -164,3 +164,39 @@ def test_so_many_values_that_their_combinations_take_minutes_are_refused():
     with pytest.raises(SpecError, match="at most 20,000,000 combinations, found") as error:
         search("llama3-8B", "h100_80g_sxm", 8, 8, "bfloat16", add=add, edition="corrected")
     assert error.value.field == "add"
+
+
+@pytest.mark.parametrize(
+    ("preset", "even", "uneven"),
+    [
+        ("megatron-lm", {"uniform", "both_as_blocks"}, {"balanced"}),
+        ("torchtitan", {"uniform"}, {"both_as_blocks"}),
+        ("deepspeed", {"uniform"}, {"uniform"}),
+        ("common", {"uniform"}, None),
+        ("megatron-lm-2021", {"uniform"}, None),
+    ],
+)
+def test_frameworks_that_lay_out_uneven_stages_try_all_degrees(preset, even, uneven):
+    """96 blocks on 1,280 processors: 10 stages have 9 or 10 of them."""
+    asked = ("gpt3-175B", "a100_80g_sxm", 1280, 1280, "bfloat16")
+    space = make_space(*asked, preset=preset)
+    degrees = {unit.pipeline_par for unit in space.units}
+    assert degrees >= {1, 2, 4, 8, 16, 32}
+    assert (10 in degrees) == (uneven is not None)
+    assert set(space.layouts(8)) == even
+    assert set(space.layouts(10)) == (uneven or even)
+    plan = space.plan(np.concatenate(list(feasible_numbers(space))))
+    found = {
+        (int(degree), layout)
+        for degree, layout in zip(plan.pipeline_par, plan.values("pp_layout"), strict=True)
+    }
+    assert {layout for degree, layout in found if 96 % degree == 0} <= even
+    assert {layout for degree, layout in found if degree == 10} == (uneven or set())
+
+
+def test_uneven_stages_may_be_held_to_a_layout():
+    asked = ("gpt3-175B", "a100_80g_sxm", 1280, 1280, "bfloat16")
+    held = make_space(*asked, preset="megatron-lm", fix={"pp_layout": "uniform"})
+    assert 10 not in {unit.pipeline_par for unit in held.units}
+    added = make_space(*asked, preset="megatron-lm", add={"pp_layout": "balanced"})
+    assert "balanced" in added.layouts(8)

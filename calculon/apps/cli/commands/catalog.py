@@ -354,6 +354,11 @@ def _show_preset(name: str, form: str, log: Log) -> None:
         log("")
         columns = Column("that", "must hold", fold=True), Column("why", "why", fold=True)
         log.table(Table(columns, limits), form)
+    if form == "text" and preset.uneven:
+        uneven = [{"pp_layout": one.pp_layout, "why": one.why} for one in preset.uneven]
+        log("")
+        columns = Column("pp_layout", "uneven stages"), Column("why", "why", fold=True)
+        log.table(Table(columns, uneven), form)
 
 
 def _studies() -> Table:
