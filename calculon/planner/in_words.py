@@ -11,7 +11,7 @@ def plan_in_words(execution: Execution) -> str:
 
     >>> from calculon import inputs
     >>> plan_in_words(inputs.execution("3072_t4_p64_d12_mbs4_full"))
-    'TP 4, PP 64 x 2 chunks, DP 12, microbatch 4, full recomputation, optimizer state split'
+    'TP 4, PP 64, DP 12, microbatch 4, full recomputation, optimizer state split'
     """
     e = execution
     chunks = f" x {e.pipeline_interleaving} chunks" if e.pipeline_interleaving > 1 else ""
