@@ -1,6 +1,6 @@
 """Why nothing fits: the reasons in words, the nearest miss, and what would mend it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -21,6 +21,8 @@ from calculon.units import GIB
 
 UNWANTED = "they do not meet the condition"
 """Why executions that can run are not wanted."""
+
+PROPOSED = "What would do, each tried by a search"
 
 _SHOWN_REASONS, _SHOWN_PARTS = 4, 5
 
@@ -58,17 +60,9 @@ class Unfit:
     misses: tuple[Miss, ...]
     remedies: tuple[Remedy, ...]
 
-    def lines(self, wording: Wording | None = None) -> list[str]:
-        """Return it in plain words, a line each; with options as they are written by those who ask, where given."""
-        wanted = any(not one.reason for one in self.reasons)
-        lines = [f"{'Nothing is wanted' if wanted else 'Nothing fits'}: {self._why()}."]
-        lines += [_nearest(miss) for miss in self.misses]
-        if self.remedies:
-            lines.append("What would do (each tried by a search):")
-            lines += [f"  - {text}" for text in self._remedies(wording)]
-        return lines
-
-    def _why(self) -> str:
+    @property
+    def why(self) -> str:
+        """The reasons in a sentence."""
         if not self.executions:
             return _no_split(self.space)
         shown = [f"{one.words} ({one.executions:,})" for one in self.reasons[:_SHOWN_REASONS]]
@@ -76,10 +70,25 @@ class Unfit:
             shown.append(f"{more} more reason{'s' * (more > 1)}")
         return f"of {self.executions:,} executions, {'; '.join(shown)}"
 
-    def _remedies(self, wording: Wording | None) -> Iterator[str]:
-        for one in self.remedies:
-            plan = f"{plan_in_words(one.found.execution)} ({figures(one.found)})"
-            yield f"{change_in_words(one, self.space, wording)}: {plan}"
+    @property
+    def nearest(self) -> list[str]:
+        """The nearest misses, a line each."""
+        return [_nearest(miss) for miss in self.misses]
+
+    def proposals(self, wording: Wording | None = None) -> list[str]:
+        """Return what would mend it, a line each; options as they are written by those who ask, where given."""
+        return [
+            f"{change_in_words(one, self.space, wording)}: "
+            f"{plan_in_words(one.found.execution)} ({figures(one.found)})"
+            for one in self.remedies
+        ]
+
+    def lines(self, wording: Wording | None = None) -> list[str]:
+        """Return all of it in plain words, a line each; `wording` as in :meth:`proposals`."""
+        wanted = any(not one.reason for one in self.reasons)
+        lines = [f"{'Nothing is wanted' if wanted else 'Nothing fits'}: {self.why}.", *self.nearest]
+        proposals = [f"  - {text}" for text in self.proposals(wording)]
+        return [*lines, f"{PROPOSED}:", *proposals] if proposals else lines
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -114,7 +123,7 @@ class Unfit:
         }
 
     def __repr__(self) -> str:
-        return f"<Unfit: {self._why()}; {len(self.remedies)} remedies>"
+        return f"<Unfit: {self.why}; {len(self.remedies)} remedies>"
 
 
 def unfit(space: Space, counts: Counts | None = None, where: Condition | None = None) -> Unfit:

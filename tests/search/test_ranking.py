@@ -196,3 +196,23 @@ def test_the_best_of_nothing():
     assert scores.shape == (1, 0)
     assert len(numbers) == 0
     assert pareto_front(np.zeros((2, 0)), np.zeros(0, int)).tolist() == []
+
+
+@pytest.mark.parametrize("sense", ["min", "max"])
+@settings(max_examples=10)
+@given(case=cases())
+def test_memory_is_bounded_by_what_fits(case, sense):
+    """Exactly: the best of a tile is what an execution of it has."""
+    objective = Objective.parse(f"proc_mem_tier1_cap_req:{sense}")
+    bounds = []
+
+    class Noted(Best):
+        def upper_bound(self, tile, nodes=None):
+            bound = super().upper_bound(tile, nodes)
+            bounds.extend([] if bound is None else [bound.max()])
+            return bound
+
+    found = Noted(objective, 1)
+    search_space(case.space, found)
+    scores, _ = found.ranked()
+    assert max(bounds, default=None) == (scores[0, 0] if scores.size else None)

@@ -176,7 +176,24 @@ def test_what_does_not_fit_is_one_message_and_no_file(run, tmp_path, execution):
     assert (code, out) == (1, "")
     assert err.startswith("calculon: infeasible: tier-1 memory of a100_80g is too small: ")
     assert err.count("\n") == 1
+    assert ". Hint: it fits with " in err
     assert [path.name for path in tmp_path.iterdir()] == ["execution.json"]
+
+
+def test_what_would_make_it_fit_does(run, execution):
+    _, _, err = run("llm", MODEL, execution(activation_recompute="none"), SYSTEM, "-")
+    proposed = err.partition(". Hint: it fits with ")[2].partition(" (")[0]
+    changes = dict(one.split("=") for one in proposed.split(", "))
+    assert changes == {"activation_recompute": "full"}
+    assert run("llm", MODEL, execution(**changes), SYSTEM, "-").code == 0
+
+
+def test_nothing_is_proposed_that_does_not_fit(run, execution):
+    lone = {"num_procs": 1, "tensor_par": 1, "pipeline_par": 1, "data_par": 1, "batch_size": 1}
+    lone |= {"microbatch_size": 1, "optimizer_sharding": False, "data_par_overlap": False}
+    lone |= {"pipeline_interleaving": 1, "tensor_par_overlap": "none"}
+    code, _, err = run("llm", MODEL, execution(**lone), SYSTEM, "-")
+    assert (code, "Hint" in err) == (1, False)
 
 
 def test_a_model_that_does_not_divide_is_reported(run, spec, execution):

@@ -371,3 +371,43 @@ def test_the_time_of_several_counts_is_drawn(run):
     assert "total_time, s\n" in out
     assert out.count("|*") + out.count(" *") == 3
     assert "processors\n" in out
+
+
+# -- nothing fits ----------------------------------------------------------------------------------------------------
+
+SMALL = ("llama3-8B", 4, 64, "bfloat16")
+TITAN = ("--preset", "torchtitan", "-q")
+
+
+def _small(tmp_path):
+    path = tmp_path / "small.json"
+    path.write_text(json.dumps({"base": "a100_80g_pcie", "mem1": {"GiB": 24}}))
+    return path
+
+
+def test_says_what_would_do_where_nothing_fits(run, tmp_path):
+    result = run("loe", *SMALL, _small(tmp_path), "best.json", *TITAN)
+    assert (result.code, Path("best.json").exists()) == (1, False)
+    _, said = result.out.split("No acceptable configurations found :(\n")
+    assert said.startswith("Nearest miss: TP 4, microbatch 1")
+    words = " ".join(said.split())
+    for text in ("GiB of tier-1 memory per processor:", "processors with 40 GB of memory:"):
+        assert text in words
+    assert "8 processors instead of 4: " in words
+    assert "Nothing fits" not in words  # which the table of reasons says
+
+
+def test_says_so_of_the_most_processors_of_several(run, tmp_path):
+    result = run("loe", "gpt3-175B", "2,1", *SMALL[2:], _small(tmp_path), "-", *TITAN)
+    assert "On 2 processors:\nNearest miss: TP 2" in result.out
+
+
+def test_quiet_logs_have_no_proposals(process, tmp_path):
+    done = process("-v", "ERROR", "loe", *map(str, SMALL), str(_small(tmp_path)), "-", *TITAN)
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+def test_lines_of_the_published_edition_stay(run):
+    result = run("loe", "turing-530B", 8, 8, "float16", "a100_80g", "-")
+    assert result.code == 1
+    assert result.out.endswith("\n\nNo acceptable configurations found :(\n")

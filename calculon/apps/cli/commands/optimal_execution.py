@@ -300,15 +300,25 @@ def _draw(
 
 def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> None:
     """Say why nothing fits on the most processors, and what would mend it."""
-    from calculon.planner.unfit import unfit
+    from calculon.apps.report.grids import grid
+    from calculon.planner.unfit import PROPOSED, unfit
     from calculon.search.effect import COMMAND_LINE
 
     most = max(range(len(results)), key=lambda place: results[place].space.num_procs)
     result, where = results[most], asked[most].ranking().where
     if len(results) > 1:
         log.show(f"On {result.space.num_procs:,} processors:")
-    for line in unfit(result.space, result.counts, where).lines(COMMAND_LINE):
+    found = unfit(result.space, result.counts, where)
+    if not found.executions:
+        log.show(f"Nothing fits: {found.why}.")  # else the table of reasons says so
+    for line in found.nearest:
         log.show(line)
+    if proposals := found.proposals(COMMAND_LINE):
+        table = grid("text", "text", gap=1)
+        for line in proposals:
+            table.add_row("  -", line)
+        log.show(f"{PROPOSED}:")
+        log.show(table)
 
 
 def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
