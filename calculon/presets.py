@@ -19,6 +19,7 @@ from calculon.spec.decode import decode
 from calculon.spec.execution import CORRECTED, EDITION_NAMES, PRESETS, PUBLISHED, Execution
 from calculon.spec.fields import SpecField, declare, optional_defaults, shown, spec_fields
 from calculon.spec.model import Model
+from calculon.spec.origin import digest_of
 
 PUBLISHED_FORMS, COMMON = PRESETS[:2]
 """The presets that no framework is: that of the published tool, and what all frameworks share."""
@@ -185,6 +186,8 @@ class Preset:
         Fields in the order in which they are filled in.
     limits : tuple of Limit
         What the framework cannot combine.
+    digest : str
+        SHA-256 of its files.
     """
 
     name: str
@@ -195,6 +198,12 @@ class Preset:
     source: str
     entries: Mapping[str, Entry] = field(default_factory=dict)
     limits: tuple[Limit, ...] = ()
+    digest: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the name as a result carries it, with that of the preset that it changes, and the hash."""
+        base = {} if self.name == self.family else {"base": self.family}
+        return {"name": self.name, **base, "sha256": self.digest}
 
     @property
     def published(self) -> bool:
@@ -296,6 +305,7 @@ def _preset(source: str, chain: tuple[str, ...]) -> Preset:
         source=file.source,
         entries={**(base.entries if base else {}), **file.fields},
         limits=(*(base.limits if base else ()), *file.limits),
+        digest=digest_of([raw, base.digest] if base else raw),
     )
 
 

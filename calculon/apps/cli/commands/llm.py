@@ -17,6 +17,7 @@ from calculon.apps.cli.options import (
     naming,
 )
 from calculon.errors import Problem, SpecError
+from calculon.spec.execution import PUBLISHED
 from calculon.spec.files import json_text, write_json
 
 if TYPE_CHECKING:
@@ -133,4 +134,5 @@ def result_of(estimate: "Estimate") -> "Result":
         belief=None if belief is None else belief.to_dict(),
         residuals=None if estimate.interval is None else estimate.interval.to_dict(),
         groups=[group.to_dict() for group in estimate.groups],
+        question=None if estimate.edition == PUBLISHED else estimate.question,
     )
