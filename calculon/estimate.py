@@ -16,16 +16,20 @@ from calculon.inputs import Source
 from calculon.inspect.domains import Domain, domains
 from calculon.inspect.interval import Interval, interval
 from calculon.inspect.layer_list import breakdown
+from calculon.inspect.question import question, warn_of_differences
 from calculon.inspect.rank_groups import RankGroup, rank_groups
 from calculon.inspect.stages import stage_rows
 from calculon.plan.mesh import strides
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check, check_memory, raise_for
 from calculon.plan.rules.rule import Request
+from calculon.presets import Preset, find_preset
 from calculon.records import only_values
 from calculon.spec.axes import AXES
 from calculon.spec.execution import PUBLISHED, Execution
 from calculon.spec.model import Model
+from calculon.spec.origin import Origin
+from calculon.spec.results import QUESTION
 from calculon.statistics import BOUNDS
 from calculon.units import GIB, between, duration, known, significant
 
@@ -48,6 +52,10 @@ class Estimate:
         ``describe stats`` explains them.
     layers : list of dict, or None
         One entry per layer of a block, when asked for.
+    preset : Preset, or None
+        What filled in the execution; that of the execution's field where nothing is said.
+    origin : Origin, or None
+        Where the execution came from.
     """
 
     model: Model
@@ -56,6 +64,8 @@ class Estimate:
     edition: str
     stats: dict[str, float | None] = field(repr=False)
     layers: list[dict[str, Any]] | None = field(default=None, repr=False)
+    preset: Preset | None = field(default=None, repr=False)
+    origin: Origin | None = field(default=None, repr=False)
 
     @cached_property
     def interval(self) -> Interval | None:
@@ -93,6 +103,25 @@ class Estimate:
         edition = EDITIONS[self.edition]
         return stage_rows(evaluate_one(self.model, self.system, Plan.of(self.execution), edition))
 
+    @property
+    def terms(self) -> str:
+        """The edition, and in other editions than the published one the preset: ``corrected, megatron-lm``."""
+        if self.edition == PUBLISHED:
+            return self.edition
+        return f"{self.edition}, {self.preset.name if self.preset else self.execution.preset}"
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """What the estimate answers: model, system, edition, preset and execution, with hashes of the files."""
+        known = {} if self.origin is None else self.origin.to_dict()
+        return question(
+            self.model,
+            self.system,
+            self.edition,
+            self.preset or find_preset(self.execution.preset),
+            execution={**known, "fields": self.execution.to_dict()},
+        )
+
     def peers(self) -> dict[str, dict[str, int | list[int]]]:
         """Return for each rank the ranks it works with: its group along each axis, and its next stage.
 
@@ -122,8 +151,8 @@ class Estimate:
         """Return the document that the published tool writes: the statistics, then ``layers`` if asked for.
 
         Other editions than the published one say their name between the two, the interval of the iteration time and
-        what it rests on, and what each group of ranks moves where; where processors of a network stay idle, how many;
-        where the system was calibrated, the interval that its residuals alone give.
+        what it rests on, what each group of ranks moves where, and the question; where processors of a network stay
+        idle, how many; where the system was calibrated, the interval that its residuals alone give.
         """
         document: dict[str, Any] = dict(self.stats)
         if self.edition != PUBLISHED:
@@ -134,6 +163,7 @@ class Estimate:
             document["groups"] = [group.to_dict() for group in self.groups]
             if self.domains:
                 document["domains"] = [domain.to_dict() for domain in self.domains]
+            document[QUESTION] = self.question
         if self.interval is not None:
             document["total_time_interval"] = self.interval.to_dict()
         if self.layers is not None:
@@ -204,11 +234,11 @@ def estimate(
     30.46% efficiency>
     """
     known = None if edition is None else find_edition(edition).name
-    one = Request(
-        inputs.model(model),
-        inputs.system(system),
-        inputs.execution(execution, edition=known, preset=preset),
-    )
+    shape, machine = inputs.model(model), inputs.system(system)
+    asked = inputs.asked_execution(execution, edition=known, preset=preset)
+    one = Request(shape, machine, asked.execution)
+    if asked.question:
+        warn_of_differences(asked.place, asked.question, one.model, one.system)
     layers, edition = inputs.switch(layers, "layers", "estimate"), EDITIONS[one.execution.edition]
     plan = Plan.of(one.execution)
     code = check(one.model, one.system, plan)
@@ -225,4 +255,6 @@ def estimate(
         edition=edition.name,
         stats=only_values(batch.stats),
         layers=breakdown(one.model, one.system, one.execution, edition) if layers else None,
+        preset=asked.preset,
+        origin=asked.origin,
     )

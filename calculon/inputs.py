@@ -3,8 +3,9 @@
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cache
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -31,6 +32,15 @@ class Changed:
     source: "str | os.PathLike[str] | Mapping[str, Any]"
     changes: Mapping[str, object]
 
+    @classmethod
+    def of(cls, source: Any, changes: Mapping[str, object]) -> Any:
+        """Return a source with values changed beside those that are already; without any as it is."""
+        if not changes:
+            return source
+        if isinstance(source, cls):
+            return cls(source.source, {**source.changes, **changes})
+        return cls(source, changes)
+
 
 Source = str | os.PathLike[str] | Mapping[str, Any] | Changed
 """A catalog name, a path (``-`` is standard input), a mapping with the fields of the file, or one of these changed."""
@@ -46,6 +56,8 @@ BESIDE = (
 )
 """Columns that tables of results have beside execution fields and statistics; most are those of a study."""
 
+NAMED = ("model", "system", "asked_preset")
+"""Columns of tables of results that say what was asked: names, that of the preset as it was given."""
 
 _ROW_LABELS = r"(Unnamed: \d+|index|level_\d+)?"
 """What pandas calls the labels of rows that were written to a file or made a column."""
@@ -73,7 +85,7 @@ def system(source: Source | System) -> System:
 
 def _decoded(argument: str, record: type[Model] | type[System], source: Any) -> Model | System:
     """Return a model or system that knows where it is from."""
-    raw, file, origin = _load(argument, record, source)
+    raw, file, origin, _ = _load(argument, record, source)
     found = decode(record, raw, file, name=titled(origin.name, origin.changes))
     object.__setattr__(found, "origin", origin)
     return found
@@ -115,11 +127,19 @@ class Asked:
         What filled them in; it may be of a file.
     origin : Origin or None
         Where it came from; nothing for a record.
+    question : mapping
+        What the result answers that it is from; empty for any other execution.
     """
 
     execution: Execution
     preset: Preset
     origin: Origin | None = None
+    question: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def place(self) -> str:
+        """What it is called in messages."""
+        return "" if self.origin is None else self.origin.source or self.origin.name
 
 
 def asked_execution(
@@ -138,7 +158,7 @@ def asked_execution(
             asked["edition"] = edition or CORRECTED
         whole = replace(source, **asked) if asked else source
         return Asked(whole, find_preset(whole.preset if preset is None else preset))
-    raw, file, origin = _load("execution", Execution, source)
+    raw, file, origin, question = _load("execution", Execution, source)
     if not isinstance(raw, Mapping):
         raise SpecError(file, Problem("", "an object with named fields", shown(raw)))
     if is_row(source):
@@ -158,7 +178,7 @@ def asked_execution(
         entries = framework.entries if framework else {}
         problems = _causes(error.problems, stated, fields_of, entries)
         raise SpecError(file, problems) from None
-    return Asked(found, framework or find_preset(found.preset), origin)
+    return Asked(found, framework or find_preset(found.preset), origin, question)
 
 
 _MANY = 3
@@ -199,6 +219,32 @@ def _causes(
         missing = f"nothing, and no {', '.join(name for name in absent if name != 'num_procs')}"
         return [*left, Problem("edition", wanted, missing)]
     return found or list(problems)
+
+
+def sources_in(question: Mapping[str, Any], path: str) -> dict[str, Source]:
+    """Return model and system of a question, as far as they are found: in the catalog, or beside its file.
+
+    Parameters
+    ----------
+    question : mapping
+        The question of a result.
+    path : str
+        The file that it is from.
+    """
+    found: dict[str, Source] = {}
+    for argument in ("model", "system"):
+        known = question.get(argument)
+        if not isinstance(known, Mapping):
+            continue
+        source, changes = str(known.get("source") or known.get("name") or ""), known.get("set")
+        beside = Path(path).parent / source
+        if source in catalog.names(argument) or (source and Path(source).is_file()):
+            found[argument] = source
+        elif source and beside.is_file():
+            found[argument] = str(beside)
+        if argument in found and changes and isinstance(changes, Mapping):
+            found[argument] = Changed(cast("str", found[argument]), changes)
+    return found
 
 
 def check_columns(names: Iterable[object], file: str) -> None:
@@ -301,24 +347,26 @@ def kind(value: object) -> str:
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
-def _load(argument: str, record: type, source: Any) -> tuple[object, str, Origin]:
-    """Return the raw document of a spec, where it came from for messages, and for results."""
+def _load(
+    argument: str, record: type, source: Any
+) -> tuple[object, str, Origin, Mapping[str, Any]]:
+    """Return the raw document of a spec, where it came from for messages and for results, and its question."""
     changes = source.changes if isinstance(source, Changed) else {}
     source = source.source if isinstance(source, Changed) else source
-    raw = as_mapping(source)
+    raw, question = as_mapping(source), cast("Mapping[str, Any]", {})
     if raw is not None:
         name, document, file, path = argument, catalog.whole(argument, raw, argument), argument, ""
     else:
         if not isinstance(source, (str, os.PathLike)) or not str(source):
             raise SpecError(argument, _no_source(argument, source))
         path = os.fsdecode(source)
-        name, document = catalog.load(argument, path)
+        name, document, question = catalog.read(argument, path)
         file = "<stdin>" if name == "stdin" else path
     if changes:
         document = override(document, changes, file, record)
     digest = digest_of(document, getattr(record, "silent_keys", ()))
     origin = Origin(name=printable(name), source=path, changes=changes, digest=digest)
-    return document, file, origin
+    return document, file, origin, question
 
 
 def _no_source(argument: str, source: object) -> Problem:

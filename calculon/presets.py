@@ -27,6 +27,7 @@ from calculon.spec.execution import (
 )
 from calculon.spec.fields import SpecField, declare, optional_defaults, shown, spec_fields
 from calculon.spec.model import Model
+from calculon.spec.origin import digest_of
 
 PUBLISHED_FORMS, COMMON = PRESETS[:2]
 """The presets that no framework is: that of the published tool, and what all frameworks share."""
@@ -229,6 +230,8 @@ class Preset:
         What people who run it keep to.
     uneven : tuple of Uneven
         How a search lays out stages where degrees do not divide the blocks; it tries no such degree without.
+    digest : str
+        SHA-256 of its files.
     """
 
     name: str
@@ -241,6 +244,12 @@ class Preset:
     limits: tuple[Limit, ...] = ()
     practice: tuple[Practice, ...] = ()
     uneven: tuple[Uneven, ...] = ()
+    digest: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the name as a result carries it, with that of the preset that it changes, and the hash."""
+        base = {} if self.name == self.family else {"base": self.family}
+        return {"name": self.name, **base, "sha256": self.digest}
 
     @property
     def published(self) -> bool:
@@ -360,6 +369,7 @@ def _preset(source: str, chain: tuple[str, ...]) -> Preset:
         limits=(*(base.limits if base else ()), *file.limits),
         practice=(*(base.practice if base else ()), *file.practice),
         uneven=file.uneven or (base.uneven if base else ()),
+        digest=digest_of([raw, base.digest] if base else raw),
     )
 
 

@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, SupportsIndex, overload
 
@@ -123,17 +124,24 @@ class SearchResult:
 
         return bounds(self.space.model, self.space.system, self.evaluation)
 
+    @property
+    def names(self) -> dict[str, str]:
+        """What tables say of the question beside executions: model, system, and the preset; empty in ``sc23``."""
+        return self.space.names
+
     def estimates(self, *, layers: bool = False) -> list[Estimate]:
         """Return the executions as estimates, best first."""
         return [self._estimate(i, layers=layers) for i in range(len(self))]
 
     def _estimate(self, rank: int, *, layers: bool = False) -> Estimate:
         space, execution = self.space, self.plan.row(rank)
-        return estimate(space.model, execution, space.system, layers)
+        found = estimate(space.model, execution, space.system, layers)
+        return replace(found, preset=space.preset)
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return executions, statistics and the interval of the time as a DataFrame, best first."""
-        return self.evaluation.to_frame().drop(columns="reason").assign(**self.bounds)
+        """Return executions, statistics, the interval of the time and what was asked as a DataFrame, best first."""
+        frame = self.evaluation.to_frame().drop(columns="reason")
+        return frame.assign(**self.bounds, **self.names)
 
     def __repr__(self) -> str:
         counts = self.counts

@@ -14,12 +14,14 @@ import numpy as np
 from calculon.architecture.layer_sizes import SIZE_FIELDS
 from calculon.editions import EDITIONS
 from calculon.frozen import dataclass
+from calculon.inputs import NAMED
 from calculon.plan.choices import distinct, grouped
 from calculon.plan.columns import FIELDS, Columns, code, field_of, type_of
 from calculon.plan.plan import Plan
 from calculon.search.candidates import LOOPS, SWITCHES, VARIANT, Candidates, Unit, Values
 from calculon.search.variants import Rules, Variants, variants
 from calculon.spec.axes import FURTHER_AXES
+from calculon.spec.execution import PUBLISHED
 from calculon.spec.scope_choices import BlockChoice
 from calculon.units import Array
 
@@ -32,6 +34,14 @@ __all__ = ["LOOPS", "Space", "Unit", "Values"]
 @dataclass(frozen=True)
 class Space(Candidates):
     """All executions of a model on a number of processors of a system; the fields are those of :class:`Candidates`."""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What tables say of the question beside executions: model, system, and the preset; empty in ``sc23``."""
+        if self.edition == PUBLISHED:
+            return {}
+        names = (self.model.name, self.system.name, self.preset.name)
+        return dict(zip(NAMED, names, strict=True))
 
     @cached_property
     def rules(self) -> Rules:

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from calculon.errors import Problem, SpecError, nearest
+from calculon.spec import results
 from calculon.spec.files import STDIN, SUFFIXES, document_stem, document_suffix, read_document
 from calculon.spec.overlay import BASE, resolved
 
@@ -101,10 +103,31 @@ def load(kind: str, source: str) -> tuple[str, object]:
     SpecError
         When there is no such name or file, when it cannot be read, or when it is a spec of another kind.
     """
-    path = find(kind, source)
-    raw = whole(kind, read_document(path), path)
+    name, raw, _ = read(kind, source)
+    return name, raw
+
+
+def read(kind: str, source: str) -> tuple[str, object, Mapping[str, Any]]:
+    """Read a spec, and the question where it is the execution of a result.
+
+    An execution may be that of a result (``best.json#2``, see :mod:`calculon.spec.results`). Arguments and errors as
+    :func:`load`.
+    """
+    place, selector = results.split(source) if kind == "execution" else (source, "")
+    if kind == "execution" and results.is_table(place):
+        found = results.row_of_table(place, selector)
+        return f"{Path(place).stem}#{selector or 0}", *found
+    path = find(kind, place)
+    document = read_document(path)
+    if kind == "execution" and results.is_result(document):
+        found = results.execution_in(document, selector, place)
+        return f"{document_stem(place)}#{selector}".rstrip("#"), *found
+    if selector:
+        wanted = "the result of a search, of which # selects one"
+        raise SpecError(source, Problem("", wanted, f"another document with #{selector}"))
+    raw = whole(kind, document, path)
     check_kind(kind, raw, source)
-    return "stdin" if source == STDIN else document_stem(source), raw
+    return "stdin" if source == STDIN else document_stem(source), raw, {}
 
 
 def whole(kind: str, raw: object, file: str) -> object:
@@ -138,17 +161,10 @@ def _other_kind(kind: str, raw: Mapping[object, object]) -> Problem | None:
     if "total_time" in raw:
         hint = "" if kind == "study" else "give what it was estimated from"
         return Problem("", _a(kind), "the result of an estimate", hint)
-    if _is_winner(raw) or any(map(_is_winner, raw.values())):
-        hint = "the object under execution of one of them is an execution"
-        hint = "" if kind == "study" else hint
+    if results.is_winner(raw) or results.is_result(raw):
+        hint = "" if kind == "study" else "they are executions"
         return Problem("", _a(kind), "the results of a search", hint)
     return None
-
-
-def _is_winner(value: object) -> bool:
-    """Return whether a value is a result of a search, or several of them."""
-    one = next(iter(value.values()), None) if isinstance(value, Mapping) else None
-    return any(isinstance(v, Mapping) and {"execution", "stats"} <= v.keys() for v in (value, one))
 
 
 def _a(kind: str) -> str:

@@ -54,7 +54,7 @@ def with_changes(texts: Sequence[str], **sources: Any) -> dict[str, Any]:
 
     changes = parsed(texts, tuple(sources))
     return {
-        kind: Changed(source, changes[kind]) if changes[kind] and source is not None else source
+        kind: Changed.of(source, changes[kind]) if source is not None else None
         for kind, source in sources.items()
     }
 

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calculon.apps.cli.plot_sources import Frame, about, editions_of, frames
+from calculon.apps.cli.plot_sources import (
+    Frame,
+    about,
+    editions_of,
+    frames,
+    table_title,
+    terms,
+    terms_of,
+)
 from calculon.apps.cli.result_files import short_name
 from calculon.apps.cli.search_options import searches
 from calculon.apps.report.pictures.pareto import Pareto
@@ -75,7 +83,7 @@ def _table_series(table: Frame) -> Iterator[Series]:
                 groups.append(name)
     keys = [data[name].map(_word) for name in groups]
     editions = editions_of(data)
-    for edition in editions:
+    for edition, known in zip(editions, terms_of(data), strict=True):
         rows = data[table.column("edition") == edition]
         words = f"edition {edition}" if len(editions) > 1 else ""
         parts = (
@@ -83,7 +91,7 @@ def _table_series(table: Frame) -> Iterator[Series]:
         )
         for key, members in parts:
             label = _label(dict(zip(groups, key, strict=True))) or short_name(table.name)
-            yield Series(", ".join(filter(None, (label, words))), _points(members, counts), edition)
+            yield Series(", ".join(filter(None, (label, words))), _points(members, counts), known)
 
 
 def _word(value: Any) -> str:
@@ -122,7 +130,7 @@ def _searched_series(asked: "list[Search]") -> Series:
             continue
         rate, share = (found[name][0].item() for name in ("sample_rate", "total_efficiency"))
         points.append(Point(search.num_procs, rate, share))
-    return Series(about(asked[0]), points, asked[0].edition)
+    return Series(about(asked[0]), points, terms(asked[0]))
 
 
 def _found(search: "Search") -> "Evaluation | None":
@@ -147,13 +155,14 @@ def pareto(arguments: argparse.Namespace) -> Pareto:
         raise SpecError("plot pareto", Problem("", "one table", f"{len(tables)} of them"))
     complete = True
     if tables:
-        title, parts = short_name(tables[0].name), [tables[0].complete((y[0], x[0])).column]
-        editions = editions_of(tables[0].data)
+        title = table_title(tables[0])
+        parts = [tables[0].complete((y[0], x[0])).column]
+        editions = terms_of(tables[0].data)
     else:
         asked = searches(arguments)
         for name, option in ((y[0], "--rate"), (x[0], "--against")):
             check_statistic(name, option, find_edition(asked[0].edition))
-        title, editions = about(asked[0]), [asked[0].edition]
+        title, editions = about(asked[0]), [terms(asked[0])]
         if len(asked) == 1:
             title += f": {asked[0].num_procs:,} processors"
         complete, found = _executions(asked, y, x)

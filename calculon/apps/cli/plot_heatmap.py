@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from calculon.apps.cli.plot_sources import Frame, about, editions_of, frames
-from calculon.apps.cli.result_files import short_name
+from calculon.apps.cli.plot_sources import Frame, about, frames, table_title, terms, terms_of
 from calculon.apps.cli.search_options import searches
 from calculon.apps.report.pictures.heatmap import Cell, Heatmap
 from calculon.errors import Infeasible, Problem, SpecError
@@ -51,8 +50,8 @@ def heatmap(arguments: argparse.Namespace) -> Heatmap:
     if tables:
         table = tables[0].complete(degrees)
         cells, count = list(_table_cells(table, objective)), int(table.column("num_procs")[0])
-        title = f"{short_name(table.name)}: {count:,} processors"
-        editions = editions_of(tables[0].data)
+        title = f"{table_title(table)}: {count:,} processors"
+        editions = terms_of(table.data)
     else:
         asked = searches(arguments)
         if len(asked) > 1:
@@ -60,7 +59,7 @@ def heatmap(arguments: argparse.Namespace) -> Heatmap:
             raise SpecError("NUM_PROCS", problem)
         cells = list(_searched_cells(asked[0]))
         title = f"{about(asked[0])}\n{asked[0].num_procs:,} processors"
-        editions = [asked[0].edition]
+        editions = [terms(asked[0])]
     return Heatmap(title, name, cells, objective.sense == "min", editions)
 
 

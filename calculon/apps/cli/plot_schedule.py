@@ -1,28 +1,35 @@
 """``calculon plot schedule``: the passes of each pipeline stage over time, for the first microbatches of a batch."""
 
 import argparse
+from collections.abc import Sequence
 
+from calculon.apps.cli.changes import with_changes
 from calculon.apps.cli.options import check_inputs, naming
-from calculon.apps.cli.result_files import short_name
 from calculon.apps.report.pictures.gantt import Gantt, Piece
 from calculon.cost.batch import Batch
 from calculon.editions import EDITIONS
 from calculon.errors import Problem, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.evaluate import evaluate_rows
+from calculon.inputs import Source, sources_in
 from calculon.inspect.stages import execute, schedule_of
 from calculon.plan.plan import Plan
+from calculon.spec import catalog
+from calculon.spec.origin import titled
+from calculon.spec.results import split
 
 TITLES = {"forward": "forward only", "1f1b": "1F1B", "gpipe": "GPipe", "zb_h1": "ZB-H1"}
 
 
 def gantt(arguments: argparse.Namespace) -> Gantt:
     """Return the passes of each stage, as the estimate of an execution has them."""
-    specs = [arguments.application, arguments.execution, arguments.system]
-    check_inputs(specs)
-    with naming(specs[1]):
+    specs = _specs(arguments.specs)
+    check_inputs([one for one in specs.values() if isinstance(one, str)])
+    with naming(str(specs["execution"])):
         found = estimate(
-            specs[0], specs[1], specs[2], edition=arguments.edition, preset=arguments.preset
+            **with_changes(arguments.changes, **specs),
+            edition=arguments.edition,
+            preset=arguments.preset,
         )
     execution = found.execution
     stages, chunks = execution.pipeline_par, execution.pipeline_interleaving
@@ -39,16 +46,36 @@ def gantt(arguments: argparse.Namespace) -> Gantt:
     assert time is not None
     assert bubble is not None
     words.append(f"bubble {100 * bubble / time:.1f} % of the iteration")
-    names = [short_name(source) for source in specs]
+    known = found.origin
+    plan = titled(known.name, known.changes) if known else ""
+    names = (found.model.name, plan, found.system.name)
     return Gantt(
-        title=f"{names[0]}, {names[1]}, {names[2]}\n{', '.join(words)}",
+        title=f"{', '.join(names)}\n{', '.join(words)}",
         stages=stages,
         pieces=[
             Piece(p.stage, p.work.kind, p.work.microbatch, p.work.chunk, p.start, p.end)
             for p in execute(one, shown)
         ],
-        edition=found.edition,
+        edition=found.terms,
     )
+
+
+def _specs(texts: Sequence[str]) -> dict[str, Source]:
+    """Return model, execution and system: the three, or those of a result."""
+    if len(texts) == 3:
+        return dict(zip(("model", "execution", "system"), texts, strict=True))
+    if len(texts) != 1:
+        raise SpecError(
+            "plot schedule",
+            Problem("", "APP EXE SYS, or one result of loe or llm", " ".join(texts)),
+        )
+    _, _, question = catalog.read("execution", texts[0])
+    specs = sources_in(question, split(texts[0])[0])
+    if missing := [kind for kind in ("model", "system") if kind not in specs]:
+        wanted = f"a result that says its {' and '.join(missing)}, and where to find them"
+        hint = "give three: APP EXE SYS"
+        raise SpecError(texts[0], Problem("", wanted, "one that does not", hint))
+    return {"model": specs["model"], "execution": texts[0], "system": specs["system"]}
 
 
 def _batch(found: Estimate) -> Batch:

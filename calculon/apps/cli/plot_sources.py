@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calculon.apps.cli.result_files import DOCUMENTS, TABLES, read_rows
+from calculon.apps.cli.result_files import DOCUMENTS, TABLES, read_rows, short_name
 from calculon.errors import Infeasible, Problem, SpecError, nearest
 from calculon.frozen import dataclass
 from calculon.plan.columns import DEFAULTS
 from calculon.search.where import Condition
-from calculon.spec.execution import EDITION_NAMES
+from calculon.spec.execution import EDITION_NAMES, PUBLISHED
 from calculon.spec.files import document_suffix
 from calculon.units import Array
 
@@ -80,6 +80,30 @@ def editions_of(data: Any) -> list[str]:
     return [name for name in EDITION_NAMES if name in used]
 
 
+def terms_of(data: Any) -> list[str]:
+    """Return the editions of a data frame, each with its preset where all of its executions have the same."""
+    found = []
+    for name in editions_of(data):
+        rows = optional(data, "edition") == name
+        presets = set(data["preset"][rows].dropna()) if "preset" in data.columns else set()
+        alone = presets if len(presets) == 1 and name != PUBLISHED else ()
+        found.append(", ".join((name, *alone)))
+    return found
+
+
+def table_title(table: Frame) -> str:
+    """Name a table, and what it is about where that is one model on one system."""
+    name = short_name(table.name)
+    known = [set(table.data[n].dropna()) if n in table.data.columns else () for n in _NAMES]
+    if any(len(values) != 1 for values in known):
+        return name
+    model, system = (str(next(iter(values))) for values in known)
+    return f"{model} on {system}, {name}"
+
+
+_NAMES = ("model", "system")
+
+
 def frames(
     arguments: argparse.Namespace,
     names: Sequence[str],
@@ -104,7 +128,13 @@ def frames(
         if arguments.changes:
             wanted_space = "a space to search: tables hold what was computed"
             raise SpecError("--set", Problem("", wanted_space, arguments.changes[0]))
-        wanted = {"edition", *names, *(Condition.parse(where).names if where else ())}
+        wanted = {
+            "edition",
+            "preset",
+            *_NAMES,
+            *names,
+            *(Condition.parse(where).names if where else ()),
+        }
         return [
             Frame(path, read_rows(path, lambda name: name in wanted or also(name))).chosen(where)
             for path in source
@@ -124,3 +154,9 @@ def about(search: "Search") -> str:
     """Name the space of a search, without its processors."""
     most = "" if search.space().exact_batch else "≤ "
     return f"{search.model.name} on {search.system.name}, {search.datatype}, batch {most}{search.max_batch_size:,}"
+
+
+def terms(search: "Search") -> str:
+    """Return the edition of a search, and its preset where that is none of the published forms."""
+    preset = search.space().preset
+    return search.edition if preset.published else f"{search.edition}, {preset.name}"

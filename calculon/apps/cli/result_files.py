@@ -26,6 +26,7 @@ from calculon.spec.decode import decode
 from calculon.spec.execution import EDITION_NAMES, PUBLISHED, Execution
 from calculon.spec.fields import nearest_choice, shown
 from calculon.spec.files import SUFFIXES, document_suffix, read_document, reason
+from calculon.spec.results import QUESTION, check_single, no_result, number_in, searches_in
 from calculon.statistics import ALL_PARTS_OF_TIME, BOUNDS, CorrectedStats
 
 DOCUMENTS, TABLES = SUFFIXES, (".csv", ".parquet")
@@ -44,6 +45,8 @@ _COUNTS = {
     field.name: int(field.declaration.at_least or 0) for field in FIELDS if field.annotation is int
 }
 """Numbers of the execution, and the least that each can be."""
+_NAMED = ("model", "system")
+"""Specs whose names tables of results have beside."""
 
 
 def short_name(source: str) -> str:
@@ -91,71 +94,33 @@ def results_in(path: str, selector: str = "", *, every: bool = False) -> Iterato
     """
     if document_suffix(path) in TABLES:
         table = read_table(path)
-        number = _number(selector, len(table), path, "row")
+        number = number_in(selector, len(table), path, "row")
         found = iter([_row(table.iloc[[number]].to_dict("records")[0], number, path)])
     elif isinstance(raw := read_document(path), list):
-        rows = range(len(raw)) if every else [_number(selector, len(raw), path, "row")]
+        rows = range(len(raw)) if every else [number_in(selector, len(raw), path, "row")]
         found = (_row(raw[number], number, path) for number in rows)
     elif isinstance(raw, dict) and all(isinstance(key, str) for key in raw):
         found = _in_document(raw, path, selector, every)
     else:
-        raise _no_result(path)
+        raise no_result(path)
     documents = (file_document("result", path, Path(path).name),)
     for one in found:
         yield replace(one, documents=documents, parts=(short_name(path) + one.label,), label="")
 
 
-def _no_result(path: str) -> SpecError:
-    return SpecError(path, Problem("", "the JSON of llm, loe or study", "another document"))
-
-
 def _in_document(raw: Mapping[str, Any], path: str, selector: str, every: bool) -> Iterator[Result]:
     """Yield the one result of ``llm``, or those selected of ``loe``, labelled with their place."""
     if "total_time" in raw:
-        if selector:
-            found = f"#{selector}, but the file holds one estimate"
-            raise SpecError(path, Problem("", "a file name without #", found))
-        yield _result(raw, path, "", _edition(raw, path, ""))
+        check_single(selector, path)
+        one, known = _result(raw, path, "", _edition(raw, path, "")), _question(raw)
+        stated = known.get("execution", {}).get("fields") if known else None
+        execution = _execution(stated, path, f"{QUESTION}.execution.fields: ") if stated else None
+        yield replace(one, execution=execution, question=known)
         return
-    for search, rank, entries in _searches(raw, path, selector):
+    for search, rank, entries in searches_in(raw, path, selector):
         winners = tuple(_winner(one, path, f"{search}{i}") for i, one in enumerate(entries))
         for number in range(len(winners)) if every else [rank]:
             yield replace(winners[number], winners=winners)
-
-
-def _searches(
-    raw: Mapping[str, Any], path: str, selector: str
-) -> Iterator[tuple[str, int, list[Any]]]:
-    """Yield place, rank and all entries of the selected searches in a document of ``loe``."""
-    if not all(isinstance(one, Mapping) for one in raw.values()):
-        raise _no_result(path)
-    several = not any("execution" in one for one in raw.values())  # one search per processor count
-    searches = {key: list(one.values()) for key, one in raw.items()} if several else {}
-    searches = searches or {"": list(raw.values())}
-    first, slash, second = selector.partition("/")
-    if slash and not several:
-        raise SpecError(path, Problem("", "#RANK", f"#{selector}, but the file holds one search"))
-    count, rank = (first, second) if several else ("", first)
-    if count and count not in searches:
-        found = f"#{selector}; the processors are {', '.join(searches)}"
-        raise SpecError(path, Problem("", "#PROCS or #PROCS/RANK", found))
-    chosen = {count: searches[count]} if count else searches
-    if not any(chosen.values()):
-        raise SpecError(path, Problem("", "a search that found something", "no executions"))
-    for key, entries in chosen.items():
-        if entries or count:
-            place = f"#{key}/" if key else "#"
-            yield place, _number(rank, len(entries), path, "rank"), entries
-
-
-def _number(text: str, count: int, path: str, noun: str) -> int:
-    """Read a rank or a row; the first when there is no text."""
-    number = text or "0"
-    if not count and not text:
-        raise SpecError(path, Problem("", f"at least one {noun}", "none"))
-    if not (number.isdecimal() and len(number) < 20 and int(number) < count):
-        raise SpecError(path, Problem("", f"a {noun} from 0 to {count - 1}", f"#{text}"))
-    return int(number)
 
 
 def _winner(raw: Any, path: str, place: str) -> Result:
@@ -164,7 +129,27 @@ def _winner(raw: Any, path: str, place: str) -> Result:
         raise SpecError(path, Problem(place, "an execution and its stats", shown(raw)))
     execution = _execution(raw["execution"], path, f"{place}: execution.")
     one = _result(raw["stats"], path, f"{place}: stats.", execution["edition"])
-    return replace(one, execution=execution, label=place)
+    return replace(one, execution=execution, label=place, question=_question(raw))
+
+
+def _question(raw: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the question that a result carries, as far as it is one; nothing for files without."""
+    known = raw.get(QUESTION)
+    if not isinstance(known, Mapping):
+        return None
+    return {
+        key: value
+        for key, value in known.items()
+        if key not in ("model", "system", "execution", "search", "preset")
+        or isinstance(value, Mapping)
+    }
+
+
+def _question_of(row: Mapping[str, Any], edition: str) -> Mapping[str, Any] | None:
+    """Return the question as far as columns of a table tell it: the names of model and system."""
+    if edition == PUBLISHED or not (row.get("model") and row.get("system")):
+        return None
+    return {kind: {"name": str(row[kind])} for kind in _NAMED}
 
 
 def _row(row: Any, number: int, path: str) -> Result:
@@ -180,7 +165,8 @@ def _row(row: Any, number: int, path: str) -> Result:
         stated = {name: plain[name] for name in NAMES if plain.get(name) is not None}
         execution = _execution(stated, path, f"{place}: ")
     one = _result(plain, path, f"{place}: ", _edition(plain, path, f"{place}: "))
-    return replace(one, execution=execution, label=f"#{number}")
+    known = _question_of(plain, one.edition)
+    return replace(one, execution=execution, label=f"#{number}", question=known)
 
 
 def _edition(raw: Mapping[str, Any], path: str, place: str) -> str:
@@ -322,7 +308,8 @@ def read_rows(path: str, wanted: Callable[[str], bool]) -> Any:
             hint = "llm writes statistics alone; search with loe, or dump with lae"
             found = "the statistics of llm"
             raise SpecError(path, Problem("", "executions with their statistics", found, hint))
-        rows.append({**one.execution, **one.stats})
+        names = dict(zip(_NAMED, one.names, strict=True)) if one.names else {}
+        rows.append({**one.execution, **one.stats, **names})
     return pd.DataFrame(rows)
 
 

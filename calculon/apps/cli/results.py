@@ -3,10 +3,13 @@
 import argparse
 import math
 import re
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from calculon.apps.cli.changes import add_changes, parsed, with_changes
 from calculon.apps.cli.commands.llm import result_of
 from calculon.apps.cli.options import Parser, add_edition, add_preset, naming
 from calculon.apps.cli.result_files import (
@@ -20,12 +23,19 @@ from calculon.apps.cli.result_files import (
 from calculon.apps.report.result import Document, Result
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
+from calculon.frozen import dataclass
+from calculon.inputs import Changed, sources_in
+from calculon.inspect.question import warn_of_differences
 from calculon.spec import catalog
+from calculon.spec.decode import SpecWarning
 from calculon.spec.files import STDIN, document_suffix
+from calculon.spec.origin import titled
+from calculon.spec.results import split
+from calculon.version import __version__
 
 RESULT_HELP = (
     "APP,EXE,SYS estimates an execution (names of the catalog or files); FILE is the JSON of llm or of loe; "
-    "FILE#RANK, FILE#PROCS or FILE#PROCS/RANK selects from a search, FILE#ROW from a table (CSV, Parquet); "
+    "FILE#RANK, FILE#PROCS or FILE#PROCS:RANK selects from a search, FILE#ROW from a table (CSV, Parquet); "
     "NAME=RESULT gives it a name"
 )
 _AGREES = 1e-9  # relative difference between the statistics of a file and of an estimate
@@ -37,11 +47,16 @@ def add_result_arguments(parser: Parser) -> None:
     """Declare the results, and the specs that complete those of a search."""
     parser.add_argument("results", metavar="RESULT", nargs="+", help=RESULT_HELP)
     parser.add_argument(
-        "--model", metavar="APP", help="the model that the files of searches are about"
+        "--model",
+        metavar="APP",
+        help="the model that the files of searches are about (default: the one that they name)",
     )
     parser.add_argument(
-        "--system", metavar="SYS", help="the system that the files of searches are about"
+        "--system",
+        metavar="SYS",
+        help="the system that the files of searches are about (default: the one that they name)",
     )
+    add_changes(parser, "model", "execution", "system")
     add_edition(parser, several=True, absent="what each execution says")
     add_preset(parser)
 
@@ -49,7 +64,7 @@ def add_result_arguments(parser: Parser) -> None:
 def asked_results(arguments: argparse.Namespace) -> list[Result]:
     """Return the results that the arguments of :func:`add_result_arguments` name."""
     a = arguments
-    return read_results(a.results, a.model, a.system, a.edition, a.preset)
+    return read_results(a.results, a.model, a.system, a.edition, a.preset, a.changes)
 
 
 def least_ratio_of(results: Sequence[Result]) -> float | None:
@@ -67,6 +82,7 @@ def read_results(
     system: str | None = None,
     editions: Sequence[str] = (),
     preset: str | None = None,
+    changes: Sequence[str] = (),
 ) -> list[Result]:
     """Return the results of `RESULT` arguments, each with a name of its own.
 
@@ -75,12 +91,13 @@ def read_results(
     texts : sequence of str
         The arguments: see :data:`RESULT_HELP`. A search over several processor counts gives the best of each.
     model, system : str, optional
-        Specs that files of searches do not name; with both, their executions are estimated again, with all layers.
+        Specs that files do not name, or in place of those; with both, executions are estimated again, with all layers.
     editions : sequence of str
         Editions in which every execution is estimated, in place of its own; files of statistics stay as they are.
-
     preset : str, optional
         Framework that fills in what executions leave out, in place of their own; results are complete.
+    changes : sequence of str
+        ``PATH=VALUE`` of ``--set``: values of the specs of every execution that is estimated.
 
     Raises
     ------
@@ -89,11 +106,13 @@ def read_results(
     Infeasible
         When an execution to be estimated cannot run.
     """
-    found = [one for text in texts for one in _read(text, model, system, editions, preset)]
-    if editions and all(one.inputs is None for one in found):
-        wanted = "executions to estimate"
-        hint = "give APP,EXE,SYS, or for the files of searches --model and --system"
-        raise SpecError("--edition", Problem("", wanted, "files of results only", hint))
+    options = _Options({"model": model, "system": system}, editions, preset, changes)
+    found = [one for text in texts for one in _read(text, options)]
+    for option, given in (("--edition", editions), ("--set", changes)):
+        if given and all(one.inputs is None for one in found):
+            wanted = "executions to estimate"
+            hint = "give APP,EXE,SYS, or for the files of searches --model and --system"
+            raise SpecError(option, Problem("", wanted, "files of results only", hint))
     unnamed = [one.parts for one in found if not one.label]
     mixed = len(unnamed) < len(found)  # where some have a name, an edition alone tells too little
     shared = set() if len(editions) > 1 and mixed else _shared(unnamed)
@@ -111,13 +130,22 @@ def _shared(names: Sequence[tuple[str, ...]]) -> set[int]:
     return {i for i, parts in enumerate(zip(*names, strict=True)) if len(set(parts)) == 1}
 
 
-def _read(
-    text: str,
-    model: str | None,
-    system: str | None,
-    editions: Sequence[str],
-    preset: str | None,
-) -> Iterator[Result]:
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What is asked of all results: the specs that were given, if any, and how executions are estimated."""
+
+    specs: Mapping[str, str | None]
+    editions: Sequence[str]
+    preset: str | None
+    changes: Sequence[str]
+
+    @property
+    def given(self) -> bool:
+        """Whether both specs were given."""
+        return all(self.specs.values())
+
+
+def _read(text: str, options: _Options) -> Iterator[Result]:
     """Read one argument."""
     named = _NAMED.fullmatch(text)
     label, rest = ("", text)
@@ -125,41 +153,36 @@ def _read(
         label, rest = named["label"].strip(), named["rest"]
     path, _, selector = rest.partition("#")
     if rest.count(",") == 2 and not Path(path).is_file():
-        results = _estimated(rest, editions, preset)
+        results = _estimated(rest, options)
     elif document_suffix(path) in (*DOCUMENTS, *TABLES):
         results = results_in(path, selector)
     else:
         hint = "write APP,EXE,SYS without blanks" if "," in rest else ""
         raise SpecError(text, Problem("", _TRIPLE, repr(rest), hint))
     for one in results:
-        for whole in _completed(one, model, system, editions) if model and system else (one,):
-            several = label and len(editions) > 1 and whole.inputs is not None
+        for whole in _completed(one, path, options):
+            several = label and len(options.editions) > 1 and whole.inputs is not None
             yield replace(whole, label=f"{label}, edition {whole.edition}" if several else label)
 
 
-def _estimated(text: str, editions: Sequence[str], preset: str | None) -> Iterator[Result]:
+def _estimated(text: str, options: _Options) -> Iterator[Result]:
     """Estimate an execution from three specs, in its own edition or in others."""
     sources = [source.strip() for source in text.split(",")]
     if STDIN in sources:
         raise SpecError(text, Problem("", _TRIPLE, "standard input"))
     roles = ("model", "execution", "system")
     documents = tuple(_document(*pair) for pair in zip(roles, sources, strict=True))
-    names = tuple(one.name for one in documents)
-    for edition in editions or (None,):
+    set_in = parsed(options.changes, roles)
+    names = tuple(titled(one.name, set_in[one.role]) for one in documents)
+    specs = with_changes(options.changes, **dict(zip(roles, sources, strict=True)))
+    for edition in options.editions or (None,):
         try:
             with naming(sources[1]):
-                made = estimate(
-                    sources[0],
-                    sources[1],
-                    sources[2],
-                    layers=True,
-                    edition=edition,
-                    preset=preset,
-                )
+                made = estimate(**specs, layers=True, edition=edition, preset=options.preset)
         except Infeasible as error:
             asked = f"{text} in edition {edition}" if edition else text
             raise Infeasible(error.reason, f"{asked}: {error}") from None
-        yield _whole(made, names, documents, editions)
+        yield _whole(made, names, documents, options.editions)
 
 
 def _whole(
@@ -175,7 +198,7 @@ def _whole(
 
 def _document(role: str, source: str) -> Document:
     """Return the hash of a spec file, by catalog name or path."""
-    path = catalog.names(role).get(source, Path(source))
+    path = catalog.names(role).get(source, Path(split(source)[0]))
     try:
         return file_document(role, str(path), short_name(source))
     except SpecError:
@@ -183,26 +206,82 @@ def _document(role: str, source: str) -> Document:
         raise
 
 
-def _completed(one: Result, model: str, system: str, editions: Sequence[str]) -> Iterator[Result]:
-    """Estimate the execution of a search again, now that model and system are known."""
+def _completed(one: Result, path: str, options: _Options) -> Iterator[Result]:
+    """Estimate the execution of a file again where model and system are known: given, or named by the file."""
     if one.inputs is not None or one.execution is None:
         yield one
         return
-    documents = (_document("model", model), _document("system", system), *one.documents)
+    given = {kind: source for kind, source in options.specs.items() if source}
+    specs: dict[str, Any] = {**sources_in(one.question or {}, path), **given}
     place = ", ".join(one.parts)
-    made = estimate(model, one.execution, system, layers=True)
-    for name in STATISTICS_OF[one.edition]:
-        mine, theirs = made.stats[name] or 0.0, one.stats[name] or 0.0
-        if not math.isclose(mine, theirs, rel_tol=_AGREES, abs_tol=1e-15):
-            wanted = f"results for {model} on {system}, {name} = {mine:.10g}"
-            hint = "was it searched for another model or system?"
-            raise SpecError(place, Problem(name, wanted, f"{theirs:.10g}", hint))
-    for edition in editions or (one.edition,):
-        if edition != made.edition:
+    for kind in options.specs:
+        if kind not in specs and kind in (one.question or {}):
+            named = (one.question or {})[kind]
+            _warn(
+                f"{place}: its {kind} {named.get('source') or named.get('name')} is not there; --{kind} names it"
+            )
+    if len(specs) < len(options.specs):
+        yield one
+        return
+    made = _again(one, place, specs, options)
+    if made is None:
+        yield one
+        return
+    documents = (*(_document(kind, _path(specs[kind])) for kind in options.specs), *one.documents)
+    changes = parsed(options.changes, ("model", "execution", "system"))
+    changed = {
+        kind: Changed.of(source, changes[kind])
+        for kind, source in (specs | {"execution": one.execution}).items()
+    }
+    for edition in options.editions or (one.edition,):
+        if edition != made.edition or any(changes.values()):
             try:
                 with naming(place):
-                    made = estimate(model, one.execution, system, layers=True, edition=edition)
+                    made = estimate(**changed, layers=True, edition=edition)
             except Infeasible as error:
                 raise Infeasible(error.reason, f"{place} in edition {edition}: {error}") from None
-        whole = _whole(made, one.parts, documents, editions)
-        yield replace(whole, winners=one.winners) if edition == one.edition else whole
+        whole = _whole(made, one.parts, documents, options.editions)
+        same = edition == one.edition and not any(changes.values())
+        yield replace(whole, winners=one.winners, question=one.question) if same else whole
+
+
+def _again(one: Result, place: str, specs: Mapping[str, Any], options: _Options) -> Estimate | None:
+    """Estimate an execution for the specs that it was computed for; nothing where they have changed since.
+
+    Raises
+    ------
+    SpecError, Infeasible
+        When specs that were given are others.
+    """
+    try:
+        made = estimate(specs["model"], one.execution or {}, specs["system"], layers=True)
+    except (SpecError, Infeasible) as error:
+        if options.given:
+            raise
+        _warn(f"{place}: it cannot be estimated again: {error}")
+        return None
+    told = warn_of_differences(place, one.question or {}, made.model, made.system)
+    for name in STATISTICS_OF[one.edition]:
+        mine, theirs = made.stats[name] or 0.0, one.stats[name] or 0.0
+        if math.isclose(mine, theirs, rel_tol=_AGREES, abs_tol=1e-15):
+            continue
+        if options.given:
+            named = " on ".join(str(source) for source in options.specs.values())
+            wanted = f"results for {named}, {name} = {mine:.10g}"
+            hint = "was it searched for another model or system?"
+            raise SpecError(place, Problem(name, wanted, f"{theirs:.10g}", hint))
+        if not told:
+            version = (one.question or {}).get("calculon", "another version")
+            _warn(
+                f"{place}: calculon {__version__} computes {name} = {mine:.6g}, {version} had {theirs:.6g}"
+            )
+        return None
+    return made
+
+
+def _path(source: Any) -> str:
+    return str(source.source if isinstance(source, Changed) else source)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, SpecWarning, stacklevel=2)

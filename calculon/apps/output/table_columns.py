@@ -2,14 +2,21 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from calculon.apps.output.writers import Labels
 from calculon.evaluate import Evaluation
 from calculon.plan.columns import FIELDS
 from calculon.units import Array
 
 
-def evaluation_columns(table: Evaluation, bounds: Mapping[str, Array]) -> dict[str, Array | Labels]:
-    """Return execution fields and statistics of a table, and its `bounds`; named values as codes with labels."""
+def evaluation_columns(
+    table: Evaluation, bounds: Mapping[str, Array], names: Mapping[str, str]
+) -> dict[str, Array | Labels]:
+    """Return execution fields and statistics of a table, and its `bounds`; named values as codes with labels.
+
+    `names` are texts that are the same in every row.
+    """
     columns: dict[str, Array | Labels] = {}
     for field in FIELDS:
         if field.name not in table.fields:
@@ -20,4 +27,6 @@ def evaluation_columns(table: Evaluation, bounds: Mapping[str, Array]) -> dict[s
     for name in table.names:
         columns[name] = table[name]
     columns.update(bounds)
+    nothing = np.zeros(len(table), np.int8)
+    columns.update({name: Labels(nothing, (text,)) for name, text in names.items()})
     return columns

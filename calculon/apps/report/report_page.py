@@ -81,11 +81,14 @@ def report_page(
 def report_title(results: Sequence[Result]) -> str:
     """Name the question of the results where it is one, else the results."""
     titles = list(dict.fromkeys(one.title for one in results))
-    if results[0].inputs is not None and len(titles) == 1:
-        return titles[0]
+    if results[0].names is not None and len(titles) == 1:
+        terms = list(dict.fromkeys(one.terms for one in results))
+        return f"{titles[0]}, edition {terms[0]}" if len(terms) == 1 else titles[0]
     labels = [one.label for one in results]
+    names = {one.names for one in results} - {None}
+    about = f"{' on '.join(names.pop() or ())}: " if len(names) == 1 else ""
     more = f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
-    return f"{', '.join(labels[:_NAMED])}{more}: results of calculon"
+    return f"{about}{', '.join(labels[:_NAMED])}{more}" + ("" if about else ": results of calculon")
 
 
 def drawn(renderable: RenderableType) -> str:

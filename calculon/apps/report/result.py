@@ -8,6 +8,7 @@ from typing import Any
 from calculon.apps.report.digits import LEAST_SPREAD, WITHOUT_INTERVAL, Digits
 from calculon.frozen import dataclass
 from calculon.spec.execution import PUBLISHED
+from calculon.spec.origin import titled
 from calculon.statistics import ALL_PARTS_OF_TIME, BOUNDS, OFFLOADS, memory_by_kind
 from calculon.units import between
 
@@ -107,6 +108,8 @@ class Result:
         The files that it was made from.
     winners : tuple of Result
         The executions of the search that it is from, best first.
+    question : mapping, or None
+        What it answers, as its file says.
     """
 
     stats: Stats
@@ -124,6 +127,7 @@ class Result:
     domains: Sequence[Mapping[str, Any]] = ()
     documents: tuple[Document, ...] = ()
     winners: "tuple[Result, ...]" = ()
+    question: Mapping[str, Any] | None = None
 
     @property
     def capacities(self) -> tuple[float, float] | None:
@@ -133,11 +137,38 @@ class Result:
     @property
     def title(self) -> str:
         """The question in a line, as far as it is known: model, processors and system, or the label."""
-        if self.inputs is None or self.execution is None:
+        if self.names is None or self.execution is None:
             return self.label
         mode = "Training" if self.execution["training"] else "Inference"
-        procs, system = self.execution["num_procs"], self.inputs.machine.name
-        return f"{mode} of {self.inputs.name} on {procs:,} x {system}"
+        model, system = self.names
+        return f"{mode} of {model} on {self.execution['num_procs']:,} x {system}"
+
+    @property
+    def names(self) -> tuple[str, str] | None:
+        """The names of model and system, when they are known."""
+        if self.inputs is not None:
+            return self.inputs.name, self.inputs.machine.name
+        known = self.question or {}
+        if not ("model" in known and "system" in known):
+            return None
+        model, system = (
+            titled(str(known[kind].get("name", "")), known[kind].get("set") or {})
+            for kind in ("model", "system")
+        )
+        return model, system
+
+    @property
+    def preset(self) -> str:
+        """The name of the preset, that of a file where it was one; empty in edition ``sc23``, which has none."""
+        if self.edition == PUBLISHED:
+            return ""
+        stated = (self.question or {}).get("preset", {}).get("name")
+        return str(stated or (self.execution or {}).get("preset", ""))
+
+    @property
+    def terms(self) -> str:
+        """The edition, and the preset where there is one: ``corrected, megatron-lm``."""
+        return ", ".join(filter(None, (self.edition, self.preset)))
 
     @property
     def split(self) -> str:

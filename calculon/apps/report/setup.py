@@ -44,8 +44,7 @@ NARROW_WITH_INTERVAL = 100
 
 def title(result: Result) -> Text:
     """Return the first line of the page."""
-    edition = f"   edition {result.edition}"
-    return Text.assemble((result.title, "bold underline"), (edition, "dim"))
+    return Text.assemble((result.title, "bold underline"), (f"   edition {result.terms}", "dim"))
 
 
 def setup(result: Result) -> RenderableType:

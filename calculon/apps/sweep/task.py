@@ -1,13 +1,16 @@
 """One search as a small message: the request to a worker, its work, and the answer."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import MISSING, Field, field, fields
+from typing import Any
 
 import numpy as np
 
 from calculon.errors import CalculonError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
+from calculon.inspect.question import question
+from calculon.presets import Preset
 from calculon.search.driver import SearchResult, make_ranking, make_space, run
 from calculon.search.ranking import Ranking
 from calculon.search.search_counts import Counts
@@ -70,9 +73,37 @@ class Search:
             preset=self.preset,
         )
 
+    def question(self, preset: Preset) -> dict[str, Any]:
+        """Return what is asked, as results carry it: specs, edition, the preset that is tried, and options.
+
+        Options are left out where they have their default.
+        """
+        plain = {f.name: f for f in fields(self) if f.name not in _OWN}
+        options = {
+            name: _plain(value)
+            for name, f in plain.items()
+            if (value := getattr(self, name)) != _default(f)
+        }
+        return question(self.model, self.system, self.edition, preset, search=options)
+
     def ranking(self) -> Ranking:
         """Return a fresh ranking; SpecError for an impossible one."""
         return make_ranking(self.top, self.objective, self.pareto, self.where, self.edition)
+
+
+_OWN = ("number", "model", "system", "edition", "preset", "version")
+"""Fields of a search that are no options, or are said elsewhere."""
+
+
+def _default(f: Field[Any]) -> Any:
+    return {} if f.default_factory is not MISSING else f.default
+
+
+def _plain(value: Any) -> Any:
+    """Return an option as JSON has it."""
+    if isinstance(value, Mapping):
+        return {name: list(values) for name, values in value.items()}
+    return list(value) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,6 +184,7 @@ def test_an_interval_that_is_none_is_left_out(run, change):
     run("llm", *TODAY, "today.json")
     raw = json.loads(Path("today.json").read_text())
     assert read_results(["today.json"])[0].interval["low"] == raw["total_time_low"]
+    del raw["question"]  # or it is estimated again
     _write("damaged.json", raw | change)
     (one,) = read_results(["damaged.json"])
     assert one.interval is None

@@ -70,7 +70,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     log_space(log, space, counts, every=every)
 
     def columns_of(table: "Evaluation") -> "Columns":
-        columns = evaluation_columns(table, bounds(space.model, space.system, table))
+        ends = bounds(space.model, space.system, table)
+        columns = evaluation_columns(table, ends, space.names)
         return {name: columns[name] for name in names} if names else columns
 
     seen = 0
@@ -121,10 +122,11 @@ def _columns(text: str | None, edition: str) -> tuple[str, ...]:
         For a name that is neither a field nor a statistic.
     """
     from calculon.editions import find_edition
+    from calculon.inputs import NAMED
     from calculon.plan.plan import names_of
     from calculon.statistics import BOUNDS
 
-    own = () if edition == PUBLISHED else BOUNDS
+    own = () if edition == PUBLISHED else (*BOUNDS, *NAMED)
     known = (*names_of(edition), *(column.name for column in find_edition(edition).columns), *own)
     names = tuple(name.strip() for name in text.split(",")) if text else ()
     for name in names:

@@ -17,6 +17,7 @@ from calculon.apps.cli.options import (
     naming,
 )
 from calculon.errors import Infeasible, Problem, SpecError
+from calculon.spec.execution import PUBLISHED
 from calculon.spec.files import json_text, write_json
 
 if TYPE_CHECKING:
@@ -151,4 +152,5 @@ def result_of(estimate: "Estimate") -> "Result":
         residuals=None if estimate.interval is None else estimate.interval.to_dict(),
         groups=[group.to_dict() for group in estimate.groups],
         domains=[domain.to_dict() for domain in estimate.domains],
+        question=None if estimate.edition == PUBLISHED else estimate.question,
     )

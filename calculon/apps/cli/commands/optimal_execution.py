@@ -22,6 +22,7 @@ from calculon.apps.cli.search_options import (
 from calculon.errors import Problem, SpecError
 from calculon.spec.execution import PUBLISHED
 from calculon.spec.files import document_suffix
+from calculon.spec.results import QUESTION
 
 if TYPE_CHECKING:
     from calculon.apps.sweep.task import Search
@@ -114,7 +115,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     found = any(len(result) for result in results)
     writes = arguments.output != STDOUT and (found or arguments.noneok)
     if writes:  # first: whoever reads the report may stop reading
-        _write(results, arguments)
+        _write(results, asked, arguments)
     _report(results, arguments, seconds, log)
     if not found:
         log("No acceptable configurations found :(")
@@ -384,13 +385,18 @@ def _nullable(column: "Array") -> list[float | None]:
     return [value if math.isfinite(value) else None for value in column.tolist()]
 
 
-def _write(results: "list[SearchResult]", arguments: argparse.Namespace) -> None:
+def _write(
+    results: "list[SearchResult]", asked: "list[Search]", arguments: argparse.Namespace
+) -> None:
     """Write the winners in the format that the file name asks for."""
     path = arguments.output
     if document_suffix(path) == ".json":
         from calculon.spec.files import write_json
 
-        documents = {str(r.space.num_procs): _document(r, layers=arguments.layers) for r in results}
+        documents = {
+            str(result.space.num_procs): _document(result, search, layers=arguments.layers)
+            for result, search in zip(results, asked, strict=True)
+        }
         one = len(results) == 1
         write_json(path, next(iter(documents.values())) if one else documents)
     elif document_suffix(path) == ".csv":
@@ -399,14 +405,36 @@ def _write(results: "list[SearchResult]", arguments: argparse.Namespace) -> None
         from calculon.apps.output.table_columns import evaluation_columns
         from calculon.apps.output.writers import write_tables
 
-        tables = [evaluation_columns(r.evaluation, r.bounds) for r in results if len(r)]
+        tables = [evaluation_columns(r.evaluation, r.bounds, r.names) for r in results if len(r)]
         none = {name: column[:0] for name, column in results[0].bounds.items()}
-        empty = evaluation_columns(results[0].evaluation.take(slice(0, 0)), none)
+        empty = evaluation_columns(results[0].evaluation.take(slice(0, 0)), none, results[0].names)
         write_tables(path, tables, empty)
 
 
-def _document(result: "SearchResult", *, layers: bool) -> dict[str, Mapping[str, Any]]:
-    """Return the winners of one count as the published tool writes them."""
+def _document(
+    result: "SearchResult", search: "Search", *, layers: bool
+) -> dict[str, Mapping[str, Any]]:
+    """Return the winners of one count as the published tool writes them.
+
+    In other editions each says too what its interval rests on, and the question of the search.
+    """
+    document = _entries(result, layers=layers)
+    if result.edition == PUBLISHED:
+        return document
+    question = search.question(result.space.preset)
+    beliefs = (one.belief for one in result)
+    return {
+        rank: {
+            **winner,
+            **({} if belief is None else {"belief": belief.to_dict()}),
+            QUESTION: question,
+        }
+        for (rank, winner), belief in zip(document.items(), beliefs, strict=True)
+    }
+
+
+def _entries(result: "SearchResult", *, layers: bool) -> dict[str, Mapping[str, Any]]:
+    """Return execution and statistics of the winners by their rank."""
     details = result.estimates(layers=True) if layers else []
     document: dict[str, Mapping[str, Any]] = {}
     for rank, (execution, stats) in enumerate(_winners(result)):
@@ -417,16 +445,23 @@ def _document(result: "SearchResult", *, layers: bool) -> dict[str, Mapping[str,
 
 def _write_csv(results: "list[SearchResult]", path: str, *, layers: bool) -> None:
     """Write one line per winner: its rank, the execution, the statistics, and layers as JSON text."""
-    from calculon.spec.files import replacing
+    from calculon.spec.files import csv_text, replacing
 
     first, bounds = results[0].evaluation, results[0].bounds
-    names = (*first.fields, *first.names, *bounds, *(["layers"] if layers else []))
+    names = (
+        *first.fields,
+        *first.names,
+        *bounds,
+        *(["layers"] if layers else []),
+        *results[0].names,
+    )
     with replacing(path) as stream, io.TextIOWrapper(stream, "utf-8", newline="") as text:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["", *names])
         for result in results:
-            for rank, winner in _document(result, layers=layers).items():
+            for rank, winner in _entries(result, layers=layers).items():
                 stats = dict(winner["stats"])
                 if layers:
                     stats["layers"] = json.dumps(stats["layers"])
-                writer.writerow([rank, *winner["execution"].values(), *stats.values()])
+                named = map(csv_text, result.names.values())
+                writer.writerow([rank, *winner["execution"].values(), *stats.values(), *named])

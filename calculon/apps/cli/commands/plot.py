@@ -6,12 +6,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from calculon.apps.cli.changes import add_changes
 from calculon.apps.cli.options import (
     Log,
     Parser,
     add_edition,
     add_preset,
-    add_specs,
     check_outputs,
     positive,
 )
@@ -21,6 +21,7 @@ from calculon.apps.cli.search_options import NEEDED, SHARED, add_choice_options
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.spec.execution import PUBLISHED
+from calculon.spec.results import split
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,13 +73,19 @@ def _validation_options(parser: Parser) -> None:
 
 
 def _schedule_options(parser: Parser) -> None:
-    add_specs(parser, "application", "APP")
+    parser.add_argument(
+        "specs",
+        metavar="APP EXE SYS",
+        nargs="+",
+        help="model, execution and system; or one RESULT of loe or llm, which says all three: FILE, FILE#RANK",
+    )
     parser.add_argument(
         "--microbatches",
         metavar="N",
         type=positive,
         help="how many are drawn (default: twice as many as stages)",
     )
+    add_changes(parser, "model", "execution", "system")
     add_edition(parser)
     add_preset(parser)
 
@@ -180,7 +187,9 @@ KINDS = (
         "plot_schedule:gantt",
         "gantt",
         "calculon plot schedule llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm -o schedule.png\n"
-        "calculon plot schedule megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g --microbatches 16 -o deep.png",
+        "calculon plot schedule megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g --microbatches 16 -o deep.png\n"
+        "calculon loe llama3-70B 256 256 bfloat16 h100_80g_sxm best.json --preset megatron-lm --quiet\n"
+        "calculon plot schedule best.json -o best.png",
     ),
 )
 """Every kind of picture, in the order of the help."""
@@ -210,9 +219,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if output == "-" or Path(output).suffix.lower() not in PICTURES:
         wanted = "a picture: a name that ends in " + ", ".join(PICTURES)
         raise SpecError(output, Problem("", wanted, "another name"))
-    single = [getattr(arguments, name, None) for name in ("application", "execution", "system")]
-    several = getattr(arguments, "results", getattr(arguments, "source", []))
-    check_outputs([output], [*several, *filter(None, single)], PICTURES)
+    names = ("results", "source", "specs")
+    inputs = [split(text)[0] for name in names for text in getattr(arguments, name, [])]
+    check_outputs([output], inputs, PICTURES)
     check_library()
     from calculon.apps.report.pictures.canvas import save
 

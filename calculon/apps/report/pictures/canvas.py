@@ -116,10 +116,11 @@ def time_unit(largest: float) -> tuple[str, float]:
 
 
 def note_edition(axes: "Axes", editions: Sequence[str]) -> None:
-    """Name the editions of the model below the horizontal axis."""
+    """Name the editions of the model below the horizontal axis, each with its preset if it is said."""
     names = list(dict.fromkeys(editions))
+    separator = "; " if any("," in name for name in names) else ", "
     axes.annotate(
-        f"edition{'s' if len(names) > 1 else ''} {', '.join(names)}",
+        f"edition{'s' if len(names) > 1 else ''} {separator.join(names)}",
         (1, 0),
         xytext=(0, -22),
         xycoords="axes fraction",

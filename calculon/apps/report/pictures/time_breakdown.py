@@ -154,7 +154,7 @@ def draw(results: Sequence[Result]) -> "Figure":
             handles, _ = axes.get_legend_handles_labels()
             handles.sort(key=lambda handle: isinstance(handle, Line2D))  # the capacity last
             part.legend(handles=handles, loc="outside lower center", ncols=_LEGEND_COLUMNS)
-        note_edition(axes, [result.edition for result in results])
+        note_edition(axes, [result.terms for result in results])
     return picture
 
 
