@@ -11,7 +11,7 @@ from calculon.apps.report.bars import COLORS, has_blocks
 from calculon.frozen import dataclass
 from calculon.units import GIB, Unit
 
-_HEIGHT, _WIDEST = 13, 76
+_HEIGHT, _LEAST, _WIDEST = 13, 16, 76
 _TICKS = 4
 """Parts into which an axis is divided, about."""
 
@@ -98,7 +98,7 @@ class Frontier:
         sides, unit = self._labels(self.y, [y for _, _, y in self.points])
         feet, foot_unit = self._labels(self.x, [x for _, x, _ in self.points])
         margin = max(map(len, sides.values())) + 1
-        width = min(options.max_width, _WIDEST) - margin - 2
+        width = max(_LEAST, min(options.max_width, _WIDEST) - margin - 2)
         grid = _Grid(width, _HEIGHT, marks)
         across, up = list(feet), list(sides)
         places = [
@@ -167,10 +167,10 @@ class _Grid:
     def lines(self) -> list[Text]:
         """Return the lines, the lowest first."""
         lines = ["".join(cells) for cells in self._cells]
-        found = [Text(line, "dim") for line in lines]
+        found = [Text.assemble((line, "dim")) for line in lines]
         for column, row, labels in self._groups:
             text = f"{self._text(labels)} "
-            start = min(column, self._width - len(text))
+            start = max(0, min(column, self._width - len(text)))
             drawn = Text.assemble((self._marks["point"], COLORS["vermilion"]), text[1:])
             found[row] = found[row][:start] + drawn + found[row][start + len(text) :]
         return found

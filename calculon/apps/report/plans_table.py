@@ -18,7 +18,7 @@ from calculon.units import between
 MEANING = (
     "TP, PP, DP: tensor, pipeline and data parallelism, PP 4 x 2 with 2 chunks per stage; mbs: sequences of a "
     "microbatch; SP: sequence parallelism; GiB: needed of the tier-1 memory; 90 %: interval of the time; MFU: of the "
-    "peak, masked keys do not count; seq/s: sequences per second, /proc of each processor"
+    "peak, without masked keys where the kernel skips them; seq/s: sequences per second, /proc of each processor"
 )
 """The meaning of the short words."""
 
@@ -99,15 +99,17 @@ def plans_table(
     sweep = len({e["num_procs"] for e in executions}) > 1
     numbers = numbers or ranks(executions)
     named = {one.name for one in asked}
-    more = [one for one in asked if one.name not in _SHOWN.values()]
+    more = [one for one in asked if one.name not in {*_SHOWN.values(), *map(_mfu, executions)}]
 
     def drop(key: str, number: int) -> int:
         return 0 if _SHOWN[key] in named else number
 
+    asked_mfu = not named.isdisjoint(map(_mfu, executions))
+
     rows = []
     for number, e, s, own in zip(numbers, executions, stats, words, strict=True):
         digits, interval = _digits(s)
-        procs, mfu = e["num_procs"], s.get("mfu")
+        procs, mfu = e["num_procs"], s.get(_mfu(e))
         rows.append(
             {
                 "rank": number,
@@ -117,7 +119,7 @@ def plans_table(
                 "memory": gibibytes(s["proc_mem_tier1_cap_req"], 1),
                 "time": digits.duration(s["total_time"]),
                 "interval": interval,
-                "mfu": "" if mfu is None else digits.efficiency(mfu),
+                "share": "" if mfu is None else digits.efficiency(mfu),
                 "rate": digits.rate(s["sample_rate"]),
                 "each": digits.small(s["sample_rate"] / procs),
                 **{x.name: "-" if s[x.name] is None else quantity(s[x.name], x.unit) for x in more},
@@ -131,13 +133,13 @@ def plans_table(
         Column("memory", "GiB", right=True, drop=drop("memory", 2)),
         Column("time", "time", right=True),
         Column("interval", "90 %", right=True, drop=3),
-        Column("mfu", "MFU", right=True, drop=drop("mfu", EARLY)),
+        Column("share", "MFU", right=True, drop=0 if asked_mfu else EARLY),
         Column("rate", "seq/s", right=True, drop=drop("rate", EARLY + 1 if sweep else 4)),
         *((Column("each", "/proc", right=True, drop=4),) if sweep else ()),
         *(Column(x.name, x.name.replace("_", "_\n"), right=True) for x in more),
     ]
-    told = {name for name in ("words", "interval", "mfu") if any(row[name] for row in rows)}
-    empty = {"words", "interval", "mfu"} - told
+    told = {name for name in ("words", "interval", "share") if any(row[name] for row in rows)}
+    empty = {"words", "interval", "share"} - told
     shown = tuple(column for column in columns if column.key not in empty)
     return Plans(_headline(shared, len(rows)), Table(shown, rows, _MORE))
 
@@ -146,9 +148,13 @@ _SHOWN = {
     "time": "total_time",
     "memory": "proc_mem_tier1_cap_req",
     "rate": "sample_rate",
-    "mfu": "mfu",
 }
 """Statistics that have a column in any case."""
+
+
+def _mfu(execution: Mapping[str, Any]) -> str:
+    """Return the statistic that is called MFU: of what the attention kernel computes, as on the page of a result."""
+    return "mfu_causal" if execution.get("attn_impl") == "flash" else "mfu"
 
 
 def _short(word: str) -> str:

@@ -67,7 +67,7 @@ def test_a_screen_that_is_too_narrow_says_what_it_leaves_out(rows):
     executions, stats, usual = rows
     text = " ".join(_drawn(plans_table(executions, stats, usual=usual).table, 60))
     assert "Left out for want of room: 90 %, MFU, seq/s (a wider screen" in text
-    asked = plans_table(executions, stats, _asked("mfu"), usual)
+    asked = plans_table(executions, stats, _asked("mfu_causal"), usual)
     text = " ".join(_drawn(asked.table, 60))
     assert "MFU" in text.partition("Left out")[0]
 
@@ -102,6 +102,13 @@ def test_several_counts_have_ranks_of_their_own_and_a_rate_per_processor(rows):
     assert {"procs", "/proc"} <= {column.title for column in table.columns}
     rate = stats[2]["sample_rate"] / 128
     assert float(table.rows[2]["each"]) == pytest.approx(rate, rel=1e-2)
+
+
+def test_mfu_counts_what_the_attention_kernel_computes(rows):
+    executions, stats, usual = rows
+    (row,) = plans_table(executions[:1], stats[:1], _asked("mfu"), usual[:1]).table.rows
+    assert row["share"] == f"{stats[0]['mfu_causal'] * 100:.1f} %"
+    assert row["mfu"] == f"{stats[0]['mfu'] * 100:.1f} %"
 
 
 def test_plans_that_differ_in_switches_are_not_apart(rows):
