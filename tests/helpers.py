@@ -191,7 +191,7 @@ def table_bits(result: calculon.Evaluation) -> np.ndarray:
 
 
 def take_signals() -> None:
-    """Let a new process take the signals that end one, also where the tests ignore some: under nohup, that of hanging up.
+    """Let a new process take the signals that end one, also where the tests ignore some, as under nohup.
 
     What is ignored is inherited, so that such a process would go on to its end.
     """

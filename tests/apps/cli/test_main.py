@@ -244,7 +244,7 @@ def test_a_signal_leaves_no_file_and_one_line(tmp_path, number, code, name):
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
-        preexec_fn=take_signals,
+        preexec_fn=take_signals,  # noqa: PLW1509, which has threads in mind
     ) as child:
         while not any(path.stat().st_size for path in tmp_path.iterdir()):
             assert child.poll() is None, child.stderr.read()
