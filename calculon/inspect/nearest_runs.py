@@ -123,8 +123,8 @@ def fitted(some: Runs, facts: Mapping[str, Any], execution: Execution) -> Iterat
     Arguments as in :func:`outside`. A field counts where its value is not the default.
     """
     for name in sorted({one for text in set(some.columns["fitted"]) for one in text.split()}):
-        value = getattr(execution, name)
-        if value == DEFAULTS[name]:
+        value = getattr(execution, name, None)
+        if value is None or value == DEFAULTS[name]:
             continue
         rows = [i for i, text in enumerate(some.columns["fitted"]) if name in text.split()]
         sizes = some.numbers("parameters")[rows]

@@ -374,7 +374,8 @@ def test_a_utilisation_above_all_measured_ones_is_remarked():
 )
 def test_what_was_fitted_to_models_of_another_size_is_said(preset, parameters, said):
     plan = {"num_procs": 64, "tensor_par": 8, "pipeline_par": 8, "data_par": 1}
-    plan |= {"batch_size": 64, "microbatch_size": 1, "edition": "corrected", "preset": preset}
+    plan |= {"batch_size": 64, "microbatch_size": 1, "datatype": "float16"}
+    plan |= {"edition": "corrected", "preset": preset}
     execution = calculon.inputs.execution(plan)
     facts = facts_of(asked()) | {"parameters": parameters}
     wanted = ["stage_stop_us 36,000, on 530 billion parameters (mt_nlg)"]

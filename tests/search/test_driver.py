@@ -54,8 +54,8 @@ def test_winners_are_evaluated_to_what_the_search_saw(case, objective):
 @pytest.mark.parametrize("lengths", [(512, 2048), (0,)])
 def test_tokens_per_second_are_found_without_trying_all(lengths):
     options = {"edition": "corrected", "preset": "published", "add": {"seq_length": list(lengths)}}
-    space = make_space(*SPACE, **options, **FEW)
-    found = run(space, make_ranking(3, "tokens_per_second"))
+    space = make_space(*SPACE, "float16", **options, **FEW)
+    found = run(space, make_ranking(3, "tokens_per_second", edition="corrected"))
     tables = list(feasible_tables(space))
     rates = np.concatenate([table["tokens_per_second"] for table in tables])
     assert found.counts.good == len(rates)
