@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import signal
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -187,3 +188,12 @@ def bits(stats: Mapping[str, float | None]) -> np.ndarray:
 def table_bits(result: calculon.Evaluation) -> np.ndarray:
     """Return the bit patterns of a table, one row per execution."""
     return np.stack([result[name] for name in NAMES], axis=1).view(np.int64)
+
+
+def take_signals() -> None:
+    """Let a new process take the signals that end one, also where the tests ignore some, as under nohup.
+
+    What is ignored is inherited, so that such a process would go on to its end.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)

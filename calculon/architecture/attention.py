@@ -122,6 +122,7 @@ def core_layers(shape: BlockShape) -> Iterator[Layer]:
             gain_only=True,
             input_grad=shape.edition.writes_input_gradients,
             dtype_bytes=shape.widths.result,
+            stored_bytes=shape.widths.stored,
             flags=again,
         )
     if model.rotary:

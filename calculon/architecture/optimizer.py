@@ -58,8 +58,8 @@ ADAM_8BIT = Optimizer(moments=2, flops=20, values=18 + 4, moment_values=4, kerne
 LION = Optimizer(moments=1, flops=5, values=8, moment_values=3, kernels=4)
 """Chen et al., arXiv 2302.06675, algorithm 2: lerp 3 accesses, sign 2, add 3, lerp 3."""
 
-SGD_MOMENTUM = Optimizer(moments=1, flops=4, values=4, moment_values=4, kernels=3)
-"""Polyak 1964: mul 2 accesses, add 3, add 3."""
+SGD_MOMENTUM = Optimizer(moments=1, flops=4, values=3, moment_values=5, kernels=3)
+"""Polyak 1964: mul 2 accesses, add 3, add 3; the last reads the moment as it is stored (``torch/optim/sgd.py``)."""
 
 SGD = Optimizer(moments=0, flops=2, values=3, moment_values=0, kernels=1)
 """Robbins and Monro 1951: add 3 accesses."""

@@ -290,30 +290,24 @@ def _recompute(
     time = ordered_sum(cost.times.processing[0] * recomputed)
     if layout.host is not None:
         host = ordered_sum(layout.host[0] * (recomputed > 0))
-        if layout.choice.blocking:
-            time = time + host
-        else:
-            time = np.maximum(time, host - _most(collectives.recomm.time_exposed))
+        waited = host - collectives.recomm.time_exposed[0]
+        time = time + host if layout.choice.blocking else np.maximum(time, waited)
     return _work([*work, time])
 
 
 def _launched(processing: Seconds, host: Seconds, again: Work, collectives: Collectives) -> Seconds:
     """Return processing times of passes that wait for the host, of shape (phases, blocks).
 
-    The host launches on while the device waits for a collective, that of the kind of block which waits longest.
+    The host launches on while the device waits for a collective, that of a block inside of a stage: which collectives
+    one at its border has depends on the pipeline, and blocks are the same with and without one.
     Both gradients are one pass for the host, with what is computed again before them; what they wait for it counts
     as time of those of weights.
     """
-    forward = np.maximum(processing[0], host[0] - _most(collectives.fw_tp.time_exposed))
-    exposed = collectives.recomm.time_exposed + collectives.agrad_tp.time_exposed
-    busy = again.time + processing[1] + processing[2] + _most(exposed)
+    forward = np.maximum(processing[0], host[0] - collectives.fw_tp.time_exposed[0])
+    exposed = collectives.recomm.time_exposed[0] + collectives.agrad_tp.time_exposed[0]
+    busy = again.time + processing[1] + processing[2] + exposed
     waits = np.maximum(0.0, (host[1] + host[2]) - busy)
     return np.stack([forward, processing[1], processing[2] + waits])
-
-
-def _most(exposed: Seconds) -> Seconds:
-    """Return the larger time of the two kinds of block."""
-    return np.maximum(*exposed)
 
 
 def _matrix_flops(layout: BlockLayout, recomputed: Array, choice: BlockChoice) -> Flops:

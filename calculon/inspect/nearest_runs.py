@@ -8,6 +8,7 @@ import numpy as np
 
 from calculon.hardware.system import System
 from calculon.inspect.run_table import ALIKE_PEAK, COMPARED, Run, Runs, kind
+from calculon.plan.columns import DEFAULTS
 from calculon.presets import COMMON, PUBLISHED_FORMS
 from calculon.spec.execution import Execution
 from calculon.units import Array
@@ -114,6 +115,29 @@ def outside(
             yield f"{text} {facts[name]} never validated"
     if execution.weight_offload or execution.activations_offload or execution.optimizer_offload:
         yield "offloading never validated"
+
+
+def fitted(some: Runs, facts: Mapping[str, Any], execution: Execution) -> Iterator[str]:
+    """Yield fields of an execution that were fitted to runs of models that are all larger, or all smaller.
+
+    Arguments as in :func:`outside`. A field counts where its value is not the default.
+    """
+    for name in sorted({one for text in set(some.columns["fitted"]) for one in text.split()}):
+        value = getattr(execution, name, None)
+        if value is None or value == DEFAULTS[name]:
+            continue
+        rows = [i for i, text in enumerate(some.columns["fitted"]) if name in text.split()]
+        sizes = some.numbers("parameters")[rows]
+        ends = sizes.min() * (1 - _ALIKE_SIZE), sizes.max() * (1 + _ALIKE_SIZE)
+        if not ends[0] <= facts["parameters"] <= ends[1]:
+            billions = " to ".join(
+                dict.fromkeys(f"{n / 1e9:.3g}" for n in (min(sizes), max(sizes)))
+            )
+            sources = ", ".join(dict.fromkeys(some.columns["source"][i] for i in rows))
+            yield f"{name} {value:,}, on {billions} billion parameters ({sources})"
+
+
+_ALIKE_SIZE = 0.01
 
 
 def called(facts: Mapping[str, Any]) -> str:

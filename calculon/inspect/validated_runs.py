@@ -21,6 +21,7 @@ from calculon.inspect.memory_error import MeasuredMemory, memory_error
 from calculon.inspect.nearest_runs import (
     called,
     distance,
+    fitted,
     nearest,
     outside,
     remark,
@@ -62,6 +63,8 @@ class Belief:
         What lies outside of the measured runs.
     remark : str
         That a utilisation is above those measured; else empty.
+    fitted : tuple of str
+        Values of the execution that were fitted to runs of models of another size only.
     memory : MeasuredMemory or None
         How far predicted memory is from measured memory; None where none was measured.
     basis : str
@@ -74,6 +77,7 @@ class Belief:
     nearest: tuple[Run, ...]
     outside: tuple[str, ...]
     remark: str
+    fitted: tuple[str, ...]
     memory: MeasuredMemory | None
     basis: str
 
@@ -82,7 +86,8 @@ class Belief:
         runs = [
             {**asdict(run), "processor": run.processor, "error": run.error} for run in self.nearest
         ]
-        return {**asdict(self), "nearest": runs, "outside": list(self.outside)}
+        lists = {"nearest": runs, "outside": list(self.outside), "fitted": list(self.fitted)}
+        return {**asdict(self), **lists}
 
 
 def factors(
@@ -195,6 +200,7 @@ def belief(
         nearest=nearest(some, distance(some, facts)),
         outside=tuple(outside(some, facts, execution, here)),
         remark=remark(some, facts, here, float(stats["mfu_causal"])),
+        fitted=tuple(fitted(some, facts, execution)),
         memory=memory_error(some, float(stats["proc_mem_tier1_cap_req"]), usable),
         basis=_basis(some, system, facts, here),
     )

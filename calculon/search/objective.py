@@ -57,14 +57,20 @@ class Objective:
         """Whether it is memory that processors need, which follows without any time."""
         return self.statistic.name in MEMORY
 
-    def bound(self, time_lower_bound: Callable[[], Seconds], batch_size: Count) -> Array | None:
+    def bound(
+        self, time_lower_bound: Callable[[], Seconds], batch_size: Count, tokens: Count
+    ) -> Array | None:
         """Return a score that no execution of at least this time exceeds; nothing where time says nothing.
+
+        A rate is that of the samples, or the tokens, of a batch.
 
         The last digits of a time depend on the order of its sum; the bound gives them away.
         """
         slack = 1 - 1e-9
         if (self.statistic.name, self.sense) == ("sample_rate", "max"):
             return batch_size / (time_lower_bound() * slack)
+        if (self.statistic.name, self.sense) == ("tokens_per_second", "max"):
+            return tokens / (time_lower_bound() * slack)
         if (self.statistic.name, self.sense) == ("total_time", "min"):
             return np.asarray(-time_lower_bound() * slack)
         return None

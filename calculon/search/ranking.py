@@ -99,8 +99,9 @@ class Best(Ranking):
             return _best_memory(self.objectives[0], tile) if nodes is None else None
         bound = self.objectives[0].bound
         if nodes is None:
-            return bound(lambda: tile.time_lower_bound, tile.batch_size)
-        return bound(lambda: tile.closer_lower_bound(nodes), tile.batch_size[nodes])
+            return bound(lambda: tile.time_lower_bound, tile.batch_size, tile.tokens)
+        sizes = tile.batch_size[nodes], tile.tokens[nodes]
+        return bound(lambda: tile.closer_lower_bound(nodes), *sizes)
 
     def keep(self, scores: Array, numbers: Array, switches: Array | int = 0) -> None:
         """Take in executions that reach the threshold.

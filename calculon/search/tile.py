@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from calculon.architecture.workload import sequence_lengths
 from calculon.arrays import derived
 from calculon.cost.batch import Batch
 from calculon.frozen import dataclass
@@ -57,6 +58,13 @@ class Tile(Grid):
     def batch_size(self) -> Count:
         """Global batch of each node."""
         return self.nodes.columns["batch_size"]
+
+    @property
+    def tokens(self) -> Count:
+        """Tokens of the global batch of each node."""
+        lengths = sequence_lengths(self.space.model, self.nodes.columns["seq_length"])
+        tokens: Count = self.batch_size * lengths
+        return tokens
 
     def release_grid(self) -> None:
         """Give the memory of the grid free: what fits is known, and the least time; columns are gathered again."""

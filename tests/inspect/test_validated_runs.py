@@ -18,6 +18,7 @@ from calculon.evaluate import evaluate
 from calculon.inspect import kernel_residuals, nearest_runs, run_table, validated_runs
 from calculon.inspect.group_conformal import LEVEL
 from calculon.inspect.kernel_residuals import COLLECTIVES, PRODUCTS, kernel_sides
+from calculon.inspect.nearest_runs import fitted
 from calculon.inspect.run_table import FILE, Runs, about, kind, runs
 from calculon.inspect.validated_runs import belief, factors
 from calculon.plan.plan import Plan
@@ -362,6 +363,25 @@ def test_a_utilisation_above_all_measured_ones_is_remarked():
 # -- cost -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("preset", "parameters", "said"),
+    [
+        ("deepspeed", 1e10, True),
+        ("deepspeed", 2e12, True),
+        ("deepspeed", 529600819200, False),
+        ("megatron-lm", 1e10, False),
+    ],
+)
+def test_what_was_fitted_to_models_of_another_size_is_said(preset, parameters, said):
+    plan = {"num_procs": 64, "tensor_par": 8, "pipeline_par": 8, "data_par": 1}
+    plan |= {"batch_size": 64, "microbatch_size": 1, "datatype": "float16"}
+    plan |= {"edition": "corrected", "preset": preset}
+    execution = calculon.inputs.execution(plan)
+    facts = facts_of(asked()) | {"parameters": parameters}
+    wanted = ["stage_stop_us 36,000, on 530 billion parameters (mt_nlg)"]
+    assert list(fitted(runs(), facts, execution)) == (wanted if said else [])
+
+
 def test_a_search_does_without():
     code = (
         "import sys, calculon; found = calculon.search('llama3-8B', 'h100_80g_sxm', 8, 8, 'bfloat16', top=1); "
@@ -373,7 +393,7 @@ def test_a_search_does_without():
 
 def test_a_belief_is_plain_data():
     found = asked().belief.to_dict()
-    names = {"level", "low", "high", "nearest", "outside", "remark", "memory", "basis"}
+    names = {"level", "low", "high", "nearest", "outside", "remark", "fitted", "memory", "basis"}
     assert set(found) == names
     assert all(
         run["error"] == pytest.approx(100 * (run["predicted"] / run["measured"] - 1))

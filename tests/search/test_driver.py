@@ -51,6 +51,17 @@ def test_winners_are_evaluated_to_what_the_search_saw(case, objective):
         assert (table_bits(table)[i] == bits(estimate.stats)).all()
 
 
+@pytest.mark.parametrize("lengths", [(512, 2048), (0,)])
+def test_tokens_per_second_are_found_without_trying_all(lengths):
+    options = {"edition": "corrected", "preset": "published", "add": {"seq_length": list(lengths)}}
+    space = make_space(*SPACE, "float16", **options, **FEW)
+    found = run(space, make_ranking(3, "tokens_per_second", edition="corrected"))
+    tables = list(feasible_tables(space))
+    rates = np.concatenate([table["tokens_per_second"] for table in tables])
+    assert found.counts.good == len(rates)
+    assert found.scores[0].tolist() == np.sort(rates)[::-1][:3].tolist()
+
+
 def test_a_result_as_records_and_as_a_frame():
     result = search(*SPACE, top=3, **FEW)
     assert len(result) == len(result.plan) == len(result.estimates()) == 3

@@ -74,6 +74,8 @@ def test_a_condition_keeps_the_rows_that_meet_it(case, where):
         ("sample_rate", True, True),
         ("sample_rate", False, False),
         ("sample_rate:min", True, False),
+        ("tokens_per_second", True, True),
+        ("tokens_per_second:min", True, False),
         ("total_time", True, True),
         ("total_efficiency", True, False),
     ],
@@ -82,6 +84,7 @@ def test_only_what_has_a_bound_is_pruned(text, prune, bounded):
     class Stub:
         time_lower_bound = np.ones((1, 1))
         batch_size = np.array([8])
+        tokens = np.array([64])
 
     bound = Best(Objective.parse(text), 1, prune=prune).upper_bound(Stub())
     assert (bound is not None) == bounded

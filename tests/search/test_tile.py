@@ -39,7 +39,9 @@ def test_rows_have_the_statistics_of_their_executions_to_the_bit(case):
 @settings(max_examples=12)
 @given(case=cases())
 def test_no_execution_beats_what_its_cell_can_hope_for(case):
-    objectives = [Objective.parse(text) for text in ("sample_rate", "total_time")]
+    known = [column.name for column in case.space.edition.columns]
+    bounded = [one for one in ("sample_rate", "total_time", "tokens_per_second") if one in known]
+    objectives = [Objective.parse(text) for text in bounded]
     for tile in _tiles(case.space):
         axes = len(tile.shape)
         cells = tuple(np.indices(tile.shape).reshape(axes, -1))  # those that do not fit as well
@@ -47,13 +49,14 @@ def test_no_execution_beats_what_its_cell_can_hope_for(case):
         assert (least > 0).all()
         assert least.shape == (tile.shape[0], tile.shape[-1])
         of_cell, batches = least[cells[0], cells[-1]], tile.batch_size[cells[-1]]
+        all_tokens = tile.tokens[cells[-1]]
         done = 0
         for rows in tile.rows(cells):
             here = slice(done, done + rows.numbers.shape[-1])
-            part, batch_size = of_cell[here], batches[here]
+            part, batch_size, tokens = of_cell[here], batches[here], all_tokens[here]
             done += len(part)
             for objective in objectives:
-                bound = objective.bound(part.copy, batch_size)
+                bound = objective.bound(part.copy, batch_size, tokens)
                 assert (objective.score(rows.batch) <= bound).all()
         assert done == len(of_cell)
 

@@ -119,7 +119,8 @@ class Block:
     def _wait_for_the_host(self, layers: Sequence[Layer], backward: Sequence[Layer]) -> None:
         """Let no pass take less time than its launches, collectives that it waits for included.
 
-        Both gradients are one pass, with what is computed again.
+        They are those of a block inside of a stage, also for one at its border. Both gradients are one pass, with what
+        is computed again.
         """
         again = [layer for layer in backward if layer.flags.recompute]
         ex, adding = self.run.execution, 0.0
@@ -133,12 +134,12 @@ class Block:
             self.wgrad.time += sum(layer.host("wgrad") for layer in backward) + adding
             return
         launches = sum(layer.host("fw") for layer in layers)
-        self.fw.time = max(self.fw.time, launches - max(self.fw_tp.exposed.values()))
+        self.fw.time = max(self.fw.time, launches - self.fw_tp.exposed["base"])
         launches = sum(layer.host("fw") for layer in again)
-        self.re.time = max(self.re.time, launches - max(self.recomm.exposed.values()))
+        self.re.time = max(self.re.time, launches - self.recomm.exposed["base"])
         launches += sum(layer.host("agrad") + layer.host("wgrad") for layer in backward) + adding
         busy = self.re.time + self.agrad.time
-        busy += max(self.recomm.exposed[kind] + self.agrad_tp.exposed[kind] for kind in KINDS)
+        busy += self.recomm.exposed["base"] + self.agrad_tp.exposed["base"]
         self.wgrad.time = max(self.wgrad.time, launches - busy)
 
 

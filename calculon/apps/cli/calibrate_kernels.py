@@ -31,8 +31,13 @@ _OTHERS = (
     "shapes",
     "multiprocessors",
     "overlay",
+    "hold_out",
+    "network",
+    "above",
+    "operation",
+    "members",
 )
-
+"""Options that say nothing of tables of kernels."""
 
 _COLORS = 48
 """Of the picture: thousands of points in full colour take a file three times as large."""
@@ -91,7 +96,11 @@ def check_fits() -> None:
 def _check(arguments: argparse.Namespace, folder: Path) -> None:
     """Check before any work that the tables are there, and that all outputs can be written."""
     check_fits()
-    beside = [f"--{one}" for one in _OTHERS if getattr(arguments, one)]
+    values = {one: getattr(arguments, one) for one in _OTHERS}
+    given = [
+        one for one, value in values.items() if not (value is None or value is False or value == [])
+    ]
+    beside = [f"--{one.replace('_', '-')}" for one in given] + ["--no-ramp"] * (not arguments.ramp)
     if beside:
         raise SpecError("--kernels", Problem("", "--kernels alone", "with " + ", ".join(beside)))
     if not any(folder.glob("*.csv")):

@@ -37,8 +37,8 @@ def declare(parser: Parser) -> None:
         "--hold-out",
         metavar="SHARE",
         type=_share,
-        default=HOLD_OUT,
-        help=f"share of the groups that is predicted, not fitted (default: {HOLD_OUT})",
+        help=f"share of the groups that is predicted, not fitted (default: {HOLD_OUT}); --kernels holds out what its "
+        "tables name",
     )
     parser.add_argument("--plot", metavar="FILE", help="picture of the fit: NAME.png, .svg or .pdf")
     parser.add_argument(
@@ -129,7 +129,6 @@ def _add_collective_options(parser: Parser) -> None:
         "--above",
         metavar="BYTES",
         type=_count,
-        default=0,
         help="use only collectives of larger messages",
     )
     parser.add_argument(

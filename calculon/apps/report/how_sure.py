@@ -9,6 +9,7 @@ from calculon.units import duration, scaled
 
 BEST = "Above every measured run"
 OUTSIDE = "Outside of what was measured"
+FITTED = "Fitted to models of another size"
 TIGHT = "Memory may not suffice"
 
 _ERROR = 0.04
@@ -21,6 +22,8 @@ def remarks(belief: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield BEST, belief["remark"]
     if belief["outside"]:
         yield OUTSIDE, "; ".join(belief["outside"])
+    if belief["fitted"]:
+        yield FITTED, "; ".join(belief["fitted"])
     if belief["memory"] and belief["memory"]["remark"]:
         yield TIGHT, belief["memory"]["remark"]
 

@@ -31,16 +31,18 @@ def norm(
     gain_only: bool = False,
     input_grad: bool = False,
     dtype_bytes: float,
+    stored_bytes: float | None = None,
     flags: Flags,
 ) -> Layer:
     """Normalise `elements` over their last axis of `width`; saves its input.
 
-    With `gain_only` it has one weight per unit of width, whatever its kind.
+    With `gain_only` it has one weight per unit of width, whatever its kind. A weight is stored in `stored_bytes`, by
+    default as an element is.
 
     Source: Ba et al., *Layer normalization*, arXiv 1607.06450; Zhang and Sennrich, *RMSNorm*, arXiv 1910.07467.
     """
     (forward, agrad, wgrad), weights = KINDS[kind]
-    return operator(
+    layer = operator(
         name,
         "norm",
         (forward * elements, agrad * elements, wgrad * elements),
@@ -53,3 +55,6 @@ def norm(
         dtype_bytes=dtype_bytes,
         flags=flags,
     )
+    if stored_bytes is None:
+        return layer
+    return layer._replace(weight_bytes=stored_bytes * layer.weights)

@@ -31,8 +31,8 @@ def overlapped_linear(
     """Linear layer ``(m, n) x (n, k)``, `n` and `k` already split, that overlaps its collective.
 
     `bias` is how many of its columns have one. A column-parallel layer sends its input, a row-parallel one its output,
-    both in the width of results, and gathered in that of operands. `tiles` is in how many products each pass is cut,
-    each of which reads all weights.
+    both in the width of results, and gathered in that of operands. The gradient of the input is a result. `tiles`
+    is in how many products each pass is cut, each of which reads all weights.
 
     Source: Wang et al., *Overlap communication with dependent computation via decomposition*, ASPLOS 2023,
     doi:10.1145/3567955.3567959.
@@ -41,6 +41,8 @@ def overlapped_linear(
     _, operand, result = widths
     moved = operand * space.backward
     fw, agrad = product.accessed[0], operand * product.weights + moved
+    if operand < result:
+        agrad = agrad + (result - operand) * product.inputs
     if tiles is not None:
         fw = fw + (tiles[0] - 1) * (operand * product.weights)
         agrad = agrad + (tiles[1] - 1) * (operand * product.weights)

@@ -8,7 +8,7 @@ import numpy as np
 from calculon.errors import Problem
 from calculon.frozen import dataclass
 from calculon.hardware.engine import Engine
-from calculon.hardware.kernels.kernel import Shapes, Times
+from calculon.hardware.kernels.kernel import LONGEST_START, Shapes, Times
 from calculon.hardware.memory import Memory
 from calculon.hardware.number_rows import decode_rows, rows_schema
 from calculon.spec.execution import ATTENTION_KERNELS
@@ -100,7 +100,9 @@ class AttentionKernel:
         "tiles of every multiprocessor that unequal tiles, and the last of them, cost beside the work",
         at_least=0,
     )
-    start: float = declare("time of a pass beside its tiles", unit="s", at_least=0)
+    start: float = declare(
+        "time of a pass beside its tiles", unit="s", at_least=0, at_most=LONGEST_START
+    )
     sustained: float = declare(
         "rate in continuous work beside that of short calls, as the clock falls with the power",
         above=0,

@@ -9,6 +9,9 @@ from calculon.hardware.engine import Engine
 from calculon.hardware.memory import Memory
 from calculon.units import Array, Bytes, Count, Flops, Seconds
 
+LONGEST_START = 1.0
+"""Seconds above which the start of a kernel is no start: measured are some microseconds."""
+
 ProductKind = Literal["product", "batched_product"]
 """Products with weights, and batches of products of two activations."""
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from calculon.frozen import dataclass
 from calculon.hardware.engine import Engine
-from calculon.hardware.kernels.kernel import Shapes, Times
+from calculon.hardware.kernels.kernel import LONGEST_START, Shapes, Times
 from calculon.hardware.memory import Memory
 from calculon.spec.fields import declare
 from calculon.units import Array, Bytes, Seconds
@@ -30,7 +30,13 @@ class Stream:
         at_most=1,
         default=None,
     )
-    start: float = declare("time of a kernel that moves nothing", unit="s", at_least=0, default=0.0)
+    start: float = declare(
+        "time of a kernel that moves nothing",
+        unit="s",
+        at_least=0,
+        at_most=LONGEST_START,
+        default=0.0,
+    )
 
     def move(
         self,

@@ -300,6 +300,8 @@ def test_a_file_is_written_again_as_it_is(run, folder):
         (("h100_80g_sxm", "--processor", "H101"), "--processor: expected one of A100-SXM4-80GB"),
         (("a100_80g",), "about.processor: expected one of A100-SXM4-80GB"),
         (("h100_80g_sxm", "--shapes"), "expected --kernels alone, found with --shapes"),
+        (("h100_80g_sxm", "--hold-out", 0), "expected --kernels alone, found with --hold-out"),
+        (("h100_80g_sxm", "--network", 0, "--no-ramp"), "alone, found with --network, --no-ramp"),
     ],
 )
 def test_what_cannot_be_fitted_is_said(run, folder, options, message):

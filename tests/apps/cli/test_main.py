@@ -14,7 +14,7 @@ import calculon
 from calculon.apps.cli import main as program
 from calculon.apps.cli.main import COMMANDS, complete_parser
 from tests.apps.cli.conftest import ARGUMENTS
-from tests.helpers import ROOT
+from tests.helpers import ROOT, take_signals
 from tests.spec.configurations import llama
 
 NAMES = [command.name for command in COMMANDS]
@@ -244,9 +244,10 @@ def test_a_signal_leaves_no_file_and_one_line(tmp_path, number, code, name):
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
+        preexec_fn=take_signals,  # noqa: PLW1509, which has threads in mind
     ) as child:
         while not any(path.stat().st_size for path in tmp_path.iterdir()):
-            assert child.poll() is None
+            assert child.poll() is None, child.stderr.read()
             time.sleep(0.01)
         child.send_signal(number)
         err = child.stderr.read()

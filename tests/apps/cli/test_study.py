@@ -19,7 +19,7 @@ from calculon.apps.sweep import task as sweep
 from calculon.search.driver import search
 from calculon.statistics import BOUNDS
 from calculon.units import known
-from tests.helpers import ROOT
+from tests.helpers import ROOT, take_signals
 
 STUDY = """\
 models:
@@ -154,6 +154,7 @@ def started(tmp_path, *options, lines=3):
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=take_signals,  # noqa: PLW1509, which has threads in mind
     )
     journal = tmp_path / "r.csv.journal"
     while not journal.exists() or journal.read_bytes().count(b"\n") < lines:

@@ -5,6 +5,7 @@ import pytest
 
 import calculon
 from calculon import inputs
+from calculon.hardware.kernels.kernel import LONGEST_START
 from calculon.hardware.residuals import Spread
 from calculon.hardware.slower import slowed
 from tests.hardware.kernels.layers import layer, times
@@ -102,6 +103,12 @@ def test_a_share_above_one_is_refused():
         inputs.system(raw_system(kernels={"norm": {"any": LAW | {"efficiency": 1.2}}}))
     with pytest.raises(calculon.SpecError, match=r"ext\.traffic\.start"):
         inputs.system(raw_system(traffic=TRAFFIC | {"start": -1}))
+
+
+def test_a_start_that_is_none_is_refused():
+    with pytest.raises(calculon.SpecError, match=r"ext\.traffic\.start: expected a number of at"):
+        inputs.system(raw_system(traffic=TRAFFIC | {"start": 1e30}))
+    inputs.system(raw_system(traffic=TRAFFIC | {"start": LONGEST_START}))
 
 
 def test_layers_of_a_rate_have_their_own_kernels():

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calculon.errors import Problem
+from calculon import inputs
+from calculon.errors import Problem, SpecError
 from calculon.hardware.curve import Curve
 from calculon.hardware.kernels.tiles import DEFAULT_TILES, Gemm, Processor, Tile, Tiles, alignment
+from tests.helpers import document
 
 SMS = 108
 ONE = Tiles((Tile(128, 128, 1.0),))
@@ -218,3 +220,18 @@ def test_malformed_tiles_are_told(raw, path):
     problems: list[Problem] = []
     assert Tiles.decode(raw, "tiles", problems, 1.0) is None
     assert [problem.field for problem in problems] == [path]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"weight_gradients": 3.0}, "weight_gradients"),
+        ({"gradients": 3.0}, "gradients"),
+        ({"start": 1e30}, "start"),
+    ],
+)
+def test_figures_that_no_kernel_has_are_refused(change, field):
+    raw = document("systems", "h100_80g_sxm")
+    raw["ext"]["kernels"]["product"]["bfloat16"] |= change
+    with pytest.raises(SpecError, match=rf"ext\.kernels\.product\.bfloat16\.{field}: expected"):
+        inputs.system(raw)

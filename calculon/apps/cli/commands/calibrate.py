@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from calculon.apps.cli.calibrate_kernels import check_fits, percent
 from calculon.apps.cli.calibrate_kernels import run as kernels
-from calculon.apps.cli.calibrate_options import declare
+from calculon.apps.cli.calibrate_options import HOLD_OUT, declare
 from calculon.apps.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
 from calculon.apps.cli.pictures import PICTURES, check_library
 from calculon.apps.cli.streams import tell
@@ -89,8 +89,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         base,
         file,
         _read(arguments, base, file, name),
-        hold_out=arguments.hold_out,
-        above=arguments.above,
+        hold_out=HOLD_OUT if arguments.hold_out is None else arguments.hold_out,
+        above=arguments.above or 0,
         ramp=arguments.ramp,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         name=name,
