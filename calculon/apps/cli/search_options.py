@@ -121,7 +121,7 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
     from calculon import inputs
     from calculon.apps.sweep.task import Search
     from calculon.search.effect import check_effect
-    from calculon.search.processor_counts import parse_counts
+    from calculon.spec.spellings.processor_counts import processor_counts
     from calculon.search.request import needed_edition
     from calculon.search.restrict import parse
 
@@ -149,7 +149,7 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
             edition=arguments.edition or needed_edition(model, arguments.preset),
             preset=arguments.preset,
         )
-        for number, count in enumerate(parse_counts(arguments.num_procs, "NUM_PROCS"))
+        for number, count in enumerate(processor_counts(arguments.num_procs, "NUM_PROCS"))
     ]
     asked[0].ranking()
     check_effect([search.space() for search in asked])

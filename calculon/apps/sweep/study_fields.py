@@ -13,7 +13,7 @@ from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
 from calculon.records import columns
 from calculon.search.objective import Objective
-from calculon.search.processor_counts import parse_counts
+from calculon.spec.spellings.processor_counts import processor_counts
 from calculon.search.restrict import checked
 from calculon.search.where import Condition
 from calculon.spec.execution import DATATYPE_BYTES, EDITION_NAMES
@@ -229,7 +229,7 @@ def _counts(place: Place, value: Any) -> tuple[int, ...] | dict[str, Expression]
             place.wrong(SETTINGS["num_procs"].wanted, shown(item))
             continue
         try:
-            counts.update(dict.fromkeys(parse_counts(str(item), place.path)))
+            counts.update(dict.fromkeys(processor_counts(str(item), place.path)))
         except SpecError as error:
             place.wrong(error.expected, error.found, error.hint)
     return tuple(counts)

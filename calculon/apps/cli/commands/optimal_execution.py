@@ -43,7 +43,8 @@ def configure(parser: Parser) -> None:
     )
     add_space_arguments(
         parser,
-        "processors: a count, a list (512,1024) or inclusive ranges (512:4096:256, 8:4096:x2)",
+        "processors: a count (1k is 1024), a list (512,1024) or inclusive ranges: 512-2048 doubles (512, 1024, 2048), "
+        "512:4096:256 adds, 8:4096:x2 multiplies",
         "- prints the summary only; NAME.json, .csv (both also .gz) or .parquet gets the winners, in edition "
         "corrected with the interval of their time",
     )

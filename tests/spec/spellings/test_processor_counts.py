@@ -3,7 +3,7 @@
 import pytest
 
 from calculon.errors import SpecError
-from calculon.search.processor_counts import parse_counts
+from calculon.spec.spellings.processor_counts import processor_counts
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,21 @@ from calculon.search.processor_counts import parse_counts
         ("8:8:8", (8,)),
         ("8,8:32:8,16", (8, 16, 24, 32)),
         ("2147483647", (2147483647,)),
+        ("1k", (1024,)),
+        ("1K", (1024,)),
+        ("1.5k", (1536,)),
+        ("16_384", (16384,)),
+        ("64,1k", (64, 1024)),
+        ("512-2048", (512, 1024, 2048)),
+        ("512-3000", (512, 1024, 2048)),
+        ("24-200", (24, 48, 96, 192)),
+        ("1k-4k", (1024, 2048, 4096)),
+        ("1k:2k:512", (1024, 1536, 2048)),
+        ("8-8", (8,)),
     ],
 )
 def test_reads(text, counts):
-    assert parse_counts(text) == counts
+    assert processor_counts(text) == counts
 
 
 @pytest.mark.parametrize(
@@ -37,6 +48,14 @@ def test_reads(text, counts):
         ("-8", "found '-8'"),
         ("8 16", "found '8 16'. Hint: write 8,16"),
         ("8 : 16", "Hint: write 8:16"),
+        ("8 - 16", "Hint: write 8-16"),
+        ("8..16", "Hint: write 8-16"),
+        ("1,024", "Hint: commas separate counts; write 1024"),
+        ("64 GPUs", "Hint: the processors alone: 64"),
+        ("8xH100", "Hint: the processors alone: 8"),
+        ("2048-512", "expected a range that ascends, found '2048-512'. Hint: write 512-2048"),
+        ("1.3k", "expected whole numbers from 1 to 2147483647, found 1.3k"),
+        ("8M", "found '8M'"),
         ("1e3", "found '1e3'"),
         ("8.5", "found '8.5'"),
         ("٨", "found '٨'"),
@@ -50,10 +69,10 @@ def test_reads(text, counts):
 )
 def test_refuses(text, message):
     with pytest.raises(SpecError) as error:
-        parse_counts(text)
+        processor_counts(text)
     assert message in str(error.value)
 
 
 def test_a_message_names_the_argument():
     with pytest.raises(SpecError, match=r"^NUM_PROCS: "):
-        parse_counts("x", "NUM_PROCS")
+        processor_counts("x", "NUM_PROCS")

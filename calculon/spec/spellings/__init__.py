@@ -1,0 +1,25 @@
+"""What people write, as what is meant: names of the catalog, counts, tokens, batches, times and types of numbers.
+
+Each function has one answer, or refuses with what the text might mean; none of them guesses between two meanings.
+"""
+
+from calculon.spec.spellings.amounts import (
+    GlobalBatch,
+    duration,
+    global_batch,
+    sequence_length,
+    tokens,
+)
+from calculon.spec.spellings.precisions import PRECISIONS, precision
+from calculon.spec.spellings.processor_counts import processor_counts
+
+__all__ = [
+    "PRECISIONS",
+    "GlobalBatch",
+    "duration",
+    "global_batch",
+    "precision",
+    "processor_counts",
+    "sequence_length",
+    "tokens",
+]
