@@ -121,9 +121,9 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
     from calculon import inputs
     from calculon.apps.sweep.task import Search
     from calculon.search.effect import check_effect
-    from calculon.spec.spellings.processor_counts import processor_counts
     from calculon.search.request import needed_edition
     from calculon.search.restrict import parse
+    from calculon.spec.spellings.processor_counts import processor_counts
 
     model, system = inputs.model(arguments.application), inputs.system(arguments.system)
     pareto = _pareto(arguments)
