@@ -118,7 +118,8 @@ def _of_model(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
     names = {name for key in asked for name in keys.get(key, ())}
     if names:
         return Meaning(_in_order(names, known))
-    near = {name for name, some in parts.items() if _parts(text) <= some}
+    some = _parts(text)
+    near = {name for name, own in parts.items() if some and some <= own}
     near = near or keys.get(_nearest(asked[0], list(keys)), set())
     return Meaning((), _shortest(near, known))
 
