@@ -185,14 +185,12 @@ def _near_systems(
     known: Iterable[str],
 ) -> set[str]:
     """Return the systems with all words of a text, else with its processor, else of the nearest spelling."""
-    words_of = {name: {*chain(*some)} for name, some in claims.items()}
-    near = {
-        name for name, own in words_of.items() if any(words and words <= own for words in asked)
-    }
-    if near:
-        return near
-    processor = {word for word in _words(text) if re.search(r"[a-z]\d", word)}
-    if near := {name for name, own in words_of.items() if processor & own - {"nvl72", "nvl8"}}:
+    words_of = {name: {*chain(*claims.get(name, ()), _words(name))} for name in known}
+    whole = {name for name, own in words_of.items() if any(some and some <= own for some in asked)}
+    if whole:
+        return whole
+    processor = {word for word in _words(text) if re.search(r"[a-z]\d", word)} - {"nvl72"}
+    if near := {name for name in claims if processor & words_of[name]}:
         return near
     spelled = {"".join(one): name for name, some in claims.items() for one in some}
     spelled |= {name.replace("_", ""): name for name in known}
