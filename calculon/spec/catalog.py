@@ -105,6 +105,15 @@ def find(kind: str, source: str) -> str:
     raise SpecError(source, Problem("", wanted, found, hint))
 
 
+def exact(kind: str, source: str) -> str:
+    """Return the exact name of the catalog that a text means; a path as it is. Errors as in :func:`find`."""
+    known = names(kind)
+    if source in known:
+        return source
+    path = find(kind, source)
+    return next((name for name, file in known.items() if str(file) == path), source)
+
+
 def load(kind: str, source: str) -> tuple[str, object]:
     """Read a spec by catalog name, by path, or from standard input (``-``).
 

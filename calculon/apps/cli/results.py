@@ -175,9 +175,9 @@ def _whole(
 
 def _document(role: str, source: str) -> Document:
     """Return the hash of a spec file, by catalog name or path."""
-    path = catalog.names(role).get(source, Path(source))
+    path = catalog.find(role, source)
     try:
-        return file_document(role, str(path), short_name(source))
+        return file_document(role, path, short_name(path))
     except SpecError:
         catalog.load(role, source)  # says better what is wrong
         raise
