@@ -16,7 +16,7 @@ from calculon.spec.spellings.catalog_words import aliases
 from tests.helpers import document
 
 VENDORS = {"NVIDIA", "AMD", "Google", "Intel", "AWS", "Amazon"}
-ASIDE = "for tests, of parts of a model: "
+ASIDE = "for tests, parts of a model: "
 
 
 def test_everything_shipped_is_listed(run):

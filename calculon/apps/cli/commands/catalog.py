@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         shown, aside = _set_aside(table) if apart else (table, [])
         log.table(shown, form)
         if aside:
-            log(f"for tests, of parts of a model: {', '.join(aside)}")
+            log(f"for tests, parts of a model: {', '.join(aside)}")
     return 0
 
 
