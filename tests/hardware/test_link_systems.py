@@ -9,13 +9,14 @@ import pytest
 from calculon import inputs
 from calculon.hardware.collectives.algorithm_times import times
 from calculon.hardware.collectives.placement import place
+from calculon.spec import catalog
 from calculon.spec.files import read_document
 from calculon.units import GIB, GIGA, MIB, TERA
 from tests.hardware.test_catalog_systems import BOTH_DIRECTIONS, SPARSE, leaves
-from tests.helpers import ROOT
+from tests.helpers import ROOT, document
 
 NAMES = ("a100_80g_pcie", "a100_80g_ethernet", "h100_94g_nvl")
-OVERLAYS = (*NAMES, "gb200_nvl72")
+OVERLAYS = tuple(one for one in catalog.names("system") if "base" in document("systems", one))
 
 
 def pcie(gigatransfers):

@@ -22,8 +22,11 @@ SHIPPED = [(kind, name) for kind in KINDS for name in catalog.names(kind)]
 
 
 def shipped(kind: str, name: str = "") -> Any:
-    names = catalog.names(kind)
-    return read_document(str(names[name or next(iter(names))]))
+    paths = catalog.names(kind)
+    if name:
+        return read_document(str(paths[name]))
+    documents = (read_document(str(path)) for path in paths.values())
+    return next(one for one in documents if "base" not in one)  # a whole one
 
 
 def valid(kind: str, raw: object) -> bool:

@@ -16,7 +16,14 @@ from calculon.units import Array
 
 BYTES = {"float8": 1, "bfloat16": 2, "float16": 2, "float32": 4, "float64": 8}
 
-CACHE = {"A100": 40e6, "H100": 50e6, "H200": 50e6, "B200": 126e6, "GB200": 126e6}
+CACHE = {
+    "A100": 40e6,
+    "H100": 50e6,
+    "H200": 50e6,
+    "B200": 126e6,
+    "GB200": 126e6,
+    "L40S": 96e6,
+}
 """Bytes of the L2 cache by the first word of a processor's name. Source: NVIDIA's architecture whitepapers."""
 
 SIBLINGS = {"A100-SXM4-80GB": {"A100-PCIe-80GB": 1935e9}, "B200-SXM-180GB": {"GB200": 8000e9}}

@@ -28,5 +28,6 @@ PROCESSORS: Mapping[str, Processor] = {
     "H100-SXM5-80GB": Processor(132, 3350e9),
     "H200-SXM5-141GB": Processor(132, 4800e9, ("H100-SXM5-80GB",)),
     "B200-SXM-180GB": Processor(148, 8000e9),
+    "L40S": Processor(142, 864e9),
 }
 """By their names in the tables. Source: NVIDIA's datasheets and architecture whitepapers."""
