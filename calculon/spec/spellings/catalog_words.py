@@ -5,9 +5,9 @@ reason of each. Two files that state the same alias make it a word of two meanin
 
 Names of models are compared without case and separators, and without the organisation of a repository and the words
 for a tuned model of the same shape; a point between digits counts. Names of systems are compared as sets of words, in
-any order, and any words of its name may be added to an alias: the one that states ``h100`` is also meant by
-``h100-80gb``. Files of the published tool are found by their exact names alone where there is a fuller file: every
-system that says nothing about itself, and every model beside which there is a NAME-hf.
+any order, and words of its name and the size of its memory may be added to an alias: the system that states ``h100``
+is also meant by ``h100-80gb``. Files of the published tool have their exact names alone where there is a fuller file:
+every system that says nothing about itself, and every model beside which there is a NAME-hf.
 """
 
 import re
@@ -41,7 +41,7 @@ _UNSTATED = {
 
 _VENDORS = frozenset(
     ("nvidia", "amd", "intel", "google", "aws", "amazon", "geforce", "tesla", "instinct", "habana")
-) | {"cloud", "gpu", "gpus", "accelerator", "accelerators", "tensor", "core"}
+) | {"cloud", "gpu", "gpus", "accelerator", "accelerators", "tensor", "core", "generation"}
 """Words that may stand beside the name of a system and tell nothing of it."""
 
 _MOST_NEAR = 6
@@ -82,23 +82,33 @@ def meaning(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
     return _of_system(text, known) if kind == "system" else _of_model(kind, text, known)
 
 
+@dataclass(frozen=True, slots=True)
+class _Stated:
+    """What a file says of itself: anything at all, its aliases with their reasons, and its memory as a word."""
+
+    anything: bool
+    aliases: Mapping[str, str]
+    size: tuple[str, ...] = ()
+
+
 def aliases(path: Path) -> Mapping[str, str]:
     """Return the further names that a file of the catalog states of itself, and their reasons."""
-    return _stated(path)[1]
+    return _stated(path).aliases
 
 
 @cache
-def _stated(path: Path) -> tuple[bool, Mapping[str, str]]:
-    """Return whether a file says anything about itself, and its aliases with their reasons."""
+def _stated(path: Path) -> _Stated:
     try:
         raw = read_document(str(path))
     except SpecError:
-        return False, {}
-    about = raw.get("about") if isinstance(raw, Mapping) else None
-    found = about.get("aliases", ()) if isinstance(about, Mapping) else ()
-    if isinstance(found, Mapping):
-        return True, {str(name): str(reason) for name, reason in found.items()}
-    return about is not None, dict.fromkeys(map(str, found), "")
+        raw = None
+    if not isinstance(raw, Mapping) or not isinstance(about := raw.get("about"), Mapping):
+        return _Stated(anything=False, aliases={})
+    found, memory = about.get("aliases", ()), raw.get("mem1")
+    named = found if isinstance(found, Mapping) else dict.fromkeys(found, "")
+    size = memory.get("GiB") if isinstance(memory, Mapping) else None
+    words = (f"{size}g",) if isinstance(size, int) else ()
+    return _Stated(True, {str(name): str(reason) for name, reason in named.items()}, words)
 
 
 def _of_model(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
@@ -158,20 +168,23 @@ def _parts(text: str) -> set[str]:
 
 def _of_system(text: str, known: Mapping[str, Path]) -> Meaning:
     """Return what a text means by its words: those of a name or an alias, or of an alias and some of the name."""
-    claims = {}
-    for name, path in known.items():
-        told, others = _stated(path)
-        if told:
-            claims[name] = [_words(one) for one in (name, *others)]
+    stated = {name: _stated(path) for name, path in known.items()}
+    claims = {
+        name: [_words(one) for one in (name, *file.aliases)]
+        for name, file in stated.items()
+        if file.anything
+    }
+    words_of = {name: {*some[0], *stated[name].size} for name, some in claims.items()}
     vocabulary = {word for some in claims.values() for words in some for word in words}
+    vocabulary |= {*chain(*words_of.values())}
     asked = [frozenset(words) for words in _readings(text, vocabulary)]
     exact = {name for name, some in claims.items() if any(frozenset(one) in asked for one in some)}
     if exact:
         return Meaning(_in_order(exact, known))
     wider = {
         name
-        for name, (own, *others) in claims.items()
-        if any(set(one) <= words <= {*one, *own} for one in others for words in asked)
+        for name, some in claims.items()
+        if any(set(one) <= words <= {*one, *words_of[name]} for one in some for words in asked)
     }
     if wider:
         return Meaning(_in_order(wider, known))
