@@ -196,7 +196,7 @@ def test_a_file_changes_a_preset(tmp_path):
         ({"fields": {"ce_impl": {"value": 3}}}, "expected one of"),
         ({"limits": [{"that": "tp > 1", "why": "x"}]}, "fields of an execution"),
         ({"titel": "x"}, "did you mean 'title'"),
-        ({"base": "megatron"}, "did you mean 'megatron-lm'"),
+        ({"base": "megatron"}, "did you mean megatron-lm, megatron-lm-ub or megatron-lm-2021"),
     ],
 )
 def test_a_wrong_file_is_told_by_its_place(tmp_path, change, said):

@@ -1,5 +1,7 @@
 """The catalog: spec files that travel with the package, found by name."""
 
+import os
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -26,6 +28,10 @@ _TELLING = {
 }
 """Fields that only one kind of spec has."""
 
+_CONFIGURATION = "config.json"
+_COUNTED = re.compile(r"\d+ ?[x*]? ?(?P<after>[A-Za-z].*)|(?P<before>.+?) ?[x*] ?\d+")
+"""A system with a number of processors: ``8xH100``, ``8 h100``, ``h100 x 8``."""
+
 
 @cache
 def root() -> Path:
@@ -51,24 +57,37 @@ def find(kind: str, source: str) -> str:
     Parameters
     ----------
     kind : str
-        ``model``, ``system``, ``execution`` or ``study``.
+        ``model``, ``system``, ``execution``, ``preset`` or ``study``.
     source : str
-        A catalog name has no suffix and no folder; anything else is a path.
+        A name of the catalog; or a path, of a model also that of the folder with its ``config.json``; or a name as
+        people write it (:mod:`calculon.spec.spellings.catalog_words`). The first of these that fits counts.
 
     Raises
     ------
     SpecError
-        When there is no such name or file.
+        When there is no such name or file, or when a word may mean several.
     """
     known = names(kind)
     if source in known:
         return str(known[source])
     named = document_suffix(source) in SUFFIXES
-    if source == STDIN or (named and "/" in source) or (source and Path(source).exists()):
-        if not named and Path(source).is_dir():
-            wanted = f"{_a(kind)} file or a name of the catalog"
-            raise SpecError(source, Problem("", wanted, "a directory"))
+    there = bool(source) and os.path.exists(source)  # noqa: PTH110 (a text that can be no path has none)
+    folder = there and not named and Path(source).is_dir()
+    if source == STDIN or (named and "/" in source) or (there and not folder):
         return source
+    if folder and kind == "model" and (Path(source) / _CONFIGURATION).is_file():
+        return str(Path(source) / _CONFIGURATION)
+    from calculon.spec.spellings.catalog_words import meaning  # rarely needed
+
+    meant = meaning(kind, source, known)
+    if len(meant.names) == 1:
+        return str(known[meant.names[0]])
+    if meant.names:
+        found = f"a word for {len(meant.names)} of them"
+        raise SpecError(source, Problem("", f"one {kind} of the catalog", found, meant.hint))
+    if folder:
+        wanted = f"{_a(kind)} file or a name of the catalog"
+        raise SpecError(source, Problem("", wanted, "a directory"))
     stem = document_stem(source)
     few = len(known) <= 20
     listing = f"the catalog has {', '.join(known)}" if few else "see: calculon catalog"
@@ -79,10 +98,23 @@ def find(kind: str, source: str) -> str:
     elif others:
         found = f"{_a(others[0])} of the catalog"
         hint = _swapped(kind, others[0])
+    elif kind == "system" and (one := _COUNTED.fullmatch(source.strip())):
+        inside = meaning(kind, one["before"] or one["after"], known)
+        word = f"the system alone: {inside.names[0]}; " if len(inside.names) == 1 else ""
+        hint = f"{word}the number of processors is said apart"
     else:
-        hint = nearest(stem, list(known)) or listing
+        hint = meant.hint or nearest(stem, list(known)) or listing
     wanted = f"{_a(kind)} file (.json, .yaml, also .gz) or a name of the catalog"
     raise SpecError(source, Problem("", wanted, found, hint))
+
+
+def exact(kind: str, source: str) -> str:
+    """Return the exact name of the catalog that a text means; a path as it is. Errors as in :func:`find`."""
+    known = names(kind)
+    if source in known:
+        return source
+    path = find(kind, source)
+    return next((name for name, file in known.items() if str(file) == path), source)
 
 
 def load(kind: str, source: str) -> tuple[str, object]:
@@ -127,18 +159,33 @@ def read(kind: str, source: str) -> tuple[str, object, Mapping[str, Any]]:
         raise SpecError(source, Problem("", wanted, f"another document with #{selector}"))
     raw = whole(kind, document, path)
     check_kind(kind, raw, source)
-    return "stdin" if source == STDIN else document_stem(source), raw, {}
+    if source == STDIN:
+        return "stdin", raw, {}
+    name = document_stem(path)
+    if raw is not document and name == document_stem(_CONFIGURATION) and kind == "model":
+        name = Path(path).resolve().parent.name or name  # a snapshot of a repository is a folder
+    return name, raw, {}
 
 
 def whole(kind: str, raw: object, file: str) -> object:
     """Return a document merged over its base, if it has one (:mod:`calculon.spec.overlay`).
 
-    The base of an execution may be a preset: it is then the field ``preset``.
+    The base of an execution may be a preset: it is then the field ``preset``. A ``config.json`` of Hugging Face
+    Transformers becomes the model that it describes (:mod:`calculon.spec.huggingface`), with a note on its sequences.
     """
+    if kind == "model" and isinstance(raw, Mapping) and _is_configuration(raw):
+        from calculon.spec.huggingface import document_of  # rarely needed
+
+        return document_of(raw, "<stdin>" if file == STDIN else file)
     if kind not in ("system", "execution") or not isinstance(raw, Mapping) or BASE not in raw:
         return raw
     presets = names("preset") if kind == "execution" else {}
     return resolved(raw, "<stdin>" if file == STDIN else file, names(kind), presets=presets)
+
+
+def _is_configuration(raw: Mapping[Any, object]) -> bool:
+    """Return whether a document is a configuration of Hugging Face Transformers and no model."""
+    return bool({"model_type", "architectures"} & raw.keys()) and "num_blocks" not in raw
 
 
 def check_kind(kind: str, raw: object, source: str) -> None:

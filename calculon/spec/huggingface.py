@@ -1,16 +1,20 @@
 """A model from the ``config.json`` of Hugging Face Transformers: read as its family is declared, never guessed."""
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from calculon.errors import Problem, SpecError, nearest
-from calculon.spec.decode import decode
+from calculon.errors import Problem, SpecError, nearest, printable
+from calculon.spec.decode import SpecWarning, decode
 from calculon.spec.families import FAMILIES, INEXPRESSIBLE, OTHERS
 from calculon.spec.families.configuration import Configuration, Key
 from calculon.spec.families.family import REGULAR, Family
 from calculon.spec.fields import shown
 from calculon.spec.model import Model
+
+USUAL_LENGTH = 8192
+"""Tokens of a sequence that most models of today are pre-trained with; longer contexts come at the end."""
 
 _OTHER_HEADS = ("Classification", "QuestionAnswering", "RewardModel")
 """Parts of the names of architectures whose head is not that of a language model."""
@@ -46,6 +50,22 @@ def from_huggingface(
     if fields.get("kv_heads") == fields["attn_heads"]:
         del fields["kv_heads"]
     return decode(Model, fields, file, name=name)
+
+
+def document_of(raw: Mapping[Any, Any], file: str) -> dict[str, Any]:
+    """Return a configuration as the document of a model: its sequences are the longest that it states, with a warning.
+
+    Raises
+    ------
+    SpecError
+        As :func:`from_huggingface`.
+    """
+    model = from_huggingface(dict(raw), file)
+    if model.seq_size > USUAL_LENGTH:
+        note = f"{file}: sequences of {model.seq_size:,} tokens, the longest context that it states; for the usual "
+        note += f"length of pre-training: calculon import-model --seq-size {USUAL_LENGTH}"
+        warnings.warn(printable(note), SpecWarning, stacklevel=2)
+    return model.to_dict() | {"about": {"source": source_of(raw)}}
 
 
 def source_of(raw: object) -> str:

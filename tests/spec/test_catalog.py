@@ -1,12 +1,16 @@
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from calculon import inputs
 from calculon.errors import SpecError
 from calculon.spec import catalog
+from calculon.spec.decode import SpecWarning
+from calculon.spec.spellings import catalog_words
 from tests.helpers import ROOT, document
+from tests.spec.configurations import llama
 
 LOADERS = {"model": inputs.model, "system": inputs.system, "execution": inputs.execution}
 SHIPPED = [(kind, name) for kind in catalog.KINDS for name in catalog.names(kind)]
@@ -42,7 +46,9 @@ def test_a_spec_is_named_after_its_file(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "source", "hint"),
     [
-        ("model", "megatron-1t", "did you mean 'megatron-1T'?"),
+        ("model", "megatron-2T", "did you mean megatron-1T?"),
+        ("system", "8xH100", "the system alone: h100_80g_sxm; the number of processors is said"),
+        ("system", "h100 x 8", "the system alone: h100_80g_sxm; the number of processors is said"),
         ("system", "a100_80g.json", "the catalog has it by name: a100_80g"),
         ("system", "somewhere/a100_80g", "the catalog has it by name"),
         ("execution", "zzz", "see: calculon catalog"),
@@ -94,6 +100,57 @@ def test_a_document_of_another_kind_is_one_problem(kind, other):
         catalog.load(kind, str(path))
     assert len(error.value.problems) == 1
     assert error.value.hint == f"are {kind} and {other} swapped?"
+
+
+def test_a_word_for_several_is_refused_with_all_of_them():
+    with pytest.raises(SpecError) as error:
+        catalog.load("system", "A100")
+    assert str(error.value) == (
+        "A100: expected one system of the catalog, found a word for 2 of them. "
+        "Hint: did you mean a100_40g_sxm or a100_80g_sxm?"
+    )
+
+
+def test_a_name_as_people_write_it_is_that_of_the_catalog(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "llama3 8b").mkdir()  # a folder is no model
+    assert inputs.model("llama3 8b") == inputs.model("Meta-Llama-3-8B") == inputs.model("llama3-8B")
+    assert inputs.system("h100").name == "h100_80g_sxm"
+    assert catalog.load("preset", "Megatron LM")[0] == "megatron-lm"
+
+
+def test_exact_names_read_no_other_file(monkeypatch):
+    read = []
+    monkeypatch.setattr(catalog_words, "_stated", read.append)
+    for kind in ("model", "system"):
+        for name, path in catalog.names(kind).items():
+            assert catalog.find(kind, name) == str(path)
+    assert read == []
+
+
+def test_a_configuration_is_a_model(tmp_path):
+    folder = tmp_path / "Llama-3-8B"
+    folder.mkdir()
+    path = folder / "config.json"
+    path.write_text(json.dumps(llama()))
+    by_path, by_folder, by_mapping = map(inputs.model, (path, folder, llama()))
+    assert by_path == by_folder == replace(inputs.model("llama3-8B"), name="Llama-3-8B")
+    assert replace(by_mapping, name="Llama-3-8B") == by_path
+
+
+def test_a_long_context_of_a_configuration_is_said(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(llama(max_position_embeddings=131072)))
+    with pytest.warns(SpecWarning, match="sequences of 131,072 tokens, the longest context"):
+        assert inputs.model(path).seq_size == 131072
+
+
+def test_what_a_configuration_has_and_no_model_is_refused_by_name(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"architectures": ["MixtralForCausalLM"], "model_type": "mixtral"}))
+    with pytest.raises(SpecError, match="it has a mixture of experts") as error:
+        catalog.load("model", str(path))
+    assert (error.value.file, error.value.field) == (str(path), "model_type")
 
 
 def test_studies_have_names_too():

@@ -198,9 +198,9 @@ def _whole(
 
 def _document(role: str, source: str) -> Document:
     """Return the hash of a spec file, by catalog name or path."""
-    path = catalog.names(role).get(source, Path(split(source)[0]))
+    path = catalog.find(role, split(source)[0] if role == "execution" else source)
     try:
-        return file_document(role, str(path), short_name(source))
+        return file_document(role, path, short_name(path))
     except SpecError:
         catalog.load(role, source)  # says better what is wrong
         raise

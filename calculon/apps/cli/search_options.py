@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.options import Log, Parser, add_edition, add_preset, one_of
+from calculon.apps.cli.streams import tell
 from calculon.errors import Problem, SpecError
 from calculon.search.restrict import OPTIONS
 from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
+from calculon.spec.spellings import PRECISIONS, global_batch, precision
 
 if TYPE_CHECKING:
     from calculon.apps.sweep.task import Search
@@ -36,15 +38,16 @@ def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> N
     parser.add_argument(
         "max_batch_size",
         metavar="MAX_BATCH",
-        type=int,
-        help="global batch, in sequences: exactly so many under a preset, which edition corrected always has; else "
-        "the largest multiple of a data-parallel degree up to it",
+        type=_batch,
+        help="global batch, in sequences (512) or tokens (4M: 4 * 2^20 of them): exactly so many under a preset, which "
+        "edition corrected always has; else the largest multiple of a data-parallel degree up to it",
     )
     parser.add_argument(
         "datatype",
         metavar="DATATYPE",
-        type=one_of(*DATATYPE_BYTES),
-        help="one of " + ", ".join(DATATYPE_BYTES),
+        type=_datatype,
+        help=f"one of {', '.join(DATATYPE_BYTES)}, also short (bf16, fp16, fp32); fp8 is the recipe: products in "
+        "float8, everything else in bfloat16; tf32 likewise, in float32",
     )
     parser.add_argument("system", metavar="SYS", help="the machine: processors, memory, networks")
     parser.add_argument("output", metavar="OUTPUT", help=output_help)
@@ -116,6 +119,25 @@ def add_choice_options(parser: Parser) -> None:
     )
 
 
+def _batch(text: str) -> int | str:
+    """Return a number of sequences, or a text that tells one of tokens: the model says how many sequences they are."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _datatype(text: str) -> str:
+    """Return a datatype, or the word for a recipe of datatype and arithmetic."""
+    if text in DATATYPE_BYTES:
+        return text
+    try:
+        fields = precision(text, "DATATYPE")
+    except SpecError:
+        return one_of(*DATATYPE_BYTES, *PRECISIONS)(text)
+    return fields["datatype"] if len(fields) == 1 else text
+
+
 class _And(argparse.Action):
     """Combines a condition that is given several times: all of them must hold."""
 
@@ -151,14 +173,27 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
     model, system = inputs.model(changed["model"]), inputs.system(changed["system"])
     pareto = _pareto(arguments)
     fix, add = parse("fix", arguments.fix), parse("add", arguments.add)
+    datatype, edition = arguments.datatype, needed_edition(model, arguments.preset)
+    if datatype not in DATATYPE_BYTES:
+        recipe = precision(datatype, "DATATYPE")
+        tell(f"{datatype}: {', '.join(f'{name}={value}' for name, value in recipe.items())}")
+        datatype, edition = recipe["datatype"], CORRECTED
+        fix = {name: (value,) for name, value in recipe.items() if name != "datatype"} | fix
+    batch = arguments.max_batch_size
+    if isinstance(batch, str):
+        asked_batch = global_batch(
+            batch, fix.get("seq_length", (0,))[0] or model.seq_size, "MAX_BATCH"
+        )
+        tell(f"MAX_BATCH {batch}: {asked_batch.words}")
+        batch = asked_batch.sequences
     asked = [
         Search(
             number=number,
             model=model,
             system=system,
             num_procs=count,
-            max_batch_size=arguments.max_batch_size,
-            datatype=arguments.datatype,
+            max_batch_size=batch,
+            datatype=datatype,
             top=1 if (top := getattr(arguments, "top_n", None)) is None else top,
             objective=getattr(arguments, "objective", None) or "sample_rate",
             pareto=pareto,
@@ -170,7 +205,7 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
             fix=fix,
             add=add,
             any_batch=arguments.any_batch,
-            edition=arguments.edition or needed_edition(model, arguments.preset),
+            edition=arguments.edition or edition,
             preset=arguments.preset,
         )
         for number, count in enumerate(processor_counts(arguments.num_procs, "NUM_PROCS"))

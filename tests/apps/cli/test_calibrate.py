@@ -306,7 +306,7 @@ def test_the_picture_shows_rows_and_curve():
         ),
         ([*CALL, "-o", "x.json", "--network", "1"], "1.05 times the peak of networks[1], 50 GB/s"),
         ([*CALL, "-o", "x.json", "--above", "10000000000"], "expected at least 3 different sizes"),
-        (["calibrate", "h100", *CALL[2:], "-o", "x.json"], "h100: expected a system file"),
+        (["calibrate", "h10", *CALL[2:], "-o", "x.json"], "h10: expected a system file"),
         ([*CALL[:3], "none.csv", "-o", "x.json"], "none.csv: expected a readable file"),
     ],
 )

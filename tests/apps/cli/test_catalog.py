@@ -12,9 +12,11 @@ from calculon.architecture.parameters import parameter_count
 from calculon.spec import catalog
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
+from calculon.spec.spellings.catalog_words import aliases
 from tests.helpers import document
 
-ASIDE = "for tests, of parts of a model: "
+VENDORS = {"NVIDIA", "AMD", "Google", "Intel", "AWS", "Amazon"}
+ASIDE = "for tests, parts of a model: "
 
 
 def test_everything_shipped_is_listed(run):
@@ -67,7 +69,10 @@ def test_models_show_their_shape_to_people_and_every_field_to_programs(run):
         shape = inputs.model(name)
         fields = {field.key: getattr(shape, field.name) for field in spec_fields(Model)}
         count = {"name": name, "parameters": parameter_count(shape)}
+        told = {key: found[name].pop(key) for key in ("family", "aliases")}
         assert found[name] == count | fields
+        assert told["family"] in name
+        assert told["aliases"] == [*aliases(catalog.names("model")[name])]
 
 
 def test_all_kinds_at_once(run):
@@ -122,6 +127,117 @@ def test_a_system_says_where_its_laws_come_from_and_how_far_they_are_off(run):
     for group, errors in about["kernels"].items():
         assert re.search(rf"^{re.escape(group)} +{errors['n']} +{errors['median']:.1f} ", out, re.M)
     assert re.search(r"^ext\.kernels\.product\.bfloat16 +as float16$", out, re.M)
+
+
+def test_a_page_has_figures_with_sources_and_dates_and_what_is_assumed(run):
+    out = run("catalog", "show", "h100").out
+    assert out.startswith("h100_80g_sxm: a system of the family NVIDIA Hopper\n")
+    assert max(map(len, out.splitlines()[2:])) <= 80
+    text = " ".join(out.split())
+    assert "also called: h100, dgx h100, hgx h100, h100 80gb hbm3" in text
+    assert re.search(r"memory, rate +3,350 GB/s +NVIDIA H100 Tensor Core GPU", text)
+    assert re.search(r"tier 2 +256 GiB +assumed: host memory of a DGX H100", text)
+    assert "fitted to 753 products measured on H100-SXM5-80GB" in text
+    assert re.search(r"^collectives, all +89 +4\.5 ", out, re.M)
+    assert "Assumed, as `calculon catalog h100_80g_sxm` says: matrix.*.gflops_efficiency," in text
+
+
+def test_a_page_of_an_overlay_says_what_it_changes_and_what_is_that_of_its_base(run):
+    text = " ".join(run("catalog", "show", "A100 PCIe").out.split())
+    assert "overlay of: a100_80g_sxm; changes mem1, networks, ext" in text
+    assert "memory 80 GiB as a100_80g_sxm: NVIDIA A100 Tensor Core GPU datasheet" in text
+    assert "network 0 8 processors assumed: a server of 8 cards" in text
+    assert "operations" not in text  # those of the base are of NVLink
+    assert "collectives" not in text
+
+
+def test_a_page_of_a_model_says_what_else_it_is_called(run):
+    text = " ".join(run("catalog", "show", "meta-llama/Llama-3.3-70B").out.split())
+    assert text.startswith("llama3-70B: a model of the family llama, 70.554 G parameters")
+    assert "also called: llama3.1-70B (the same shape; its context reaches 131,072)" in text
+    assert "hidden 8,192 width of the residual stream" in text
+
+
+def test_a_page_for_programs(run):
+    found = json.loads(run("catalog", "show", "gb200", "-f", "json").out)
+    assert (found["name"], found["kind"], found["family"]) == (
+        *("gb200_nvl72", "system"),
+        "NVIDIA Blackwell",
+    )
+    assert found["overlay_of"] == "b200_sxm"
+    assert found["aliases"] == {"gb200": ""}
+    figures = {row["figure"]: row for row in found["figures"]}
+    assert figures["network 0"]["value"] == "72 processors"
+    assert found["measured"]
+    assert found["assumed"]
+
+
+@pytest.mark.parametrize("name", ["llama3-8B_h100x64", "Megatron-LM", "tutorial", "a100_80g"])
+def test_every_kind_has_a_page(run, name):
+    code, out, err = run("catalog", "show", name)
+    assert (code, err) == (0, "")
+    assert name.lower() in out.splitlines()[0].lower()
+
+
+@pytest.mark.parametrize("kind", ["model", "system"])
+def test_every_page_fits_80_columns(run, kind):
+    for name in catalog.names(kind):
+        code, out, _ = run("catalog", "show", name)
+        assert code == 0
+        assert max(len(line) for line in out.splitlines() if "/" not in line) <= 80, name
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["show", "a100"], "did you mean a100_40g_sxm or a100_80g_sxm?"),
+        (["show", "megatron-2t"], "did you mean megatron-1T?"),
+        (["show", "8xh100"], "the system alone: h100_80g_sxm"),
+        (["show"], "catalog show: expected the name of a model, system"),
+        (["--family", "zzz"], "families are NVIDIA Ampere"),
+        (["presets", "--family", "nvidia"], "models and systems have families"),
+        (["systems", "--where", "memry > 3"], "did you mean 'memory'?"),
+        (["systems", "--where", "memory >"], "a condition on columns"),
+        (["systems", "--where", "name > 3"], "values that do not go together"),
+    ],
+)
+def test_what_the_catalog_does_not_have_is_said(run, words, message):
+    code, out, err = run("catalog", *words)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["systems", "--family", "hopper", "--where", "memory > 100"], {"h200_141g_sxm"}),
+        (["systems", "--where", "domain > 8 and network_GBps > 0"], {"gb200_nvl72"}),
+        (
+            ["models", "--family", "qwen", "--where", "parameters < 1e9"],
+            {"qwen2.5-0.5B", "qwen3-0.6B"},
+        ),
+        (["models", "70b", "--where", "kv_heads == 8 and vocab > 1e5"], {"llama3-70B"}),
+    ],
+)
+def test_filters_by_family_and_by_figures(run, words, found):
+    assert {row["name"] for row in json.loads(run("catalog", *words, "-f", "json").out)} == found
+
+
+def test_systems_are_one_line_each_in_80_columns(run):
+    lines = run("catalog", "systems").out.splitlines()
+    assert max(map(len, lines)) <= 80
+    heading = "name TFLOP/s 8-bit memory GB/s domain x GB/s net GB/s"
+    assert lines[0].split() == heading.split()
+    rows = {line.split()[0]: line.split()[1:] for line in lines}
+    figures = ["989", "1,979", "80", "GiB", "3,350", "8", "x", "450", "50"]
+    assert rows["h100_80g_sxm"] == figures
+
+
+def test_every_system_that_states_sources_has_a_family():
+    for name in catalog.names("system"):
+        document = catalog.load("system", name)[1]
+        if "about" in document:
+            assert document["about"]["family"].split()[0] in VENDORS
 
 
 @pytest.mark.parametrize("name", ["llama3-8B", "3072_t4_p64_d12_mbs4_full", "tutorial", "b200_sxm"])

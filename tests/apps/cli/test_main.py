@@ -78,8 +78,8 @@ def test_version(run, arguments):
         (["version", "--wrong"], "unrecognized arguments: --wrong"),
         (["-v", "LOUD", "version"], "invalid choice: 'LOUD'"),
         (["plot", "everything"], "argument KIND: invalid choice: 'everything'"),
-        (["loe", "gpt3-175B", "8", "8", "fp16", "a100_80g", "-"], "did you mean 'float16'?"),
-        (["lae", "gpt3-175B", "8", "8", "BF16", "a100_80g", "x.csv"], "mean 'bfloat16'?"),
+        (["loe", "gpt3-175B", "8", "8", "fp61", "a100_80g", "-"], "did you mean 'float16'?"),
+        (["lae", "gpt3-175B", "8", "8", "BF61", "a100_80g", "x.csv"], "mean 'bfloat16'?"),
     ],
     ids=[
         "no command",
@@ -89,8 +89,8 @@ def test_version(run, arguments):
         "option",
         "verbosity",
         "choice",
-        "fp16",
-        "BF16",
+        "fp61",
+        "BF61",
     ],
 )
 def test_a_wrong_call_gets_usage_and_one_message(run, arguments, message):

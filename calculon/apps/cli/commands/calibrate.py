@@ -16,7 +16,7 @@ from calculon.apps.cli.streams import tell
 from calculon.apps.report.text_tables import Column, Table
 from calculon.errors import Problem, SpecError
 from calculon.spec import catalog
-from calculon.spec.files import SUFFIXES, document_suffix, indented, write_json
+from calculon.spec.files import STDIN, SUFFIXES, document_suffix, indented, write_json
 from calculon.spec.overlay import BASE, difference
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     """Fit, write the file and the picture, and print the residuals."""
     if arguments.kernels is not None:
         return kernels(arguments, log)
+    if arguments.base != STDIN:
+        arguments.base = catalog.exact("system", arguments.base)
     _check(arguments)
     from calculon.apps.calibrate.fit import calibrate
 

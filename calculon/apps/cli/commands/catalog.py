@@ -1,30 +1,27 @@
 """``calculon catalog``: the specs that are shipped, with the figures that tell them apart; or one of them."""
 
 import argparse
-import json
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations, groupby
 from typing import Any
 
-from calculon.apps.cli.commands import describe
+from calculon.apps.cli.catalog_pages import show_document
+from calculon.apps.cli.catalog_show import show
+from calculon.apps.cli.catalog_tables import SINGULAR, TABLES
 from calculon.apps.cli.options import Log, Parser, Suggested
-from calculon.apps.report.text_tables import FORMATS, Column, Table, plain
-from calculon.apps.report.texts import bandwidth, capacity
-from calculon.architecture.parameters import parameter_count
+from calculon.apps.report.text_tables import FORMATS, Table
 from calculon.errors import Problem, SpecError, nearest
-from calculon.expression import Expression
-from calculon.hardware.memory import Memory
-from calculon.inputs import execution, model, system
-from calculon.presets import find_preset
-from calculon.presets import plain as shown
+from calculon.expression import Expression, ExpressionError
+from calculon.inputs import model
 from calculon.spec import catalog
-from calculon.spec.execution import PRESETS
-from calculon.spec.fields import spec_fields
-from calculon.spec.files import json_text, read_document
-from calculon.spec.model import Model
-from calculon.units import GIB, GIGA, TERA, scaled
+from calculon.spec.files import json_text
+
+SHOW = "show"
+"""First word of a call that asks for one page."""
+
+_WANTED = (
+    "a kind (models, systems, executions, presets, studies), a name of the catalog or a part of one"
+)
 
 
 def configure(parser: Parser) -> None:
@@ -34,17 +31,31 @@ def configure(parser: Parser) -> None:
         "one of them. Their names can be used in place of their files in every command.",
         "calculon catalog\n"
         "calculon catalog models llama3 qwen\n"
+        "calculon catalog systems --family hopper\n"
+        "calculon catalog systems --where 'memory >= 100 and domain > 8'\n"
+        "calculon catalog show h100\n"
+        "calculon catalog show llama-3.1-70b\n"
         "calculon catalog h100_80g_sxm\n"
-        "calculon catalog megatron-lm\n"
         "calculon catalog systems --format csv",
     )
     parser.add_argument(
         "words",
         metavar="WORD",
         nargs="*",
-        choices=Suggested(TABLES),
-        help=f"list only one kind ({', '.join(TABLES)}) or names that have one of the words in them; a whole name "
-        "shows that one",
+        choices=Suggested((*TABLES, SHOW)),
+        help=f"list only one kind ({', '.join(TABLES)}) or names that have one of the words in them; show NAME gives "
+        "one page about one, whose name may be written as people do; a whole name alone lists every field",
+    )
+    parser.add_argument(
+        "--family",
+        metavar="TEXT",
+        help="only models or systems with this text in their family, such as llama, nvidia or hopper",
+    )
+    parser.add_argument(
+        "--where",
+        metavar="EXPR",
+        help="only rows that meet a condition on the columns of --format csv, such as 'memory >= 100' (GiB), "
+        "'tflops > 900 and network_GBps >= 50' or 'parameters < 10e9'",
     )
     parser.add_argument("-f", "--format", choices=FORMATS, default="text", help="default: text")
 
@@ -52,8 +63,11 @@ def configure(parser: Parser) -> None:
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Print one spec, one table, or all of them."""
     words, form = arguments.words, arguments.format
+    if words[:1] == [SHOW]:
+        show(*_named(words[1:]), form, log)
+        return 0
     if len(words) == 1 and (found := _kind_of(words[0])):
-        _show(found, words[0], form, log)
+        show_document(found, words[0], form, log)
         return 0
     kind = words[0] if words and words[0] in tuple(TABLES) else None
     words = words[1:] if kind else words
@@ -64,8 +78,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         known = [name for one in tables for name in catalog.names(SINGULAR[one])]
         hint = nearest(words[0], [*TABLES, *known])
         raise SpecError("KIND", Problem("", _WANTED, " ".join(words), hint))
-    if words:
-        tables = {name: table for name, table in tables.items() if table.rows}
+    tables = _filtered(tables, arguments.family, arguments.where)
+    if words or arguments.family or arguments.where:
+        tables = {name: table for name, table in tables.items() if table.rows or name == kind}
     if form == "csv" and len(tables) > 1:
         hint = "each is a table of its own: calculon catalog models --format csv"
         wanted = "one of " + ", ".join(TABLES)
@@ -78,10 +93,11 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         if kind is None:
             title = f"## {name.capitalize()}\n" if form == "markdown" else name.capitalize()
             log(f"\n{title}" if i else title)
-        shown, aside = _set_aside(table) if form == "text" and not words else (table, [])
+        apart = form == "text" and not words and not arguments.family
+        shown, aside = _set_aside(table) if apart else (table, [])
         log.table(shown, form)
         if aside:
-            log(f"for tests, of parts of a model: {', '.join(aside)}")
+            log(f"for tests, parts of a model: {', '.join(aside)}")
     return 0
 
 
@@ -107,307 +123,99 @@ def _kind_of(name: str) -> str | None:
     return next((kind for kind in SINGULAR.values() if name in catalog.names(kind)), None)
 
 
-def _show(kind: str, name: str, form: str, log: Log) -> None:
-    """Print one spec, every field with its unit and description; as JSON, its document."""
-    path = catalog.names(kind)[name]
-    document = catalog.load(kind, name)[1] if kind != "study" else read_document(str(path))
-    if form == "json":
-        log(json_text(document))
-        return
-    if form == "text":
-        log(f"{name}: {'an' if kind == 'execution' else 'a'} {kind} ({path})\n")
-        if kind == "system" and isinstance(document, Mapping):
-            _show_system(document, log)
-            return
-    if kind == "preset":
-        _show_preset(name, form, log)
-        return
-    log.table(_leaves(kind, document), form)
+def _named(words: Sequence[str]) -> tuple[str, str]:
+    """Return kind and exact name of the one that some words name: exactly, or as people write it.
 
-
-def _show_system(document: Mapping[str, Any], log: Log) -> None:
-    """Print the values of a system, then where they come from and how far its laws are from measured kernels.
-
-    A law with its constants is one line; one of another type that is equal is named.
+    Raises
+    ------
+    SpecError
+        For none, for several, and for a name of two kinds.
     """
-    about = document.get("about") or {}
-    values = {key: one for key, one in _without_repeats(document).items() if key != "about"}
-    fields = [row for row in _leaves("system", values).rows if not _RATES.match(row["field"])]
-    rates = [leaf for leaf in _together(_walk(values, "")) if _RATES.match(leaf[0])]
-    log.table(Table(_FIELDS, [{**row, "value": _with_unit(row)} for row in fields]), "text")
-    rest = {key: value for key, value in about.items() if key not in _TOLD}
-    origins = [
-        *(("rate of kernels", "constants", path, str(value)) for path, value in rates),
-        *(("figure", "source", path, text) for path, text in about.get("sources", {}).items()),
-        *(("assumed", "as", *line.split(": ", 1)) for line in about.get("assumed", [])),
-        *(("about", "", path, str(value)) for path, value in _walk(rest, "")),
-    ]
-    for title, other in dict.fromkeys(origin[:2] for origin in origins):
-        columns = [Column("path", title), Column("text", other, fold=True)]
-        rows = [
-            {"path": one[2].replace(", ", "\n"), "text": one[-1]}
-            for one in origins
-            if one[0] == title
-        ]
-        log("")
-        log.table(Table(tuple(columns), rows), "text")
-    if kernels := about.get("kernels"):
-        scores = [Column(key, f"{key} %", right=True, text=_percent) for key in _SCORES]
-        columns = [Column("of", "kernels that no fit saw"), Column("n", "n", right=True), *scores]
-        log("\nHow far the laws are from them:")
-        rows = [{"of": of, **errors} for of, errors in kernels.items()]
-        log.table(Table(tuple(columns), rows), "text")
+    text = " ".join(words)
+    if not text:
+        wanted = "the name of a model, system, execution, preset or study"
+        raise SpecError("catalog show", Problem("", wanted, "nothing", "see: calculon catalog"))
+    if kind := _kind_of(text):
+        return kind, text
+    refused: list[SpecError] = []
+    found = []
+    for kind in SINGULAR.values():
+        try:
+            name = catalog.exact(kind, text)
+        except SpecError as error:
+            refused.append(error)
+            continue
+        if name in catalog.names(kind):
+            found.append((kind, name))
+    if len(found) == 1:
+        return found[0]
+    several = next((one for one in refused if "a word for" in one.found), None)
+    told = ("did you mean", "the system alone")
+    hints = [one.hint for one in refused if one.hint.startswith(told)]
+    if several and not found:
+        raise several
+    hint = "did you mean " + " or ".join(name for _, name in found) + "?" if found else ""
+    hint = hint or (hints[0] if hints else "see: calculon catalog")
+    raise SpecError("catalog show", Problem("", "a name of the catalog", repr(text), hint))
 
 
-def _with_unit(row: Mapping[str, Any]) -> str:
-    return f"{plain(row['value'])} {row['unit']}".rstrip()
+def _filtered(
+    tables: Mapping[str, Table], family: str | None, where: str | None
+) -> dict[str, Table]:
+    """Return the tables with the rows of a family that meet a condition; those without such columns are left out.
 
-
-def _percent(error: float) -> str:
-    return f"{error:.1f}"
-
-
-def _leaves(kind: str, document: object) -> Table:
-    """List the values of a document by path, with the declarations of the fields they belong to."""
-    declared = {} if kind == "study" else {row["field"]: row for row in describe._fields(kind).rows}
-    patterns = [
-        (re.compile(re.escape(field).replace(r"\*", "[^.]+").replace(r"\[\]", r"\[\d+\]")), row)
-        for field, row in declared.items()
-    ]
-    rows = []
-    for path, value in _walk(document, ""):
-        row = next((row for pattern, row in patterns if pattern.fullmatch(path)), {})
-        told = {key: row.get(key, "") for key in ("unit", "description")}
-        rows.append({"field": path, "value": value, **told})
-    return describe._listed(("field", "unit", "description", "value"), rows)
-
-
-def _walk(value: object, path: str) -> Iterator[tuple[str, object]]:
-    """Yield path and value of everything in a document that is no object; lists of numbers are one value.
-
-    So are the residuals of a group of kernels.
+    Raises
+    ------
+    SpecError
+        For a family that is none, a text that is no condition, and names that no table has.
     """
-    if isinstance(value, Mapping) and path.startswith("about.kernels."):
-        yield path, ", ".join(f"{key} {inner:g}" for key, inner in value.items())
-    elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _walk(inner, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list) and any(isinstance(inner, Mapping) for inner in value):
-        for i, inner in enumerate(value):
-            yield from _walk(inner, f"{path}[{i}]")
-    elif isinstance(value, list) and len(json.dumps(value)) > _LONGEST:
-        yield path, f"{len(value)} entries, {json.dumps(value[0])} to {json.dumps(value[-1])}"
-    else:
-        yield path, json.dumps(value) if isinstance(value, (list, bool)) else value
-
-
-def _without_repeats(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a system in which rates of kernels that are those of an earlier type say so."""
-    extension = dict(document.get("ext", {}))
-    kernels = {}
-    for kind, types in extension.get("kernels", {}).items():
-        kernels[kind] = dict(types)
-        for (one, rate), (other, same) in combinations(types.items(), 2):
-            if rate == same and isinstance(kernels[kind][one], Mapping):
-                kernels[kind][other] = f"as {one}"
-    return {**document, "ext": {**extension, "kernels": kernels}}
-
-
-def _together(leaves: Iterator[tuple[str, object]]) -> Iterator[tuple[str, object]]:
-    """Yield leaves, those of a rate of kernels or of an operation of a network as one."""
-    for above, some in groupby(leaves, key=lambda leaf: leaf[0].rpartition(".")[0]):
-        if _RATES.match(above):
-            told = [(path.rpartition(".")[2], value) for path, value in some]
-            yield above, ", ".join(f"{key} {value}" for key, value in told)
-        else:
-            yield from some
-
-
-def _models() -> Table:
-    """List the models: parameters and shape; every other field for programs."""
-    shapes = {name: model(name) for name in catalog.names("model")}
-    shown = {
-        "hidden": "hidden",
-        "num_blocks": "blocks",
-        "attn_heads": "heads",
-        "kv_heads": "kv",
-        "feedforward": "ffn",
-        "vocab": "vocab",
-        "seq_size": "seq",
-    }
-    others = [field.key for field in spec_fields(Model) if field.key not in shown]
-    return Table(
-        (
-            Column("name", "name"),
-            Column("parameters", "parameters", right=True, text=scaled),
-            *(Column(key, title, right=True, text=_stated) for key, title in shown.items()),
-            *(Column(key, for_people=False) for key in others),
-        ),
-        [
-            {"name": name, "parameters": parameter_count(shape)}
-            | {key: getattr(shape, key) for key in (*shown, *others)}
-            for name, shape in shapes.items()
-        ],
-    )
-
-
-def _systems() -> Table:
-    """List the systems: peak rates, memory and networks."""
-    machines = {name: system(name) for name in catalog.names("system")}
-    return Table(
-        (
-            Column("name", "name"),
-            Column("matrix_tflops", "matrix TFLOP/s", text=_rates),
-            Column("vector_tflops", "vector TFLOP/s", text=_rates, for_people=False),
-            Column("mem1", "tier 1", text=_tier),
-            Column("mem2", "tier 2", text=_tier),
-            Column("networks", "networks", text=_networks),
-            Column("processing_mode", "arithmetic and memory time", for_people=False),
-        ),
-        [
-            {
-                "name": name,
-                "matrix_tflops": {d: e.peak / TERA for d, e in machine.matrix.items()},
-                "vector_tflops": {d: e.peak / TERA for d, e in machine.vector.items()},
-                "mem1": _memory(machine.mem1),
-                "mem2": _memory(machine.mem2),
-                "networks": [
-                    {"size": n.size, "GBps": n.bandwidth / GIGA, "efficiency": n.efficiency}
-                    for n in machine.networks
-                ],
-                "processing_mode": machine.mode,
-            }
-            for name, machine in machines.items()
-        ],
-    )
-
-
-def _executions() -> Table:
-    """List the executions: split, batch and mode."""
-    plans = {name: execution(name) for name in catalog.names("execution")}
-    fields = {
-        "num_procs": "procs",
-        "tensor_par": "TP",
-        "pipeline_par": "PP",
-        "data_par": "DP",
-        "batch_size": "batch",
-        "microbatch_size": "micro",
-        "datatype": "datatype",
-        "activation_recompute": "recompute",
-    }
-    words = ("datatype", "activation_recompute")
-    own = (Column(key, title, right=key not in words) for key, title in fields.items())
-    return Table(
-        (Column("name", "name"), *own),
-        [
-            {"name": name} | {key: getattr(plan, key) for key in fields}
-            for name, plan in plans.items()
-        ],
-    )
-
-
-def _presets() -> Table:
-    """List the presets: framework, version, and what each describes."""
-    found = [find_preset(name) for name in PRESETS]
-    return Table(
-        (
-            Column("name", "name"),
-            Column("framework", "framework", fold=True),
-            Column("version", "version", fold=True),
-            Column("title", "what it is", fold=True),
-        ),
-        [
-            {"name": p.name, "framework": p.framework, "version": p.version, "title": p.title}
-            for p in found
-        ],
-    )
-
-
-def _show_preset(name: str, form: str, log: Log) -> None:
-    """Print what a preset fills in, what its framework has, what a search tries, and what it cannot combine."""
-    preset = find_preset(name)
-    titles = {
-        "field": "field",
-        "value": "filled in",
-        "runs": "runs",
-        "tries": "tried",
-        "why": "why",
-    }
-    folded = ("value", "why")
-    rows = [
-        {
-            "field": field,
-            "value": entry.value.text
-            if isinstance(entry.value, Expression)
-            else shown(entry.value),
-            "runs": ", ".join(map(shown, entry.runs)) or "any",
-            "tries": ", ".join(map(shown, entry.tries)) or "as they divide",
-            "why": entry.why,
+    chosen = dict(tables)
+    if family:
+        rows = {
+            name: [row for row in table.rows if family.lower() in row.get("family", "").lower()]
+            for name, table in tables.items()
         }
-        for field, entry in preset.entries.items()
-    ]
-    if form == "text":
-        log(f"{preset.title}\n{preset.framework} {preset.version}\nsources: {preset.source}\n")
-    log.table(Table(tuple(Column(k, t, fold=k in folded) for k, t in titles.items()), rows), form)
-    if form == "text" and preset.limits:
-        limits = [{"that": one.that.text, "why": one.why} for one in preset.limits]
-        log("")
-        columns = Column("that", "must hold", fold=True), Column("why", "why", fold=True)
-        log.table(Table(columns, limits), form)
-    if form == "text" and preset.uneven:
-        uneven = [{"pp_layout": one.pp_layout, "why": one.why} for one in preset.uneven]
-        log("")
-        columns = Column("pp_layout", "uneven stages"), Column("why", "why", fold=True)
-        log.table(Table(columns, uneven), form)
+        if not any(rows.values()):
+            known = {
+                row["family"]: 0
+                for table in tables.values()
+                for row in table.rows
+                if row.get("family")
+            }
+            hint = (
+                "families are " + ", ".join(sorted(known))
+                if known
+                else "models and systems have families"
+            )
+            raise SpecError(
+                "--family", Problem("", "a family, or a part of its name", repr(family), hint)
+            )
+        chosen = {
+            name: replace(table, rows=rows[name]) for name, table in tables.items() if rows[name]
+        }
+    return _meeting(chosen, where) if where else chosen
 
 
-def _studies() -> Table:
-    """List the studies: what each is about."""
-    documents = {name: read_document(str(path)) for name, path in catalog.names("study").items()}
-    return Table(
-        (Column("name", "name"), Column("about", "about")),
-        [
-            {"name": name, "about": raw.get("about", "") if isinstance(raw, Mapping) else ""}
-            for name, raw in documents.items()
-        ],
-    )
+def _meeting(tables: Mapping[str, Table], where: str) -> dict[str, Table]:
+    """Return the tables that have all names of a condition, with the rows that meet it."""
+    wanted = "a condition on columns, such as 'memory >= 100'"
+    try:
+        condition = Expression.parse(where)
+    except ExpressionError as error:
+        raise SpecError("--where", Problem("", wanted, error.found)) from None
+    keys = {name: [column.key for column in table.columns] for name, table in tables.items()}
+    able = [name for name, known in keys.items() if set(condition.names) <= set(known)]
+    if not able or not condition.names:
+        known = list(dict.fromkeys(key for some in keys.values() for key in some))
+        strange = next((name for name in condition.names if name not in known), "")
+        hint = (strange and nearest(strange, known)) or "see: calculon catalog systems --format csv"
+        raise SpecError("--where", Problem("", wanted, repr(where), hint))
 
+    def meets(row: Mapping[str, Any]) -> bool:
+        try:
+            return bool(condition.value(row.__getitem__))
+        except (TypeError, ValueError, ArithmeticError):
+            problem = Problem("", wanted, "values that do not go together")
+            raise SpecError("--where", problem) from None
 
-_LONGEST = 60  # characters of a list
-_RATES = re.compile(r"ext\.(kernels\.[^.]+\.[^.]+|networks\[\d+\]\.operations\.)")
-_FIELDS = tuple(Column(key, key, fold=key != "field") for key in ("field", "value", "description"))
-_TOLD = ("sources", "assumed", "kernels")
-_SCORES = ("median", "p90", "bias")
-_WANTED = (
-    "a kind (models, systems, executions, presets, studies), a name of the catalog or a part of one"
-)
-
-TABLES: dict[str, Callable[[], Table]] = {
-    "models": _models,
-    "systems": _systems,
-    "executions": _executions,
-    "presets": _presets,
-    "studies": _studies,
-}
-SINGULAR = dict(zip(TABLES, catalog.FOLDERS, strict=True))
-
-
-def _stated(number: int) -> str:
-    """Write a number that is 0 where nothing was stated."""
-    return f"{number:,}" if number else ""
-
-
-def _memory(memory: Memory) -> dict[str, float]:
-    return {"GiB": memory.capacity / GIB, "GBps": memory.bandwidth / GIGA}
-
-
-def _tier(tier: Mapping[str, float]) -> str:
-    return f"{capacity(tier['GiB'] * GIB)}\n{bandwidth(tier['GBps'] * GIGA)}"
-
-
-def _rates(rates: Mapping[str, float]) -> str:
-    return "\n".join(f"{rate:g} {datatype}" for datatype, rate in rates.items())
-
-
-def _networks(networks: list[dict[str, Any]]) -> str:
-    return "\n".join(f"{n['size']:,} at {bandwidth(n['GBps'] * GIGA)}" for n in networks)
+    return {name: replace(tables[name], rows=[*filter(meets, tables[name].rows)]) for name in able}

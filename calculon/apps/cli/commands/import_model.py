@@ -8,9 +8,6 @@ from calculon.apps.cli.streams import tell
 from calculon.spec.files import STDIN, document_stem, json_text, read_document, write_json
 from calculon.units import scaled
 
-_USUAL_LENGTH = 8192
-"""Tokens of a sequence that most models of today are pre-trained with; longer contexts come at the end."""
-
 
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
@@ -43,7 +40,7 @@ def configure(parser: Parser) -> None:
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Write or print the model, and tell its parameters."""
     from calculon.architecture.parameters import parameter_count
-    from calculon.spec.huggingface import from_huggingface, source_of
+    from calculon.spec.huggingface import USUAL_LENGTH, from_huggingface, source_of
 
     source, output = arguments.config, arguments.output
     if output != STDOUT:
@@ -57,9 +54,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     count = parameter_count(model)
     told = f"{count:,} parameters ({scaled(count)})"
     note = ""
-    if arguments.seq_size is None and model.seq_size > _USUAL_LENGTH:
+    if arguments.seq_size is None and model.seq_size > USUAL_LENGTH:
         note = f"sequences of {model.seq_size:,} tokens, the longest context that the configuration states; "
-        note += f"for the usual length of pre-training: --seq-size {_USUAL_LENGTH}"
+        note += f"for the usual length of pre-training: --seq-size {USUAL_LENGTH}"
     if output == STDOUT:
         log(json_text(document))
         if not log.quiet:

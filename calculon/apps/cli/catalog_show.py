@@ -1,0 +1,225 @@
+"""``calculon catalog show``: one page about a model, a system, an execution, a preset or a study."""
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from calculon.apps.cli.catalog_pages import kernels_table, leaves, show_document
+from calculon.apps.cli.catalog_tables import family_of, model_family, rate
+from calculon.apps.cli.options import Log
+from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.report.texts import bandwidth, capacity
+from calculon.architecture.parameters import parameter_count
+from calculon.inputs import model
+from calculon.spec import catalog
+from calculon.spec.files import json_text, read_document
+from calculon.spec.overlay import BASE
+from calculon.spec.spellings.catalog_words import aliases
+from calculon.units import GIB, GIGA, scaled
+
+_LAWS = re.compile(r"ext\.(kernels\.\w+|traffic|launch|networks\[[\d*]+\]\.operations)\b")
+"""Additions of a system that say how fast kernels and collectives are."""
+
+Levels = tuple[tuple[str, Mapping[str, Any]], ...]
+"""A system as its file has it, and the systems that it changes, each with its name."""
+
+_MEASURED = re.compile(r"\b(measured|fitted|smallest|median)\b")
+
+
+class _Page(Log):
+    """A log whose tables are folded to the width of a page, in a pipe too."""
+
+    __slots__ = ()
+
+    def table(self, table: Table, form: str) -> None:
+        """Print a table; in the form of text as it is drawn."""
+        if form == "text":
+            self.show(table)
+        else:
+            self(table.written(form))
+
+
+def show(kind: str, name: str, form: str, log: Log) -> None:
+    """Print one page about a document of the catalog; in another form than text its figures, or as it is."""
+    if kind not in ("model", "system") or form in ("csv", "markdown"):
+        show_document(kind, name, form, _Page(log.stream, log.quiet))
+        return
+    document: Any = catalog.load(kind, name)[1]
+    about = document.get("about") or {}
+    facts = _facts(kind, name, document)
+    figures = list(_figures(document, _levels(name)) if kind == "system" else _shape(document))
+    if form == "json":
+        told = {key: about.get(key) or {} for key in ("assumed", "kernels")}
+        told = {"assumed": told["assumed"] or [], "measured": told["kernels"]}
+        log(json_text({"name": name, "kind": kind} | facts | {"figures": figures} | told))
+        return
+    for line in _heading(kind, name, facts):
+        log.show(line)
+    log("")
+    last = "source" if kind == "system" else "meaning"
+    columns = Column("figure", "figure"), Column("value", "value"), Column(last, last, fold=True)
+    log.show(Table(columns, figures))
+    if kind == "system":
+        _show_laws(document, about, name, log)
+
+
+def _facts(kind: str, name: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a file says of itself beside its figures."""
+    path = catalog.names(kind)[name]
+    raw, about = read_document(str(path)), document.get("about") or {}
+    facts: dict[str, Any] = {
+        "file": str(path),
+        "family": family_of(document) if kind == "system" else model_family(name),
+        "aliases": dict(aliases(path)),
+    }
+    if isinstance(raw, Mapping) and BASE in raw:
+        facts["overlay_of"] = raw[BASE]
+        facts["changes"] = [key for key in raw if key not in (BASE, "about")]
+    if kind == "model":
+        facts["parameters"] = parameter_count(model(name))
+        if isinstance(about.get("parameters"), str):
+            facts["published_parameters"] = about["parameters"]
+        facts |= {key: about[key] for key in ("source", "note") if key in about}
+    return facts
+
+
+def _heading(kind: str, name: str, facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the first lines of a page: what it is, what else it is called, and what it changes."""
+    of = f" of the family {facts['family']}" if facts["family"] else ""
+    count = f", {scaled(facts['parameters'])} parameters" if "parameters" in facts else ""
+    yield f"{name}: a {kind}{of}{count}"
+    yield f"file: {facts['file']}"
+    if not facts["family"] and kind == "system":
+        yield "origin: the published Calculon 0.1.0, unchanged; it states no sources"
+    if facts["aliases"]:
+        told = (f"{one} ({why})" if why else one for one, why in facts["aliases"].items())
+        yield f"also called: {', '.join(told)}"
+    if "overlay_of" in facts:
+        yield f"overlay of: {facts['overlay_of']}; changes {', '.join(facts['changes'])}"
+    for key in ("published_parameters", "source", "note"):
+        if key in facts:
+            yield f"{key.replace('_', ' ')}: {facts[key]}"
+
+
+def _shape(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """Yield the fields of a model with their meaning."""
+    values = {key: value for key, value in document.items() if key != "about"}
+    for row in leaves("model", values).rows:
+        value = row["value"]
+        text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
+        yield {"figure": row["field"], "value": str(text), "meaning": row["description"]}
+
+
+def _figures(document: Mapping[str, Any], levels: Levels) -> Iterator[dict[str, str]]:
+    """Yield the figures of a system with their values, and where each comes from; types alike are one."""
+    told = [(figure, (value, _origin(path, levels))) for path, figure, value in _values(document)]
+    for (value, source), some in groupby(told, key=lambda one: one[1]):
+        first, *others = (figure for figure, _ in some)
+        names = (one.removeprefix("matrix ").removeprefix("vector ") for one in others)
+        yield {"figure": ", ".join((first, *names)), "value": value, "source": source}
+
+
+def _levels(name: str) -> Levels:
+    """Return a system of the catalog as it is written, and those that it changes, each with its name."""
+    known, levels = catalog.names("system"), {}
+    while name in known and name not in levels:
+        raw = read_document(str(known[name]))
+        if isinstance(raw, Mapping):
+            levels[name] = raw
+            name = str(raw.get(BASE, ""))
+    return tuple(levels.items())
+
+
+def _values(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield path, name and value of the figures of a data sheet."""
+    more = document.get("ext", {}).get("matrix", {})
+    for part, engines in (
+        ("matrix", document["matrix"]),
+        ("ext.matrix", more),
+        ("vector", document["vector"]),
+    ):
+        unit = "matrix" if "matrix" in part else "vector"
+        for datatype, engine in engines.items():
+            path = f"{part}.{datatype}.tflops"
+            yield path, f"{unit} {datatype}", f"{rate(engine['tflops'])} TFLOP/s"
+    for tier, memory in (("memory", "mem1"), ("tier 2", "mem2")):
+        yield f"{memory}.GiB", tier, capacity(document[memory]["GiB"] * GIB)
+        yield f"{memory}.GBps", f"{tier}, rate", bandwidth(document[memory]["GBps"] * GIGA)
+    for i, network in enumerate(document["networks"]):
+        yield f"networks[{i}].size", f"network {i}", f"{network['size']:,} processors"
+        yield (
+            f"networks[{i}].bandwidth",
+            f"network {i}, rate",
+            bandwidth(network["bandwidth"] * GIGA),
+        )
+
+
+def _origin(path: str, levels: Levels) -> str:
+    """Return the source of a figure, or that it is assumed, in the file that states it; empty where none says."""
+    for above, (name, raw) in enumerate(levels):
+        about = raw.get("about") or {}
+        stated = [(paths, str(text)) for paths, text in about.get("sources", {}).items()]
+        stated += [
+            (line.partition(": ")[0], f"assumed: {line.partition(': ')[2]}")
+            for line in about.get("assumed", [])
+        ]
+        if found := next((text for paths, text in stated if _covers(paths, path)), ""):
+            return f"as {name}: {found}" if above else found
+        if _states(raw, path):
+            return ""
+    return ""
+
+
+def _states(raw: Mapping[str, Any], path: str) -> bool:
+    """Return whether a document has a value at a path, or a list that it is in."""
+    for key, value in raw.items():
+        rest = path.removeprefix(key)
+        if path.startswith(key) and (not rest or rest[0] in ".["):
+            return not rest or not isinstance(value, Mapping) or _states(value, rest[1:])
+    return False
+
+
+def _covers(paths: str, path: str) -> bool:
+    """Return whether one of some paths, in which a star stands for anything, is a path.
+
+    >>> _covers("mem1.GiB, matrix.*16.tflops", "matrix.bfloat16.tflops")
+    True
+    """
+    patterns = (re.escape(one).replace(r"\*", ".*") for one in paths.split(", "))
+    return any(re.fullmatch(pattern, path) for pattern in patterns)
+
+
+def _show_laws(document: Mapping[str, Any], about: Mapping[str, Any], name: str, log: Log) -> None:
+    """Print which laws were fitted to measured kernels and how far they are from others, and what is assumed."""
+    links = any("operations" in one for one in document.get("ext", {}).get("networks", []))
+    if laws := _laws(about, links=links):
+        log("")
+        columns = Column("law", "measured"), Column("from", "from", fold=True)
+        log.show(Table(columns, [{"law": law, "from": text} for law, text in laws.items()]))
+    kernels = {
+        of: errors
+        for of, errors in (about.get("kernels") or {}).items()
+        if links or not of.startswith("collectives")
+    }
+    whole = tuple(of.removesuffix("all") for of in kernels if of.endswith(", all"))
+    few = {of: kernels[of] for of in kernels if of.endswith(", all") or not of.startswith(whole)}
+    if few:
+        log("")
+        log.show(kernels_table(few))
+    if assumed := [line.partition(": ")[0] for line in about.get("assumed", [])]:
+        log("")
+        log.show(f"Assumed, as `calculon catalog {name}` says: {', '.join(assumed)}")
+
+
+def _laws(about: Mapping[str, Any], *, links: bool) -> dict[str, str]:
+    """Return what the laws of kernels, and those of collectives with `links`, were fitted to, by kind."""
+    found: dict[str, dict[str, None]] = {}
+    for paths, text in about.get("sources", {}).items():
+        law = _LAWS.match(paths)
+        if law and _MEASURED.search(text) and (links or "networks" not in law[1]):
+            short = re.sub(r"(: |\(| of )?systems/measured.*", "", text.partition(", by what")[0])
+            short = short.strip()
+            short = f"{short} measured collectives" if short == "fitted to" else short
+            found.setdefault(law[1], {})[short] = None
+    return {law: "; ".join(texts) for law, texts in found.items()}

@@ -1,0 +1,260 @@
+"""Names of the catalog as people write them: ``llama-3.1-70b``, ``meta-llama/Llama-3.1-70B-Instruct``, ``H100 SXM``.
+
+A file states under ``about.aliases`` what it is called beside its name: a list of texts, or an object that gives the
+reason of each. Two files that state the same alias make it a word of two meanings, which is refused.
+
+Names of models are compared without case and separators, and without the organisation of a repository and the words
+for a tuned model of the same shape; a point between digits counts. Names of systems are compared as sets of words, in
+any order, and words of its name and the size of its memory may be added to an alias: the system that states ``h100``
+is also meant by ``h100-80gb``. Files of the published tool have their exact names alone where there is a fuller file:
+every system that says nothing about itself, and every model beside which there is a NAME-hf.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import chain, islice
+from pathlib import Path
+
+from calculon.errors import SpecError, nearest
+from calculon.frozen import dataclass
+from calculon.spec.files import read_document
+
+ORGANISATIONS = (
+    *("meta-llama", "qwen", "mistralai", "google", "microsoft", "nvidia", "openai", "allenai"),
+    *("openai-community", "tiiuae", "bigscience", "mosaicml", "facebook", "unsloth"),
+    *("nousresearch", "eleutherai", "huggyllama", "deepmind", "anthropic"),
+)
+"""Owners of repositories whose name may stand before that of a model."""
+
+_TUNED = frozenset(("instruct", "chat", "it", "pt", "base", "hf", "pretrained"))
+"""Last words of the names of models that have the shape of the model without them."""
+
+_UNSTATED = {
+    "turing-530B": ("mt-nlg", "mt-nlg-530b", "megatron-turing-530b", "megatron-turing-nlg-530b"),
+    "megatron-1T": ("megatron-gpt-1t", "megatron-lm-1t"),
+    "chinchilla": ("chinchilla-70b",),
+    "gopher-280B": ("gopher",),
+    "lamda": ("lamda-137b",),
+}
+"""Aliases of models of the published tool, whose files are as published and state none."""
+
+_VENDORS = frozenset(
+    ("nvidia", "amd", "intel", "google", "aws", "amazon", "geforce", "tesla", "instinct", "habana")
+) | {"cloud", "gpu", "gpus", "accelerator", "accelerators", "tensor", "core", "generation"}
+"""Words that may stand beside the name of a system and tell nothing of it."""
+
+_MOST_NEAR = 6
+_MOST_SPLITS = 32
+_LONGEST = 100  # characters of a name
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a text means: one name of the catalog, several, or none, with names that resemble it."""
+
+    names: tuple[str, ...]
+    near: tuple[str, ...] = ()
+
+    @property
+    def hint(self) -> str:
+        """Ask for one of the names, or for those near; empty without any."""
+        names = self.names or self.near
+        *some, last = names or ("",)
+        listed = f"{', '.join(some)} or {last}" if some else last
+        return f"did you mean {listed}?" if names else ""
+
+
+def meaning(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
+    """Return what a text means that is no exact name of the catalog.
+
+    Parameters
+    ----------
+    kind : str
+        ``model``, ``system``, or another kind, whose names may differ in case and separators alone.
+    text : str
+        What was written.
+    known : mapping of str to Path
+        The files of that kind by name.
+    """
+    if len(text) > _LONGEST or not text.isascii():
+        return Meaning(())
+    return _of_system(text, known) if kind == "system" else _of_model(kind, text, known)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stated:
+    """What a file says of itself: anything at all, its aliases with their reasons, and its memory as a word."""
+
+    anything: bool
+    aliases: Mapping[str, str]
+    size: tuple[str, ...] = ()
+
+
+def aliases(path: Path) -> Mapping[str, str]:
+    """Return the further names that a file of the catalog states of itself, and their reasons."""
+    return _stated(path).aliases
+
+
+@cache
+def _stated(path: Path) -> _Stated:
+    try:
+        raw = read_document(str(path))
+    except SpecError:
+        raw = None
+    if not isinstance(raw, Mapping) or not isinstance(about := raw.get("about"), Mapping):
+        return _Stated(anything=False, aliases={})
+    found, memory = about.get("aliases", ()), raw.get("mem1")
+    named = found if isinstance(found, Mapping) else dict.fromkeys(found, "")
+    size = memory.get("GiB") if isinstance(memory, Mapping) else None
+    words = (f"{size}g",) if isinstance(size, int) else ()
+    return _Stated(True, {str(name): str(reason) for name, reason in named.items()}, words)
+
+
+def _of_model(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
+    """Return what a text means by its key: of a name, or of an alias."""
+    keys: dict[str, set[str]] = {}
+    parts: dict[str, set[str]] = {}
+    for name, path in known.items():
+        if f"{name}-hf" in known:
+            continue
+        others = (*aliases(path), *_UNSTATED.get(name, ())) if kind == "model" else ()
+        for written in (name, *others):
+            parts.setdefault(name, set()).update(_parts(written))
+            for key in _keys(written):
+                keys.setdefault(key, set()).add(name)
+    text = _without_organisation(text)
+    asked = _keys(text)
+    names = {name for key in asked for name in keys.get(key, ())}
+    if names:
+        return Meaning(_in_order(names, known))
+    some = _parts(text)
+    near = {name for name, own in parts.items() if some and some <= own}
+    near = near or keys.get(_nearest(asked[0], list(keys)), set())
+    return Meaning((), _shortest(near, known))
+
+
+def _keys(text: str) -> tuple[str, ...]:
+    """Return the text without case, separators and last words of tuned models; also with its version run together.
+
+    >>> _keys("Llama-3.1-70B-Instruct"), _keys("gpt2 xl")
+    (('llama3.1.70b', 'llama31.70b'), ('gpt2xl',))
+    """
+    words = re.split(r"[\s_:-]+", text.strip().lower())
+    while len(words) > 1 and words[-1] in _TUNED:
+        words.pop()
+    joined = "-".join(words)
+    joined = joined.removeprefix("meta-")
+    versions = [joined, re.sub(r"^([a-z]+-?\d)\.(\d)(?=-)", r"\1\2", joined)]
+    keys = (re.sub(r"(?<=\d)-(?=\d)", ".", version).replace("-", "") for version in versions)
+    return tuple(dict.fromkeys(keys))
+
+
+def _without_organisation(text: str) -> str:
+    owner, _, rest = text.strip().partition("/")
+    return rest if rest and "/" not in rest and owner.lower() in ORGANISATIONS else text
+
+
+def _parts(text: str) -> set[str]:
+    """Return the words and the numbers of the name of a model; a size is a number with its letter.
+
+    >>> sorted(_parts("llama3.1-70B"))
+    ['3.1', '70b', 'llama']
+    """
+    words = re.split(r"[\s_:-]+", text.strip().lower())
+    pattern = re.compile(r"\d+(?:\.\d+)?[bmt](?![a-z])|[a-z]+|\d+(?:\.\d+)?")
+    return {part for word in words for part in pattern.findall(word)}
+
+
+def _of_system(text: str, known: Mapping[str, Path]) -> Meaning:
+    """Return what a text means by its words: those of a name or an alias, or of an alias and some of the name."""
+    stated = {name: _stated(path) for name, path in known.items()}
+    claims = {
+        name: [_words(one) for one in (name, *file.aliases)]
+        for name, file in stated.items()
+        if file.anything
+    }
+    words_of = {name: {*some[0], *stated[name].size} for name, some in claims.items()}
+    vocabulary = {word for some in claims.values() for words in some for word in words}
+    vocabulary |= {*chain(*words_of.values())}
+    asked = [frozenset(words) for words in _readings(text, vocabulary)]
+    exact = {name for name, some in claims.items() if any(frozenset(one) in asked for one in some)}
+    if exact:
+        return Meaning(_in_order(exact, known))
+    wider = {
+        name
+        for name, some in claims.items()
+        if any(set(one) <= words <= {*one, *words_of[name]} for one in some for words in asked)
+    }
+    if wider:
+        return Meaning(_in_order(wider, known))
+    return Meaning((), _shortest(_near_systems(text, asked, claims, known), known))
+
+
+def _near_systems(
+    text: str,
+    asked: Sequence[frozenset[str]],
+    claims: Mapping[str, Sequence[Sequence[str]]],
+    known: Iterable[str],
+) -> set[str]:
+    """Return the systems with all words of a text, else with its processor, else of the nearest spelling."""
+    words_of = {name: {*chain(*claims.get(name, ()), _words(name))} for name in known}
+    whole = {name for name, own in words_of.items() if any(some and some <= own for some in asked)}
+    if whole:
+        return whole
+    processor = {word for word in _words(text) if re.search(r"[a-z]\d", word)} - {"nvl72"}
+    if near := {name for name in claims if processor & words_of[name]}:
+        return near
+    spelled = {"".join(one): name for name, some in claims.items() for one in some}
+    spelled |= {name.replace("_", ""): name for name in known}
+    close = spelled.get(_nearest("".join(_words(text)), list(spelled)))
+    return {close} if close else set()
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Return the words of the name of a system: in small letters, sizes as ``80g``, forms without their number.
+
+    >>> _words("NVIDIA A100-SXM4-80GB"), _words("h100_80g_sxm")
+    (('a100', 'sxm', '80g'), ('h100', '80g', 'sxm'))
+    """
+    text = re.sub(r"\bpci-?e\b", "pcie", re.sub(r"[_/,;:()+]", " ", text.lower()))
+    text = re.sub(r"(?<![a-z0-9])(\d+) ?(?:gib|gb|g)\b", r"\1g", re.sub(r"sxm\d\b", "sxm", text))
+    words = (word.strip(".") for word in re.split(r"[\s-]+", text))
+    return tuple(word for word in words if word and word not in _VENDORS)
+
+
+def _readings(text: str, vocabulary: set[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the words of a text as written; and as words of a vocabulary, however they are separated."""
+    words = _words(text)
+    sizes = {word[:-1]: word for word in vocabulary if re.fullmatch(r"\d+g", word)}
+    sizes = {short: word for short, word in sizes.items() if short not in vocabulary}
+    yield tuple(sizes.get(word, word) for word in words)
+    known = {word: word for word in vocabulary} | sizes
+    yield from islice(_splits("".join(words), known), _MOST_SPLITS)
+
+
+def _splits(text: str, known: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """Yield the ways in which a text without separators is made of known words."""
+    if not text:
+        return
+    if text in known:
+        yield (known[text],)
+    for end in range(1, len(text)):
+        if text[:end] in known:
+            for rest in _splits(text[end:], known):
+                yield (known[text[:end]], *rest)
+
+
+def _nearest(key: str, keys: Sequence[str]) -> str:
+    """Return the key that resembles one most, or nothing."""
+    found = nearest(key, keys)
+    return found.split("'")[1] if found else ""
+
+
+def _in_order(names: set[str], known: Mapping[str, Path]) -> tuple[str, ...]:
+    return tuple(name for name in known if name in names)
+
+
+def _shortest(names: set[str], known: Mapping[str, Path]) -> tuple[str, ...]:
+    """Return a few names, the plainest first."""
+    return tuple(sorted(_in_order(names, known), key=len)[:_MOST_NEAR])

@@ -1,0 +1,87 @@
+"""Commands take what people write: models, systems, counts, batches in tokens, types of numbers, configurations."""
+
+import json
+
+import pytest
+
+from tests.helpers import document
+from tests.spec.configurations import llama
+
+SEARCH = ("loe", "megatron-22B", "8", "4", "float16", "a100_80g", "-q")
+
+
+def test_an_estimate_of_words_is_that_of_exact_names(run):
+    plan = "llama3-8B_h100x64"
+    exact = run("llm", "llama3-8B", plan, "h100_80g_sxm", "-")
+    words = run("llm", "meta-llama/Llama-3.1-8B", plan, "H100 SXM", "-")
+    assert exact.code == 0
+    assert words == exact
+
+
+def test_a_search_of_words_is_that_of_exact_names(run, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    run("loe", "llama3-8B", "1024", "512", "bfloat16", "h100_80g_sxm", "exact.json", "-q")
+    told = run("loe", "Llama 3.1 8B", "1k", "4M", "bf16", "h100", "words.json", "-q")
+    assert (tmp_path / "words.json").read_bytes() == (tmp_path / "exact.json").read_bytes()
+    assert "MAX_BATCH 4M: 512 sequences = 4.19 M tokens" in told.err
+
+
+def test_fp8_is_a_recipe_and_float8_what_it_was(run, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    arguments = ("llama3-8B", "8", "64")
+    told = run("loe", *arguments, "fp8", "h100", "recipe.json", "-q")
+    assert (told.code, told.err) == (
+        0,
+        "fp8: datatype=bfloat16, matmul_dtype=float8, float8_scaling=delayed\n",
+    )
+    execution = json.loads((tmp_path / "recipe.json").read_text())["0"]["execution"]
+    assert (execution["datatype"], execution["matmul_dtype"]) == ("bfloat16", "float8")
+    run("loe", *arguments, "float8", "h100", "stored.json", "-q")
+    execution = json.loads((tmp_path / "stored.json").read_text())["0"]["execution"]
+    assert (execution["datatype"], execution["matmul_dtype"]) == ("float8", "same")
+
+
+def test_a_recipe_needs_edition_corrected(run):
+    code, _, err = run("loe", *SEARCH[1:4], "fp8", "h100", "-", "-q", "--edition", "sc23")
+    assert code == 2
+    assert "edition: expected corrected, which matmul_dtype=float8 needs" in err
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "said"),
+    [
+        (2, "512 - 1k", "NUM_PROCS: expected counts such as 512,1024"),
+        (3, "2k", "MAX_BATCH: expected a batch in sequences (512) or in tokens"),
+        (4, "fp9", "expected one of float8, float16, bfloat16, float32, bf16"),
+        (5, "a100", "Hint: did you mean a100_40g_sxm or a100_80g_sxm?"),
+        (
+            5,
+            "8xh100",
+            "Hint: the system alone: h100_80g_sxm; the number of processors is said apart",
+        ),
+    ],
+)
+def test_what_is_unclear_is_refused(run, place, text, said):
+    arguments = [*SEARCH[:6], "-", "-q"]
+    arguments[place] = text
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_a_configuration_is_a_model_everywhere(run, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(llama()))
+    assert run("lpc", "config.json").out.endswith("-> 8.030 T\n".replace("T", "G"))
+    exact = run("llm", "llama3-8B", "llama3-8B_h100x64", "h100", "exact.json")
+    words = run("llm", "config.json", "llama3-8B_h100x64", "h100", "words.json")
+    assert exact.code == words.code == 0
+    assert (tmp_path / "words.json").read_bytes() == (tmp_path / "exact.json").read_bytes()
+
+
+def test_a_strict_value_of_a_file_names_the_one_that_was_meant(run, tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(document("examples", "llama3-8B_h100x64") | {"datatype": "bf16"}))
+    code, _, err = run("llm", "llama3-8B", str(path), "h100", "-")
+    assert code == 2
+    assert "did you mean 'bfloat16'?" in err
