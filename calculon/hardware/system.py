@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.collective_law import CollectiveLaw
 from calculon.hardware.engine import Engine
@@ -50,11 +51,26 @@ class System:
 
     def __post_init__(self) -> None:
         """Lay the networks out, and keep the system as the published tool sees it: without its additions."""
+        self._check_tori()
         plain = Extension()
         fabric = Fabric.of(self.networks, self.ext.networks, self.ext.launch.kernel)
         object.__setattr__(self, "fabric", fabric)
         same = self if self.ext == plain else replace(self, ext=plain)
         object.__setattr__(self, "published", same)
+
+    def _check_tori(self) -> None:
+        """Raise SpecError where the sides of a torus are those of another size."""
+        pairs = enumerate(zip(self.networks, self.ext.networks, strict=False))
+        if wrong := [
+            Problem(
+                f"ext.networks[{i}].torus.sides",
+                f"sides with the product {network.size:,}, the size of networks[{i}]",
+                f"{list(link.torus.sides)}, of {link.torus.size:,}",
+            )
+            for i, (network, link) in pairs
+            if link.torus is not None and link.torus.size != network.size
+        ]:
+            raise SpecError("system", wrong)
 
     @property
     def datatypes(self) -> tuple[str, ...]:
