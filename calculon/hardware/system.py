@@ -59,16 +59,16 @@ class System:
         object.__setattr__(self, "published", same)
 
     def _check_tori(self) -> None:
-        """Raise SpecError where the sides of a torus are those of another size."""
+        """Raise SpecError where a network has more endpoints than its torus."""
         pairs = enumerate(zip(self.networks, self.ext.networks, strict=False))
         if wrong := [
             Problem(
                 f"ext.networks[{i}].torus.sides",
-                f"sides with the product {network.size:,}, the size of networks[{i}]",
-                f"{list(link.torus.sides)}, of {link.torus.size:,}",
+                f"sides with a product of at least {network.size:,}, the size of networks[{i}]",
+                f"{list(link.torus.sides)}, {link.torus.size:,} processors",
             )
             for i, (network, link) in pairs
-            if link.torus is not None and link.torus.size != network.size
+            if link.torus is not None and link.torus.size < network.size
         ]:
             raise SpecError("system", wrong)
 

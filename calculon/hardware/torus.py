@@ -56,7 +56,7 @@ class Torus:
     2023, arXiv:2304.01433, section 2.
     """
 
-    sides: Sides = declare("processors along each axis; their product is the size of the network")
+    sides: Sides = declare("processors along each axis; their product is the size of the network, or more")
     cube: int = declare(
         "side of the cubes that optical switches join: a block whose sides are all multiples of it is closed; if absent, "
         "only whole sides are",
