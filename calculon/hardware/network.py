@@ -115,8 +115,9 @@ class Fabric:
     """All networks of a system as columns, so that an array of network numbers selects them.
 
     Every attribute has shape ``(networks,)``; ``ramp`` is None where no network has one. ``launch`` is the least time
-    of an operation, which is a kernel like others. ``stated_by_bus`` says where the kind of the links or their torus is known:
-    rates are then bus bandwidths as nccl-tests shows them, and contain the memory passes of a collective.
+    of an operation, which is a kernel like others. ``stated_by_bus`` says where the kind of the links is known, or that
+    they are a torus: rates are then bus bandwidths as nccl-tests shows them, and contain the memory passes of a
+    collective.
     """
 
     bandwidth: Array

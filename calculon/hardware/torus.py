@@ -49,17 +49,19 @@ class Torus:
 
     A group of n is taken for a block of :math:`m_1 \cdot m_2 \cdots = n` that is as compact as the torus allows, as
     slices are. On an axis where it closes the ring it has both links of a processor, else only that in one direction:
-    half the rate. It closes one where it has the whole side, and, where optical switches join cubes, every one where all
-    of its sides are multiples of the cube. A number of processors that is no block is a line: one link of each.
+    half the rate. It closes one where it has the whole side, and, where optical switches join cubes, every one where
+    all of its sides are multiples of the cube. A number of processors that is no block is a line: one link of each.
 
     Source: Austin et al., *How to Scale Your Model*, 2025, part 2, "TPU Networking"; Jouppi et al., *TPU v4*, ISCA
     2023, arXiv:2304.01433, section 2.
     """
 
-    sides: Sides = declare("processors along each axis; their product is the size of the network, or more")
+    sides: Sides = declare(
+        "processors along each axis; their product is the size of the network, or more"
+    )
     cube: int = declare(
-        "side of the cubes that optical switches join: a block whose sides are all multiples of it is closed; if absent, "
-        "only whole sides are",
+        "side of the cubes that optical switches join: a block whose sides are all multiples of it is closed; if "
+        "absent, only whole sides are",
         at_least=2,
         default=0,
     )

@@ -1,5 +1,7 @@
 """Tori: links that a group has, and the times of its collectives as formulas."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -19,7 +21,7 @@ SIZE = 1e9
 def system(torus=None, size=SIDE * SIDE, bandwidth=4 * LINK):
     """Return one of processors in a torus of 16 x 16, with a network outside."""
     raw = document("systems", "h100_80g_sxm")
-    inside, outside = raw["networks"]
+    inside, _ = raw["networks"]
     ops = {name: [2.0 if name == "all_reduce" else 1.0, -1] for name in inside["ops"]}
     ops["p2p"] = [4.0, None]
     inside |= {"bandwidth": bandwidth / 1e9, "efficiency": SHARE, "latency": HOP, "size": size}
@@ -129,7 +131,7 @@ def test_more_links_are_never_slower():
             group_time(one, operation, SIZE, group, AUTO)
             for one, group in zip(column, groups, strict=True)
         ]
-        for fewer, more in zip(found, found[1:], strict=False):
+        for fewer, more in pairwise(found):
             assert (more <= fewer * (1 + 1e-12)).all()
 
 
