@@ -124,7 +124,7 @@ def torus_axes(torus: Mapping[str, Any], ranks: int) -> Axes:
     A row of processors has a link of each in a direction, and both where it is a ring.
     """
     sides, cube = torus["sides"], torus.get("cube")
-    blocks = [()]
+    blocks: list[tuple[int, ...]] = [()]
     for side in sides:
         blocks = [(*block, m) for block in blocks for m in range(1, min(side, ranks) + 1)]
     blocks = [block for block in blocks if prod(block) == ranks]
