@@ -17,6 +17,9 @@ _SIDE = Declaration(help="processors along an axis", at_least=2)
 Block = tuple[int, ...]
 """Processors along each axis that a group has."""
 
+Links = tuple[int, ...]
+"""Links of a processor that a group uses on each axis."""
+
 
 class Sides(tuple[int, ...]):
     """Processors along each axis of a torus."""
@@ -50,7 +53,8 @@ class Torus:
     A group of n is taken for a block of :math:`m_1 \cdot m_2 \cdots = n` that is as compact as the torus allows, as
     slices are. On an axis where it closes the ring it has both links of a processor, else only that in one direction:
     half the rate. It closes one where it has the whole side, and, where optical switches join cubes, every one where
-    all of its sides are multiples of the cube. A number of processors that is no block is a line: one link of each.
+    all of its sides are multiples of the cube, unless other groups lie between its processors: these share the links
+    that close it. A number of processors that is no block is a line: one link of each.
 
     Source: Austin et al., *How to Scale Your Model*, 2025, part 2, "TPU Networking"; Jouppi et al., *TPU v4*, ISCA
     2023, arXiv:2304.01433, section 2.
@@ -71,18 +75,18 @@ class Torus:
         """Processors of the torus."""
         return prod(self.sides)
 
-    def share(self, ranks: Count) -> Fraction:
+    def share(self, ranks: Count, alone: Array | bool = True) -> Fraction:
         """Return the share of the bandwidth of a processor that rings in groups of some sizes use.
 
-        Each axis has its part of the data: rings go at the rate of all links that the group has.
+        `alone` are groups whose processors are next to each other. Each axis has its part of the data: rings go at the
+        rate of all links that the group has.
 
         Source: as of the class, part 3, "AllGather": over several axes the bandwidths add up.
         """
-        return self._of_blocks(
-            ranks, lambda block: sum(self._links(block)) / (2 * len(self.sides)) or 1.0
-        )
+        k = len(self.sides)
+        return self._of_blocks(ranks, alone, lambda block, links: sum(links) / (2 * k) or 1.0)
 
-    def exchange_share(self, ranks: Count) -> Fraction:
+    def exchange_share(self, ranks: Count, alone: Array | bool = True) -> Fraction:
         r"""Return the same for an all-to-all, of the bytes :math:`S (n - 1) / n` that each processor sends.
 
         Half of what each of `m` processors in a row sends has to pass its middle:
@@ -92,38 +96,44 @@ class Torus:
         (bisection); part 3 of the source of the class, "AllToAll", has the same for a ring.
         """
 
-        def share(block: Block) -> float:
-            pairs = zip(block, self._links(block), strict=False)
-            slowest = max((m * m // 4 / m / links for m, links in pairs if m > 1), default=1.0)
+        def share(block: Block, links: Links) -> float:
+            pairs = zip(block, links, strict=True)
+            slowest = max((m * m // 4 / m / one for m, one in pairs if m > 1), default=1.0)
             n = prod(block)
             return (n - 1) / n / (2 * len(self.sides) * slowest) if n > 1 else 1.0
 
-        return self._of_blocks(ranks, share)
+        return self._of_blocks(ranks, alone, share)
 
-    def hops(self, ranks: Count) -> Count:
+    def hops(self, ranks: Count, alone: Array | bool = True) -> Count:
         """Return the hops to the furthest processor of groups of some sizes: the steps of a collective."""
-        return self._of_blocks(
-            ranks,
-            lambda block: sum(
-                m // 2 if links == 2 else m - 1
-                for m, links in zip(block, self._links(block), strict=False)
-            ),
-        )
 
-    def _links(self, block: Block) -> list[int]:
+        def hops(block: Block, links: Links) -> float:
+            pairs = zip(block, links, strict=True)
+            return sum(m // 2 if one == 2 else m - 1 for m, one in pairs)
+
+        return self._of_blocks(ranks, alone, hops)
+
+    def _links(self, block: Block, *, alone: bool) -> Links:
         """Return the links of a processor that a block uses on each axis."""
         if len(block) < len(self.sides):  # a line
-            return [1]
-        cubes = self.cube > 0 and all(m % self.cube == 0 for m in block)
+            return (1,)
+        cubes = alone and self.cube > 0 and all(m % self.cube == 0 for m in block)
         rings = [cubes or (m == side > 2) for m, side in zip(block, self.sides, strict=True)]
-        return [0 if m == 1 else 1 + ring for m, ring in zip(block, rings, strict=True)]
+        return tuple(0 if m == 1 else 1 + ring for m, ring in zip(block, rings, strict=True))
 
-    def _of_blocks(self, ranks: Count, value: Callable[[Block], float]) -> Array:
-        """Return a value of the block of each group; shape as `ranks`."""
+    def _of_blocks(
+        self, ranks: Count, alone: Array | bool, value: Callable[[Block, Links], float]
+    ) -> Array:
+        """Return a value of the block and the links of each group; shape of `ranks` and `alone`."""
         ranks = np.asarray(ranks)
         found, where = np.unique(ranks, return_inverse=True)
-        values = np.array([value(_block(self.sides, int(n))) for n in found])
-        return values[where].reshape(ranks.shape)
+        blocks = [_block(self.sides, int(n)) for n in found]
+        of_each = [
+            np.array([value(block, self._links(block, alone=one)) for block in blocks])
+            for one in (False, True)
+        ]
+        apart, together = (values[where].reshape(ranks.shape) for values in of_each)
+        return np.where(alone, together, apart)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -70,6 +70,11 @@ class Group:
     ranks: int
     members: tuple[int, ...]
     alone: bool = False  # every rank is an endpoint of the one network that they use
+    apart: tuple[int, ...] = ()  # steps between members on each network
+
+    def strided(self, number: int) -> bool:
+        """Whether others sit between its members on a network."""
+        return bool(self.apart) and self.apart[number] > 1
 
     def below(self, number: int) -> int:
         """Ranks inside each member on a network."""
@@ -118,12 +123,13 @@ class Axes:
     hops: int
 
 
-def torus_axes(torus: Mapping[str, Any], ranks: int) -> Axes:
+def torus_axes(torus: Mapping[str, Any], ranks: int, *, strided: bool) -> Axes:
     """Lay a group out as the block with the least sum of sides; a line if there is none.
 
-    A row of processors has a link of each in a direction, and both where it is a ring.
+    A row of processors has a link of each in a direction, and both where it is a ring. Switches
+    close no ring for a group between whose processors others sit.
     """
-    sides, cube = torus["sides"], torus.get("cube")
+    sides, cube = torus["sides"], None if strided else torus.get("cube")
     blocks: list[tuple[int, ...]] = [()]
     for side in sides:
         blocks = [(*block, m) for block in blocks for m in range(1, min(side, ranks) + 1)]
@@ -172,7 +178,7 @@ def _moves(system: System, group: Group, op: str, name: str) -> Mapping[int, Mov
             found[i] = Moves(0, (1 + 1 / n) / below)
         elif name == "torus":
             one = system.networks[i].torus
-            steps = n - 1 if one is None else torus_axes(one, n).hops
+            steps = n - 1 if one is None else torus_axes(one, n, strided=group.strided(i)).hops
             found[i] = Moves(rounds * steps, 1 / below if whole else phase.share)
         else:
             found[i] = phase
@@ -234,7 +240,7 @@ def _reached(system: System, group: Group, op: str, name: str, number: int) -> f
     network, n = system.networks[number], group.members[number]
     shown = network.shown
     if name == "torus" and network.torus is not None:
-        axes = torus_axes(network.torus, n)
+        axes = torus_axes(network.torus, n, strided=group.strided(number))
         return network.efficiency * axes.links / (2 * len(network.torus["sides"]))
     like = {"reduce": "reduce_scatter", "broadcast": "all_gather"}.get(op, op)
     if op == "all_reduce" and network.reduces:

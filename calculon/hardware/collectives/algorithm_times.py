@@ -190,7 +190,7 @@ def port_share(
     one = system.link(network).torus
     if one is not None and name == "torus":
         links = one.exchange_share if operation == "all_to_all" else one.share
-        return system.networks[network].efficiency * links(members)
+        return system.networks[network].efficiency * links(members, group.neighbours(network))
     if operation != "all_reduce" or not system.reduces_in_network(network):
         return whole.rates.share(members) if whole else None
     if name == MEASURED and whole:

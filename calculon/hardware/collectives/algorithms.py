@@ -191,7 +191,7 @@ def torus(system: System, group: Group, operation: str) -> Schedule:
         if operation in ("broadcast", "reduce"):
             shares[i] = np.where(used, 1 / below, 0)
         if one := system.link(i).torus:
-            steps[i] = _passes(operation) * one.hops(members)
+            steps[i] = _passes(operation) * one.hops(members, group.neighbours(i))
     return Schedule(tuple(steps), tuple(shares), together=False)
 
 

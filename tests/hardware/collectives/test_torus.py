@@ -73,6 +73,18 @@ def test_switches_close_rings_of_whole_cubes():
     np.testing.assert_array_equal(alone.share(ranks), [1, 3 / 6, 3 / 6, 3 / 6, 3 / 6, 1])
 
 
+def test_others_between_its_processors_keep_a_block_of_cubes_open():
+    torus = Torus(sides=Sides((16, 16, 24)), cube=4)
+    ranks, alone = np.array([64, 64, 8]), np.array([True, False, False])
+    np.testing.assert_array_equal(torus.share(ranks, alone), [1, 3 / 6, 3 / 6])
+    np.testing.assert_array_equal(torus.hops(ranks, alone), [6, 9, 3])
+    one = system({"sides": [16, 16, 24], "cube": 4}, 16 * 16 * 24, 6 * LINK)
+    groups = Group.in_mesh(one, np.array([64, 64]), np.array([1, 8]))
+    near, far = group_time(one, "all_gather", SIZE, groups, AUTO)
+    moved = SIZE * 63 / 64 / (6 * LINK * SHARE)
+    assert (near, far) == pytest.approx((7 * HOP + moved, 10 * HOP + 2 * moved))
+
+
 @pytest.mark.parametrize(
     ("ranks", "middle"),
     [(2, 1 / 2), (3, 2 / 3), (4, 1 / 2), (64, 8 / 4), (128, 2.0), (256, 16 / 8)],
