@@ -389,6 +389,14 @@ def corrected_tables(draw: st.DrawFn, rows: int = 12) -> tuple[Document, Documen
 
 
 @st.composite
+def tori(draw: st.DrawFn, size: int) -> Document:
+    """Tori of some processors along one axis or two."""
+    first = draw(st.sampled_from([n for n in (2, 3, 4, 8) if size % n == 0 and size > n] or [size]))
+    sides = [first, size // first] if first < size else [size]
+    return {"sides": sides} | draw(st.sampled_from(({}, {"cube": 2}, {"cube": 4})))
+
+
+@st.composite
 def measured_collectives(draw: st.DrawFn) -> Document:
     """Operations of a network as they are stated where they were measured."""
     latency, shares = st.floats(1e-7, 1e-3), st.floats(0.05, 1.9)
@@ -475,6 +483,9 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
         ext["processing_mode"] = draw(st.sampled_from(("roofline", "no_overlap")))
     if draw(st.booleans()):
         ext["networks"] = draw(st.lists(link, max_size=len(system["networks"])))
+        for one, network in zip(ext["networks"], system["networks"], strict=False):
+            if network["size"] > 1 and draw(st.booleans()):
+                one["torus"] = draw(tori(network["size"]))
     if draw(st.booleans()):
         names = ("kernel", "eager", "compile", "graph", "step")
         ext["launch"] = {name: draw(seconds) for name in names}

@@ -16,6 +16,7 @@ from calculon.hardware.kernels.stated_kernels import FAMILY, StatedKernels
 from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.memory_use import MemoryUse
+from calculon.hardware.torus import Torus
 from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
 from calculon.spec.fields import declare
 
@@ -68,6 +69,11 @@ class Link:
         "share of the compute engines lost while communicating; if absent, that of the network",
         at_least=0,
         below=1,
+        default=None,
+    )
+    torus: Torus | None = declare(
+        "the network is a torus: collectives have the links that their group does, for executions with a coll_algo "
+        "other than published",
         default=None,
     )
 

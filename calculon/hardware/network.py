@@ -118,8 +118,9 @@ class Fabric:
     """All networks of a system as columns, so that an array of network numbers selects them.
 
     Every attribute has shape ``(networks,)``; ``ramp`` is None where no network has one. ``launch`` is the least time
-    of an operation, which is a kernel like others. ``stated_by_bus`` says where the kind of the links is known: rates
-    are then bus bandwidths as nccl-tests shows them, and contain the memory passes of a collective.
+    of an operation, which is a kernel like others. ``stated_by_bus`` says where the kind of the links is known, or that
+    they are a torus: rates are then bus bandwidths as nccl-tests shows them, and contain the memory passes of a
+    collective.
     """
 
     bandwidth: Array
@@ -152,7 +153,9 @@ class Fabric:
             must_be_filled=np.array([n.must_be_filled for n in networks]),
             scalars={o: np.array([getattr(n.ops, o).scalar for n in networks]) for o in names},
             offsets={o: np.array([getattr(n.ops, o).offset for n in networks]) for o in names},
-            stated_by_bus=np.array([link.kind is not None for _, link in pairs], dtype=bool),
+            stated_by_bus=np.array(
+                [link.kind is not None or link.torus is not None for _, link in pairs], dtype=bool
+            ),
             launch=launch,
         )
 

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.collective_law import CollectiveLaw
 from calculon.hardware.engine import Engine
@@ -53,11 +54,26 @@ class System:
     def __post_init__(self) -> None:
         """Lay the networks out, and keep the system as the published tool sees it: without its additions."""
         object.__setattr__(self, "origin", None)
+        self._check_tori()
         plain = Extension()
         fabric = Fabric.of(self.networks, self.ext.networks, self.ext.launch.kernel)
         object.__setattr__(self, "fabric", fabric)
         same = self if self.ext == plain else replace(self, ext=plain)
         object.__setattr__(self, "published", same)
+
+    def _check_tori(self) -> None:
+        """Raise SpecError where a network has more endpoints than its torus."""
+        pairs = enumerate(zip(self.networks, self.ext.networks, strict=False))
+        if wrong := [
+            Problem(
+                f"ext.networks[{i}].torus.sides",
+                f"sides with a product of at least {network.size:,}, the size of networks[{i}]",
+                f"{list(link.torus.sides)}, {link.torus.size:,} processors",
+            )
+            for i, (network, link) in pairs
+            if link.torus is not None and link.torus.size < network.size
+        ]:
+            raise SpecError("system", wrong)
 
     @property
     def datatypes(self) -> tuple[str, ...]:

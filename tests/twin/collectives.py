@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import inf, log2, prod
+from typing import Any
 
 from calculon.frozen import dataclass
 
 from .system import HOPS, Network, System
 
 LIBRARY = {
-    "all_reduce": ("ring", "tree", "nvls", "nvls_tree", "collnet"),
-    "reduce_scatter": ("ring", "nvls"),
-    "all_gather": ("ring", "nvls"),
-    "broadcast": ("ring",),
-    "reduce": ("ring",),
+    "all_reduce": ("ring", "tree", "nvls", "nvls_tree", "collnet", "torus"),
+    "reduce_scatter": ("ring", "nvls", "torus"),
+    "all_gather": ("ring", "nvls", "torus"),
+    "broadcast": ("ring", "torus"),
+    "reduce": ("ring", "torus"),
     "p2p": (),
 }
 """What a library chooses from."""
@@ -53,6 +54,7 @@ RATES = {
     "nvls": {"Simple": 1.0},
     "nvls_tree": {"Simple": 0.92},
     "collnet": {"Simple": 1.0},
+    "torus": {"Simple": 1.0},
 }
 RING_RATES = {"Simple": 1.0, "LL": 0.5, "LL128": 0.92}
 """Shares of the rate of the links (same source); rings also serve the phases of a hierarchy."""
@@ -68,6 +70,11 @@ class Group:
     ranks: int
     members: tuple[int, ...]
     alone: bool = False  # every rank is an endpoint of the one network that they use
+    apart: tuple[int, ...] = ()  # steps between members on each network
+
+    def strided(self, number: int) -> bool:
+        """Whether others sit between its members on a network."""
+        return bool(self.apart) and self.apart[number] > 1
 
     def below(self, number: int) -> int:
         """Ranks inside each member on a network."""
@@ -108,6 +115,41 @@ class Moves:
     share: float
 
 
+@dataclass(frozen=True)
+class Axes:
+    """What a group has of a torus: links of a processor, and hops to the furthest one."""
+
+    links: int
+    hops: int
+
+
+def torus_axes(torus: Mapping[str, Any], ranks: int, *, strided: bool) -> Axes:
+    """Lay a group out as the block with the least sum of sides; a line if there is none.
+
+    A row of processors has a link of each in a direction, and both where it is a ring. Switches
+    close no ring for a group between whose processors others sit.
+    """
+    sides, cube = torus["sides"], None if strided else torus.get("cube")
+    blocks: list[tuple[int, ...]] = [()]
+    for side in sides:
+        blocks = [(*block, m) for block in blocks for m in range(1, min(side, ranks) + 1)]
+    blocks = [block for block in blocks if prod(block) == ranks]
+    if not blocks:
+        return Axes(1, ranks - 1)
+    found = []
+    for block in blocks:
+        switched = cube is not None and all(m % cube == 0 for m in block)
+        links = hops = whole = 0
+        for m, side in zip(block, sides, strict=True):
+            ring = switched or (m == side and m > 2)
+            whole += m == side
+            if m > 1:
+                links += 2 if ring else 1
+                hops += m // 2 if ring else m - 1
+        found.append(((sum(block), -whole), Axes(links, hops)))
+    return min(found, key=lambda one: one[0])[1]
+
+
 def _moves(system: System, group: Group, op: str, name: str) -> Mapping[int, Moves]:
     """Return what an algorithm does on each network that the group uses."""
     rounds = 2 if op == "all_reduce" else 1
@@ -134,6 +176,10 @@ def _moves(system: System, group: Group, op: str, name: str) -> Mapping[int, Mov
             found[i] = Moves(0, 1 + 1 / n) if inner else Moves(2 * log2(n), tree.share)
         elif name == "collnet" and i == group.outermost:
             found[i] = Moves(0, (1 + 1 / n) / below)
+        elif name == "torus":
+            one = system.networks[i].torus
+            steps = n - 1 if one is None else torus_axes(one, n, strided=group.strided(i)).hops
+            found[i] = Moves(rounds * steps, 1 / below if whole else phase.share)
         else:
             found[i] = phase
     return found
@@ -141,7 +187,12 @@ def _moves(system: System, group: Group, op: str, name: str) -> Mapping[int, Mov
 
 def _able(system: System, group: Group, name: str) -> bool:
     """Whether switches reduce where an algorithm needs them to."""
-    if group.ranks == 1 or name not in ("nvls", "nvls_tree", "collnet"):
+    if group.ranks == 1:
+        return True
+    tori = [number for number in group.used if system.networks[number].torus is not None]
+    if tori or name == "torus":
+        return bool(tori) and name == "torus"
+    if name not in ("nvls", "nvls_tree", "collnet"):
         return True
     if (len(group.used) > 1) != (name != "nvls"):
         return False
@@ -160,7 +211,7 @@ def _protocols(system: System, name: str) -> Iterator[tuple[str, float]]:
 def _latency(network: Network, name: str, protocol: str) -> tuple[float, float]:
     """Seconds to start, and of a step."""
     kind = network.kind
-    if kind is None or network.own_latency or name == "collnet":
+    if kind is None or network.own_latency or name in ("collnet", "torus"):
         return (network.latency if protocol == "Simple" else inf), network.step_latency
     step = HOPS_OF.get(name, RING)[protocol][kind]
     return (step if name in ("nvls", "nvls_tree") else START[protocol]), step
@@ -188,6 +239,9 @@ def _reached(system: System, group: Group, op: str, name: str, number: int) -> f
     """Share of a port that an algorithm uses, from what was shown there or else of the network."""
     network, n = system.networks[number], group.members[number]
     shown = network.shown
+    if name == "torus" and network.torus is not None:
+        axes = torus_axes(network.torus, n, strided=group.strided(number))
+        return network.efficiency * axes.links / (2 * len(network.torus["sides"]))
     like = {"reduce": "reduce_scatter", "broadcast": "all_gather"}.get(op, op)
     if op == "all_reduce" and network.reduces:
         node = next((i for i, _ in rooms(system)), 0)
@@ -229,7 +283,7 @@ def _algorithm_time(system: System, group: Group, op: str, name: str, size: floa
             steps += move.steps * step
             share = move.share * network.efficiency / _reached(system, group, op, name, i)
             wires.append(network.moving(size / rate * share))
-        wire = sum(wires) if name == "hierarchical" else max(wires)
+        wire = sum(wires) if name in ("hierarchical", "torus") else max(wires)
         if protocol == "LL":
             wire = max(wire, _bus(op, group.ranks) * size / _flagged(system, group))
         best = min(best, start + steps + wire)

@@ -70,7 +70,8 @@ class TPComm(Layer):
         return 0  # [O16] it is in the link time; flops_time and mem_time are summed nevertheless
 
     def _reduction_time(self, op: str, stage: Stage) -> float:
-        if self.run.tp_team.network.kind is not None:
+        network = self.run.tp_team.network
+        if network.kind is not None or network.torus is not None:
             return 0  # what nccl-tests shows is from memory to memory
         return self.unlaunched_time(stage)
 

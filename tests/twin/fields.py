@@ -257,6 +257,7 @@ EXTENSIONS: Mapping[str, tuple[str, ...]] = {
         "in_network_reduction",
         "operations",
         "processor_usage",
+        "torus",
     ),
     "memory": (
         "withheld_GiB",

@@ -55,9 +55,11 @@ def outermost(levels: Levels, span: int) -> int:
 def mesh_group(system: System, levels: Levels, ranks: int, apart: int) -> Group:
     """Return the group of processors 0, `apart`, 2 `apart`, ... : how many of them share what."""
     members, left, inside = [1] * len(system.networks), ranks, 1
+    steps = members.copy()
     for number, room in levels:
         step = max(1, apart // inside)  # in instances of the networks inside
         members[number] = min(left, max(1, -(-room // step)))
+        steps[number] = step
         left = math.ceil(left / members[number])
         inside *= room
-    return Group(ranks, tuple(members))
+    return Group(ranks, tuple(members), apart=tuple(steps))

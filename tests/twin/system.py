@@ -164,6 +164,7 @@ class Network:
     reduces: bool = False  # in its switches
     least: float = 0.0  # s, that no operation goes below
     shown: Mapping[str, Shown] = field(default_factory=dict)  # by operation
+    torus: Mapping[str, Any] | None = None  # processors along each axis; the side of switched cubes
 
     def moving(self, volume: float) -> float:
         """Seconds to move so many bytes per endpoint."""
@@ -206,6 +207,7 @@ def _networks(file: Mapping[str, Any], ext: Mapping[str, Any]) -> list[Network]:
             "reduces": reduces,
             "least": least,
             "shown": {op: Shown(**one) for op, one in link.get("operations", {}).items()},
+            "torus": link.get("torus"),
         }
         usage = link.get("processor_usage")
         if usage is not None:

@@ -158,7 +158,7 @@ def _at_stated_rates(
     system: System, operation: str, group: Group, name: str, schedule: Schedule
 ) -> Schedule:
     """Return a schedule whose bytes are what takes as long at the efficiency of each network."""
-    if not any(link.operations for link in system.ext.networks):
+    if not any(link.operations or link.torus for link in system.ext.networks):
         return schedule
     shares = list(schedule.shares)
     for i, network in enumerate(system.networks):
@@ -179,14 +179,18 @@ def port_share(
 
     A ring of an all-reduce goes at the rate of a reduce-scatter and an all-gather, unless the network cannot reduce and
     its all-reduce is a ring. Switches that reduce see :math:`1 + 1 / n` where the bus bandwidth counts
-    :math:`2 (n - 1) / n`; their rate is that in the largest group that was measured. None where nothing is stated, and
-    the efficiency of the network holds.
+    :math:`2 (n - 1) / n`; their rate is that in the largest group that was measured. On a torus it is the efficiency
+    of the links that the group has. None where nothing is stated, and the efficiency of the network holds.
 
     Source: nccl-tests, doc/PERFORMANCE.md, and :func:`~calculon.hardware.collectives.algorithms.nvls`.
     """
     members: Count = np.maximum(group.members[network], 2)  # one alone moves nothing
     operation = _LIKE.get(operation, operation)
     whole = system.law(network, operation)
+    one = system.link(network).torus
+    if one is not None and name == "torus":
+        links = one.exchange_share if operation == "all_to_all" else one.share
+        return system.networks[network].efficiency * links(members, group.neighbours(network))
     if operation != "all_reduce" or not system.reduces_in_network(network):
         return whole.rates.share(members) if whole else None
     if name == MEASURED and whole:

@@ -175,6 +175,26 @@ def collnet(system: System, group: Group, operation: str) -> Schedule:
     return Schedule(tuple(steps), tuple(shares))
 
 
+def torus(system: System, group: Group, operation: str) -> Schedule:
+    r"""Rings along all axes of a torus at once, each with its part of the data; other networks one after the other.
+
+    The bytes of a processor are those of one ring, by the links that its group has
+    (:class:`~calculon.hardware.torus.Torus`), and the steps are the hops across. Between tori an all-reduce is
+    :func:`hierarchical`.
+
+    Source: Jouppi et al., *TPU v4*, ISCA 2023, arXiv:2304.01433, section 2; Austin et al., *How to Scale Your Model*,
+    2025, part 3.
+    """
+    phases = hierarchical(system, group, operation)
+    steps, shares = list(phases.steps), list(phases.shares)
+    for i, (members, below, used) in enumerate(_tiers(group)):
+        if operation in ("broadcast", "reduce"):
+            shares[i] = np.where(used, 1 / below, 0)
+        if one := system.link(i).torus:
+            steps[i] = _passes(operation) * one.hops(members, group.neighbours(i))
+    return Schedule(tuple(steps), tuple(shares), together=False)
+
+
 def pairwise(system: System, group: Group, operation: str) -> Schedule:
     r"""Every rank sends each other rank its part; what stays in a node does not meet what leaves it.
 
@@ -261,23 +281,25 @@ ALGORITHMS = {
     "collnet": Algorithm(collnet, "pipelined, and the switches across reduce", "own"),
     "pairwise": Algorithm(pairwise, "each rank to each other rank", "own"),
     "rooted": Algorithm(pairwise, "the root to or from each other rank", "own"),
+    "torus": Algorithm(torus, "rings along all axes of a torus together", "own"),
     "direct": Algorithm(direct, "one transfer", "own"),
     "measured": Algorithm(measured, "as measured on machines of this kind", "own"),
 }
 """Each algorithm. Of two that are equally fast the first is taken."""
 
 BY_LIBRARY = {
-    "all_reduce": ("ring", "tree", "nvls", "nvls_tree", "collnet"),
-    "reduce_scatter": ("ring", "nvls"),
-    "all_gather": ("ring", "nvls"),
-    "all_to_all": ("pairwise",),
-    "broadcast": ("ring",),
-    "reduce": ("ring",),
+    "all_reduce": ("ring", "tree", "nvls", "nvls_tree", "collnet", "torus"),
+    "reduce_scatter": ("ring", "nvls", "torus"),
+    "all_gather": ("ring", "nvls", "torus"),
+    "all_to_all": ("pairwise", "torus"),
+    "broadcast": ("ring", "torus"),
+    "reduce": ("ring", "torus"),
     "scatter": ("rooted",),
     "gather": ("rooted",),
     "p2p": ("direct",),
 }
 """Algorithms that NCCL chooses from for each operation. Source: its documentation of NCCL_ALGO, and its release notes.
+On a torus there is only its own.
 """
 
 MEASURED = "measured"
@@ -291,8 +313,8 @@ CAN = {
     "reduce_scatter": (*BY_LIBRARY["reduce_scatter"], *SPANNING, MEASURED),
     "all_gather": (*BY_LIBRARY["all_gather"], *SPANNING, MEASURED),
     "all_to_all": (*BY_LIBRARY["all_to_all"], *SPANNING, MEASURED),
-    "broadcast": ("ring", "tree"),
-    "reduce": ("ring", "tree"),
+    "broadcast": ("ring", "tree", "torus"),
+    "reduce": ("ring", "tree", "torus"),
     "scatter": ("rooted",),
     "gather": ("rooted",),
     "p2p": ("direct", MEASURED),
@@ -301,6 +323,7 @@ CAN = {
 
 _ONE = {"nvls"}
 _SEVERAL = {"nvls_tree", "collnet"}
+_ANYWHERE = {"direct", "rooted"}
 
 
 def able(system: System, group: Group, name: str, operation: str = "") -> Array:
@@ -311,12 +334,26 @@ def able(system: System, group: Group, name: str, operation: str = "") -> Array:
     alone = np.asarray(group.ranks) == 1
     if name == MEASURED:
         return _was_measured(system, group, operation)
-    if name not in _ONE | _SEVERAL:
-        return np.ones_like(alone)
+    on_torus = _on_torus(system, group)
+    if name == "torus":
+        return alone | on_torus
     networks = range(len(system.networks))
-    reduces = np.array([system.reduces_in_network(i) for i in networks], dtype=bool)
-    fits: Array = (group.several == (name in _SEVERAL)) & reduces[_switches(group, name)]
+    fits: Array = np.ones_like(alone)
+    if name in _ONE | _SEVERAL:
+        reduces = np.array([system.reduces_in_network(i) for i in networks], dtype=bool)
+        fits = (group.several == (name in _SEVERAL)) & reduces[_switches(group, name)]
+    if name not in _ANYWHERE and on_torus.any():
+        fits = fits & ~on_torus
     return alone | fits
+
+
+def _on_torus(system: System, group: Group) -> Array:
+    """Return which groups use a network that is a torus."""
+    found: Array = np.zeros(np.shape(group.ranks), dtype=bool)
+    for i, used in enumerate(group.used):
+        if system.link(i).torus is not None:
+            found = found | used
+    return found
 
 
 def _was_measured(system: System, group: Group, operation: str) -> Array:
@@ -342,6 +379,12 @@ def obstacle(system: System, group: Group, name: str, operation: str = "") -> st
     if name == MEASURED:
         field = f"ext.networks[{int(group.network)}].operations.{operation}"
         return f"{system.name} states no measured {operation} for these {int(group.ranks):,} ranks ({field})"
+    if name == "torus":
+        ranks = f"these {int(group.ranks):,} ranks of {system.name}"
+        return f"torus needs a network that is one, and {ranks} use none (ext.networks[].torus)"
+    if _on_torus(system, group):
+        links = f"those of {system.name} are a torus (ext.networks[].torus)"
+        return f"{name} needs links from each rank to each other, and {links}"
     several = int(sum(group.used))
     if (name in _SEVERAL) != (several > 1):
         where = "several networks" if name in _SEVERAL else "one network"

@@ -33,6 +33,8 @@ class Group:
         Number of the outermost network that is used; 0 for a group of one that was placed.
     node : int
         Number of the innermost network of the system.
+    apart : tuple of int arrays, optional
+        Distance of these members on each network, in instances of the networks inside; neighbours without it.
     """
 
     ranks: Count
@@ -40,16 +42,23 @@ class Group:
     below: tuple[Count, ...]
     network: Count
     node: int
+    apart: tuple[Count, ...] | None = None
 
     @classmethod
-    def of(cls, system: System, ranks: Count, members: Sequence[Count]) -> "Group":
-        """Return the group of some members on each network."""
+    def of(
+        cls,
+        system: System,
+        ranks: Count,
+        members: Sequence[Count],
+        apart: tuple[Count, ...] | None = None,
+    ) -> "Group":
+        """Return the group of some members on each network, which are so far apart."""
         below: list[Count] = [np.array(1)]
         network: Count = np.array(0)
         for number, joined in enumerate(members):
             network = np.where(np.asarray(joined) > 1, number, network)
             below.append(below[-1] * joined)
-        return cls(ranks, tuple(members), tuple(below[:-1]), network, _node(system))
+        return cls(ranks, tuple(members), tuple(below[:-1]), network, _node(system), apart)
 
     @classmethod
     def on_network(cls, system: System, network: Count, ranks: Count) -> "Group":
@@ -80,9 +89,14 @@ class Group:
         """
         ranks = np.asarray(ranks)
         members: list[Count] = [np.array(1)] * len(system.networks)
-        for number, joined, _, _ in _levels(system, ranks, np.asarray(stride), rooms):
-            members[number] = joined
-        return cls.of(system, ranks, members)
+        distances = members.copy()
+        for number, joined, apart, _, _ in _levels(system, ranks, np.asarray(stride), rooms):
+            members[number], distances[number] = joined, apart
+        return cls.of(system, ranks, members, tuple(distances))
+
+    def neighbours(self, number: int) -> Array:
+        """Return whether the members on a network lie next to each other."""
+        return np.array(True) if self.apart is None else np.asarray(self.apart[number]) == 1
 
     @property
     def used(self) -> tuple[Array, ...]:
@@ -112,7 +126,7 @@ def fits_mesh(system: System, ranks: Count, stride: Count, rooms: Rooms | None =
     ranks, stride = np.asarray(ranks), np.asarray(stride)
     fits: Array = np.ones(np.broadcast_shapes(ranks.shape, stride.shape), dtype=bool)
     left: Count = ranks
-    for number, joined, even, before in _levels(system, ranks, stride, rooms):
+    for number, joined, _, even, before in _levels(system, ranks, stride, rooms):
         fits = fits & even & (_inside_others(system, number) | (before % joined == 0))
         left = -(-before // joined)
     return fits & (left == 1)
@@ -209,8 +223,8 @@ def _divisor(number: int, most: int) -> int:
 
 def _levels(
     system: System, ranks: Count, stride: Count, rooms: Rooms | None
-) -> Iterator[tuple[int, Count, Array, Count]]:
-    """Yield for each nested network: number, members it joins, whether strides and rooms divide, ranks to place."""
+) -> Iterator[tuple[int, Count, Count, Array, Count]]:
+    """Yield for each nested network: number, members, their distance, if strides and rooms divide, ranks to place."""
     left, inside, nested = ranks, 1, nested_rooms(system)
     if rooms is not None:
         nested = [(number, used) for (number, _), used in zip(nested, rooms, strict=True)]
@@ -220,7 +234,7 @@ def _levels(
         last = number == nested[-1][0]
         joined = np.minimum(left, np.maximum(-(-room // apart), 1))
         even = even & (last | (room % apart == 0) | (apart % room == 0))
-        yield number, joined, even | (left == 1), left
+        yield number, joined, apart, even | (left == 1), left
         left, inside = -(-left // joined), inside * room
 
 

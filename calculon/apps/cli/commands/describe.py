@@ -205,6 +205,7 @@ def _values(kind: Any, declaration: Declaration) -> str:  # noqa: PLR0911 (one r
         if "type" not in own:
             return "anything"
         if own["type"] == "array":
-            return "list of triples" if own["items"]["minItems"] == 3 else "list of pairs"
+            columns = own["items"].get("minItems")
+            return {None: "list of counts", 3: "list of triples"}.get(columns, "list of pairs")
         return "object with " + ", ".join(own["required"])
     return "list of objects" if get_origin(kind) is tuple else "object"

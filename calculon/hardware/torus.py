@@ -1,0 +1,159 @@
+"""Networks that are tori: every processor has links to its neighbours on each axis, and to nobody else."""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from calculon.errors import Problem
+from calculon.frozen import dataclass
+from calculon.spec.fields import Declaration, declare, shown
+from calculon.units import Array, Count, Fraction
+
+_SIDE = Declaration(help="processors along an axis", at_least=2)
+
+Block = tuple[int, ...]
+"""Processors along each axis that a group has."""
+
+Links = tuple[int, ...]
+"""Links of a processor that a group uses on each axis."""
+
+
+class Sides(tuple[int, ...]):
+    """Processors along each axis of a torus."""
+
+    __slots__ = ()
+
+    @classmethod
+    def decode(
+        cls, raw: object, path: str, problems: list[Problem], scale: float
+    ) -> "Sides | None":
+        """Decode a list of at least one whole number."""
+        if not isinstance(raw, (list, tuple)) or not raw:
+            problems.append(Problem(path, "a list of the processors along each axis", shown(raw)))
+            return None
+        before = len(problems)
+        for i, side in enumerate(raw):
+            if problem := _SIDE.problem(int, side, f"{path}[{i}]"):
+                problems.append(problem)
+        return None if len(problems) > before else cls(raw)
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of the raw list."""
+        return {"type": "array", "minItems": 1, "items": _SIDE.schema(int)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Torus:
+    r"""Rings along each axis, whose links have equal shares of the bandwidth of a processor.
+
+    A group of n is taken for a block of :math:`m_1 \cdot m_2 \cdots = n` that is as compact as the torus allows, as
+    slices are. On an axis where it closes the ring it has both links of a processor, else only that in one direction:
+    half the rate. It closes one where it has the whole side, and, where optical switches join cubes, every one where
+    all of its sides are multiples of the cube, unless other groups lie between its processors: these share the links
+    that close it. A number of processors that is no block is a line: one link of each.
+
+    Source: Austin et al., *How to Scale Your Model*, 2025, part 2, "TPU Networking"; Jouppi et al., *TPU v4*, ISCA
+    2023, arXiv:2304.01433, section 2.
+    """
+
+    sides: Sides = declare(
+        "processors along each axis; their product is the size of the network, or more"
+    )
+    cube: int = declare(
+        "side of the cubes that optical switches join: a block whose sides are all multiples of it is closed; if "
+        "absent, only whole sides are",
+        at_least=2,
+        default=0,
+    )
+
+    @property
+    def size(self) -> int:
+        """Processors of the torus."""
+        return prod(self.sides)
+
+    def share(self, ranks: Count, alone: Array | bool = True) -> Fraction:
+        """Return the share of the bandwidth of a processor that rings in groups of some sizes use.
+
+        `alone` are groups whose processors are next to each other. Each axis has its part of the data: rings go at the
+        rate of all links that the group has.
+
+        Source: as of the class, part 3, "AllGather": over several axes the bandwidths add up.
+        """
+        k = len(self.sides)
+        return self._of_blocks(ranks, alone, lambda block, links: sum(links) / (2 * k) or 1.0)
+
+    def exchange_share(self, ranks: Count, alone: Array | bool = True) -> Fraction:
+        r"""Return the same for an all-to-all, of the bytes :math:`S (n - 1) / n` that each processor sends.
+
+        Half of what each of `m` processors in a row sends has to pass its middle:
+        :math:`\lfloor m^2 / 4 \rfloor S / m` by one link, or by two where the row is a ring. The slowest axis decides.
+
+        Source: Dally and Towles, *Principles and Practices of Interconnection Networks*, 2004, section 3.3.1
+        (bisection); part 3 of the source of the class, "AllToAll", has the same for a ring.
+        """
+
+        def share(block: Block, links: Links) -> float:
+            pairs = zip(block, links, strict=True)
+            slowest = max((m * m // 4 / m / one for m, one in pairs if m > 1), default=1.0)
+            n = prod(block)
+            return (n - 1) / n / (2 * len(self.sides) * slowest) if n > 1 else 1.0
+
+        return self._of_blocks(ranks, alone, share)
+
+    def hops(self, ranks: Count, alone: Array | bool = True) -> Count:
+        """Return the hops to the furthest processor of groups of some sizes: the steps of a collective."""
+
+        def hops(block: Block, links: Links) -> float:
+            pairs = zip(block, links, strict=True)
+            return sum(m // 2 if one == 2 else m - 1 for m, one in pairs)
+
+        return self._of_blocks(ranks, alone, hops)
+
+    def _links(self, block: Block, *, alone: bool) -> Links:
+        """Return the links of a processor that a block uses on each axis."""
+        if len(block) < len(self.sides):  # a line
+            return (1,)
+        cubes = alone and self.cube > 0 and all(m % self.cube == 0 for m in block)
+        rings = [cubes or (m == side > 2) for m, side in zip(block, self.sides, strict=True)]
+        return tuple(0 if m == 1 else 1 + ring for m, ring in zip(block, rings, strict=True))
+
+    def _of_blocks(
+        self, ranks: Count, alone: Array | bool, value: Callable[[Block, Links], float]
+    ) -> Array:
+        """Return a value of the block and the links of each group; shape of `ranks` and `alone`."""
+        ranks = np.asarray(ranks)
+        found, where = np.unique(ranks, return_inverse=True)
+        blocks = [_block(self.sides, int(n)) for n in found]
+        of_each = [
+            np.array([value(block, self._links(block, alone=one)) for block in blocks])
+            for one in (False, True)
+        ]
+        apart, together = (values[where].reshape(ranks.shape) for values in of_each)
+        return np.where(alone, together, apart)
+
+
+@lru_cache(maxsize=1 << 16)
+def _block(sides: tuple[int, ...], ranks: int) -> Block:
+    """Return the most compact block, of equals the one with more whole sides; a line is a single side."""
+
+    def order(block: Block) -> tuple[int, int]:
+        whole = sum(m == side for m, side in zip(block, sides, strict=True))
+        return sum(block), -whole
+
+    return min(_blocks(sides, ranks), key=order, default=(ranks,))
+
+
+def _blocks(sides: tuple[int, ...], ranks: int) -> Iterator[Block]:
+    """Yield every block of some processors."""
+    if not sides:
+        if ranks == 1:
+            yield ()
+        return
+    for m in range(1, min(sides[0], ranks) + 1):
+        if ranks % m == 0:
+            for rest in _blocks(sides[1:], ranks // m):
+                yield (m, *rest)

@@ -1,0 +1,131 @@
+"""Accelerators of AMD, Google, Intel and AWS: every figure accounted for, and what their links give a group."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+from calculon import inputs
+from calculon.hardware.collectives.group_times import AUTO, group_time
+from calculon.hardware.collectives.placement import place
+from calculon.spec import catalog
+from tests.hardware.test_catalog_systems import PUBLISHED, SECTIONS, leaves
+from tests.helpers import document
+
+MESHES = ("mi300x", "mi325x", "mi355x", "gaudi2", "gaudi3")
+TORI = ("tpu_v4", "tpu_v5e", "tpu_v5p", "tpu_v6e", "trainium2", "trainium2_ultra")
+NAMES = ("mi250x", *MESHES, *TORI)
+LARGE = 64e9
+"""Bytes of a message whose latency and ramp do not count."""
+
+
+@pytest.fixture(params=NAMES)
+def name(request):
+    """Name every system in turn."""
+    return request.param
+
+
+def test_a_file_is_read_without_a_warning(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        system = inputs.system(name)
+    assert system.datatypes == tuple(system.matrix) == tuple(system.vector)
+    assert "bfloat16" in system.datatypes
+
+
+def test_published_sections_have_published_keys_only(name):
+    merged = catalog.load("system", name)[1]
+    assert set(merged) - {"base"} == {*PUBLISHED, "ext", "about"}
+    for network in merged["networks"]:
+        assert list(network) == list(PUBLISHED["networks"][0])
+
+
+def test_every_figure_has_a_source_or_is_assumed(name):
+    raw = document("systems", name)
+    sources, assumed = raw["about"]["sources"], raw["about"]["assumed"]
+    patterns = [*sources, *(p for line in assumed for p in line.partition(": ")[0].split(", "))]
+    told = [re.compile(re.escape(p).replace(r"\*", ".*")).fullmatch for p in patterns]
+    figures = leaves({section: raw[section] for section in SECTIONS if section in raw})
+    assert [figure for figure in figures if not any(known(figure) for known in told)] == []
+
+
+def test_a_system_says_its_family_and_names(name):
+    about = document("systems", name)["about"]
+    assert about["family"].split()[0] in ("AMD", "Google", "Intel", "AWS")
+    assert all(alias == alias.lower() for alias in about["aliases"])
+    assert about["aliases"]
+
+
+def _rate(system, operation, ranks):
+    """Return the bus bandwidth of a large message as a share of that of a port."""
+    moved = LARGE if operation == "p2p" else LARGE * (ranks - 1) / ranks
+    moved *= 2 if operation == "all_reduce" else 1
+    seconds = group_time(system, operation, LARGE, place(system, ranks), AUTO)
+    return moved / seconds / system.networks[0].bandwidth
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+def test_a_group_has_the_links_to_its_members(mesh):
+    system = inputs.system(mesh)
+    for operation in ("all_reduce", "all_gather", "all_to_all"):
+        whole = _rate(system, operation, 8)
+        for ranks in (2, 4):
+            share = _rate(system, operation, ranks) / whole
+            assert share == pytest.approx((ranks - 1) / 7, rel=0.03)
+    assert _rate(system, "p2p", 2) <= 1 / 7
+
+
+def test_mi300x_reaches_what_its_maker_asks_for():
+    bus = _rate(inputs.system("mi300x"), "all_reduce", 8) * 448
+    assert bus == pytest.approx(304, rel=0.02)
+    assert _rate(inputs.system("mi300x"), "p2p", 2) * 448 == pytest.approx(48, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("torus", "ranks", "links"),
+    [
+        ("tpu_v5e", 8, 2),
+        ("tpu_v5e", 256, 4),
+        ("tpu_v6e", 128, 3),
+        ("tpu_v5p", 64, 6),
+        ("tpu_v5p", 6144, 6),
+        ("tpu_v4", 32, 3),
+        ("trainium2", 4, 2),
+        ("trainium2", 16, 4),
+    ],
+)
+def test_a_slice_has_the_links_of_its_block(torus, ranks, links):
+    system = inputs.system(torus)
+    axes = len(system.ext.networks[0].torus.sides)
+    share = links / (2 * axes) * system.networks[0].efficiency
+    assert _rate(system, "all_gather", ranks) == pytest.approx(share, rel=0.01)
+
+
+@pytest.mark.parametrize("torus", TORI)
+def test_no_launch_of_a_compiled_program_is_waited_for(torus):
+    launch = inputs.system(torus).ext.launch
+    assert [launch.host(mode) for mode in ("eager", "blocking", "compile", "graph")] == [0] * 4
+    assert launch.step == 0
+
+
+def test_instances_of_an_ultra_server_are_joined_by_rings():
+    one, four = inputs.system("trainium2"), inputs.system("trainium2_ultra")
+    assert four.networks[0] == one.networks[0]
+    assert four.networks[2] == one.networks[1]
+    inside, across = _seconds(four, 16), _seconds(four, 64)
+    ring = 2 * 3 / 4 * LARGE / 16 / (four.networks[1].bandwidth * four.networks[1].efficiency)
+    assert across - inside == pytest.approx(ring, rel=0.01)
+
+
+def _seconds(system, ranks):
+    return float(group_time(system, "all_reduce", LARGE, place(system, ranks), AUTO))
+
+
+def test_products_are_at_best_as_fast_as_the_best_measured():
+    # ml-engineering (S. Bekman, 2025): TFLOP/s in bfloat16
+    best = {"mi300x": 668.4, "mi325x": 784.9, "mi355x": 1565, "gaudi2": 418.7, "gaudi3": 1243}
+    for one, rate in best.items():
+        engine = inputs.system(one).matrix["bfloat16"]
+        reached = engine.peak * np.max(engine.efficiency.efficiencies)
+        assert reached == pytest.approx(rate * 1e12, rel=2e-3)
