@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import reduce
 from math import prod
-from operator import and_, mul
+from operator import and_
 
 import numpy as np
 
