@@ -214,7 +214,7 @@ def _levels(
     system: System, ranks: Count, stride: Count, rooms: Rooms | None
 ) -> Iterator[tuple[int, Count, Array, Count]]:
     """Yield for each nested network: number, members it joins, whether strides and rooms divide, ranks to place."""
-    left, inside, nested = ranks, 1, nested_rooms(system)
+    left, inside, nested = ranks, np.array(1), nested_rooms(system)
     used = tuple(np.array(room) for _, room in nested) if rooms is None else rooms
     for (number, _), room in zip(nested, used, strict=True):
         apart = np.maximum(stride // inside, 1)  # in instances of the networks inside
