@@ -352,7 +352,7 @@ class Candidates:
         """Batch sizes for a data-parallel degree: the one asked for, or the largest multiple; then what was added.
 
         A run has the batch that its optimizer was tuned for (McCandlish et al. 2018, arXiv:1812.06162): a search for
-        one of 512 does not answer with 510, and an iteration of fewer sequences is not a faster one.
+        512 does not answer with 510, and a step of fewer sequences is not a faster one.
         """
         most = self.max_batch_size
         usual = most if self.exact_batch else data_par * (most // data_par)

@@ -190,13 +190,7 @@ def loops(case: Case) -> Iterator[Row]:
         ):
             continue
         pairs = case.num_procs // t
-        pipelines = {p for p in divisors(pairs) if model.num_blocks % p == 0}
-        if UNEVEN.get(case.preset) in case.fix.get("pp_layout", UNEVEN.values()):
-            pipelines |= {p for p in divisors(pairs) if p <= model.num_blocks}
-        pipelines |= {
-            p for p in add.get("pipeline_par", ()) if pairs % p == 0 and p <= model.num_blocks
-        }
-        for p in pick("pipeline_par", sorted(pipelines)):
+        for p in pick("pipeline_par", pipelines(case, pairs)):
             d = pairs // p
             exact = not case.any_batch and case.preset not in (None, "published")
             largest = d * (case.max_batch_size // d)
@@ -279,6 +273,14 @@ UNEVEN = {"megatron-lm": "balanced", "torchtitan": "both_as_blocks", "deepspeed"
 
 EVEN = {"megatron-lm": ("uniform", "both_as_blocks")}
 """How they lay them out otherwise, if not uniformly alone."""
+
+
+def pipelines(case: Case, pairs: int) -> list[int]:
+    """Return the numbers of stages of so many processors per tensor rank."""
+    blocks = case.model.num_blocks
+    uneven = UNEVEN.get(case.preset) in case.fix.get("pp_layout", UNEVEN.values())
+    added = case.add.get("pipeline_par", ())
+    return [p for p in divisors(pairs) if p <= blocks and (blocks % p == 0 or uneven or p in added)]
 
 
 def layouts(case: Case, stages: int) -> tuple[Any, ...]:

@@ -137,9 +137,12 @@ def rooms_used(system: System, degrees: Sequence[Count], between_layers: int) ->
 
     An instance takes the most that it has room for of which every group has either all of its ranks inside, or as many
     as each other instance: a multiple of the degrees that fit inside, and of the next one a divisor. So 64 of the 72
-    processors of a domain are used by tensor groups of 16 and by replicas in powers of 2, and 8 are idle, which is how
-    such domains are run (NVIDIA, GB200 NVL72: jobs take 16 of the 18 trays, and spare ones replace what fails; Slurm,
-    topology/block: segments of equal numbers of nodes). Everything is inside one instance where it has the room.
+    processors of a domain are used by tensor groups of 16 and by replicas in powers of 2, and 8 are idle. Everything is
+    inside one instance where it has the room.
+
+    Source: Slurm gives a job segments of equally many nodes of each domain (``--segment``, plugin topology/block); for
+    large jobs on GB200 NVL72 NVIDIA recommends 16 of the 18 trays of four processors (developer blog on topology-aware
+    scheduling of GB200 NVL72).
 
     Groups that span instances of a network between nodes, such as pods, may share the last one with others.
 
@@ -160,11 +163,11 @@ def rooms_used(system: System, degrees: Sequence[Count], between_layers: int) ->
     nested = nested_rooms(system)
     for number, room in nested:
         if number == nested[-1][0] or np.all(spans[-1] <= inside * room):
-            found.append(room)
+            found.append(np.array(room))
         else:
             may_share = _inside_others(system, number)
             used = _used(spans, inside, room, spans[between_layers] if may_share else None)
-            found.append(room if np.all(used == room) else used)
+            found.append(np.array(room) if np.all(used == room) else used)
         inside = inside * found[-1]
     return tuple(found)
 
@@ -225,10 +228,9 @@ def _levels(
     system: System, ranks: Count, stride: Count, rooms: Rooms | None
 ) -> Iterator[tuple[int, Count, Count, Array, Count]]:
     """Yield for each nested network: number, members, their distance, if strides and rooms divide, ranks to place."""
-    left, inside, nested = ranks, 1, nested_rooms(system)
-    if rooms is not None:
-        nested = [(number, used) for (number, _), used in zip(nested, rooms, strict=True)]
-    for number, room in nested:
+    left, inside, nested = ranks, np.array(1), nested_rooms(system)
+    used = tuple(np.array(room) for _, room in nested) if rooms is None else rooms
+    for (number, _), room in zip(nested, used, strict=True):
         apart = np.maximum(stride // inside, 1)  # in instances of the networks inside
         even = (stride % inside == 0) | (inside % stride == 0)
         last = number == nested[-1][0]
