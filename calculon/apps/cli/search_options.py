@@ -12,7 +12,9 @@ from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
 
 if TYPE_CHECKING:
     from calculon.apps.sweep.task import Search
+    from calculon.hardware.system import System
     from calculon.presets import Preset
+    from calculon.spec.model import Model
 
 FUSED = {
     **dict.fromkeys(("t", "true", "T", "True", "1"), (True,)),
@@ -192,6 +194,13 @@ def log_edition(log: Log, edition: str) -> None:
     """Say which edition was searched, where it is not the published one."""
     if edition != PUBLISHED:
         log(f"Edition: {edition}")
+
+
+def log_changes(log: Log, *specs: "Model | System") -> None:
+    """Say which models and systems were changed with ``--set``."""
+    for one in specs:
+        if one.origin is not None and one.origin.changes:
+            log(f"{type(one).__name__}: {one.name}")
 
 
 def log_preset(log: Log, preset: "Preset") -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from calculon.apps.cli.options import Log, Parser, check_inputs, check_outputs
 from calculon.apps.cli.search_options import (
     add_space_arguments,
+    log_changes,
     log_edition,
     log_interrupted,
     log_outcome,
@@ -64,6 +65,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     begin = time.perf_counter()
     counts = run_search(replace(asked[0], where=None)).counts
     log_edition(log, space.edition)
+    log_changes(log, asked[0].model, asked[0].system)
     log(f"Total executions: {counts.total}")
 
     def columns_of(table: "Evaluation") -> "Columns":

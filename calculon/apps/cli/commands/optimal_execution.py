@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from calculon.apps.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
 from calculon.apps.cli.search_options import (
     add_space_arguments,
+    log_changes,
     log_edition,
     log_interrupted,
     log_outcome,
@@ -113,7 +114,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     writes = arguments.output != STDOUT and (found or arguments.noneok)
     if writes:  # first: whoever reads the report may stop reading
         _write(results, asked, arguments)
-    _report(results, arguments, seconds, log)
+    _report(results, asked, arguments, seconds, log)
     if not found:
         log("No acceptable configurations found :(")
     if writes:
@@ -159,7 +160,11 @@ def _search(asked: "list[Search]", arguments: argparse.Namespace) -> "list[Searc
 
 
 def _report(
-    results: "list[SearchResult]", arguments: argparse.Namespace, seconds: float, log: Log
+    results: "list[SearchResult]",
+    asked: "list[Search]",
+    arguments: argparse.Namespace,
+    seconds: float,
+    log: Log,
 ) -> None:
     """Print the counts, the winners, and why the others cannot run."""
     from calculon.search.search_counts import Counts
@@ -169,6 +174,7 @@ def _report(
         counts.add(result.counts)
     log_edition(log, results[0].edition)
     log_preset(log, results[0].space.preset)
+    log_changes(log, asked[0].model, asked[0].system)
     log(f"Total executions: {counts.total}")
     log_outcome(log, counts.good, counts.bad, counts.total, seconds)
     if arguments.where and counts.good:
