@@ -30,8 +30,8 @@ PRESET = "preset"
 def merged(target: object, patch: object) -> Any:
     """Return a document with another one merged over it: objects member by member, all else replaced; null removes.
 
-    Source: RFC 7396, *JSON Merge Patch*, section 2. A member whose name is a path and no member of the document
-    changes what is there (:mod:`calculon.spec.paths`), after all others.
+    Source: RFC 7396, *JSON Merge Patch*, section 2. A member of the patch itself whose name is a path and no member
+    of the document changes what is there (:mod:`calculon.spec.paths`), after all others.
 
     >>> merged({"a": 1, "b": {"c": 2, "d": [3]}}, {"a": None, "b": {"d": [4]}})
     {'b': {'c': 2, 'd': [4]}}
@@ -54,7 +54,7 @@ def _merged(target: object, patch: object, place: str, problems: list[Problem]) 
     if not isinstance(patch, Mapping):
         return patch
     result = dict(target) if isinstance(target, Mapping) else {}
-    paths = {key: steps for key in patch if (steps := _path(key, result))}
+    paths = {} if place else {key: steps for key in patch if (steps := _path(key, result))}
     for key, value in patch.items():
         if key in paths:
             continue

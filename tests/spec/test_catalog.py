@@ -161,7 +161,7 @@ def test_studies_have_names_too():
 STATS = {"execution": {}, "stats": {}}
 
 
-@pytest.mark.parametrize("kind", ["model", "system", "execution"])
+@pytest.mark.parametrize("kind", ["model", "system"])
 @pytest.mark.parametrize(
     ("results", "found"),
     [

@@ -99,7 +99,7 @@ def test_bases_are_beside_their_file_and_may_have_bases(write, tmp_path):
     [
         {"networks[0].size": 72},
         {"networks[0]": {"size": 72}},
-        {"networks[0]": {"size": 72}, "ext": {"networks[0].kind": "nvlink"}},
+        {"networks[0]": {"size": 72}, "ext.networks[0]": {"kind": "nvlink"}},
         {"ext.networks[0].kind": "nvlink", "networks[0].size": 72},
     ],
     ids=str,
@@ -125,6 +125,13 @@ def test_a_path_changes_what_the_other_members_leave(write):
     assert system.networks[1].latency == 3e-6
     assert system.matrix["float16"].efficiency.efficiencies[-1] == 0.5
     assert inputs.system("a100_80g").matrix["float16"].efficiency.efficiencies[-1] != 0.5
+
+
+def test_members_inside_others_are_no_paths(write):
+    """What a file says about its sources is named by path, too."""
+    sources = {"networks": "a letter", "networks[0].size": "another"}
+    path = write("mine.json", base="a100_80g", about={"sources": sources})
+    assert catalog.load("system", path)[1]["about"]["sources"] == sources
 
 
 def test_an_overlay_of_an_overlay_changes_its_figures(write):

@@ -14,8 +14,10 @@ from calculon.spec.spellings import PRECISIONS, global_batch, precision
 
 if TYPE_CHECKING:
     from calculon.apps.sweep.task import Search
+    from calculon.hardware.system import System
     from calculon.search.search_counts import Counts
     from calculon.search.space import Space
+    from calculon.spec.model import Model
 
 FUSED = {
     **dict.fromkeys(("t", "true", "T", "True", "1"), (True,)),
@@ -248,6 +250,13 @@ def log_edition(log: Log, edition: str) -> None:
     """Say which edition was searched, where it is not the published one."""
     if edition != PUBLISHED:
         log(f"Edition: {edition}")
+
+
+def log_changes(log: Log, *specs: "Model | System") -> None:
+    """Say which models and systems were changed with ``--set``."""
+    for one in specs:
+        if one.origin is not None and one.origin.changes:
+            log(f"{type(one).__name__}: {one.name}")
 
 
 def log_space(log: Log, space: "Space", counts: "Counts", *, every: bool) -> None:

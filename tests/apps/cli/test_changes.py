@@ -107,6 +107,7 @@ def test_a_search_finds_what_fits_the_changed_system(run):
     assert code == 0
     less = run("loe", *SPACE, "-", *degrees, "--set", "system.mem1.GiB=20")
     good = "Good executions: {}"
+    assert "System: h100_80g_sxm (mem1.GiB=20)" in less.out.splitlines()
     assert next(line for line in out.splitlines() if line.startswith(good[:5])) not in less.out
     many = run("lae", *SPACE, "all.csv", *degrees, "--set", "seq_size=65536", "-n")
     assert many.out.splitlines()[-1] == "Output: all.csv"

@@ -11,6 +11,7 @@ from calculon.apps.cli.options import Log, Parser, check_inputs, check_outputs
 from calculon.apps.cli.search_options import (
     add_space_arguments,
     add_verbose,
+    log_changes,
     log_interrupted,
     log_outcome,
     log_space,
@@ -68,6 +69,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     counts = run_search(replace(asked[0], where=None)).counts
     every = arguments.verbose or arguments.debug or space.edition == PUBLISHED
     log_space(log, space, counts, every=every)
+    log_changes(log, asked[0].model, asked[0].system)
 
     def columns_of(table: "Evaluation") -> "Columns":
         ends = bounds(space.model, space.system, table)

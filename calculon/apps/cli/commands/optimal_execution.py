@@ -14,6 +14,7 @@ from calculon.apps.cli.options import STDOUT, Log, Parser, check_inputs, check_o
 from calculon.apps.cli.search_options import (
     add_space_arguments,
     add_verbose,
+    log_changes,
     log_interrupted,
     log_outcome,
     log_space,
@@ -116,7 +117,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     writes = arguments.output != STDOUT and (found or arguments.noneok)
     if writes:  # first: whoever reads the report may stop reading
         _write(results, asked, arguments)
-    _report(results, arguments, seconds, log)
+    _report(results, asked, arguments, seconds, log)
     if not found:
         log("No acceptable configurations found :(")
         if not log.quiet and results[0].edition != PUBLISHED:
@@ -164,7 +165,11 @@ def _search(asked: "list[Search]", arguments: argparse.Namespace) -> "list[Searc
 
 
 def _report(
-    results: "list[SearchResult]", arguments: argparse.Namespace, seconds: float, log: Log
+    results: "list[SearchResult]",
+    asked: "list[Search]",
+    arguments: argparse.Namespace,
+    seconds: float,
+    log: Log,
 ) -> None:
     """Print the counts, the winners, and why the others cannot run; briefly in edition corrected unless it is asked."""
     from calculon.search.search_counts import Counts
@@ -176,6 +181,7 @@ def _report(
     published = results[0].edition == PUBLISHED
     every = arguments.verbose or published
     log_space(log, results[0].space, counts, every=every)
+    log_changes(log, asked[0].model, asked[0].system)
     if every:
         log_outcome(log, counts.good, counts.bad, counts.total, seconds)
     if arguments.where and counts.good:
