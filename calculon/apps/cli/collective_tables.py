@@ -192,10 +192,10 @@ def _tiers(asked: Asked, name: str) -> Table:
     columns = (
         Column("network", "network", right=True),
         Column("group", "group"),
-        Column("rate", "rate of a port", right=True, text=bandwidth),
-        Column("bytes", "bytes per port", right=True, text=_bytes),
+        Column("rate", "rate of\na port", right=True, text=bandwidth),
+        Column("bytes", "bytes\nper port", right=True, text=_bytes),
         Column("steps", "steps", right=True, text=lambda n: f"{n:,.4g}"),
-        Column("step", "latency of each", right=True, text=lambda t: duration(t) if t else ""),
+        Column("step", "latency\nof each", right=True, text=lambda t: duration(t) if t else ""),
     )
     return Table(columns, rows)
 

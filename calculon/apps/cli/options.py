@@ -151,14 +151,16 @@ class Log:
 
             show(renderable, self.stream)
 
-    def table(self, table: "Table", form: str) -> None:
+    def table(self, table: "Table", form: str, *, published: bool = False) -> None:
         """Print a table in one of :data:`calculon.apps.report.text_tables.FORMATS`.
 
-        For people it is as wide as a terminal, or as ``COLUMNS`` says; else every row of a text takes one line.
+        For people it is as wide as a terminal, or as ``COLUMNS`` says; else every row of a text takes one line, as
+        those of published tables do in any pipe.
         """
         from calculon.apps.report.console import is_terminal, stated_width
 
-        if form == "text" and (is_terminal(self.stream) or stated_width()):
+        asked = stated_width() and not published
+        if form == "text" and (is_terminal(self.stream) or asked):
             self.show(table)
         else:
             self(table.written(form))

@@ -68,13 +68,13 @@ def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> N
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
 
 
-def add_verbose(parser: Parser) -> None:
-    """Declare ``-v``: what a search of edition corrected tells beside its plans."""
+def add_verbose(parser: Parser, also: str) -> None:
+    """Declare ``-v``: what a search of edition corrected tells only where it is asked."""
     parser.add_argument(
         "-v",
         "--verbose",
         action="store_true",
-        help="also every count, why plans do not fit, and what the columns mean (edition sc23 always says so)",
+        help=f"also {also} (edition {PUBLISHED} always does)",
     )
 
 

@@ -272,9 +272,10 @@ def forms(editions: Sequence[str]) -> tuple[Form, ...]:
         (
             "What the sources leave open: other choices",
             (
-                *WHICH,
+                *WHICH[:1],
+                Column("quantity", "quantity", drop=1),
                 Column("alternative", "choice", fold=True),
-                Column("n", "n", right=True, drop=1),
+                Column("n", "n", right=True, drop=2),
                 *_by_edition(editions, ("mean", "bias")),
                 Column("why", "why", fold=True),
             ),

@@ -42,7 +42,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--columns", metavar="NAME[,NAME...]", help="write only these fields and statistics"
     )
-    add_verbose(parser)
+    add_verbose(parser, "count what fits and what does not")
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:

@@ -91,7 +91,9 @@ def configure(parser: Parser) -> None:
         help="instead of the best by one statistic, all that no other execution beats in each of these 2 to 4; the "
         "first two are drawn",
     )
-    add_verbose(parser)
+    add_verbose(
+        parser, "count what fits, say why the rest does not, explain the columns, list every plan"
+    )
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
@@ -211,7 +213,7 @@ def _show_published(best: "list[SearchResult]", arguments: argparse.Namespace, l
 
     executions, stats = zip(*_all_winners(best, _SHOWN), strict=True)
     extra = [name for name in _objectives(best[0]) if name not in SHOWN]
-    log.table(winners_table(executions, stats, extra), "text")
+    log.table(winners_table(executions, stats, extra), "text", published=True)
     if more := sum(map(len, best)) - len(executions):
         log(_more(more, arguments))
     _draw(best, range(_SHOWN), arguments, log)
