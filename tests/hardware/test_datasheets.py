@@ -13,7 +13,8 @@ COLUMNS = ["system", "figure", "value", "unit", "source", "date"]
 
 UNITS = {
     "TFLOPS": 1,
-    "TFLOPS sparse": 1 / 2,  # of matrices half of whose elements are zero: twice the rate of dense ones
+    "TFLOPS sparse": 1
+    / 2,  # of matrices half of whose elements are zero: twice the rate of dense ones
     "GB": 1,  # a capacity in GB is taken for GiB
     "GB/s": 1,
     "GB/s bidirectional": 1 / 2,  # both directions of a link together
@@ -23,9 +24,7 @@ UNITS = {
 }
 """How vendors print figures, and the factor to the unit of a system file: dense, and in one direction."""
 
-TOLD = re.compile(
-    r"(ext\.)?matrix\.\w+\.tflops|mem1\.(GiB|GBps)|networks\[\d+\]\.(bandwidth|size)"
-)
+TOLD = re.compile(r"(ext\.)?matrix\.\w+\.tflops|mem1\.(GiB|GBps)|networks\[\d+\]\.(bandwidth|size)")
 """Figures that need a row: peak rates of the matrix engine, capacity and bandwidth of the memory, links."""
 
 UNBOUNDED = 65536
