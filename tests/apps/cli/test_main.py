@@ -40,7 +40,7 @@ def test_every_command_teaches_with_examples(run, name):
 def examples(name: str, run) -> list[str]:
     epilog = run(name, "--help").out.partition("example")[2]
     lines = [line.strip() for line in epilog.splitlines()[1:]]
-    return [line.partition(">")[0] for line in lines if line.startswith("calculon ")]
+    return [line.partition(" > ")[0] for line in lines if line.startswith("calculon ")]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "plot"])  # in test_plot.py

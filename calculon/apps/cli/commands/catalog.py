@@ -32,7 +32,7 @@ def configure(parser: Parser) -> None:
         "calculon catalog\n"
         "calculon catalog models llama3 qwen\n"
         "calculon catalog systems --family hopper\n"
-        "calculon catalog systems --where 'memory >= 100 and domain > 8'\n"
+        "calculon catalog systems --where 'memory >= 100 and domain == 72'\n"
         "calculon catalog show h100\n"
         "calculon catalog show llama-3.1-70b\n"
         "calculon catalog h100_80g_sxm\n"
