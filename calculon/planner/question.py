@@ -172,10 +172,17 @@ def _framework(
             hint = "calculon llm-optimal-execution searches the published forms"
             raise SpecError("plan", Problem("preset", wanted, preset, hint))
         return found
-    family = getattr(catalog, "family", lambda s: "")(source) if isinstance(source, str) else ""
+    family = _family(source) if isinstance(source, str) else ""
     name = COMMON if family and not family.startswith(RUNS_ON) else FRAMEWORK
     assumed["--preset"] = name
     return find_preset(name)
+
+
+def _family(source: str) -> str:
+    """Return what a system says of its maker and generation; nothing for one that does not."""
+    raw = catalog.load("system", source)[1]
+    about = raw.get("about") if isinstance(raw, Mapping) else None
+    return str(about.get("family", "")) if isinstance(about, Mapping) else ""
 
 
 def _batch(batch: int | str | None, length: int, procs: int, assumed: dict[str, str]) -> int:

@@ -32,9 +32,9 @@ class _Page(Log):
 
     __slots__ = ()
 
-    def table(self, table: Table, form: str) -> None:
+    def table(self, table: Table, form: str, *, published: bool = False) -> None:
         """Print a table; in the form of text as it is drawn."""
-        if form == "text":
+        if form == "text" and not published:
             self.show(table)
         else:
             self(table.written(form))
