@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from math import prod
+from math import isqrt, prod
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,9 @@ from calculon.errors import Problem
 from calculon.frozen import dataclass
 from calculon.spec.fields import Declaration, declare, shown
 from calculon.units import Array, Count, Fraction
+
+MOST_AXES = 6
+"""Axes that a torus may have; machines have two or three, the Fugaku computer six."""
 
 _SIDE = Declaration(help="processors along an axis", at_least=2)
 
@@ -30,9 +33,10 @@ class Sides(tuple[int, ...]):
     def decode(
         cls, raw: object, path: str, problems: list[Problem], scale: float
     ) -> "Sides | None":
-        """Decode a list of at least one whole number."""
-        if not isinstance(raw, (list, tuple)) or not raw:
-            problems.append(Problem(path, "a list of the processors along each axis", shown(raw)))
+        """Decode a list of one to :data:`MOST_AXES` whole numbers."""
+        if not isinstance(raw, (list, tuple)) or not 1 <= len(raw) <= MOST_AXES:
+            wanted = f"a list of the processors along each of 1 to {MOST_AXES} axes"
+            problems.append(Problem(path, wanted, shown(raw)))
             return None
         before = len(problems)
         for i, side in enumerate(raw):
@@ -43,7 +47,7 @@ class Sides(tuple[int, ...]):
     @classmethod
     def schema(cls) -> dict[str, Any]:
         """Return the JSON Schema of the raw list."""
-        return {"type": "array", "minItems": 1, "items": _SIDE.schema(int)}
+        return {"type": "array", "minItems": 1, "maxItems": MOST_AXES, "items": _SIDE.schema(int)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +157,14 @@ def _blocks(sides: tuple[int, ...], ranks: int) -> Iterator[Block]:
         if ranks == 1:
             yield ()
         return
-    for m in range(1, min(sides[0], ranks) + 1):
-        if ranks % m == 0:
+    for m in _divisors(ranks):
+        if m <= sides[0]:
             for rest in _blocks(sides[1:], ranks // m):
                 yield (m, *rest)
+
+
+@lru_cache(maxsize=1 << 16)
+def _divisors(number: int) -> tuple[int, ...]:
+    """Return the divisors of a number."""
+    small = [n for n in range(1, isqrt(number) + 1) if number % n == 0]
+    return tuple({n: None for one in small for n in (one, number // one)})

@@ -174,7 +174,7 @@ def test_any_range_has_ticks(first, last):
         (
             "all_gather 1GB 8 S -a tree",
             2,
-            "auto, ring, nvls, hierarchical, pipelined, measured for all_gather",
+            "auto, ring, nvls, torus, hierarchical, pipelined, measured for all_gather",
         ),
         ("all_reduce 1GB 8 S --from 2GB", 2, "--from: expected a size of at most SIZE"),
         ("all_reduce 1GB 8 S --to 2MB", 2, "--to: expected a size of at least SIZE"),

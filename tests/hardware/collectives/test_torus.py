@@ -73,6 +73,12 @@ def test_switches_close_rings_of_whole_cubes():
     np.testing.assert_array_equal(alone.share(ranks), [1, 3 / 6, 3 / 6, 3 / 6, 3 / 6, 1])
 
 
+def test_large_groups_are_laid_out_at_once():
+    torus = Torus(sides=Sides((4096,) * 4))
+    assert float(torus.share(np.array(2**24))) == 4 / 8
+    assert float(torus.share(np.array(10**9 + 7))) == 1 / 8  # a prime: a line
+
+
 def test_others_between_its_processors_keep_a_block_of_cubes_open():
     torus = Torus(sides=Sides((16, 16, 24)), cube=4)
     ranks, alone = np.array([64, 64, 8]), np.array([True, False, False])
@@ -152,6 +158,7 @@ def test_more_links_are_never_slower():
     [
         ({"sides": [4, 4]}, "ext.networks[0].torus.sides"),
         ({"sides": []}, "ext.networks[0].torus.sides"),
+        ({"sides": [16] * 7}, "ext.networks[0].torus.sides"),
         ({"sides": [1, 256]}, "ext.networks[0].torus.sides[0]"),
         ({"sides": [16.5, 16]}, "ext.networks[0].torus.sides[0]"),
         ({"sides": [16, 16], "cube": 1}, "ext.networks[0].torus.cube"),
