@@ -26,6 +26,7 @@ from calculon.spec.execution import (
     Execution,
 )
 from calculon.spec.fields import SpecField, declare, optional_defaults, shown, spec_fields
+from calculon.spec.files import SUFFIXES, document_suffix
 from calculon.spec.model import Model
 from calculon.spec.origin import digest_of
 
@@ -409,6 +410,11 @@ def agreed(edition: str | None, stated: str | None, file: str = "preset") -> tup
     return edition or needed, preset
 
 
+def _is_file(stated: object) -> bool:
+    """Return whether a stated preset is the file of one."""
+    return isinstance(stated, str) and document_suffix(stated) in SUFFIXES
+
+
 def filled(
     stated: Mapping[str, Any],
     edition: str | None = None,
@@ -435,7 +441,7 @@ def filled(
     """
     named = stated.get("edition") if edition is None else edition
     framework = stated.get("preset") if preset is None else preset
-    known = preset is not None or framework is None or framework in PRESETS
+    known = preset is not None or framework is None or framework in PRESETS or _is_file(framework)
     if not known or named not in (None, *EDITION_NAMES):
         return stated, None
     chosen, found = agreed(named, framework, file)

@@ -178,6 +178,12 @@ def test_a_file_changes_a_preset(tmp_path):
     assert found.family == "megatron-lm"
     usual = execution({"base": "megatron-lm"} | SHORT)
     assert execution(SHORT, preset=str(mine)) == replace(usual, ce_impl="fused")
+    (tmp_path / "plan.json").write_text(json.dumps({"base": "mine.json"} | SHORT))
+    found = inputs.asked_execution(str(tmp_path / "plan.json"))
+    assert found.execution == replace(usual, ce_impl="fused")
+    assert (found.preset.name, found.preset.family) == ("mine", "megatron-lm")
+    with pytest.raises(SpecError, match=r"none\.json: expected a preset"):
+        execution(SHORT | {"preset": "none.json"})
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from calculon.spec.paths import Step, absent, joined, steps_of
 BASE = "base"
 HELP = {
     "system": "another system that this file changes: a name of the catalog, or a path beside this file; the other "
-    "members are merged over it (RFC 7396)",
-    "execution": "a preset that fills in what this file leaves out, by name; or another execution that this file "
-    "changes: a name of the catalog, or a path beside this file; the other members are merged over it (RFC 7396)",
+    "members are merged over it (RFC 7396), and networks[0].size changes one figure of a list",
+    "execution": "a preset that fills in what this file leaves out, by name or file; or another execution that this "
+    "file changes: a name of the catalog, or a path beside this file; the other members are merged over it (RFC 7396)",
 }
 """The meaning of the base of each kind of spec."""
 
@@ -143,10 +143,7 @@ def resolved(
         return raw
     patch = {key: value for key, value in raw.items() if key != BASE}
     if isinstance(raw[BASE], str) and raw[BASE] in presets:
-        if patch.get(PRESET, raw[BASE]) != raw[BASE]:
-            wanted = f"{raw[BASE]}, which is the base, or none of the two"
-            raise SpecError(file, Problem(PRESET, wanted, shown(patch[PRESET])))
-        return {PRESET: raw[BASE]} | patch
+        return _under(raw[BASE], raw[BASE], patch, file)
     path = _found(raw[BASE], file, known, presets)
     own = Path(file).resolve()
     if path in (*chain, own):
@@ -154,6 +151,8 @@ def resolved(
         names = " -> ".join(one.name for one in (*chain, own, path))
         raise SpecError(file, Problem(BASE, wanted, names))
     document = read_document(str(path))
+    if presets and _is_preset(document):
+        return _under(str(path), str(raw[BASE]), patch, file)
     below = resolved(document, str(path), known, (*chain, own), presets=presets)
     if not isinstance(below, Mapping):
         kind = "an execution" if presets else "a system"
@@ -164,6 +163,19 @@ def resolved(
         return merged(below, patch)
     except SpecError as error:
         raise SpecError(file, error.problems) from None
+
+
+def _is_preset(document: object) -> bool:
+    """Return whether a document is the file of a preset."""
+    return isinstance(document, Mapping) and {"title", "fields"} <= document.keys()
+
+
+def _under(preset: str, base: str, patch: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """Return an execution whose base is a preset."""
+    if patch.get(PRESET, base) != base:
+        wanted = f"{base}, which is the base, or none of the two"
+        raise SpecError(file, Problem(PRESET, wanted, shown(patch[PRESET])))
+    return {**patch, PRESET: preset}
 
 
 def _partial_lists(
