@@ -88,7 +88,7 @@ def with_memory(system: System, needed: Mapping[int, float]) -> System:
 
 def _unlimited(space: Space, tiers: Sequence[int]) -> Space:
     """Return the space on a system whose memories have no limit; numbers of executions stay what they are."""
-    there = [tier for tier in tiers if space.system.usable[tier - 1] > 0]
+    there = [tier for tier in tiers if tier == 1 or space.system.usable[1] > 0]
     return replace(space, system=with_memory(space.system, dict.fromkeys(there, UNLIMITED)))
 
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from itertools import combinations, groupby, product
+from itertools import combinations, groupby, islice, product
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,12 @@ MOST_TIMES = 1024
 
 SECONDS = 5.0
 """CPU time from which on nothing further is tried: large spaces take long."""
+
+MOST_SEARCHES = 6
+"""Searches of one kind, where each of many values may do."""
+
+MOST_ROWS = 4000
+"""Executions that options are tried on at once."""
 
 MOST_OPTIONS = 3
 """Options that are tried together at most, and that are listed."""
@@ -95,7 +101,7 @@ class Tries:
 
     def best(self, space: Space) -> Estimate | None:
         """Return the fastest execution of a space; None where nothing fits, or no time is left."""
-        if self.left < 0 or not space.divides or not space.units:
+        if self.left < 0 or not space.units:
             return None
         found = run(space, Best(BEST, 1, self.where))
         return found[0] if len(found) else None
@@ -175,12 +181,20 @@ def _multiples(count: int) -> list[int]:
 
 
 def _nearby(space: Space, tries: Tries) -> Iterator[Remedy]:
-    """Yield the next counts, below and above, on which something fits."""
+    """Yield the next counts, below and above, on which something fits; of those tried, else of powers of two."""
     count = space.num_procs
-    above = (*range(count + 1, 2 * count), *_multiples(count))
-    for counts in (range(count - 1, 0, -1), above):
-        spaces = ((n, replace(space, num_procs=n)) for n in counts)
-        yield from _first("processors", "num_procs", spaces, tries)
+    powers = [2**k for k in range(count.bit_length()) if 2**k < count]
+    ways: list[tuple[Iterable[int], Iterable[int]]] = [
+        (range(count - 1, 0, -1), reversed(powers)),
+        (range(count + 1, 2 * count), _multiples(count)),
+    ]
+    for nearest, round_ones in ways:
+        for counts in (nearest, round_ones):
+            spaces = ((n, replace(space, num_procs=n)) for n in counts)
+            found = [*_first("processors", "num_procs", spaces, tries)]
+            yield from found
+            if found:
+                break
 
 
 def _batches(space: Space, tries: Tries) -> Iterator[Remedy]:
@@ -203,8 +217,9 @@ def _with_batch(space: Space, batch: int) -> Space:
 def _first(
     kind: str, name: str, spaces: Iterable[tuple[int, Space]], tries: Tries
 ) -> Iterator[Remedy]:
-    """Yield the first of several spaces in which something fits."""
-    for value, space in spaces:
+    """Yield the first of several spaces in which something fits, of as many as are tried."""
+    possible = ((value, space) for value, space in spaces if space.divides and space.units)
+    for value, space in islice(possible, MOST_SEARCHES):
         if tries.left < 0:
             return
         if found := tries.best(space):
@@ -230,6 +245,8 @@ def _options(space: Space, misses: Sequence[Miss], tries: Tries) -> Iterator[Rem
     untried = [one for one in THRIFTY if _untried(space, *one)]
     for size in range(1, MOST_OPTIONS + 1):
         several = [dict(some) for some in combinations(untried, size) if len(dict(some)) == size]
+        if len(several) * len(space.units) * len(misses) > MOST_ROWS:
+            return
         fitting = _fitting(space, misses, several)
         found = [(values, tries.best(_with_options(space, values))) for values in fitting]
         remedies = [

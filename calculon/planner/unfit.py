@@ -216,9 +216,14 @@ def _no_split(space: Space) -> str:
         f"{names[name]} {_listed(values) if values else 'nothing'}"
         for name, values in space.degrees.items()
     )
+    held = ", ".join(
+        f"{name}={', '.join(map(plain, values))}"
+        for name, values in space.fix.items()
+        if name != "batch_size"
+    )
     return (
         f"no split of {_factors(space.num_procs)} processors divides the model and the batch of "
-        f"{space.max_batch_size:,}: alone may be {degrees}"
+        f"{space.max_batch_size:,}{held and f', with {held}'}: alone may be {degrees}"
     )
 
 

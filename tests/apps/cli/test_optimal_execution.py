@@ -399,7 +399,7 @@ def test_says_what_would_do_where_nothing_fits(run, tmp_path):
 
 def test_says_so_of_the_most_processors_of_several(run, tmp_path):
     result = run("loe", "gpt3-175B", "2,1", *SMALL[2:], _small(tmp_path), "-", *TITAN)
-    assert "On 2 processors:\nNearest miss: TP 2" in result.out
+    assert "On 2 processors:\nNearest miss: " in result.out
 
 
 def test_quiet_logs_have_no_proposals(process, tmp_path):
