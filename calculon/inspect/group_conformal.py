@@ -13,6 +13,10 @@ The share of the rows that scores have to hold is the level itself. A promise fo
 the level times (K + 1) / K, which of 11 groups asks for the largest error ever seen: nearly twice as wide, and 98 %
 held. What share is held in fact is found by leaving out each group in turn (:meth:`Groups.coverage`).
 
+Ends do not move further for what is far from every run. Scores that are divided by a distance to the nearest run of
+another source were tried: errors depend on it little (rank correlation 0.16), which divisor is best differs with the
+source that is left out, and intervals score 1 % better (Winkler's score); what lies outside is said in words.
+
 Source: Dunn, Wasserman and Ramdas, *Distribution-free prediction sets for two-layer hierarchical models*, arXiv
 1809.07441, section 3.1 (groups of equal weight, pooled); Romano, Patterson and Candes, *Conformalized quantile
 regression*, arXiv 1905.03222, section 4 (ends moved by a quantile of scores); Barber et al., *Predictive inference with
