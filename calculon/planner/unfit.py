@@ -222,7 +222,7 @@ def _no_split(space: Space) -> str:
         if name != "batch_size"
     )
     return (
-        f"no split of {_factors(space.num_procs)} processors divides the model and the batch of "
+        f"no split of {_factors(space.num_procs)} processor{'s' * (space.num_procs > 1)} divides the model and the batch of "
         f"{space.max_batch_size:,}{held and f', with {held}'}: alone may be {degrees}"
     )
 
