@@ -221,8 +221,9 @@ def _no_split(space: Space) -> str:
         for name, values in space.fix.items()
         if name != "batch_size"
     )
+    processors = f"{_factors(space.num_procs)} processor{'s' * (space.num_procs > 1)}"
     return (
-        f"no split of {_factors(space.num_procs)} processors divides the model and the batch of "
+        f"no split of {processors} divides the model and the batch of "
         f"{space.max_batch_size:,}{held and f', with {held}'}: alone may be {degrees}"
     )
 
