@@ -29,7 +29,7 @@ from calculon.spec.axes import AXES
 from calculon.spec.execution import PUBLISHED, Execution
 from calculon.spec.model import Model
 from calculon.spec.origin import Origin
-from calculon.spec.results import QUESTION
+from calculon.spec.result_rows import QUESTION
 from calculon.statistics import BOUNDS
 from calculon.units import GIB, between, duration, known, significant
 
@@ -234,9 +234,8 @@ def estimate(
     30.46% efficiency>
     """
     known = None if edition is None else find_edition(edition).name
-    shape, machine = inputs.model(model), inputs.system(system)
     asked = inputs.asked_execution(execution, edition=known, preset=preset)
-    one = Request(shape, machine, asked.execution)
+    one = Request(inputs.model(model), inputs.system(system), asked.execution)
     if asked.question:
         warn_of_differences(asked.place, asked.question, one.model, one.system)
     layers, edition = inputs.switch(layers, "layers", "estimate"), EDITIONS[one.execution.edition]
@@ -244,8 +243,7 @@ def estimate(
     code = check(one.model, one.system, plan)
     raise_for(one, int(code[0]))
     batch = evaluate_one(one.model, one.system, plan, edition)
-    needed = batch.capacity
-    tier1, tier2 = needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req
+    tier1, tier2 = batch.capacity.proc_mem_tier1_cap_req, batch.capacity.proc_mem_tier2_cap_req
     code = check_memory(code, tier1, tier2, edition.machine(one.system))
     raise_for(one, int(code[0]), float(tier1[0]), float(tier2[0]))
     return Estimate(

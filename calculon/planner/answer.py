@@ -11,8 +11,8 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.told_apart import least_ratio
+from calculon.planner.ask import Question, ask
 from calculon.planner.candidate import Candidate, candidates, of_estimate
-from calculon.planner.question import Question, ask
 from calculon.planner.unfit import Unfit, unfit, why_none
 from calculon.search.driver import run
 from calculon.search.objective import Objective

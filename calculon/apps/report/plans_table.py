@@ -1,7 +1,7 @@
 """The best plans of a search in words, with memory, time and its interval: as winners of edition corrected are told."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -96,16 +96,8 @@ def plans_table(
     """
     words = [_words(e, u) for e, u in zip_longest(executions, usual, fillvalue=_NOTHING)]
     shared = [word for word in words[0] if all(word in one for one in words)] if words else []
-    sweep = len({e["num_procs"] for e in executions}) > 1
     numbers = numbers or ranks(executions)
-    named = {one.name for one in asked}
     more = [one for one in asked if one.name not in {*_SHOWN.values(), *map(_mfu, executions)}]
-
-    def drop(key: str, number: int) -> int:
-        return 0 if _SHOWN[key] in named else number
-
-    asked_mfu = not named.isdisjoint(map(_mfu, executions))
-
     rows = []
     for number, e, s, own in zip(numbers, executions, stats, words, strict=True):
         digits, interval = _digits(s)
@@ -127,21 +119,37 @@ def plans_table(
         )
     columns = [
         *((Column("rank", "#", right=True),) if len({*numbers}) > 1 else ()),
-        *((Column("procs", "procs", right=True),) if sweep else ()),
-        Column("plan", "plan"),
-        *((Column("words", "with", cut=not whole, fold=whole, drop=1),) if len(words) > 1 else ()),
-        Column("memory", "GiB", right=True, drop=drop("memory", 2)),
-        Column("time", "time", right=True),
-        Column("interval", "90 %", right=True, drop=3),
-        Column("share", "MFU", right=True, drop=0 if asked_mfu else EARLY),
-        Column("rate", "seq/s", right=True, drop=drop("rate", EARLY + 1 if sweep else 4)),
-        *((Column("each", "/proc", right=True, drop=4),) if sweep else ()),
+        *_columns(executions, {one.name for one in asked}, whole=whole),
         *(Column(x.name, x.name.replace("_", "_\n"), right=True) for x in more),
     ]
     told = {name for name in ("words", "interval", "share") if any(row[name] for row in rows)}
     empty = {"words", "interval", "share"} - told
     shown = tuple(column for column in columns if column.key not in empty)
     return Plans(_headline(shared, len(rows)), Table(shown, rows, _MORE))
+
+
+def _columns(
+    executions: Sequence[Mapping[str, Any]], asked: set[str], *, whole: bool
+) -> Iterator[Column]:
+    """Yield the columns of a table of plans: what is asked for is not left out, however narrow the screen."""
+    several, sweep = len(executions) > 1, len({e["num_procs"] for e in executions}) > 1
+    asked_mfu = not asked.isdisjoint(map(_mfu, executions))
+
+    def drop(key: str, number: int) -> int:
+        return 0 if _SHOWN[key] in asked else number
+
+    if sweep:
+        yield Column("procs", "procs", right=True)
+    yield Column("plan", "plan")
+    if several:
+        yield Column("words", "with", cut=not whole, fold=whole, drop=1)
+    yield Column("memory", "GiB", right=True, drop=drop("memory", 2))
+    yield Column("time", "time", right=True)
+    yield Column("interval", "90 %", right=True, drop=3)
+    yield Column("share", "MFU", right=True, drop=0 if asked_mfu else EARLY)
+    yield Column("rate", "seq/s", right=True, drop=drop("rate", EARLY + 1 if sweep else 4))
+    if sweep:
+        yield Column("each", "/proc", right=True, drop=4)
 
 
 _SHOWN = {

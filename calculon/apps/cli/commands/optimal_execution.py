@@ -23,7 +23,7 @@ from calculon.apps.cli.search_options import (
 from calculon.errors import Problem, SpecError
 from calculon.spec.execution import PUBLISHED
 from calculon.spec.files import document_suffix
-from calculon.spec.results import QUESTION
+from calculon.spec.result_rows import QUESTION
 
 if TYPE_CHECKING:
     from calculon.apps.sweep.task import Search
@@ -88,8 +88,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--pareto",
         metavar="STAT,STAT[,STAT...]",
-        help="instead of the best by one statistic, all that no other execution beats in each of these 2 to 4; the "
-        "first two are drawn",
+        help="all that no other execution beats in each of these 2 to 4, of which the first two are drawn",
     )
     add_verbose(
         parser, "count what fits, say why the rest does not, explain the columns, list every plan"

@@ -3,7 +3,7 @@
 import pytest
 
 from calculon.errors import SpecError
-from calculon.planner.question import (
+from calculon.planner.ask import (
     LONGEST_UNASKED,
     TOKENS_PER_BATCH,
     TOKENS_PER_PROCESSOR,
