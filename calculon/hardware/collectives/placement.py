@@ -266,10 +266,15 @@ def place(system: System, ranks: int, per_node: int | None = None) -> Group:
 
 def nested_rooms(system: System) -> list[tuple[int, int]]:
     """Return each network that is larger than those before it, and how many of those before fit in it."""
+    return _nested(tuple(network.size for network in system.networks))
+
+
+@cache
+def _nested(sizes: tuple[int, ...]) -> list[tuple[int, int]]:
     nested = [(-1, 1)]
-    for number, network in enumerate(system.networks):
-        if network.size // nested[-1][1] > 1:
-            nested.append((number, network.size))
+    for number, size in enumerate(sizes):
+        if size // nested[-1][1] > 1:
+            nested.append((number, size))
     return [(number, size // inner) for (_, inner), (number, size) in pairwise(nested)]
 
 
