@@ -87,11 +87,14 @@ def rooms(columns: Columns, system: System) -> Rooms:
     return found
 
 
-def networks_of(columns: Columns, mesh_order: str, system: System) -> dict[str, Array]:
+def networks_of(
+    columns: Columns, mesh_order: str, system: System, used: Rooms | None = None
+) -> dict[str, Array]:
     """Return the network of the groups of each axis: the one stated, or in a mesh the outermost that they span."""
     if mesh_order == MESH_ORDERS[0]:
         return {axis.name: getattr(columns, axis.network) for axis in AXES}
-    apart, used = strides_of(columns, mesh_order), rooms_of(columns, mesh_order, system)
+    apart = strides_of(columns, mesh_order)
+    used = rooms_of(columns, mesh_order, system) if used is None else used
     return {
         axis.name: outermost(system, getattr(columns, axis.degree) * apart[axis.name], used)
         for axis in AXES

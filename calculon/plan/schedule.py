@@ -227,7 +227,8 @@ class Schedule:
     @derived
     def networks(self) -> dict[str, Array]:
         """Network of the groups of each axis: the one stated, or in a mesh the outermost that they span."""
-        return networks_of(self.columns, self.choice.mesh_order, self._system)
+        used = self.rooms if self.choice.meshed else None
+        return networks_of(self.columns, self.choice.mesh_order, self._system, used)
 
 
 def shard_count(split: Array, dp_shard: Count, data_par: Count) -> Count:

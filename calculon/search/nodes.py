@@ -136,8 +136,9 @@ def nodes_of(
     pending: list[tuple[Unit, Array]] = []
     count = 0
     for unit in units:
-        kept = laid_out(unit) if unit.tensor_par > 1 else laid_out(unit) & serial
-        own = variants[kept]
+        own = variants if unit.tensor_par > 1 else variants[serial]
+        if laid_out is not None:
+            own = variants[laid_out(unit) if unit.tensor_par > 1 else laid_out(unit) & serial]
         each = len(unit.interleavings) * len(unit.microbatches)
         while len(own):
             room = max(1, (most - count) // each) if count < most else 0
@@ -152,9 +153,11 @@ def nodes_of(
         yield _laid_out(tables, choice, pending)
 
 
-def _layouts(tables: CostTables, variants: Array) -> Callable[[Unit], Array]:
-    """Return which of some variants have a layout of stages that is tried at the degrees of a unit."""
+def _layouts(tables: CostTables, variants: Array) -> Callable[[Unit], Array] | None:
+    """Return which of some variants have a layout of stages that is tried at the degrees of a unit; None for all."""
     space = tables.space
+    if not space.preset.uneven or len(space.switches["pp_layout"]) == 1:
+        return None
     laid_out = np.broadcast_to(tables.variants.columns["pp_layout"], len(tables.variants))[variants]
 
     @cache

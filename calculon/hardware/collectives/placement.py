@@ -155,6 +155,21 @@ def rooms_used(system: System, degrees: Sequence[Count], between_layers: int) ->
     between_layers : int
         How many of the first axes have collectives between layers: their groups share no pod with others.
     """
+    if len(degrees) == 1 and np.ndim(degrees[0]):
+        return _of_one_axis(system, degrees[0], between_layers)
+    return _rooms_used(system, degrees, between_layers)
+
+
+def _of_one_axis(system: System, degrees: Count, between_layers: int) -> Rooms:
+    """Return the rooms of a single axis: once for each degree, since a search has few of them in large tables."""
+    different = np.flatnonzero(np.bincount(degrees.ravel()))
+    places = np.zeros(1 + different.max(initial=0), np.int64)
+    places[different] = np.arange(len(different))
+    found = _rooms_used(system, [different], between_layers)
+    return tuple(room[places[degrees]] if room.ndim else room for room in found)
+
+
+def _rooms_used(system: System, degrees: Sequence[Count], between_layers: int) -> Rooms:
     spans: list[Count] = [np.array(1)]
     for degree in degrees:
         spans.append(spans[-1] * np.asarray(degree, np.int64))
@@ -280,10 +295,15 @@ def place(system: System, ranks: int, per_node: int | None = None) -> Group:
 
 def nested_rooms(system: System) -> list[tuple[int, int]]:
     """Return each network that is larger than those before it, and how many of those before fit in it."""
+    return _nested(tuple(network.size for network in system.networks))
+
+
+@cache
+def _nested(sizes: tuple[int, ...]) -> list[tuple[int, int]]:
     nested = [(-1, 1)]
-    for number, network in enumerate(system.networks):
-        if network.size // nested[-1][1] > 1:
-            nested.append((number, network.size))
+    for number, size in enumerate(sizes):
+        if size // nested[-1][1] > 1:
+            nested.append((number, size))
     return [(number, size // inner) for (_, inner), (number, size) in pairwise(nested)]
 
 
