@@ -265,7 +265,7 @@ def _note(columns: Sequence[Column], more: str) -> "Text":
     from rich.text import Text
 
     names = ", ".join(column.heading.strip() or column.key for column in columns)
-    return Text(f"Left out for want of room: {names} ({more} has them)", "dim")
+    return Text(f"Left out for want of room: {names}; {more} has all", "dim")
 
 
 def _grid(

@@ -297,8 +297,9 @@ def _front(result: "SearchResult", ranks: Sequence[int]) -> "Frontier":
     x, y = (one.statistic for one in result.objectives[:2])
     across, up = (result.evaluation[one.name].tolist() for one in (x, y))
     points = [(str(rank), across[rank], up[rank]) for rank in ranks if rank < len(across)]
-    steps = len(result.objectives) == _PLANE
-    return Frontier(Axis(x.name, x.unit), Axis(y.name, y.unit), points, steps)
+    _, across, up = zip(*points, strict=True)
+    axes = Axis.of(x.name, x.unit, across), Axis.of(y.name, y.unit, up)
+    return Frontier(*axes, points, steps=len(result.objectives) == _PLANE)
 
 
 def _scaling(best: "list[SearchResult]") -> "Frontier":
