@@ -259,11 +259,12 @@ def forms(editions: Sequence[str]) -> tuple[Form, ...]:
         (
             "Largest errors",
             (
-                *WHICH,
-                Column("row", "row"),
+                *WHICH[:1],
+                Column("quantity", "quantity", drop=1),
+                Column("row", "row", fold=True),
                 _number("measured", text=_four),
                 *_by_edition(editions, ("estimated",), _four, percent=""),
-                Column("unit", "unit"),
+                Column("unit", "unit", drop=2),
                 *_by_edition(editions, ("error",)),
             ),
             _largest,

@@ -12,8 +12,11 @@ from calculon.frozen import dataclass
 from calculon.units import GIB, Unit
 
 _HEIGHT, _LEAST, _WIDEST = 13, 16, 76
-_TICKS = 4
-"""Parts into which an axis is divided, about."""
+_TICKS, _MANY_TICKS = 4, 8
+"""Parts into which an axis is divided, about; and at most."""
+
+_FAR = 8
+"""Ratio of the ends of an axis from which on equal ratios take equal lengths."""
 
 _PLAIN = {"point": "*", "step": ".", "side": "|", "corner": "+", "floor": "-"}
 _DRAWN = {"point": "●", "step": "·", "side": "│", "corner": "└", "floor": "─"}
@@ -26,6 +29,11 @@ class Axis:
     name: str
     unit: Unit
     ratios: bool = False
+
+    @classmethod
+    def of(cls, name: str, unit: Unit, values: Sequence[float]) -> "Axis":
+        """Return the axis of some values: with ratios where they are many times apart."""
+        return cls(name, unit, bool(values) and 0 < _FAR * min(values) < max(values))
 
     def scale(self, values: Sequence[float]) -> tuple[float, str]:
         """Return the size of the unit of numbers at the axis, and its name."""
@@ -44,8 +52,8 @@ class Axis:
     def ticks(self, values: Sequence[float]) -> list[float]:
         """Return round numbers that enclose values."""
         low, high = min(values), max(values)
-        if self.ratios and not self.unit.symbol:  # of counts those that there are
-            return sorted({*values})
+        if self.ratios and not self.unit.symbol and len({*values}) <= _MANY_TICKS:
+            return sorted({*values})  # of counts those that there are
         if self.ratios:
             return _decades(low, high)
         spread = (high - low) or abs(high) or 1.0

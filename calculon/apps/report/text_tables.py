@@ -79,9 +79,6 @@ class Table:
         room, ellipsis = options.max_width, "…" if has_blocks(console, options) else "..."
         while True:
             cells = [[column.text(row[column.key]) for column in shown] for row in self.rows]
-            lines = [[cell.replace("\n", ", ") for cell in row] for row in cells]
-            if _widths(shown, lines, room, *_WAYS[0]):
-                cells = lines
             first = max(reversed(shown), key=lambda column: column.drop)
             ways = _WAYS if first.drop < EARLY else _WAYS[:2]
             fits = ((gap, _widths(shown, cells, room, gap, how)) for gap, how in ways)
@@ -268,7 +265,7 @@ def _note(columns: Sequence[Column], more: str) -> "Text":
     from rich.text import Text
 
     names = ", ".join(column.heading.strip() or column.key for column in columns)
-    return Text(f"Left out for want of room: {names} ({more} has them)", "dim")
+    return Text(f"Left out for want of room: {names}; {more} has all", "dim")
 
 
 def _grid(

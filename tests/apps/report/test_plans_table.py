@@ -66,7 +66,7 @@ def test_a_plan_takes_one_line(rows, width, asked):
 def test_a_screen_that_is_too_narrow_says_what_it_leaves_out(rows):
     executions, stats, usual = rows
     text = " ".join(_drawn(plans_table(executions, stats, usual=usual).table, 60))
-    assert "Left out for want of room: 90 %, MFU, seq/s (a wider screen" in text
+    assert "Left out for want of room: 90 %, MFU, seq/s; a wider screen" in text
     asked = plans_table(executions, stats, _asked("mfu_causal"), usual)
     text = " ".join(_drawn(asked.table, 60))
     assert "MFU" in text.partition("Left out")[0]

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.report.text_tables import EARLY, Column, Table
 
 TABLE = Table(
     (
@@ -109,3 +109,65 @@ def test_csv_and_json_are_raw():
 def test_texts_of_csv_are_no_formulas():
     table = Table((Column("a"), Column("b")), [{"a": "=1+1", "b": -1.5}, {"a": "-", "b": "-2"}])
     assert table.csv() == "a,b\n'=1+1,-1.5\n-,-2"
+
+
+PRIORITIES = Table(
+    (
+        Column("name", "name"),
+        Column("words", "words", cut=True),
+        Column("size", "size", right=True, drop=1),
+        Column("share", "share\nof all", right=True, drop=EARLY),
+    ),
+    [{"name": "one", "words": "first word, second word, third", "size": "123", "share": "45 %"}],
+    "--format csv",
+)
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (45, ["name words size", "one first word, second word, third 123"]),
+        (38, ["name words size", "one first word, second word, ... 123"]),
+        (26, ["name words", "one first word, ..."]),
+    ],
+)
+def test_what_a_narrow_screen_leaves_out_is_said(width, expected):
+    titles, *lines = _drawn(PRIORITIES, width)
+    assert [" ".join(titles.split()), " ".join(lines[0].split())] == expected
+    note = " ".join(lines[1:])
+    assert note.startswith("Left out for want of room: ")
+    assert note.endswith("share of all; --format csv has all")
+    assert ("size" in note) == (width < 30)
+    assert _drawn(PRIORITIES, 80)[-1].split()[-2:] == ["45", "%"]
+
+
+def test_long_texts_stand_below_where_nothing_else_helps():
+    table = Table(
+        (Column("name", "name"), Column("text", "text", fold=True)),
+        [
+            {
+                "name": "a_name_of_twenty_five_chars",
+                "text": "of several words that fold between them",
+            }
+        ],
+    )
+    assert _drawn(table, 40) == [
+        "name",
+        "    text",
+        "a_name_of_twenty_five_chars",
+        "    of several words that fold between",
+        "    them",
+    ]
+
+
+def test_a_title_of_two_lines_is_one_in_a_pipe():
+    assert PRIORITIES.written("text").splitlines()[0].endswith("share of all")
+    assert "| share of all |" in PRIORITIES.written("markdown")
+    long = Table((Column("a_name", "a_\nname"),), [])
+    assert long.written("text") == "a_name"
+
+
+def _drawn(table, width):
+    stream = io.StringIO()
+    Console(file=stream, width=width, color_system=None).print(table)
+    return [line.rstrip() for line in stream.getvalue().splitlines()]

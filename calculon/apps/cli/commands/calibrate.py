@@ -13,7 +13,7 @@ from calculon.apps.cli.calibrate_options import HOLD_OUT, declare
 from calculon.apps.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
 from calculon.apps.cli.pictures import PICTURES, check_library
 from calculon.apps.cli.streams import tell
-from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.report.text_tables import EARLY, Column, Table
 from calculon.errors import Problem, SpecError
 from calculon.spec import catalog
 from calculon.spec.files import STDIN, SUFFIXES, document_suffix, indented, write_json
@@ -35,7 +35,7 @@ RESIDUALS = (
     percent("p90", "p90 %"),
     percent("bias", "bias %"),
     percent("worst", "worst %"),
-    Column("worst_row", "worst row"),
+    Column("worst_row", "worst row", drop=EARLY),
 )
 
 STEPS = (
@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
             tell(Table(RESIDUALS, found.residuals()).written("markdown"))
         return 0
     write_json(arguments.output, document, for_people=True)
-    log.table(Table(RESIDUALS, found.residuals()), arguments.format)
+    log.table(Table(RESIDUALS, found.residuals(), "--format csv"), arguments.format)
     if arguments.format == "text":
         _show_steps(found, log)
         for output in filter(None, (arguments.plot, arguments.output)):

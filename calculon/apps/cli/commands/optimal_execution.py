@@ -24,8 +24,10 @@ from calculon.errors import Problem, SpecError
 from calculon.spec.execution import PUBLISHED
 from calculon.spec.files import document_suffix
 from calculon.spec.result_rows import QUESTION
+from calculon.units import Unit
 
 if TYPE_CHECKING:
+    from calculon.apps.report.frontier import Frontier
     from calculon.apps.sweep.task import Search
     from calculon.search.driver import SearchResult
     from calculon.units import Array
@@ -283,24 +285,15 @@ _PLANE = 2
 def _draw(
     best: "list[SearchResult]", ranks: Sequence[int], arguments: argparse.Namespace, log: Log
 ) -> None:
-    """Draw the front that was asked for, its points with the numbers of their rows, or the best time of each count."""
-    from calculon.apps.report.frontier import Axis, Frontier
-    from calculon.units import Unit
-
+    """Draw the front that was asked for, or the best time of several counts of edition ``corrected``."""
     if arguments.pareto and len(best) == 1:
-        x, y = (one.statistic for one in best[0].objectives[:2])
-        across, up = (best[0].evaluation[one.name].tolist() for one in (x, y))
-        points = [(str(r), across[r], up[r]) for r in ranks if r < len(across)]
-        drawn = Frontier(
-            Axis(x.name, x.unit), Axis(y.name, y.unit), points, len(best[0].objectives) == _PLANE
-        )
-    elif len(best) > 1 and best[0].edition != PUBLISHED and not arguments.pareto:
-        points = [("", r.space.num_procs, float(r.evaluation["total_time"][0])) for r in best]
-        processors, time = Axis("processors", Unit(""), True), Axis("total_time", Unit("s"), True)
-        drawn = Frontier(processors, time, points, steps=False)
+        drawn = _front(best[0], ranks)
+    elif not arguments.pareto and len(best) >= _LEAST_POINTS and best[0].edition != PUBLISHED:
+        drawn = _scaling(best)
     else:
         return
-    if len(points) >= _LEAST_POINTS and all(math.isfinite(x + y) for _, x, y in points):
+    finite = all(math.isfinite(x + y) for _, x, y in drawn.points)
+    if finite and len(drawn.points) >= _LEAST_POINTS:
         log("")
         log.show(drawn)
         log("")
@@ -327,6 +320,27 @@ def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> 
             table.add_row("  -", line)
         log.show(f"{PROPOSED}:")
         log.show(table)
+
+
+def _front(result: "SearchResult", ranks: Sequence[int]) -> "Frontier":
+    """Return the first two objectives of a front, its points with the numbers of their rows."""
+    from calculon.apps.report.frontier import Axis, Frontier
+
+    x, y = (one.statistic for one in result.objectives[:2])
+    across, up = (result.evaluation[one.name].tolist() for one in (x, y))
+    points = [(str(rank), across[rank], up[rank]) for rank in ranks if rank < len(across)]
+    _, across, up = zip(*points, strict=True)
+    axes = Axis.of(x.name, x.unit, across), Axis.of(y.name, y.unit, up)
+    return Frontier(*axes, points, steps=len(result.objectives) == _PLANE)
+
+
+def _scaling(best: "list[SearchResult]") -> "Frontier":
+    """Return the best time of each processor count."""
+    from calculon.apps.report.frontier import Axis, Frontier
+
+    points = [("", r.space.num_procs, float(r.evaluation["total_time"][0])) for r in best]
+    processors, seconds = Axis("processors", Unit(""), True), Axis("total_time", Unit("s"), True)
+    return Frontier(processors, seconds, points, steps=False)
 
 
 def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
