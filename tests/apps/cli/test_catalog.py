@@ -97,7 +97,7 @@ def test_all_kinds_at_once(run):
     ("words", "found"),
     [
         (["models", "LLAMA3.", "phi-2"], {"llama3.1-405B", "llama3.2-1B", "llama3.2-3B", "phi-2"}),
-        (["b200"], {"b200_sxm", "gb200_nvl72"}),
+        (["nvl72"], {"gb200_nvl72", "gb300_nvl72"}),
         (["models", "mlp-"], {"mlp-2x1024", "mlp-4x1024"}),
     ],
 )
