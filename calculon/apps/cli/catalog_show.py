@@ -61,7 +61,7 @@ def show(kind: str, name: str, form: str, log: Log) -> None:
     columns = Column("figure", "figure"), Column("value", "value"), Column(last, last, fold=True)
     log.show(Table(columns, figures))
     if kind == "system":
-        _show_laws(document, about, name, log)
+        _show_laws(about, name, _levels(name), log)
 
 
 def _facts(kind: str, name: str, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,17 +190,21 @@ def _covers(paths: str, path: str) -> bool:
     return any(re.fullmatch(pattern, path) for pattern in patterns)
 
 
-def _show_laws(document: Mapping[str, Any], about: Mapping[str, Any], name: str, log: Log) -> None:
-    """Print which laws were fitted to measured kernels and how far they are from others, and what is assumed."""
-    links = any("operations" in one for one in document.get("ext", {}).get("networks", []))
-    if laws := _laws(about, links=links):
+def _show_laws(about: Mapping[str, Any], name: str, levels: Levels, log: Log) -> None:
+    """Print which laws were fitted to measured kernels and how far they are from others, and what is assumed.
+
+    Lists of networks are replaced whole: what is said of their collectives is that of the file that states them.
+    """
+    stating = (raw for _, raw in levels if _states(raw, "ext.networks"))
+    links = next(stating, {}).get("about") or {}
+    if laws := _laws(about, links):
         log("")
         columns = Column("law", "measured"), Column("from", "from", fold=True)
         log.show(Table(columns, [{"law": law, "from": text} for law, text in laws.items()]))
     kernels = {
         of: errors
         for of, errors in (about.get("kernels") or {}).items()
-        if links or not of.startswith("collectives")
+        if "kernels" in links or not of.startswith("collectives")
     }
     whole = tuple(of.removesuffix("all") for of in kernels if of.endswith(", all"))
     few = {of: kernels[of] for of in kernels if of.endswith(", all") or not of.startswith(whole)}
@@ -212,12 +216,14 @@ def _show_laws(document: Mapping[str, Any], about: Mapping[str, Any], name: str,
         log.show(f"Assumed, as `calculon catalog {name}` says: {', '.join(assumed)}")
 
 
-def _laws(about: Mapping[str, Any], *, links: bool) -> dict[str, str]:
-    """Return what the laws of kernels, and those of collectives with `links`, were fitted to, by kind."""
+def _laws(about: Mapping[str, Any], links: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the laws of kernels, and those of the collectives of `links`, were fitted to, by kind."""
+    stated = [one for one in about.get("sources", {}).items() if "networks" not in one[0]]
+    stated += [one for one in links.get("sources", {}).items() if "networks" in one[0]]
     found: dict[str, dict[str, None]] = {}
-    for paths, text in about.get("sources", {}).items():
+    for paths, text in stated:
         law = _LAWS.match(paths)
-        if law and _MEASURED.search(text) and (links or "networks" not in law[1]):
+        if law and _MEASURED.search(text):
             short = re.sub(r"(: |\(| of )?systems/measured.*", "", text.partition(", by what")[0])
             short = short.strip()
             short = f"{short} measured collectives" if short == "fitted to" else short

@@ -234,15 +234,28 @@ def _readings(text: str, vocabulary: set[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _splits(text: str, known: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """Yield the ways in which a text without separators is made of known words."""
-    if not text:
-        return
-    if text in known:
-        yield (known[text],)
-    for end in range(1, len(text)):
-        if text[:end] in known:
-            for rest in _splits(text[end:], known):
-                yield (known[text[:end]], *rest)
+    """Yield the ways in which a text without separators is made of known words.
+
+    Only parts from which the end can be reached are tried, so that no text takes long.
+    """
+    whole = len(text)
+    ends: dict[int, list[int]] = {whole: []}
+    for start in reversed(range(whole)):
+        fits = [
+            end for end in range(start + 1, whole + 1) if end in ends and text[start:end] in known
+        ]
+        if fits:
+            ends[start] = fits
+
+    def ways(start: int) -> Iterator[tuple[str, ...]]:
+        if start == whole:
+            yield ()
+        for end in ends.get(start, ()):
+            for rest in ways(end):
+                yield (known[text[start:end]], *rest)
+
+    if text:
+        yield from ways(0)
 
 
 def _nearest(key: str, keys: Sequence[str]) -> str:
