@@ -29,7 +29,7 @@ from calculon.spec.axes import AXES
 from calculon.spec.execution import PUBLISHED, Execution
 from calculon.spec.model import Model
 from calculon.spec.origin import Origin
-from calculon.spec.result_rows import QUESTION
+from calculon.spec.result_selection import QUESTION
 from calculon.statistics import BOUNDS
 from calculon.units import GIB, between, duration, known, significant
 

@@ -23,7 +23,7 @@ from calculon.apps.cli.search_options import (
 from calculon.errors import Problem, SpecError
 from calculon.spec.execution import PUBLISHED
 from calculon.spec.files import document_suffix
-from calculon.spec.result_rows import QUESTION
+from calculon.spec.result_selection import QUESTION
 from calculon.units import Unit
 
 if TYPE_CHECKING:
