@@ -28,7 +28,7 @@ from calculon.spec.axes import AXES
 from calculon.spec.execution import PUBLISHED, Execution
 from calculon.spec.model import Model
 from calculon.spec.origin import Origin
-from calculon.spec.results import QUESTION
+from calculon.spec.result_selection import QUESTION
 from calculon.statistics import BOUNDS
 from calculon.units import GIB, between, duration, known, significant
 
@@ -202,7 +202,8 @@ def estimate(
     Parameters
     ----------
     model, execution, system : str, path, mapping or record
-        A catalog name, the path of a JSON or YAML file, a mapping (also a row of a DataFrame), or a record.
+        A catalog name, the path of a file, a mapping (also a row of a DataFrame), or a record; an execution also a
+        result (``best.json#2``).
     layers : bool
         Also list the cost of every layer.
     edition : Edition or str, optional
@@ -225,21 +226,19 @@ def estimate(
     <Estimate of megatron-1T on 3072 x a100_80g (TP 4, PP 64, DP 12): 131.9 s, 23.29 samples/s, 79.55 GiB,
     30.46% efficiency>
     """
-    known = None if edition is None else find_edition(edition).name
     shape, machine = inputs.model(model), inputs.system(system)
+    known = None if edition is None else find_edition(edition).name
     asked = inputs.asked_execution(execution, edition=known, preset=preset)
+    warn_of_differences(asked.place, asked.question, shape, machine)
     one = Request(shape, machine, asked.execution)
-    if asked.question:
-        warn_of_differences(asked.place, asked.question, one.model, one.system)
     layers, edition = inputs.switch(layers, "layers", "estimate"), EDITIONS[one.execution.edition]
     plan = Plan.of(one.execution)
     code = check(one.model, one.system, plan)
     raise_for(one, int(code[0]))
     batch = evaluate_one(one.model, one.system, plan, edition)
-    needed = batch.capacity
-    tier1, tier2 = needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req
-    code = check_memory(code, tier1, tier2, edition.machine(one.system))
-    raise_for(one, int(code[0]), float(tier1[0]), float(tier2[0]))
+    tiers = batch.capacity.proc_mem_tier1_cap_req, batch.capacity.proc_mem_tier2_cap_req
+    code = check_memory(code, *tiers, edition.machine(one.system))
+    raise_for(one, int(code[0]), *(float(needed[0]) for needed in tiers))
     return Estimate(
         model=one.model,
         execution=one.execution,

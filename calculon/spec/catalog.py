@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from calculon.errors import Problem, SpecError, nearest
-from calculon.spec import results
+from calculon.spec import result_selection
 from calculon.spec.files import STDIN, SUFFIXES, document_stem, document_suffix, read_document
 from calculon.spec.overlay import BASE, resolved
 
@@ -108,17 +108,17 @@ def load(kind: str, source: str) -> tuple[str, object]:
 def read(kind: str, source: str) -> tuple[str, object, Mapping[str, Any]]:
     """Read a spec, and the question where it is the execution of a result.
 
-    An execution may be that of a result (``best.json#2``, see :mod:`calculon.spec.results`). Arguments and errors as
-    :func:`load`.
+    An execution may be that of a result (``best.json#2``, see :mod:`calculon.spec.result_selection`). Arguments and
+    errors as :func:`load`.
     """
-    place, selector = results.split(source) if kind == "execution" else (source, "")
-    if kind == "execution" and results.is_table(place):
-        found = results.row_of_table(place, selector)
+    place, selector = result_selection.split(source) if kind == "execution" else (source, "")
+    if kind == "execution" and result_selection.is_table(place):
+        found = result_selection.row_of_table(place, selector)
         return f"{Path(place).stem}#{selector or 0}", *found
     path = find(kind, place)
     document = read_document(path)
-    if kind == "execution" and results.is_result(document):
-        found = results.execution_in(document, selector, place)
+    if kind == "execution" and result_selection.is_result(document):
+        found = result_selection.execution_in(document, selector, place)
         return f"{document_stem(place)}#{selector}".rstrip("#"), *found
     if selector:
         wanted = "the result of a search, of which # selects one"
@@ -150,7 +150,7 @@ def _other_kind(kind: str, raw: Mapping[object, object]) -> Problem | None:
         return Problem("", _a(kind), _a(likely), _swapped(kind, likely))
     if "total_time" in raw:
         return Problem("", _a(kind), "the result of an estimate", "give what it was estimated from")
-    if results.is_winner(raw) or results.is_result(raw):
+    if result_selection.is_winner(raw) or result_selection.is_result(raw):
         return Problem("", _a(kind), "the results of a search", "they are executions")
     return None
 

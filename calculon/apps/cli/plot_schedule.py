@@ -16,7 +16,7 @@ from calculon.inspect.stages import execute, schedule_of
 from calculon.plan.plan import Plan
 from calculon.spec import catalog
 from calculon.spec.origin import titled
-from calculon.spec.results import split
+from calculon.spec.result_selection import split
 
 TITLES = {"forward": "forward only", "1f1b": "1F1B", "gpipe": "GPipe", "zb_h1": "ZB-H1"}
 

@@ -22,7 +22,7 @@ from calculon.spec.decode import decode
 from calculon.spec.execution import EDITION_NAMES, PUBLISHED, Execution
 from calculon.spec.fields import nearest_choice, shown
 from calculon.spec.files import SUFFIXES, document_suffix, read_document, reason
-from calculon.spec.results import QUESTION, check_single, no_result, number_in, searches_in
+from calculon.spec.result_selection import QUESTION, check_single, no_result, number_in, searches_in
 from calculon.statistics import ALL_PARTS_OF_TIME, BOUNDS, CorrectedStats
 
 DOCUMENTS, TABLES = SUFFIXES, (".csv", ".parquet")

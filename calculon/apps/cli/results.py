@@ -30,7 +30,7 @@ from calculon.spec import catalog
 from calculon.spec.decode import SpecWarning
 from calculon.spec.files import STDIN, document_suffix
 from calculon.spec.origin import titled
-from calculon.spec.results import split
+from calculon.spec.result_selection import split
 from calculon.version import __version__
 
 RESULT_HELP = (

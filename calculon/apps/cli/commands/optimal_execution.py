@@ -22,7 +22,7 @@ from calculon.apps.cli.search_options import (
 from calculon.errors import Problem, SpecError
 from calculon.spec.execution import PUBLISHED
 from calculon.spec.files import document_suffix
-from calculon.spec.results import QUESTION
+from calculon.spec.result_selection import QUESTION
 
 if TYPE_CHECKING:
     from calculon.apps.report.text_tables import Table
@@ -327,14 +327,13 @@ def _document(
     if result.edition == PUBLISHED:
         return document
     question = search.question(result.space.preset)
-    beliefs = (one.belief for one in result)
     return {
         rank: {
             **winner,
             **({} if belief is None else {"belief": belief.to_dict()}),
             QUESTION: question,
         }
-        for (rank, winner), belief in zip(document.items(), beliefs, strict=True)
+        for (rank, winner), belief in zip(document.items(), result.beliefs(), strict=True)
     }
 
 

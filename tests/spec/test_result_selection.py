@@ -8,7 +8,7 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.errors import SpecError
-from calculon.spec import catalog, results
+from calculon.spec import catalog, result_selection
 from tests.helpers import PLAIN
 
 RUNS = [PLAIN | {"tensor_par": n, "num_procs": n, "preset": "common"} for n in (1, 2, 4)]
@@ -102,10 +102,10 @@ def test_what_selects_nothing_says_why(write, name, document, selector, said):
 
 def test_a_number_sign_may_be_in_the_name_of_a_file(write):
     write("a#1.json", RUNS[0])
-    assert results.split("a#1.json") == ("a#1.json", "")
+    assert result_selection.split("a#1.json") == ("a#1.json", "")
     assert inputs.execution("a#1.json").tensor_par == 1
-    assert results.split("best.json#2") == ("best.json", "2")
-    assert results.split("best.json") == ("best.json", "")
+    assert result_selection.split("best.json#2") == ("best.json", "2")
+    assert result_selection.split("best.json") == ("best.json", "")
 
 
 def test_only_an_execution_is_a_result(write):
