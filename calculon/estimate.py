@@ -202,7 +202,7 @@ def estimate(
     Parameters
     ----------
     model, execution, system : str, path, mapping or record
-        A catalog name, the path of a file (of a result ``best.json#2``), a mapping (also a row of a DataFrame), or a record.
+        A catalog name, the path of a file (``best.json#2`` of results), a mapping (also a row of a frame), or a record.
     layers : bool
         Also list the cost of every layer.
     edition : Edition or str, optional
