@@ -210,7 +210,7 @@ def estimate(
     Parameters
     ----------
     model, execution, system : str, path, mapping or record
-        A catalog name, the path of a JSON or YAML file, a mapping (also a row of a DataFrame), or a record.
+        A catalog name, the path of a file (``best.json#2`` of results), a mapping (also a row of a frame), or a record.
     layers : bool
         Also list the cost of every layer.
     edition : Edition or str, optional
@@ -233,19 +233,19 @@ def estimate(
     <Estimate of megatron-1T on 3072 x a100_80g (TP 4, PP 64, DP 12): 131.9 s, 23.29 samples/s, 79.55 GiB,
     30.46% efficiency>
     """
+    shape, machine = inputs.model(model), inputs.system(system)
     known = None if edition is None else find_edition(edition).name
     asked = inputs.asked_execution(execution, edition=known, preset=preset)
-    one = Request(inputs.model(model), inputs.system(system), asked.execution)
-    if asked.question:
-        warn_of_differences(asked.place, asked.question, one.model, one.system)
+    warn_of_differences(asked.place, asked.question, shape, machine)
+    one = Request(shape, machine, asked.execution)
     layers, edition = inputs.switch(layers, "layers", "estimate"), EDITIONS[one.execution.edition]
     plan = Plan.of(one.execution)
     code = check(one.model, one.system, plan)
     raise_for(one, int(code[0]))
     batch = evaluate_one(one.model, one.system, plan, edition)
-    tier1, tier2 = batch.capacity.proc_mem_tier1_cap_req, batch.capacity.proc_mem_tier2_cap_req
-    code = check_memory(code, tier1, tier2, edition.machine(one.system))
-    raise_for(one, int(code[0]), float(tier1[0]), float(tier2[0]))
+    tiers = batch.capacity.proc_mem_tier1_cap_req, batch.capacity.proc_mem_tier2_cap_req
+    code = check_memory(code, *tiers, edition.machine(one.system))
+    raise_for(one, int(code[0]), *(float(needed[0]) for needed in tiers))
     return Estimate(
         model=one.model,
         execution=one.execution,

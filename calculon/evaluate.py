@@ -147,7 +147,8 @@ def evaluate(
         As in :func:`calculon.estimate`.
     plan : Plan, DataFrame, mapping of columns, or iterable of records or mappings
         The executions. Rows that alone would be an error are marked with their reason and hold not-a-number. Of a
-        DataFrame what tables of results have beside execution fields (statistics, say) is left out.
+        DataFrame what tables of results have beside execution fields (statistics, say) is left out. In edition
+        ``corrected`` degrees and batch are enough: a preset fills in the rest, as in a file.
     edition : Edition or str, optional
         Edition of the cost model, or its name, for all rows; by default each row has its own.
 

@@ -144,6 +144,9 @@ def targets(folder: Path) -> tuple[Target, ...]:
     table = folder / "results.csv"
     for output in (results, table):
         quietly(["-v", "ERROR", *SEARCH, str(output), "-t", "2", "--quiet"])
+    today = folder / "today.json"
+    few = ("--edition", "corrected", "--fix", "tensor_par=2", "-t", "2", "--quiet")
+    quietly(["-v", "ERROR", *SEARCH, str(today), *few])
     stats = folder / "stats.json"
     quietly(["llm", "megatron-126M", str(plan), "a100_80e", str(stats)])
     documents = (".json", ".yaml", ".json.gz")
@@ -182,6 +185,24 @@ def targets(folder: Path) -> tuple[Target, ...]:
             ("report", "{}", "-o", str(folder / "page.html")),
             (json.loads(results.read_text()),),
             (".json",),
+        ),
+        Target(
+            "question",
+            ("compare", "a={}", f"b={today}"),
+            (json.loads(today.read_text()),),
+            (".json",),
+        ),
+        Target(
+            "execution of a result",
+            ("llm", "megatron-126M", "{}#8:1", "a100_80e", "-"),
+            tuple(json.loads(f.read_text()) for f in (results, today)),
+            documents,
+        ),
+        Target(
+            "execution of a table",
+            ("llm", "megatron-126M", "{}#1", "a100_80e", "-"),
+            (table.read_bytes(),),
+            (".csv",),
         ),
         Target("table", ("compare", "a={}#0", f"b={results}"), (table.read_bytes(),), (".csv",)),
         Target(

@@ -16,6 +16,7 @@ from calculon.hardware.collectives.group_times import PUBLISHED
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.layer_list import OperatorStats, OperatorTable, operator_tables
+from calculon.inspect.question import warn_of_differences
 from calculon.parallel.process_groups import layer_group
 from calculon.parallel.tensor import PASSES, operation_of
 from calculon.plan.plan import Plan
@@ -115,10 +116,11 @@ def block(
         When it cannot run on this system.
     """
     named = None if edition is None else find_edition(edition).name
-    asked = inputs.execution(execution, edition=named, preset=preset, changes=changes)
-    whole = inputs.model(model)
+    asked = inputs.asked_execution(execution, edition=named, preset=preset, changes=changes)
+    whole, machine = inputs.model(model), inputs.system(system)
+    warn_of_differences(asked.place, asked.question, whole, machine)
     shape = whole if part is None else whole.only(part)
-    one = Request(shape, inputs.system(system), asked)
+    one = Request(shape, machine, asked.execution)
     plan = Plan.of(one.execution)
     raise_for(one, int(check(one.model, one.system, plan)[0]))
     known = EDITIONS[one.execution.edition]

@@ -8,7 +8,7 @@ from calculon.hardware.system import System
 from calculon.presets import Preset
 from calculon.spec.decode import SpecWarning
 from calculon.spec.model import Model
-from calculon.spec.origin import Origin, titled
+from calculon.spec.origin import Origin, stated_name
 from calculon.version import __version__
 
 
@@ -73,7 +73,7 @@ def warn_of_differences(
 
 def _differs(place: str, kind: str, then: Mapping[str, Any], now: Origin) -> str:
     before, after = str(then["sha256"])[:12], now.digest[:12]
-    name = titled(now.name, then.get("set") or {})
+    name = stated_name(then)
     return (
         f"{place}: the {kind} {now.name} is another than {name} with which the result was computed (SHA-256 "
         f"{after}... now, {before}... then)"

@@ -22,8 +22,8 @@ _WANTED = "a Plan, a DataFrame, a list of Executions or of mappings with their f
 def as_plan(source: Executions, edition: str | None = None) -> Plan:
     """Return a table of executions from any form of one, in an edition if one is asked for.
 
-    Optional fields that rows of edition corrected leave out are filled in as their preset says, without one by what
-    all frameworks share.
+    Fields that rows of edition corrected leave out are filled in as their preset says, without one by what all
+    frameworks share; of others the optional ones have their defaults.
 
     Raises
     ------

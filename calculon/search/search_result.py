@@ -22,6 +22,8 @@ from calculon.units import Array
 if TYPE_CHECKING:
     import pandas as pd
 
+    from calculon.inspect.validated_runs import Belief
+
 
 @dataclass(frozen=True)
 class SearchResult:
@@ -128,6 +130,22 @@ class SearchResult:
     def names(self) -> dict[str, str]:
         """What tables say of the question beside executions: model, system, and the preset; empty in ``sc23``."""
         return self.space.names
+
+    def beliefs(self) -> "list[Belief | None]":
+        """Return what measured runs say of each execution, as :attr:`Estimate.belief` does; nothing in ``sc23``."""
+        from calculon.inspect.validated_runs import belief  # a search does without
+
+        space, found = self.space, self.evaluation
+        rows = zip(*(found[name].tolist() for name in found.names), strict=True)
+        return [
+            belief(
+                space.model,
+                space.system,
+                self.plan.row(i),
+                dict(zip(found.names, row, strict=True)),
+            )
+            for i, row in enumerate(rows)
+        ]
 
     def estimates(self, *, layers: bool = False) -> list[Estimate]:
         """Return the executions as estimates, best first."""

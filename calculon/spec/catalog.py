@@ -142,8 +142,8 @@ def load(kind: str, source: str) -> tuple[str, object]:
 def read(kind: str, source: str) -> tuple[str, object, Mapping[str, Any]]:
     """Read a spec, and the question where it is the execution of a result.
 
-    An execution may be that of a result (``best.json#2``, see :mod:`calculon.spec.result_selection`). Arguments and errors
-    as :func:`load`.
+    An execution may be that of a result (``best.json#2``, see :mod:`calculon.spec.result_selection`). Arguments and
+    errors as :func:`load`.
     """
     place, selector = result_selection.split(source) if kind == "execution" else (source, "")
     if kind == "execution" and result_selection.is_table(place):

@@ -52,6 +52,12 @@ def titled(name: str, changes: Mapping[str, object]) -> str:
     return f"{name} ({printable(', '.join(words))})"
 
 
+def stated_name(known: Mapping[str, Any]) -> str:
+    """Return the name of a spec with what was set in it, as a result says it (:meth:`Origin.to_dict`)."""
+    changes = known.get("set")
+    return titled(str(known.get("name", "")), changes if isinstance(changes, Mapping) else {})
+
+
 def plain_name(name: str) -> str:
     """Return the name of a spec without what was changed in it, the inverse of :func:`titled`.
 

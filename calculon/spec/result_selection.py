@@ -64,7 +64,8 @@ def execution_in(
     """
     if isinstance(raw, list):
         return _row(raw[number_in(selector, len(raw), path, "row")], path)
-    assert isinstance(raw, Mapping)
+    if not isinstance(raw, Mapping) or not all(isinstance(key, str) for key in raw):
+        raise no_result(path)
     if "total_time" in raw:
         check_single(selector, path)
         question = _question(raw)

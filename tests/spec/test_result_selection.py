@@ -85,6 +85,12 @@ def test_a_result_is_an_execution(write, name, document, selector, wanted):
             "#0: expected an execution and its",
         ),
         ("rows.json", [{"total_time": 1.0}], "", "expected a row with an execution"),
+        (
+            "best.yaml",
+            "0: {execution: {}, stats: {}}",
+            "",
+            "expected the JSON of llm, loe or study",
+        ),
         ("all.csv", TABLE, "#9", "expected a row from 0 to 2"),
         ("all.csv", "a,b\n1,2\n", "", "expected a row with an execution"),
         ("all.csv", TABLE.replace("multihead", "none"), "", "attention_type: expected one of"),

@@ -82,8 +82,9 @@ def report_title(results: Sequence[Result]) -> str:
     """Name the question of the results where it is one, else the results."""
     titles = list(dict.fromkeys(one.title for one in results))
     if results[0].names is not None and len(titles) == 1:
-        terms = list(dict.fromkeys(one.terms for one in results))
-        return f"{titles[0]}, edition {terms[0]}" if len(terms) == 1 else titles[0]
+        terms = {one.terms for one in results}
+        told = len(terms) == 1 and terms != {PUBLISHED}
+        return f"{titles[0]}, edition {terms.pop()}" if told else titles[0]
     labels = [one.label for one in results]
     names = {one.names for one in results} - {None}
     about = f"{' on '.join(names.pop() or ())}: " if len(names) == 1 else ""

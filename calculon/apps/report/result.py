@@ -8,7 +8,7 @@ from typing import Any
 from calculon.apps.report.digits import LEAST_SPREAD, WITHOUT_INTERVAL, Digits
 from calculon.frozen import dataclass
 from calculon.spec.execution import PUBLISHED
-from calculon.spec.origin import titled
+from calculon.spec.origin import stated_name
 from calculon.statistics import ALL_PARTS_OF_TIME, BOUNDS, OFFLOADS, memory_by_kind
 from calculon.units import between
 
@@ -151,10 +151,7 @@ class Result:
         known = self.question or {}
         if not ("model" in known and "system" in known):
             return None
-        model, system = (
-            titled(str(known[kind].get("name", "")), known[kind].get("set") or {})
-            for kind in ("model", "system")
-        )
+        model, system = (stated_name(known[kind]) for kind in ("model", "system"))
         return model, system
 
     @property

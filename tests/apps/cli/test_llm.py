@@ -128,6 +128,7 @@ def test_an_edition_is_chosen_for_one_call(run):
     assert found.pop("edition") == "corrected"
     assert found.pop("groups") == [group.to_dict() for group in result.groups]
     assert [found.pop(name) for name in BOUNDS] == [result.belief.low, result.belief.high]
+    assert found.pop("question") == json.loads(json.dumps(result.question))
     assert found.pop("belief") == json.loads(json.dumps(result.belief.to_dict()))
     assert found == result.stats
     assert run("llm", *ARGUMENTS, "-", "--edition", "sc23") == run("llm", *ARGUMENTS, "-")
@@ -163,7 +164,9 @@ def test_the_example_of_today_fits_and_runs_well(run):
     assert stats["mfu"] > 0.4
     assert stats["proc_mem_tier1_cap_req"] < 0.9 * calculon.inputs.system(example[2]).mem1.capacity
     out = run("llm", *example, "-").out
-    assert out.startswith("Training of llama3-8B on 64 x h100_80g_sxm   edition corrected\n")
+    assert out.startswith(
+        "Training of llama3-8B on 64 x h100_80g_sxm   edition corrected, megatron-lm\n"
+    )
     assert f"MFU, full attention            {stats['mfu'] * 100:.0f} %" in out
 
 

@@ -88,7 +88,9 @@ def test_a_study_has_a_curve_for_each_model(run):
     Path("study.json").write_text(json.dumps(rows))
     from calculon.apps.cli.plot_curves import scaling
 
-    first, second = scaling(SimpleNamespace(source=["study.json"], where=None, edition=None))
+    first, second = scaling(
+        SimpleNamespace(source=["study.json"], where=None, edition=None, changes=[])
+    )
     assert [first.label, second.label] == ["a", "b"]
     assert [point.rate for point in first.points] == [None, 2.0]
     assert [point.num_procs for point in second.points] == [8, 16]
@@ -106,7 +108,7 @@ def test_each_edition_of_a_table_has_a_curve(run):
     Path("study.json").write_text(json.dumps(rows))
     from calculon.apps.cli.plot_curves import scaling
 
-    found = scaling(SimpleNamespace(source=["study.json"], where=None, edition=None))
+    found = scaling(SimpleNamespace(source=["study.json"], where=None, edition=None, changes=[]))
     assert [one.label for one in found] == ["study, edition sc23", "study, edition corrected"]
     assert [one.edition for one in found] == ["sc23", "corrected"]
     assert [[point.rate for point in one.points] for one in found] == [[1.0, 3.0], [2.0]]
@@ -275,7 +277,7 @@ def test_each_system_of_a_study_has_a_curve(run):
     from calculon.apps.cli.plot_curves import scaling
 
     Path("study.json").write_text(json.dumps(rows))
-    found = scaling(SimpleNamespace(source=["study.json"], where=None, edition=None))
+    found = scaling(SimpleNamespace(source=["study.json"], where=None, edition=None, changes=[]))
     changes = ("", ", mem1.GiB 40", ", mem1.GiB 160")
     assert [one.label for one in found] == [f"{s}{change}" for s in "ab" for change in changes]
     assert [[p.rate for p in one.points] for one in found[:2]] == [[1.0, 1.0], [320.0, 640.0]]

@@ -256,6 +256,14 @@ def test_a_damaged_question_is_none(best):
     (one,) = read_results([best])
     assert one.inputs is None
     assert one.terms == "corrected, megatron-lm"
+    found["0"]["question"] = {
+        "model": {"name": 3, "set": [1]},
+        "system": {"name": [], "set": 2, "sha256": {}},
+    }
+    _write(best, found)
+    with pytest.warns(SpecWarning, match="is not there"):
+        (one,) = read_results([best])
+    assert one.title == "Training of 3 on 8 x []"
     found["0"]["question"] = "what?"
     _write(best, found)
     assert read_results([best])[0].question is None

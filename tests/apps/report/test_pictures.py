@@ -266,7 +266,7 @@ def test_bars_say_their_editions(results):
     assert notes(breakdown.draw(results).subfigs[-1].axes[0]) == ["edition sc23"]
     both = read_results([EXAMPLE], editions=("sc23", "corrected"))
     time, memory = breakdown.draw(both).subfigs
-    assert notes(memory.axes[0]) == ["editions sc23, corrected"]
+    assert notes(memory.axes[0]) == ["editions sc23; corrected, common"]
     pieces = np.array([[bar.get_width() for bar in one] for one in time.axes[0].containers])
     assert pieces.sum(axis=0) == pytest.approx([one.value("total_time") for one in both])
 
@@ -274,13 +274,14 @@ def test_bars_say_their_editions(results):
 @pytest.mark.parametrize("edition", ["sc23", "corrected"])
 def test_searched_pictures_say_their_edition(edition):
     asked = (*SPACE, "--fix=microbatch_size=1", *NO_OFFLOAD, "--edition", edition)
+    told = f"edition {edition}" + ", common" * (edition == "corrected")
     found = heatmap(arguments("heatmap", *asked))
     for picture in (heatmap_picture, surface_picture):
-        assert notes(picture.draw(found).axes[0]) == [f"edition {edition}"]
+        assert notes(picture.draw(found).axes[0]) == [told]
     front = pareto(arguments("pareto", *asked))
-    assert notes(pareto_picture.draw(front).axes[0]) == [f"edition {edition}"]
+    assert notes(pareto_picture.draw(front).axes[0]) == [told]
     curves = scaling(arguments("scaling", *asked))
-    assert notes(scaling_picture.draw(curves).axes[-1]) == [f"edition {edition}"]
+    assert notes(scaling_picture.draw(curves).axes[-1]) == [told]
     best = search(SPACE[0], SPACE[4], 8, 8, top=1, edition=edition, fix={"microbatch_size": 1,
         "weight_offload": False, "optimizer_offload": False, "activations_offload": False})  # fmt: skip
     rate = best.to_frame()["sample_rate"][0]

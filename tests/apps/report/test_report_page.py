@@ -104,7 +104,7 @@ def test_holds_statistics_layers_validation_and_assumptions(folder):
 def test_the_corrected_edition_shows_its_figures_and_says_what_they_count(folder):
     text = (folder / "today.html").read_text(encoding="utf-8")
     assert all(f'data-value="{c.name}"' in text for c in columns(CorrectedStats))
-    assert "   edition corrected</span>" in text
+    assert "   edition corrected, megatron-lm</span>" in text
     assert "ranks that work together" in text
     assert "0, 2, ..., 62" in text
     for words in ("MFU, full attention", "MFU, causal", "HFU", "head and loss", "SwiGLU"):

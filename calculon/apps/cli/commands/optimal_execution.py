@@ -443,14 +443,13 @@ def _document(
     if result.edition == PUBLISHED:
         return document
     question = search.question(result.space.preset)
-    beliefs = (one.belief for one in result)
     return {
         rank: {
             **winner,
             **({} if belief is None else {"belief": belief.to_dict()}),
             QUESTION: question,
         }
-        for (rank, winner), belief in zip(document.items(), beliefs, strict=True)
+        for (rank, winner), belief in zip(document.items(), result.beliefs(), strict=True)
     }
 
 
