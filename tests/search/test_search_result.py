@@ -27,9 +27,12 @@ def test_ranks_are_estimates_best_first(result):
 
 def test_an_estimate_is_made_when_it_is_asked_for(result, monkeypatch):
     asked = []
-    monkeypatch.setattr(
-        sys.modules[calculon.SearchResult.__module__], "estimate", lambda *a, **k: asked.append(a)
-    )
+
+    def estimate(*arguments):
+        asked.append(arguments)
+        return calculon.estimate(*arguments)
+
+    monkeypatch.setattr(sys.modules[calculon.SearchResult.__module__], "estimate", estimate)
     assert iter(result) is not None
     assert not asked
     next(iter(result))
