@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from itertools import product
 from typing import Any
 
@@ -122,6 +123,8 @@ class Result:
         The files that it was made from.
     winners : tuple of Result
         The executions of the search that it is from, best first.
+    usual : mapping
+        What the preset of the execution has in its fields; empty where nobody asked.
     """
 
     stats: Stats
@@ -138,6 +141,7 @@ class Result:
     groups: Sequence[Mapping[str, Any]] = ()
     documents: tuple[Document, ...] = ()
     winners: "tuple[Result, ...]" = ()
+    usual: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def capacities(self) -> tuple[float, float] | None:
