@@ -25,7 +25,7 @@ def test_rows_have_the_interval_of_their_estimate(found):
 
 def test_a_frame_of_winners_has_it_and_is_evaluated_again(found):
     frame = found.to_frame()
-    assert list(frame.columns[-len(BOUNDS) :]) == list(BOUNDS)
+    assert BOUNDS.keys() < {*frame.columns}
     again = calculon.evaluate(*MACHINE, frame)
     assert (again["total_time"] == frame["total_time"]).all()
     assert calculon.bounds(*MACHINE, again).keys() == BOUNDS.keys()

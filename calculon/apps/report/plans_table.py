@@ -1,7 +1,7 @@
 """The best plans of a search in words, with memory, time and its interval: as winners of edition corrected are told."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -96,60 +96,65 @@ def plans_table(
     """
     words = [_words(e, u) for e, u in zip_longest(executions, usual, fillvalue=_NOTHING)]
     shared = [word for word in words[0] if all(word in one for one in words)] if words else []
-    numbers = numbers or ranks(executions)
-    more = [one for one in asked if one.name not in {*_SHOWN.values(), *map(_mfu, executions)}]
-    rows = []
-    for number, e, s, own in zip(numbers, executions, stats, words, strict=True):
-        digits, interval = _digits(s)
-        procs, mfu = e["num_procs"], s.get(_mfu(e))
-        rows.append(
-            {
-                "rank": number,
-                "procs": procs,
-                "plan": degrees_words(e),
-                "words": ", ".join(_short(w) for w in own if w not in shared),
-                "memory": gibibytes(s["proc_mem_tier1_cap_req"], 1),
-                "time": digits.duration(s["total_time"]),
-                "interval": interval,
-                "share": "" if mfu is None else digits.efficiency(mfu),
-                "rate": digits.rate(s["sample_rate"]),
-                "each": digits.small(s["sample_rate"] / procs),
-                **{x.name: "-" if s[x.name] is None else quantity(s[x.name], x.unit) for x in more},
-            }
+    own = [", ".join(_short(w) for w in one if w not in shared) for one in words]
+    known = {*_SHOWN.values(), *map(_mfu, executions)}
+    more = [one for one in asked if one.name not in known]
+    rows = [
+        {"rank": number, "words": text} | _cells(e, s, more)
+        for number, text, e, s in zip(
+            numbers or ranks(executions), own, executions, stats, strict=True
         )
-    columns = [
-        *((Column("rank", "#", right=True),) if len({*numbers}) > 1 else ()),
-        *_columns(executions, {one.name for one in asked}, whole=whole),
-        *(Column(x.name, x.name.replace("_", "_\n"), right=True) for x in more),
     ]
-    told = {name for name in ("words", "interval", "share") if any(row[name] for row in rows)}
-    empty = {"words", "interval", "share"} - told
-    shown = tuple(column for column in columns if column.key not in empty)
+    named = {one.name for one in asked}
+    columns = (
+        Column("rank", "#", right=True),
+        Column("procs", "procs", right=True),
+        Column("plan", "plan"),
+        Column("words", "with", cut=not whole, fold=whole, drop=1),
+        *_numbers(named, mfu=not named.isdisjoint(map(_mfu, executions))),
+        *(Column(one.name, one.name.replace("_", "_\n"), right=True) for one in more),
+    )
+    sweep = len({row["procs"] for row in rows}) > 1
+    several = {
+        "rank": len({row["rank"] for row in rows}) > 1,
+        "procs": sweep,
+        "each": sweep,
+        **{name: any(row[name] for row in rows) for name in ("words", "interval", "share")},
+    }
+    shown = tuple(column for column in columns if several.get(column.key, True))
     return Plans(_headline(shared, len(rows)), Table(shown, rows, _MORE))
 
 
-def _columns(
-    executions: Sequence[Mapping[str, Any]], asked: set[str], *, whole: bool
-) -> Iterator[Column]:
-    """Yield the columns of a table of plans: what is asked for is not left out, however narrow the screen."""
-    several, sweep = len(executions) > 1, len({e["num_procs"] for e in executions}) > 1
-    asked_mfu = not asked.isdisjoint(map(_mfu, executions))
+def _cells(
+    execution: Mapping[str, Any], stats: Mapping[str, Any], more: Sequence[Statistic]
+) -> dict[str, Any]:
+    """Return the cells of a plan but its rank and words."""
+    digits, interval = _digits(stats)
+    procs, mfu = execution["num_procs"], stats.get(_mfu(execution))
+    return {
+        "procs": procs,
+        "plan": degrees_words(execution),
+        "memory": gibibytes(stats["proc_mem_tier1_cap_req"], 1),
+        "time": digits.duration(stats["total_time"]),
+        "interval": interval,
+        "share": "" if mfu is None else digits.efficiency(mfu),
+        "rate": digits.rate(stats["sample_rate"]),
+        "each": digits.small(stats["sample_rate"] / procs),
+        **{
+            one.name: "-" if stats[one.name] is None else quantity(stats[one.name], one.unit)
+            for one in more
+        },
+    }
 
-    def drop(key: str, number: int) -> int:
-        return 0 if _SHOWN[key] in asked else number
 
-    if sweep:
-        yield Column("procs", "procs", right=True)
-    yield Column("plan", "plan")
-    if several:
-        yield Column("words", "with", cut=not whole, fold=whole, drop=1)
-    yield Column("memory", "GiB", right=True, drop=drop("memory", 2))
+def _numbers(asked: Collection[str], *, mfu: bool) -> Iterator[Column]:
+    """Yield the columns of numbers; what is asked for is not left out."""
+    yield Column("memory", "GiB", right=True, drop=0 if _SHOWN["memory"] in asked else 2)
     yield Column("time", "time", right=True)
     yield Column("interval", "90 %", right=True, drop=3)
-    yield Column("share", "MFU", right=True, drop=0 if asked_mfu else EARLY)
-    yield Column("rate", "seq/s", right=True, drop=drop("rate", EARLY + 1 if sweep else 4))
-    if sweep:
-        yield Column("each", "/proc", right=True, drop=4)
+    yield Column("share", "MFU", right=True, drop=0 if mfu else EARLY)
+    yield Column("rate", "seq/s", right=True, drop=0 if _SHOWN["rate"] in asked else 5)
+    yield Column("each", "/proc", right=True, drop=4)
 
 
 _SHOWN = {

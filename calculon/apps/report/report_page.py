@@ -18,7 +18,6 @@ from calculon.apps.report.plans_table import MEANING, plans_table
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.winners import LEGEND, winners_table
-from calculon.presets import agreed
 from calculon.records import columns
 from calculon.spec.execution import PUBLISHED
 from calculon.statistics import CorrectedStats
@@ -136,9 +135,7 @@ def _winners(title: str, shown: Sequence[Result]) -> list[str]:
     stats = [one.bounded_stats for one in shown]
     if all(one.edition == PUBLISHED for one in shown):
         return [_titled(title, winners_table(executions, stats)), _quiet(LEGEND)]
-    presets = (agreed(one.get("edition"), one.get("preset"))[1] for one in executions)
-    usual = [preset.usual(one) for preset, one in zip(presets, executions, strict=True)]
-    plans = plans_table(executions, stats, usual=usual)
+    plans = plans_table(executions, stats, usual=[one.usual for one in shown])
     return [_titled(title, plans.table, plans.shared), _quiet(MEANING)]
 
 

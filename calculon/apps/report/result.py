@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from itertools import product
 from typing import Any
 
@@ -110,6 +111,8 @@ class Result:
         The executions of the search that it is from, best first.
     question : mapping, or None
         What it answers, as its file says.
+    usual : mapping
+        What the preset of the execution has in its fields; empty where nobody asked.
     """
 
     stats: Stats
@@ -128,6 +131,7 @@ class Result:
     documents: tuple[Document, ...] = ()
     winners: "tuple[Result, ...]" = ()
     question: Mapping[str, Any] | None = None
+    usual: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def capacities(self) -> tuple[float, float] | None:

@@ -3,6 +3,7 @@
 import argparse
 import platform
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calculon.apps.cli.options import Log, Parser, check_outputs
@@ -10,6 +11,7 @@ from calculon.apps.cli.results import add_result_arguments, asked_results, least
 from calculon.spec.execution import PUBLISHED
 
 if TYPE_CHECKING:
+    from calculon.apps.report.result import Result
     from calculon.apps.report.text_tables import Table
 
 SUFFIXES = (".html", ".htm")
@@ -44,13 +46,26 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     asked = ((one.inputs.machine.name, one.edition) for one in results if one.inputs)
     for system, edition in dict.fromkeys(asked):
         table = validation_of(system, edition)
-        told = edition != PUBLISHED and table.rows
-        validation[f"{system}, edition {edition}" if told else system] = table
-    text = report_page(results, versions, validation, least_ratio_of(results))
+        named = edition != PUBLISHED and table.rows
+        validation[f"{system}, edition {edition}" if named else system] = table
+    told = [replace(one, winners=tuple(map(_with_usual, one.winners))) for one in results]
+    text = report_page(told, versions, validation, least_ratio_of(results))
     with replacing(output) as stream:
         stream.write(text.encode())
     log(f"Output: {output}")
     return 0
+
+
+def _with_usual(winner: "Result") -> "Result":
+    """Return a winner with what is usual for its preset, which its words leave out."""
+    from calculon.presets import preset_of
+
+    execution = winner.execution or {}
+    if winner.edition == PUBLISHED or not execution:
+        return winner
+    return replace(
+        winner, usual=preset_of(winner.edition, execution.get("preset")).usual(execution)
+    )
 
 
 def validation_of(system: str, edition: str) -> "Table":
