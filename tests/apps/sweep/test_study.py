@@ -175,8 +175,8 @@ PROBLEMS = [
         "",
     ),
     (
-        {"models": ["megatron-22b"], "max_batch_size": 8},
-        "megatron-22b: expected a model file",
+        {"models": ["megatron-23B"], "max_batch_size": 8},
+        "megatron-23B: expected a model file",
         "did you mean 'megatron-22B'?",
     ),
     (
