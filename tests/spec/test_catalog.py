@@ -46,7 +46,7 @@ def test_a_spec_is_named_after_its_file(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "source", "hint"),
     [
-        ("model", "megatron-2T", "did you mean megatron-1T?"),
+        ("model", "megatron-2T", "did you mean 'megatron-1T'?"),
         ("system", "8xH100", "the system alone: h100_80g_sxm; the number of processors is said"),
         ("system", "h100 x 8", "the system alone: h100_80g_sxm; the number of processors is said"),
         ("system", "a100_80g.json", "the catalog has it by name: a100_80g"),

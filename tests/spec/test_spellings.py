@@ -133,15 +133,15 @@ AMBIGUOUS = [
 REFUSED = [
     ("model", "llama-70b", "did you mean llama2-70B or llama3-70B?"),
     ("model", "llama3", "did you mean llama3-8B, llama3-70B or llama3.1-405B?"),
-    ("model", "turing-nlg", "did you mean turing-530B?"),  # that is another one, of 17 billion
-    ("model", "falcon", "did you mean falcon-180B?"),  # there are smaller ones
-    ("model", "mistral-7b-v0.3", "did you mean mistral-7B?"),  # its vocabulary is larger
-    ("model", "gemma-31b", "did you mean gemma3-1B?"),
-    ("model", "lama3-8b", "did you mean llama3-8B?"),
-    ("model", "phi-3-mini-128k-instruct", "did you mean phi-3-mini?"),
-    ("system", "h10", "did you mean h100_80g_sxm?"),
-    ("system", "h100 nvl8", "did you mean h100_80g_nvl8?"),
-    ("system", "A100_80E", "did you mean a100_80e?"),
+    ("model", "turing-nlg", "did you mean 'turing-530B'?"),  # that is another one, of 17 billion
+    ("model", "falcon", "did you mean 'falcon-180B'?"),  # there are smaller ones
+    ("model", "mistral-7b-v0.3", "did you mean 'mistral-7B'?"),  # its vocabulary is larger
+    ("model", "gemma-31b", "did you mean 'gemma3-1B'?"),
+    ("model", "lama3-8b", "did you mean 'llama3-8B'?"),
+    ("model", "phi-3-mini-128k-instruct", "did you mean 'phi-3-mini'?"),
+    ("system", "h10", "did you mean 'h100_80g_sxm'?"),
+    ("system", "h100 nvl8", "did you mean 'h100_80g_nvl8'?"),
+    ("system", "A100_80E", "did you mean 'a100_80e'?"),
     ("system", "", "catalog"),
     ("system", "nvidia", "catalog"),
     ("system", "x" * 1000, ""),

@@ -178,9 +178,11 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
     datatype, edition = arguments.datatype, needed_edition(model, arguments.preset)
     if datatype not in DATATYPE_BYTES:
         recipe = precision(datatype, "DATATYPE")
-        tell(f"{datatype}: {', '.join(f'{name}={value}' for name, value in recipe.items())}")
-        datatype, edition = recipe["datatype"], CORRECTED
-        fix = {name: (value,) for name, value in recipe.items() if name != "datatype"} | fix
+        if len(recipe) > 1:
+            tell(f"{datatype}: {', '.join(f'{name}={value}' for name, value in recipe.items())}")
+            fix = {name: (value,) for name, value in recipe.items() if name != "datatype"} | fix
+            edition = CORRECTED
+        datatype = recipe["datatype"]
     batch = arguments.max_batch_size
     if isinstance(batch, str):
         asked_batch = global_batch(

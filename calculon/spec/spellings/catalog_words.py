@@ -59,10 +59,9 @@ class Meaning:
     @property
     def hint(self) -> str:
         """Ask for one of the names, or for those near; empty without any."""
-        names = self.names or self.near
-        *some, last = names or ("",)
-        listed = f"{', '.join(some)} or {last}" if some else last
-        return f"did you mean {listed}?" if names else ""
+        *some, last = self.names or self.near or ("",)
+        listed = f"{', '.join(some)} or {last}" if some else f"'{last}'"
+        return f"did you mean {listed}?" if last else ""
 
 
 def meaning(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:

@@ -32,4 +32,4 @@ def test_a_file_is_named_without_its_last_extension(run, tmp_path):
 
 
 def test_an_unknown_model_is_an_error(run):
-    assert run("lpc", "gpt3-175b").code == 2
+    assert run("lpc", "gpt3-177b").code == 2

@@ -124,7 +124,7 @@ def _write(name, content):
         ("-,x,y", "found standard input"),
         ("missing.json", "missing.json: expected a readable file"),
         ("missing.csv", "missing.csv: expected a readable table"),
-        ("gpt3-175C,x,a100_80g", "did you mean gpt3-175B-hf"),
+        ("gpt3-175C,x,a100_80g", "did you mean 'gpt3-175B-hf'"),
         ("best.json#3", "a rank from 0 to 2, found #3"),
         ("best.json#x", "a rank from 0 to 2, found #x"),
         ("best.json#8/0", "the file holds one search"),

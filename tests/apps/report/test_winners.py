@@ -8,10 +8,10 @@ from rich.console import Console
 from calculon.apps.report.how_sure import told_apart
 from calculon.apps.report.winners import (
     LEGEND,
-    REASONS,
     reasons_table,
     winners_table,
 )
+from calculon.errors import REASONS
 from calculon.plan.rules.data_rules import UNIT_RULES
 from calculon.plan.rules.network_rules import MESH_RULES, NETWORK_RULES
 from calculon.search.driver import search

@@ -176,8 +176,8 @@ PROBLEMS = [
         "",
     ),
     (
-        {"models": ["megatron-22b"], "max_batch_size": 8},
-        "s.yaml: models[0]: megatron-22b: expected a model file",
+        {"models": ["megatron-23B"], "max_batch_size": 8},
+        "s.yaml: models[0]: megatron-23B: expected a model file",
         "did you mean 'megatron-22B'?",
     ),
     (

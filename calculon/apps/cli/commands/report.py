@@ -58,13 +58,13 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 def _with_usual(winner: "Result") -> "Result":
     """Return a winner with what is usual for its preset, which its words leave out."""
-    from calculon.presets import preset_of
+    from calculon.presets import agreed
 
     execution = winner.execution or {}
     if winner.edition == PUBLISHED or not execution:
         return winner
     return replace(
-        winner, usual=preset_of(winner.edition, execution.get("preset")).usual(execution)
+        winner, usual=agreed(winner.edition, execution.get("preset"))[1].usual(execution)
     )
 
 
