@@ -77,7 +77,7 @@ def _schedule_options(parser: Parser) -> None:
         "specs",
         metavar="SPEC",
         nargs="+",
-        help="APP EXE SYS: model, execution and system; or a result of loe or llm, which says all three: FILE, FILE#RANK",
+        help="APP EXE SYS: model, execution and system; or a result of loe or llm, which says all: FILE, FILE#RANK",
     )
     parser.add_argument(
         "--microbatches",
