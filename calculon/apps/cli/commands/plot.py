@@ -75,9 +75,9 @@ def _validation_options(parser: Parser) -> None:
 def _schedule_options(parser: Parser) -> None:
     parser.add_argument(
         "specs",
-        metavar="APP EXE SYS",
+        metavar="SPEC",
         nargs="+",
-        help="model, execution and system; or one RESULT of loe or llm, which says all three: FILE, FILE#RANK",
+        help="APP EXE SYS: model, execution and system; or a result of loe or llm, which says all: FILE, FILE#RANK",
     )
     parser.add_argument(
         "--microbatches",
