@@ -16,9 +16,11 @@ from calculon.plan.mesh import (
     rooms_of,
     strides_of,
 )
+from calculon.plan.plan import Plan
+from calculon.plan.rules.check import REASONS, check
 from calculon.spec.axes import AXES, LAYER_AXES
 from calculon.spec.execution import MESH_ORDERS
-from tests.helpers import document
+from tests.helpers import PLAIN, document
 
 COLUMNS = Columns(
     {
@@ -169,3 +171,22 @@ def test_an_instance_of_a_larger_domain_never_uses_fewer():
         columns, sizes = _columns(*map(int, degrees)), range(2, min(145, int(degrees.prod())))
         used = [rooms(columns, _domain(size))[0].item() for size in sizes]
         assert used == sorted(used)
+
+
+def test_networks_that_must_be_filled_are_so_in_the_published_edition_alone():
+    """Groups of 3 on the stated node of 8: outside of edition sc23 two groups sit there, and 2 processors are idle."""
+    stated = {
+        "tensor_par_net": 0,
+        "tensor_par": 3,
+        "num_procs": 12,
+        "pipeline_par": 2,
+        "data_par": 2,
+    }
+    rows = [
+        PLAIN | stated | {"pipeline_par_net": 1, "data_par_net": 1, "batch_size": 4} | more
+        for more in ({}, {"edition": "corrected", "preset": "published"})
+    ]
+    model = inputs.model("megatron-126M").to_dict() | {"attn_heads": 12, "hidden": 768}
+    system = inputs.system("a100_80g")
+    found = check(inputs.model(model), system, Plan.from_records(rows))
+    assert [REASONS[code] for code in found] == ["network_filled", ""]
