@@ -63,6 +63,18 @@ MODELS = {
 }
 
 SYSTEMS = {
+    "mi300x": ("MI300X", "AMD MI300X", "AMD Instinct MI300X", "mi-300x", "mi300x-192gb"),
+    "mi325x": ("MI325X",),
+    "mi355x": ("MI355X",),
+    "mi250x": ("MI250X", "AMD Instinct MI250X"),
+    "tpu_v4": ("tpu v4", "TPUv4", "tpu-v4"),
+    "tpu_v5e": ("v5e", "tpu v5e", "TPU v5e", "v5litepod", "tpu-v5e"),
+    "tpu_v5p": ("v5p", "tpu v5p", "TPUv5p", "tpu-v5p", "Google TPU v5p"),
+    "tpu_v6e": ("v6e", "tpu v6e", "trillium", "TPU Trillium"),
+    "gaudi2": ("Gaudi 2", "Intel Gaudi 2"),
+    "gaudi3": ("gaudi 3", "Intel Gaudi 3", "habana gaudi3"),
+    "trainium2": ("trn2", "Trainium 2", "AWS Trainium2"),
+    "trainium2_ultra": ("trn2 ultra", "trn2u", "Trainium2 Ultra"),
     "h100_80g_sxm": (
         *("h100", "H100", "H100 SXM", "h100-sxm", "h100sxm", "H100 SXM5", "h100-80gb", "h100 80g"),
         *("H100-80GB-SXM", "h100_80gb_sxm", "NVIDIA H100", "NVIDIA H100 80GB HBM3", "DGX H100"),
