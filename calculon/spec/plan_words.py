@@ -20,7 +20,7 @@ _STAGES = {
     "both_as_blocks": "embedding and head as blocks",
 }
 _SCHEDULES = {"gpipe": "GPipe", "zb_h1": "ZB-H1"}
-_SHARDING = {
+SHARDING = {
     "0": "DDP",
     "1": "ZeRO-1",
     "2": "ZeRO-2",
@@ -28,6 +28,8 @@ _SHARDING = {
     "fsdp": "FSDP",
     "owner": "owned layers",
 }
+"""What replicas share, by ``zero_stage``."""
+
 _OFFLOADS = {
     "weight_offload": "weights",
     "activations_offload": "activations",
@@ -155,7 +157,7 @@ def _data(of: Any, usually: Any) -> Iterator[str]:
         return
     stage = str(of("zero_stage"))
     stage = ("1" if of("optimizer_sharding") else "0") if stage == "auto" else stage
-    yield _SHARDING[stage] + (f" over groups of {of('dp_shard'):,}" if of("dp_shard") else "")
+    yield SHARDING[stage] + (f" over groups of {of('dp_shard'):,}" if of("dp_shard") else "")
     if of("data_par_overlap") != usually("data_par_overlap", False):
         yield "DP overlap" if of("data_par_overlap") else "no DP overlap"
 

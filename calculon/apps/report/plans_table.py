@@ -11,7 +11,7 @@ from calculon.apps.report.texts import gibibytes, quantity
 from calculon.frozen import dataclass
 from calculon.records import Column as Statistic
 from calculon.spec.axes import AXES
-from calculon.spec.plan_words import choices_words, degrees_words
+from calculon.spec.plan_words import SHARDING, choices_words, degrees_words
 from calculon.statistics import BOUNDS
 from calculon.units import between
 
@@ -95,7 +95,8 @@ def plans_table(
         Words that are too long take several lines, rather than being cut.
     """
     words = [_words(e, u) for e, u in zip_longest(executions, usual, fillvalue=_NOTHING)]
-    shared = [word for word in words[0] if all(word in one for one in words)] if words else []
+    pairs = list(zip(words, executions, strict=True))
+    shared = [word for word in words[0] if all(word in one or _moot(word, e) for one, e in pairs)]
     own = [", ".join(_short(w) for w in one if w not in shared) for one in words]
     known = {*_SHOWN.values(), *map(_mfu, executions)}
     more = [one for one in asked if one.name not in known]
@@ -163,6 +164,12 @@ _SHOWN = {
     "rate": "sample_rate",
 }
 """Statistics that have a column in any case."""
+
+
+def _moot(word: str, execution: Mapping[str, Any]) -> bool:
+    """Tell whether a word is of a kind of parallelism that a plan does not have."""
+    axis = "data_par" if word in SHARDING.values() else "tensor_par" if word in _SHORT else ""
+    return bool(axis) and execution[axis] == 1
 
 
 def _mfu(execution: Mapping[str, Any]) -> str:

@@ -49,6 +49,13 @@ def test_what_all_share_is_said_once(rows):
     assert [c.title for c in one.table.columns] == ["plan", "GiB", "time", "90 %", "MFU", "seq/s"]
 
 
+def test_what_a_plan_cannot_have_does_not_keep_a_word_from_being_shared(rows):
+    executions, stats, usual = rows
+    alone = {**executions[0], "data_par": 1, "tensor_par": 1}
+    plans = plans_table([executions[0], alone], stats[:2], usual=usual[:2])
+    assert plans.shared == "All with batch 512, microbatch 2, ZeRO-1, no sequence parallelism:"
+
+
 @pytest.mark.parametrize("width", [60, 80, 160])
 @pytest.mark.parametrize("asked", [(), ("mfu", "tp_comm_link_time"), ("proc_mem_tier1_cap_req",)])
 def test_a_plan_takes_one_line(rows, width, asked):
