@@ -346,7 +346,7 @@ def _form(random: Random, row: Document, blocks: int) -> Document:
     if stage in ("0", "1"):
         form["no_sync"] = random.random() < 0.7
     if stage == "2":
-        form["grad_group"] = random.choice((1, 1, 2, 3, 64))
+        form["grad_group"] = random.choice((1, 1, 2, 3))
     if stage in ("1", "2"):
         form["overlap_param_gather"] = random.random() < 0.5
     return form

@@ -269,7 +269,7 @@ def _completed(given: Mapping[str, Any]) -> dict[str, Any]:
     named = [columns.get(name, np.array("")) for name in ("edition", "preset")]
     if all(one.ndim == 0 for one in named):
         laid = {n: column(v) if isinstance(v, (list, tuple)) else v for n, v in given.items()}
-        return {**whole, **_filled(laid, *(one.item() for one in named))}
+        return {**whole, **_filled(laid, *(one.item() for one in named)), **given}
     count = max((len(one) for one in columns.values() if one.ndim == 1), default=1)
     editions, presets = (np.broadcast_to(one, count) for one in named)
     added = {name: np.full(count, DEFAULTS.get(name), object) for name in missing}

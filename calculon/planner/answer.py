@@ -1,11 +1,11 @@
 """The answer to a question: the best plan, its rivals, the same for other counts, and a plan of one's own beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from calculon import inputs
-from calculon.errors import Infeasible
+from calculon.errors import Infeasible, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
@@ -14,13 +14,14 @@ from calculon.inspect.told_apart import least_ratio
 from calculon.planner.ask import Question, ask
 from calculon.planner.candidate import Candidate, candidates, of_estimate
 from calculon.planner.unfit import Unfit, unfit, why_none
+from calculon.presets import Preset
 from calculon.search.driver import run
 from calculon.search.objective import Objective
 from calculon.search.ranking import BestOfEach
 from calculon.search.request import make_space
 from calculon.search.search_result import SearchResult
 from calculon.search.space import Space
-from calculon.spec.execution import CORRECTED
+from calculon.spec.execution import CORRECTED, Execution
 from calculon.spec.model import Model
 
 BEST = Objective.parse("sample_rate")
@@ -259,7 +260,7 @@ def answer(question: Question) -> Answer:
         found=found,
         counts=tuple(_best_on(results[count]) for count in question.counts),
         mine=_mine(question),
-        unfit=None if len(found) else unfit(found.space),
+        unfit=None if len(found) else unfit(found.space, found.counts),
     )
 
 
@@ -301,12 +302,30 @@ def _mine(question: Question) -> Mine | None:
     own = question.mine
     if own is None:
         return None
-    source: Source = own.file
-    if own.fields is not None:
-        usual = {"num_procs": question.num_procs[0], "microbatch_size": 1}
-        source = {**usual, "batch_size": question.batch_size, **question.arithmetic, **own.fields}
-    preset = None if own.fields is None else question.preset.name
-    execution = inputs.execution(source, edition=CORRECTED, preset=preset)
+    if own.fields is None:
+        return _estimated(question, inputs.execution(own.file, edition=CORRECTED))
+    usual = {"num_procs": question.num_procs[0], "microbatch_size": 1}
+    fields = {**usual, "batch_size": question.batch_size, **question.arithmetic, **own.fields}
+    layouts = () if "pp_layout" in own.fields else _layouts(question.preset)
+    for layout in layouts:
+        try:
+            return _estimated(question, _execution(question, {**fields, "pp_layout": layout}))
+        except SpecError:
+            continue  # stages that this layout does not make of so many blocks
+    return _estimated(question, _execution(question, fields))
+
+
+def _layouts(preset: Preset) -> tuple[str, ...]:
+    """Return the layouts of stages that a search tries, the usual ones first."""
+    uneven = (one.pp_layout for one in preset.uneven)
+    return tuple(dict.fromkeys((*(preset.tried("pp_layout") or ()), *uneven)))
+
+
+def _execution(question: Question, fields: Mapping[str, Any]) -> Execution:
+    return inputs.execution(fields, edition=CORRECTED, preset=question.preset.name)
+
+
+def _estimated(question: Question, execution: Execution) -> Mine:
     try:
         return Mine(estimate(question.model, execution, question.system))
     except Infeasible as error:

@@ -172,7 +172,8 @@ def _framework(
             hint = "calculon llm-optimal-execution searches the published forms"
             raise SpecError("plan", Problem("preset", wanted, preset, hint))
         return found
-    family = _family(source) if isinstance(source, str) else ""
+    place = source.source if isinstance(source, inputs.Changed) else source
+    family = _family(place) if isinstance(place, str) else ""
     name = COMMON if family and not family.startswith(RUNS_ON) else FRAMEWORK
     assumed["--preset"] = name
     return find_preset(name)

@@ -171,14 +171,6 @@ def test_gradients_are_reduced_once_for_a_group_of_microbatches():
     assert group["weight_grad_space"] == every["weight_grad_space"]
 
 
-@pytest.mark.parametrize("overlap", [True, False])
-def test_a_group_of_more_microbatches_than_there_are_is_all_of_them(overlap):
-    form = {"zero_stage": "2", "grad_dtype": "float32", "data_par_overlap": overlap}
-    all_of_them, more = (stats(form | {"grad_group": n}, PLAIN, PIPED) for n in (8, 100))
-    assert all_of_them["dp_comm_exposed_time"] > 0
-    assert more == all_of_them
-
-
 def test_whole_gradients_may_be_stated_of_forms_that_leave_them_whole():
     stated, unstated = (stats({"grad_buffer": x}) for x in ("full", "sharded"))
     assert stated == unstated

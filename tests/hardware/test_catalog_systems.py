@@ -344,7 +344,8 @@ def test_every_curve_is_called_assumed(name):
     assert "ext.kernels.attention.float32.*" in assumed or former in assumed
 
 
-def test_additions_are_described(capsys):
+def test_additions_are_described(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)  # a line for each field
     assert main(["describe", "system"]) == 0
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
     assert "object; optional" in rows["ext"]
@@ -352,7 +353,8 @@ def test_additions_are_described(capsys):
     assert {"ext.attention.*.efficiency", "ext.networks[].kind"} <= set(rows)
 
 
-def test_defaults_are_described(capsys):
+def test_defaults_are_described(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)  # a line for each field
     assert main(["describe", "execution"]) == 0
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
     assert "sc23, corrected; default sc23 " in rows["edition"]

@@ -87,7 +87,7 @@ class Replicas:
         once = max(exposed for _, exposed in found)
         self.link_time = times * max(link for link, _ in found)
         self.exposed_time = times * once
-        self.stalled = once / min(ex.grad_group, run.microbatches) if every else 0
+        self.stalled = once / ex.grad_group if every else 0
         if self.stage == "0":
             return
         one = self._gather(self.one.weight)

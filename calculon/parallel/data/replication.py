@@ -64,8 +64,7 @@ class Replication:
         """
         exposed = reduce(np.maximum, map(self._waits, self.collectives.buckets))
         times = self.collectives.times
-        group = np.minimum(self.schedule.columns.grad_group, self.schedule.microbatches)
-        share = 1 / group  # of a microbatch of a group reduced at once
+        share = 1 / self.schedule.columns.grad_group  # of a microbatch of a group reduced at once
         stalled = np.where(self.sharding.every(self.schedule), share * exposed, 0.0)
         exposed = times * exposed
         if self.sharding.state:

@@ -196,7 +196,7 @@ def test_every_page_fits_80_columns(run, kind):
         (["show", "megatron-2t"], "did you mean 'megatron-1T'?"),
         (["show", "8xh100"], "the system alone: h100_80g_sxm"),
         (["show"], "catalog show: expected the name of a model, system"),
-        (["--family", "zzz"], "families are NVIDIA A"),
+        (["--family", "zzz"], "families are AMD CDNA"),
         (["presets", "--family", "nvidia"], "models and systems have families"),
         (["systems", "--where", "memry > 3"], "did you mean 'memory'?"),
         (["systems", "--where", "memory >"], "a condition on columns"),

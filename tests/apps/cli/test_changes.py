@@ -102,7 +102,7 @@ def test_titles_say_what_was_set(run, arguments, titles):
 
 
 def test_a_search_finds_what_fits_the_changed_system(run):
-    degrees = ("--fix", "tensor_par=4", "--fix", "pipeline_par=1", "--quiet")
+    degrees = ("--fix", "tensor_par=4", "--fix", "pipeline_par=1", "--quiet", "-v")
     code, out, _ = run("loe", *SPACE, "-", *degrees)
     assert code == 0
     less = run("loe", *SPACE, "-", *degrees, "--set", "system.mem1.GiB=20")

@@ -82,13 +82,12 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
     changed = with_changes(arguments.changes, model=specs[0], execution=specs[1], system=specs[2])
     with naming(specs[1]):
-        model, system = inputs.model(changed["model"]), inputs.system(changed["system"])
-        execution = inputs.execution(
-            changed["execution"], edition=arguments.edition, preset=arguments.preset
-        )
+        terms = {"edition": arguments.edition, "preset": arguments.preset}
         try:
-            result = estimate(model, execution, system, layers=arguments.layers)
+            result = estimate(**changed, layers=arguments.layers, **terms)
         except Infeasible as error:
+            model, system = inputs.model(changed["model"]), inputs.system(changed["system"])
+            execution = inputs.execution(changed["execution"], **terms)
             raise _with_hint(error, model, execution, system) from None
     if arguments.stats == STDOUT and arguments.format == "json":
         log(json_text(result.to_dict()))

@@ -2,6 +2,7 @@
 
 import argparse
 
+from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.options import STDOUT, Log, Parser, add_preset, check_inputs, check_outputs
 
 ASSUMED = "megatron-lm on processors of NVIDIA and AMD, else what all frameworks share"
@@ -53,6 +54,7 @@ def configure(parser: Parser) -> None:
         metavar="PLAN",
         help='a plan of your own to set beside: "tp=8 pp=4 mbs=1", or the file of an execution',
     )
+    add_changes(parser, "model", "system")
     parser.add_argument(
         "-o",
         "--output",
@@ -70,10 +72,11 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         check_outputs([output], specs)
     from calculon.planner.answer import plan
 
+    changed = with_changes(arguments.changes, model=arguments.model, system=arguments.system)
     answer = plan(
-        arguments.model,
+        changed["model"],
         arguments.num_procs,
-        arguments.system,
+        changed["system"],
         preset=arguments.preset,
         tokens=arguments.tokens,
         batch=arguments.batch,
