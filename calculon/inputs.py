@@ -362,6 +362,9 @@ def _load(
         path = os.fsdecode(source)
         name, document, question = catalog.read(argument, path)
         file = "<stdin>" if name == "stdin" else path
+        path = (
+            path if name == "stdin" or Path(path).exists() else name
+        )  # a word for one of the catalog
     if changes:
         document = override(document, changes, file, record)
     digest = digest_of(document, getattr(record, "silent_keys", ()))

@@ -10,6 +10,7 @@ from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.inspect.question import question
 from calculon.inspect.told_apart import least_ratio
 from calculon.planner.ask import Question, ask
 from calculon.planner.candidate import Candidate, candidates, of_estimate
@@ -23,6 +24,7 @@ from calculon.search.search_result import SearchResult
 from calculon.search.space import Space
 from calculon.spec.execution import CORRECTED, Execution
 from calculon.spec.model import Model
+from calculon.spec.result_selection import PLANS, QUESTION
 
 BEST = Objective.parse("sample_rate")
 """What plans are ranked by."""
@@ -136,16 +138,13 @@ class Answer:
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain data.
 
-        The best plans of all splits have the numbers of their ranks as names, as results of searches have.
+        Its ``plans`` are the best of all splits by rank, each as a search writes its winners.
         """
         q = self.question
         answer: dict[str, Any] = {
-            "question": {
-                "model": q.model.name,
-                "system": q.system.name,
+            QUESTION: self._specs
+            | {
                 "num_procs": list(q.num_procs),
-                "preset": q.preset.name,
-                "edition": CORRECTED,
                 "batch_size": q.batch_size,
                 "seq_size": q.model.seq_size,
                 "tokens": q.tokens,
@@ -164,12 +163,20 @@ class Answer:
         if self.mine is not None:
             own = self.mine.candidate
             answer["mine"] = {"problem": self.mine.problem} if own is None else self._told(own)
-        return {str(rank): self._told(one) for rank, one in enumerate(self.splits)} | answer
+        plans = {str(rank): self._told(one) for rank, one in enumerate(self.splits)}
+        return answer | {PLANS: plans}
+
+    @cached_property
+    def _specs(self) -> dict[str, Any]:
+        """What every plan answers: model, system, edition and preset, with their hashes."""
+        q = self.question
+        return question(q.model, q.system, CORRECTED, q.preset)
 
     def _told(self, one: Candidate) -> dict[str, Any]:
         """Return a plan as plain data, with the training that was asked for, or that of :data:`TOKENS`."""
         q = self.question
-        return one.to_dict() | {"training": one.training(q.tokens or TOKENS, q.tokens_per_step)}
+        training = one.training(q.tokens or TOKENS, q.tokens_per_step)
+        return one.to_dict() | {"training": training, QUESTION: self._specs}
 
     def _tie(self, one: Tie) -> dict[str, Any]:
         simplest = self._told(one.simplest)

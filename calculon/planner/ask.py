@@ -118,8 +118,7 @@ def ask(
         For anything that cannot be understood, with what it may mean.
     """
     assumed: dict[str, str] = {}
-    shape, machine = inputs.model(model), inputs.system(system)
-    shape = _with_sequences(shape, seq, assumed)
+    machine, shape = inputs.system(system), _with_sequences(model, seq, assumed)
     framework = _framework(system, machine, preset, assumed)
     counts = _counts(num_procs)
     arithmetic = precision("bf16" if dtype is None else dtype)
@@ -148,17 +147,21 @@ def _counts(given: int | str | Sequence[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(inputs.count(one, "num_procs", "plan") for one in several))
 
 
-def _with_sequences(model: Model, seq: int | str | None, assumed: dict[str, str]) -> Model:
+def _with_sequences(
+    source: Source | Model, seq: int | str | None, assumed: dict[str, str]
+) -> Model:
     """Return the model with the sequences that are asked for, or of a length that is usual."""
-    if seq is not None:
-        return replace(model, seq_size=sequence_length(str(seq)))
-    if model.seq_size <= LONGEST_UNASKED:
-        assumed["--seq"] = f"{model.seq_size:,} tokens"
+    model = inputs.model(source)
+    length = model.seq_size if seq is None else sequence_length(str(seq))
+    if seq is None:
+        length = min(length, LONGEST_UNASKED)
+        more = f", of {model.seq_size:,} that the model has room for" * (length < model.seq_size)
+        assumed["--seq"] = f"{length:,} tokens{more}"
+    if length == model.seq_size:
         return model
-    assumed["--seq"] = (
-        f"{LONGEST_UNASKED:,} tokens, of {model.seq_size:,} that the model has room for"
-    )
-    return replace(model, seq_size=LONGEST_UNASKED)
+    if isinstance(source, Model):
+        return replace(source, seq_size=length)
+    return inputs.model(inputs.Changed.of(source, {"seq_size": length}))
 
 
 def _framework(

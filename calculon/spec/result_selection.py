@@ -14,6 +14,9 @@ from calculon.spec.files import document_suffix, read_bytes
 QUESTION = "question"
 """Member of a result that says what it answers."""
 
+PLANS = "plans"
+"""Member of the answer of ``plan`` that has its plans by rank, as the document of a search has its winners."""
+
 TABLE = ".csv"
 _SEPARATOR = re.compile("[:/]")
 
@@ -30,8 +33,15 @@ def is_result(raw: object) -> bool:
         return any(isinstance(row, Mapping) and "total_time" in row for row in raw[:1])
     if not isinstance(raw, Mapping):
         return False
+    raw = searched(raw)
     inside = next(iter(raw.values()), None)
     return "total_time" in raw or is_winner(inside) or any(map(is_winner, _values(inside)))
+
+
+def searched(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a document has of a search: the plans of an answer, or all of it."""
+    plans = raw.get(PLANS)
+    return plans if isinstance(plans, Mapping) else raw
 
 
 def is_winner(value: object) -> bool:
@@ -147,6 +157,7 @@ def searches_in(
     SpecError
         For a document of something else, and when nothing is selected.
     """
+    raw = searched(raw)
     if not all(isinstance(one, Mapping) for one in raw.values()):
         raise no_result(path)
     several = not any("execution" in one for one in raw.values())  # one search per processor count
@@ -188,4 +199,4 @@ def check_single(selector: str, path: str) -> None:
 
 def no_result(path: str) -> SpecError:
     """Return the error for a document that holds no results."""
-    return SpecError(path, Problem("", "the JSON of llm, loe or study", "another document"))
+    return SpecError(path, Problem("", "the JSON of llm, loe, plan or study", "another document"))

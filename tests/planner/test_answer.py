@@ -82,13 +82,13 @@ def test_a_plan_of_ones_own_that_cannot_run_says_why():
 
 def test_plain_data_have_the_plans_by_rank_and_the_training():
     told = answer().to_dict()
-    assert told["0"]["execution"] == answer().plans[0].execution
-    assert told["0"]["training"]["tokens"] == 15e12
-    assert told["question"]["preset"] == "megatron-lm"
+    assert told["plans"]["0"]["execution"] == answer().plans[0].execution
+    assert told["plans"]["0"]["training"]["tokens"] == 15e12
+    assert told["question"]["preset"]["name"] == "megatron-lm"
     assert told["mine"]["execution"]["tensor_par"] == 2
     unasked = plan("llama3-8B", 64, "h100_80g_sxm").to_dict()
     assert unasked["question"]["tokens"] is None
-    assert unasked["0"]["training"]["tokens"] == TOKENS
+    assert unasked["plans"]["0"]["training"]["tokens"] == TOKENS
 
 
 def test_nothing_that_fits_says_why_and_what_would():

@@ -89,7 +89,7 @@ def test_a_result_is_an_execution(write, name, document, selector, wanted):
             "best.yaml",
             "0: {execution: {}, stats: {}}",
             "",
-            "expected the JSON of llm, loe or study",
+            "expected the JSON of llm, loe, plan or study",
         ),
         ("all.csv", TABLE, "#9", "expected a row from 0 to 2"),
         ("all.csv", "a,b\n1,2\n", "", "expected a row with an execution"),

@@ -14,6 +14,7 @@ from calculon.apps.report.setup import add_interval, speed_with_interval
 from calculon.apps.report.stage_table import stages_group
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, heading
+from calculon.spec.origin import stated_name
 from calculon.spec.plan_words import choices_words, degrees_words, plan_words
 from calculon.statistics import BOUNDS
 from calculon.units import GIB, scaled
@@ -43,6 +44,7 @@ class PlanPage:
 
     def __init__(self, answer: Document, best: Result | None, usual: Usual, runs_it: str):
         self.answer, self.best, self.usual, self.runs_it = answer, best, usual, runs_it
+        self.plans: Document = answer["plans"]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from self._question()
@@ -59,8 +61,8 @@ class PlanPage:
 
     def _question(self) -> Iterator[RenderableType]:
         asked = self.answer["question"]
-        procs = f"{asked['num_procs'][0]:,} x {asked['system']}"
-        title = f"Plan for {asked['model']} on {procs}"
+        procs = f"{asked['num_procs'][0]:,} x {stated_name(asked['system'])}"
+        title = f"Plan for {stated_name(asked['model'])} on {procs}"
         yield Text.assemble((title, "bold underline"), ("   edition " + asked["edition"], "dim"))
         table = grid("text", "text")
         tokens = asked["batch_size"] * asked["seq_size"]
@@ -86,11 +88,9 @@ class PlanPage:
         return plan_words(execution, self.usual(execution))
 
     def _best(self, best: Result) -> Iterator[RenderableType]:
-        yield Text.assemble(
-            ("Best: ", "bold"), (self._words(self.answer["0"]["execution"]), "bold")
-        )
+        yield Text.assemble(("Best: ", "bold"), (self._words(self.plans["0"]["execution"]), "bold"))
         table = speed_with_interval(best)
-        _add_training(table, self.answer["0"]["training"], best.digits)
+        _add_training(table, self.plans["0"]["training"], best.digits)
         yield indented(table)
 
     def _memory(self, best: Result) -> Iterator[RenderableType]:
@@ -108,7 +108,7 @@ class PlanPage:
         yield indented(Text(f"largest: {parts}", "dim"))
 
     def _rivals(self, digits: Digits) -> Iterator[RenderableType]:
-        ranks = [self.answer[str(rank)] for rank in range(_SHOWN) if str(rank) in self.answer]
+        ranks = list(self.plans.values())[:_SHOWN]
         if len(ranks) < 2:
             return
         yield heading("Next best", "the best of each other split")
@@ -121,7 +121,7 @@ class PlanPage:
         """Say how many plans are as fast as the best, and which is the simplest of them."""
         if tie["plans"] == 1:
             return "none but the best."
-        best, simplest = self.answer["0"], tie["simplest"]
+        best, simplest = self.plans["0"], tie["simplest"]
         said = f"{tie['plans']} plans"
         if simplest["execution"] == best["execution"]:
             return f"{said}; the best is the simplest."
@@ -195,14 +195,14 @@ class PlanPage:
             yield heading("Mine", "it cannot run")
             yield indented(Text(mine["problem"]))
             return
-        best = self.answer.get("0", mine)
+        best = self.plans.get("0", mine)
         yield heading("Mine", self._words(mine["execution"]))
         digits = _digits(mine["stats"])
         time = digits.duration(mine["stats"]["total_time"])
         ratio = mine["stats"]["total_time"] / best["stats"]["total_time"]
         memory = f"{mine['stats']['proc_mem_tier1_cap_req'] / GIB:.1f} GiB"
         said = f"{time}, {memory}"
-        if "0" in self.answer:
+        if self.plans:
             alike = ratio < self.answer["ties"][-1]["ratio"]
             said += f": {_against(ratio - 1)}" + (", which is not told apart" if alike else "")
         yield indented(Text(said))
