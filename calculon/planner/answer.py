@@ -17,6 +17,7 @@ from calculon.planner.candidate import Candidate, candidates, of_estimate
 from calculon.planner.unfit import Unfit, unfit, why_none
 from calculon.presets import Preset
 from calculon.search.driver import run
+from calculon.search.effect import COMMAND_LINE
 from calculon.search.objective import Objective
 from calculon.search.ranking import BestOfEach
 from calculon.search.request import make_space
@@ -156,7 +157,7 @@ class Answer:
             "feasible": self.found.counts.good,
             "ties": [self._tie(one) for one in self.ties],
             "counts": [self._count(one) for one in self.counts],
-            "unfit": None if self.unfit is None else self.unfit.to_dict(),
+            "unfit": None if self.unfit is None else self.unfit.to_dict(COMMAND_LINE),
         }
         if self.best is not None and self.best.belief is not None:
             answer["belief"] = self.best.belief.to_dict()
@@ -207,6 +208,8 @@ def plan(
     seq: int | str | None = None,
     dtype: str | None = None,
     mine: Source | None = None,
+    fix: Mapping[str, Any] | None = None,
+    add: Mapping[str, Any] | None = None,
 ) -> Answer:
     """Plan a training run: the best execution, its rivals, and the same for other numbers of processors.
 
@@ -228,6 +231,9 @@ def plan(
         Precision: ``"bf16"`` (default), ``"fp16"``, ``"fp8"`` (a recipe of 8-bit products on 16-bit storage).
     mine : str, mapping or path, optional
         A plan to set beside the best one: ``"tp=8 pp=4 mbs=1"``, fields, or an execution.
+    fix, add : mapping, optional
+        Values that fields are restricted to, and values that are tried beside the usual ones, as in
+        :func:`calculon.search`.
 
     Raises
     ------
@@ -251,6 +257,8 @@ def plan(
         seq=seq,
         dtype=dtype,
         mine=mine,
+        fix=fix,
+        add=add,
     )
     return answer(question)
 
@@ -279,6 +287,7 @@ def _space(question: Question, num_procs: int) -> Space:
         question.batch_size,
         question.datatype,
         fix=question.fixed,
+        add=question.add,
         edition=CORRECTED,
         preset=question.preset.name,
     )

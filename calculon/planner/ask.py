@@ -58,6 +58,8 @@ class Question:
         Fields of the execution that the precision sets.
     mine : Mine or None
         A plan to set beside the best one.
+    fix, add : mapping
+        Values that fields of executions are restricted to, and values that are tried beside the usual ones.
     assumed : mapping of str to str
         What was not stated and is assumed, by the option that states it.
     """
@@ -70,6 +72,8 @@ class Question:
     tokens: float | None
     arithmetic: Mapping[str, Any]
     mine: Mine | None
+    fix: Mapping[str, Any] = field(default_factory=dict)
+    add: Mapping[str, Any] = field(default_factory=dict)
     assumed: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -79,10 +83,9 @@ class Question:
 
     @property
     def fixed(self) -> dict[str, Any]:
-        """Fields that a search holds: the batch, and the arithmetic beside the type of storage."""
-        return {"batch_size": self.batch_size} | {
-            name: value for name, value in self.arithmetic.items() if name != "datatype"
-        }
+        """Fields that a search holds: the batch, the arithmetic beside the type of storage, and what is asked for."""
+        arithmetic = {name: one for name, one in self.arithmetic.items() if name != "datatype"}
+        return {"batch_size": self.batch_size, **arithmetic, **self.fix}
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -109,6 +112,8 @@ def ask(
     seq: int | str | None = None,
     dtype: str | None = None,
     mine: Source | None = None,
+    fix: Mapping[str, Any] | None = None,
+    add: Mapping[str, Any] | None = None,
 ) -> Question:
     """Read a question in the words that people use.
 
@@ -134,6 +139,8 @@ def ask(
         tokens=None if tokens_of_run is None else float(tokens(str(tokens_of_run))),
         arithmetic=arithmetic,
         mine=None if mine is None else read_mine(mine),
+        fix=dict(fix or {}),
+        add=dict(add or {}),
         assumed=assumed,
     )
 

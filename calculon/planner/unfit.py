@@ -90,8 +90,8 @@ class Unfit:
         proposals = [f"  - {text}" for text in self.proposals(wording)]
         return [*lines, f"{PROPOSED}:", *proposals] if proposals else lines
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+    def to_dict(self, wording: Wording | None = None) -> dict[str, Any]:
+        """Return it as plain data, with the lines in words; `wording` as in :meth:`proposals`."""
         return {
             "executions": self.executions,
             "reasons": [
@@ -119,7 +119,7 @@ class Unfit:
                 }
                 for one in self.remedies
             ],
-            "lines": self.lines(),
+            "lines": self.lines(wording),
         }
 
     def __repr__(self) -> str:

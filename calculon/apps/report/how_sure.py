@@ -54,7 +54,7 @@ def told_apart(ratios: Sequence[float], least: float) -> str:
 def nearest_table(runs: Sequence[Mapping[str, Any]]) -> Table:
     """List measured runs, nearest first."""
     columns = (
-        Column("run", "nearest runs", fold=True),
+        Column("run", "nearest runs", cut=True),
         Column("processors", "processors", right=True),
         Column("parameters", "model", right=True),
         Column("split", "TP.PP.DP", right=True),

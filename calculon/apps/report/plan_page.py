@@ -51,7 +51,7 @@ class PlanPage:
         if self.best is None:
             yield from (Text(), *self._nothing())
         else:
-            yield from (Text(), *self._best(self.best), Text(), *self._memory(self.best))
+            yield from (Text(), *self._best(self.best), Text(), *_memory(self.best))
             yield from (Text(), *self._rivals(self.best.digits))
         yield from (Text(), *self._counts())
         if "mine" in self.answer:
@@ -79,7 +79,13 @@ class PlanPage:
 
     def _nothing(self) -> Iterator[RenderableType]:
         yield Text("No plan fits.", "bold")
-        yield from (indented(Text(line)) for line in self.answer["unfit"]["lines"])
+        items = grid("text", "text", gap=1)
+        for line in self.answer["unfit"]["lines"]:
+            if line.startswith(_ITEM):
+                items.add_row("-", Text(line.removeprefix(_ITEM)))
+            else:
+                yield indented(Text(line))
+        yield indented(indented(items))
 
     def _choices(self, row: Document) -> tuple[str, ...]:
         return choices_words(row["execution"], self.usual(row["execution"]))
@@ -92,20 +98,6 @@ class PlanPage:
         table = speed_with_interval(best)
         _add_training(table, self.plans["0"]["training"], best.digits)
         yield indented(table)
-
-    def _memory(self, best: Result) -> Iterator[RenderableType]:
-        if best.stages:
-            yield from stages_group(best.stages, best.digits)
-        used = best.value("proc_mem_tier1_cap_req")
-        there = (best.capacities or (0.0, 0.0))[0]
-        here = {kind: size for kind, size in best.memory()[0].items() if size > 0}
-        largest = sorted(here.items(), key=lambda item: -item[1])[:4]
-        parts = ", ".join(f"{kind} {best.digits.gib(size)}" for kind, size in largest)
-        free = best.digits.gib(there - used)
-        yield heading(
-            "Memory", f"{best.digits.gib(used)} of {best.digits.gib(there)} usable, {free} free"
-        )
-        yield indented(Text(f"largest: {parts}", "dim"))
 
     def _rivals(self, digits: Digits) -> Iterator[RenderableType]:
         ranks = list(self.plans.values())[:_SHOWN]
@@ -208,6 +200,9 @@ class PlanPage:
         yield indented(Text(said))
 
 
+_ITEM = "  - "
+"""Beginning of the lines of a list."""
+
 _SHOWN = 6
 
 _TIES = (
@@ -242,9 +237,9 @@ def _percent(longer: float) -> str:
     """Write a relative difference with its sign.
 
     >>> _percent(0.0693), _percent(0.0004), _percent(1.52)
-    ('+7 %', '+0 %', '+152 %')
+    ('+7 %', '0 %', '+152 %')
     """
-    return f"{longer * 100:+.0f} %"
+    return f"{longer * 100:+.0f} %".replace("+0 %", "0 %").replace("-0 %", "0 %")
 
 
 def _digits(stats: Document) -> Digits:
@@ -263,6 +258,21 @@ def _add_training(table: Any, training: Document, digits: Digits) -> None:
     hours, per_day = training["processor_hours"], training["processor_hours"] / days
     low, high = (None if end is None else end * per_day for end in ends)
     add_interval(table, "processor-hours", hours, (low, high), digits.rate)
+
+
+def _memory(best: Result) -> Iterator[RenderableType]:
+    if best.stages:
+        yield from (*stages_group(best.stages, best.digits), Text())
+    used = best.value("proc_mem_tier1_cap_req")
+    there = (best.capacities or (0.0, 0.0))[0]
+    here = {kind: size for kind, size in best.memory()[0].items() if size > 0}
+    largest = sorted(here.items(), key=lambda item: -item[1])[:4]
+    parts = ", ".join(f"{kind} {best.digits.gib(size)}" for kind, size in largest)
+    free = best.digits.gib(there - used)
+    yield heading(
+        "Memory", f"{best.digits.gib(used)} of {best.digits.gib(there)} usable, {free} free"
+    )
+    yield indented(Text(f"largest: {parts}", "dim"))
 
 
 def _how_sure(belief: Document) -> Iterator[RenderableType]:

@@ -4,6 +4,7 @@ import argparse
 
 from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.options import STDOUT, Log, Parser, add_preset, check_inputs, check_outputs
+from calculon.errors import Infeasible
 
 ASSUMED = "megatron-lm on processors of NVIDIA and AMD, else what all frameworks share"
 
@@ -54,6 +55,20 @@ def configure(parser: Parser) -> None:
         metavar="PLAN",
         help='a plan of your own to set beside: "tp=8 pp=4 mbs=1", or the file of an execution',
     )
+    parser.add_argument(
+        "--fix",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE[,VALUE...]",
+        help="try only these values of an execution field, such as tensor_par=8; may be repeated",
+    )
+    parser.add_argument(
+        "--add",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE[,VALUE...]",
+        help="also try what the framework has and its searches leave out, such as optimizer_offload=true",
+    )
     add_changes(parser, "model", "system")
     parser.add_argument(
         "-o",
@@ -71,6 +86,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if output not in (None, STDOUT):
         check_outputs([output], specs)
     from calculon.planner.answer import plan
+    from calculon.planner.unfit import why_none
+    from calculon.search.restrict import parse
 
     changed = with_changes(arguments.changes, model=arguments.model, system=arguments.system)
     answer = plan(
@@ -83,6 +100,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         seq=arguments.seq,
         dtype=arguments.dtype,
         mine=arguments.mine,
+        fix=parse("fix", arguments.fix),
+        add=parse("add", arguments.add),
     )
     if output is None:
         from calculon.apps.cli.commands.llm import result_of
@@ -99,4 +118,6 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         else:
             write_json(output, answer.to_dict())
             log(f"Output: {output}")
-    return 0 if answer.best is not None else 1
+    if answer.best is None:
+        raise Infeasible("nothing", f"no plan fits: {why_none(answer.found.counts)}")
+    return 0
