@@ -14,15 +14,18 @@ from calculon.inspect.question import question
 from calculon.inspect.told_apart import least_ratio
 from calculon.planner.ask import Question, ask
 from calculon.planner.candidate import Candidate, candidates, of_estimate
+from calculon.planner.neighbours import hint
 from calculon.planner.unfit import Unfit, unfit, why_none
 from calculon.presets import Preset
 from calculon.search.driver import run
 from calculon.search.effect import COMMAND_LINE
 from calculon.search.objective import Objective
-from calculon.search.ranking import BestOfEach
+from calculon.search.ranking import Best, BestOfEach
 from calculon.search.request import make_space
 from calculon.search.search_result import SearchResult
 from calculon.search.space import Space
+from calculon.search.where import Condition
+from calculon.spec import catalog
 from calculon.spec.execution import CORRECTED, Execution
 from calculon.spec.model import Model
 from calculon.spec.result_selection import PLANS, QUESTION
@@ -92,6 +95,9 @@ class Answer:
         What was asked.
     found : SearchResult
         The best plan of each split and number of chunks, the best of all first.
+    roomy : Candidate or None
+        The best plan that leaves as much memory as measured memory differs from the prediction; None where the best
+        does, and where none does.
     counts : tuple of Count
         The best plan on each number of processors that was asked for; of half and twice as many, where one was.
     mine : Mine or None
@@ -102,6 +108,7 @@ class Answer:
 
     question: Question
     found: SearchResult
+    roomy: Candidate | None
     counts: tuple[Count, ...]
     mine: Mine | None
     unfit: Unfit | None
@@ -155,6 +162,7 @@ class Answer:
             },
             "tried": self.found.counts.total,
             "feasible": self.found.counts.good,
+            "roomy": None if self.roomy is None else self._told(self.roomy),
             "ties": [self._tie(one) for one in self.ties],
             "counts": [self._count(one) for one in self.counts],
             "unfit": None if self.unfit is None else self.unfit.to_dict(COMMAND_LINE),
@@ -273,6 +281,7 @@ def answer(question: Question) -> Answer:
     return Answer(
         question=question,
         found=found,
+        roomy=_roomy(found) if len(found) else None,
         counts=tuple(_best_on(results[count]) for count in question.counts),
         mine=_mine(question),
         unfit=None if len(found) else unfit(found.space, found.counts),
@@ -306,6 +315,17 @@ def _best_on(found: SearchResult) -> Count:
     return Count(procs, None, why_none(found.counts))
 
 
+def _roomy(found: SearchResult) -> Candidate | None:
+    """Return the best plan with room for the error of memory, where the best of all has less."""
+    belief = found[0].belief
+    if belief is None or belief.memory is None or not belief.memory.remark:
+        return None
+    most = found.space.system.usable[0] / (1 + belief.memory.error)
+    where = Condition.parse(f"proc_mem_tier1_cap_req <= {most!r}")
+    roomy = run(found.space, Best(BEST, 1, where))
+    return candidates(roomy)[0] if len(roomy) else None
+
+
 def _first(found: SearchResult) -> SearchResult:
     """Return the best result alone."""
     return SearchResult(
@@ -315,20 +335,39 @@ def _first(found: SearchResult) -> SearchResult:
 
 def _mine(question: Question) -> Mine | None:
     """Estimate a plan of one's own on the same processors, with the same batch, where it states no others."""
-    own = question.mine
-    if own is None:
+    if question.mine is None:
         return None
-    if own.fields is None:
-        return _estimated(question, inputs.execution(own.file, edition=CORRECTED))
-    usual = {"num_procs": question.num_procs[0], "microbatch_size": 1}
-    fields = {**usual, "batch_size": question.batch_size, **question.arithmetic, **own.fields}
-    layouts = () if "pp_layout" in own.fields else _layouts(question.preset)
+    stated = question.mine.fields
+    if stated is None:
+        _, raw, _ = catalog.read("execution", question.mine.file)
+        if not isinstance(raw, Mapping) or "edition" in raw or "preset" in raw:
+            return _estimated(question, inputs.execution(question.mine.file, edition=CORRECTED))
+        stated = raw
+    fields = {**_usual(question, stated), **stated}
+    layouts = () if "pp_layout" in stated else _layouts(question.preset)
     for layout in layouts:
         try:
             return _estimated(question, _execution(question, {**fields, "pp_layout": layout}))
         except SpecError:
             continue  # stages that this layout does not make of so many blocks
     return _estimated(question, _execution(question, fields))
+
+
+def _usual(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a plan of one's own need not say: the question, degrees of 1, and a pipeline over what is left."""
+    procs = question.num_procs[0]
+    rest = procs
+    for name in ("tensor_par", "data_par"):
+        degree = stated.get(name, 1)
+        rest = rest // degree if isinstance(degree, int) and degree > 0 else rest
+    return {
+        "num_procs": procs,
+        "tensor_par": 1,
+        "pipeline_par": max(1, rest) if "data_par" in stated else 1,
+        "microbatch_size": 1,
+        "batch_size": question.batch_size,
+        **question.arithmetic,
+    }
 
 
 def _layouts(preset: Preset) -> tuple[str, ...]:
@@ -345,4 +384,5 @@ def _estimated(question: Question, execution: Execution) -> Mine:
     try:
         return Mine(estimate(question.model, execution, question.system))
     except Infeasible as error:
-        return Mine(None, str(error))
+        would = hint(question.model, execution, question.system)
+        return Mine(None, f"{error}. {would[0].upper()}{would[1:]}." if would else f"{error}.")

@@ -1,18 +1,21 @@
 """A question about a training run: model, machine, processors, framework, batch, and what is assumed of the rest."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
 from calculon import inputs
-from calculon.errors import Problem, SpecError
+from calculon.errors import Infeasible, Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.planner.shorthand import Mine, read_mine
 from calculon.presets import COMMON, Preset, find_preset
 from calculon.spec import catalog
+from calculon.spec.decode import SpecWarning
 from calculon.spec.execution import CORRECTED
+from calculon.spec.files import STDIN
 from calculon.spec.model import Model
 from calculon.spec.spellings import (
     global_batch,
@@ -93,7 +96,8 @@ class Question:
         if len(self.num_procs) > 1:
             return self.num_procs
         (only,) = self.num_procs
-        return tuple(n for n in (only // 2, only, only * 2) if n >= 1)
+        most = most_processors(self.system)
+        return tuple(n for n in (only // 2, only, only * 2) if 1 <= n <= most)
 
     @property
     def tokens_per_step(self) -> int:
@@ -125,8 +129,8 @@ def ask(
     assumed: dict[str, str] = {}
     machine, shape = inputs.system(system), _with_sequences(model, seq, assumed)
     framework = _framework(system, machine, preset, assumed)
-    counts = _counts(num_procs)
-    arithmetic = precision("bf16" if dtype is None else dtype)
+    counts = _counts(num_procs, machine)
+    arithmetic = precision("bf16" if dtype is None else str(dtype))
     if dtype is None:
         assumed["--dtype"] = "bf16"
     batch_size = _batch(batch, shape.seq_size, counts[0], assumed)
@@ -145,30 +149,56 @@ def ask(
     )
 
 
-def _counts(given: int | str | Sequence[int]) -> tuple[int, ...]:
+MOST_COUNTS = 100
+"""Processor counts of a question."""
+
+
+def _counts(given: int | str | Sequence[int], system: System) -> tuple[int, ...]:
+    """Return the processor counts that are asked for.
+
+    Raises
+    ------
+    SpecError
+        For what is no count, and for none or too many of them.
+    Infeasible
+        For more processors than the networks of the system join.
+    """
     if isinstance(given, str):
-        return tuple(processor_counts(given))
-    several = given if isinstance(given, Sequence) else (given,)
-    if not several:
-        raise SpecError("plan", Problem("num_procs", "at least one count", "none"))
-    return tuple(dict.fromkeys(inputs.count(one, "num_procs", "plan") for one in several))
+        counts = processor_counts(given)
+    else:
+        several = given if isinstance(given, Sequence) else (given,)
+        counts = tuple(dict.fromkeys(inputs.count(one, "num_procs", "plan") for one in several))
+    if not 0 < len(counts) <= MOST_COUNTS:
+        wanted = f"1 to {MOST_COUNTS} processor counts"
+        raise SpecError("plan", Problem("num_procs", wanted, f"{len(counts):,} of them"))
+    if (most := max(counts)) > (there := most_processors(system)):
+        words = f"the networks of {system.name} join {there:,} processors, {most - there:,} fewer than {most:,}"
+        raise Infeasible("mesh_size", words)
+    return counts
+
+
+def most_processors(system: System) -> int:
+    """Return how many processors the largest network joins."""
+    return max(network.size for network in system.networks)
 
 
 def _with_sequences(
     source: Source | Model, seq: int | str | None, assumed: dict[str, str]
 ) -> Model:
     """Return the model with the sequences that are asked for, or of a length that is usual."""
-    model = inputs.model(source)
-    length = model.seq_size if seq is None else sequence_length(str(seq))
-    if seq is None:
-        length = min(length, LONGEST_UNASKED)
-        more = f", of {model.seq_size:,} that the model has room for" * (length < model.seq_size)
-        assumed["--seq"] = f"{length:,} tokens{more}"
-    if length == model.seq_size:
-        return model
-    if isinstance(source, Model):
-        return replace(source, seq_size=length)
-    return inputs.model(inputs.Changed.of(source, {"seq_size": length}))
+    with warnings.catch_warnings():  # the page says which sequences were taken
+        warnings.filterwarnings("ignore", ".*longest context", SpecWarning)
+        model = inputs.model(source)
+        length = model.seq_size if seq is None else sequence_length(str(seq))
+        if seq is None:
+            length = min(length, LONGEST_UNASKED)
+            more = f", of {model.seq_size:,} that the model has room for"
+            assumed["--seq"] = f"{length:,} tokens{more * (length < model.seq_size)}"
+        if length == model.seq_size:
+            return model
+        if isinstance(source, Model) or source == STDIN:  # which is read once
+            return replace(model, seq_size=length)
+        return inputs.model(inputs.Changed.of(source, {"seq_size": length}))
 
 
 def _framework(

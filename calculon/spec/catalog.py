@@ -29,7 +29,7 @@ _TELLING = {
 """Fields that only one kind of spec has."""
 
 _CONFIGURATION = "config.json"
-_COUNTED = re.compile(r"\d+ ?[x*]? ?(?P<after>[A-Za-z].*)|(?P<before>.+?) ?[x*] ?\d+")
+_COUNTED = re.compile(r"\d+ ?[x*]? ?(?P<after>[A-Za-z].*)|(?P<before>.+?)( [x*] ?|[*])\d+")
 """A system with a number of processors: ``8xH100``, ``8 h100``, ``h100 x 8``."""
 
 

@@ -6,7 +6,8 @@ import pytest
 
 import calculon
 from calculon.inspect.told_apart import least_ratio
-from calculon.planner.answer import REPEATED, TOKENS, Answer, plan
+from calculon.planner.answer import REPEATED, TOKENS, Answer, _usual, plan
+from calculon.planner.ask import ask
 
 
 @cache
@@ -72,6 +73,46 @@ def test_a_plan_of_ones_own_is_its_estimate():
     wanted = calculon.estimate("llama3-8B", fields, "h100_80g_sxm")
     assert answer().mine.estimate.execution == wanted.execution
     assert answer().mine.candidate.time == wanted.stats["total_time"]
+
+
+@pytest.mark.parametrize(
+    ("own", "degrees"),
+    [
+        ("tp=2 dp=8", (2, 4, 8)),
+        ("mbs=1", (1, 1, 64)),
+        ("tp=4", (4, 1, 16)),
+        ({"tensor_par": 2, "pipeline_par": 2}, (2, 2, 16)),
+    ],
+)
+def test_degrees_that_are_not_said_follow(own, degrees):
+    question = ask("llama3-8B", 64, "h100_80g_sxm", batch=512, mine=own)
+    fields = {**_usual(question, question.mine.fields), **question.mine.fields}
+    execution = calculon.inputs.execution(fields, edition="corrected", preset="megatron-lm")
+    found = execution.tensor_par, execution.pipeline_par, execution.data_par
+    assert found == degrees
+    assert execution.batch_size == 512
+
+
+def test_a_file_of_ones_own_says_degrees_alone(tmp_path):
+    own = tmp_path / "mine.json"
+    own.write_text('{"tensor_par": 2, "pipeline_par": 2}')
+    made = plan("llama3-8B", 64, "h100_80g_sxm", batch=512, mine=str(own)).mine
+    assert made.estimate.execution == answer().mine.estimate.execution
+
+
+def test_where_memory_is_tight_the_best_with_room_is_named():
+    tight = plan("llama3-70B", 1024, "h100_80g_sxm")
+    memory = tight.best.belief.memory
+    assert memory.remark
+    usable = tight.found.space.system.usable[0]
+    most = usable / (1 + memory.error)
+    assert (
+        tight.roomy.stats["proc_mem_tier1_cap_req"]
+        <= most
+        < tight.plans[0].stats["proc_mem_tier1_cap_req"]
+    )
+    fits = [one for one in tight.plans if one.stats["proc_mem_tier1_cap_req"] <= most]
+    assert tight.roomy.time <= min(one.time for one in fits)
 
 
 def test_a_plan_of_ones_own_that_cannot_run_says_why():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from calculon.errors import SpecError
+from calculon.errors import Infeasible, SpecError
 from calculon.planner.ask import (
     LONGEST_UNASKED,
     TOKENS_PER_BATCH,
@@ -64,6 +64,17 @@ def test_published_forms_are_no_framework():
         ask("llama3-8B", 64, "h100_80g_sxm", preset="published")
 
 
+def test_more_processors_than_the_networks_join_are_told_at_once():
+    with pytest.raises(Infeasible, match="join 65,536 processors, 1 fewer than 65,537"):
+        ask("llama3-8B", 65537, "h100_80g_sxm")
+    assert ask("llama3-8B", 65536, "h100_80g_sxm").counts == (32768, 65536)
+
+
+def test_a_large_number_alone_is_no_batch():
+    with pytest.raises(SpecError, match="did you mean 4194304tok"):
+        ask("llama3-8B", 64, "h100_80g_sxm", batch=4194304)
+
+
 def test_no_count_is_an_error():
-    with pytest.raises(SpecError, match="at least one count"):
+    with pytest.raises(SpecError, match="1 to 100 processor counts"):
         ask("llama3-8B", (), "h100_80g_sxm")

@@ -17,7 +17,7 @@ from calculon.apps.report.texts import counted, heading
 from calculon.spec.origin import stated_name
 from calculon.spec.plan_words import choices_words, degrees_words, plan_words
 from calculon.statistics import BOUNDS
-from calculon.units import GIB, scaled
+from calculon.units import GIB, between, scaled
 
 Document = Mapping[str, Any]
 Usual = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -52,7 +52,7 @@ class PlanPage:
             yield from (Text(), *self._nothing())
         else:
             yield from (Text(), *self._best(self.best), Text(), *_memory(self.best))
-            yield from (Text(), *self._rivals(self.best.digits))
+            yield from (*self._roomy(), Text(), *self._rivals(self.best.digits))
         yield from (Text(), *self._counts())
         if "mine" in self.answer:
             yield from (Text(), *self._mine())
@@ -98,6 +98,22 @@ class PlanPage:
         table = speed_with_interval(best)
         _add_training(table, self.plans["0"]["training"], best.digits)
         yield indented(table)
+
+    def _roomy(self) -> Iterator[RenderableType]:
+        """Name the best plan with room for the error of memory, where the best of all has less."""
+        memory = self.answer["belief"]["memory"] if "belief" in self.answer else None
+        if not memory or not memory["remark"]:
+            return
+        error = f"{100 * memory['error']:.0f} %"
+        roomy = self.answer["roomy"]
+        if roomy is None:
+            yield indented(Text(f"No plan leaves the {error} that memory may differ by."))
+            return
+        longer = roomy["stats"]["total_time"] / self.plans["0"]["stats"]["total_time"] - 1
+        needs = f"{roomy['stats']['proc_mem_tier1_cap_req'] / GIB:.1f} GiB, {_percent(longer)}"
+        words = (self._words(roomy["execution"]), "bold")
+        said = f"With room for the {error} that it may differ by: "
+        yield indented(Text.assemble(said, words, f" ({needs})"))
 
     def _rivals(self, digits: Digits) -> Iterator[RenderableType]:
         ranks = list(self.plans.values())[:_SHOWN]
@@ -171,13 +187,12 @@ class PlanPage:
         asked, stats, execution = self.answer["question"], row["stats"], row["execution"]
         digits = _digits(stats)
         tokens = asked["batch_size"] * asked["seq_size"] / stats["total_time"]
-        shown = execution["attn_impl"] == "flash"
         return {
             "procs": f"{row['num_procs']:,}",
             "plan": degrees_words(execution),
             "time": digits.duration(stats["total_time"]),
             "rate": digits.rate(tokens / row["num_procs"]),
-            "mfu": digits.efficiency(stats["mfu_causal" if shown else "mfu"]),
+            "mfu": digits.efficiency(stats[_mfu(row)]),
             "days": digits.rate(row["training"]["days"]),
         }
 
@@ -193,7 +208,15 @@ class PlanPage:
         time = digits.duration(mine["stats"]["total_time"])
         ratio = mine["stats"]["total_time"] / best["stats"]["total_time"]
         memory = f"{mine['stats']['proc_mem_tier1_cap_req'] / GIB:.1f} GiB"
-        said = f"{time}, {memory}"
+        low, high = (mine["stats"].get(name) for name in BOUNDS)
+        ends = () if low is None or high is None else (low, high)
+        told = (digits.duration(end, like=mine["stats"]["total_time"]) for end in ends)
+        asked = self.answer["question"]
+        rate = asked["batch_size"] * asked["seq_size"] / mine["stats"]["total_time"]
+        days, tokens = digits.rate(mine["training"]["days"]), _tokens(mine["training"]["tokens"])
+        said = f"{time}{' (' + between(*told) + ')' if ends else ''} a step, "
+        said += f"MFU {digits.efficiency(mine['stats'][_mfu(mine)])}, {memory}, "
+        said += f"{digits.rate(rate / mine['execution']['num_procs'])} tokens/s each, {days} days for {tokens} tokens"
         if self.plans:
             alike = ratio < self.answer["ties"][-1]["ratio"]
             said += f": {_against(ratio - 1)}" + (", which is not told apart" if alike else "")
@@ -225,6 +248,11 @@ def _tokens(count: float) -> str:
     """
     number, _, prefix = scaled(count).partition(" ")
     return f"{number.rstrip('0').rstrip('.')} {prefix}".rstrip()
+
+
+def _mfu(row: Document) -> str:
+    """Return the statistic that is called MFU: of what the attention kernel computes."""
+    return "mfu_causal" if row["execution"]["attn_impl"] == "flash" else "mfu"
 
 
 def _against(longer: float) -> str:

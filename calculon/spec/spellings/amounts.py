@@ -35,6 +35,9 @@ _SECONDS = {
     **dict.fromkeys(("w", "wk", "week", "weeks"), 7 * 86400),
 }
 
+_MOST_SEQUENCES = 2**17
+"""Sequences of a batch that a number alone may count; no published run has so many."""
+
 _TOKENS = ("tokens", "token", "toks", "tok")
 _SEQUENCES = ("sequences", "sequence", "samples", "sample", "seqs", "seq")
 
@@ -149,6 +152,9 @@ def global_batch(text: str, seq_size: int, name: str = "batch") -> GlobalBatch:
         sequences = Fraction(round(number * factor / seq_size))
     if not factor:
         raise _refused(text, name, wanted)
+    if not unit and sequences > _MOST_SEQUENCES:  # tokens, more likely than not
+        hint = f"did you mean {text.strip()}tok (tokens) or {text.strip()}seq (sequences)?"
+        raise _refused(text, name, wanted, hint)
     if sequences < 1:
         wanted = f"a batch of at least one sequence of {seq_size:,} tokens"
     return GlobalBatch(_whole(sequences, text, name, wanted, LARGEST_INTEGER), seq_size)

@@ -95,10 +95,12 @@ def _number(text: str, whole: str, name: str) -> int:
 
 def _repair(part: str, text: str) -> str:
     """Say how a list with misplaced blanks, dots or separators of thousands is written."""
+    if re.fullmatch(r"\d{1,3}(\s\d{3})+", text.strip()):
+        return f"write {''.join(text.split())}"
     joined = re.sub(r"\s+", ",", re.sub(r"\s*([:-])\s*", r"\1", part.replace("..", "-")))
     if joined != part and all(_PART.fullmatch(one) for one in joined.split(",")):
         return f"write {joined}"
     if re.fullmatch(r"\d{1,3}(,\d{3})+", text):
         return f"commas separate counts; write {text.replace(',', '')}"
-    machine = re.fullmatch(r"(\d+)\s*x?\s*[A-Za-z].*", part)
+    machine = re.fullmatch(r"(\d+)\s*x?\s*(?!nodes?\b)[A-Za-z]{1,4}\d.*", part)  # 8xH100
     return f"the processors alone: {machine[1]}" if machine else ""

@@ -4,7 +4,7 @@ import argparse
 
 from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.options import STDOUT, Log, Parser, add_preset, check_inputs, check_outputs
-from calculon.errors import Infeasible
+from calculon.errors import Infeasible, Problem, SpecError
 
 ASSUMED = "megatron-lm on processors of NVIDIA and AMD, else what all frameworks share"
 
@@ -52,6 +52,7 @@ def configure(parser: Parser) -> None:
     )
     parser.add_argument(
         "--mine",
+        action="append",
         metavar="PLAN",
         help='a plan of your own to set beside: "tp=8 pp=4 mbs=1", or the file of an execution',
     )
@@ -99,7 +100,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         batch=arguments.batch,
         seq=arguments.seq,
         dtype=arguments.dtype,
-        mine=arguments.mine,
+        mine=_only(arguments.mine),
         fix=parse("fix", arguments.fix),
         add=parse("add", arguments.add),
     )
@@ -121,3 +122,11 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if answer.best is None:
         raise Infeasible("nothing", f"no plan fits: {why_none(answer.found.counts)}")
     return 0
+
+
+def _only(plans: list[str] | None) -> str | None:
+    """Return the one plan of one's own."""
+    if plans and len(plans) > 1:
+        hint = "compare sets any number of them side by side"
+        raise SpecError("--mine", Problem("", "one plan", f"{len(plans)} of them", hint))
+    return plans[0] if plans else None
