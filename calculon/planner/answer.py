@@ -255,20 +255,9 @@ def plan(
     >>> answer.best.execution.num_procs, answer.question.batch_size
     (64, 512)
     """
-    question = ask(
-        model,
-        num_procs,
-        system,
-        preset=preset,
-        tokens_of_run=tokens,
-        batch=batch,
-        seq=seq,
-        dtype=dtype,
-        mine=mine,
-        fix=fix,
-        add=add,
-    )
-    return answer(question)
+    words: dict[str, Any] = {"preset": preset, "batch": batch, "seq": seq, "dtype": dtype}
+    words |= {"tokens_of_run": tokens, "mine": mine, "fix": fix, "add": add}
+    return answer(ask(model, num_procs, system, **words))
 
 
 def answer(question: Question) -> Answer:

@@ -78,16 +78,8 @@ def add_verbose(parser: Parser, also: str) -> None:
     )
 
 
-def add_choice_options(parser: Parser) -> None:
-    """Declare the options that narrow or widen a space."""
-    parser.add_argument(
-        "-f",
-        "--fused-activation",
-        "--fused_activation",
-        type=_fused,
-        metavar="WHICH",
-        help=f"fused activation to try: true, false or all (default: true in edition {PUBLISHED}, else false)",
-    )
+def add_values(parser: Parser) -> None:
+    """Declare ``--fix`` and ``--add``: values of execution fields."""
     parser.add_argument(
         "--fix",
         action="append",
@@ -105,12 +97,25 @@ def add_choice_options(parser: Parser) -> None:
         f"also other values of {', '.join(OPTIONS)} (which --fix may set as well; --fix alone sets mesh_order, "
         "which stands for all networks); `calculon describe execution` lists the values",
     )
-    add_changes(parser, "model", "system")
     parser.add_argument(
         "--any-batch",
         action="store_true",
         help="under a preset too, let each data-parallel degree run its largest multiple up to MAX_BATCH",
     )
+
+
+def add_choice_options(parser: Parser) -> None:
+    """Declare the options that narrow or widen a space."""
+    parser.add_argument(
+        "-f",
+        "--fused-activation",
+        "--fused_activation",
+        type=_fused,
+        metavar="WHICH",
+        help=f"fused activation to try: true, false or all (default: true in edition {PUBLISHED}, else false)",
+    )
+    add_values(parser)
+    add_changes(parser, "model", "system")
     parser.add_argument(
         "--where",
         action=_And,
@@ -183,13 +188,8 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
             fix = {name: (value,) for name, value in recipe.items() if name != "datatype"} | fix
             edition = CORRECTED
         datatype = recipe["datatype"]
-    batch = arguments.max_batch_size
-    if isinstance(batch, str):
-        asked_batch = global_batch(
-            batch, fix.get("seq_length", (0,))[0] or model.seq_size, "MAX_BATCH"
-        )
-        tell(f"MAX_BATCH {batch}: {asked_batch.words}")
-        batch = asked_batch.sequences
+    length = fix.get("seq_length", (0,))[0] or model.seq_size
+    batch = _sequences(arguments.max_batch_size, length)
     asked = [
         Search(
             number=number,
@@ -217,6 +217,15 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
     asked[0].ranking()
     check_effect([search.space() for search in asked])
     return asked
+
+
+def _sequences(batch: int | str, length: int) -> int:
+    """Return a batch in sequences; one that is stated otherwise is told in both ways."""
+    if isinstance(batch, int):
+        return batch
+    asked = global_batch(batch, length, "MAX_BATCH")
+    tell(f"MAX_BATCH {batch}: {asked.words}")
+    return asked.sequences
 
 
 MOST_OBJECTIVES = 4

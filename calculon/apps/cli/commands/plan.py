@@ -4,6 +4,7 @@ import argparse
 
 from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.options import STDOUT, Log, Parser, add_preset, check_inputs, check_outputs
+from calculon.apps.cli.search_options import add_values
 from calculon.errors import Infeasible, Problem, SpecError
 
 ASSUMED = "megatron-lm on processors of NVIDIA and AMD, else what all frameworks share"
@@ -56,20 +57,7 @@ def configure(parser: Parser) -> None:
         metavar="PLAN",
         help='a plan of your own to set beside: "tp=8 pp=4 mbs=1", or the file of an execution',
     )
-    parser.add_argument(
-        "--fix",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE[,VALUE...]",
-        help="try only these values of an execution field, such as tensor_par=8; may be repeated",
-    )
-    parser.add_argument(
-        "--add",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE[,VALUE...]",
-        help="also try what the framework has and its searches leave out, such as optimizer_offload=true",
-    )
+    add_values(parser)
     add_changes(parser, "model", "system")
     parser.add_argument(
         "-o",
