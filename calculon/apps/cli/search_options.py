@@ -97,11 +97,6 @@ def add_values(parser: Parser) -> None:
         f"also other values of {', '.join(OPTIONS)} (which --fix may set as well; --fix alone sets mesh_order, "
         "which stands for all networks); `calculon describe execution` lists the values",
     )
-    parser.add_argument(
-        "--any-batch",
-        action="store_true",
-        help="under a preset too, let each data-parallel degree run its largest multiple up to MAX_BATCH",
-    )
 
 
 def add_choice_options(parser: Parser) -> None:
@@ -115,6 +110,11 @@ def add_choice_options(parser: Parser) -> None:
         help=f"fused activation to try: true, false or all (default: true in edition {PUBLISHED}, else false)",
     )
     add_values(parser)
+    parser.add_argument(
+        "--any-batch",
+        action="store_true",
+        help="under a preset too, let each data-parallel degree run its largest multiple up to MAX_BATCH",
+    )
     add_changes(parser, "model", "system")
     parser.add_argument(
         "--where",
