@@ -45,7 +45,7 @@ def test_results_of_the_corrected_edition_keep_their_fields_and_figures(tmp_path
     assert main([*search, "--edition", "corrected", "--fix", "attn_impl=flash"]) == 0
     done = script("result_tables.py", "today.json", "b.json", "-", cwd=tmp_path)
     alone, found = csv.DictReader(io.StringIO(done.stdout))
-    assert (alone["edition"], alone["attn_impl"]) == ("corrected", "")
+    assert (alone["edition"], alone["attn_impl"]) == ("corrected", "flash")
     assert (found["edition"], found["attn_impl"]) == ("corrected", "flash")
     assert float(alone["mfu"]) == json.loads((tmp_path / "today.json").read_text())["mfu"]
 
