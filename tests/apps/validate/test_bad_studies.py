@@ -55,7 +55,7 @@ STUDY_PROBLEMS = {
     "no quantity": (_set(quantities=[]), "quantities", "at least one"),
     "quantities that are no list": (_set(quantities="time"), "quantities", "a list"),
     "an unknown model": (_set(model="megatron-23B"), "model", "megatron-22B"),
-    "an unknown system": (_set(system="a100"), "system", "a100_80g"),
+    "an unknown system": (_set(system="a100_80gg"), "system", "a100_80g"),
     "no system": (_drop("system"), "system", "name of a system"),
     "a missing execution file": (_set(execution="x.json"), "execution", "no file 'x.json'"),
     "an unknown execution field": (_execution(tensor_parr=1), "execution.tensor_parr", "tensor_par"),
