@@ -395,7 +395,8 @@ def write_rows(path, rows, cut=0):
 
 
 @pytest.mark.parametrize("path", ["r.csv", "r.csv.gz"])
-def test_a_table_that_ends_within_a_row_is_cut_short(path):
+def test_a_table_that_ends_within_a_row_is_cut_short(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     write_rows(path, ROWS, cut=5)
     with pytest.raises(SpecError) as error:
         read_table(path)
@@ -405,12 +406,14 @@ def test_a_table_that_ends_within_a_row_is_cut_short(path):
 
 @pytest.mark.parametrize("path", ["r.csv", "r.csv.gz"])
 @pytest.mark.parametrize("last", ["b,16,", 'b,16,"two\nlines"', "b,16,2.5\n", ""])
-def test_a_whole_table_is_not(path, last):
+def test_a_whole_table_is_not(path, last, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     write_rows(path, [row.replace("sample_rate", "words") for row in ROWS[:2]] + [last])
     assert len(read_table(path)) == (2 if last else 1)
 
 
-def test_a_damaged_archive_is_no_table():
+def test_a_damaged_archive_is_no_table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     data = gzip.compress(b"a,b\n" + bytes(range(48, 58)) * 100)
     Path("r.csv.gz").write_bytes(data[:-12])
     with pytest.raises(SpecError, match="expected a readable table, found "):
