@@ -15,11 +15,11 @@ from calculon.inspect.told_apart import least_ratio
 from calculon.planner.ask import Question, ask
 from calculon.planner.candidate import Candidate, candidates, of_estimate
 from calculon.planner.neighbours import hint
+from calculon.planner.remedies import BEST
 from calculon.planner.unfit import Unfit, unfit, why_none
 from calculon.presets import Preset
 from calculon.search.driver import run
 from calculon.search.effect import COMMAND_LINE
-from calculon.search.objective import Objective
 from calculon.search.ranking import Best, BestOfEach
 from calculon.search.request import make_space
 from calculon.search.search_result import SearchResult
@@ -29,9 +29,6 @@ from calculon.spec import catalog
 from calculon.spec.execution import CORRECTED, Execution
 from calculon.spec.model import Model
 from calculon.spec.result_selection import PLANS, QUESTION
-
-BEST = Objective.parse("sample_rate")
-"""What plans are ranked by."""
 
 REPEATED = 1.02
 """Ratio of times that the same run may have twice: repeated ones of ``validation/`` differ by 2 to 4 %."""
@@ -287,7 +284,7 @@ def _space(question: Question, num_procs: int) -> Space:
         fix=question.fixed,
         add=question.add,
         edition=CORRECTED,
-        preset=question.preset.name,
+        preset=question.framework,
     )
 
 
@@ -366,7 +363,7 @@ def _layouts(preset: Preset) -> tuple[str, ...]:
 
 
 def _execution(question: Question, fields: Mapping[str, Any]) -> Execution:
-    return inputs.execution(fields, edition=CORRECTED, preset=question.preset.name)
+    return inputs.execution(fields, edition=CORRECTED, preset=question.framework)
 
 
 def _estimated(question: Question, execution: Execution) -> Mine:

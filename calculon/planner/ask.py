@@ -51,6 +51,8 @@ class Question:
         What to train, and on what.
     preset : Preset
         Framework that runs it.
+    framework : str
+        How that was asked for: its name, or its file.
     num_procs : tuple of int
         Processors; the first count is planned in detail.
     batch_size : int
@@ -70,6 +72,7 @@ class Question:
     model: Model
     system: System
     preset: Preset
+    framework: str
     num_procs: tuple[int, ...]
     batch_size: int
     tokens: float | None
@@ -138,6 +141,7 @@ def ask(
         model=shape,
         system=machine,
         preset=framework,
+        framework=framework.name if preset is None else preset,
         num_procs=counts,
         batch_size=batch_size,
         tokens=None if tokens_of_run is None else float(tokens(str(tokens_of_run))),

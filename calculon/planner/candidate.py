@@ -5,6 +5,7 @@ from typing import Any
 
 from calculon.estimate import Estimate
 from calculon.frozen import dataclass
+from calculon.plan.plan import NAMES
 from calculon.search.search_result import SearchResult
 from calculon.statistics import BOUNDS
 
@@ -72,24 +73,12 @@ _OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
 
 def candidates(found: SearchResult) -> list[Candidate]:
     """Return the executions of a search as candidates, best first."""
-    table = found.evaluation
-    fields = [found.plan.values(name).tolist() for name in table.fields]
-    columns = {name: table[name] for name in table.names} | found.bounds
-    stats = [[x if x == x else None for x in one.tolist()] for one in columns.values()]  # noqa: PLR0124
-    return [
-        Candidate(
-            dict(zip(table.fields, execution, strict=True)),
-            dict(zip(columns, row, strict=True)),
-            found.space.system.networks[0].size,
-        )
-        for execution, row in zip(zip(*fields, strict=True), zip(*stats, strict=True), strict=True)
-    ]
+    domain = found.space.system.networks[0].size
+    return [Candidate(execution, stats, domain) for execution, stats in found.winners()]
 
 
 def of_estimate(estimate: Estimate) -> Candidate:
     """Return an estimate as a candidate."""
-    from calculon.plan.plan import NAMES
-
     fields = {name: getattr(estimate.execution, name) for name in NAMES}
     ends = estimate.belief
     low, high = (None, None) if ends is None else (ends.low, ends.high)

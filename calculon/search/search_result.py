@@ -1,10 +1,11 @@
 """What a search from Python returns: the best executions as a table, as a frame, or one by one."""
 
+import math
 import operator
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 
@@ -147,6 +148,18 @@ class SearchResult:
             for i, row in enumerate(rows)
         ]
 
+    def winners(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        """Yield execution fields, and statistics with the interval of the time, best first.
+
+        What is not finite is None, as JSON has no word for it.
+        """
+        found = self.evaluation
+        columns = {name: found[name] for name in found.names} | self.bounds
+        fields = zip(*(self.plan.values(name).tolist() for name in found.fields), strict=True)
+        stats = zip(*map(_nullable, columns.values()), strict=True)
+        for row, values in zip(fields, stats, strict=True):
+            yield dict(zip(found.fields, row, strict=True)), dict(zip(columns, values, strict=True))
+
     def estimates(self, *, layers: bool = False) -> list[Estimate]:
         """Return the executions as estimates, best first."""
         return [self._estimate(i, layers=layers) for i in range(len(self))]
@@ -171,3 +184,8 @@ class SearchResult:
             value = float(best.value(self.scores[0][0]))
             text += f", best {best.statistic.name} {value:.6g}"
         return f"<SearchResult: {text}>"
+
+
+def _nullable(column: Array) -> list[float | None]:
+    """Return a column with None for what is not finite."""
+    return [value if math.isfinite(value) else None for value in column.tolist()]

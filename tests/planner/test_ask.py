@@ -3,6 +3,7 @@
 import pytest
 
 from calculon.errors import Infeasible, SpecError
+from calculon.planner.answer import plan
 from calculon.planner.ask import (
     LONGEST_UNASKED,
     TOKENS_PER_BATCH,
@@ -73,6 +74,17 @@ def test_more_processors_than_the_networks_join_are_told_at_once():
 def test_a_large_number_alone_is_no_batch():
     with pytest.raises(SpecError, match="did you mean 4194304tok"):
         ask("llama3-8B", 64, "h100_80g_sxm", batch=4194304)
+
+
+def test_a_preset_of_a_file_is_searched_and_estimated(tmp_path):
+    own = tmp_path / "mine.json"
+    own.write_text(
+        '{"title": "Ours", "base": "megatron-lm", '
+        '"fields": {"ce_impl": {"value": "fused", "why": "Ours."}}}'
+    )
+    found = plan("llama3-8B", 64, "h100_80g_sxm", batch=512, preset=str(own), mine="tp=2")
+    assert found.best.execution.ce_impl == found.mine.estimate.execution.ce_impl == "fused"
+    assert found.question.preset.name == "mine"
 
 
 def test_no_count_is_an_error():

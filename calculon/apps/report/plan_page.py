@@ -6,9 +6,10 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from calculon.apps.report.digits import Digits
+from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.how_sure import nearest_table, remarks
+from calculon.apps.report.plans_table import mfu_name
 from calculon.apps.report.result import Result
 from calculon.apps.report.setup import add_interval, speed_with_interval
 from calculon.apps.report.stage_table import stages_group
@@ -192,7 +193,7 @@ class PlanPage:
             "plan": degrees_words(execution),
             "time": digits.duration(stats["total_time"]),
             "rate": digits.rate(tokens / row["num_procs"]),
-            "mfu": digits.efficiency(stats[_mfu(row)]),
+            "mfu": digits.efficiency(stats[mfu_name(execution)]),
             "days": digits.rate(row["training"]["days"]),
         }
 
@@ -215,7 +216,7 @@ class PlanPage:
         rate = asked["batch_size"] * asked["seq_size"] / mine["stats"]["total_time"]
         days, tokens = digits.rate(mine["training"]["days"]), _tokens(mine["training"]["tokens"])
         said = f"{time}{' (' + between(*told) + ')' if ends else ''} a step, "
-        said += f"MFU {digits.efficiency(mine['stats'][_mfu(mine)])}, {memory}, "
+        said += f"MFU {digits.efficiency(mine['stats'][mfu_name(mine['execution'])])}, {memory}, "
         said += f"{digits.rate(rate / mine['execution']['num_procs'])} tokens/s each, {days} days for {tokens} tokens"
         if self.plans:
             alike = ratio < self.answer["ties"][-1]["ratio"]
@@ -250,11 +251,6 @@ def _tokens(count: float) -> str:
     return f"{number.rstrip('0').rstrip('.')} {prefix}".rstrip()
 
 
-def _mfu(row: Document) -> str:
-    """Return the statistic that is called MFU: of what the attention kernel computes."""
-    return "mfu_causal" if row["execution"]["attn_impl"] == "flash" else "mfu"
-
-
 def _against(longer: float) -> str:
     if abs(longer) < _LEAST_RATIO:
         return "as long as the best"
@@ -274,7 +270,7 @@ def _digits(stats: Document) -> Digits:
     """Return the digits that the interval of a plan leaves."""
     low, high = (stats.get(name) for name in BOUNDS)
     if low is None or high is None:
-        return Digits(0.05)
+        return Digits(WITHOUT_INTERVAL)
     return Digits((high - low) / 2 / stats["total_time"])
 
 

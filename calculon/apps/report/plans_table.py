@@ -98,7 +98,7 @@ def plans_table(
     pairs = list(zip(words, executions, strict=True))
     shared = [word for word in words[0] if all(word in one or _moot(word, e) for one, e in pairs)]
     own = [", ".join(_short(w) for w in one if w not in shared) for one in words]
-    known = {*_SHOWN.values(), *map(_mfu, executions)}
+    known = {*_SHOWN.values(), *map(mfu_name, executions)}
     more = [one for one in asked if one.name not in known]
     rows = [
         {"rank": number, "words": text} | _cells(e, s, more)
@@ -112,7 +112,7 @@ def plans_table(
         Column("procs", "procs", right=True),
         Column("plan", "plan"),
         Column("words", "with", cut=not whole, fold=whole, drop=1),
-        *_numbers(named, mfu=not named.isdisjoint(map(_mfu, executions))),
+        *_numbers(named, mfu=not named.isdisjoint(map(mfu_name, executions))),
         *(Column(one.name, one.name.replace("_", "_\n"), right=True) for one in more),
     )
     sweep = len({row["procs"] for row in rows}) > 1
@@ -131,7 +131,7 @@ def _cells(
 ) -> dict[str, Any]:
     """Return the cells of a plan but its rank and words."""
     digits, interval = _digits(stats)
-    procs, mfu = execution["num_procs"], stats.get(_mfu(execution))
+    procs, mfu = execution["num_procs"], stats.get(mfu_name(execution))
     return {
         "procs": procs,
         "plan": degrees_words(execution),
@@ -172,7 +172,7 @@ def _moot(word: str, execution: Mapping[str, Any]) -> bool:
     return bool(axis) and execution[axis] == 1
 
 
-def _mfu(execution: Mapping[str, Any]) -> str:
+def mfu_name(execution: Mapping[str, Any]) -> str:
     """Return the statistic that is called MFU: of what the attention kernel computes, as on the page of a result."""
     return "mfu_causal" if execution.get("attn_impl") == "flash" else "mfu"
 

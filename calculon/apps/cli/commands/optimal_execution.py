@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from calculon.apps.report.frontier import Frontier
     from calculon.apps.sweep.task import Search
     from calculon.search.driver import SearchResult
-    from calculon.units import Array
 
 SUFFIXES = (".json", ".csv", ".parquet")
 
@@ -262,7 +261,7 @@ def _all_winners(
     best: "list[SearchResult]", most: int
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return the winners of all counts, so many at most."""
-    return list(islice(chain.from_iterable(map(_winners, best)), most))
+    return list(islice(chain.from_iterable(one.winners() for one in best), most))
 
 
 def _objectives(result: "SearchResult") -> list[str]:
@@ -388,24 +387,6 @@ _READ = 1000
 """Winners among which those are looked for that differ in more than switches."""
 
 
-def _winners(result: "SearchResult") -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield execution fields, and statistics with the interval of the time, of the winners, best first.
-
-    A statistic that is undefined is None.
-    """
-    found = result.evaluation
-    columns = {name: found[name] for name in found.names} | result.bounds
-    fields = zip(*(result.plan.values(name).tolist() for name in found.fields), strict=True)
-    stats = zip(*map(_nullable, columns.values()), strict=True)
-    for row, values in zip(fields, stats, strict=True):
-        yield dict(zip(found.fields, row, strict=True)), dict(zip(columns, values, strict=True))
-
-
-def _nullable(column: "Array") -> list[float | None]:
-    """Return a column with None for what is not finite, which JSON has no word for."""
-    return [value if math.isfinite(value) else None for value in column.tolist()]
-
-
 def _write(
     results: "list[SearchResult]", asked: "list[Search]", arguments: argparse.Namespace
 ) -> None:
@@ -457,7 +438,7 @@ def _entries(result: "SearchResult", *, layers: bool) -> dict[str, Mapping[str, 
     """Return execution and statistics of the winners by their rank."""
     details = result.estimates(layers=True) if layers else []
     document: dict[str, Mapping[str, Any]] = {}
-    for rank, (execution, stats) in enumerate(_winners(result)):
+    for rank, (execution, stats) in enumerate(result.winners()):
         more = {"layers": details[rank].layers} if layers else {}
         document[str(rank)] = {"execution": execution, "stats": {**stats, **more}}
     return document
