@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from calculon.search.driver import SearchResult, executions, search
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
+    from calculon.spec.packing import packing
 
 __all__ = [
     "Answer",
@@ -42,6 +43,7 @@ __all__ = [
     "estimate",
     "evaluate",
     "executions",
+    "packing",
     "plan",
     "search",
 ]
@@ -57,6 +59,7 @@ _MODULES = {
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),
+    "spec.packing": ("packing",),
 }
 _HOMES = {name: f"calculon.{module}" for module, names in _MODULES.items() for name in names}
 """The module of each public name: it is imported when the name is first used, so that an estimate loads no search."""

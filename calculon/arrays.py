@@ -1,6 +1,7 @@
 """Sums over arrays that do not depend on how rows are batched, and quantities that are derived once."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from calculon.units import Array
 if TYPE_CHECKING:
     from functools import cached_property as derived
 
-    __all__ = ["derived", "ordered_sum", "rate"]
+    __all__ = ["derived", "is_nothing", "nothing", "ordered_sum", "rate"]
 else:
 
     class derived:
@@ -32,16 +33,34 @@ else:
             return value
 
 
+@cache
+def nothing(*shape: int) -> Array:
+    """Return the zeros that executions share which have nothing of a quantity: `shape`, and a last axis of length 1.
+
+    It is the same array each time, so that joining and gathering rows costs nothing.
+    """
+    zeros: Array = np.zeros((*shape, 1))
+    zeros.setflags(write=False)
+    return zeros
+
+
+def is_nothing(values: Array) -> bool:
+    """Whether these are the zeros of :func:`nothing`."""
+    return values.shape[-1:] == (1,) and values is nothing(*values.shape[:-1])
+
+
 LAYER_AXIS = -2
 
 
 def ordered_sum(values: Array) -> Array:
-    """Sum over layers, the axis before the last, from first to last, whatever the shape.
+    """Sum over layers, the axis before the last, from first to last, whatever the shape; 0 of no layers.
 
     ``np.sum`` may add pairwise depending on the memory layout, and then one execution would differ from the same row
     in a table.
     """
     total: Array
+    if not values.shape[LAYER_AXIS]:
+        return np.zeros((*values.shape[:LAYER_AXIS], values.shape[-1]))
     if values.shape[-1] == 1:  # the same sum, faster for one block
         total = np.add.accumulate(values, axis=LAYER_AXIS)[..., -1, :]
         return total

@@ -13,7 +13,10 @@ from calculon.evaluate import evaluate_one
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.inspect.context_parts import context_exchange
 from calculon.inspect.domains import Domain, domains
+from calculon.inspect.expert_parts import expert_parts
+from calculon.inspect.headroom import imbalance_headroom
 from calculon.inspect.interval import Interval, interval
 from calculon.inspect.layer_list import breakdown
 from calculon.inspect.question import question, warn_of_differences
@@ -25,9 +28,10 @@ from calculon.plan.rules.check import check, check_memory, raise_for
 from calculon.plan.rules.rule import Request
 from calculon.presets import Preset, find_preset
 from calculon.records import only_values
-from calculon.spec.axes import AXES
-from calculon.spec.execution import PUBLISHED, Execution
+from calculon.spec.axes import AXES, PUBLISHED_AXES
+from calculon.spec.execution import Execution
 from calculon.spec.model import Model
+from calculon.spec.named_values import PUBLISHED
 from calculon.spec.origin import Origin
 from calculon.spec.result_selection import QUESTION
 from calculon.statistics import BOUNDS
@@ -98,10 +102,33 @@ class Estimate:
         """Every pipeline stage: its blocks, the time of its passes of a microbatch, and the memory that it needs.
 
         Times are in seconds, the backward pass with what it spends on gradients of weights; memory is in bytes, by
-        the names of the statistics.
+        the names of the statistics. ``hidden_time`` is what the passes of a microbatch take less on average where they
+        run in pairs, beside those of another (``ep_overlap: 1f1b``). Where ranks have two parts of the model (ZBV,
+        DualPipe, DualPipeV), ``parts`` are the first and the last block of both, counted from 1.
         """
         edition = EDITIONS[self.edition]
         return stage_rows(evaluate_one(self.model, self.system, Plan.of(self.execution), edition))
+
+    @cached_property
+    def expert_parts(self) -> dict[str, Any]:
+        """Where the time of a block with experts goes, for one microbatch; empty of a model without experts."""
+        if not self.model.has_experts:
+            return {}
+        return expert_parts(self.model, self.system, self.execution, EDITIONS[self.edition])
+
+    @cached_property
+    def context_exchange(self) -> dict[str, Any]:
+        """What a rank sends to ranks with other parts of its sequences; empty without context parallelism."""
+        return context_exchange(self.model, self.system, self.execution, EDITIONS[self.edition])
+
+    @cached_property
+    def imbalance_headroom(self) -> float | None:
+        """Up to which imbalance of experts the memory suffices: rows of the busiest rank over the mean.
+
+        At most ``expert_par``, or the capacity of experts; None where no rank has more rows than others.
+        """
+        edition = EDITIONS[self.edition]
+        return imbalance_headroom(self.model, self.system, self.execution, edition)
 
     @property
     def terms(self) -> str:
@@ -172,7 +199,11 @@ class Estimate:
 
     def __repr__(self) -> str:
         e = self.execution
-        degrees = {axis.name.upper(): getattr(e, axis.degree) for axis in AXES}
+        degrees = {
+            axis.name.upper(): degree
+            for axis in AXES
+            if (degree := getattr(e, axis.degree)) > 1 or axis in PUBLISHED_AXES
+        }
         split = ", ".join(f"{name} {degree}" for name, degree in degrees.items())
         edition = "" if self.edition == PUBLISHED else f", edition {self.edition}"
         stats = {name: value for name, value in self.stats.items() if value is not None}

@@ -20,13 +20,14 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.choices import grouped
+from calculon.plan.columns import Selected
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Plan
 from calculon.plan.rules.check import REASONS, check, check_memory
 from calculon.plan.schedule import Schedule
 from calculon.plan.sources import Executions, as_plan
 from calculon.records import columns, gather
-from calculon.spec.execution import CORRECTED
 from calculon.spec.model import Model
+from calculon.spec.named_values import CORRECTED
 from calculon.spec.scope_choices import BatchChoice
 from calculon.statistics import CorrectedStats, Stats
 from calculon.units import Array
@@ -206,12 +207,19 @@ def evaluate_rows(
     """
     if not len(plan):
         return
+    if model.mtp_layers and not plan.training.all():  # modules have no part in inference
+        for training in (True, False):
+            some = np.flatnonzero(plan.training == training)
+            of_some = model.executed(training=training), system, plan.take(some), edition
+            for part, batch in evaluate_rows(*of_some):
+                yield some[part], batch
+        return
     system = edition.machine(system)
     tables = block_tables(model, system, plan, edition)
     for choice, group in grouped(plan, BatchChoice):
         for start in range(0, len(group), CHUNK_ROWS):
             part = group[start : start + CHUNK_ROWS]
-            rows = plan if len(part) == len(plan) else plan.take(part)
+            rows = plan if len(part) == len(plan) else Selected(plan, part)
             batch = Batch(
                 model,
                 gather(tables.block, tables.block_row[part]),
@@ -220,6 +228,7 @@ def evaluate_rows(
                 system,
                 edition,
                 tables.embedding_head_of(part),
+                tables.kinds_of(part),
             )
             yield part, batch
 

@@ -17,9 +17,10 @@ from calculon.presets import COMMON, Preset, filled, find_preset
 from calculon.records import columns
 from calculon.spec import catalog
 from calculon.spec.decode import decode
-from calculon.spec.execution import CORRECTED, Execution
+from calculon.spec.execution import Execution
 from calculon.spec.fields import Declaration, optional_defaults, shown, spec_fields
 from calculon.spec.model import Model
+from calculon.spec.named_values import CORRECTED
 from calculon.spec.origin import Origin, digest_of, titled
 from calculon.spec.override import override
 from calculon.statistics import BOUNDS, CorrectedStats
@@ -208,8 +209,10 @@ def _causes(
     if entries and not {"num_procs", "data_par"} & stated.keys():
         found.append(_EITHER)
     elif "data_par" in whole and "data_par" not in stated and not found:
-        degrees = " * ".join(shown(whole.get(name)) for name in ("tensor_par", "pipeline_par"))
-        wanted = f"a multiple of tensor_par * pipeline_par = {degrees}, since data_par is left out"
+        parts = ("context_par",) if whole.get("context_par", 1) != 1 else ()
+        names = ("tensor_par", *parts, "pipeline_par")
+        degrees = " * ".join(shown(whole.get(name)) for name in names)
+        wanted = f"a multiple of {' * '.join(names)} = {degrees}, since data_par is left out"
         found.append(Problem("num_procs", wanted, shown(stated.get("num_procs"))))
     usual = find_preset(COMMON).entries
     absent = [one.field for one in found if one.field in usual and one.field not in stated]

@@ -15,19 +15,13 @@ from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression
 from calculon.frozen import dataclass
 from calculon.spec import catalog
-from calculon.spec.axes import PUBLISHED_AXES
+from calculon.spec.axes import DIVIDED, PUBLISHED_AXES
 from calculon.spec.decode import decode
-from calculon.spec.execution import (
-    CORRECTED,
-    EDITION_NAMES,
-    PP_LAYOUTS,
-    PRESETS,
-    PUBLISHED,
-    Execution,
-)
+from calculon.spec.execution import Execution
 from calculon.spec.fields import SpecField, declare, optional_defaults, shown, spec_fields
 from calculon.spec.files import SUFFIXES, document_suffix
 from calculon.spec.model import Model
+from calculon.spec.named_values import CORRECTED, EDITION_NAMES, PP_LAYOUTS, PRESETS, PUBLISHED
 from calculon.spec.origin import digest_of
 
 PUBLISHED_FORMS, COMMON = PRESETS[:2]
@@ -82,12 +76,15 @@ class Limit:
 class Practice:
     """A condition on degrees that people keep to, and a search too unless one of them is asked for, and why."""
 
-    that: Expression = declare("condition on degrees, and on node: the processors of a node")
+    that: Expression = declare(
+        "condition on degrees, and on node: the processors of a node; or on context_par and seq_size"
+    )
     why: str = declare("the reason, with its source")
 
     def problems(self, path: str) -> list[Problem]:
-        """Return a name that is no degree."""
-        return _strangers(self.that, f"{path}.that", PRACTISED)
+        """Return a name that is no degree; parts of sequences are chosen before the other degrees are known."""
+        known = OF_SEQUENCES if OF_SEQUENCES[-1] in self.that.names else PRACTISED
+        return _strangers(self.that, f"{path}.that", known)
 
 
 NODE = "node"
@@ -95,6 +92,9 @@ NODE = "node"
 
 PRACTISED = ("num_procs", *(axis.degree for axis in PUBLISHED_AXES), NODE)
 """What a condition of practice may read."""
+
+OF_SEQUENCES = ("num_procs", NODE, "seq_size", "context_par")
+"""What a condition on parts of sequences may read: ``seq_size`` is the longest sequence of a search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,8 @@ def _entry(one: SpecField, raw: Mapping[Any, Any], place: str, problems: list[Pr
         _constants(one, raw.get(key, []), f"{place}.{key}", problems) for key in ("runs", "tries")
     )
     computed = isinstance(value, Expression)
-    degree = one.annotation is int and not one.declaration.optional  # loops follow from others
+    loops = not one.declaration.optional or one.name in DIVIDED
+    degree = one.annotation is int and loops  # which follow from others
     if tries and degree:
         wanted = "nothing: a search tries degrees and sizes as they divide"
         problems.append(Problem(f"{place}.tries", wanted, "a list", "--fix holds them"))
@@ -218,7 +219,7 @@ class Preset:
     name : str
         How it was asked for.
     family : str
-        One of :data:`~calculon.spec.execution.PRESETS`: itself, or the one that it changes.
+        One of :data:`~calculon.spec.named_values.PRESETS`: itself, or the one that it changes.
     title, framework, version : str
         What it describes.
     source : str
@@ -274,12 +275,12 @@ class Preset:
         Parameters
         ----------
         degrees : mapping
-            Values of :data:`PRACTISED`.
+            Values of :data:`PRACTISED` or of :data:`OF_SEQUENCES`; conditions that read others are left out.
         asked : collection of str
             Fields that are fixed: practice says nothing of them.
         """
         return all(
-            any(name in asked for name in one.that.names)
+            any(name in asked or name not in degrees for name in one.that.names)
             or bool(one.that.value(degrees.__getitem__))
             for one in self.practice
         )

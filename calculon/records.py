@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast, dataclass_transform
 
 import numpy as np
 
+from calculon.arrays import is_nothing
 from calculon.frozen import dataclass
 from calculon.units import Array, Unit, unit_of
 
@@ -235,9 +236,17 @@ def gather(one: R, rows: Array) -> R:
     The view has the attributes of the record; each array is gathered when it is first read, and has the shape of
     `rows` in place of the last axis. A single execution asked for once is the record itself.
     """
-    if rows.shape == (1,) and _length(one) == 1:
+    count = _length(one)
+    if rows.shape == (1,) and count == 1:
         return one
-    return view(one, lambda values: values.take(rows, axis=-1))
+    shared = (1,) * rows.ndim
+
+    def taken(values: Array) -> Array:
+        if values.shape[-1] < count:  # one value for all rows
+            return values.reshape(*values.shape[:-1], *shared)
+        return values.take(rows, axis=-1)
+
+    return view(one, taken)
 
 
 def _length(one: object) -> int:
@@ -249,7 +258,20 @@ def _length(one: object) -> int:
 
 
 def concatenate(records: Sequence[R]) -> R:
-    """Join records along the execution axis."""
+    """Join records along the execution axis; what is :func:`~calculon.arrays.nothing` in all of them stays so."""
     if len(records) == 1:
         return records[0]
-    return apply(lambda *arrays: np.concatenate(arrays, axis=-1), records)
+    counts = [_length(one) for one in records]
+
+    def joined(*arrays: Array) -> Array:
+        if all(map(is_nothing, arrays)):
+            return arrays[0]
+        whole = [
+            values
+            if values.shape[-1] == count
+            else np.broadcast_to(values, (*values.shape[:-1], count))
+            for values, count in zip(arrays, counts, strict=True)
+        ]
+        return np.concatenate(whole, axis=-1)
+
+    return apply(joined, records)

@@ -289,7 +289,8 @@ class Figures:
         "model arithmetic per second and processor (full attention)"
     )
     mfu: Fraction = stat(
-        "model FLOP utilisation: model arithmetic (full attention) over the matrix engine's peak"
+        "model FLOP utilisation: model arithmetic (full attention) over the matrix engine's peak in the type of "
+        "products"
     )
     mfu_causal: Fraction = stat(
         "model FLOP utilisation that counts only the keys that a token attends to (causal, windows)"
@@ -303,6 +304,9 @@ class Figures:
     )
     embedding_time: Seconds = stat("embedding of a batch, forward and backward (first stage)")
     head_time: Seconds = stat("output head and loss of a batch, forward and backward (last stage)")
+    mtp_time: Seconds = stat(
+        "modules that predict further tokens, of a batch, forward and backward (last stage)"
+    )
     host_time: Seconds = stat("work of the host in a step, while no kernel runs")
     copy_time: Seconds = stat(
         "copies of gathered weights and of gradients beside the collectives of a batch: part of the passes"
@@ -320,6 +324,16 @@ class Buffers:
 
 
 @record
+class ExpertSpace:
+    """Memory of routed experts, which is part of that of weights and of the optimizer; 0 without experts."""
+
+    expert_weight_space: Bytes = stat("weights of routed experts, a part of weight_space")
+    expert_optimizer_space: Bytes = stat(
+        "optimizer state of routed experts, a part of optimizer_space"
+    )
+
+
+@record
 class AxisTimes:
     """Times of the collectives of further axes of parallelism in a batch, by axis."""
 
@@ -328,6 +342,25 @@ class AxisTimes:
 
     link: Seconds = stat("{axis} collectives on the link")
     exposed: Seconds = stat("{axis} collectives, not hidden")
+
+
+@record
+class ExpertFigures:
+    """What routed experts get and send; 0 in models without them."""
+
+    ep_scale_up_bytes: Bytes = stat(
+        "bytes that a processor of the slowest stage sends inside of its node in a batch, to experts and back"
+    )
+    ep_nic_bytes: Bytes = stat("bytes that it sends to other nodes for them")
+    expert_rows: Count = stat(
+        "rows of all experts of the busiest processor, in a block and microbatch"
+    )
+    dropped_fraction: Fraction = stat(
+        "rows that it has no room for, as a share of those meant for it"
+    )
+    dispatch_space: Bytes = stat(
+        "rows or tokens on both sides of the dispatch of a block: part of its working memory"
+    )
 
 
 AXIS_PARTS_OF_TIME = tuple(f"{name}_comm_exposed_time" for name in FURTHER_NAMES)
@@ -348,7 +381,9 @@ class CorrectedStats(Stats):
 
     figures: Figures = part()
     buffers: Buffers = part()
+    expert_space: ExpertSpace = part()
     axes: AxisTimes = part()
+    experts: ExpertFigures = part()
 
 
 # -- memory by kind ---------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from snippets import SNIPPETS, Snippet
 
 import calculon
 from calculon import inputs
+from calculon.parallel.pipeline.simulation import ChunkPasses, simulated_time
 from calculon.plan.plan import Plan
 from calculon.search.best_first import feasible_numbers
 from calculon.search.driver import SearchResult, make_ranking, make_space, run
@@ -142,6 +143,45 @@ def table_rate() -> Figure:
     )
 
 
+def simulated_schedule(schedule: str, ranks: int, microbatches: int) -> Figure:
+    """Time the simulation of one execution with unequal stages, whose order of passes is known from one before."""
+    draw = np.random.default_rng(0)
+    forward, weight = (draw.random((ranks, 2, 1)) for _ in range(2))
+    passes = ChunkPasses(forward, forward + weight, weight, np.zeros((ranks, 1)))
+    simulated_time(schedule, microbatches, passes)
+    seconds = statistics.median(
+        timed(lambda: simulated_time(schedule, microbatches, passes), runs=15)
+    )
+    both = 2 if schedule == "dualpipe" else 1
+    return Figure(
+        f"simulation of {schedule}",
+        f"{both * ranks} ranks, {both * microbatches} microbatches",
+        f"{seconds * 1e3:.0f} ms",
+        "less than 50 ms",
+        seconds < 0.05,
+    )
+
+
+def simulated_zb_h2() -> Figure:
+    """ZB-H2 of 64 stages."""
+    return simulated_schedule("zb_h2", 64, 512)
+
+
+def simulated_zbv() -> Figure:
+    """ZBV of 64 stages on 32 ranks."""
+    return simulated_schedule("zbv", 32, 512)
+
+
+def simulated_dualpipe() -> Figure:
+    """DualPipe of 64 stages: half of its ranks, and one direction."""
+    return simulated_schedule("dualpipe", 32, 256)
+
+
+def simulated_dualpipev() -> Figure:
+    """DualPipeV of 64 stages on 32 ranks."""
+    return simulated_schedule("dualpipev", 32, 512)
+
+
 def search_rate(system: str, objective: str, promise: float, runs: int = RUNS) -> Figure:
     """Time the search proper: everything between decoded specs and ranked numbers."""
     model, machine = inputs.model("gpt3-175B"), inputs.system(system)
@@ -183,7 +223,8 @@ def corrected_search() -> Figure:
 
     def work(edition: str) -> Callable[[], object]:
         def search() -> object:
-            space = make_space(model, machine, 1024, 1536, "float16", edition=edition)
+            asked = model, machine, 1024, 1536, "float16"
+            space = make_space(*asked, edition=edition, preset="published")
             return run(space, make_ranking(10))
 
         return search
@@ -205,7 +246,8 @@ def search_of_forms() -> Figure:
     model, machine = inputs.model("gpt3-175B"), inputs.system("a100_80g")
 
     def rate(edition: str, add: dict[str, tuple[str, ...]] | None) -> float:
-        space = make_space(model, machine, 1024, 1536, "float16", edition=edition, add=add)
+        asked = model, machine, 1024, 1536, "float16"
+        space = make_space(*asked, edition=edition, preset="published", add=add)
         counts = run(space, make_ranking(10)).counts
         return timed(lambda: run(space, make_ranking(10)), 1)[0] / counts.total
 
@@ -227,7 +269,8 @@ def search_of_today() -> Figure:
     fix = {"attn_impl": "flash", "ce_impl": "fused"}
 
     def work() -> SearchResult:
-        space = make_space(model, machine, 64, 512, "bfloat16", fix=fix, edition="corrected")
+        forms = {"edition": "corrected", "preset": "published"}
+        space = make_space(model, machine, 64, 512, "bfloat16", fix=fix, **forms)
         return run(space, make_ranking(10))
 
     total = work().counts.total
@@ -343,6 +386,10 @@ BENCHMARKS: tuple[Callable[[], Figure], ...] = (
     llm_process,
     llm_page_process,
     table_rate,
+    simulated_zb_h2,
+    simulated_zbv,
+    simulated_dualpipe,
+    simulated_dualpipev,
     search_large,
     search_without_memory_limit,
     search_without_bound,

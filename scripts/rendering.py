@@ -28,7 +28,7 @@ from calculon.apps.validate.predict import UNLIMITED
 from calculon.evaluate import evaluate
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
-from calculon.spec.execution import CORRECTED, EDITION_NAMES, PUBLISHED
+from calculon.spec.named_values import CORRECTED, EDITION_NAMES, PUBLISHED
 from calculon.units import Array
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,6 +63,11 @@ def runs() -> str:
     return runs_file([one for (_, edition), one in results().items() if edition == CORRECTED])
 
 
+def _percent(value: float | None) -> str:
+    """Return a mean error; a dash where an edition cannot express the rows."""
+    return "–" if value is None else f"{value + 0.0:.1f} %"
+
+
 def accuracy() -> str:
     """Return the error of predicted step times, one line for each source, in both editions."""
     rows: dict[str, dict[str, Any]] = {}
@@ -71,12 +76,12 @@ def accuracy() -> str:
         score = scores[0] if scores else None
         if score is None:
             continue
-        row = rows.setdefault(name, {"measured": result.study.title})
+        row = rows.setdefault(name, {"measured": result.study.title, PUBLISHED: None})
         row |= {"steps": score.n, edition: score.mean, f"bias {edition}": score.bias}
         none = result.study.calibration.strip().startswith("none") and not result.study.fitted
         row["seen"] = "" if none else "some"
     percent = (
-        Column(name, title, right=True, text=lambda value: f"{value + 0.0:.1f} %")
+        Column(name, title, right=True, text=_percent)
         for name, title in (
             (PUBLISHED, PUBLISHED),
             (CORRECTED, CORRECTED),

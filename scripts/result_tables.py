@@ -12,7 +12,7 @@ from pathlib import Path
 from calculon.apps.cli.result_files import EVERY_STATISTIC, STATISTICS_OF, results_in
 from calculon.errors import SpecError
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.named_values import PUBLISHED
 
 
 def main() -> int:

@@ -199,13 +199,16 @@ def work():
 
 _SEARCH = """
 def work():
-    found = calculon.search("gpt3-175B", "a100_80g", 1024, 1536, top=10, edition="corrected", **{0})
+    forms = {{"edition": "corrected", "preset": "published"}}
+    found = calculon.search("gpt3-175B", "a100_80g", 1024, 1536, top=10, **forms, **{0})
     return found.counts.total
 """
 
 _STAGES: dict[str, tuple[str, ...]] = {"zero_stage": ("0", "1", "2", "3")}
 _MESH: dict[str, tuple[str, ...]] = {"mesh_order": ("tp-dp-pp",)}
 _AUTO: dict[str, tuple[str, ...]] = {"coll_algo": ("auto",)}
+_PARTS = {"context_par": (1, 2, 4, 8)}
+_FUSED = {"attn_impl": ("flash",)}
 _SEVEN = {
     "zero_stage": ("2",),
     "coll_algo": ("auto",),
@@ -215,6 +218,20 @@ _SEVEN = {
     "p2p_overlap": (True,),
     "grad_clip": (True,),
 }
+
+_EXPERTS = """
+def work():
+    add = {"expert_par": (1, 2, 4, 8)}
+    options = {"edition": "corrected", "preset": "published", "add": add}
+    found = calculon.search("mixtral-8x7B", "h100_80g_sxm", 1024, 1536, "bfloat16", **options)
+    return found.counts.total
+"""
+
+_DEEPSEEK = """
+def work():
+    given = "deepseek-v3", "h800_80g_sxm", 2048, 1024, "bfloat16"
+    return calculon.search(*given, preset="megatron-lm").counts.total
+"""
 
 SNIPPETS = (
     Snippet(
@@ -288,6 +305,29 @@ SNIPPETS = (
         _SEARCH.format({"fix": _MESH, "add": _STAGES | _AUTO}),
         rate=25_000_000,
         runs=4,
+    ),
+    Snippet(
+        "search_parts",
+        "search, context_par 1 to 8 added",
+        "53,592,160 executions",
+        _SEARCH.format({"fix": _FUSED, "add": _PARTS}),
+        rate=40_000_000,
+        runs=3,
+    ),
+    Snippet(
+        "search_experts",
+        "search, degrees of experts added",
+        "mixtral-8x7B on 1,024 H100",
+        _EXPERTS,
+        rate=15_000_000,
+    ),
+    Snippet(
+        "search_deepseek",
+        "search of blocks of several kinds",
+        "deepseek-v3 on 2,048 H800",
+        _DEEPSEEK,
+        rate=170_000,
+        runs=3,
     ),
     Snippet(
         "search_seven_added",

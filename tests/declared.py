@@ -1,14 +1,16 @@
 """The optional fields of an execution, their values and what these need, as declared."""
 
 from collections.abc import Collection, Mapping
-from itertools import product
+from itertools import islice, product
+from math import prod
 from typing import Any
 
 import calculon
 from calculon.plan.columns import DEFAULTS, FIELDS, field_of
+from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check
-from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
+from calculon.spec.named_values import DATATYPE_BYTES, MATMUL_BYTES, exchanged_bytes
 
 OPTIONAL = {f.name: f for f in FIELDS if f.declaration.optional}
 
@@ -22,10 +24,19 @@ FIXED = tuple(name for name, f in OPTIONAL.items() if f.declaration.searched == 
 def missing(name: str) -> dict[str, tuple[Any, ...]]:
     """Return what a field needs of other optional ones, where their default is not enough."""
     return {
-        other: tuple(values)
+        other: tuple(islice(values, 9))
         for other, values in field_of(name).declaration.needs.items()
         if other in OPTIONAL and DEFAULTS[other] not in values
     }
+
+
+def all_needs(name: str) -> dict[str, Collection[Any]]:
+    """Return what a field needs of others, and what those of them need that do not have their default."""
+    found = dict(field_of(name).declaration.needs)
+    for other, values in list(found.items()):
+        if other in OPTIONAL and DEFAULTS[other] not in values:
+            found = all_needs(other) | found
+    return found
 
 
 REPLICATING = tuple(name for name in ADDED if "zero_stage" in missing(name))
@@ -34,9 +45,14 @@ REPLICATING = tuple(name for name in ADDED if "zero_stage" in missing(name))
 
 def others(name: str, system: calculon.System, datatype: str) -> tuple[Any, ...]:
     """Return the values of a field, its default apart, that executions on a system can have."""
+    bound = DATATYPE_BYTES[datatype]
+    if name in ("dispatch_dtype", "combine_dtype"):  # fewer bytes than products have
+        return tuple(v for v in field_of(name).others if exchanged_bytes(v, bound) < bound)
+    if name == "fp8_recipe":
+        return tuple(v for v in field_of(name).others if v in system.recipes)
     if name != "matmul_dtype":
         return field_of(name).others
-    known, bound = system.matmul_types, DATATYPE_BYTES[datatype]
+    known = system.matmul_types
     return tuple(v for v in field_of(name).others if v in known and MATMUL_BYTES[v] <= bound)
 
 
@@ -45,12 +61,20 @@ def fitting(
 ) -> dict[str, Any]:
     """Return an execution with a value of an optional field, and what this needs beside it.
 
-    Of degrees and networks nothing is changed; sharding and chunks are those with which no rule is broken.
+    Networks and degrees stay, but for what it needs, with as many processors more; sharding and chunks are those with
+    which no rule is broken.
     """
     changed = dict(row) | {"edition": "corrected", "preset": "published", name: value}
-    for other, values in field_of(name).declaration.needs.items():
+    for other, values in all_needs(name).items():
         if changed.get(other, DEFAULTS.get(other)) not in values:
             changed[other] = _first(values)
+    if changed.get("context_par", 1) > 1:
+        changed["attn_impl"] = "flash"
+    if name == "cp_kv_replicate":
+        changed |= {"context_par": 4, "context_par_net": 1}  # more ranks than there are heads
+    if value == "a2a_p2p":
+        changed["cp_a2a_size"] = 2
+    changed["num_procs"] = prod(changed.get(degree, 1) for degree in DEGREES)
     tried = product((row["optimizer_sharding"], not row["optimizer_sharding"]), (1, 2))
     for sharding, chunks in tried:
         one = changed | {"optimizer_sharding": sharding, "pipeline_interleaving": chunks}

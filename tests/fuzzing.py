@@ -156,6 +156,10 @@ def targets(folder: Path) -> tuple[Target, ...]:
         document("validation/gpt2_ladder", "a100"),  # an overlay, calibrated
     )
     modern = {**LLAMA_X64_P4}
+    spread = folder / "spread.json"
+    spread.write_text(json.dumps(SPREAD))
+    mixture = folder / "mixture.json"
+    mixture.write_text(json.dumps(MIXTURES[0]))
     return (
         Target("model", ("llm", "{}", str(plan), "a100_80e", "-"), models, documents),
         Target("system", ("llm", "megatron-126M", str(plan), "{}", "-"), systems, documents),
@@ -166,6 +170,22 @@ def targets(folder: Path) -> tuple[Target, ...]:
             "modern execution",
             ("llm", "llama3-8B", "{}", "h100_80g_sxm", "-"),
             (modern,),
+            documents,
+        ),
+        Target("mixture", ("llm", "{}", str(spread), "h100_80g_sxm", "-"), MIXTURES, documents),
+        Target(
+            "execution of experts",
+            ("llm", str(mixture), "{}", "h100_80g_sxm", "-"),
+            (SPREAD, SPREAD | HIDDEN),
+            documents,
+        ),
+        Target(
+            "search of a mixture",
+            (
+                *("loe", "{}", "8", "16", "bfloat16", "h100_80g_sxm", "-", "-t", "1", "--quiet"),
+                *("--preset", "megatron-lm", "--fix", "tensor_par=1,2"),
+            ),
+            MIXTURES,
             documents,
         ),
         Target(
@@ -234,7 +254,7 @@ def targets(folder: Path) -> tuple[Target, ...]:
             (TRAINING,),
             (".csv",),
         ),
-        Target("configuration", ("import-model", "{}", "-o", "-"), (CONFIGURATION,), (".json",)),
+        Target("configuration", ("import-model", "{}", "-o", "-"), CONFIGURATIONS, (".json",)),
     )
 
 
@@ -268,6 +288,132 @@ CONFIGURATION = {
     "torch_dtype": "bfloat16",
     "vocab_size": 128256,
 }
+CONFIGURATIONS = (
+    CONFIGURATION,
+    CONFIGURATION
+    | {
+        "architectures": ["DeepseekV3ForCausalLM"],
+        "model_type": "deepseek_v3",
+        "num_key_value_heads": 32,
+        "kv_lora_rank": 512,
+        "q_lora_rank": 1536,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "n_routed_experts": 64,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 2048,
+        "first_k_dense_replace": 3,
+        "n_group": 8,
+        "topk_group": 4,
+        "num_nextn_predict_layers": 1,
+        "topk_method": "noaux_tc",
+    },
+    CONFIGURATION
+    | {
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "model_type": "qwen3_moe",
+        "head_dim": 128,
+        "num_experts": 64,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 768,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+    },
+)
+MIXTURES = (
+    {
+        "hidden": 1024,
+        "feedforward": 4096,
+        "seq_size": 1024,
+        "attn_heads": 8,
+        "attn_size": 192,
+        "num_blocks": 8,
+        "activation": "swiglu",
+        "norm": "rmsnorm",
+        "dropout": False,
+        "q_lora_rank": 256,
+        "kv_lora_rank": 256,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "num_experts": 16,
+        "experts_per_token": 4,
+        "expert_feedforward": 512,
+        "shared_feedforward": 512,
+        "shared_gate": True,
+        "first_k_dense": 1,
+        "router_bias": True,
+        "router_groups": 4,
+        "router_group_topk": 2,
+        "mtp_layers": 1,
+        "vocab": 32000,
+    },
+    {
+        "hidden": 1024,
+        "feedforward": 4096,
+        "seq_size": 1024,
+        "attn_heads": 16,
+        "attn_size": 64,
+        "num_blocks": 8,
+        "kv_heads": 4,
+        "activation": "swiglu",
+        "norm": "rmsnorm",
+        "dropout": False,
+        "sliding_window": 128,
+        "full_attention_every": 2,
+        "chunked_window": True,
+        "attention_sinks": True,
+        "num_experts": 16,
+        "experts_per_token": 4,
+        "expert_feedforward": 512,
+        "expert_bias": True,
+        "moe_layer_freq": 2,
+        "vocab": 32000,
+        "tied": True,
+    },
+)
+SPREAD = {
+    "num_procs": 8,
+    "tensor_par": 2,
+    "pipeline_par": 2,
+    "data_par": 2,
+    "batch_size": 32,
+    "microbatch_size": 2,
+    "datatype": "bfloat16",
+    "preset": "megatron-lm",
+    "tensor_par_comm_type": "rs_ag",
+    "activation_recompute": "none",
+    "mesh_order": "tp-dp-pp",
+    "zero_stage": 1,
+    "optimizer_sharding": True,
+    "pipeline_interleaving": 2,
+    "expert_par": 4,
+    "expert_par_net": 0,
+    "expert_tensor_par": 1,
+    "moe_dispatcher": "alltoall",
+    "moe_imbalance_percent": 120,
+    "moe_capacity_percent": 150,
+    "moe_pad_to_capacity": False,
+    "dispatch_dtype": "float8",
+    "combine_dtype": "same",
+    "recompute_modules": ["moe_act"],
+    "recompute_every": 2,
+    "recompute_blocks": 1,
+    "ep_overlap": "none",
+    "moe_shared_overlap": False,
+}
+HIDDEN = {
+    "ep_overlap": "1f1b",
+    "delay_wgrad": True,
+    "dispatch_dtype": "same",
+    "recompute_modules": "none",
+    "recompute_every": 1,
+    "recompute_blocks": 0,
+}
+"""Changes of it with which passes run in pairs."""
+
 LOG = b"""\
 # nThread 1 nGpus 2 minBytes 8 maxBytes 1048576 step: 2(factor) warmup iters: 5 iters: 20
 #  Rank  0 Group  0 Pid  71 on       node device  0 [0x1b] NVIDIA H100 80GB HBM3

@@ -7,6 +7,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from calculon import inputs
+from calculon.plan.columns import field_of
+from calculon.plan.plan import Plan
+from calculon.plan.rules.check import check
+from calculon.spec.named_values import FOLDED_SCHEDULES, PAIRED_SCHEDULES, SIMULATED_SCHEDULES
+from calculon.spec.recipes import RECIPES
+
 Document = dict[str, Any]
 
 DATATYPES = ("float8", "float16", "bfloat16", "float32")
@@ -199,21 +206,50 @@ MORE_OPTIONS: dict[str, tuple[Any, ...]] = {
     "matmul_impl": ("gemm", "gemm", "gemm", "mul_sum", "mul_sum_fused"),
     "tp_impl": ("megatron", "megatron", "allgather"),
     "tp_async": (False, True),
-    "tp_user_buffers": (False, True),
+    "tp_user_buffers": (False, True, True, True),
     "tp_hidden_percent": (100, 100, 0, 30),
     "bias_after_reduce": (False, True),
     "matmul_dtype": ("same", "same", *DATATYPES, "tfloat32"),
     "float8_scaling": ("delayed", "current"),
-    "recompute_modules": ("none", "norm", "activation", "norm_activation", "mlp", "ops"),
+    "recompute_modules": (*field_of("recompute_modules").values, "mlp+moe", "norm+mlp+moe_act"),
     "recompute_every": (1, 1, 2, 3),
+    "recompute_blocks": (0, 0, 1, 2, 3),
     "stage_stop_us": (0, 0, 500),
+    "expert_par": (1, 2, 2, 3, 4, 8),
+    "expert_par_net": (0, 0, 1),
+    "expert_tensor_par": (0, 0, 1, 2),
+    "moe_dispatcher": ("alltoall", "alltoall", "allgather", "deepep", "hybridep"),
+    "moe_imbalance_percent": (100, 100, 130, 400),
+    "moe_capacity_percent": (0, 0, 80, 150),
+    "moe_pad_to_capacity": (False, True),
+    "dispatch_dtype": ("same", "float8", "bfloat16", "bfloat16"),
+    "combine_dtype": ("same", "float8", "bfloat16", "bfloat16"),
+    "fp8_recipe": ("none", "none", "none", *RECIPES),
+    "fp8_param_gather": (False, True),
+    "ep_overlap": ("none", "1f1b", "two_batch", "two_batch"),
+    "delay_wgrad": (False, True),
+    "moe_shared_overlap": (False, True),
     "coll_algo": (*OPTIONS["coll_algo"], "tree", "nvls", "nvls_tree", "collnet"),
+    "packed_percent": (100, 100, 29, 60),
+    "pack_imbalance_percent": (100, 100, 130, 160),
 }
 """Those that :func:`every_table` draws besides."""
+
+PARTS: dict[str, tuple[Any, ...]] = {
+    "context_par": (2, 2, 4),
+    "context_par_net": (0, 1),
+    "cp_comm": ("p2p", "p2p", "all_gather", "a2a", "a2a_p2p"),
+    "cp_a2a_size": (0, 2),
+    "cp_kv_replicate": (False, False, True),
+    "cp_balance": ("zigzag", "contiguous", "striped"),
+    "cp_skip": (False, False, True),
+}
+"""Those of executions whose sequences are split."""
 
 RULED: dict[str, tuple[Any, ...]] = {
     **OPTIONS,
     **MORE_OPTIONS,
+    **PARTS,
     "attn_kernel": ("auto", "flash2", "cudnn"),
     "zero_stage": ("auto", "0", "1", "2", "3", "fsdp", "owner"),
     "dp_shard": (0, 1, 2, 3),
@@ -224,7 +260,7 @@ RULED: dict[str, tuple[Any, ...]] = {
     "no_sync": (True, False),
     "grad_group": (1, 2),
     "overlap_param_gather": (False, True),
-    "pp_schedule": ("1f1b", "gpipe", "zb_h1"),
+    "pp_schedule": ("1f1b", "gpipe", "zb_h1", "zb_h2", "zbv", "dualpipe", "dualpipev"),
     "pp_layout": ("uniform", "balanced", "embedding_as_block", "head_as_block", "both_as_blocks"),
     "first_stage_blocks": (0, 1, 3, 50),
     "last_stage_blocks": (0, 1, 3, 50),
@@ -234,7 +270,7 @@ RULED: dict[str, tuple[Any, ...]] = {
 
 
 @st.composite
-def extended_models(draw: st.DrawFn) -> Document:
+def extended_models(draw: st.DrawFn, *, patterns: bool = True) -> Document:
     """Models with any of the fields that only the corrected edition knows, mostly with a vocabulary."""
     model = draw(models())
     options: dict[str, st.SearchStrategy[Any]] = {
@@ -242,30 +278,204 @@ def extended_models(draw: st.DrawFn) -> Document:
         "activation": st.sampled_from(("relu", "squared_relu", "swiglu", "geglu")),
         "norm": st.sampled_from(("layernorm_no_bias", "layernorm_plain", "rmsnorm")),
         "qk_norm": st.sampled_from(("head", "full")),
+        "kv_lora_rank": odd(600),
         "parallel_attention": st.just(True),
         "dropout": st.just(False),
         "rotary": st.sampled_from((0.25, 0.5, 1.0)),
         "causal": st.just(False),
+        "attention_sinks": st.just(True),
+        "attention_gate": st.just(True),
         "sliding_window": odd(5000),
         "full_attention_every": st.integers(1, 7),
+        "chunked_window": st.just(True),
         "positions": odd(4096),
         "vocab": st.integers(1, 150_000),
     }
     switches = ("qkv_bias", "out_bias", "mlp_bias", "head_bias", "tied", "embedding_norm")
     options |= dict.fromkeys(switches, st.just(True))
-    chosen = draw(st.sets(st.sampled_from(sorted(options)), min_size=3))
+    chosen = draw(st.sets(st.sampled_from(sorted(options)), min_size=3)) - {"chunked_window"}
     if draw(st.sampled_from((True, True, False))):
         chosen.add("vocab")
+    if "vocab" in chosen and draw(st.integers(0, 4)) == 0:
+        chosen.add("mtp_layers")
+    latent: Document = {}
+    if "kv_lora_rank" in chosen:
+        chosen -= {"kv_heads", "qk_norm", "rotary", "qkv_bias", "parallel_attention"}
+        chosen -= {"attention_gate"}
+        latent = draw(latent_widths())
+    if draw(st.sampled_from((True, False))):
+        chosen -= {"parallel_attention", "mlp_bias"}
+        model |= draw(mixtures(model))
+    if "sliding_window" in chosen and draw(st.booleans()):
+        chosen.add("chunked_window")
     norms = st.sampled_from((1, 2) if "parallel_attention" in chosen else (2, 4))
-    return model | {name: draw(options[name]) for name in sorted(chosen)} | {"norms": draw(norms)}
+    options["mtp_layers"] = st.integers(1, 3)
+    stated = {name: draw(options[name]) for name in sorted(chosen)}
+    if stated.get("sliding_window", 0) % 2:
+        stated["chunked_window"] = True
+    found = model | latent | stated | {"norms": draw(norms)}
+    ways = ("", "", "", "period", "pattern" if patterns else "period")
+    way = draw(st.sampled_from(ways))
+    if not way or "parallel_attention" in found or not found.get("causal", True):
+        return found
+    return draw(patterned(found) if way == "pattern" else periodic(found))
+
+
+_OF_SCORES = {
+    *("kv_heads", "qk_norm", "qkv_bias", "out_bias", "rotary", "attention_sinks"),
+    *("attention_gate", "sliding_window", "chunked_window"),
+}
+"""Fields of attention with softmax."""
+
+_OF_LATENTS = {"kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"}
+
+
+@st.composite
+def periodic(draw: st.DrawFn, model: Document) -> Document:
+    """The model with linear attention in all of its blocks, or in all but one of so many."""
+    left_out = {*_OF_LATENTS, "sliding_window", "chunked_window", "full_attention_every"}
+    every = draw(st.integers(0, min(5, model["num_blocks"])))
+    if every < 2:
+        left_out |= _OF_SCORES
+    stated = {"full_attention_every": every} if every > 1 else {}
+    kept = {name: value for name, value in model.items() if name not in left_out}
+    return kept | stated | draw(linear_attention(model))
+
+
+@st.composite
+def patterned(draw: st.DrawFn, model: Document) -> Document:
+    """The model with blocks that are parts, in any order."""
+    left_out = {*_OF_LATENTS, "full_attention_every", "first_k_dense", "moe_layer_freq"}
+    left_out.add("norms")
+    letters = draw(st.sampled_from(("M*-E", "M-*", "ME", "M", "*-E", "M-")))
+    letters = letters if "num_experts" in model else letters.replace("E", "-")
+    count = model["num_blocks"]
+    random = draw(st.randoms(use_true_random=True))
+    pattern = "".join(random.choice(letters) for _ in range(count))
+    if "*" not in pattern:
+        left_out |= _OF_SCORES
+    if "-" not in pattern:
+        left_out.add("mlp_bias")
+    if not ("*" in pattern and {*"-E"} & {*pattern}):
+        left_out.add("mtp_layers")
+    if "E" not in pattern:
+        left_out |= _OF_EXPERTS
+    stated = draw(linear_attention(model)) if "M" in pattern else {}
+    kept = {name: value for name, value in model.items() if name not in left_out}
+    return kept | stated | {"layer_pattern": pattern}
+
+
+_OF_EXPERTS = {
+    *("num_experts", "experts_per_token", "expert_feedforward", "shared_feedforward"),
+    *("shared_gate", "router_bias", "expert_bias", "moe_latent"),
+    *("router_groups", "router_group_topk"),
+}
+
+
+@st.composite
+def linear_attention(draw: st.DrawFn, model: Document) -> Document:
+    """Fields of linear attention, whose heads share the divisors of other widths."""
+    common = math.gcd(model["hidden"], model["feedforward"], model["attn_heads"])
+    random = draw(st.randoms(use_true_random=True))
+    kind = random.choice(("gated_delta", "mamba2", "lightning"))
+    found: Document = {"linear_attention": kind}
+    if kind == "gated_delta":
+        heads = common * random.randint(1, 4)
+        found |= {"linear_key_heads": heads, "linear_value_heads": heads * random.randint(1, 3)}
+        sizes = ("linear_key_dim", "linear_value_dim")
+        found |= {name: random.randint(1, 200) for name in sizes}
+        found["linear_conv"] = random.randint(1, 6)
+    if kind == "mamba2":
+        groups = random.choice((1, common))
+        found |= {"ssm_heads": common * random.randint(1, 9), "ssm_groups": groups}
+        found |= {"ssm_head_dim": random.randint(1, 100), "ssm_state": random.randint(1, 300)}
+        found |= {"ssm_conv": random.randint(1, 6), "ssm_chunk": random.choice((32, 128, 1000))}
+    return found
+
+
+@st.composite
+def latent_widths(draw: st.DrawFn) -> Document:
+    """Widths of latent attention beside that of the latent of keys and values."""
+    nope, rope = draw(st.integers(1, 130)), draw(st.integers(1, 65))
+    return {
+        "attn_size": nope + rope,
+        "q_lora_rank": draw(st.one_of(st.just(0), odd(1600))),
+        "qk_nope_head_dim": nope,
+        "qk_rope_head_dim": rope,
+        "v_head_dim": draw(st.integers(1, 300)),
+    }
+
+
+@st.composite
+def mixtures(draw: st.DrawFn, model: Document) -> Document:
+    """Fields of experts; widths share the divisors of the others."""
+    random = draw(st.randoms(use_true_random=True))
+    experts = random.choice((1, 2, 3, 5, 8, 16, 60, 128))
+    common = math.gcd(model["hidden"], model["feedforward"], model["attn_heads"])
+    fields: Document = {"num_experts": experts, "experts_per_token": random.randint(1, experts)}
+    for name in ("expert_feedforward", "shared_feedforward"):
+        if random.random() < 0.8:
+            fields[name] = common * random.randint(1, 300)
+    for name, share in (("router_bias", 0.5), ("expert_bias", 0.5), ("shared_gate", 0.9)):
+        fields[name] = random.random() < share
+    if experts == 1:
+        fields.pop("shared_feedforward", None)
+    fields["shared_gate"] &= "shared_feedforward" in fields
+    if experts > 1 and random.random() < 0.25:
+        fields["moe_latent"] = random.randint(1, 300)
+    if random.random() < 0.5:
+        fields["first_k_dense"] = random.randrange(min(4, model["num_blocks"]))
+        rest = model["num_blocks"] - fields["first_k_dense"]
+        fields["moe_layer_freq"] = random.randint(1, min(4, rest))
+    return fields | router_groups(random, experts, fields["experts_per_token"])
+
+
+def router_groups(random: Random, experts: int, each: int) -> Document:
+    """Fields of a choice of groups first; none where no group can be left out."""
+    counts = [groups for groups in range(2, experts + 1) if experts % groups == 0]
+    groups = random.choice(counts) if counts else 0
+    least = -(-each * groups // experts)
+    if least >= groups or random.random() < 0.5:
+        return {}
+    return {"router_groups": groups, "router_group_topk": random.randint(least, groups - 1)}
+
+
+def mixes(model: Document) -> bool:
+    """Say whether blocks have experts."""
+    return "num_experts" in model and model.get("part", "block") in ("block", "mlp")
+
+
+def _of_mixtures() -> Document:
+    """Choose the only forms that experts have."""
+    return {"tp_impl": "megatron", "matmul_impl": "gemm"}
+
+
+def _modules_of(model: Document, row: Document, modules: str) -> str:
+    """Leave out what no block of a model has, and attention where it is said otherwise."""
+    experts, pattern = mixes(model), model.get("layer_pattern", "")
+    hybrid = "linear_attention" in model or pattern
+    scores = "*" in pattern if pattern else not hybrid or "full_attention_every" in model
+    there = {
+        "ops": not experts and not model.get("kv_lora_rank") and not hybrid,
+        "gdn_norm_out": model.get("linear_attention") == "gated_delta",
+        "mlp": "-" in pattern
+        if pattern
+        else not experts or model.get("first_k_dense", 0) + model.get("moe_layer_freq", 1) > 1,
+        "moe": experts and model["num_experts"] > 1,
+        "moe_act": experts and model["num_experts"] > 1,
+        "shared_experts": experts and "shared_feedforward" in model,
+        "mla_up_proj": "kv_lora_rank" in model,
+        "core_attn": row["activation_recompute"] == "none" and scores,
+    }
+    return "+".join(one for one in modules.split("+") if there.get(one, True)) or "none"
 
 
 @st.composite
 def parts(draw: st.DrawFn) -> Document:
     """Models of parts of blocks."""
-    model = draw(extended_models())
+    model = draw(extended_models(patterns=False))
     part = draw(st.sampled_from(("attention", "mlp", "linear")))
-    for name in ("vocab", "tied", "positions", "embedding_norm", "head_bias"):
+    for name in ("vocab", "tied", "positions", "embedding_norm", "head_bias", "mtp_layers"):
         model.pop(name, None)
     if part == "linear":
         model["feedforward"] = model["hidden"]
@@ -320,7 +530,31 @@ def _corrected_row(random: Random, model: Document, system: Document) -> Documen
         **CORRECTED,
         **_sound({name: random.choice(values) for name, values in OPTIONS.items()}),
     }
+    if model.get("kv_lora_rank"):
+        row |= _of_latents(row)
+    if model.get("layer_pattern") and row["tensor_par_comm_type"] == "p2p_rs_ag":
+        row["tensor_par_comm_type"] = "ar"
+    if mixes(model) or "mtp_layers" in model:
+        row |= {"tensor_par_overlap": "none"}
     return row | _form(random, row, blocks) if training and either() else row
+
+
+def _shares_experts(row: Document, ranks: int) -> bool:
+    """Say whether replicas of experts that so many ranks have once can be as the row has replicas."""
+    tensor_par = row["tensor_par"]
+    if row.get("dp_shard") and tensor_par * row["dp_shard"] % ranks:
+        return False
+    inside = row["mesh_order"] == "tp-pp-dp" and row["data_par"] > 1 and row["pipeline_par"] > 1
+    owned = row.get("zero_stage") == "owner"
+    return not (inside and ranks != tensor_par) and not (owned and ranks < tensor_par)
+
+
+def _of_latents(row: Document) -> Document:
+    """Choose what latent attention can be combined with, where it cannot be with the choice."""
+    fixed = {"attention_type": "multihead", "tensor_par_overlap": "none"}
+    if row["tensor_par_comm_type"] == "p2p_rs_ag":
+        fixed["tensor_par_comm_type"] = "ar"
+    return fixed
 
 
 def _form(random: Random, row: Document, blocks: int) -> Document:
@@ -470,14 +704,22 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
             "processor_usage": zero_or(0.001, 0.49),
         },
     )
-    ext: Document = {"matrix": draw(engines(("tfloat32",), (0.5, 2000)))}
-    if draw(st.booleans()):
-        ext["kernels"] = {"attention": dict.fromkeys(types, draw(fused_attention()))}
+    more = draw(st.sampled_from((("tfloat32",), *2 * (("tfloat32", "float4"),))))
+    ext: Document = {"matrix": draw(engines(more, (0.5, 2000)))}
+    ext |= draw(st.fixed_dictionaries({}, optional={"linear_efficiency": st.floats(0.05, 1)}))
+    use = st.fixed_dictionaries({}, optional={"transposes": st.booleans()})
+    every = {"recipes": {name: draw(use) for name in RECIPES}}
+    ext |= draw(st.sampled_from(({}, every, every)))
+    if draw(st.sampled_from((True, True, False))):
+        law = {"law": "calls", "together": draw(st.integers(1, 5)), "call": draw(seconds)}
+        calls = draw(st.sampled_from(({}, {"grouped_product": dict.fromkeys(types, law)})))
+        ext["kernels"] = {"attention": dict.fromkeys(types, draw(fused_attention())), **calls}
     kernel = st.fixed_dictionaries({"efficiency": curves((64, 512, 2000))})
     for key, one in (("attention", kernel), ("gemm", gemm)):
         if draw(st.booleans()) and not (key == "attention" and "kernels" in ext):
+            known = [*types, "float4"] if key == "gemm" else types
             ext[key] = {
-                name: draw(one) for name in draw(st.sets(st.sampled_from(types), min_size=1))
+                name: draw(one) for name in draw(st.sets(st.sampled_from(known), min_size=1))
             }
     if draw(st.booleans()):
         ext["processing_mode"] = draw(st.sampled_from(("roofline", "no_overlap")))
@@ -506,9 +748,20 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
     return ext
 
 
+def _more_of_latents(model: Document) -> Document:
+    """Choose what latent attention can be combined with."""
+    if not model.get("kv_lora_rank"):
+        return {}
+    return {"tp_impl": "megatron"}
+
+
 def _more(random: Random, row: Document, model: Document, system: Document) -> Document:
     """Choose what :func:`every_table` draws besides; what the rules forbid is left out."""
     chosen = {name: random.choice(values) for name, values in MORE_OPTIONS.items()}
+    chosen |= _more_of_latents(model)
+    chosen |= _of_mixtures() if mixes(model) else {}
+    chosen |= {"tp_impl": "megatron"} if "mtp_layers" in model else {}
+    chosen["recompute_modules"] = _modules_of(model, row, chosen["recompute_modules"])
     alone = row["tensor_par_overlap"] == "none"
     whole = alone and row["tensor_par_comm_type"] == "ar"
     part = model.get("part", "block")
@@ -536,24 +789,172 @@ def _more(random: Random, row: Document, model: Document, system: Document) -> D
         chosen["matmul_dtype"] = "same"
     if chosen["matmul_dtype"] != "float8":
         chosen["float8_scaling"] = "delayed"
-    if not alone or chosen["matmul_dtype"] != "same":
+    chosen |= _narrow(random, chosen, row, model, system)
+    if not alone or chosen["matmul_dtype"] != "same" or chosen["fp8_recipe"] != "none":
         chosen["matmul_impl"] = "gemm"
     halves = part == "block" and not model.get("parallel_attention", False)
     plain = megatron and chosen["matmul_impl"] == "gemm" and halves
-    if not (row["training"] and plain and row["activation_recompute"] != "full"):
-        chosen["recompute_modules"] = "none"
-    again = row["activation_recompute"] != "none" or chosen["recompute_modules"] != "none"
-    if not again or row["activations_offload"]:
-        chosen["recompute_every"] = 1
+    chosen |= _recomputed(chosen, row, possible=plain)
     if chosen["coll_algo"] != "published":
         chosen["latency_per_step"] = False
     fused = system.get("ext", {}).get("kernels", {}).get("attention", {})
     known = next((one["kernels"] for one in fused.values() if "kernels" in one), ())
     if known and row["attn_impl"] == "flash":
         chosen["attn_kernel"] = random.choice(("auto", *known, *known))
+    chosen |= _packed(chosen, row, part)
     if not _fits(chosen["seq_length"], row, model):
         chosen["seq_length"] = 0
-    return chosen | pipelines(random, row, model)
+    chosen |= _spread(random, row | chosen, model, system)
+    chosen |= pipelines(random, row, model)
+    return chosen | _beside_experts(random, row | chosen, model)
+
+
+def _narrow(
+    random: Random, chosen: Document, row: Document, model: Document, system: Document
+) -> Document:
+    """Choose a recipe that the system runs, and what it can be combined with."""
+    ext = system.get("ext", {})
+    engines_of = {name: "float4" if name == "nvfp4" else "float8" for name in RECIPES}
+    known = (*system["matrix"], *ext.get("matrix", ()))
+    run = [n for n in ext.get("recipes", ("delayed", "tensorwise")) if engines_of[n] in known]
+    if chosen["fp8_recipe"] == "none" or not run or row["datatype"] == "float8":
+        return {"fp8_recipe": "none", "fp8_param_gather": False}
+    recipe = random.choice(run)
+    engine = engines_of[recipe]
+    found: Document = {"matmul_dtype": "same", "float8_scaling": "delayed", "fp8_recipe": recipe}
+    again = {"norm", "norm_activation", "moe_act"} & {*chosen["recompute_modules"].split("+")}
+    if recipe == "delayed" and again:
+        found["recompute_modules"] = "none"
+    if engine in system["matrix"] and random.random() < 0.2:
+        found["matmul_dtype"] = "float8"
+        found["float8_scaling"] = "current" if recipe == "tensorwise" else "delayed"
+    keeps = row["training"] and recipe != "nvfp4" and not row["weight_offload"]
+    if not keeps or row.get("zero_stage") in ("3", "owner") or model.get("mtp_layers", 0):
+        found["fp8_param_gather"] = False
+    return found
+
+
+def _beside_experts(random: Random, row: Document, model: Document) -> Document:
+    """Choose what runs beside the exchange of experts, as far as anything can."""
+    chosen: Document = {"ep_overlap": "none", "delay_wgrad": False, "moe_shared_overlap": False}
+    if row["expert_par"] == 1 or row["moe_dispatcher"] == "allgather":
+        return chosen
+    if model.get("layer_pattern"):
+        return chosen
+    ways = ["none"]
+    half = row["microbatch_size"] // 2 * (row["seq_length"] or model["seq_size"])
+    if row["microbatch_size"] % 2 == 0 and half % row["tensor_par"] == 0:
+        ways.append("two_batch")
+    p, v = row["pipeline_par"], row["pipeline_interleaving"]
+    microbatches = row["batch_size"] // row["data_par"] // row["microbatch_size"]
+    stays = row.get("zero_stage", "auto") in ("auto", "0", "1") and row.get("no_sync", True)
+    stays = stays and not (row["weight_offload"] or row["activations_offload"])
+    modules = row["recompute_modules"].split("+")
+    stores = row["training"] and row["activation_recompute"] != "full" and "moe" not in modules
+    stores = stores and model.get("mtp_layers", 0) <= 1
+    schedule = row.get("pp_schedule", "1f1b")
+    listed = schedule in PAIRED_SCHEDULES
+    chunks = listed or (schedule == "1f1b" and (p == 1 or v > 1))
+    chunks = chunks and microbatches * v > (v - 1) * p + 1
+    if stays and stores and chunks and row["datatype"] != "float32":
+        ways = ["1f1b"] if listed else [*ways, *["1f1b"] * 3]
+    elif listed:
+        chosen |= {"pp_schedule": "1f1b", "p2p_overlap": row.get("p2p_overlap", False) and v > 1}
+    chosen["ep_overlap"] = random.choice(ways)
+    chosen["delay_wgrad"] = chosen["ep_overlap"] == "1f1b" and random.random() < 0.5
+    shared = model.get("shared_feedforward", 0) and chosen["ep_overlap"] == "none"
+    shared = shared and not model.get("moe_latent", 0)
+    if shared and "shared_experts" not in modules:
+        chosen["moe_shared_overlap"] = random.random() < 0.7
+    return chosen
+
+
+def _packed(chosen: Document, row: Document, part: str) -> Document:
+    """Choose documents where a fused kernel knows them, and imbalance where there are several in a sequence."""
+    percent, imbalance = chosen["packed_percent"], chosen["pack_imbalance_percent"]
+    if row["attn_impl"] == "eager" or part in ("mlp", "linear"):
+        percent = 100
+    return {
+        "packed_percent": percent,
+        "pack_imbalance_percent": imbalance if percent < 100 else 100,
+    }
+
+
+def _recomputed(chosen: Document, row: Document, *, possible: bool) -> Document:
+    """Choose modules where blocks have them, and blocks where something is recomputed."""
+    modules, every = chosen["recompute_modules"], chosen["recompute_every"]
+    if not (row["training"] and possible and row["activation_recompute"] != "full"):
+        modules = "none"
+    again = row["activation_recompute"] != "none" or modules != "none"
+    if not again or row["activations_offload"]:
+        every = 1
+    some = min(chosen["recompute_blocks"], every) if again else 0
+    return {"recompute_modules": modules, "recompute_every": every, "recompute_blocks": some}
+
+
+def _spread(random: Random, row: Document, model: Document, system: Document) -> Document:
+    """Choose how experts are spread over ranks, as far as they can be."""
+    names = [
+        name
+        for name in MORE_OPTIONS
+        if name.startswith(("expert_", "moe_")) and name != "moe_shared_overlap"
+    ]
+    plain: Document = {
+        name: MORE_OPTIONS[name][0] for name in (*names, "dispatch_dtype", "combine_dtype")
+    }
+    if not mixes(model) or model["num_experts"] == 1:
+        return plain
+    chosen = {name: row[name] for name in plain}
+    t, ranks = row["tensor_par"], row["tensor_par"] * row["data_par"]
+    split = row["tensor_par_comm_type"] == "rs_ag"
+    widths = [u for u in divisors(t) if split or u == t]
+    width = random.choice(widths)
+    chosen["expert_tensor_par"] = random.choice((0, t)) if width == t else width
+    spread = [e for e in divisors(model["num_experts"]) if ranks % (e * width) == 0]
+    if t > 1 and not split:
+        spread = [1]
+    if row["mesh_order"] != "stated":
+        shards = t * (row.get("dp_shard", 0) or 1)
+
+        def nests(size: int) -> bool:
+            around = size % t == 0 and (size % shards == 0 or shards % size == 0)
+            return t % size == 0 or (around and row["mesh_order"] == "tp-dp-pp")
+
+        spread = [e for e in spread if nests(e * width)]
+    largest = len(system["networks"]) - 1
+    net = random.choice((0, largest))
+    if row["mesh_order"] == "stated":
+        spread = [e for e in spread if e == 1 or e * width <= system["networks"][net]["size"]]
+    spread = [1, *(e for e in spread if e > 1 and _shares_experts(row, e * width))]
+    chosen["expert_par"] = random.choice([*spread[1:], *spread[1:], 1])
+    if not _shares_experts(row, chosen["expert_par"] * width):
+        chosen["expert_tensor_par"] = 0
+    chosen["expert_par_net"] = net if chosen["expert_par"] > 1 else 0
+    chosen |= _dispatcher(chosen, t, system)
+    if chosen["expert_par"] == 1 or chosen["moe_pad_to_capacity"]:
+        chosen["moe_imbalance_percent"] = 100
+    chosen["moe_pad_to_capacity"] &= chosen["moe_capacity_percent"] > 0
+    sizes = {"float8": 1, "float32": 4, "tfloat32": 4}
+    stored = sizes.get(row["datatype"], 2)
+    operand = stored if row["matmul_dtype"] == "same" else sizes.get(row["matmul_dtype"], 2)
+    if row["fp8_recipe"] != "none":
+        operand = 1
+    result = min(stored, max(2, min(stored, operand)))
+    for name in ("dispatch_dtype", "combine_dtype"):
+        exchanged = chosen["expert_par"] > 1 and chosen["moe_dispatcher"] != "allgather"
+        if not exchanged or {"float8": 1 + 1 / 32, "bfloat16": 2}.get(chosen[name], 0) >= result:
+            chosen[name] = "same"
+    return chosen
+
+
+def _dispatcher(row: Document, tensor_par: int, system: Document) -> Document:
+    """Choose another dispatcher where a library of experts has no whole experts on several ranks, or no ports."""
+    if row["moe_dispatcher"] in ("alltoall", "allgather"):
+        return {}
+    whole = row["expert_par"] > 1 and (row["expert_tensor_par"] or tensor_par) == 1
+    if not whole or any("torus" in link for link in system.get("ext", {}).get("networks", ())):
+        return {"moe_dispatcher": "alltoall"}
+    return {"moe_pad_to_capacity": False}
 
 
 def _fits(length: int, row: Document, model: Document) -> bool:
@@ -571,14 +972,16 @@ def pipelines(random: Random, row: Document, model: Document) -> Document:
         return {}
     chosen: Document = {}
     chunks = row["pipeline_interleaving"]
-    if chunks == 1 and row["training"]:
-        chosen["pp_schedule"] = random.choice(("1f1b", "gpipe", "zb_h1"))
+    microbatches = row["batch_size"] // (row["data_par"] * row["microbatch_size"])
+    if row["training"] and chunks <= 2:
+        chosen["pp_schedule"] = random.choice(_schedules(row, microbatches))
+    folded = chosen.get("pp_schedule") in FOLDED_SCHEDULES
     if total > p * chunks and random.random() < 0.2:
         breaks = sorted(random.sample(range(1, total), p * chunks - 1))
         counts = [after - before for before, after in pairwise([0, *breaks, total])]
         if all(count % row.get("fsdp_unit", 1) == 0 for count in counts):
             chosen["stage_blocks"] = "-".join(map(str, counts))
-    elif chunks == 1 or row.get("fsdp_unit", 1) == 1:
+    elif not folded and (chunks == 1 or row.get("fsdp_unit", 1) == 1):
         counted = {
             "embedding_as_block": total + 1,
             "head_as_block": total + 1,
@@ -594,11 +997,49 @@ def pipelines(random: Random, row: Document, model: Document) -> Document:
         if layout in ("last", "both") and (p > 2 or layout == "last"):
             left = most + 1 - chosen.get("first_stage_blocks", 1)
             chosen["last_stage_blocks"] = random.randint(1, max(1, min(left, 2 * total // p)))
-    microbatches = row["batch_size"] // (row["data_par"] * row["microbatch_size"])
-    due = chunks > 1 or chosen.get("pp_schedule") == "gpipe" if row["training"] else chunks == 1
+    overlapping = ("gpipe", *SIMULATED_SCHEDULES)
+    due = chunks > 1 or chosen.get("pp_schedule") in overlapping if row["training"] else chunks == 1
     if due and microbatches >= p:
         chosen["p2p_overlap"] = random.random() < 0.5
     return chosen
+
+
+def _schedules(row: Document, microbatches: int) -> tuple[str, ...]:
+    """Return the schedules that a pipeline may have."""
+    p, full = row["pipeline_par"], microbatches >= 2 * row["pipeline_par"]
+    if row["pipeline_interleaving"] == 2:
+        return ("1f1b", "zbv", *(["dualpipev"] if full else []))
+    names = ("1f1b", "gpipe", "zb_h1", "zb_h2")
+    even = p % 2 == 0 and microbatches % 2 == 0
+    replicated = row.get("zero_stage", "auto") in ("auto", "0", "1")
+    return (*names, "dualpipe") if even and full and replicated else names
+
+
+def _in_parts(
+    random: Random, row: Document, model: Document, system: Document, network: int | None
+) -> Document:
+    """Split sequences over as many ranks more, some way that no rule forbids; none if there is none at hand."""
+    decoded = inputs.model(model), inputs.system(system)
+    for _ in range(4):
+        split = row | {name: random.choice(values) for name, values in PARTS.items()}
+        if split["cp_comm"] != "a2a" or random.random() < 0.5:
+            split["attn_impl"] = "flash"
+        if split["cp_comm"] != "a2a_p2p":
+            split["cp_a2a_size"] = 0
+        if split["cp_comm"] not in ("a2a", "a2a_p2p"):
+            split["cp_kv_replicate"] = False
+        if split["cp_comm"] == "a2a":
+            split["cp_balance"] = "zigzag"
+        if split["cp_comm"] not in ("p2p", "a2a_p2p"):
+            split["cp_skip"] = False
+        if network is not None:
+            split["context_par_net"] = network
+        parts = split["context_par"]
+        split["num_procs"] *= parts
+        split["dp_shard"] = row.get("dp_shard", 0) * parts
+        if not check(*decoded, Plan.from_records([split]))[0]:
+            return split
+    return row
 
 
 @st.composite
@@ -634,8 +1075,12 @@ def every_table(
             row |= dict.fromkeys(("tensor_par_net", "pipeline_par_net", "data_par_net"), last)
             if random.random() < 0.7:
                 row["mesh_order"] = random.choice(("tp-dp-pp", "tp-pp-dp"))
+        if random.random() < 0.3:
+            row = _in_parts(random, row, model, system, last if nested else None)
         found.append(row)
-    for row in found[:contradicting]:
+    faults = check(inputs.model(model), inputs.system(system), Plan.from_records(found))
+    sound = [row for row, fault in zip(found, faults, strict=True) if not fault]
+    for row in sound[:contradicting]:  # of two faults it would be open which is named
         name = random.choice(sorted(RULED))
         found.append(row | {name: random.choice(RULED[name])})
     return model, system, found

@@ -4,7 +4,8 @@ import dataclasses
 import importlib
 import itertools
 from collections import Counter
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -15,11 +16,13 @@ from calculon.architecture.layer_sizes import SIZE_FIELDS
 from calculon.cost.layer_cost import laid_out
 from calculon.editions import CORRECTED
 from calculon.frozen import dataclass
+from calculon.hardware.collectives.dispatch import LIBRARIES
 from calculon.plan.choices import members
 from calculon.plan.columns import DEFAULTS, FIELDS, field_of
 from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.check import check
+from calculon.plan.rules.module_rules import absent_modules
 from calculon.records import columns
 from calculon.search.best_first import groups, search_space, tiles
 from calculon.search.cost_tables import CostTables
@@ -27,9 +30,11 @@ from calculon.search.objective import Objective
 from calculon.search.ranking import Best, Front
 from calculon.spec.execution import Execution
 from calculon.spec.fields import Scope, declare, spec_fields
+from calculon.spec.module_sets import modules_of
+from calculon.spec.recipes import RECIPES
 from calculon.spec.scope_choices import CHOICES, DERIVED
 from calculon.statistics import CorrectedStats
-from tests.declared import OPTIONAL, fitting, others
+from tests.declared import OPTIONAL, all_needs, fitting, others
 from tests.helpers import PLAIN, document, layout_choice, sizes
 from tests.search.brute import Case, score
 
@@ -49,13 +54,38 @@ MODEL = calculon.Model(
     mlp_bias=True,
     vocab=4001,
 )
+MIXTURE = replace(
+    MODEL,
+    kv_heads=0,
+    qkv_bias=False,
+    mlp_bias=False,
+    kv_lora_rank=256,
+    qk_nope_head_dim=48,
+    qk_rope_head_dim=16,
+    v_head_dim=64,
+    num_experts=8,
+    experts_per_token=2,
+    shared_feedforward=768,
+)
+"""A model with modules that the other lacks."""
+
+HYBRID = replace(
+    MODEL,
+    linear_attention="gated_delta",
+    linear_key_heads=4,
+    linear_value_heads=8,
+    full_attention_every=2,
+)
+"""A model half of whose blocks have linear attention."""
+
 DATATYPES = ("bfloat16", "float32")
 
 
 def _system(capacity=80.0):
     """Return eight processors in two boxes, which multiply in every type, with so many GiB."""
     raw = document("systems", "h100_80g_sxm")
-    raw["ext"]["matrix"] = {"tfloat32": raw["matrix"]["bfloat16"]}
+    raw["ext"]["matrix"] = dict.fromkeys(("tfloat32", "float4"), raw["matrix"]["bfloat16"])
+    raw["ext"]["recipes"] = {name: {} for name in RECIPES}
     raw["ext"]["networks"][1] |= {"in_network_reduction": True, "step_latency": 3e-6}
     raw["networks"][0]["size"] = 4
     raw["mem1"]["GiB"] = capacity
@@ -90,6 +120,27 @@ CASES = [
 ]
 
 
+WINDOWED = replace(MODEL, sliding_window=2)
+"""A model of which parts of sequences need not all keys."""
+
+PARTS = ("context_par", "cp_")
+"""What names of fields that split sequences begin with."""
+
+SPREADS = ("expert_", "ep_", "moe_", "dispatch_", "combine_", "delay_wgrad")
+"""What names of fields that spread experts begin with."""
+
+
+def _model(name, value):
+    """Return a model of which a value of a field says something."""
+    modules = {value, *modules_of(value)} if name == "recompute_modules" else set()
+    if name == "cp_skip":
+        return WINDOWED
+    if "gdn_norm_out" in modules:
+        return HYBRID
+    lacks = modules & absent_modules(MODEL).keys()
+    return MIXTURE if lacks or name.startswith(SPREADS) else MODEL
+
+
 def _datatype(name, value):
     """Return a type in which executions can have a value."""
     return next(datatype for datatype in DATATYPES if value in others(name, SYSTEM, datatype))
@@ -99,19 +150,31 @@ def _case(name, value, capacity=80.0):
     """Return a small space with a value beside the default of a field, and what the value needs."""
     field = field_of(name).declaration
     fix, add = dict(LOOPS), {}
-    for other, values in field.needs.items():
+    for other, values in all_needs(name).items():
         if other in OPTIONAL:
             if DEFAULTS[other] not in values:
-                fix[other] = tuple(dict.fromkeys((values[0], values[-1])))
+                some = values[:1] if isinstance(values, range) else (values[0], values[-1])
+                fix[other] = tuple(dict.fromkeys(some))
         elif other in fix and not any(v in values for v in fix[other]):
             fix[other] = (next(iter(values)),)
+    if name.startswith(PARTS):  # whose results are added up by the sums of fused attention
+        fix |= {"attn_impl": ("flash",), "pipeline_par_net": (1,)}
+    if name == "cp_kv_replicate":  # more ranks than there are heads
+        fix |= {"context_par": (4,), "context_par_net": (1,), "pipeline_par_net": (0,)}
+        capacity = 80.0
+    if value == "a2a_p2p":
+        fix["cp_a2a_size"] = (2,)
+    if name == "expert_tensor_par":  # less than the degree of tensor parallelism
+        fix["tensor_par"] = (2, 4)
+    if value in LIBRARIES:  # copies go to other ranks, with whole experts
+        fix |= {"expert_par": (2,), "expert_tensor_par": (1,)}
     if field.searched == "fixed":
         fix[name] = (value,)
         fix |= dict.fromkeys(("tensor_par_net", "pipeline_par_net", "data_par_net"), (0,))
     else:
         add[name] = (value,)
     return Case(
-        MODEL,
+        _model(name, value),
         _system(capacity),
         8,
         16,
@@ -122,10 +185,11 @@ def _case(name, value, capacity=80.0):
     )
 
 
-@pytest.fixture(scope="module")
-def capacity():
-    """GiB in which most executions of a plain space fit, one of them exactly."""
-    needs = np.sort(_case("grad_clip", True).needs[0])
+@cache
+def _capacity(model):
+    """GiB in which most executions of a plain space of a model fit, one of them exactly."""
+    plain = replace(_case("grad_clip", True), model=model)
+    needs = np.sort(plain.needs[0])
     needs = needs[~np.isnan(needs)]
     return float(needs[int(0.8 * len(needs))]) / 2**30
 
@@ -161,8 +225,8 @@ def _same(found, wanted):
 
 
 @pytest.mark.parametrize(("name", "value"), CASES, ids=lambda part: str(part).lower())
-def test_search_and_brute_force_and_tables_and_rows_agree(name, value, capacity, monkeypatch):
-    case = _case(name, value, capacity)
+def test_search_and_brute_force_and_tables_and_rows_agree(name, value, monkeypatch):
+    case = _case(name, value, _capacity(_model(name, value)))
     space, table = case.space, case.table
     feasible = np.flatnonzero(table.feasible)
     exercised = feasible[(case.plan.values(name) == value)[feasible]]
@@ -195,7 +259,7 @@ def test_search_and_brute_force_and_tables_and_rows_agree(name, value, capacity,
     assert _same(space.plan(np.sort(front.ranked()[1])), case.plan.take(wanted))
 
     for row in {*exercised[:: -(-len(exercised) // 3)].tolist(), int(exercised[-1])}:
-        alone = calculon.evaluate(MODEL, case.system, [case.rows[row]])
+        alone = calculon.evaluate(case.model, case.system, [case.rows[row]])
         for statistic in table.names:
             assert alone[statistic].tobytes() == table[statistic][row : row + 1].tobytes()
 
@@ -302,21 +366,25 @@ def _unmet(other, values):
     if field.named:
         known = field.values if other != "matmul_dtype" else others(other, SYSTEM, "bfloat16")
         return [value for value in known if value not in values]
-    return [value for value in (1, 2) if value not in values]
+    return [value for value in {1, 2, DEFAULTS.get(other, 1)} if value not in values]
 
 
 @pytest.mark.parametrize(("name", "other"), NEEDS)
 def test_a_value_without_what_it_needs_is_refused(name, other):
     refused = []
     for value in OPTIONAL[name].others:
-        row = fitting(MODEL, SYSTEM, SPLIT, name, value)
+        model = _model(name, value)
+        split = SPLIT | {"datatype": _datatype(name, value)}
+        if name.startswith(SPREADS):  # over ranks of which each has its own tokens
+            split |= {"tensor_par_comm_type": "rs_ag", "microbatch_size": 2}
+        row = fitting(model, SYSTEM, split, name, value)
         for unmet in _unmet(other, OPTIONAL[name].declaration.needs[other]):
             for sharding, chunks in itertools.product((False, True), (1, 2)):
                 free = {"optimizer_sharding": sharding, "pipeline_interleaving": chunks}
                 broken = row | free | {other: unmet}
-                broken["num_procs"] = int(np.prod([broken[degree] for degree in DEGREES]))
+                broken["num_procs"] = int(np.prod([broken.get(name, 1) for name in DEGREES]))
                 rows = [broken, broken | {name: DEFAULTS[name]}]
-                alone, plain = check(MODEL, SYSTEM, Plan.from_records(rows))
+                alone, plain = check(model, SYSTEM, Plan.from_records(rows))
                 if not plain:  # it is this value that is refused
                     refused.append(alone)
         assert refused

@@ -132,4 +132,5 @@ def test_every_command_is_listed():
 
 
 def test_the_readme_is_short():
-    assert PAGES["README.md"].count("\n") <= 160
+    lines = PAGES["README.md"].splitlines()
+    assert sum(not line.startswith("|") for line in lines) <= 133  # tables grow with studies

@@ -19,9 +19,11 @@ from calculon.presets import COMMON, PUBLISHED_FORMS, find_preset
 from calculon.search.candidates import REPLICATED
 from calculon.search.driver import make_ranking, make_space, run, search
 from calculon.search.objective import Objective
+from calculon.search.space import Space
 from calculon.spec import catalog
-from calculon.spec.execution import PRESETS, Execution
+from calculon.spec.execution import Execution
 from calculon.spec.fields import optional_defaults
+from calculon.spec.named_values import PRESETS
 from tests.helpers import LLAMA_X64, PLAIN, ROOT
 from tests.search.brute import Case, score
 
@@ -460,3 +462,16 @@ def test_practice_reads_degrees_and_the_node_alone(tmp_path):
     )
     with pytest.raises(calculon.SpecError, match="microbatch_size"):
         find_preset(str(own))
+
+
+def test_a_search_under_megatron_tries_the_modules_that_a_model_has():
+    system, preset = inputs.system("h100_80g_sxm"), find_preset("megatron-lm")
+    dense, mixture, latent = (
+        Space(
+            inputs.model(model), system, 16, 64, "bfloat16", edition="corrected", preset=preset
+        ).switches["recompute_modules"]
+        for model in ("llama3-8B", "mixtral-8x7B", "minicpm3-4B")
+    )
+    assert dense == ("none", "norm")
+    assert mixture == ("none", "norm", "moe_act", "norm+moe_act", "moe")
+    assert latent == ("none", "norm", "mla_up_proj", "norm+mla_up_proj")

@@ -8,6 +8,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from calculon.architecture.context_exchange import (
+    CoreShare,
+    busiest_share,
+    layers_after_core,
+    layers_before_core,
+    ring,
+)
+from calculon.architecture.latent_attention import latent_heads, latent_projections
 from calculon.architecture.layers import (
     Flags,
     Layer,
@@ -16,10 +24,13 @@ from calculon.architecture.layers import (
     dropout,
     flash_attention,
     fork,
+    gate,
     norm,
     rotary,
     softmax,
 )
+from calculon.architecture.layers.flash_attention import STATISTIC_BYTES
+from calculon.architecture.linear_attention import linear_attention_layers
 from calculon.architecture.projection import (
     column_parallel_linear,
     converted,
@@ -29,10 +40,11 @@ from calculon.architecture.projection import (
     project,
 )
 from calculon.architecture.residual import SHARED, entry_layers, exit_layers
+from calculon.architecture.ring_attention import Ring
 from calculon.architecture.shape import BlockShape
 from calculon.architecture.workload import sequence_lengths
 from calculon.spec.model import Model
-from calculon.units import Count, Elements
+from calculon.units import Bytes, Count, Elements
 
 _REGATHER, _GATHERED = When.REGATHER_ATTENTION, When.GATHERED_ATTENTION
 
@@ -42,11 +54,16 @@ def attention_layers(shape: BlockShape) -> Iterator[Layer]:
 
     Attention alone has neither norm, nor dropout after it, nor residual connection.
     """
+    if shape.model.has_linear:
+        yield from linear_attention_layers(shape)
+        return
     model, choice = shape.model, shape.choice
     if shape.whole:
         yield from entry_layers("AttnBlock", shape)
     fuses = choice.fusion != "published"
-    if shape.edition.fuses_projections(choice) if shape.overlapped else fuses:
+    if model.latent:
+        yield from latent_projections(shape)
+    elif shape.edition.fuses_projections(choice) if shape.overlapped else fuses:
         width = projection_width(shape)
         bias = width * model.qkv_bias
         yield from input_layers(
@@ -66,20 +83,27 @@ def attention_layers(shape: BlockShape) -> Iterator[Layer]:
     bias_out = model.hidden * model.out_bias
     again = When.RECOMPUTE_STREAM
     yield from output_layers(
-        "AttnBlock", "MLP", shape, shape.attention_width, bias=bias_out, recompute=again
+        "AttnBlock",
+        "MLP",
+        shape,
+        shape.value_width,
+        bias=bias_out,
+        joined=model.attention_gate,
+        recompute=again,
+        drops=When.REMAKES if model.attention_gate else When.NEVER,
     )
     if shape.whole:
         yield from exit_layers("AttnBlock", shape, recompute=again)
 
 
 def projection_width(shape: BlockShape) -> Elements:
-    """Width of query, key and value projection on one rank."""
-    return shape.split(shape.attention_width) + 2 * shape.key_value_width
+    """Width of query, key and value projection on one rank, that of gates with the queries."""
+    return shape.split(shape.query_width) + 2 * shape.key_value_width
 
 
 def _separate_projections(shape: BlockShape) -> Iterator[Layer]:
     """Project the gathered input to query, key and value one by one; overlapped, only the query's product is."""
-    query, key_value = shape.split(shape.attention_width), shape.key_value_width
+    query, key_value = shape.split(shape.query_width), shape.key_value_width
     width, hidden, biased = projection_width(shape), shape.model.hidden, shape.model.qkv_bias
     bias = width * biased
     yield from converted(
@@ -108,6 +132,21 @@ def _separate_projections(shape: BlockShape) -> Iterator[Layer]:
 
 def core_layers(shape: BlockShape) -> Iterator[Layer]:
     """Yield the layers between projections: norms and positions of queries and keys, then attention."""
+    yield from (latent_heads(shape) if shape.model.latent else _plain_heads(shape))
+    yield from layers_before_core(shape)
+    yield from (_flash(shape) if shape.choice.flash else _eager(shape))
+    yield from layers_after_core(shape)
+    if shape.model.attention_gate:
+        yield gate(
+            "AttnBlock_Gate",
+            shape.tokens * shape.split(shape.attention_width),
+            dtype_bytes=shape.widths.result,
+            flags=Flags(recompute=When.RECOMPUTE_OPERATORS),
+        )
+
+
+def _plain_heads(shape: BlockShape) -> Iterator[Layer]:
+    """Normalise queries and keys, and turn them."""
     model = shape.model
     turned = shape.tokens * (shape.split(shape.attention_width) + shape.key_value_width)
     again = Flags(recompute=When.RECOMPUTE_OPERATORS)
@@ -132,14 +171,18 @@ def core_layers(shape: BlockShape) -> Iterator[Layer]:
             dtype_bytes=shape.widths.result,
             flags=again,
         )
-    yield from (_flash(shape) if shape.choice.flash else _eager(shape))
 
 
 def mean_keys(model: Model, seq_length: Count | int = 0) -> Count:
     """Keys that a query attends to, on average over a sequence (0: of the model's own length) and over the blocks.
 
     A causal query sees itself and earlier tokens: ``(s + 1) / 2`` keys; a window of `w` tokens cuts that to
-    ``w - w (w - 1) / (2 s)``.
+    ``w - w (w - 1) / (2 s)``. Chunks that restart every `w` tokens are sequences of their own: ``(w + 1) / 2``.
+
+    Documents of packed sequences are sequences of their own, too. Of the length of that of a token, on average over
+    tokens (:func:`~calculon.architecture.workload.document_lengths`), the keys are exact for all lengths of documents
+    without windows, and with windows, where documents count as equal, the most that there can be: what a query sees is
+    concave in the length of its document, but for chunks.
 
     >>> model = Model(hidden=8, feedforward=8, seq_size=4, attn_heads=1, attn_size=8, num_blocks=2)
     >>> mean_keys(model, np.array([4.0, 8.0]))
@@ -149,30 +192,81 @@ def mean_keys(model: Model, seq_length: Count | int = 0) -> Count:
     whole = (length + 1) / 2 if model.causal else length
     if not window:
         return whole
-    cut = window - window * (window - 1) / (2 * length) if model.causal else window
+    cut = _keys_of_window(model, length)
     every = model.full_attention_every
     full = model.num_blocks // every if every else 0
     mean = (full * whole + (model.num_blocks - full) * cut) / model.num_blocks
     return np.where(window < length, mean, whole)
 
 
+def _keys_of_window(model: Model, length: Count) -> Count | int:
+    """Return the mean keys of a query in a block with a window that is narrower than the sequence."""
+    window = model.sliding_window
+    if model.chunked_window:
+        rest = np.mod(length, window)  # of the last chunk
+        seen = [(n + 1) / 2 if model.causal else n for n in (window, rest)]
+        return ((length - rest) * seen[0] + rest * seen[1]) / length
+    return window - window * (window - 1) / (2 * length) if model.causal else window
+
+
+def _with_sinks(layer: Layer, shape: BlockShape) -> Layer:
+    """Return what has the softmax with a learned term of its sum for each head, beside the keys.
+
+    Source: OpenAI, *gpt-oss model card*, arXiv 2508.10925, section 2.2; Xiao et al., arXiv 2309.17453, section 3.
+    """
+    if not shape.model.attention_sinks:
+        return layer
+    heads = shape.split(shape.model.attn_heads)
+    return layer._replace(weights=heads, weight_bytes=shape.dtype_bytes * heads)
+
+
 def _flash(shape: BlockShape) -> Iterator[Layer]:
     """Run one kernel, which knows the mask; its dropout needs no stored mask."""
-    model = shape.model
-    heads = shape.edition.key_value_heads(model, shape.choice, shape.tensor_par)
+    model, share = shape.model, CoreShare.of(shape)
+    heads, steps = share.key_value_heads, ring(shape, mean_keys)
     layer = flash_attention(
         "AttnBlock_Flash",
-        shape.tokens,
-        shape.split(model.attn_heads),
+        share.tokens,
+        share.heads,
         heads,
         model.attn_size,
-        keys=mean_keys(model, shape.workload.keys),
+        key_tokens=share.key_tokens,
+        value_size=model.value_size,
+        keys=mean_keys(model, shape.document),
+        slowest=shape.sizes.pack_imbalance_percent / 100 * busiest_share(shape, mean_keys),
         causal=model.causal,
         dtype_bytes=shape.widths.result,
         flags=Flags(recompute=When.RECOMPUTE_ATTENTION),
     )
+    if steps is not None:
+        layer = _in_steps(layer, steps, shape.widths.result)
+    layer = _with_sinks(layer, shape)
+    if model.latent:
+        others = share.key_tokens - share.tokens  # of which other ranks keep keys and values
+        kept = layer.inputs - others * heads * (model.attn_size + model.value_size)
+        yield _made_of_latents(layer, shape.widths.result * kept)
+        return
     # of queries, keys and values the second product makes the keys
-    yield layer._replace(remade=shape.widths.result * shape.tokens * heads * model.attn_size)
+    yield layer._replace(remade=shape.widths.result * share.tokens * heads * model.attn_size)
+
+
+def _in_steps(layer: Layer, steps: Ring, dtype_bytes: int) -> Layer:
+    """Return attention whose keys and values go round a ring: a step reads the queries, and writes outputs of its own.
+
+    Backward it reads outputs and their gradients, too, and adds gradients of its queries up in 4 bytes.
+    """
+    queries = layer.outputs / layer.value_width * layer.head_width
+    once = dtype_bytes * (queries + layer.outputs)
+    again = (steps.steps - 1) * np.array([once, 2 * once + 2 * STATISTIC_BYTES * queries])
+    forward, backward, weights = layer.accessed
+    accessed = forward + again[0], backward + again[1], weights
+    return layer._replace(ring=steps, rounds=steps.steps, accessed=accessed)
+
+
+def _made_of_latents(layer: Layer, remade: Bytes | float) -> Layer:
+    """Return a layer of attention whose saved queries, keys or values may be made of latents again."""
+    flags = layer.flags._replace(remakes=When.DROPS_LATENT_HEADS)
+    return layer._replace(remade=remade, flags=flags)
 
 
 def _eager(shape: BlockShape) -> Iterator[Layer]:
@@ -181,20 +275,19 @@ def _eager(shape: BlockShape) -> Iterator[Layer]:
     Selective recomputation computes this again. Source: Korthikanti et al., arXiv 2205.05198, section 5.
     """
     model, dtype_bytes, again = shape.model, shape.widths.result, When.RECOMPUTE_ATTENTION
-    work, attn_size = shape.workload, float(model.attn_size)
-    products = np.floor(work.sequences * model.attn_heads / shape.tensor_par)
-    key_value_heads = shape.edition.key_value_heads(model, shape.choice, shape.tensor_par)
-    key_values = np.floor(work.sequences * key_value_heads)
-    scores = shape.split(model.attn_heads) * work.queries * work.keys * work.sequences
+    work, share, attn_size = shape.workload, CoreShare.of(shape), float(model.attn_size)
+    products = np.floor(work.sequences * model.attn_heads / share.ranks)
+    key_values = np.floor(work.sequences * share.key_value_heads)
+    scores = share.heads * share.queries * work.keys * work.sequences
     input_grad = shape.edition.writes_input_gradients
     drops = again if model.dropout else When.NEVER
     softmax_flags = Flags(recompute=again, drops_output=again)
     if not model.dropout:
         softmax_flags = softmax_flags._replace(drops_activation=When.ALWAYS, shares_activation=True)
-    yield batched_matmul(
+    scored = batched_matmul(
         "AttnBlock_Multihead_Key_Query",
         products,
-        work.queries,
+        share.queries,
         attn_size,
         work.keys,
         shared=key_values,
@@ -202,13 +295,15 @@ def _eager(shape: BlockShape) -> Iterator[Layer]:
         dtype_bytes=dtype_bytes,
         flags=Flags(recompute=again, drops_output=drops),
     )
-    yield softmax(
+    yield _made_of_latents(scored, scored.activation) if model.latent else scored
+    normalised = softmax(
         "AttnBlock_Multihead_SoftMax",
         scores,
         input_grad=input_grad,
         dtype_bytes=dtype_bytes,
         flags=softmax_flags,
     )
+    yield _with_sinks(normalised, shape)
     if model.dropout:
         yield dropout(
             "AttnBlock_Multihead_DropOut",
@@ -217,14 +312,16 @@ def _eager(shape: BlockShape) -> Iterator[Layer]:
             dtype_bytes=dtype_bytes,
             flags=Flags(recompute=again, drops_activation=again),
         )
-    yield batched_matmul(
+    weighted = batched_matmul(
         "AttnBlock_Multihead_Attn",
         products,
-        work.queries,
+        share.queries,
         work.keys,
-        attn_size,
+        float(model.value_size),
         shared=key_values,
         input_grad=input_grad,
         dtype_bytes=dtype_bytes,
         flags=Flags(recompute=When.RECOMPUTE_VALUES),
     )
+    values = dtype_bytes * key_values * work.keys * model.value_size
+    yield _made_of_latents(weighted, values) if model.latent else weighted

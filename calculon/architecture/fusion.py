@@ -91,8 +91,11 @@ def _policy(shape: BlockShape) -> Mapping[KernelKind, Rule]:
         policy.pop("loss", None)
     if choice.fusion == "none" and shape.model.norm == "rmsnorm":
         policy["norm"] = _rmsnorm_alone
-    if choice.fuses and choice.scales_by_itself:
-        policy["norm"] = _norm_unscaled
+    if choice.fuses and shape.recipe is not None:
+        if choice.fusion not in shape.recipe.joined:
+            policy["norm"] = _norm_unscaled
+        elif shape.recipe.separate:
+            policy["norm"] = _norm_in_both
     return policy
 
 
@@ -138,7 +141,7 @@ def _bias(layer: Layer, widths: Widths) -> Iterator[Layer]:
         flops=(0.0, 0.0, elements),
         accessed=(0.0, 0.0, widths.result * elements),
         inputs=elements,
-        flags=Flags(recompute=layer.flags.recompute),
+        flags=Flags(recompute=layer.flags.recompute, module=layer.flags.module),
     )
 
 
@@ -196,6 +199,12 @@ def _activation_alone(layer: Layer, widths: Widths) -> Moved:
     if _gated(layer):
         return Moved(2 * c + 3 * c, 2 * 3 * c + 3 * c, (2, 3, 0))
     return Moved(2 * c, 3 * c, (1, 1, 0))
+
+
+def _gate_alone(layer: Layer, widths: Widths) -> Moved:
+    """Sigmoid, and the product with it; backward the gradients of both factors, and that of the sigmoid."""
+    c = widths.result
+    return Moved(2 * c + 3 * c, 2 * 3 * c + 3 * c, (2, 3, 0))
 
 
 def _rotary_alone(layer: Layer, widths: Widths) -> Moved:
@@ -261,8 +270,13 @@ def _of_stream(norm: Rule) -> Rule:
 
 
 def _norm_unscaled(layer: Layer, widths: Widths) -> Moved:
-    """Entry norms write what is read again for its largest value, before it is converted."""
+    """Entry norms write what is read again for its largest value, or by the kernel that converts it."""
     return _norm_joined(layer, widths._replace(operand=widths.result))
+
+
+def _norm_in_both(layer: Layer, widths: Widths) -> Moved:
+    """Entry norms write both layouts of the input of a product, which differ in more than their order."""
+    return _norm_joined(layer, widths._replace(operand=2 * widths.operand))
 
 
 def _joined(layer: Layer, widths: Widths) -> Moved:
@@ -287,6 +301,11 @@ def _dropout_joined(layer: Layer, widths: Widths) -> Moved:
 def _activation_joined(layer: Layer, widths: Widths) -> Moved:
     c = widths.result
     return Moved(3 * c, 5 * c, (1, 1, 0)) if _gated(layer) else Moved(2 * c, 3 * c, (1, 1, 0))
+
+
+def _gate_joined(layer: Layer, widths: Widths) -> Moved:
+    """Read both and write one; read both and a gradient, and write two: attention before it is a kernel of its own."""
+    return Moved(3 * widths.result, 5 * widths.result, (1, 1, 0))
 
 
 def _rotary_joined(layer: Layer, widths: Widths) -> Moved:
@@ -317,6 +336,7 @@ NONE: Mapping[KernelKind, Rule] = {
     "norm": _norm_alone,
     "softmax": _softmax_alone,
     "activation": _activation_alone,
+    "gate": _gate_alone,
     "rotary": _rotary_alone,
     "sum": _sum_alone,
     "loss": _loss_alone,
@@ -328,6 +348,7 @@ COMPILE: Mapping[KernelKind, Rule] = {
     "softmax": _softmax_joined,
     "dropout": _dropout_joined,
     "activation": _activation_joined,
+    "gate": _gate_joined,
     "rotary": _rotary_joined,
     "sum": _sum_joined,
     "loss": _loss_joined,

@@ -2,9 +2,12 @@
 
 from typing import NamedTuple
 
-from calculon.editions.edition import When
+from calculon.architecture.ring_attention import Ring
+from calculon.editions.edition import Edition, When
+from calculon.hardware.collectives.dispatch import Routing
 from calculon.hardware.kernels.kernel import ENGINES, KernelKind, VectorKind
-from calculon.units import Bytes, Elements, Flops
+from calculon.spec.scope_choices import BlockChoice
+from calculon.units import Bytes, Count, Elements, Flops
 
 Number = Elements | float
 """A size: an array over executions, or one number for all of them."""
@@ -28,8 +31,13 @@ class Flags(NamedTuple):
         Nothing stays of it either where a shard of it would.
     drops_output : str
         The output does not stay as the saved input of the next layer.
+    remakes : str
+        The part ``remade`` of the saved input is made again, and does not stay.
     shares_activation : bool
         The saved input lies in the buffer of another layer.
+    module : str
+        Module that the layer is a part of. Where that is checkpointed (``BlockChoice.checkpoints``), the layer is
+        computed and communicates again, and keeps nothing.
     """
 
     recompute: str = When.NEVER
@@ -37,7 +45,21 @@ class Flags(NamedTuple):
     drops_activation: str = When.NEVER
     drops_shard: str = When.NEVER
     drops_output: str = When.NEVER
+    remakes: str = When.REMAKES
     shares_activation: bool = False
+    module: str = ""
+
+    def happens(self, flag: str, choice: BlockChoice, edition: Edition) -> bool:
+        """Whether one of the flags that name a time holds under a choice."""
+        when: str = getattr(self, flag)
+        if flag in _OF_CHECKPOINTS and self.module in choice.checkpoints:
+            return flag not in _REPEATED or when != When.NEVER
+        return edition.happens(when, choice)
+
+
+_REPEATED = ("recompute", "recommunicate")
+_OF_CHECKPOINTS = (*_REPEATED, "drops_activation", "drops_shard")
+"""What happens to all layers of a checkpointed module; computed again is what recomputation of all does."""
 
 
 RECOMPUTED = Flags(recompute=When.RECOMPUTE_ALL)
@@ -68,6 +90,15 @@ class Collective(NamedTuple):
         The first gather or the last reduction of a block: next to a pipeline transfer.
     axis : str
         Axis of parallelism: one of :data:`~calculon.spec.axes.LAYER_AXES`.
+    group : str
+        Which ranks of a group of experts take part, where these are others than those of the axis
+        (:data:`~calculon.parallel.process_groups.ExpertRanks`).
+    returned : array or None
+        Those of the backward pass, if they are others.
+    routing : Routing or None
+        Of tokens whose copies a library of experts sends; the message is then one copy of each token of a rank.
+    steps : tuple of arrays or None
+        How often the operations of the forward and of the backward pass run, one after the other; None for once.
     """
 
     message: Bytes
@@ -77,9 +108,19 @@ class Collective(NamedTuple):
     outer: bool = False
     axis: str = "tp"
     gathered: Bytes | None = None
+    group: str = ""
+    returned: Bytes | None = None
+    routing: Routing | None = None
+    steps: tuple[Count, Count] | None = None
 
-    def size(self, operation: str) -> Bytes:
+    def times(self, *, backward: bool = False) -> Count | int:
+        """Return how often an operation runs, one after the other."""
+        return 1 if self.steps is None else self.steps[backward]
+
+    def size(self, operation: str, *, backward: bool = False) -> Bytes:
         """Return bytes of the full tensor in an operation."""
+        if backward and self.returned is not None:
+            return self.returned
         if self.gathered is None or operation != "all_gather":
             return self.message
         return self.gathered
@@ -104,15 +145,27 @@ ROW_OUTPUT = TensorOperator(("all_reduce", None), ("reduce_scatter", "all_gather
 
 
 class Widths(NamedTuple):
-    """Bytes per element: of stored weights, of operands of products, of their results."""
+    """Bytes per element: of stored weights, of operands of products, of their results.
+
+    ``weight`` is that of an operand that is a weight; 0 where it is that of others.
+    """
 
     stored: int
-    operand: int
+    operand: float
     result: int
+    weight: float = 0
+
+    @property
+    def multiplied(self) -> float:
+        """Bytes per element of a weight as it is multiplied."""
+        return self.weight or self.operand
 
 
 class Product(NamedTuple):
-    """A matrix product: `batch` times ``(m, n) x (n, k)``. A single one has `n` x `k` weights, a batch has none."""
+    """A matrix product: `batch` times ``(m, n) x (n, k)``.
+
+    A single one has `n` x `k` weights, one of experts as many for each of the `batch`, one of two activations none.
+    """
 
     batch: Number
     m: Number
@@ -126,14 +179,20 @@ class Layer(NamedTuple):
     ``flops`` and ``accessed`` (bytes moved in tier-1 memory) are per phase of :data:`PHASES`. ``inputs``, ``outputs``
     and ``weights`` are elements; ``activation`` (activation memory, saved for the backward pass), ``activation_grad``,
     ``output_bytes`` and ``weight_bytes`` are bytes. ``shard`` (bytes) stays where the activation is dropped. ``keys``
-    is the mean number of keys per query of fused attention, ``causal`` its mask, and ``head_width`` its elements per
-    head; ``product`` the shape of a matrix product. Rate and fusion (:mod:`calculon.architecture.fusion`) depend on
-    the kind of ``kernel``.
+    is the mean number of keys per query of fused attention, ``slowest`` how many times as many keys, and FLOP, it has
+    on the rank that the others wait for, ``causal`` its mask, ``head_width`` its elements per
+    head of queries and keys, and ``value_width`` of values; ``product`` the shape of a matrix product. Rate and fusion
+    (:mod:`calculon.architecture.fusion`) depend on the kind of ``kernel``.
     ``launches`` is the number of kernels that each pass launches: by default one where it moves anything. ``table`` is
     rows and columns of weights that are looked up. ``tiles`` is in how many products of fewer rows, one after the
-    other, each pass of a product is cut; None where none is. Where single operators are recomputed, ``repeated`` is
-    the share of the forward pass that is, and ``remade`` the bytes of the activation that are made again rather than
-    kept.
+    other, each pass of a product is cut; None where none is. ``ring`` are the steps of attention whose keys other ranks
+    have; None where none has. ``rounds`` is how often each pass launches its kernels. Where single operators are
+    recomputed, ``repeated`` is the share of the forward pass that is. ``remade`` are bytes of the activation that may
+    be made again rather than kept. ``replicated`` are weights that every tensor-parallel rank has whole, ``expert``
+    those of routed experts, of which expert parallelism gives each rank a share: their replicas are others than those
+    of all other weights.
+    ``active`` is the share of the weights that one token is multiplied with: those of its experts. ``counted`` are FLOP
+    of a token, forward and on all ranks together, that MFU counts beside products with weights and scores.
     """
 
     name: str
@@ -151,7 +210,9 @@ class Layer(NamedTuple):
     collective: Collective | None = None
     shard: Bytes | float = 0.0
     keys: Number = 0.0
+    slowest: Number = 1.0
     head_width: int = 0
+    value_width: int = 0
     causal: bool = False
     product: Product | None = None
     table: tuple[Number, Number] | None = None
@@ -159,6 +220,12 @@ class Layer(NamedTuple):
     repeated: Number = 1.0
     remade: Bytes | float = 0.0
     tiles: tuple[Number, Number, Number] | None = None
+    ring: Ring | None = None
+    rounds: Number = 1.0
+    replicated: bool = False
+    expert: bool = False
+    active: float = 1.0
+    counted: float = 0.0
 
     @property
     def engine(self) -> str:

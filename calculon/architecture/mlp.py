@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from calculon.architecture.experts import expert_layers, router_layer
 from calculon.architecture.layers import Flags, Layer, When, activation
+from calculon.architecture.mlp_activation import ACTIVATIONS
 from calculon.architecture.projection import input_layers, output_layers
 from calculon.architecture.residual import entry_layers, exit_layers
 from calculon.architecture.shape import BlockShape
@@ -13,47 +15,50 @@ from calculon.architecture.shape import BlockShape
 def mlp_layers(shape: BlockShape) -> Iterator[Layer]:
     """Yield norm, first product (with the gate's, if there is one), activation, second product and residual sum.
 
-    An MLP alone has neither norm, nor dropout, nor residual connection.
+    An MLP alone has neither norm, nor dropout, nor residual connection. Of several experts each is such an MLP; of one
+    the router has no choice.
     """
     model = shape.model
     if shape.whole:
         yield from entry_layers("MlpBlock", shape, drops=When.DROPS_STREAM)
-    width = shape.mlp_products * shape.split(model.feedforward)
+    if model.num_experts > 1:
+        yield from expert_layers(shape)
+    else:
+        yield from _products(shape)
+    if shape.whole:
+        yield from exit_layers("MlpBlock", shape)
+
+
+def _products(shape: BlockShape) -> Iterator[Layer]:
+    """Yield both products and the activation between them, after the router of an only expert."""
+    model = shape.model
+    if model.num_experts:
+        yield router_layer(shape)
+    width = shape.mlp_products * shape.split(model.inner_width)
+    biased = model.expert_bias if model.num_experts else model.mlp_bias
     yield from input_layers(
         "MlpBlock",
         "Mlp1",
         shape,
         width,
-        bias=width * model.mlp_bias,
+        bias=width * biased,
         regather=When.REGATHER_MLP,
         gathered=When.GATHERED_MLP,
         recompute=When.RECOMPUTE_GATED if shape.mlp_products > 1 else When.RECOMPUTE_MLP,
         repeated=1 / shape.mlp_products,
     )
     yield activation_layer(shape)
-    bias = model.hidden * model.mlp_bias
+    bias = model.hidden * biased
     yield from output_layers(
         "MlpBlock",
         "Mlp2",
         shape,
-        model.feedforward,
+        model.inner_width,
         bias=bias,
         outer=True,
         recompute=When.RECOMPUTE_MLP,
         drops=When.RECOMPUTE_ACTIVATION,
     )
-    if shape.whole:
-        yield from exit_layers("MlpBlock", shape)
-
-
-ACTIVATIONS = {
-    "gelu": "GeLU",
-    "relu": "ReLU",
-    "squared_relu": "ReLU2",
-    "swiglu": "SwiGLU",
-    "geglu": "GeGLU",
-}
-"""Names of activations in the list of layers."""
 
 
 def activation_layer(shape: BlockShape, prefix: str = "MlpBlock") -> Layer:
@@ -62,7 +67,7 @@ def activation_layer(shape: BlockShape, prefix: str = "MlpBlock") -> Layer:
     layer = activation(
         f"{prefix}_{ACTIVATIONS[model.activation]}",
         model.activation,
-        np.floor(model.feedforward * shape.tokens / shape.tensor_par),
+        np.floor(model.inner_width * shape.tokens / shape.tensor_par),
         fused=shape.choice.fused_activation,
         input_grad=shape.edition.writes_input_gradients,
         dtype_bytes=shape.widths.result,

@@ -3,8 +3,8 @@
 import numpy as np
 
 from calculon.architecture.attention import mean_keys
-from calculon.architecture.segments import model_totals
-from calculon.architecture.workload import sequence_lengths
+from calculon.architecture.segments import model_totals, module_totals
+from calculon.architecture.workload import document_lengths, sequence_lengths
 from calculon.spec.model import Model
 from calculon.units import Array, Flops
 
@@ -13,7 +13,12 @@ TRAINING_PASSES = 3
 
 
 def model_flops_per_token(
-    model: Model, *, training: bool, causal: bool = False, seq_length: Array | int = 0
+    model: Model,
+    *,
+    training: bool,
+    causal: bool = False,
+    seq_length: Array | int = 0,
+    packed_percent: Array | int = 100,
 ) -> Flops:
     """Matrix FLOP per token: products and attention, no recomputation; the lookup of the embedding is none.
 
@@ -25,6 +30,15 @@ def model_flops_per_token(
         Count the keys that a query attends to (half the sequence, less with windows), not the whole sequence.
     seq_length : array of int
         Tokens per sequence, as executions state them; 0: the model's own.
+    packed_percent : array of int
+        Share of a packed sequence that the document of a token has
+        (:func:`~calculon.architecture.workload.document_lengths`): a token has the keys of that, causal or not.
+
+    In training, modules that predict further tokens count with a head each (Megatron-LM, ``training.py``,
+    ``num_floating_point_operations``).
+
+    States of linear attention count by the convention of Megatron-LM: ``8 n_v d_k d_v`` of the gated delta rule, with
+    its convolution; ``7 i N`` of Mamba-2; and ``4 a d^2`` of lightning attention.
 
     Source: Chowdhery et al., *PaLM*, arXiv 2204.02311, appendix B: ``6 N + 12 L H Q T`` with full attention.
 
@@ -32,8 +46,13 @@ def model_flops_per_token(
     >>> float(model_flops_per_token(shape, training=True)) == 6 * 3 * 12 * 8**2 + 12 * 3 * 8 * 4
     True
     """
-    length = sequence_lengths(model, np.asarray(seq_length))
-    keys = mean_keys(model, seq_length) if causal else length
+    length = document_lengths(sequence_lengths(model, np.asarray(seq_length)), packed_percent)
+    keys = mean_keys(model, length) if causal else length
     own = model_totals(model)
-    forward = 2 * own.matrices + own.scores * keys
+    matrices, scores, states = own.matrices, own.scores, own.states
+    if training and model.mtp_layers:
+        further = module_totals(model)
+        matrices, scores = matrices + further.matrices, scores + further.scores
+        states = states + further.states
+    forward = 2 * matrices + scores * keys + states
     return (TRAINING_PASSES if training else 1) * forward

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calculon.spec.execution import MASTER_BYTES
+from calculon.spec.named_values import MASTER_BYTES
 from calculon.spec.scope_choices import StepChoice
 from calculon.units import Array, Bytes, Count, Elements, Flops, Fraction
 
@@ -97,12 +97,12 @@ class Matrices(NamedTuple):
     Attributes
     ----------
     elements, sides : array
-        Rows times columns, and rows plus columns, of the share of a tensor-parallel rank.
+        Rows times columns, and rows plus columns, of the share of a tensor-parallel rank; of all experts.
     shorter, longer : array
         Sides of the whole matrix. A product of several matrices (gate and up, or fused query, key and value) counts as
         one, and a head that ranks share once for each of them.
     share : array
-        Part of the products of a whole matrix that a tensor-parallel rank computes.
+        Part of the products of a whole matrix that a tensor-parallel rank computes; of those of all experts together.
     """
 
     elements: Elements
@@ -112,16 +112,62 @@ class Matrices(NamedTuple):
     share: Fraction
 
 
+class Experts(NamedTuple):
+    """Which layers are routed experts, shape (layers, 1), and how often a replica of the model has each weight.
+
+    The second, of shape (layers, steps), is tensor-parallel ranks over those that have all experts once; 1 of other
+    layers. It is None where it is 1 everywhere: experts then have the replicas of other weights.
+    """
+
+    layers: Array
+    copies: Fraction | None
+
+
+class Narrow(NamedTuple):
+    """What a recipe makes of the weights of layers after a step, in bytes per element of shape (layers, 1).
+
+    Attributes
+    ----------
+    conversion : array
+        What making its copies moves on each rank, once they are gathered.
+    unwritten : array
+        By how much less each weight is written by the rank that steps it.
+    """
+
+    conversion: Bytes
+    unwritten: Bytes
+
+
 class Parameters(NamedTuple):
-    """Weights of layers, shape (layers, steps); `matrices` where the step depends on them."""
+    """Weights of layers, shape (layers, steps); `matrices` where the step depends on them; `experts` if there are.
+
+    `narrow` is what a recipe makes of them, if it does.
+    """
 
     weights: Elements
     matrices: Matrices | None = None
+    experts: Experts | None = None
+    narrow: "Narrow | None" = None
+
+    def shards(self, of_others: Count) -> Count:
+        """Return in how many parts replicas split what belongs to the weights of each layer.
+
+        Replicas of a model share it, or groups of them; of experts every copy inside of a replica takes part, so that
+        there are fewer parts where several replicas have them once. Source: Liu et al., *MoE Parallel Folding*, arXiv
+        2504.14960, section 3.2; torchtitan, ``distributed/parallel_dims.py`` (``efsdp``).
+        """
+        if self.experts is None or self.experts.copies is None:
+            return of_others
+        whole = np.maximum(np.rint(of_others * self.experts.copies), 1.0)  # a rule refuses others
+        return np.where(of_others > 1, whole, of_others)
 
     def take(self, columns: Array) -> "Parameters":
         """Select steps."""
         matrices = self.matrices and Matrices(*(values[:, columns] for values in self.matrices))
-        return Parameters(self.weights[:, columns], matrices)
+        experts = self.experts
+        if experts is not None and experts.copies is not None:
+            experts = Experts(experts.layers, experts.copies[:, columns])
+        return Parameters(self.weights[:, columns], matrices, experts, self.narrow)
 
     def without(self, layer: int, elements: Elements) -> "Parameters":
         """Take a matrix of `elements` from the weights of a layer."""
@@ -145,10 +191,25 @@ def joined(parts: Sequence[Parameters], *, layers: bool = False) -> Parameters:
     axis = 0 if layers else 1
     weights = np.concatenate([part.weights for part in parts], axis=axis)
     known = [part.matrices for part in parts if part.matrices is not None]
+    experts, narrow = (None, None) if layers else (_joined_experts(parts), parts[0].narrow)
     if not known:
-        return Parameters(weights)
+        return Parameters(weights, None, experts, narrow)
     together = (np.concatenate(values, axis=axis) for values in zip(*known, strict=True))
-    return Parameters(weights, Matrices(*together))
+    return Parameters(weights, Matrices(*together), experts, narrow)
+
+
+def _joined_experts(parts: Sequence[Parameters]) -> Experts | None:
+    """Return the experts of steps of the same layers."""
+    first = parts[0].experts
+    if first is None or all(part.experts and part.experts.copies is None for part in parts):
+        return first
+    copies = [
+        np.ones_like(part.weights)
+        if part.experts is None or part.experts.copies is None
+        else part.experts.copies
+        for part in parts
+    ]
+    return Experts(first.layers, np.concatenate(copies, axis=1))
 
 
 def of_matrices_and_others(choice: StepChoice) -> tuple[Optimizer, Optimizer]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from calculon.architecture.segments import model_totals
+from calculon.architecture.segments import model_totals, module_totals
 from calculon.spec.model import Model
 from calculon.units import Count
 
@@ -13,7 +13,8 @@ VOCABULARY = 51200
 def parameter_count(model: Model) -> int:
     """Count parameters: as published for a model of the published fields, those of all layers for any other.
 
-    Embedding, learned positions, final norm and head count when the vocabulary is stated.
+    Embedding, learned positions, final norm and head count when the vocabulary is stated; modules that predict further
+    tokens do not (:func:`module_count`).
 
     >>> llama = Model(hidden=4096, feedforward=14336, seq_size=8192, attn_heads=32, attn_size=128, num_blocks=32,
     ...               kv_heads=8, activation="swiglu", norm="rmsnorm", vocab=128256)
@@ -21,6 +22,31 @@ def parameter_count(model: Model) -> int:
     8030261248
     """
     return model_totals(model).parameters if model.extensions else published_count(model)
+
+
+def active_count(model: Model) -> int:
+    """Count the parameters that one token passes: all but the experts that it is not sent to.
+
+    >>> mixture = Model(hidden=8, feedforward=16, seq_size=4, attn_heads=2, attn_size=4, num_blocks=1, num_experts=4)
+    >>> parameter_count(mixture) - active_count(mixture) == 3 * 2 * 8 * 16
+    True
+    """
+    return model_totals(model).active if model.num_experts else parameter_count(model)
+
+
+def module_count(model: Model) -> int:
+    """Count the parameters of modules that predict further tokens, beside those of the model.
+
+    Published totals are without them. Embedding and head are the model's.
+
+    >>> from dataclasses import replace
+    >>> one = Model(hidden=8, feedforward=16, seq_size=4, attn_heads=2, attn_size=4, num_blocks=3, norm="rmsnorm",
+    ...             vocab=10)
+    >>> block = parameter_count(replace(one, num_blocks=4)) - parameter_count(one)
+    >>> module_count(replace(one, mtp_layers=2)) == 2 * (block + 2 * 8**2 + 3 * 8)
+    True
+    """
+    return module_totals(model).parameters
 
 
 def padding_count(model: Model, tensor_par: Count, vocab_pad_multiple: Count) -> Count:

@@ -17,7 +17,7 @@ from calculon.architecture.layers import (
     When,
     added_bias,
     cast,
-    cast_to_8_bits,
+    cast_to_recipe,
     communication,
     linear,
     overlapped_linear,
@@ -27,7 +27,7 @@ from calculon.architecture.shape import BlockShape
 from calculon.editions.edition import Side
 from calculon.units import Count, Elements
 
-_SENT = Flags(recommunicate=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS)
+SENT = Flags(recommunicate=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS)
 """A collective of an output, which its reader saves."""
 
 _CONVERTED = Flags(recompute=When.RECOMPUTE_OPERATORS, drops_activation=When.REMAKES)
@@ -48,6 +48,7 @@ def reduction_pieces(tensor_par: Count) -> Count:
 DROPPED = {
     When.REGATHER_ATTENTION: When.DROPPED_ATTENTION,
     When.REGATHER_MLP: When.DROPPED_MLP,
+    When.REGATHER_SHARED: When.DROPPED_SHARED,
     When.NEVER: When.NEVER,
 }
 """When the gathered input of products is not kept, by when it is gathered again."""
@@ -92,6 +93,7 @@ def overlapped_projection(
         space=shape.edition.overlapped_space(side, shape.choice, m, n, k, shape.tensor_par),
         tiles=_tiles(operator, shape),
         widths=shape.widths,
+        layouts=shape.gathered_layouts,
         flags=flags,
     )
 
@@ -124,10 +126,12 @@ def border_collective(
 ) -> Layer:
     """Run operator *f* or *g*, by default in the width of results, and gather in that of operands where it is less.
 
+    Inputs are gathered in one layout: in the other where that is done again. Gradients are in both, if they differ.
     Source: Transformer Engine, ``pytorch/module/layernorm_linear.py`` and ``linear.py``, and torchao,
     ``float8/float8_tensor_parallel.py``: 8-bit inputs and gradients of outputs are converted before they are gathered.
     """
     narrow = dtype_bytes is None and shape.widths.operand < shape.widths.result
+    layouts = shape.gathered_layouts if operator == ROW_OUTPUT else 1
     return tensor_collective(
         name,
         operator,
@@ -136,7 +140,7 @@ def border_collective(
         sequence_parallel=shape.choice.sequence_parallel,
         outer=outer,
         dtype_bytes=dtype_bytes or shape.widths.result,
-        gathered_bytes=shape.widths.operand if narrow else None,
+        gathered_bytes=layouts * shape.widths.operand if narrow else None,
         flags=flags,
     )
 
@@ -172,6 +176,7 @@ def input_layers(
     gathered: str,
     recompute: str = When.RECOMPUTE_ALL,
     repeated: Number = 1.0,
+    outer: bool | None = None,
 ) -> Iterator[Layer]:
     """Gather the input and multiply it by weights of `width` columns on this rank, `bias` of them with a bias.
 
@@ -183,7 +188,11 @@ def input_layers(
         When the product is computed again.
     repeated : array or float
         Share of the product that is, where single operators are recomputed.
+    outer : bool, optional
+        Whether this is the first gather of a block; by default that of attention is.
     """
+    if outer is None:
+        outer = regather == When.REGATHER_ATTENTION
     name, hidden = f"{prefix}_{product}", shape.model.hidden
     yield from converted(f"{name}_Cast", shape, hidden, width, bias, normed=True, side="gather")
     if shape.overlapped:
@@ -195,9 +204,13 @@ def input_layers(
             regather=regather,
             recompute=recompute,
             repeated=repeated,
+            outer=outer,
         )
     else:
-        yield from gathered_input(f"{prefix}_F", shape, regather=regather, gathered=gathered)
+        collective = f"{prefix}_F"
+        yield from gathered_input(
+            collective, shape, regather=regather, gathered=gathered, outer=outer
+        )
         flags = Flags(recompute=recompute, drops_activation=DROPPED[regather])
         yield project(name, shape, hidden, width, bias, flags, repeated)
 
@@ -211,6 +224,7 @@ def column_parallel_linear(
     regather: str,
     recompute: str = When.RECOMPUTE_ALL,
     repeated: Number = 1.0,
+    outer: bool | None = None,
 ) -> Layer:
     """Overlapped linear layer whose input is gathered, and whose output has `width` columns on this rank."""
     flags = Flags(
@@ -219,7 +233,8 @@ def column_parallel_linear(
         drops_activation=DROPPED[regather],
         drops_shard=When.RECOMPUTE_NORM,
     )
-    outer = regather == When.REGATHER_ATTENTION
+    if outer is None:
+        outer = regather == When.REGATHER_ATTENTION
     layer = overlapped_projection(
         name, "gather", shape, shape.model.hidden, width, bias, flags, outer=outer
     )
@@ -227,7 +242,7 @@ def column_parallel_linear(
 
 
 def gathered_input(
-    name: str, shape: BlockShape, *, regather: str, gathered: str
+    name: str, shape: BlockShape, *, regather: str, gathered: str, outer: bool | None = None
 ) -> Iterator[Layer]:
     """Yield operator *f* before column-parallel products; where the input is gathered again, its share is saved.
 
@@ -235,7 +250,8 @@ def gathered_input(
     """
     if not shape.choice.gathers_outputs:
         flags = Flags(recommunicate=regather, drops_activation=gathered)
-        outer = regather == When.REGATHER_ATTENTION
+        if outer is None:
+            outer = regather == When.REGATHER_ATTENTION
         collective = border_collective(name, COLUMN_INPUT, shape, flags, outer=outer)
         yield from with_copy(collective, shape)
 
@@ -251,37 +267,40 @@ def converted(
     joined: bool = True,
     normed: bool = False,
     side: Side | None = None,
+    rows: Count | None = None,
+    copies: Number = 1.0,
 ) -> Iterator[Layer]:
     """Convert the operands of a product ``(tokens, n) x (n, k)``, where they are stored wider than multiplied.
 
     Parameters
     ----------
-    bias : array or float
-        Columns that have a bias.
-    source : int, optional
-        Bytes per element of its input as it comes; by default those of the residual stream.
+    bias, source : number
+        Columns that have a bias; bytes per element of its input as it comes, by default of the residual stream.
     joined : bool
         Whether the kernel that makes its input can convert it, but to 8 bits.
     normed : bool
         Whether that is a norm, which can write 8 bits.
     side : str, optional
         The collective of its input (gather) or of its output (reduce), if it has one; converted before it is gathered.
+    rows, copies : number
+        Its rows, where those are not the tokens; how many weights of this shape there are.
     """
     if not shape.narrow:
         return
     choice, source = shape.choice, shape.dtype_bytes if source is None else source
-    weights, inputs, outputs = n * k + bias, shape.tokens * n, shape.tokens * k
+    rows = shape.tokens if rows is None else rows
+    weights, inputs, outputs = copies * (n * k + bias), rows * n, rows * k
     alone = not (joined and choice.fuses)
-    if choice.converts_alone:
-        yield cast_to_8_bits(
+    if shape.recipe is not None:
+        yield cast_to_recipe(
             name,
             weights,
             _converted_tensor(inputs, source, side == "gather", shape),
             _converted_tensor(outputs, shape.widths.result, side == "reduce", shape),
             widths=shape.widths,
-            normed=normed and choice.fuses and not choice.scales_by_itself,
+            recipe=shape.recipe,
+            normed=normed and choice.fusion in shape.recipe.joined,
             restored=alone,
-            measured=choice.scales_by_itself,
             flags=_CONVERTED,
         )
     else:
@@ -315,19 +334,19 @@ def output_layers(
     *,
     bias: int,
     outer: bool = False,
+    joined: bool = True,
     recompute: str = When.RECOMPUTE_ALL,
     drops: str = When.NEVER,
 ) -> Iterator[Layer]:
     """Yield a row-parallel product of an input of `width` and its reduction; or a column-parallel one, both gathered.
 
     `bias` is how many columns of the whole output have one. `recompute` says when they are computed again, `drops` when
-    their input is, and not kept.
+    their input is, and not kept; `joined` whether the kernel that makes it can convert it.
     """
     if shape.choice.gathers_outputs:
         yield from _column_parallel_output(prefix, product, shape, width, bias=bias)
         return
     name, hidden, rows = f"{prefix}_{product}", shape.model.hidden, shape.split(width)
-    joined = product != "MLP"
     yield from converted(
         f"{name}_Cast",
         shape,
@@ -348,7 +367,7 @@ def output_layers(
     else:
         flags = Flags(recompute=recompute, drops_activation=drops)
         yield project(name, shape, rows, hidden, bias, flags)
-        sent = _SENT._replace(recommunicate=recompute)
+        sent = SENT._replace(recommunicate=recompute)
         collective = border_collective(f"{prefix}_G", ROW_OUTPUT, shape, sent, outer=outer)
         yield from with_copy(collective, shape)
     if bias and shape.choice.bias_after_reduce:
@@ -379,7 +398,7 @@ def gathered_output(
         backward="reduce_scatter" if summed else None,
         saved=elements / shape.tensor_par,
         dtype_bytes=shape.widths.result,
-        flags=_SENT,
+        flags=SENT,
     )
     return layer._replace(activation_grad=layer.output_bytes)
 

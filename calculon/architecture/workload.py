@@ -1,6 +1,8 @@
 """The workload of one pass over a microbatch: sequences, and of each its queries and keys.
 
-Training passes over whole sequences, whose tokens are queries and keys alike.
+Training passes over whole sequences, whose tokens are queries and keys alike. Of context-parallel ranks each has the
+queries of a part of every sequence, and attends to the keys of all of it. Source: Liu et al., *Ring Attention*, arXiv
+2310.01889, section 3; Jacobs et al., *DeepSpeed Ulysses*, arXiv 2309.14509, section 3.
 """
 
 import numpy as np
@@ -16,6 +18,16 @@ def sequence_lengths(model: Model, seq_length: Array) -> Count:
     return np.where(seq_length > 0, seq_length, float(model.seq_size))
 
 
+def document_lengths(seq_length: Count, packed_percent: Array | int) -> Count:
+    """Return tokens of the document that a token is in, on average over the tokens; one at least.
+
+    Documents of ``l`` tokens that fill sequences of ``s`` have ``packed_percent = 100 sum(l^2) / (sum(l) s)``.
+    Source: attention of packed sequences is work of ``sum(l^2)``: Megatron-LM, ``training.py``,
+    ``num_floating_point_operations`` with lengths of sequences.
+    """
+    return np.maximum(1.0, seq_length * packed_percent / 100)
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """One pass over a microbatch; all of shape ``(blocks,)``.
@@ -25,7 +37,7 @@ class Workload:
     sequences : array of float
         Sequences of the microbatch.
     queries : array of float
-        Tokens of each that pass through the layers.
+        Tokens of each that pass through the layers of a rank: its part, where context parallelism splits sequences.
     keys : array of float
         Tokens of each that can be attended to.
     """
@@ -38,7 +50,8 @@ class Workload:
     def of_whole_sequences(cls, model: Model, sizes: Sizes) -> "Workload":
         """Make the workload of passes over whole sequences."""
         length = sequence_lengths(model, sizes.seq_length)
-        return cls(sequences=sizes.microbatch_size, queries=length, keys=length)
+        queries = length / sizes.context_par
+        return cls(sequences=sizes.microbatch_size, queries=queries, keys=length)
 
     @property
     def tokens(self) -> Count:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from calculon.arrays import derived, rate
+from calculon.arrays import derived, nothing, rate
 from calculon.cost.iteration_times import IterationTimes
 from calculon.cost.quoted_figures import quoted_figures
 from calculon.cost.stage import Stage
@@ -14,6 +14,7 @@ from calculon.records import record_of
 from calculon.statistics import (
     BlockSpace,
     Efficiency,
+    ExpertFigures,
     Figures,
     Messages,
     OffloadBandwidth,
@@ -70,9 +71,34 @@ class Batch(Stage):
     @derived
     def times(self) -> IterationTimes:
         """Times of one iteration, each when it is asked for."""
-        return IterationTimes(self)
+        return IterationTimes(self.slowest_part)
 
     axes = property(attrgetter("times.axes"))
+
+    @derived
+    def experts(self) -> ExpertFigures:
+        """What routed experts get and send."""
+        if not self.block.expert_rows.any():
+            none = nothing()
+            return ExpertFigures(
+                ep_scale_up_bytes=none,
+                ep_nic_bytes=none,
+                expert_rows=none,
+                dropped_fraction=none,
+                dispatch_space=none,
+            )
+        inside, between = self.times.expert_bytes
+        imbalance = self.schedule.columns.moe_imbalance_percent / 100
+        capacity = self.schedule.columns.moe_capacity_percent / 100
+        kept = np.where(capacity > 0, np.minimum(1.0, capacity / imbalance), 1.0)
+        rows = self.block.expert_rows
+        return ExpertFigures(
+            ep_scale_up_bytes=inside,
+            ep_nic_bytes=between,
+            expert_rows=rows,
+            dropped_fraction=np.where(rows > 0, 1 - kept, 0.0),
+            dispatch_space=self.block.dispatch_space,
+        )
 
     @derived
     def overlap_bandwidth(self) -> OverlapBandwidth:
@@ -133,11 +159,14 @@ class Batch(Stage):
 
     @derived
     def _memory(self) -> Memory:
-        return memory(self.block, self.optimizer, self.schedule, self.edition, self.embedding_head)
+        stages = [self] if self.schedule.layout is None else self.parts
+        costs = [(stage.block, stage.optimizer) for stage in stages]
+        return memory(costs, self.schedule, self.edition, self.embedding_head)
 
     space = property(attrgetter("_memory.space"))
     offloaded_space = property(attrgetter("_memory.offloaded"))
     buffers = property(attrgetter("_memory.buffers"))
+    expert_space = property(attrgetter("_memory.experts"))
     capacity = property(attrgetter("_memory.capacity"))
 
     # -- all of them ------------------------------------------------------------------------------

@@ -1,13 +1,18 @@
 """The cost of one block for one microbatch: sums over its layers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from calculon.architecture.expert_dispatch import arrived_tokens
+from calculon.architecture.experts import shape_of_rows
 from calculon.architecture.layer import PHASES
 from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.segments import LayerGenerator
-from calculon.arrays import derived, ordered_sum
+from calculon.arrays import derived, is_nothing, nothing, ordered_sum
+from calculon.cost.context_overlap import ring_hidden
+from calculon.cost.expert_overlap import ExpertTimes, exchange_rows
 from calculon.cost.layer_cost import (
     LayerCost,
     LayerTable,
@@ -18,8 +23,10 @@ from calculon.cost.layer_cost import (
 from calculon.cost.optimizer_step import weight_sides
 from calculon.cost.shares import exposed_times, storage
 from calculon.editions.edition import Edition
+from calculon.hardware.collectives.dispatch import LIBRARIES
+from calculon.hardware.collectives.placement import nested_rooms
 from calculon.hardware.system import System
-from calculon.parallel.tensor import PASSES, NetworkTimes
+from calculon.parallel.tensor import PASSES, NetworkTimes, tensor_volumes
 from calculon.records import record
 from calculon.spec.axes import FURTHER_NAMES
 from calculon.spec.model import Model
@@ -49,17 +56,56 @@ class Collectives:
 
 
 @record
+class WeightForms:
+    """Bytes of the weights of a block as replicas have them, those of routed experts among them and apart.
+
+    Attributes
+    ----------
+    kept : array
+        What stays, the copies of a recipe apart: nothing of a product whose copies are all there is of its weights.
+    sent : array
+        What is gathered.
+    conversion : array
+        What making the copies of a recipe moves, once for all microbatches; 0 where each makes them.
+    copies, beside : array
+        These copies, and those of them beside what is gathered, which may be one of them.
+    """
+
+    kept: Bytes
+    sent: Bytes
+    kept_experts: Bytes
+    sent_experts: Bytes
+    conversion: Bytes
+    copies: Bytes
+    beside: Bytes
+
+
+@record
 class BlockCost:
     """One transformer block, one microbatch; all arrays have *blocks* as the last axis.
 
     Attributes
     ----------
     axis_time : array, shape (further axes, passes, blocks)
-        Time of the collectives of further axes, by pass of :data:`~calculon.parallel.tensor.PASSES`; none is hidden.
+        Time of the collectives of further axes, by pass of :data:`~calculon.parallel.tensor.PASSES`, on the link.
+    axis_exposed : array, shape (further axes, passes, kinds, blocks)
+        What of it is exposed by kind of block, where each pass runs by itself.
+    paired : array
+        What of it a forward and a backward pass hide that run beside each other, of two microbatches.
+    expert_bytes : array, shape (2, blocks)
+        Bytes through the ports of a rank inside its node, and to others, for collectives over groups of experts.
+    expert_rows : array
+        Rows of the experts of the busiest rank.
+    dispatch_space : array
+        Bytes of rows or tokens as they are sent to experts, and as they have come.
     tp_bandwidth_needed : array, shape (kinds, blocks)
         Network bandwidth that overlapped tiles would need to hide, by kind of block.
+    expert_weight : array
+        Bytes of the weights of routed experts, which are part of ``weight``.
+    forms : WeightForms
+        Weights as replicas have them.
     weight_copies : array
-        Bytes of copies of the weights in 8 bits, which serve all microbatches.
+        Bytes of copies of the weights in 8 or 4 bits, which serve all microbatches.
     gradient_message : array
         Bytes of the gradients that data parallelism reduces.
     pipeline_message : array
@@ -76,8 +122,15 @@ class BlockCost:
     wgrad: Work
     collectives: Collectives
     axis_time: Seconds
+    axis_exposed: Seconds
+    paired: Seconds
+    expert_bytes: Bytes
+    expert_rows: Count
+    dispatch_space: Bytes
     tp_bandwidth_needed: BytesPerSecond
     weight: Bytes
+    expert_weight: Bytes
+    forms: WeightForms
     act_working: Bytes
     act_storage: Bytes
     weight_copies: Bytes
@@ -88,6 +141,17 @@ class BlockCost:
     pipeline_message: Bytes
     matrix_peak: FlopsPerSecond
     matrix_flops: Flops
+
+
+def axes_of_modules(block: BlockCost) -> Seconds:
+    """Return what passes of a module in the head wait for further axes: shape (further axes, passes, blocks).
+
+    Its attention hides keys and values on their way as that of any block does; nothing runs beside its experts.
+    """
+    waits = block.axis_exposed[:, :, KINDS.index("base")].copy()
+    experts = FURTHER_NAMES.index("ep")
+    waits[experts] = block.axis_time[experts]
+    return waits
 
 
 class BlockLayout:
@@ -107,7 +171,14 @@ class BlockLayout:
     ):
         self.system, self.sizes, self.edition = system, sizes, edition
         self.choice = choice
-        self.shape, self.table = laid_out(model, choice, sizes, edition, layers)
+        self.shape, self.table = laid_out(
+            model,
+            choice,
+            sizes,
+            edition,
+            layers,
+            transposes=system.transposes(choice.fp8_recipe),
+        )
         self.times = layer_times(self.table, system, choice)
         self.network = NetworkTimes(system, sizes)
 
@@ -159,14 +230,81 @@ class BlockLayout:
         found = self.none
         for layer, weights in zip(self.table.layers, self.table.weights, strict=True):
             rows, columns = weight_sides(layer) or (0, 0)
-            matrix = rows * columns
+            matrix = rows * columns * (layer.product.batch if layer.product is not None else 1)
             found = found + (matrix > 0) + (weights > matrix)
         return found
+
+    @property
+    def mixes(self) -> bool:
+        """Whether these layers have experts on several ranks, in some execution."""
+        return bool(self.table.collectives["ep"]) and bool((self.sizes.expert_par > 1).any())
+
+    @derived
+    def expert_rows(self) -> Count:
+        """Rows of the experts of the busiest rank."""
+        return self.none + self.shape.rows if self.table.collectives["ep"] else nothing()
+
+    @derived
+    def dispatch_space(self) -> Bytes:
+        """Bytes of what is sent to experts, and of what has come; nothing where one rank has all of them."""
+        if not self.table.collectives["ep"]:
+            return nothing()
+        shape, sizes = shape_of_rows(self.shape), self.sizes
+        hidden, result = shape.model.hidden, shape.widths.result
+        both = hidden * (shape.own_rows + shape.rows)
+        if self.choice.moe_dispatcher == "allgather":
+            both = shape.residual + hidden * shape.expert_tokens
+        elif self.choice.moe_dispatcher in LIBRARIES:
+            both = hidden * (arrived_tokens(shape) + shape.rows)
+        several = sizes.expert_par > 1
+        if self.choice.sequence_parallel:
+            several = several | (sizes.expert_tensor_par > 1)
+        return self.none + np.where(several, result * both, 0.0)
 
     @derived
     def weight(self) -> Bytes:
         """Weights of a block."""
         return ordered_sum(self.table.weight_bytes)
+
+    @derived
+    def expert_weight(self) -> Bytes:
+        """Those of routed experts."""
+        rows = [i for i, layer in enumerate(self.table.layers) if layer.expert]
+        return ordered_sum(self.table.weight_bytes[rows]) if rows else nothing()
+
+    @derived
+    def forms(self) -> WeightForms:
+        """Weights as replicas have them: with a recipe that says so, those of products in its bytes."""
+        recipe, weight, experts = self.shape.recipe, self.weight, self.expert_weight
+        as_stored = WeightForms(
+            kept=weight,
+            sent=weight,
+            kept_experts=experts,
+            sent_experts=experts,
+            conversion=nothing(),
+            copies=nothing(),
+            beside=nothing(),
+        )
+        if recipe is None or not recipe.cached:
+            return as_stored
+        table, stored = self.table, float(self.shape.dtype_bytes)
+        elements = ordered_sum(table.weights[table.narrow_rows])
+        copies = recipe.copies * elements
+        if not self.choice.fp8_param_gather:
+            moved = recipe.conversion(stored) * elements
+            return replace(as_stored, conversion=moved, copies=copies, beside=copies)
+        sent, made = recipe.gathered(stored)
+        rows = [i for i in table.narrow_rows if table.layers[i].expert]
+        of_experts = ordered_sum(table.weights[rows]) if rows else nothing()
+        return WeightForms(
+            kept=weight - stored * elements,
+            sent=weight - (stored - sent) * elements,
+            kept_experts=experts - stored * of_experts,
+            sent_experts=experts - (stored - sent) * of_experts,
+            conversion=made * elements,
+            copies=copies,
+            beside=copies if sent == stored else copies - sent * elements,
+        )
 
     @derived
     def act_working(self) -> Bytes:
@@ -213,29 +351,30 @@ class BlockLayout:
 
 def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
     """Cost one block under a choice of this layout (sections 4.1 to 4.4)."""
-    table, system, sizes, edition = layout.table, layout.system, layout.sizes, layout.edition
+    table, system, edition = layout.table, layout.system, layout.edition
     cost = layer_cost(table, layout.times, layout.network, choice, edition)
     overlapped = choice.tensor_par_overlap != "none"
     processing = ordered_sum(cost.times.processing) if overlapped else layout.processing
     collectives = _collectives(table, cost, choice, edition)
     recomputed = table.recomputed(choice, edition)
-    again = _recompute(layout, cost, recomputed, choice, collectives)
+    axis_time = _axis_time(cost, choice)
+    axis_exposed, paired = _axis_exposed(layout, cost, recomputed, choice, axis_time)
+    further = axis_exposed[:, :, KINDS.index("base")].sum(axis=0)  # by pass
+    again = _recompute(layout, cost, recomputed, choice, collectives, further[2])
     if layout.host is not None:
-        host = ordered_sum(layout.host)
-        if choice.adds_gradients:
-            host[2] += layout.tensors * layout.launch
+        host = _host_times(layout, layout.host, recomputed, choice)
         if layout.choice.blocking:
             processing = processing + host
         else:
-            if choice.training and recomputed.any():
-                host[1] += ordered_sum(layout.host[0] * (recomputed > 0))
-            processing = _launched(processing, host, again, collectives)
+            processing = _launched(processing, host, again, collectives, further)
+            if choice.pairs_passes:
+                busy = _passes_of_base(processing, again, collectives, further)
+                paired = np.minimum(paired, np.maximum(0.0, busy - host.sum(axis=0)))
     trained, none = float(choice.training), layout.none
-    widths = layout.shape.widths
-    eight_bit = widths.operand == 1 < widths.stored
-    stored, copies = storage(table, choice, none, edition, eight_bit=eight_bit)
-    checkpoint = choice.training and choice.recompute_all
-    activation = layout.shape.dtype_bytes * layout.shape.activation
+    narrow = layout.shape.recipe is not None
+    stored, copies = storage(table, choice, none, edition, narrow=narrow)
+    if choice.training and not is_nothing(layout.forms.copies):
+        copies = none + layout.forms.copies  # whatever a microbatch recomputes
     fw, agrad, wgrad = (
         _work([*layout.totals[:, i], processing[i]], 1.0 if i == 0 else trained)
         for i in range(len(PHASES))
@@ -246,17 +385,20 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
         agrad=agrad,
         wgrad=wgrad,
         collectives=collectives,
-        axis_time=_axis_time(cost, choice, none),
+        axis_time=axis_time,
+        axis_exposed=axis_exposed,
+        paired=paired,
+        expert_bytes=_expert_bytes(layout, choice),
+        expert_rows=layout.expert_rows,
+        dispatch_space=layout.dispatch_space,
         tp_bandwidth_needed=_bandwidth_needed(cost, choice, none),
         weight=layout.weight,
+        expert_weight=layout.expert_weight,
+        forms=layout.forms,
         act_working=layout.act_working,
         act_storage=stored,
         weight_copies=copies,
-        act_checkpoint=(
-            edition.checkpoint_bytes(activation, choice.layout, sizes.tensor_par)
-            if checkpoint
-            else none
-        ),
+        act_checkpoint=_checkpoint(layout, choice),
         act_grad=layout.act_grad * trained,
         weight_grad_no_sharding=layout.unsharded_gradients(choice) * trained,
         gradient_message=layout.gradient_message(choice),
@@ -264,6 +406,27 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
         matrix_peak=none + system.product_engine(choice.layout.matmul_type).peak,
         matrix_flops=_matrix_flops(layout, recomputed, choice) if edition.counts_flops else none,
     )
+
+
+def _checkpoint(layout: BlockLayout, choice: BlockChoice) -> Bytes:
+    """Bytes of the input that a block keeps where all of it is computed again."""
+    if not (choice.training and choice.recompute_all):
+        return layout.none
+    activation = layout.shape.dtype_bytes * layout.shape.activation
+    tensor_par = layout.sizes.tensor_par
+    return layout.edition.checkpoint_bytes(activation, choice.layout, tensor_par)
+
+
+def _host_times(
+    layout: BlockLayout, of_layers: Seconds, recomputed: Array, choice: BlockChoice
+) -> Seconds:
+    """Time of the host to launch each phase, shape (phases, blocks); what is computed again, before its gradients."""
+    host = ordered_sum(of_layers)
+    if choice.adds_gradients:
+        host[2] += layout.tensors * layout.launch
+    if choice.training and recomputed.any() and not layout.choice.blocking:
+        host[1] += ordered_sum(of_layers[0] * (recomputed > 0))
+    return host
 
 
 def _work(totals: Sequence[Array] | Array, share: float = 1.0) -> Work:
@@ -282,29 +445,40 @@ def _recompute(
     recomputed: Array,
     choice: BlockChoice,
     collectives: Collectives,
+    further: Seconds,
 ) -> Work:
-    """Work of recomputation; its time is that of the recomputed layers (section 4.2)."""
+    """Work of recomputation; its time is that of the recomputed layers (section 4.2).
+
+    `further` is the time of repeated collectives of further axes.
+    """
     if not choice.training or not recomputed.any():
         return _work([layout.none] * 5)
     work = layout.edition.recomputed_work(layout.forward, recomputed)
     time = ordered_sum(cost.times.processing[0] * recomputed)
     if layout.host is not None:
         host = ordered_sum(layout.host[0] * (recomputed > 0))
-        waited = host - collectives.recomm.time_exposed[0]
+        waited = host - collectives.recomm.time_exposed[0] - further
         time = time + host if layout.choice.blocking else np.maximum(time, waited)
     return _work([*work, time])
 
 
-def _launched(processing: Seconds, host: Seconds, again: Work, collectives: Collectives) -> Seconds:
+def _launched(
+    processing: Seconds,
+    host: Seconds,
+    again: Work,
+    collectives: Collectives,
+    further: Seconds,
+) -> Seconds:
     """Return processing times of passes that wait for the host, of shape (phases, blocks).
 
     The host launches on while the device waits for a collective, that of a block inside of a stage: which collectives
     one at its border has depends on the pipeline, and blocks are the same with and without one.
     Both gradients are one pass for the host, with what is computed again before them; what they wait for it counts
-    as time of those of weights.
+    as time of those of weights. `further` are times of collectives of further axes, by pass.
     """
-    forward = np.maximum(processing[0], host[0] - collectives.fw_tp.time_exposed[0])
+    forward = np.maximum(processing[0], host[0] - collectives.fw_tp.time_exposed[0] - further[0])
     exposed = collectives.recomm.time_exposed[0] + collectives.agrad_tp.time_exposed[0]
+    exposed = exposed + (further[1] + further[2])
     busy = again.time + processing[1] + processing[2] + exposed
     waits = np.maximum(0.0, (host[1] + host[2]) - busy)
     return np.stack([forward, processing[1], processing[2] + waits])
@@ -336,17 +510,61 @@ def _collectives(
     return Collectives(fw_tp=fw, agrad_tp=agrad, recomm=recomm, tensor_messages=messages)
 
 
-def _axis_time(cost: LayerCost, choice: BlockChoice, none: Array) -> Seconds:
+def _axis_time(cost: LayerCost, choice: BlockChoice) -> Seconds:
     """Sum the times of the collectives of further axes over layers."""
-    times = np.zeros((len(FURTHER_NAMES), len(PASSES), none.size))
-    if not FURTHER_NAMES:
-        return times
+    links = [cost.further[axis].link for axis in FURTHER_NAMES]
+    if not any(link.shape[1] for link in links):
+        return nothing(len(FURTHER_NAMES), len(PASSES))
+    times = np.zeros((len(FURTHER_NAMES), len(PASSES), links[0].shape[-1]))
     passes = len(PASSES) if choice.training else 1
-    for of_axis, axis in zip(times, FURTHER_NAMES, strict=True):
-        link = cost.further[axis].link
+    for of_axis, link in zip(times, links, strict=True):
         if link.shape[1]:
             of_axis[:passes] = ordered_sum(link)[:passes]
     return times
+
+
+def _axis_exposed(
+    layout: BlockLayout, cost: LayerCost, recomputed: Array, choice: BlockChoice, link: Seconds
+) -> tuple[Seconds, Seconds]:
+    """Return what is exposed of further axes by kind of block, and what pairs of passes hide more."""
+    if is_nothing(link):
+        return nothing(*link.shape[:2], len(KINDS)), nothing()
+    exposed = np.stack([link] * len(KINDS), axis=2)
+    args = layout.table, cost, recomputed, choice, layout.sizes, layout.system
+    passes = len(PASSES) if choice.training else 1
+    ring = exposed[FURTHER_NAMES.index("cp"), :passes]
+    ring[:] = np.maximum(0.0, ring - ring_hidden(*args)[:passes, None])
+    if not choice.hides_experts or exchange_rows(layout.table) is None:
+        return exposed, nothing()
+    times = ExpertTimes.of(*args)
+    own = exposed[FURTHER_NAMES.index("ep"), :passes]
+    own[:] = np.maximum(0.0, own - times.hidden(choice).sum(axis=0)[:passes])
+    return exposed, times.paired(choice) if choice.pairs_passes else nothing()
+
+
+def _passes_of_base(
+    processing: Seconds, again: Work, collectives: Collectives, further: Seconds
+) -> Seconds:
+    """Time of the forward and the backward pass of a block inside of a stage, what it waits for included."""
+    exposed = collectives.fw_tp.time_exposed[0] + collectives.agrad_tp.time_exposed[0]
+    exposed = exposed + collectives.recomm.time_exposed[0] + further.sum(axis=0)
+    return processing.sum(axis=0) + again.time + exposed
+
+
+def _expert_bytes(layout: BlockLayout, choice: BlockChoice) -> Bytes:
+    """Bytes of collectives over groups of experts, in all passes: inside of nodes, and between them."""
+    if not layout.mixes:
+        return nothing(2)
+    moved = np.zeros((2, layout.none.size))
+    table, system = layout.table, layout.system
+    layers = [table.layers[i] for i in table.collective_rows("ep")]
+    volumes = tensor_volumes(layers, layout.network.along("ep"), choice, layout.edition)
+    passes = len(PASSES) if choice.training else 1
+    each = volumes[:passes, KINDS.index("base")].sum(axis=0)
+    node = next((number for number, _ in nested_rooms(system)), 0)
+    moved[0] = each[node]
+    moved[1] = each.sum(axis=0) - each[node]
+    return moved
 
 
 def _bandwidth_needed(cost: LayerCost, choice: BlockChoice, none: Array) -> BytesPerSecond:

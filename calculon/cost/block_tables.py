@@ -2,49 +2,74 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from calculon.architecture.layer_sizes import SIZE_FIELDS, Sizes
 from calculon.architecture.optimizer import Parameters, joined
-from calculon.architecture.segments import kinds_of_block
+from calculon.architecture.segments import kinds_of_block, prediction_module
 from calculon.cost.block_cost import BlockCost, BlockLayout, block_cost
 from calculon.cost.embedding_head import (
     EmbeddingHead,
     EmbeddingHeadCost,
     EmbeddingHeadStep,
+    ModuleWeights,
     embedding_head_cost,
     embedding_head_step,
     plain_choice,
 )
+from calculon.cost.halves import of_both
 from calculon.cost.layer_cost import laid_out
-from calculon.cost.mixture import mixed_block, mixed_step
+from calculon.cost.mixture import Kinds, mixed_block, mixed_step, partly_recomputed
 from calculon.cost.optimizer_step import OptimizerCost, optimizer_cost, parameters_of
+from calculon.cost.prediction_modules import step_with_modules, with_modules
 from calculon.editions.edition import Edition
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.choices import distinct, grouped
+from calculon.plan.mesh import data_ranks
 from calculon.plan.plan import Plan
 from calculon.plan.schedule import shard_count
 from calculon.records import concatenate
-from calculon.spec.axes import FURTHER_AXES
+from calculon.spec.axes import FURTHER_DEGREES
 from calculon.spec.model import Model
-from calculon.spec.scope_choices import BlockChoice, StepChoice
+from calculon.spec.scope_choices import BlockChoice, LayoutChoice, StepChoice
 from calculon.units import Array
 
 BLOCK_ROWS = 4_096
 """Blocks whose layers are laid out at once: bounds the memory of a layer table."""
 
 
+C = TypeVar("C", BlockCost, OptimizerCost)
+
+
+class OfKinds(NamedTuple, Generic[C]):
+    """A cost of the mean block of a model, and of each of its kinds of block."""
+
+    mean: C
+    kinds: tuple[C, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class BlockTables:
-    """Costs of the distinct blocks and optimizer steps of a plan, and which of them each row uses."""
+    """Costs of the distinct blocks and optimizer steps of a plan, and which of them each row uses.
+
+    Of several ``kinds`` of block, ``block`` and ``optimizer`` are the mean of the model.
+    """
 
     block: BlockCost
     block_row: Array
     optimizer: OptimizerCost
     optimizer_row: Array
     embedding_head: EmbeddingHead | None = None
+    kinds: Kinds | None = None
+
+    def kinds_of(self, rows: Array) -> Kinds | None:
+        """Return the kinds of block of some rows of the plan; None where there is one."""
+        if self.kinds is None:
+            return None
+        return self.kinds.take(self.block_row[rows], self.optimizer_row[rows])
 
     def embedding_head_of(self, rows: Array) -> EmbeddingHead | None:
         """Return embedding and head of some rows of the plan."""
@@ -60,7 +85,7 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
     and the shards.
     """
     embedding_head = EmbeddingHeadTables(model, system, edition) if model.vocab else None
-    blocks: list[BlockCost] = []
+    blocks: list[OfKinds[BlockCost]] = []
     block_row, count = np.zeros(len(plan), np.int64), 0
     for block, rows in grouped(plan, BlockChoice):
         sizes, size_of, _ = distinct([getattr(plan, name)[rows] for name in SIZE_FIELDS])
@@ -69,56 +94,81 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
             embedding_head.add_cost(block, sizes)
         block_row[rows] = count + size_of
         count += len(sizes)
-    shards = shard_count(plan.optimizer_sharding, plan.dp_shard, plan.data_par)
-    steps: list[OptimizerCost] = []
+    shards = shard_count(plan.optimizer_sharding, plan.dp_shard, data_ranks(plan))
+    steps: list[OfKinds[OptimizerCost]] = []
     step_row, count = np.zeros(len(plan), np.int64), 0
     for step, rows in grouped(plan, StepChoice):
-        further = (getattr(plan, axis.degree) for axis in FURTHER_AXES)
+        further = (getattr(plan, name) for name in FURTHER_DEGREES)
         counts = shards.astype(np.int64)
         own = (plan.tensor_par, plan.vocab_pad_multiple, *further, counts)
         pairs, pair_of, first = distinct([column[rows] for column in own])
         sizes = np.stack([getattr(plan, name)[rows[first]] for name in SIZE_FIELDS], axis=1)
         shared = pairs[:, -1].astype(float)
-        weights = layer_parameters(model, step, sizes, edition)
+        weights = layer_parameters(model, system, step, sizes, edition)
         steps.append(step_cost(model, system, step, weights, shared, edition))
         if embedding_head is not None:
             embedding_head.add_steps(step, sizes, shared)
         step_row[rows] = count + pair_of
         count += len(pairs)
+    mean, kinds = joined_kinds(model, blocks, steps)
     return BlockTables(
-        concatenate(blocks),
+        mean[0],
         block_row,
-        concatenate(steps),
+        mean[1],
         step_row,
         None if embedding_head is None else embedding_head.embedding_head(),
+        kinds,
+    )
+
+
+def joined_kinds(
+    model: Model,
+    blocks: Sequence[OfKinds[BlockCost]],
+    steps: Sequence[OfKinds[OptimizerCost]],
+) -> tuple[tuple[BlockCost, OptimizerCost], Kinds | None]:
+    """Join the rows of tables: those of the mean block and its step, and of each kind where there are several."""
+    of_model = concatenate([one.mean for one in blocks]), concatenate([one.mean for one in steps])
+    counts = tuple(kind.count for kind in kinds_of_block(model))
+    if len(counts) == 1:
+        return of_model, None
+    places = range(len(counts))
+    return of_model, Kinds(
+        tuple(concatenate([one.kinds[place] for one in blocks]) for place in places),
+        tuple(concatenate([one.kinds[place] for one in steps]) for place in places),
+        counts,
     )
 
 
 def block_costs(
     model: Model, system: System, choices: Sequence[BlockChoice], sizes: Array, edition: Edition
-) -> list[BlockCost]:
+) -> list[OfKinds[BlockCost]]:
     """Cost blocks of choices of one layout for rows of the numbers of :data:`SIZE_FIELDS`."""
     kinds = kinds_of_block(model)
     counts = [kind.count for kind in kinds]
-    costs: list[list[BlockCost]] = [[] for _ in choices]
+    costs: list[list[list[BlockCost]]] = [[[] for _ in kinds] for _ in choices]
     for start in range(0, len(sizes), BLOCK_ROWS):
         part = Sizes.of(sizes[start : start + BLOCK_ROWS])
-        layouts = [
-            BlockLayout(model, system, choices[0].layout, part, edition, kind.layers)
-            for kind in kinds
-        ]
+        found: dict[bool, list[BlockLayout]] = {}
         for of_choice, choice in zip(costs, choices, strict=True):
-            cost = mixed_block([block_cost(one, choice) for one in layouts], counts)
-            if (part.recompute_every > 1).any() and choice.recomputes:
-                stored = replace(choice, activation_recompute="none", recompute_modules="none")
-                other = mixed_block([block_cost(one, stored) for one in layouts], counts)
-                cost = mixed_block([cost, other], [1, part.recompute_every - 1])
-            of_choice.append(cost)
-    return [concatenate(of_choice) for of_choice in costs]
+            halves = choice.in_halves
+            if halves not in found:
+                of_part = part.halved() if halves else part
+                found[halves] = [
+                    BlockLayout(model, system, choice.layout, of_part, edition, kind.layers)
+                    for kind in kinds
+                ]
+            for of_kind, layout in zip(of_choice, found[halves], strict=True):
+                cost = block_cost(layout, choice)
+                if (part.recompute_every > 1).any() and choice.recomputes:
+                    stored = replace(choice, activation_recompute="none", recompute_modules="none")
+                    cost = partly_recomputed(cost, block_cost(layout, stored), part)
+                of_kind.append(of_both(cost) if halves else cost)
+    every = [[concatenate(of_kind) for of_kind in of_choice] for of_choice in costs]
+    return [OfKinds(mixed_block(of_kinds, counts), tuple(of_kinds)) for of_kinds in every]
 
 
 def layer_parameters(
-    model: Model, choice: StepChoice, sizes: Array, edition: Edition
+    model: Model, system: System, choice: StepChoice, sizes: Array, edition: Edition
 ) -> list[Parameters]:
     """Return the weights of each layer of the kinds of block, shape (layers, rows); sizes as in :func:`block_costs`."""
     found: list[list[Parameters]] = []
@@ -126,7 +176,14 @@ def layer_parameters(
         parts: list[Parameters] = []
         for start in range(0, len(sizes), BLOCK_ROWS):
             part = Sizes.of(sizes[start : start + BLOCK_ROWS])
-            shape, table = laid_out(model, choice.layout, part, edition, kind.layers)
+            shape, table = laid_out(
+                model,
+                choice.layout,
+                part,
+                edition,
+                kind.layers,
+                transposes=system.transposes(choice.layout.fp8_recipe),
+            )
             parts.append(parameters_of(table, shape, choice))
         found.append(parts)
     return [joined(parts) for parts in found]
@@ -139,10 +196,20 @@ def step_cost(
     weights: Sequence[Parameters],
     shards: Array,
     edition: Edition,
-) -> OptimizerCost:
+) -> OfKinds[OptimizerCost]:
     """Cost the optimizer step of a block from the weights of :func:`layer_parameters`, each row with its shards."""
     costs = [optimizer_cost(of_kind, shards, system, choice, edition) for of_kind in weights]
-    return mixed_step(costs, [kind.count for kind in kinds_of_block(model)])
+    mean = mixed_step(costs, [kind.count for kind in kinds_of_block(model)])
+    return OfKinds(mean, tuple(costs))
+
+
+class _OfSizes(NamedTuple):
+    """What choices share that have the same rows of sizes: embedding and head, and the layers of further modules."""
+
+    sizes: Array
+    of: Sizes
+    ends: dict[BlockChoice, EmbeddingHeadCost]
+    modules: dict[LayoutChoice, BlockLayout]
 
 
 class EmbeddingHeadTables:
@@ -152,26 +219,45 @@ class EmbeddingHeadTables:
         self._model, self._system, self._edition = model, system, edition
         self._costs: list[EmbeddingHeadCost] = []
         self._steps: list[EmbeddingHeadStep] = []
+        self._modules: list[ModuleWeights] = []
+        self._known: _OfSizes | None = None
 
     def add_cost(self, choice: BlockChoice, sizes: Array) -> None:
-        """Cost embedding and LM head of a choice, for rows of sizes as in :func:`block_costs`."""
-        args = (
-            self._model,
-            self._system,
-            plain_choice(choice, self._system),
-            Sizes.of(sizes),
-            self._edition,
-        )
-        self._costs.append(embedding_head_cost(*args))
+        """Cost embedding and LM head of a choice, for rows of sizes as in :func:`block_costs`.
+
+        Choices with the same rows share what of it does not depend on them: those of one layout follow each other.
+        """
+        model, system, edition = self._model, self._system, self._edition
+        if self._known is None or self._known.sizes is not sizes:
+            self._known = _OfSizes(sizes, Sizes.of(sizes), {}, {})
+        known, plain = self._known, plain_choice(choice, system)
+        if plain not in known.ends:
+            known.ends[plain] = embedding_head_cost(model, system, plain, known.of, edition)
+        module = prediction_module(model)
+        if module is None:
+            self._costs.append(known.ends[plain])
+            return
+        if choice.layout not in known.modules:
+            known.modules.clear()
+            args = choice.layout, known.of, edition, module.layers
+            known.modules[choice.layout] = BlockLayout(model, system, *args)
+        layout = known.modules[choice.layout]
+        self._costs.append(with_modules(known.ends[plain], module, choice, layout))
 
     def add_steps(self, choice: StepChoice, sizes: Array, shards: Array) -> None:
         """Cost the weights of embedding and LM head, for each optimizer step."""
         args = (self._model, self._system, choice, Sizes.of(sizes), shards, self._edition)
-        self._steps.append(embedding_head_step(*args))
+        step = embedding_head_step(*args)
+        if (found := step_with_modules(step, *args)) is not None:
+            step, modules = found
+            self._modules.append(modules)
+        self._steps.append(step)
 
     def embedding_head(self) -> EmbeddingHead:
         """Return all of them as one."""
-        return EmbeddingHead(concatenate(self._costs), concatenate(self._steps), self._model.tied)
+        costs, steps = concatenate(self._costs), concatenate(self._steps)
+        modules = concatenate(self._modules) if self._modules else None
+        return EmbeddingHead(costs, steps, self._model.tied, modules)
 
 
 def only_choices(plan: Plan) -> tuple[BlockChoice, StepChoice, Sizes]:

@@ -4,7 +4,6 @@ import numpy as np
 
 from calculon.cost.block_cost import BlockCost, Collectives
 from calculon.records import record
-from calculon.spec.axes import FURTHER_AXES
 from calculon.units import Seconds
 
 
@@ -28,8 +27,13 @@ class BlockTimes:
         return np.minimum(self.backward_base, self.backward_edge)
 
 
-def block_passes(block: BlockCost, collectives: Collectives) -> tuple[Seconds, Seconds]:
-    """Return forward and backward time of a block without transfers and offloading; the first axis is the kind."""
+def block_passes(
+    block: BlockCost, collectives: Collectives, *, exchanges: bool
+) -> tuple[Seconds, Seconds]:
+    """Return forward and backward time of a block without transfers and offloading; the first axis is the kind.
+
+    Nothing is looked up of collectives of further axes where no block `exchanges` anything along them.
+    """
     forward = block.fw.time + collectives.fw_tp.time_exposed
     backward = (
         block.re.time
@@ -38,7 +42,7 @@ def block_passes(block: BlockCost, collectives: Collectives) -> tuple[Seconds, S
         + block.wgrad.time
         + collectives.agrad_tp.time_exposed
     )
-    if FURTHER_AXES:  # collectives that are repeated are in the backward pass
-        first, second, repeated = block.axis_time.sum(axis=0)
+    if exchanges:  # collectives that are repeated are in the backward pass
+        first, second, repeated = block.axis_exposed.sum(axis=0)
         forward, backward = forward + first, backward + (second + repeated)
     return forward, backward

@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from calculon.arrays import is_nothing
 from calculon.cost.block_cost import BlockCost
+from calculon.cost.classes import synced_block
 from calculon.cost.embedding_head import EmbeddingHead
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.hardware.system import System
@@ -22,7 +24,7 @@ from calculon.parallel.data.synced import SyncedBytes
 from calculon.plan.schedule import Schedule
 from calculon.records import changed
 from calculon.statistics import Work
-from calculon.units import Array, Bytes, Count, Seconds
+from calculon.units import Array, Bytes, Count, Fraction, Seconds
 
 
 class Copied(NamedTuple):
@@ -52,40 +54,59 @@ class Copies:
     def __init__(self, sharding: Sharding, schedule: Schedule, system: System):
         self._schedule, self._system = schedule, system
         self._shards = sharding.shards(schedule)
-        self._active = self._shards > 1
+        self._active = self._shards > 1  # then those of experts have such buffers, too
 
     def of_block(self, cost: BlockCost, optimizer: OptimizerCost) -> Copied:
         """Add the copies of a block; the kernels are those of a unit."""
         synced = SyncedBytes(weight=cost.weight, gradient=cost.gradient_message)
         again = self._schedule.columns.reshard_after_forward
-        return self._copied(cost, synced, optimizer.weight, again, unit_blocks(self._schedule))
+        unit, sent = unit_blocks(self._schedule), 1 / self._shards
+        if (experts := synced_block(cost, self._schedule).experts) is not None:
+            share = experts.weight / cost.forms.sent
+            of_experts = 1 / self._schedule.expert_shards(self._shards)
+            sent = (1 - share) * sent + share * of_experts
+        received = cost.forms.sent
+        return self._copied(cost, synced, received, optimizer.weight, again, unit, sent)
 
     def of_embedding_and_head(self, ends: EmbeddingHead, reduced: Array) -> "CopiedEnds":
         """Add those of embedding and LM head, whose weights stay until their backward pass.
 
         `reduced` is bytes of gradients per byte of weights.
         """
-        piped, step, once = self._schedule.pipeline_par > 1, ends.step, np.array(1.0)
+        piped, step, once = self._schedule.ends_apart, ends.step, np.array(1.0)
         first, last = ends.synced(reduced).apart(piped)
         shard, rest = step.first.optimizer.weight, step.last.optimizer.weight
         if ends.tied:
             shard = np.where(piped, shard, step.both.optimizer.weight)
             rest = np.where(piped, rest, 0.0)
         never = np.array(False)
-        embedding = self._copied(ends.cost.embedding, first, shard, never, once)
-        head = self._copied(ends.cost.head, last, rest, never, once)
-        cost = changed(ends.cost, embedding=embedding.cost, head=head.cost)
+        sent = 1 / self._shards
+        cost, whole = ends.cost, first.weight
+        embedding = self._copied(cost.embedding, first, whole, shard, never, once, sent)
+        head = self._copied(cost.head, last, last.weight, rest, never, once, sent)
+        cost = changed(cost, embedding=embedding.cost, head=head.cost)
+        if ends.modules is not None:
+            share = 1 - ends.modules.head / step.last.weight
+            cost = changed(cost, modules=ends.cost.modules + share * head.time)
         return CopiedEnds(replace(ends, cost=cost), embedding.time, head.time)
 
     def _copied(
-        self, cost: BlockCost, synced: SyncedBytes, shard: Bytes, again: Array, unit: Count
+        self,
+        cost: BlockCost,
+        synced: SyncedBytes,
+        received: Bytes,
+        shard: Bytes,
+        again: Array,
+        unit: Count,
+        sent: Fraction,
     ) -> Copied:
         """Add copies to a forward pass, to a backward pass that gathers `again`, and to the gradients of weights.
 
-        A gather reads the `shard` as it is kept and writes it as it is sent, then reads and writes all weights; a
-        reduction reads the gradients as they are computed and writes them as they are reduced.
+        A gather reads the `shard` as it is kept and writes it as it is `sent`, which share of the weights that is, then
+        reads and writes all of them, as they are `received`; a reduction reads the gradients as they are computed and
+        writes them as they are reduced.
         """
-        gathered = shard + (1 / self._shards + 2) * synced.weight
+        gathered = shard + (sent + 2) * received
         reduced = synced.weight + synced.gradient
         moved = (gathered, np.where(again, gathered, 0.0), reduced)
         sizes = [np.where(self._active, size, 0.0) for size in moved]
@@ -94,6 +115,28 @@ class Copies:
         fw, agrad, wgrad = (_longer(work, size, time) for work, size, time in passes)
         whole = times[0] + times[1] + times[2]
         return Copied(changed(cost, fw=fw, agrad=agrad, wgrad=wgrad), whole)
+
+
+def with_conversion(cost: BlockCost, again: Array, system: System) -> BlockCost:
+    """Add what making copies of gathered weights for a recipe takes: in a forward pass, and where they come `again`."""
+    conversion = cost.forms.conversion
+    if is_nothing(conversion):
+        return cost
+    time = system.move_time(conversion)
+    return changed(
+        cost,
+        fw=_longer(cost.fw, conversion, time),
+        agrad=_longer(cost.agrad, np.where(again, conversion, 0.0), np.where(again, time, 0.0)),
+    )
+
+
+def modules_with_conversion(ends: EmbeddingHead, system: System) -> EmbeddingHead:
+    """Add the same to modules that predict further tokens, whose weights stay until their backward pass."""
+    if ends.modules is None or is_nothing(ends.cost.head.forms.conversion):
+        return ends
+    head = with_conversion(ends.cost.head, np.array(False), system)
+    longer = head.fw.time - ends.cost.head.fw.time
+    return replace(ends, cost=changed(ends.cost, head=head, modules=ends.cost.modules + longer))
 
 
 def _longer(work: Work, size: Bytes, time: Seconds) -> Work:

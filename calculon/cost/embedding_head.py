@@ -1,8 +1,10 @@
 """Embedding and LM head: their cost on the first and the last pipeline stage, or on the only one.
 
 An iteration takes as long as the slower of the two stages; the other one is passed once while the pipeline fills.
+Modules that predict further tokens are part of the head (:mod:`calculon.cost.prediction_modules`).
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +15,7 @@ from calculon.architecture.optimizer import Parameters, joined
 from calculon.architecture.segments import EMBEDDING, HEAD, Segment
 from calculon.architecture.shape import BlockShape
 from calculon.arrays import derived, ordered_sum
-from calculon.cost.block_cost import BlockCost, BlockLayout, block_cost
+from calculon.cost.block_cost import BlockCost, BlockLayout, axes_of_modules, block_cost
 from calculon.cost.layer_cost import LayerTable
 from calculon.cost.optimizer_step import OptimizerCost, optimizer_cost, parameters_of
 from calculon.editions.edition import Edition
@@ -21,8 +23,10 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.parallel.data.synced import SyncedBytes, SyncedEmbeddingHead
 from calculon.plan.schedule import Schedule
-from calculon.records import gather, record
+from calculon.records import changed, gather, joint_view, record
+from calculon.spec.axes import FURTHER_NAMES
 from calculon.spec.model import Model
+from calculon.spec.recipes import NO_RECIPE
 from calculon.spec.scope_choices import BlockChoice, LayoutChoice, StepChoice
 from calculon.units import Array, Bytes, Count, Flops, Seconds
 
@@ -31,11 +35,14 @@ from calculon.units import Array, Bytes, Count, Flops, Seconds
 class EmbeddingHeadCost:
     """Cost of embedding and LM head for one microbatch; the last axis of all arrays is that of blocks.
 
-    ``table_gradient`` is bytes of the reduced gradient of one rank's share of the vocabulary's table.
+    ``modules`` is the time of modules that predict further tokens; ``table_gradient`` is bytes of the reduced
+    gradient of what first and last stage share of one rank: its part of the vocabulary's table, and what else modules
+    look up.
     """
 
     embedding: BlockCost
     head: BlockCost
+    modules: Seconds
     table_gradient: Bytes
 
 
@@ -45,6 +52,21 @@ class VocabularyWeights:
 
     weight: Bytes
     optimizer: OptimizerCost
+
+
+@record
+class ModuleWeights:
+    """Weights of the last end where there are modules that predict further tokens.
+
+    ``alone`` are those of an only stage, without what it has for its embedding; ``head`` is bytes of the head alone,
+    ``experts`` of the routed experts of all modules, and ``largest`` of the largest of head, embedding and module, of
+    which each is reduced at once.
+    """
+
+    alone: VocabularyWeights
+    head: Bytes
+    experts: Bytes
+    largest: Bytes
 
 
 @record
@@ -65,10 +87,12 @@ def plain_layout(layout: LayoutChoice, system: System) -> LayoutChoice:
     """
     if layout.compile_scope != "step":
         layout = replace(layout, fusion="none")
-    core = system.core_type(layout.datatype, layout.matmul_dtype)
+    core = system.core_type(layout.datatype, layout.multiplied)
     return replace(
         layout,
         matmul_dtype="same" if core == layout.datatype else core,
+        fp8_recipe=NO_RECIPE,
+        fp8_param_gather=False,
         overlapped=False,
         fused_activation=False,
         attention_type="multihead",
@@ -90,6 +114,9 @@ def plain_choice(choice: BlockChoice, system: System) -> BlockChoice:
         seq_par_ag_redo=False,
         tp_async=False,
         recompute_modules="none",
+        ep_overlap="none",
+        delay_wgrad=False,
+        moe_shared_overlap=False,
     )
 
 
@@ -104,23 +131,32 @@ def embedding_head_cost(
         assert not found.axis_time.any(), "only blocks have collectives of further axes"
         return found
 
-    rows = BlockShape.of(model, choice.layout, sizes, edition).vocab_rows
+    embedding, head = cost(EMBEDDING), cost(HEAD)
+    shape = BlockShape.of(model, choice.layout, sizes, edition)
     return EmbeddingHeadCost(
-        embedding=cost(EMBEDDING),
-        head=cost(HEAD),
-        table_gradient=choice.reduced_bytes * (rows * model.hidden),
+        embedding=embedding,
+        head=head,
+        modules=np.zeros_like(head.weight),
+        table_gradient=choice.reduced_bytes * (shape.vocab_rows * model.hidden),
     )
+
+
+def step_of_ends(choice: StepChoice) -> StepChoice:
+    """Return the choice as it is for embedding and head, which Muon leaves to Adam and recipes as they are.
+
+    Source: Jordan et al. 2024; Liu et al., arXiv 2502.16982, section 2.2; of recipes as in :func:`plain_layout`.
+    """
+    if choice.layout.fp8_recipe != NO_RECIPE:
+        layout = replace(choice.layout, fp8_recipe=NO_RECIPE, fp8_param_gather=False)
+        choice = replace(choice, layout=layout)
+    return replace(choice, optimizer="adam") if choice.optimizer == "muon" else choice
 
 
 def embedding_head_step(
     model: Model, system: System, choice: StepChoice, sizes: Sizes, shards: Count, edition: Edition
 ) -> EmbeddingHeadStep:
-    """Cost the optimizer step of embedding and LM head; one entry of `sizes` and `shards` for each optimizer step.
-
-    Muon leaves them to Adam (Jordan et al. 2024; Liu et al., arXiv 2502.16982, section 2.2).
-    """
-    if choice.optimizer == "muon":
-        choice = replace(choice, optimizer="adam")
+    """Cost the optimizer step of embedding and LM head; one entry of `sizes` and `shards` for each optimizer step."""
+    choice = step_of_ends(choice)
     shape = BlockShape.of(model, choice.layout, sizes, edition)
     columns = sizes.tensor_par.size
     embedding = parameters_of(LayerTable(EMBEDDING.layers(shape), columns), shape, choice)
@@ -142,33 +178,77 @@ def embedding_head_step(
 
 @dataclass(frozen=True)
 class EmbeddingHead:
-    """Embedding and LM head of executions: costs, and whether they share their weights."""
+    """Embedding and LM head of executions: costs, whether they share their weights, and modules of further tokens."""
 
     cost: EmbeddingHeadCost
     step: EmbeddingHeadStep
     tied: bool
+    modules: ModuleWeights | None = None
 
     def take(self, blocks: Array, steps: Array) -> "EmbeddingHead":
         """Return those of executions, by rows of blocks and of optimizer steps."""
-        return EmbeddingHead(gather(self.cost, blocks), gather(self.step, steps), self.tied)
+        modules = None if self.modules is None else gather(self.modules, steps)
+        cost, step = gather(self.cost, blocks), gather(self.step, steps)
+        return EmbeddingHead(cost, step, self.tied, modules)
 
-    def synced(self, reduced: Array) -> SyncedEmbeddingHead:
-        """Return gradient and parameter bytes of data parallelism; `reduced` is gradient bytes per byte of weights."""
+    def on_stages(self, piped: Array) -> "EmbeddingHead":
+        """Return the same, of which modules of an only stage look up in its own embedding, and have no copy of it.
 
-        def of(held: VocabularyWeights) -> SyncedBytes:
-            return SyncedBytes(weight=held.weight, gradient=held.weight * reduced)
+        A table that is tied is told apart where its gradients are reduced.
+        """
+        if self.modules is None or self.tied:
+            return self
+
+        def last_or_alone(last: Bytes, alone: Bytes) -> Bytes:
+            return np.where(piped, last, alone)
+
+        last = joint_view([self.step.last, self.modules.alone], last_or_alone)
+        return replace(self, step=changed(self.step, last=last))
+
+    def synced(self, reduced: Array, schedule: Schedule | None = None) -> SyncedEmbeddingHead:
+        """Return gradient and parameter bytes of data parallelism; `reduced` is gradient bytes per byte of weights.
+
+        With a `schedule`, routed experts of modules that have replica groups of their own are counted as if they were
+        with the other weights, by as many bytes as rings of their groups move: ``(n - 1) / n`` each.
+        """
+        fewer: Bytes = np.zeros(1)
+        if self.modules is not None and schedule is not None and schedule.has_experts_apart:
+            own, every = schedule.expert_data_par, np.maximum(schedule.data_ranks, 2.0)
+            moved = np.where(schedule.experts_apart, (1 - 1 / own) / (1 - 1 / every), 1.0)
+            fewer = (1 - moved) * self.modules.experts
+
+        def of(held: VocabularyWeights, fewer: Bytes | None = None) -> SyncedBytes:
+            weight = held.weight if fewer is None else held.weight - fewer
+            return SyncedBytes(weight=weight, gradient=weight * reduced)
 
         return SyncedEmbeddingHead(
             first=of(self.step.first),
-            last=of(self.step.last),
-            both=of(self.step.both),
+            last=of(self.step.last, fewer),
+            both=of(self.step.both, fewer),
             tied=self.tied,
         )
 
     @property
     def shared_gradient(self) -> Bytes | None:
-        """Bytes of the gradient that the two copies of a tied table exchange once per batch."""
-        return self.cost.table_gradient if self.tied else None
+        """Bytes of the gradient that two copies of a table exchange once per batch: tied, or looked up by modules."""
+        shared = self.tied or self.modules is not None
+        return self.cost.table_gradient if shared else None
+
+    def forward(self, end: BlockCost) -> Seconds:
+        """Forward time of embedding or head for a microbatch, exposed communication included."""
+        time: Seconds = end.fw.time + end.collectives.fw_tp.time_exposed[0]
+        if self.modules is not None and FURTHER_NAMES:
+            time = time + axes_of_modules(end)[:, 0].sum(axis=0)
+        return time
+
+    def backward(self, end: BlockCost) -> Seconds:
+        """Backward time of embedding or head for a microbatch; that of modules with what is computed again."""
+        time: Seconds = end.agrad.time + end.wgrad.time + end.collectives.agrad_tp.time_exposed[0]
+        if self.modules is not None:
+            time = time + end.re.time + end.collectives.recomm.time_exposed[0]
+            if FURTHER_NAMES:
+                time = time + axes_of_modules(end)[:, 1:].sum(axis=(0, 1))
+        return time
 
 
 class EmbeddingHeadTimes:
@@ -191,14 +271,19 @@ class EmbeddingHeadTimes:
     @derived
     def piped(self) -> Array:
         """Whether embedding and LM head are on different stages."""
-        return self._schedule.pipeline_par > 1
+        return self._schedule.ends_apart
 
     def _whole(self, end: BlockCost) -> Seconds:
         """Time of embedding or LM head for one microbatch, forward and backward."""
         exposed: Seconds = (
             end.collectives.fw_tp.time_exposed[0] + end.collectives.agrad_tp.time_exposed[0]
         )
-        return end.fw.time + end.agrad.time + end.wgrad.time + exposed
+        time: Seconds = end.fw.time + end.agrad.time + end.wgrad.time + exposed
+        if self._embedding_head.modules is not None:
+            time = time + end.re.time + end.collectives.recomm.time_exposed[0]
+            if FURTHER_NAMES:
+                time = time + axes_of_modules(end).sum(axis=(0, 1))
+        return time
 
     @derived
     def embedding(self) -> Seconds:
@@ -207,15 +292,21 @@ class EmbeddingHeadTimes:
 
     @derived
     def head(self) -> Seconds:
-        """Time of head and loss for one microbatch."""
+        """Time of head and loss for one microbatch, with those of modules that predict further tokens."""
         return self._whole(self._embedding_head.cost.head)
+
+    @property
+    def modules(self) -> Seconds:
+        """Time of these modules for one microbatch."""
+        time: Seconds = self._embedding_head.cost.modules
+        return time
 
     @property
     def head_backward(self) -> Seconds:
         """Backward time of head and loss for one microbatch."""
         head = self._embedding_head.cost.head
         time: Seconds = head.agrad.time + head.wgrad.time
-        return time
+        return time if self._embedding_head.modules is None else time + head.re.time
 
     @derived
     def _slower_is_embedding(self) -> Array:
@@ -228,10 +319,12 @@ class EmbeddingHeadTimes:
     def of_slower(self, embedding: Array, head: Array) -> Array:
         """Return a quantity of the slower of the two; of both where they are on one stage.
 
-        Of stages that differ it is that on the slowest one, if there is one.
+        Of stages that differ it is that on the slowest one, if there is one. If a rank has both, it is the last kind.
         """
         if self._slowest is not None:
             first, last = self._slowest
+            if self._schedule.choice.folded:
+                return np.where(last, embedding + head, 0.0)
             slower = np.where(first, embedding, np.where(last, head, 0.0))
         else:
             slower = np.where(self._slower_is_embedding, embedding, head)
@@ -260,9 +353,60 @@ class EmbeddingHeadTimes:
             embedding.agrad.time + embedding.wgrad.time, head.agrad.time + head.wgrad.time
         )
 
+    def _of_modules(self, quantity: Callable[[BlockCost], Array]) -> Array:
+        """Add up a quantity that only modules that predict further tokens have."""
+        if self._embedding_head.modules is None:
+            return np.zeros(1)
+        found = quantity(self._embedding_head.cost.head)
+        return self._slower(np.zeros_like(found), found)
+
+    @derived
+    def recompute(self) -> Seconds:
+        """Recomputation: of modules alone."""
+        return self._of_modules(lambda end: end.re.time)
+
+    @derived
+    def repeated_link(self) -> Seconds:
+        """Collectives that recomputation repeats, on the link."""
+        return self._of_modules(lambda end: end.collectives.recomm.time[0])
+
+    @derived
+    def repeated_exposed(self) -> Seconds:
+        """The same, not hidden."""
+        return self._of_modules(lambda end: end.collectives.recomm.time_exposed[0])
+
+    @derived
+    def further_axes(self) -> Seconds:
+        """Collectives of further axes: the first axis is that of parallelism."""
+        return self._of_modules(lambda end: end.axis_time.sum(axis=1))
+
+    @derived
+    def further_axes_exposed(self) -> Seconds:
+        """What of these is not hidden."""
+        return self._of_modules(lambda end: axes_of_modules(end).sum(axis=1))
+
+    @derived
+    def expert_bytes(self) -> Bytes:
+        """Bytes of collectives over groups of experts, of the modules' blocks: inside of nodes, and between them."""
+        return self._of_modules(lambda end: end.expert_bytes)
+
+    @derived
+    def tensor_exposed(self) -> Seconds:
+        """Tensor-parallel collectives, not hidden: in the block of a module some are."""
+        if self._embedding_head.modules is None:
+            return self.tensor_link
+        embedding, head = self._embedding_head.cost.embedding, self._embedding_head.cost.head
+
+        def exposed(end: BlockCost) -> Seconds:
+            collectives = end.collectives
+            time: Seconds = collectives.fw_tp.time_exposed[0] + collectives.agrad_tp.time_exposed[0]
+            return time
+
+        return self._slower(exposed(embedding), exposed(head))
+
     @derived
     def tensor_link(self) -> Seconds:
-        """Tensor-parallel collectives, on the link; none of them is hidden."""
+        """Tensor-parallel collectives, on the link."""
         embedding, head = self._embedding_head.cost.embedding, self._embedding_head.cost.head
         return self._slower(
             embedding.collectives.fw_tp.time[0] + embedding.collectives.agrad_tp.time[0],
@@ -302,4 +446,4 @@ class EmbeddingHeadTimes:
 
         schedule = self._schedule
         useful: Flops = schedule.microbatches * (flops(embedding) + flops(head))
-        return useful / schedule.pipeline_par
+        return useful / schedule.ranks

@@ -11,12 +11,15 @@ from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.layers import Layer
 from calculon.architecture.segments import LayerGenerator
 from calculon.architecture.shape import BlockShape
+from calculon.arrays import derived
+from calculon.cost.ring_steps import ring_steps
 from calculon.editions.edition import Edition
 from calculon.hardware.kernels.all_kernels import KERNELS
 from calculon.hardware.kernels.kernel import Kernel, KernelKind, Shapes, Types, launches
 from calculon.hardware.system import System
 from calculon.parallel.process_groups import tensor_group
 from calculon.parallel.tensor import (
+    PASSES,
     AxisTraffic,
     NetworkTimes,
     Traffic,
@@ -54,6 +57,8 @@ class LayerTable:
         The numbers of the layers that are cut into tiles.
     tiles : array, shape (phases, tiled layers, blocks)
         In how many products each of their passes is cut.
+    rings : list of int
+        The numbers of the layers of attention whose keys and values go round a ring.
     """
 
     layers: tuple[Layer, ...]
@@ -71,6 +76,7 @@ class LayerTable:
     shard: Bytes | None
     tiled: list[int]
     tiles: Count
+    rings: list[int]
 
     def __init__(self, layers: Iterable[Layer], blocks: int):
         self.layers = tuple(layers)
@@ -101,6 +107,7 @@ class LayerTable:
         for row, i in enumerate(self.tiled):
             for phase, count in enumerate(self.layers[i].tiles or ()):
                 self.tiles[phase, row] = count
+        self.rings = [i for i, layer in enumerate(self.layers) if layer.ring is not None]
 
     _PLAIN = (
         "inputs",
@@ -123,13 +130,20 @@ class LayerTable:
 
     def flagged(self, flag: str, choice: BlockChoice, edition: Edition) -> Array:
         """Return for which layers a flag holds: shape (layers, 1), to broadcast over blocks."""
-        whens = [getattr(layer.flags, flag) for layer in self.layers]
-        known = {when: edition.happens(when, choice) for when in set(whens)}
-        return np.array([known[when] for when in whens])[:, None]
+        if not choice.checkpoints:  # it depends on nothing else of a layer
+            whens = [getattr(layer.flags, flag) for layer in self.layers]
+            of_when = {when: edition.happens(when, choice) for when in set(whens)}
+            return np.array([of_when[when] for when in whens])[:, None]
+        keys = [(layer.flags.module, getattr(layer.flags, flag)) for layer in self.layers]
+        known = {
+            key: layer.flags.happens(flag, choice, edition)
+            for key, layer in dict(zip(keys, self.layers, strict=True)).items()
+        }
+        return np.array([known[key] for key in keys])[:, None]
 
     @property
     def remade(self) -> Bytes:
-        """Bytes of activations that are made again where single operators are recomputed: shape (layers, blocks)."""
+        """Bytes of activations that may be made again: shape (layers, blocks)."""
         return self._filled("remade")
 
     def recomputed(self, choice: BlockChoice, edition: Edition) -> Array:
@@ -143,6 +157,11 @@ class LayerTable:
         for i, layer in enumerate(self.layers):
             _fill(array, i, getattr(layer, name))
         return array
+
+    @derived
+    def narrow_rows(self) -> list[int]:
+        """The numbers of the layers that are products with weights, which a recipe makes narrow."""
+        return [*self.kinds.get("product", ()), *self.kinds.get("grouped_product", ())]
 
     def engine_rows(self, engine: str) -> list[int]:
         """Return the numbers of the layers that run on an engine."""
@@ -178,11 +197,16 @@ def laid_out(
     sizes: Sizes,
     edition: Edition,
     layers: LayerGenerator,
+    *,
+    transposes: bool = True,
 ) -> tuple[BlockShape, LayerTable]:
-    """Lay the layers of a segment out; those of one execution are kept, since many systems are tried with it."""
+    """Lay the layers of a segment out; those of one execution are kept, since many systems are tried with it.
+
+    `transposes` says whether the machine needs transposed copies of operands of the recipe.
+    """
     if sizes.tensor_par.size == 1:
-        return _laid_out_once(model, choice, sizes.row(0), edition, layers)
-    shape = BlockShape.of(model, choice, sizes, edition)
+        return _laid_out_once(model, choice, sizes.row(0), edition, layers, transposes)
+    shape = BlockShape.of(model, choice, sizes, edition, transposes=transposes)
     return shape, LayerTable(layers(shape), sizes.tensor_par.size)
 
 
@@ -193,8 +217,10 @@ def _laid_out_once(
     row: tuple[float, ...],
     edition: Edition,
     layers: LayerGenerator,
+    transposes: bool,
 ) -> tuple[BlockShape, LayerTable]:
-    shape = BlockShape.of(model, choice, Sizes.of(np.array([row], np.int64)), edition)
+    sizes = Sizes.of(np.array([row], np.int64))
+    shape = BlockShape.of(model, choice, sizes, edition, transposes=transposes)
     return shape, LayerTable(layers(shape), 1)
 
 
@@ -228,8 +254,7 @@ def layer_times(table: LayerTable, system: System, choice: LayoutChoice) -> Laye
     All traffic is at the rate of tier-1 memory, but for kernels that have a memory time of their own. No pass takes
     less than launching its kernels.
     """
-    core_type = system.core_type(choice.datatype, choice.matmul_dtype)
-    types = Types(choice.matmul_type, core_type, choice.datatype, choice.attn_kernel)
+    types = kernel_types(system, choice)
     arithmetic, memory = np.empty_like(table.flops), system.move_time(table.accessed)
     for kernel, layers in table.by_kernel(system, types).items():
         rows = np.array(layers)
@@ -243,12 +268,27 @@ def layer_times(table: LayerTable, system: System, choice: LayoutChoice) -> Laye
             (arithmetic, memory), _tile_times(table, system, types), strict=True
         ):
             time[:, table.tiled] = np.where(cut, of_tiles, time[:, table.tiled])
+    for i in table.rings:
+        found = ring_steps(table.layers[i], table.flops[:, i], table.accessed[:, i], system, types)
+        arithmetic[:, i], memory[:, i] = found.arithmetic, found.memory
     processing = system.combine(arithmetic, memory)
     if system.ext.launch.kernel:
         processing = system.ext.launch.bounded(processing, table.launches())
     for rows_of_axis in table.collectives.values():
         processing[:, rows_of_axis] = 0.0
     return LayerTimes(arithmetic=arithmetic, memory=memory, processing=processing)
+
+
+def kernel_types(system: System, choice: LayoutChoice) -> Types:
+    """Return the types of arithmetic of a layout, and its kernel of attention."""
+    core_type = system.core_type(choice.datatype, choice.multiplied)
+    return Types(
+        choice.matmul_type,
+        core_type,
+        choice.datatype,
+        choice.attn_kernel,
+        promoted=choice.recipe is not None and choice.recipe.promoted,
+    )
 
 
 def _tile_times(table: LayerTable, system: System, types: Types) -> tuple[Seconds, Seconds]:
@@ -319,6 +359,10 @@ def layer_cost(
     further = {}
     for axis in FURTHER_NAMES:
         rows = table.collective_rows(axis)
+        if not rows:
+            empty = np.zeros((len(PASSES), 0, sizes.tensor_par.size))
+            further[axis] = AxisTraffic(size=empty, link=empty)
+            continue
         work = times.arithmetic[:, rows], times.memory[:, rows]
         layers = [table.layers[i] for i in rows]
         further[axis] = axis_traffic(layers, *work, network.along(axis), choice, edition)

@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
+from typing import NamedTuple
 
 import numpy as np
 
+from calculon.architecture.layer_sizes import Sizes
+from calculon.arrays import is_nothing
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.optimizer_step import OptimizerCost
-from calculon.records import R, apply
+from calculon.records import R, apply, changed, gather, joint_view
 from calculon.units import Array, Count
 
 Weight = int | Count
@@ -21,6 +24,8 @@ _OF_ONE = (
     "act_grad",
     "weight_grad_no_sharding",
     "pipeline_message",
+    "expert_rows",
+    "dispatch_space",
     "matrix_peak",
 )
 """Members of which a stage has those of one block at a time: the largest among the kinds."""
@@ -30,13 +35,61 @@ def mixed_block(kinds: Sequence[BlockCost], counts: Sequence[Weight]) -> BlockCo
     """Return the mean block of kinds that occur so often; of what is there of one block at a time the largest."""
     if len(kinds) == 1:
         return kinds[0]
-    largest = {name: np.maximum.reduce([getattr(kind, name) for kind in kinds]) for name in _OF_ONE}
+    largest = {
+        name: reduce(np.maximum, [getattr(kind, name) for kind in kinds]) for name in _OF_ONE
+    }
     return replace(_mean(kinds, counts), **largest)
+
+
+def partly_recomputed(again: BlockCost, stored: BlockCost, sizes: Sizes) -> BlockCost:
+    """Return the mean of blocks of which so many recompute, while the others store everything."""
+    some = np.maximum(1, sizes.recompute_blocks)
+    return mixed_block([again, stored], [some, sizes.recompute_every - some])
 
 
 def mixed_step(kinds: Sequence[OptimizerCost], counts: Sequence[Weight]) -> OptimizerCost:
     """Return the optimizer step of the mean block."""
     return kinds[0] if len(kinds) == 1 else _mean(kinds, counts)
+
+
+class Kinds(NamedTuple):
+    """Costs of the kinds of block of some executions, and of their optimizer steps.
+
+    Attributes
+    ----------
+    counts : tuple of int
+        Blocks of each kind in the model.
+    """
+
+    blocks: tuple[BlockCost, ...]
+    steps: tuple[OptimizerCost, ...]
+    counts: tuple[int, ...]
+
+    def take(self, blocks: Array, steps: Array) -> "Kinds":
+        """Return a view of rows of the blocks, and of rows of the steps."""
+        return self._replace(
+            blocks=tuple(gather(kind, blocks) for kind in self.blocks),
+            steps=tuple(gather(kind, steps) for kind in self.steps),
+        )
+
+    def of_stage(self, counts: Count) -> tuple[BlockCost, OptimizerCost]:
+        """Return a view of the mean block and step of stages that have so many blocks of each kind.
+
+        The first axis of `counts` is that of kinds. A stage without blocks has those of the model.
+        """
+        own = np.stack(np.broadcast_arrays(*counts))
+        whole = np.array(self.counts, float).reshape(-1, *(1,) * (own.ndim - 1))
+        own = np.where(own.sum(axis=0) > 0, own, whole)
+
+        def mean(*values: Array) -> Array:
+            return mean_of(values, list(own))
+
+        def most(*values: Array) -> Array:
+            there = (np.where(n > 0, v, 0.0) for n, v in zip(own, values, strict=True))
+            return np.maximum.reduce(np.broadcast_arrays(*there))
+
+        largest = {name: most(*(getattr(kind, name) for kind in self.blocks)) for name in _OF_ONE}
+        return changed(joint_view(self.blocks, mean), **largest), joint_view(self.steps, mean)
 
 
 def _mean(kinds: Sequence[R], counts: Sequence[Weight]) -> R:
@@ -46,7 +99,7 @@ def _mean(kinds: Sequence[R], counts: Sequence[Weight]) -> R:
 
 def mean_of(values: Sequence[Array], counts: Sequence[Weight]) -> Array:
     """Return the mean of a quantity of kinds of block, weighted by how many blocks there are of each."""
-    if len(values) == 1:
+    if len(values) == 1 or all(map(is_nothing, values)):
         return values[0]
     weighted = (count * value for count, value in zip(counts, values, strict=True))
     total: Array = reduce(add, weighted)

@@ -8,7 +8,9 @@ import numpy as np
 from calculon.architecture.layer import Layer, Number
 from calculon.architecture.optimizer import (
     NEWTON_SCHULZ_STEPS,
+    Experts,
     Matrices,
+    Narrow,
     Parameters,
     main_gradient_bytes,
     newton_schulz,
@@ -19,7 +21,7 @@ from calculon.architecture.optimizer import (
     step_kernels,
 )
 from calculon.architecture.shape import BlockShape
-from calculon.arrays import ordered_sum
+from calculon.arrays import is_nothing, nothing, ordered_sum
 from calculon.cost.layer_cost import LayerTable
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
@@ -31,34 +33,84 @@ from calculon.units import Bytes, Count, Elements, Flops, Seconds
 
 @record
 class OptimizerCost:
-    """The optimizer step of one block, and what waits for it; last axis (tensor degree, shards)."""
+    """The optimizer step of one block, and what waits for it; last axis (tensor degree, shards).
+
+    ``expert_weight``, ``expert_weight_grad`` and ``expert_state`` are the parts of routed experts; 0 without.
+    """
 
     step: Work
     weight: Bytes
     weight_grad: Bytes
     state: Bytes
+    expert_weight: Bytes
+    expert_weight_grad: Bytes
+    expert_state: Bytes
 
 
 def parameters_of(table: LayerTable, shape: BlockShape, choice: StepChoice) -> Parameters:
     """Return the weights of laid-out layers as their optimizer sees them."""
+    experts, narrow = _experts(table, shape), _narrow(table, shape, choice)
     if not choice.steps_by_matrix:
-        return Parameters(table.weights)
+        return Parameters(table.weights, None, experts, narrow)
     rows, columns = np.zeros_like(table.weights), np.zeros_like(table.weights)
+    count = np.ones_like(table.weights)
     for i, layer in enumerate(table.layers):
         if sides := weight_sides(layer):
             rows[i], columns[i] = sides
-    ranks = shape.tensor_par  # split one side; every matrix has the residual stream at the other
-    by_rows = columns == shape.model.hidden
+            count[i] = layer.product.batch if layer.product is not None else 1
+    # split one side, of most matrices the one that is not the residual stream; latents have matrices that are whole
+    whole_rows = np.array([[layer.replicated] for layer in table.layers])
+    ranks = np.where(whole_rows, 1.0, shape.tensor_par)
+    if experts is not None:
+        ranks = np.where(experts.layers, shape.sizes.expert_tensor_par, ranks)
+    stream: Count | int = shape.model.hidden
+    if experts is not None and shape.model.moe_latent:
+        stream = np.where(experts.layers, shape.model.moe_latent, stream)
+    by_rows = columns == stream
     whole = np.where(by_rows, rows * ranks, rows), np.where(by_rows, columns, columns * ranks)
-    share = np.zeros_like(table.weights) + 1 / ranks
+    share = count / ranks
     matrices = Matrices(
-        rows * columns, rows + columns, np.minimum(*whole), np.maximum(*whole), share
+        count * rows * columns,
+        count * (rows + columns),
+        np.minimum(*whole),
+        np.maximum(*whole),
+        share,
     )
-    return Parameters(table.weights, matrices)
+    return Parameters(table.weights, matrices, experts, narrow)
+
+
+def _narrow(table: LayerTable, shape: BlockShape, choice: StepChoice) -> Narrow | None:
+    """Return what a recipe makes of the weights after a step; None where passes make it, or nothing is made.
+
+    Of weights that are gathered for each pass it is made there (:func:`~calculon.cost.copies.with_conversion`).
+    """
+    recipe, stored = shape.recipe, float(shape.dtype_bytes)
+    if recipe is None or not recipe.cached or choice.splits_weights:
+        return None
+    written, moved = stored, recipe.conversion(stored)
+    if choice.layout.fp8_param_gather:
+        written, moved = recipe.gathered(stored)
+    which = np.zeros((len(table.layers), 1))
+    which[table.narrow_rows] = 1.0
+    return Narrow(moved * which, (stored - written) * which)
+
+
+def _experts(table: LayerTable, shape: BlockShape) -> Experts | None:
+    """Return which layers are routed experts; None where none is."""
+    if not shape.model.mixes:
+        return None
+    layers = np.array([[layer.expert] for layer in table.layers])
+    if not layers.any():
+        return None
+    sizes = shape.sizes
+    copies = shape.tensor_par / (sizes.expert_par * sizes.expert_tensor_par)
+    if np.all(copies == 1):
+        return Experts(layers, None)
+    return Experts(layers, np.where(layers, copies, 1.0))
 
 
 def weight_sides(layer: Layer) -> tuple[Number, Number] | None:
-    """Rows and columns of the weight matrix of a layer; products of two activations have none."""
+    """Rows and columns of the weight matrix of a layer, or of each expert's; products of two activations have none."""
     if layer.product is not None and np.any(np.asarray(layer.weights) > 0):
         return layer.product.n, layer.product.k
     return layer.table
@@ -69,16 +121,19 @@ def optimizer_cost(
 ) -> OptimizerCost:
     """Cost the optimizer step of a block from the weights of its layers, of shape (layers, steps)."""
     if not choice.training:
-        parameters = Parameters(0 * parameters.weights)
+        parameters = Parameters(0 * parameters.weights, None, parameters.experts)
     step = optimizer_layers(parameters, shards, system, choice, edition)
-    return apply(ordered_sum, [step])
+    return apply(lambda sizes: nothing() if is_nothing(sizes) else ordered_sum(sizes), [step])
 
 
 def optimizer_layers(
     parameters: Parameters, shards: Count, system: System, choice: StepChoice, edition: Edition
 ) -> OptimizerCost:
-    """Cost the optimizer step of each layer: on the vector engine, matrix products on theirs."""
-    weights = parameters.weights
+    """Cost the optimizer step of each layer: on the vector engine, matrix products on theirs.
+
+    What replicas split of `shards` is in as many parts for most weights, experts apart.
+    """
+    weights, shards = parameters.weights, parameters.shards(shards)
     flops = optimizer_flops(parameters, choice, shards)
     arithmetic = system.vector_time(choice.layout.datatype, flops)
     state = state_bytes(parameters, choice, shards)
@@ -92,11 +147,11 @@ def optimizer_layers(
     if choice.optimizer == "muon" and parameters.matrices is not None:
         products = _newton_schulz(parameters.matrices, shards, system, choice)
         flops, arithmetic = flops + products.flops, arithmetic + products.time
-    memory = system.move_time(accessed)
+    within = accessed
     if choice.grad_clip or choice.main_grad:  # passes of their own, each at the rate of its size
         alone = replace(choice, grad_clip=False, main_grad=False)
         within = step_bytes(fused, parameters, width, alone, shards)
-        memory = system.move_time(within) + system.move_time(accessed - within)
+    accessed, memory = _moved(accessed, within, parameters, shards, system)
     time = system.combine(arithmetic, memory)
     if choice.optimizer_impl == "loop":
         kernels, launch = step_kernels(parameters, width, choice), system.ext.launch
@@ -110,12 +165,41 @@ def optimizer_layers(
         mem_time=memory,
         time=time,
     )
+    weight = resident_weight_bytes(weights, choice, shards)
+    waiting = _waiting(gradients, sharded, weights, shards, choice)
+
+    def of_experts(size: Bytes) -> Bytes:
+        if parameters.experts is None:
+            return nothing(1)
+        return np.where(parameters.experts.layers, size, 0)
+
     return OptimizerCost(
         step=step,
-        weight=resident_weight_bytes(weights, choice, shards),
-        weight_grad=_waiting(gradients, sharded, weights, shards, choice),
+        weight=weight,
+        weight_grad=waiting,
         state=state,
+        expert_weight=of_experts(weight),
+        expert_weight_grad=of_experts(waiting),
+        expert_state=of_experts(state),
     )
+
+
+def _moved(
+    every: Bytes, within: Bytes, parameters: Parameters, shards: Count, system: System
+) -> tuple[Bytes, Seconds]:
+    """Return the bytes that a step moves, and their time: those `within` it, those of passes before, and of copies."""
+    weights, narrow = parameters.weights, parameters.narrow
+    before = every - within
+    if narrow is not None:
+        unwritten = narrow.unwritten * weights / shards
+        every, within = every - unwritten, within - unwritten
+    time = system.move_time(within)
+    if before.any():
+        time = time + system.move_time(before)
+    if narrow is None:
+        return every, time
+    moved = narrow.conversion * weights
+    return every + moved, time + system.move_time(moved)
 
 
 def _waiting(

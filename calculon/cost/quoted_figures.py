@@ -21,18 +21,23 @@ def quoted_figures(stage: Stage, total_time: Seconds) -> Figures:
     here the mean over stages: Korthikanti et al., arXiv 2205.05198, section 6.3.
     """
     model, schedule, block = stage.model, stage.schedule, stage.block
+    columns = schedule.columns
 
     def of_model(quantity: Callable[[Model], Array]) -> Array:
         """Return a quantity of the model, with one key/value head where executions have multiquery attention."""
-        if not schedule.multiquery.any():
+        alone = model.latent or not model.has_softmax  # a rule refuses latents with it
+        if alone or not schedule.multiquery.any():
             return np.asarray(quantity(model))
         return np.where(schedule.multiquery, quantity(_of_one_group(model)), quantity(model))
 
     def per_token(*, causal: bool) -> Flops:
-        seq_length = schedule.columns.seq_length
         return of_model(
             lambda model: model_flops_per_token(
-                model, training=schedule.training, causal=causal, seq_length=seq_length
+                model,
+                training=schedule.training,
+                causal=causal,
+                seq_length=columns.seq_length,
+                packed_percent=columns.packed_percent,
             )
         )
 
@@ -41,13 +46,16 @@ def quoted_figures(stage: Stage, total_time: Seconds) -> Figures:
         further = 0 if model.extensions else (schedule.seq_length - model.seq_size) * model.hidden
         return parameter_count(model) + np.asarray(further, float)
 
-    count, columns = of_model(parameters), schedule.columns
-    flops = per_token(causal=False)
+    count, flops = of_model(parameters), per_token(causal=False)
     tokens_per_second = schedule.batch_size * schedule.seq_length / total_time
     each = tokens_per_second / schedule.processors
     rate = flops * each
-    tokens = schedule.microbatch_size * schedule.seq_length
+    tokens = schedule.microbatch_size * schedule.seq_length / schedule.context_par
     embedding_head, microbatches = stage.embedding_head_times, schedule.microbatches
+    head = modules = np.zeros(1)
+    if embedding_head is not None:
+        modules = embedding_head.modules
+        head = embedding_head.head - modules
     return Figures(
         parameters=count,
         padded_parameters=count
@@ -61,9 +69,10 @@ def quoted_figures(stage: Stage, total_time: Seconds) -> Figures:
         hfu=_executed(stage) / total_time / block.matrix_peak,
         act_bytes_per_token=stage.stored_activation / tokens,
         embedding_time=microbatches * (embedding_head.embedding if embedding_head else np.zeros(1)),
-        head_time=microbatches * (embedding_head.head if embedding_head else np.zeros(1)),
+        head_time=microbatches * head,
+        mtp_time=microbatches * modules,
         host_time=schedule.host_time + np.zeros_like(total_time),
-        copy_time=stage.copy_time + np.zeros_like(total_time),
+        copy_time=stage.slowest_part.copy_time + np.zeros_like(total_time),
     )
 
 
@@ -76,10 +85,10 @@ def _of_one_group(model: Model) -> Model:
 def _executed(stage: Stage) -> Flops:
     """Matrix FLOP that a processor executes in a batch, recomputation included: the mean over stages."""
     schedule, embedding_head = stage.schedule, stage.embedding_head
-    executed = stage.model.num_blocks / schedule.pipeline_par * stage.block.matrix_flops
+    executed = stage.model.num_blocks / schedule.ranks * stage.block.matrix_flops
     if embedding_head is not None:
         of_embedding_head = (
             embedding_head.cost.embedding.matrix_flops + embedding_head.cost.head.matrix_flops
         )
-        executed = executed + of_embedding_head / schedule.pipeline_par
+        executed = executed + of_embedding_head / schedule.ranks
     return schedule.microbatches * executed

@@ -22,18 +22,18 @@ def exposed_times(
 
 
 def storage(
-    table: LayerTable, choice: BlockChoice, none: Array, edition: Edition, *, eight_bit: bool
+    table: LayerTable, choice: BlockChoice, none: Array, edition: Edition, *, narrow: bool
 ) -> tuple[Bytes, Bytes]:
     """Return the activations that stay from the forward to the backward pass (section 4.3), and copies of weights.
 
-    The former are those of a microbatch. Copies in 8 bits are made once for all microbatches of a step, whose weights
-    are the same; other conversions are part of the graph of each microbatch. Source: NVIDIA, *Transformer Engine*,
-    ``is_first_microbatch``: caching of the FP8 versions of the weights.
+    The former are those of a microbatch. Copies in 8 or 4 bits are kept once for all microbatches of a step, whose
+    weights are the same; other conversions are part of the graph of each microbatch. Source: NVIDIA, *Transformer
+    Engine*, ``is_first_microbatch``: caching of the FP8 versions of the weights.
     """
     if choice.training and choice.recompute_all:
         return none, none
     kept = stored_activations(table, choice, edition)
-    if not (choice.training and eight_bit):
+    if not (choice.training and narrow):
         return ordered_sum(kept), none
     copied = np.array([[layer.kernel == "cast"] for layer in table.layers])
     return ordered_sum(kept * ~copied), none + ordered_sum(kept * copied)
@@ -49,7 +49,8 @@ def stored_activations(table: LayerTable, choice: BlockChoice, edition: Edition)
     kept = table.activation * ~drops
     if table.shard is not None:
         kept = kept + table.shard * (drops & ~table.flagged("drops_shard", choice, edition))
-    if choice.remakes:
-        kept = np.maximum(kept - table.remade * ~drops, 0.0)
+    made = table.flagged("remakes", choice, edition)
+    if made.any():
+        kept = np.maximum(kept - table.remade * (made & ~drops), 0.0)
     dropped = table.output_bytes * table.flagged("drops_output", choice, edition)
     return kept - dropped

@@ -1,31 +1,51 @@
 """A pipeline stage for one microbatch: its blocks with transfers, offload traffic and gradient reduction."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import reduce
+
 import numpy as np
 
 from calculon.arrays import derived
 from calculon.cost.block_cost import BlockCost, Collectives
 from calculon.cost.block_times import BlockTimes, block_passes
-from calculon.cost.copies import Copied, CopiedEnds, Copies
+from calculon.cost.classes import held_block, synced_block
+from calculon.cost.copies import (
+    Copied,
+    CopiedEnds,
+    Copies,
+    modules_with_conversion,
+    with_conversion,
+)
 from calculon.cost.embedding_head import EmbeddingHead, EmbeddingHeadTimes
+from calculon.cost.latent_gradients import latent_traffic
+from calculon.cost.mixture import Kinds
 from calculon.cost.offload import Offload, exposed
 from calculon.cost.optimizer_step import OptimizerCost
-from calculon.cost.uneven import UnevenStages
+from calculon.cost.uneven import StageBlock, UnevenStages
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
+from calculon.parallel.data.class_collectives import reduced_bytes
 from calculon.parallel.data.strategies import STRATEGIES, DataParallelStrategy, data_traffic
 from calculon.parallel.data.synced import (
     BackwardPass,
     GradientSync,
-    SyncedBytes,
+    SyncedBlock,
     SyncedEmbeddingHead,
 )
-from calculon.parallel.pipeline.transfers import Transfers, shared_gradient_time, transfers
+from calculon.parallel.pipeline.transfers import (
+    Transfers,
+    mirrored_gradient_time,
+    shared_gradient_time,
+    transfers,
+)
 from calculon.parallel.process_groups import CollectiveCost
 from calculon.plan.schedule import Schedule
+from calculon.plan.stage_layout import FIRST
 from calculon.records import apply
 from calculon.spec.axes import FURTHER_NAMES
 from calculon.spec.model import Model
-from calculon.units import Array, Bytes, Seconds
+from calculon.units import Array, Bytes, Count, Seconds
 
 SUM_PASS = (2 + 4 + 4) / (2 + 4)
 """Bytes that adding 2-byte gradients to 4-byte sums moves, over the bytes of both: all are read, sums are written."""
@@ -39,6 +59,9 @@ class Stage:
 
     The arguments hold one entry per execution on the last axis, or arrays that broadcast against each other: a
     quantity carries only the axes that it depends on.
+
+    Of several `kinds` of block, ``block`` and ``optimizer`` are the mean of the model, and :attr:`parts` are the stages
+    that differ, each with the mean of its own blocks.
     """
 
     def __init__(
@@ -50,10 +73,42 @@ class Stage:
         system: System,
         edition: Edition,
         embedding_head: EmbeddingHead | None = None,
+        kinds: Kinds | None = None,
     ):
         self.model, self.system, self.edition = model, system, edition
         self.optimizer, self.schedule = optimizer, schedule
+        if embedding_head is not None:
+            embedding_head = embedding_head.on_stages(schedule.ends_apart)
         self._block, self._embedding_head = block, embedding_head
+        self._kinds = kinds
+
+    def of_kinds(self, counts: Count) -> "Stage":
+        """Return stages that have so many blocks of each kind, the first axis: each is the mean of its own."""
+        assert self._kinds is not None
+        block, step = self._kinds.of_stage(counts)
+        args = self.schedule, self.system, self.edition, self._embedding_head
+        return Stage(self.model, block, step, *args)
+
+    @derived
+    def parts(self) -> "list[Stage]":
+        """Stages of each kind of a layout; they are this one where all blocks are of one kind."""
+        layout = self.schedule.layout
+        assert layout is not None
+        if self._kinds is None or layout.of_kind is None:
+            return [self] * len(layout.blocks)
+        return [self.of_kinds(layout.of_kind[:, place]) for place in range(len(layout.blocks))]
+
+    @derived
+    def slowest_part(self) -> "Stage":
+        """The slowest stage, whose blocks cost what they cost there: what times of a batch are counted of."""
+        layout = self.schedule.layout
+        if self._kinds is None or layout is None or layout.of_kind is None:
+            return self
+        assert self.uneven is not None
+        found = self.of_kinds(np.stack([self.uneven.of_slowest(own) for own in layout.of_kind]))
+        found._kinds = self._kinds
+        found.__dict__ |= {"uneven": self.uneven, "parts": self.parts}
+        return found
 
     @derived
     def _copies(self) -> Copies | None:
@@ -66,14 +121,20 @@ class Stage:
     @derived
     def _copied(self) -> Copied:
         """A block with its copies."""
+        block = self._block
+        if self.strategy.splits_weights:
+            again = self.schedule.columns.reshard_after_forward & self.schedule.training
+            block = with_conversion(block, again, self.system)
         if self._copies is None:
-            return Copied(self._block, np.zeros(1))
-        return self._copies.of_block(self._block, self.optimizer)
+            return Copied(block, np.zeros(1))
+        return self._copies.of_block(block, self.optimizer)
 
     @derived
     def _copied_ends(self) -> CopiedEnds | None:
         """Embedding and LM head with their copies."""
         ends, block = self._embedding_head, self._block
+        if ends is not None and self.strategy.splits_weights:
+            ends = modules_with_conversion(ends, self.system)
         if ends is None or self._copies is None:
             return None if ends is None else CopiedEnds(ends, np.zeros(1), np.zeros(1))
         return self._copies.of_embedding_and_head(ends, block.gradient_message / block.weight)
@@ -87,6 +148,11 @@ class Stage:
     def embedding_head(self) -> EmbeddingHead | None:
         """Embedding and LM head, likewise."""
         return None if self._copied_ends is None else self._copied_ends.ends
+
+    @property
+    def has_modules(self) -> bool:
+        """Whether the last stage has modules that predict further tokens."""
+        return self._embedding_head is not None and self._embedding_head.modules is not None
 
     @derived
     def copy_time(self) -> Seconds:
@@ -118,21 +184,21 @@ class Stage:
         """Stages of executions that state a schedule or a layout; None where they do not."""
         if self.schedule.layout is None:
             return None
-        return UnevenStages(
-            self.block,
-            self.block_whole,
-            self.block_waits,
-            self.schedule,
-            self.embedding_head,
-            self.accumulated,
-        )
+        blocks = [
+            StageBlock(one.block, one.block_whole, one.block_waits, one.accumulated)
+            for one in self.parts
+        ]
+        return UnevenStages(blocks, self.schedule, self.embedding_head)
 
     @derived
     def slowest(self) -> Schedule:
         """The schedule with the blocks of the slowest stage."""
         if self.uneven is None:
             return self.schedule
-        return self.schedule.with_blocks(self.uneven.blocks_of_slowest)
+        found = self.schedule.with_blocks(self.uneven.blocks_of_slowest)
+        if self.schedule.choice.pairs_passes:
+            found.__dict__["pairs"] = self.uneven.pairs_of_slowest
+        return found
 
     @property
     def strategy(self) -> DataParallelStrategy:
@@ -151,6 +217,15 @@ class Stage:
         return np.where(self.schedule.recompute_all, block.act_checkpoint, block.act_storage)
 
     @derived
+    def latent_gradients(self) -> Seconds | None:
+        """Time per batch to add up the gradients of the weights of latents over tensor ranks; None without latents."""
+        return self.latent_traffic(CollectiveCost(self.system, self.schedule))
+
+    def latent_traffic(self, cost: CollectiveCost) -> Array | None:
+        """Count what adding up the gradients of the weights of latents takes per batch; None without latents."""
+        return latent_traffic(self.model, self.block, cost, modules=self.has_modules)
+
+    @derived
     def transfers(self) -> Transfers:
         """Pipeline transfers."""
         return transfers(self.block.pipeline_message, self.schedule, self.system, self.edition)
@@ -159,9 +234,33 @@ class Stage:
     def pipeline_link(self) -> Seconds:
         """Time of the pipeline's network: its transfers, and the gradient of a table of first and last stage."""
         shared = None if self.embedding_head is None else self.embedding_head.shared_gradient
+        link: Seconds = self.transfers.link
+        if self.schedule.choice.mirrored:
+            message = self.mirrored_gradient
+            link = link + mirrored_gradient_time(message, self.schedule, self.system)
         if shared is None:
-            return self.transfers.link
-        return self.transfers.link + shared_gradient_time(shared, self.schedule, self.system)
+            return link
+        return link + shared_gradient_time(shared, self.schedule, self.system)
+
+    @derived
+    def mirrored_gradient(self) -> Bytes:
+        """Bytes of the gradients that two ranks with the same parts of the model add up, of the ranks that have most.
+
+        Replicas of one direction have reduced theirs by then: where the state is split, each has its shard of the sum.
+        """
+        schedule, layout = self.schedule, self.schedule.layout
+        assert layout is not None
+        found: Bytes = np.zeros(1)
+        for kind, part in enumerate(self.parts):
+            block, ends = part.synced
+            each = block.dense.gradient / schedule.shards
+            if block.experts is not None:
+                each = each + block.experts.gradient / schedule.expert_shards(schedule.shards)
+            message = np.where(layout.count[kind] > 0, layout.blocks[kind], 0.0) * each
+            if ends is not None and kind == len(self.parts) - 1:
+                message = message + ends.both.gradient / schedule.shards
+            found = np.maximum(found, message)
+        return found
 
     @derived
     def pipeline_exposed(self) -> Seconds:
@@ -174,6 +273,10 @@ class Stage:
         if not beside.any():
             return self.pipeline_link
         schedule, whole, sent = self.schedule, self.block_whole, self.transfers
+        if self.uneven is not None and schedule.choice.simulated:
+            stalled = self.gradient_sync.stalled if self.strategy.sharding else 0.0
+            waits = self.uneven.late(np.where(beside, self.transfer, 0.0), stalled)
+            return self.pipeline_link - np.where(beside, sent.link - waits, 0.0)
         forward, backward = self.transfers_after_offload
         left = forward + backward if schedule.training else forward
         count = schedule.microbatches * schedule.interleaving
@@ -186,6 +289,12 @@ class Stage:
         longer = np.where(beside & (schedule.interleaving > 1), count * longer, 0.0)
         hidden = np.maximum(0.0, np.maximum(sent.link - trip - longer, sent.link - count * left))
         return self.pipeline_link - np.where(beside, hidden, 0.0)
+
+    @property
+    def transfer(self) -> Seconds:
+        """Time of a transfer between two stages, the mean of both directions."""
+        schedule = self.schedule
+        return self.transfers.link / (2 * schedule.microbatches * schedule.interleaving)
 
     @derived
     def transfers_after_offload(self) -> tuple[Seconds, Seconds]:
@@ -241,7 +350,7 @@ class Stage:
         if host is None or host.network is None or not training or not beside.any():
             return None
         cost = CollectiveCost(self.system, self.schedule, bytes=True, network=host.network)
-        taken = data_traffic(*self.synced, cost) / self.system.mem2.bandwidth
+        taken = self.data_traffic(cost) / self.system.mem2.bandwidth
         times, moved = self.block_alone, self.offload
         forward = self.block.fw.mem_time + moved.forward
         backward = self.backward_memory + moved.backward
@@ -255,6 +364,11 @@ class Stage:
         return np.where(beside, left, 0.0)
 
     @derived
+    def exchanges(self) -> bool:
+        """Whether any block has collectives of further axes."""
+        return bool(self.block.axis_time.any())
+
+    @derived
     def block_alone(self) -> BlockTimes:
         """Time of a block without offloading: computation, exposed collectives and transfers (section 5.4)."""
         sent, beside = self.transfers, self.schedule.columns.p2p_overlap
@@ -263,7 +377,7 @@ class Stage:
             after_forward, after_backward = (
                 np.where(beside, 0.0, t) for t in (sent.forward, sent.backward)
             )
-        forward, backward = block_passes(self.block, self.collectives)
+        forward, backward = block_passes(self.block, self.collectives, exchanges=self.exchanges)
         return BlockTimes(
             forward_base=forward[0],
             forward_edge=forward[1] + after_forward,
@@ -301,6 +415,18 @@ class Stage:
             time = np.maximum(time, host.time(moved, self.schedule.processors))
         return np.where(self.schedule.columns.optimizer_offload, time, 0.0)
 
+    @property
+    def moved_states(self) -> Seconds | None:
+        """The same for all blocks of the stage where it takes longest."""
+        if self.step_offload is None:
+            return None
+        layout = self.schedule.layout
+        if layout is None or layout.of_kind is None:
+            return self.schedule.blocks * self.step_offload
+        times = [part.step_offload for part in self.parts]
+        moved = [n * t for n, t in zip(layout.blocks, times, strict=True) if t is not None]
+        return reduce(np.maximum, moved)
+
     @derived
     def accumulated(self) -> tuple[Seconds, Seconds, Seconds] | None:
         """Time that gradient accumulation adds to the backward pass of a block, of the embedding and of the head.
@@ -315,15 +441,20 @@ class Stage:
             return None
         sums = schedule.columns.grad_sums
         reads = schedule.accumulates & ((schedule.microbatches > 1) | self._added_apart)
+        # a group of microbatches adds to whole gradients, of which shards are kept after it
+        whole = np.where(schedule.columns.grad_group > 1, schedule.shards, 1.0)
         weights = [self.optimizer.weight_grad]
+        if schedule.has_experts_apart:
+            held = held_block(self.block, self.optimizer, schedule)
+            weights = [held.whole_gradients(schedule, whole) / whole]
         if self.embedding_head is not None:
             step = self.embedding_head.step
             weights += [end.optimizer.weight_grad for end in (step.first, step.last)]
-        # a group of microbatches adds to whole gradients, of which shards are kept after it
-        whole = np.where(schedule.columns.grad_group > 1, schedule.shards, 1.0)
         moved = np.where(schedule.columns.grad_fusion, 1.0, ADD_PASS)
         moved = np.where(sums, SUM_PASS, moved) * whole
         found = [np.where(reads, time(held * moved), 0.0) for held in weights]
+        if schedule.choice.in_halves:  # each of which adds to the gradients of blocks
+            found[0] = 2 * found[0]
         none = np.zeros_like(found[0])
         return found[0], *(found[1:] if len(found) > 1 else (none, none))
 
@@ -355,12 +486,63 @@ class Stage:
 
     @derived
     def gradient_sync(self) -> GradientSync:
-        """Data-parallel traffic."""
+        """Data-parallel traffic: of stages that differ, that of the stage which takes longest."""
+        cost = CollectiveCost(self.system, self.schedule)
+        if self._mixed:
+            found = [
+                self.strategy.stage_sync(
+                    part.synced[0],
+                    ends,
+                    part.backward_pass,
+                    replace(cost, schedule=here),
+                    self.edition,
+                )
+                for part, here, ends in self._parts_with_ends()
+            ]
+            most: GradientSync = apply(lambda *times: reduce(np.maximum, times), found)
+            return replace(most, message=reduced_bytes(self.synced[0], self.schedule))
+        synced, embedding_head = self.synced
+        return self.strategy.sync(synced, embedding_head, self.backward_pass, cost, self.edition)
+
+    def data_traffic(self, cost: CollectiveCost) -> Array:
+        """Count what all data-parallel collectives of a batch take, on the stage where they take longest."""
+        if not self._mixed:
+            return data_traffic(*self.synced, cost)
+        found: Array = np.zeros(1)
+        longest: Seconds = np.full(1, -1.0)
+        timed = CollectiveCost(cost.system, cost.schedule)
+        for part, here, ends in self._parts_with_ends():
+            value, time = (
+                self.strategy.stage_traffic(part.synced[0], ends, replace(one, schedule=here))
+                for one in (cost, timed)
+            )
+            found, longest = np.where(time > longest, value, found), np.maximum(time, longest)
+        return np.where(self.schedule.reduces & self.schedule.training, found, 0.0)
+
+    @property
+    def _mixed(self) -> bool:
+        """Whether blocks are of several kinds."""
+        return self._kinds is not None
+
+    def _parts_with_ends(self) -> Iterator[tuple["Stage", Schedule, SyncedEmbeddingHead | None]]:
+        """Yield the stages that differ, their schedules, and what embedding or head they synchronise."""
+        layout = self.schedule.layout
+        assert layout is not None
+        last = len(layout.blocks) - 1
+        for place, part in enumerate(self.parts):
+            ends = part.synced[1]
+            if ends is not None:
+                ends = ends.on_stage(self.schedule, first=place == FIRST, last=place == last)
+            yield part, self.schedule.with_blocks(layout.blocks[place]), ends
+
+    @derived
+    def backward_pass(self) -> BackwardPass:
+        """Times that data-parallel traffic can hide behind."""
         block, step, whole = self.block, self.optimizer.step, self.block_whole
         tensor = self.collectives.recomm.time + self.collectives.agrad_tp.time
-        if FURTHER_NAMES:
+        if self.exchanges:
             whole = self._without_shared_link(whole)
-        backward = BackwardPass(
+        return BackwardPass(
             forward=whole.forward_base,
             tensor_forward=self.collectives.fw_tp.time[0],
             head=np.zeros(1)
@@ -377,9 +559,6 @@ class Stage:
             step_memory=step.mem_time,
             step_arithmetic=step.flops_time,
         )
-        synced, embedding_head = self.synced
-        cost = CollectiveCost(self.system, self.schedule)
-        return self.strategy.sync(synced, embedding_head, backward, cost, self.edition)
 
     def _backward_edge(self, time: Seconds) -> Seconds:
         """Backward time of an edge block and its transfer, also where that overlaps: the drain waits for one trip."""
@@ -389,12 +568,15 @@ class Stage:
         return time + np.where(beside, self.transfers_after_offload[1], 0.0)
 
     def _without_shared_link(self, whole: BlockTimes) -> BlockTimes:
-        """Take off what further axes send on the network of data parallelism: its traffic cannot hide behind that."""
+        """Take off what further axes send on the network of data parallelism: its traffic cannot hide behind that.
+
+        Nor can it where that is hidden itself: one window does not hide both.
+        """
         networks = self.schedule.networks
         forward: Seconds = np.zeros(1)
         backward: Seconds = np.zeros(1)
         for name, times in zip(FURTHER_NAMES, self.block.axis_time, strict=True):
-            same = networks[name] == networks["dp"]
+            same = networks[name] == self.schedule.data_network
             forward = forward + np.where(same, times[0], 0.0)
             backward = backward + np.where(same, times[1] + times[2], 0.0)
         shared = BlockTimes(
@@ -403,13 +585,15 @@ class Stage:
             backward_base=backward,
             backward_edge=backward,
         )
-        return apply(np.subtract, [whole, shared])
+        return apply(lambda time, less: np.maximum(0.0, time - less), [whole, shared])
 
     @derived
-    def synced(self) -> tuple[SyncedBytes, SyncedEmbeddingHead | None]:
+    def synced(self) -> tuple[SyncedBlock, SyncedEmbeddingHead | None]:
         """Gradient and parameter bytes that replicas synchronise: of a block, and of embedding and LM head."""
-        weight, gradient = self.block.weight, self.block.gradient_message
+        reduced = self.block.gradient_message / self.block.weight
         embedding_head = (
-            None if self.embedding_head is None else self.embedding_head.synced(gradient / weight)
+            None
+            if self.embedding_head is None
+            else self.embedding_head.synced(reduced, self.schedule)
         )
-        return SyncedBytes(weight=weight, gradient=gradient), embedding_head
+        return synced_block(self.block, self.schedule), embedding_head

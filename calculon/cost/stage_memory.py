@@ -1,5 +1,6 @@
 """Memory per processor: weights, activation memory, gradients, optimizer state; and the need of both tiers."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from calculon.cost import in_flight
 from calculon.cost.block_cost import BlockCost
+from calculon.cost.classes import held_block
 from calculon.cost.embedding_head import EmbeddingHead, VocabularyWeights
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.editions.edition import Edition
@@ -15,8 +17,8 @@ from calculon.parallel.data.synced import SyncedBytes
 from calculon.plan.schedule import Schedule
 from calculon.plan.stage_layout import FIRST, LAST, SECOND
 from calculon.records import joint_view, record
-from calculon.statistics import Buffers, Capacity, OffloadedSpace, Space
-from calculon.units import Bytes, Count
+from calculon.statistics import Buffers, Capacity, ExpertSpace, OffloadedSpace, Space
+from calculon.units import Array, Bytes, Count
 
 R = TypeVar("R", Space, OffloadedSpace)
 
@@ -28,6 +30,7 @@ class Memory:
     space: Space
     offloaded: OffloadedSpace
     buffers: Buffers
+    experts: ExpertSpace
     capacity: Capacity
 
 
@@ -36,6 +39,7 @@ class VocabularyMemory(NamedTuple):
 
     ``stored`` waits for the backward pass of a microbatch; ``working`` and ``grad`` are there while this layer is
     computed, when no block is. ``weight`` stays; it computes with ``whole``, the largest table of which is ``table``.
+    ``waiting`` is there all the time: copies of weights, and activations of modules that predict further tokens.
     """
 
     whole: Bytes
@@ -46,19 +50,22 @@ class VocabularyMemory(NamedTuple):
     stored: Bytes
     working: Bytes
     grad: Bytes
+    waiting: Bytes
 
 
 def memory(
-    block: BlockCost,
-    optimizer: OptimizerCost,
+    costs: Sequence[tuple[BlockCost, OptimizerCost]],
     schedule: Schedule,
     edition: Edition,
     embedding_head: EmbeddingHead | None,
 ) -> Memory:
     """Memory of the fullest stage: the first, which holds most microbatches, the last with the head, one between.
 
-    Those between matter where executions lay out their stages; elsewhere none of them is fuller than the first.
+    Those between matter where executions lay out their stages; elsewhere none of them is fuller than the first. `costs`
+    are those of a block and its step on each kind of stage of a layout, or on all stages.
     """
+    if schedule.choice.folded:
+        return _of_folded(costs, schedule, edition, embedding_head)
     held = in_flight.on_first(schedule, edition)
     layout = schedule.layout
     of_first = of_last = schedule
@@ -71,29 +78,65 @@ def memory(
             of_first = schedule.with_blocks(blocks)
 
     def of_stage(
-        stage: Schedule, held: Count, vocabulary: VocabularyMemory | None = None
+        kind: int, stage: Schedule, held: Count, vocabulary: VocabularyMemory | None = None
     ) -> Memory:
+        block, optimizer = costs[kind]
         return memory_of_stage(block, optimizer, stage, edition, held, vocabulary)
 
     if embedding_head is None and of_first is of_last:
-        return of_stage(schedule, held)
+        return of_stage(FIRST, schedule, held)
     first, last = (
         (None, None) if embedding_head is None else embedding_head_memory(embedding_head, schedule)
     )
-    found = of_stage(of_first, held, first)
-    if layout is not None:
+    found = of_stage(FIRST, of_first, held, first)
+    if layout is not None and layout.place is not None:
+        for kind in range(1, len(layout.blocks) - 1):
+            there = in_flight.on_inner(schedule, held, layout.place[kind])
+            between = schedule.with_blocks(layout.blocks[kind])
+            found = _fuller(found, of_stage(kind, between, there))
+    elif layout is not None:
         listed = schedule.columns.stage_blocks.any()
         for stage in range(1, len(layout.blocks) - 1) if listed else (SECOND,):
             inner = np.where(schedule.pipeline_par > stage + 1, layout.blocks[stage], 0.0)
             there = in_flight.on_inner(schedule, held, stage)
-            found = _fuller(found, of_stage(schedule.with_blocks(inner), there))
+            found = _fuller(found, of_stage(stage, schedule.with_blocks(inner), there))
     other_held = np.where(schedule.pipeline_par > 1, in_flight.on_last(schedule), held)
-    return _fuller(found, of_stage(of_last, other_held, last))
+    return _fuller(found, of_stage(LAST, of_last, other_held, last))
 
 
-def _fuller(one: Memory, other: Memory) -> Memory:
-    """Return the memory of the stage that needs more of tier 1; of tier 2 what either needs."""
-    fuller = one.capacity.proc_mem_tier1_cap_req >= other.capacity.proc_mem_tier1_cap_req
+def _of_folded(
+    costs: Sequence[tuple[BlockCost, OptimizerCost]],
+    schedule: Schedule,
+    edition: Edition,
+    embedding_head: EmbeddingHead | None,
+) -> Memory:
+    """Memory of the fullest rank of a folded schedule, of which the last kind has both ends of the model.
+
+    Of ranks that are as full, as those with offloaded blocks may be, it is that with most activations.
+    """
+    layout = schedule.layout
+    assert layout is not None
+    ends = None if embedding_head is None else embedding_head_memory(embedding_head, schedule)[1]
+    found = None
+    for kind in (LAST, *range(SECOND, len(layout.blocks) - 1)):
+        block, optimizer = costs[kind]
+        here, held = schedule.with_blocks(layout.blocks[kind]), in_flight.on_folded(schedule, kind)
+        own = ends if kind == LAST else None
+        one = memory_of_stage(block, optimizer, here, edition, held, own)
+        if found is None:
+            found = one
+            continue
+        before, there = (each.capacity.proc_mem_tier1_cap_req for each in (found, one))
+        kept = (before > there) | ((before == there) & (found.space.act >= one.space.act))
+        found = _fuller(found, one, kept)
+    assert found is not None
+    return found
+
+
+def _fuller(one: Memory, other: Memory, fuller: Array | None = None) -> Memory:
+    """Return the memory of the stage that needs more of tier 1, or is the `fuller` one; of tier 2 what either needs."""
+    if fuller is None:
+        fuller = one.capacity.proc_mem_tier1_cap_req >= other.capacity.proc_mem_tier1_cap_req
 
     def of_fuller(one: Bytes, other: Bytes) -> Bytes:
         return np.where(fuller, one, other)
@@ -104,6 +147,7 @@ def _fuller(one: Memory, other: Memory) -> Memory:
         space=found.space,
         offloaded=found.offloaded,
         buffers=found.buffers,
+        experts=found.experts,
         capacity=Capacity(
             proc_mem_tier1_cap_req=found.capacity.proc_mem_tier1_cap_req,
             proc_mem_tier2_cap_req=tier2,
@@ -120,13 +164,27 @@ def embedding_head_memory(
         embedding_head.cost.head,
         embedding_head.step,
     )
-    piped = schedule.pipeline_par > 1
+    piped = schedule.ends_apart
 
     splits = STRATEGIES[schedule.choice.zero_stage].splits_weights
     stored = embedding.act_storage if schedule.training else 0.0 * embedding.act_storage
+    if (
+        schedule.choice.folded
+    ):  # the embedding is in the first chunk, of which more wait than of the mean
+        stored = stored * in_flight.on_first_chunk(schedule) / in_flight.on_folded(schedule, LAST)
+
+    none = np.zeros(1)
+    largest, waiting = step.last.weight, none
+    if embedding_head.modules is not None:
+        largest, waiting = embedding_head.modules.largest, _of_modules(head, schedule)
 
     def vocabulary(
-        held: VocabularyWeights, table: Bytes, stored: Bytes, working: Bytes, grad: Bytes
+        held: VocabularyWeights,
+        table: Bytes,
+        stored: Bytes,
+        working: Bytes,
+        grad: Bytes,
+        waiting: Bytes = none,
     ) -> VocabularyMemory:
         return VocabularyMemory(
             whole=held.weight,
@@ -137,16 +195,17 @@ def embedding_head_memory(
             stored=stored,
             working=working,
             grad=grad,
+            waiting=waiting,
         )
 
     first = vocabulary(
         step.first, step.first.weight, stored, embedding.act_working, embedding.act_grad
     )
-    last = vocabulary(step.last, step.last.weight, 0.0 * stored, head.act_working, head.act_grad)
-    table = np.maximum(step.first.weight, step.last.weight)
+    last = vocabulary(step.last, largest, 0.0 * stored, head.act_working, head.act_grad, waiting)
+    table = np.maximum(step.first.weight, largest)
     working = np.maximum(embedding.act_working, head.act_working)
     grad = np.maximum(embedding.act_grad, head.act_grad)
-    both = vocabulary(step.both, table, stored, working, grad)
+    both = vocabulary(step.both, table, stored, working, grad, waiting)
 
     def on(stage: VocabularyMemory) -> VocabularyMemory:
         """Where there is one stage, it has both."""
@@ -155,6 +214,19 @@ def embedding_head_memory(
         )
 
     return on(first), on(last)
+
+
+def _of_modules(head: BlockCost, schedule: Schedule) -> Bytes:
+    """Return what modules that predict further tokens hold all the time: copies of weights, and what waits.
+
+    With 1F1B the backward pass of a microbatch follows its forward pass on the last stage, so that only the one at work
+    is there, as on the rank where a folded schedule comes back. In others further microbatches wait for gradients.
+    """
+    if schedule.choice.pp_schedule == "1f1b" or schedule.choice.folded:
+        held = np.ones(1)
+    else:
+        held = in_flight.on_last(schedule)
+    return head.weight_copies + np.maximum(held - 1, 0.0) * head.act_storage
 
 
 def memory_of_stage(
@@ -191,27 +263,32 @@ class _StageMemory:
         resident = self._offloaded_space()
         if vocabulary is not None:
             one = block.act_storage if schedule.training else 0.0 * block.act_storage
-            copies = block.weight_copies * schedule.blocks
+            copies = self._weight_copies * schedule.blocks
             every = one * (schedule.blocks * held)
             whole = _with_vocabulary(whole, every + copies, held, vocabulary)
             resident = _with_vocabulary(resident, one + copies, held, vocabulary)
         buffers = self._buffers(vocabulary, self._passing(whole, resident))
         capacity = self._capacity(whole, resident, blocks, buffers)
-        return Memory(space=whole, offloaded=resident, buffers=buffers, capacity=capacity)
+        return Memory(
+            space=whole,
+            offloaded=resident,
+            buffers=buffers,
+            experts=self._experts(),
+            capacity=capacity,
+        )
 
     def _buffers(self, vocabulary: VocabularyMemory | None, activations: Bytes) -> Buffers:
         """Memory of communication, as the strategy of data parallelism has it; fragments, and what is reserved.
 
         Weights and states are allocated once; fragments are between tensors that come and go.
         """
-        schedule, weight, message = self.schedule, self.block.weight, self.block.gradient_message
+        schedule, block = self.schedule, self.block
         alone = None
         if vocabulary is not None:
-            alone = SyncedBytes(
-                weight=vocabulary.whole, gradient=vocabulary.table * (message / weight)
-            )
-        waiting = self.optimizer.weight_grad
-        gathered, passing = self.strategy.buffers(schedule, weight, message, waiting, alone)
+            reduced = block.gradient_message / block.weight
+            alone = SyncedBytes(weight=vocabulary.whole, gradient=vocabulary.table * reduced)
+        held = held_block(block, self.optimizer, schedule)
+        gathered, passing = self.strategy.buffers(schedule, held, alone)
         return Buffers(
             gathered_space=gathered,
             comm_buffer_space=passing,
@@ -231,7 +308,7 @@ class _StageMemory:
         # of the block at work everything is there, whether it stores that or not
         stored = block.act_storage * np.where(full, blocks * self.held, blocks * self.held - 1)
         stored = stored + self._copies()
-        weight = optimizer.weight if self.strategy.splits_weights else block.weight
+        weight = optimizer.weight if self.strategy.splits_weights else block.forms.kept
         return Space(
             weight=weight * blocks,
             act=block.act_working + np.where(schedule.training, stored, 0.0),
@@ -241,9 +318,27 @@ class _StageMemory:
             optimizer=optimizer.state * blocks,
         )
 
+    def _experts(self) -> ExpertSpace:
+        """Memory of routed experts."""
+        block, optimizer, blocks = self.block, self.optimizer, self.schedule.blocks
+        kept = block.forms.kept_experts
+        weight = optimizer.expert_weight if self.strategy.splits_weights else kept
+        return ExpertSpace(
+            expert_weight_space=weight * blocks,
+            expert_optimizer_space=optimizer.expert_state * blocks,
+        )
+
     def _copies(self) -> Bytes:
         """Return the copies of the weights of all blocks but the one at work, there whatever the microbatches."""
-        return self.block.weight_copies * (self.schedule.blocks - 1)
+        return self._weight_copies * (self.schedule.blocks - 1)
+
+    @property
+    def _weight_copies(self) -> Bytes:
+        """Copies of the weights of a block that stay: a recipe makes them anew of weights that are gathered anew."""
+        copies = self.block.weight_copies
+        if not self.strategy.splits_weights:
+            return copies
+        return copies - self.block.forms.copies
 
     def _offloaded_space(self) -> OffloadedSpace:
         """Memory that stays in tier 1 for tensors that are offloaded: two blocks' worth (section 5.7)."""
@@ -314,7 +409,9 @@ def _with_vocabulary(
     return replace(
         tensors,
         weight=tensors.weight + vocabulary.weight,
-        act=np.where(larger, at_vocabulary, tensors.act) + vocabulary.stored * held,
+        act=np.where(larger, at_vocabulary, tensors.act)
+        + vocabulary.stored * held
+        + vocabulary.waiting,
         act_grad=np.where(larger, vocabulary.grad, tensors.act_grad),
         weight_grad=tensors.weight_grad + vocabulary.weight_grad,
         optimizer=tensors.optimizer + vocabulary.optimizer,

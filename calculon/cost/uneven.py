@@ -1,6 +1,7 @@
 """Pipelines whose stages differ: which stage is the slowest, and how long it waits for the others."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -8,16 +9,23 @@ from calculon.arrays import derived
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_times import BlockTimes
 from calculon.cost.embedding_head import EmbeddingHead
-from calculon.parallel.pipeline.schedules import Passes, batch_time
+from calculon.parallel.pipeline.schedules import Passes, batch_time, chunked_time
+from calculon.parallel.pipeline.simulation import ChunkPasses
+from calculon.plan.choices import distinct
 from calculon.plan.schedule import Schedule
 from calculon.plan.stage_layout import FIRST, LAST
 from calculon.units import Array, Count, Seconds
 
+Q = TypeVar("Q")
 
-class UnevenStages:
-    """The stages of executions that state a schedule or a layout.
+_ROUNDING = 1e-12
+"""Share of the time of a batch that is no idle time, but what sums of times leave."""
 
-    Parameters
+
+class StageBlock(NamedTuple):
+    """A block of the stages of one kind.
+
+    Attributes
     ----------
     times, waits : BlockTimes
         Times of a block with its transfers and the offload traffic that it waits for, and of that traffic alone.
@@ -25,23 +33,30 @@ class UnevenStages:
         Time that gradient accumulation adds to the backward pass of a block, of the embedding and of the head.
     """
 
+    cost: BlockCost
+    times: BlockTimes
+    waits: BlockTimes
+    added: tuple[Seconds, Seconds, Seconds] | None
+
+
+class UnevenStages:
+    """The stages of executions that state a schedule or a layout, or whose blocks are of several kinds.
+
+    Parameters
+    ----------
+    stages : sequence of StageBlock
+        A block of each kind of stage.
+    """
+
     def __init__(
         self,
-        block: BlockCost,
-        times: BlockTimes,
-        waits: BlockTimes,
+        stages: Sequence[StageBlock],
         schedule: Schedule,
         embedding_head: EmbeddingHead | None,
-        added: tuple[Seconds, Seconds, Seconds] | None = None,
     ):
         assert schedule.layout is not None
-        self._block, self._times, self._waits, self._embedding_head = (
-            block,
-            times,
-            waits,
-            embedding_head,
-        )
-        self._schedule, self._layout, self._added = schedule, schedule.layout, added
+        self._stages, self._embedding_head = stages, embedding_head
+        self._schedule, self._layout = schedule, schedule.layout
 
     @derived
     def passes(self) -> Passes:
@@ -54,23 +69,10 @@ class UnevenStages:
         While a backward pass waits for offload traffic, gradients of weights fill the time: those of inputs are not
         delayed.
         """
-        times, waits, alone = self._times, self._waits, self._block.wgrad.time
-        base, edge = alone + waits.backward_base, alone + waits.backward_edge
-        forward = self._whole(
-            times.forward_base,
-            times.forward_edge,
-            forward_time,
-            waits.forward_base - waits.forward_edge,
-        )
-        backward = self._whole(
-            times.backward_base,
-            times.backward_edge,
-            backward_time,
-            waits.backward_base - waits.backward_edge,
-        )
+        forward = self._whole(_forward, EmbeddingHead.forward)
+        backward = self._whole(_backward, EmbeddingHead.backward)
         backward = [time + stalled for time in self._with_added(backward)]
-        less = waits.backward_base - waits.backward_edge
-        weight = self._whole(base, edge, lambda end: end.wgrad.time, less)
+        weight = self._whole(_weight, _weight_of_end)
         count = self._layout.count
         kinds = len(count)
         same = np.broadcast_arrays(*count, *forward, *backward, *weight)
@@ -81,10 +83,8 @@ class UnevenStages:
 
     def _whole(
         self,
-        base: Seconds,
-        edge: Seconds,
-        of_layers: Callable[[BlockCost], Seconds],
-        waited_less: Seconds,
+        of_block: Callable[[StageBlock], tuple[Seconds, Seconds, Seconds]],
+        of_layers: Callable[[EmbeddingHead, BlockCost], Seconds],
     ) -> list[Seconds]:
         """Return a time of the blocks of each kind of stage, the last of each chunk transfers, and of its end.
 
@@ -92,19 +92,25 @@ class UnevenStages:
         traffic than others.
         """
         chunks = self._schedule.interleaving
-        transfers, alone = chunks * (edge - base), np.maximum(0.0, edge - base + waited_less)
+
+        def of_stage(stage: StageBlock) -> tuple[Seconds, ...]:
+            base, edge, waited_less = of_block(stage)
+            return base, edge, chunks * (edge - base), np.maximum(0.0, edge - base + waited_less)
+
         found = [
             np.where(
                 blocks < chunks,
                 blocks * edge + (chunks - blocks) * alone,
                 blocks * base + transfers,
             )
-            for blocks in self._layout.blocks
+            for blocks, (base, edge, transfers, alone) in zip(
+                self._layout.blocks, self._each(of_stage), strict=True
+            )
         ]
         if self._embedding_head is not None:
             embedding, head = (
-                of_layers(self._embedding_head.cost.embedding),
-                of_layers(self._embedding_head.cost.head),
+                of_layers(self._embedding_head, self._embedding_head.cost.embedding),
+                of_layers(self._embedding_head, self._embedding_head.cost.head),
             )
             found[FIRST] = found[FIRST] + embedding
             found[LAST] = (
@@ -112,14 +118,22 @@ class UnevenStages:
             )
         return found
 
+    def _each(self, quantity: Callable[[StageBlock], Q]) -> list[Q]:
+        """Return a quantity of a block of each kind of stage, computed once for stages with the same blocks."""
+        known: dict[int, Q] = {}
+        for stage in self._stages:
+            if id(stage.cost) not in known:
+                known[id(stage.cost)] = quantity(stage)
+        return [known[id(stage.cost)] for stage in self._stages]
+
     def _with_added(self, backward: list[Seconds]) -> list[Seconds]:
         """Add what gradient accumulation takes to the backward pass of each kind of stage."""
-        if self._added is None:
-            return backward
-        each, embedding, head = self._added
-        found = [
-            time + blocks * each for time, blocks in zip(backward, self._layout.blocks, strict=True)
-        ]
+        found, embedding, head = [], np.zeros(1), np.zeros(1)
+        for stage, time, blocks in zip(self._stages, backward, self._layout.blocks, strict=True):
+            if stage.added is None:
+                return backward
+            each, embedding, head = stage.added
+            found.append(time + blocks * each)
         alone = self._layout.count[FIRST] == 0
         found[FIRST] = found[FIRST] + embedding
         found[LAST] = found[LAST] + head + np.where(alone, embedding, 0.0)
@@ -127,42 +141,59 @@ class UnevenStages:
 
     @derived
     def longest(self) -> Seconds:
-        """Time of a microbatch of the longest chunks: of each chunk that of the stage that takes longest there.
+        """Time of a microbatch of the longest chunks (:meth:`_longest`)."""
+        return self._longest()
 
-        Chunks of one stage add up to the stage. Of several the first has the embedding, and the last the head.
+    def _longest(self, *, paired: bool = False) -> Seconds:
+        """Return the time of a microbatch of the longest chunks: of each that of the stage that takes longest there.
+
+        Blocks take less where their passes are `paired` with those of another microbatch. Chunks of one stage add up to
+        the stage. Of several the first has the embedding, and the last the head. Of several kinds of block, chunks have
+        the mean of the slowest stage.
         """
-        times, chunks, interleaving = self._times, self._layout.chunks, self._schedule.interleaving
-        base = times.forward_base + times.backward_base
-        edge = times.forward_edge + times.backward_edge
+        chunks, interleaving = self._layout.chunks, self._schedule.interleaving
+        base = self.of_slowest(self._each(lambda x: x.times.forward_base + x.times.backward_base))
+        edge = self.of_slowest(self._each(lambda x: x.times.forward_edge + x.times.backward_edge))
+        if paired:
+            hidden = self.of_slowest(self._paired)
+            base, edge = base - hidden, edge - hidden
         embedding: Seconds = np.zeros(1)
         head: Seconds = np.zeros(1)
         if self._embedding_head is not None:
-            cost = self._embedding_head.cost
+            ends = self._embedding_head
             embedding, head = (
-                forward_time(e) + backward_time(e) for e in (cost.embedding, cost.head)
+                ends.forward(e) + ends.backward(e) for e in (ends.cost.embedding, ends.cost.head)
             )
-        if self._added is not None:
-            each, of_embedding, of_head = self._added
+        added = [stage.added for stage in self._stages if stage.added is not None]
+        if added:
+            _, of_embedding, of_head = added[FIRST]
+            each = self.of_slowest([one[0] for one in added])
             base, edge = base + each, edge + each
             embedding, head = embedding + of_embedding, head + of_head
         blocks = chunks.longest * base + interleaving * (edge - base)
         first = np.maximum(0.0, (chunks.first - chunks.first_most) * base + embedding)
         last = np.maximum(0.0, (chunks.last - chunks.last_most) * base + head)
-        whole = self.passes.largest(self.passes.both)
+        both = self.passes.both
+        whole = self.passes.largest(self._less(both, [1.0] * len(both)) if paired else both)
         return np.where(interleaving > 1, np.maximum(blocks + first + last, whole), whole)
 
     @derived
     def slowest(self) -> Array:
         """Kind of the slowest stage; the last where several are."""
-        whole = np.where(self.passes.stages > 0, self.passes.both, -1.0)
+        whole = np.where(self.passes.stages > 0, self._mean(self.passes.both), -1.0)
         return len(whole) - 1 - whole[::-1].argmax(axis=0)
+
+    def of_slowest(self, values: Sequence[Array] | Array) -> Array:
+        """Return a quantity of the slowest stage, of those of each kind of stage."""
+        if all(value is values[0] for value in values):
+            return values[0]
+        among = [self.slowest == kind for kind in range(len(values) - 1)]
+        return np.select(among, list(values[:LAST]), values[LAST])
 
     @derived
     def blocks_of_slowest(self) -> Count:
         """Blocks of the slowest stage."""
-        blocks = self._layout.blocks
-        among = [self.slowest == kind for kind in range(len(blocks) - 1)]
-        return np.select(among, list(blocks[:LAST]), blocks[LAST])
+        return self.of_slowest(self._layout.blocks)
 
     @property
     def slowest_is_outer(self) -> tuple[Array, Array]:
@@ -176,18 +207,155 @@ class UnevenStages:
         """
         microbatches = self._schedule.microbatches
         passes = self._passes(np.asarray(stalled)) if np.any(stalled) else self.passes
+        if self._schedule.choice.simulated:
+            time = self._simulated(np.asarray(stalled), np.zeros(1))
+            idle = time - microbatches * passes.largest(self._mean(passes.both))
+            idle = np.where(idle > _ROUNDING * time, idle, 0.0)
+            return np.where(self._schedule.pipeline_par > 1, idle, 0.0)
         chunks, name = self._schedule.interleaving, self._schedule.choice.pp_schedule
         time = batch_time(name, passes, microbatches, chunks, self.longest + stalled, stalled)
-        return time - microbatches * passes.largest(passes.both)
+        if self._schedule.choice.pairs_passes:
+            time = time - self._schedule.pairs * (self.longest - self._longest(paired=True))
+        idle = time - microbatches * passes.largest(self._mean(passes.both))
+        return np.where(self._schedule.pipeline_par > 1, idle, 0.0)
+
+    def late(self, delay: Seconds, stalled: Seconds | float) -> Seconds:
+        """Time by which a batch is longer as each transfer takes a `delay` beside the passes, which are `stalled`."""
+        wait = np.asarray(stalled)
+        time = self._simulated(wait, np.zeros(1))
+        late = self._simulated(wait, delay) - time
+        return np.where(late > _ROUNDING * time, late, 0.0)
+
+    def _simulated(self, stalled: Seconds, delay: Seconds) -> Seconds:
+        """Return the time of a batch of which passes wait for each other as no form says: executed, or exact if alike.
+
+        Executions of as many microbatches and ranks of each kind are done at once. Ranks of a folded schedule begin
+        with the last kind.
+        """
+        schedule, layout = self._schedule, self._layout
+        kinds = len(layout.count)
+        pairs: list[Seconds] = [np.zeros(1)] * kinds
+        if schedule.choice.pairs_passes:  # of two chunks each is half of the blocks
+            each = zip(layout.blocks, self._paired, strict=True)
+            pairs = [blocks / 2 * hidden for blocks, hidden in each]
+        counts = [schedule.microbatches, *layout.count]
+        times = [one for each in self._chunk_passes(stalled) for own in each for one in own]
+        broadcast = np.broadcast_arrays(*times, *pairs, delay, *counts)
+        shape, same = broadcast[0].shape, [values.ravel() for values in broadcast]
+        rows, inverse, _ = distinct([count.astype(np.int64) for count in same[-len(counts) :]])
+        chunks = np.stack(same[: len(times)]).reshape(3, kinds, -1, len(inverse))
+        hidden, late = np.stack(same[len(times) : -len(counts) - 1]), same[-len(counts) - 1]
+        found = np.empty(len(inverse))
+        for number, (microbatches, *count) in enumerate(rows.tolist()):
+            here = np.flatnonzero(inverse == number)
+            of_rank = np.repeat(np.arange(kinds), count)
+            if schedule.choice.folded:
+                of_rank = np.roll(of_rank, 1)
+            forward, backward, weight = chunks[:, of_rank][..., here]
+            some = ChunkPasses(forward, backward, weight, hidden[of_rank][:, here])
+            found[here] = chunked_time(
+                schedule.choice.pp_schedule, max(1, microbatches), some, late[here]
+            )
+        return found.reshape(shape)
+
+    def _chunk_passes(self, stalled: Seconds) -> list[list[list[Seconds]]]:
+        """Return times of forward and backward pass and gradients of weights, by kind of stage and chunk.
+
+        Stages of one chunk have another one without any passes.
+        """
+        if self._layout.halves is None:
+            passes = self._passes(stalled)
+            none = np.zeros(1)
+            return [
+                [[one, none] for one in times]
+                for times in (passes.forward, passes.backward, passes.weight)
+            ]
+        found = []
+        for of_block, of_layers in (
+            (_forward, EmbeddingHead.forward),
+            (_backward, EmbeddingHead.backward),
+            (_weight, _weight_of_end),
+        ):
+            each = zip(np.moveaxis(self._layout.halves, 1, 0), self._each(of_block), strict=True)
+            of_kinds = [[_chunk(blocks, *times) for blocks in halves] for halves, times in each]
+            if (ends := self._embedding_head) is not None:
+                first, last = of_kinds[LAST]
+                first = first + of_layers(ends, ends.cost.embedding)
+                of_kinds[LAST] = [first, last + of_layers(ends, ends.cost.head)]
+            found.append(of_kinds)
+        backward = found[1]
+        for kind, stage in enumerate(self._stages):
+            backward[kind] = [time + stalled / 2 for time in backward[kind]]
+            if stage.added is not None:
+                block, *of_ends = stage.added
+                if kind < len(self._stages) - 1:
+                    of_ends = [np.zeros(1)] * 2
+                more = zip(self._layout.halves[:, kind], of_ends, strict=True)
+                backward[kind] = [
+                    time + (blocks * block + end)
+                    for time, (blocks, end) in zip(backward[kind], more, strict=True)
+                ]
+        return found
+
+    @derived
+    def _pairs(self) -> list[Count]:
+        """Microbatches of which passes go in pairs, by kind of stage."""
+        schedule, layout = self._schedule, self._layout
+        if not schedule.choice.folded:
+            return [schedule.pairs] * len(layout.count)
+        assert layout.place is not None
+        return [schedule.pairs_of_rank(place) for place in layout.place]
+
+    @property
+    def pairs_of_slowest(self) -> Count:
+        """Microbatches of which the passes of the slowest stage go in pairs."""
+        return self.of_slowest(self._pairs)
+
+    @derived
+    def _paired(self) -> list[Seconds]:
+        """What a block of each kind of stage takes less where its passes are paired."""
+        return self._each(lambda stage: stage.cost.paired)
+
+    def _mean(self, both: Seconds) -> Seconds:
+        """Return what stages take for a microbatch on average: pairs of passes take less than two passes."""
+        schedule = self._schedule
+        if not schedule.choice.pairs_passes:
+            return both
+        return self._less(both, [pairs / schedule.microbatches for pairs in self._pairs])
+
+    def _less(self, times: Seconds, shares: Sequence[Count | float]) -> Seconds:
+        """Take off the times of stages what pairs of passes save, in a share of the microbatches by kind of stage."""
+        parts = zip(times, self._layout.blocks, shares, self._paired, strict=True)
+        found = [time - blocks * (of_kind * each) for time, blocks, of_kind, each in parts]
+        return np.stack(np.broadcast_arrays(*found))
 
 
-def forward_time(end: BlockCost) -> Seconds:
-    """Forward time of embedding or head for a microbatch."""
-    time: Seconds = end.fw.time + end.collectives.fw_tp.time_exposed[0]
+def _forward(stage: StageBlock) -> tuple[Seconds, Seconds, Seconds]:
+    """Return the forward time of base and edge block, and what the latter waits less for offload traffic."""
+    times, waits = stage.times, stage.waits
+    return times.forward_base, times.forward_edge, waits.forward_base - waits.forward_edge
+
+
+def _backward(stage: StageBlock) -> tuple[Seconds, Seconds, Seconds]:
+    """Return the same of the backward pass."""
+    times, waits = stage.times, stage.waits
+    return times.backward_base, times.backward_edge, waits.backward_base - waits.backward_edge
+
+
+def _weight_of_end(_: EmbeddingHead, end: BlockCost) -> Seconds:
+    """Return the time of gradients of the weights of embedding or head."""
+    time: Seconds = end.wgrad.time
     return time
 
 
-def backward_time(end: BlockCost) -> Seconds:
-    """Backward time of embedding or head for a microbatch."""
-    time: Seconds = end.agrad.time + end.wgrad.time + end.collectives.agrad_tp.time_exposed[0]
-    return time
+def _chunk(blocks: Count, base: Seconds, edge: Seconds, waited_less: Seconds) -> Seconds:
+    """Return the time of a chunk of so many blocks, of which the last transfers; one without blocks only does that."""
+    alone = np.maximum(0.0, edge - base + waited_less)
+    return np.where(blocks > 0, blocks * base + (edge - base), alone)
+
+
+def _weight(stage: StageBlock) -> tuple[Seconds, Seconds, Seconds]:
+    """Return the same of gradients of weights."""
+    alone, waits = stage.cost.wgrad.time, stage.waits
+    less = waits.backward_base - waits.backward_edge
+    return alone + waits.backward_base, alone + waits.backward_edge, less

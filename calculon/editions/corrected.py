@@ -1,7 +1,7 @@
 """Edition ``corrected``: the published model with its defects fixed, and with the choices it lacks."""
 
 from calculon.editions.edition import Edition
-from calculon.spec.execution import CORRECTED
+from calculon.spec.named_values import CORRECTED
 from calculon.statistics import CorrectedStats
 
 

@@ -13,8 +13,8 @@ from calculon.arrays import ordered_sum, rate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.records import Column, columns, view
-from calculon.spec.execution import MASTER_BYTES
 from calculon.spec.model import Model
+from calculon.spec.named_values import MASTER_BYTES
 from calculon.spec.scope_choices import BlockChoice, LayoutChoice, StepChoice
 from calculon.units import Array, Bytes, BytesPerSecond, Count, Elements, Flops, Fraction, Seconds
 
@@ -47,7 +47,27 @@ class When:
     RECOMPUTE_GATED: Final = "recompute_gated"
     RECOMPUTE_STREAM: Final = "recompute_stream"
     DROPS_HIDDEN: Final = "drops_hidden"
+    REGATHER_SHARED: Final = "regather_shared"
+    GATHERED_SHARED: Final = "gathered_shared"
+    DROPPED_SHARED: Final = "dropped_shared"
+    KEPT_BY_SHARED: Final = "kept_by_shared"
+    RECOMPUTE_SHARED_ACTIVATION: Final = "recompute_shared_activation"
+    RECOMPUTE_EXPERT_ACTIVATION: Final = "recompute_expert_activation"
+    RECOMPUTE_LATENT_HEADS: Final = "recompute_latent_heads"
+    DROPS_LATENT_HEADS: Final = "drops_latent_heads"
     DROPS_STREAM: Final = "drops_stream"
+    RECOMPUTE_GDN_NORM: Final = "recompute_gdn_norm"
+
+
+REGATHERED = {
+    When.GATHERED_ATTENTION: When.REGATHER_ATTENTION,
+    When.DROPPED_ATTENTION: When.REGATHER_ATTENTION,
+    When.GATHERED_MLP: When.REGATHER_MLP,
+    When.DROPPED_MLP: When.REGATHER_MLP,
+    When.GATHERED_SHARED: When.REGATHER_SHARED,
+    When.DROPPED_SHARED: When.REGATHER_SHARED,
+}
+"""When the input is gathered again whose whole tensor, or whose share, is kept or not."""
 
 
 class OverlappedSpace(NamedTuple):
@@ -192,19 +212,19 @@ class Edition:
         the norm that makes it is computed again.
         """
         match when:
-            case When.DROPPED_ATTENTION | When.DROPPED_MLP:
-                regather = (
-                    When.REGATHER_ATTENTION if when == When.DROPPED_ATTENTION else When.REGATHER_MLP
+            case When.DROPPED_ATTENTION | When.DROPPED_MLP | When.DROPPED_SHARED:
+                return choice.recompute_norm or self.happens(REGATHERED[when], choice)
+            case When.KEPT_BY_SHARED:
+                kept = "shared_experts" not in choice.checkpoints and (
+                    not choice.sequence_parallel or self.happens(When.REGATHER_SHARED, choice)
                 )
-                return choice.recompute_norm or self.happens(regather, choice)
+                return choice.recompute_norm or kept
             case When.RECOMPUTE_VALUES:
                 return choice.recompute_attention
-            case When.REGATHER_ATTENTION | When.REGATHER_MLP:
+            case When.REGATHER_ATTENTION | When.REGATHER_MLP | When.REGATHER_SHARED:
                 return choice.sequence_parallel and bool(getattr(choice, when))
-            case When.GATHERED_ATTENTION:
-                return choice.recompute_norm or not self.happens(When.REGATHER_ATTENTION, choice)
-            case When.GATHERED_MLP:
-                return choice.recompute_norm or not self.happens(When.REGATHER_MLP, choice)
+            case When.GATHERED_ATTENTION | When.GATHERED_MLP | When.GATHERED_SHARED:
+                return choice.recompute_norm or not self.happens(REGATHERED[when], choice)
         return bool(getattr(choice, when))
 
     def dropout_grad_bytes(self, dtype_bytes: int) -> int:

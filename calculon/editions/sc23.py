@@ -16,8 +16,8 @@ from calculon.editions.edition import (
     When,
 )
 from calculon.hardware.system import System
-from calculon.spec.execution import PUBLISHED
 from calculon.spec.model import Model
+from calculon.spec.named_values import PUBLISHED
 from calculon.spec.scope_choices import BlockChoice, LayoutChoice, StepChoice
 from calculon.statistics import Stats
 from calculon.units import Array, Bytes, BytesPerSecond, Count, Elements, Flops, Fraction, Seconds

@@ -16,9 +16,11 @@ from calculon.hardware.kernels.stated_kernels import FAMILY, StatedKernels
 from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.memory_use import MemoryUse
+from calculon.hardware.recipe_use import RecipeUse
 from calculon.hardware.torus import Torus
-from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
-from calculon.spec.fields import declare
+from calculon.spec.fields import check_record, declare
+from calculon.spec.named_values import DATATYPE_BYTES, ENGINE_BYTES, MATMUL_BYTES
+from calculon.spec.recipes import RECIPES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,37 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertLibrary:
+    """What a library of experts (DeepEP, HybridEP) reaches, which copies tokens to nodes and forwards them to ranks."""
+
+    nvlink_efficiency: float = declare(
+        "share of the bandwidth of the innermost network that copies in a node reach",
+        above=0,
+        at_most=1,
+    )
+    nic_efficiency: float = declare(
+        "share of the bandwidth of other networks that copies between nodes reach",
+        above=0,
+        at_most=1,
+    )
+    num_sms: int = declare("multiprocessors that its kernels take while they run", at_least=0)
+    multiprocessors: int = declare("multiprocessors of a processor", at_least=1)
+
+    def __post_init__(self) -> None:
+        """Check that multiprocessors are left."""
+        check_record(self)
+        if self.num_sms >= self.multiprocessors:
+            wanted = f"less than multiprocessors={self.multiprocessors}"
+            hint = "products have what the library leaves"
+            raise SpecError("ext.ep_library", [Problem("num_sms", wanted, str(self.num_sms), hint)])
+
+    @property
+    def engine_share(self) -> float:
+        """Share of the compute engines that it takes."""
+        return self.num_sms / self.multiprocessors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
     """Optional additions; files that have them still load in the published tool, which ignores ``ext``."""
 
@@ -107,13 +140,13 @@ class Extension:
         default=None,
     )
     matrix: dict[str, Engine] = declare(
-        "matrix engine of types that the published format lacks, such as tfloat32",
-        choices=tuple(name for name in MATMUL_BYTES if name not in DATATYPE_BYTES),
+        "matrix engine of types that the published format lacks: tfloat32, float4",
+        choices=tuple(name for name in ENGINE_BYTES if name not in DATATYPE_BYTES),
         default=None,
     )
     gemm: dict[str, Gemm] = declare(
         "rate of matrix products by shape, by type, as kernels.product says it with the law tiles",
-        choices=tuple(MATMUL_BYTES),
+        choices=tuple(ENGINE_BYTES),
         default=None,
     )
     processing_mode: str | None = declare(
@@ -126,6 +159,23 @@ class Extension:
     networks: tuple[Link, ...] = declare("additions to the networks, in their order", default=())
     memory: MemoryUse = declare(
         "what others than the model take of both tiers", default=MemoryUse()
+    )
+    ep_library: ExpertLibrary | None = declare(
+        "dispatch and combine of tokens of experts by moe_dispatcher deepep or hybridep; if absent at the efficiency "
+        "and processor_usage of the networks",
+        default=None,
+    )
+    linear_efficiency: float = declare(
+        "share of the matrix engine's peak that the state of linear attention reaches; the default is an assumption",
+        above=0,
+        at_most=1,
+        default=0.3,
+    )
+    recipes: dict[str, RecipeUse] = declare(
+        "recipes of products in 8 and 4 bits that it runs (fp8_recipe), and how; if absent those with factors of whole "
+        "tensors, where the matrix engine has float8",
+        choices=tuple(RECIPES),
+        default=None,
     )
     host: Host | None = declare(
         "host of a node, whose memory and links offloading shares with other traffic", default=None

@@ -1,5 +1,6 @@
 """The system: engines, two tiers of memory, networks, and how compute and memory time combine."""
 
+from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import ClassVar
 
@@ -15,10 +16,17 @@ from calculon.hardware.kernels.kernel import Rate
 from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.memory import Memory
 from calculon.hardware.network import Fabric, Network
+from calculon.hardware.recipe_use import OF_EVERY_ENGINE, RecipeUse
 from calculon.hardware.residuals import Residuals
-from calculon.spec.execution import DATATYPE_BYTES, LEAST_RESULT_BYTES, arithmetic_type
 from calculon.spec.fields import declare
+from calculon.spec.named_values import (
+    DATATYPE_BYTES,
+    LEAST_RESULT_BYTES,
+    MATMUL_BYTES,
+    arithmetic_type,
+)
 from calculon.spec.origin import Origin
+from calculon.spec.recipes import RECIPES
 from calculon.units import Bytes, Flops, Seconds
 
 
@@ -116,8 +124,20 @@ class System:
 
     @property
     def matmul_types(self) -> tuple[str, ...]:
-        """Types of matrix arithmetic."""
-        return (*self.matrix, *(self.ext.matrix or {}))
+        """Types of matrix arithmetic, but those that only recipes use."""
+        return (*self.matrix, *(name for name in self.ext.matrix or {} if name in MATMUL_BYTES))
+
+    @property
+    def recipes(self) -> Mapping[str, RecipeUse]:
+        """Recipes of narrow products that it runs, and how."""
+        stated = self.ext.recipes or OF_EVERY_ENGINE
+        known = {*self.matrix, *(self.ext.matrix or {})}
+        return {name: use for name, use in stated.items() if RECIPES[name].product in known}
+
+    def transposes(self, recipe: str) -> bool:
+        """Whether operands of a recipe without scales of blocks exist in a transposed copy, too."""
+        use = self.recipes.get(recipe)
+        return use is None or use.transposes
 
     def product_engine(self, matmul_type: str) -> Engine:
         """Return the matrix engine for a type of arithmetic."""

@@ -14,8 +14,8 @@ from calculon.frozen import dataclass
 from calculon.hardware.residuals import TRAINING, Spread
 from calculon.hardware.system import System
 from calculon.spec import catalog
-from calculon.spec.execution import MATMUL_BYTES
 from calculon.spec.files import read_document
+from calculon.spec.named_values import MATMUL_BYTES
 from calculon.spec.origin import plain_name
 from calculon.units import Array
 

@@ -5,6 +5,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,12 +13,16 @@ import numpy as np
 from calculon.architecture.segments import listed_kinds
 from calculon.cost.block_cost import BlockLayout
 from calculon.cost.block_tables import only_choices
+from calculon.cost.context_overlap import ring_hidden
+from calculon.cost.expert_overlap import experts_hidden
+from calculon.cost.halves import OF_WEIGHTS, RATES, of_both
 from calculon.cost.layer_cost import LayerCost, layer_cost
 from calculon.cost.optimizer_step import OptimizerCost, optimizer_layers, parameters_of
 from calculon.cost.shares import stored_activations
 from calculon.editions.edition import Edition
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
+from calculon.plan.mesh import data_ranks
 from calculon.plan.plan import Plan
 from calculon.plan.schedule import shard_count
 from calculon.records import columns, part, record, stat
@@ -25,7 +30,7 @@ from calculon.spec.axes import FURTHER_NAMES
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 from calculon.spec.scope_choices import BlockChoice
-from calculon.statistics import KINDS
+from calculon.statistics import KINDS, CorrectedStats
 from calculon.units import Array, Bytes, Elements, Flops, FlopsPerByte, Seconds
 
 
@@ -80,13 +85,19 @@ class LayerStats:
     weight_grad: Bytes = stat("weight gradients, sharded")
     activation_grad: Bytes = stat("activation gradient")
     optimizer: Bytes = stat("optimizer state")
+
+
+@record
+class CorrectedLayerStats(LayerStats):
+    """Those of the corrected edition: with the collectives of further axes."""
+
     axes: Seconds = stat(
         "{axis} collectives on the link", name="{axis}_comm_link_time", axis=FURTHER_NAMES
     )
 
 
 @record
-class OperatorStats(LayerStats):
+class OperatorStats(CorrectedLayerStats):
     """All columns: with the work of recomputation, and the activation memory until the backward pass."""
 
     recompute: LayerWork = part("recomputation")
@@ -103,6 +114,10 @@ class OperatorTable:
         Of several kinds of block, the ``kind`` and of how many ``blocks`` it is.
     layout, cost, choice
         Layers, their costs, and how the execution runs them; arrays have one block.
+    experts_hidden : array, shape (2, passes, kinds of block, 1)
+        What passes by themselves hide of dispatch and combine of experts.
+    ring_hidden : array, shape (passes, 1)
+        What attention hides of a ring of keys and values.
     stats : OperatorStats
         The columns.
     """
@@ -111,6 +126,8 @@ class OperatorTable:
     layout: BlockLayout
     cost: LayerCost
     choice: BlockChoice
+    experts_hidden: Seconds
+    ring_hidden: Seconds
     stats: OperatorStats
 
     def rows(self, record: type) -> Iterator[dict[str, Any]]:
@@ -134,7 +151,12 @@ def breakdown(
     execution must be valid.
     """
     tables = operator_tables(model, system, Plan.of(execution), edition)
-    return [row for table in tables for row in table.rows(LayerStats)]
+    shown = CorrectedLayerStats if edition.stats is CorrectedStats else LayerStats
+    return [row for table in tables for row in table.rows(shown)]
+
+
+_OF_TRAFFIC = {"fw_traffic", "bw_traffic", "recomm", "axes"}
+"""Members of operators that are made of their traffic."""
 
 
 def operator_tables(
@@ -142,14 +164,25 @@ def operator_tables(
 ) -> Iterator[OperatorTable]:
     """Yield the operators of each kind of block of a plan of one row."""
     system, (choice, step_choice, sizes) = edition.machine(system), only_choices(plan)
-    shards = shard_count(plan.optimizer_sharding, plan.dp_shard, plan.data_par).astype(float)
+    shards = shard_count(plan.optimizer_sharding, plan.dp_shard, data_ranks(plan)).astype(float)
+    if choice.in_halves:
+        sizes = sizes.halved()
     for kind, labels in listed_kinds(model):
         layout = BlockLayout(model, system, choice.layout, sizes, edition, kind.layers)
         cost = layer_cost(layout.table, layout.times, layout.network, choice, edition)
         parameters = parameters_of(layout.table, layout.shape, step_choice)
         optimizer = optimizer_layers(parameters, shards, system, step_choice, edition)
+        recomputed = layout.table.recomputed(choice, edition)
+        hidden = experts_hidden(layout.table, cost, recomputed, choice, layout.sizes, system)
+        ring = ring_hidden(layout.table, cost, recomputed, choice, layout.sizes, system)
+        if choice.in_halves:
+            hidden, ring = 2 * hidden, 2 * ring
+            further = {name: of_both(traffic) for name, traffic in cost.further.items()}
+            cost = replace(cost, traffic=of_both(cost.traffic), further=further)
         stats = _stats(layout, cost, choice, optimizer, plan.pipeline_par > 1)
-        yield OperatorTable(labels, layout, cost, choice, stats)
+        if choice.in_halves:
+            stats = of_both(stats, OF_WEIGHTS | RATES | _OF_TRAFFIC)
+        yield OperatorTable(labels, layout, cost, choice, hidden, ring, stats)
 
 
 def _stats(

@@ -21,7 +21,7 @@ UNNAMED = "system"
 
 _ALIKE_BANDWIDTH, _ROUNDING = 0.25, 1e-6
 _WEIGHTS = np.array([0.5, 1, 0.5, 0.5, 0.25, 4, 1, 0.5])  # per factor of two; the last: tokens
-_OTHER_KIND, _OTHER_PRESET, _SAME_SOURCE = 2.0, 1.0, 4.0
+_OTHER_KIND, _OTHER_PRESET, _OTHER_CLASS, _SAME_SOURCE = 2.0, 1.0, 4.0, 4.0
 
 
 def distance(some: Runs, facts: Mapping[str, Any]) -> Array:
@@ -29,7 +29,7 @@ def distance(some: Runs, facts: Mapping[str, Any]) -> Array:
 
     A factor of two counts 1 in parameters, 1/2 in processors, length of sequences, tokens of a processor and
     tensor-parallel degree, 1/4 in stages; 4 in the peak rate of 16-bit arithmetic, 1 in the bandwidth of memory; 2
-    are added for arithmetic of another width, 1 for another preset.
+    are added for arithmetic of another width, 1 for another preset, 4 where only one of both models has experts.
 
     Parameters
     ----------
@@ -42,6 +42,7 @@ def distance(some: Runs, facts: Mapping[str, Any]) -> Array:
     here = np.log2([*(float(facts[name]) for name in COMPARED), tokens])
     away = _WEIGHTS @ np.abs(some.features - here[:, None])
     other = some.kinds != kind(facts["type"])
+    away = away + _OTHER_CLASS * ((some.numbers("experts") > 0) != (facts["experts"] > 0))
     return away + _OTHER_KIND * other + _OTHER_PRESET * ~some.where("preset", facts["preset"])
 
 
@@ -113,6 +114,8 @@ def outside(
     for name, text in _CHOICES.items():
         if facts[name] not in some.columns[name] and facts[name] not in (PUBLISHED_FORMS, COMMON):
             yield f"{text} {facts[name]} never validated"
+    if facts["experts"] and not (here & (some.numbers("experts") > 0)).any():
+        yield f"no validated run of a model with experts on {called(facts)}"
     if execution.weight_offload or execution.activations_offload or execution.optimizer_offload:
         yield "offloading never validated"
 

@@ -4,8 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
+import numpy as np
+
 from calculon import inputs
+from calculon.architecture.layer import Collective
 from calculon.cost.block_cost import BlockLayout
+from calculon.cost.context_overlap import ring_row
+from calculon.cost.expert_overlap import exchange_rows
 from calculon.cost.shares import exposed_times
 from calculon.editions import EDITIONS, find_edition
 from calculon.editions.edition import Edition
@@ -15,6 +20,7 @@ from calculon.hardware.collectives.algorithm_times import bus_factor
 from calculon.hardware.collectives.group_times import PUBLISHED
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.inspect.expert_parts import has_experts, parts_of
 from calculon.inspect.layer_list import OperatorStats, OperatorTable, operator_tables
 from calculon.inspect.question import warn_of_differences
 from calculon.parallel.process_groups import layer_group
@@ -56,8 +62,9 @@ class Block:
         ``operation``, ``message`` and ``moved`` (bytes of the full array, and through each port: those of the network's
         ``ops``, or with another ``coll_algo`` of a ring, as nccl-tests counts), ``time`` and
         ``exposed`` (s), and of those that are not tensor-parallel their ``axis``. Where blocks next to pipeline
-        transfers have others, they are in ``edge_collectives``. Of several kinds of block, each operator also says its
-        ``kind``, and of how many ``blocks`` it is.
+        transfers have others, they are in ``edge_collectives``. In blocks with experts, each operator says
+        its ``part`` (:data:`~calculon.inspect.expert_parts.EXPERT_PARTS`). Of several kinds of block, each also says
+        its ``kind``, and of how many ``blocks`` it is.
     stats : dict
         The statistics of a block that :func:`calculon.estimate` reports, by name.
     rows : list of dict
@@ -136,22 +143,25 @@ def block(
         operators=[
             operator
             for table in tables
-            for operator in _operators(table, piped=one.execution.pipeline_par > 1)
+            for operator in operators_of(table, piped=one.execution.pipeline_par > 1)
         ],
         stats=stats,
         rows=[row for table in tables for row in table.rows(OperatorStats)],
     )
 
 
-def _operators(table: OperatorTable, *, piped: bool) -> Iterator[dict[str, Any]]:
+def operators_of(table: OperatorTable, *, piped: bool) -> Iterator[dict[str, Any]]:
     """Yield the operators of one kind of block as plain data; without training there is only a forward pass."""
     passes = WORK_PASSES if table.choice.training else WORK_PASSES[:1]
     exposed = exposed_times(table.layout.table, table.cost, table.choice, table.layout.edition)
+    layers = table.layout.table.layers
+    parts = parts_of(layers) if has_experts(layers) else None
     for i, row in enumerate(table.rows(OperatorStats)):
         base, edge = (list(_collectives(table, exposed, i, kind)) for kind in range(len(KINDS)))
         yield {
             "name": row["name"],
             **table.labels,
+            **({"part": parts[i]} if parts else {}),
             "engine": table.layout.table.layers[i].engine,
             **{
                 quantity: dict.fromkeys(WORK_PASSES, 0.0)
@@ -175,7 +185,7 @@ def _collectives(
     axis = one.collective.axis
     if axis in FURTHER_NAMES:
         further = table.cost.further[axis]
-        sizes, times, exposed = further.size, further.link, further.link
+        sizes, times, exposed = further.size, further.link, _left(table, axis, kind)
     else:
         traffic = table.cost.traffic
         sizes, times, exposed = (
@@ -192,17 +202,38 @@ def _collectives(
             "pass": _PASS_OF_TRAFFIC[name],
             "operation": operation,
             "message": message.item(),
-            "moved": _through_port(layout, choice, operation, message, axis).item(),
+            "moved": _through_port(layout, choice, operation, message, one.collective).item(),
             "time": times[i, number].item(),
             "exposed": exposed[i, number].item(),
         }
 
 
+def _left(table: OperatorTable, axis: str, kind: int) -> Seconds:
+    """Exposed time of the collectives of a further axis: shape (passes, layers, 1)."""
+    exposed = table.cost.further[axis].link.copy()
+    if axis == "ep" and (rows := exchange_rows(table.layout.table)):
+        exposed[:, rows] -= np.moveaxis(table.experts_hidden[:, :, kind], 0, 1)
+    if axis == "cp" and (ring := ring_row(table.layout.table)) is not None:
+        exposed[:, ring] -= table.ring_hidden
+    return exposed
+
+
 def _through_port(
-    layout: BlockLayout, choice: BlockChoice, operation: str, message: Bytes, axis: str
+    layout: BlockLayout,
+    choice: BlockChoice,
+    operation: str,
+    message: Bytes,
+    collective: Collective,
 ) -> Bytes:
-    """Bytes of a collective through each port."""
-    group = layer_group(axis, layout.sizes, choice, layout.system)
+    """Bytes of a collective through each port; of a library of experts through all ports of a rank."""
+    which = collective.group if collective.axis == "cp" else ""
+    group = layer_group(collective.axis, layout.sizes, choice, layout.system, which)
+    if collective.routing is not None:
+        volume = group.volume(
+            layout.system, operation, message, choice.coll_algo, collective.routing
+        )
+        moved: Bytes = volume.sum(axis=0)
+        return moved
     if choice.coll_algo == PUBLISHED:
         return layout.system.fabric.volume(group.network, operation, message, group.ranks)
     return bus_factor(operation, int(group.ranks[0])) * message

@@ -11,7 +11,7 @@ from calculon.cost.layer_cost import LayerTable, layer_times
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
-from calculon.spec.execution import DATATYPE_BYTES
+from calculon.spec.named_values import DATATYPE_BYTES
 
 PREFERRED = ("bfloat16", "float16")
 """Types that a product has by default, where a system has them."""

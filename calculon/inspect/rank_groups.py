@@ -8,26 +8,33 @@ from typing import Any
 import numpy as np
 
 from calculon.architecture.layer_sizes import Sizes
-from calculon.architecture.segments import EMBEDDING, HEAD, Segment, kinds_of_block
+from calculon.architecture.segments import (
+    EMBEDDING,
+    HEAD,
+    Segment,
+    kinds_of_block,
+    prediction_module,
+)
 from calculon.cost.batch import Batch
 from calculon.cost.block_cost import BlockLayout
 from calculon.cost.block_tables import only_choices
 from calculon.cost.embedding_head import plain_choice
-from calculon.cost.mixture import mean_of
+from calculon.cost.mixture import Weight, mean_of
 from calculon.editions.edition import Edition
 from calculon.evaluate import evaluate_one
 from calculon.frozen import dataclass
 from calculon.hardware.collectives.placement import Group, fits_mesh
 from calculon.hardware.system import System
-from calculon.parallel.data.data_collectives import copy_group, shard_group
-from calculon.parallel.data.strategies import data_traffic
+from calculon.parallel.data.class_collectives import copy_group, shard_group
 from calculon.parallel.pipeline.transfers import pipeline_volume
 from calculon.parallel.process_groups import (
     CollectiveCost,
     ProcessGroup,
     axis_group,
     data_group,
+    expert_replicas,
     layer_group,
+    replica_strides,
 )
 from calculon.parallel.tensor import tensor_volumes
 from calculon.plan.mesh import strides
@@ -47,11 +54,12 @@ class RankGroup:
     ----------
     kind : str
         That of an axis: ``tensor``, ``pipeline``, ``data``; with hybrid sharding (HSDP) ``shards``, the
-        replicas that share one state, and ``copies``, those that hold the same share, in place of ``data``.
+        replicas that share one state, and ``copies``, those that hold the same share, in place of ``data``. Where
+        routed experts have replicas of their own, these are ``expert data``, ``expert shards``, ``expert copies``.
     ranks, groups : int
         Ranks of a group, and how many groups there are.
     stride : int
-        Distance of the numbers of the ranks of a group.
+        Distance of the numbers of the ranks of a group; of its clusters, where it has any.
     members : tuple of int
         Members of a group that one instance of each network joins: ranks, nodes, or groups of nodes; 1 where it is not
         used.
@@ -59,7 +67,9 @@ class RankGroup:
         Bytes through the port of one rank to each network in a step.
     link_time, exposed_time : float
         Seconds of a step on the link, and of them not hidden. Exposed time of data parallelism is divided between
-        ``shards`` and ``copies`` as their time on the link.
+        its kinds of groups as their time on the link, which passes at the same time on networks that differ.
+    near, near_stride : int
+        Ranks of a cluster, and the distance of their numbers: parts of sequences, of which replicas are further away.
     """
 
     kind: str
@@ -70,10 +80,16 @@ class RankGroup:
     bytes: tuple[float, ...]
     link_time: float
     exposed_time: float
+    near: int = 1
+    near_stride: int = 1
 
     @property
     def example(self) -> str:
-        """The ranks of the group of rank 0: ``0-7``, or ``0, 8, ..., 504``."""
+        """The ranks of the group of rank 0: ``0-7``, or ``0, 8, ..., 504``, or of clusters ``0-3, 16-19, ...``."""
+        if self.near > 1:
+            first = replace(self, ranks=self.near, stride=self.near_stride, near=1).example
+            last = (self.ranks // self.near - 1) * self.stride
+            return f"{first}, ..., {last + (self.near - 1) * self.near_stride}"
         numbers = range(0, self.ranks * self.stride, self.stride)
         if self.stride == 1:
             return f"0-{numbers[-1]}"
@@ -89,6 +105,7 @@ class RankGroup:
             "ranks": self.ranks,
             "groups": self.groups,
             "stride": self.stride,
+            **({"near": self.near, "near_stride": self.near_stride} if self.near > 1 else {}),
             "example": self.example,
             "networks": [
                 {"network": number, "members": members, "bytes": moved}
@@ -113,17 +130,19 @@ def rank_groups(
     longest, counted as its time is: transfers of a pipeline that spans several networks are all on the outermost.
     """
     plan, system = Plan.of(execution), edition.machine(system)
+    model = model.executed(training=execution.training)
     batch = evaluate_one(model, system, plan, edition)
     choice, _, sizes = only_choices(plan)
     apart = {name: int(np.asarray(one).item()) for name, one in strides(plan).items()}
     found: list[RankGroup] = []
     for axis in AXES:
         name = axis.name
-        if getattr(execution, axis.degree) == 1:
+        if getattr(execution, axis.degree) == 1 and (name != "dp" or execution.context_par == 1):
             continue
         times = _seconds(stats, *_TIMES.get(name, (f"{name}_comm",)))
         if name == "dp":
-            found += _data_groups(batch, apart[name], times)
+            clusters = apart["cp"], execution.context_par, apart[name]
+            found += _data_groups(batch, clusters, times)
             continue
         if name == "pp":
             group, moved = _pipeline_group(batch), _pipeline_bytes(batch)
@@ -153,10 +172,14 @@ def _rank_group(
     stride: int,
     moved: Bytes,
     times: tuple[float, float],
+    near: int = 1,
+    near_stride: int = 1,
 ) -> RankGroup:
     """Return process groups as plain numbers; `moved` has shape (networks, 1)."""
     ranks = int(np.asarray(group.ranks).item())
     return RankGroup(
+        near=near,
+        near_stride=near_stride,
         kind=kind,
         ranks=ranks,
         groups=int(batch.schedule.processors[0]) // ranks,
@@ -176,36 +199,88 @@ def _pipeline_group(batch: Batch) -> ProcessGroup:
     return ProcessGroup(schedule.pipeline_par, schedule.networks["pp"])
 
 
-def _data_groups(batch: Batch, apart: int, times: tuple[float, float]) -> list[RankGroup]:
-    """Return the groups of replicas: all of them, or with hybrid sharding shards and copies."""
+_Clusters = tuple[int, int, int]
+"""Distance of the ranks of a cluster, how many there are, and the distance of clusters."""
+
+
+def _spaced(ranks: int, clusters: _Clusters, apart: int = 1) -> _Clusters:
+    """Return the same of a group of so many ranks, which are some apart; no clusters where all are alike."""
+    distance, near, stride = clusters
+    if apart > 1:
+        return 1, 1, stride * max(apart // near, 1)
+    near = min(near, ranks)
+    if near == 1:
+        return 1, 1, stride
+    if ranks == near or stride == distance * near:
+        return 1, 1, distance
+    return distance, near, stride
+
+
+def _data_groups(batch: Batch, clusters: _Clusters, times: tuple[float, float]) -> list[RankGroup]:
+    """Return the groups of ranks with the same weights: all of them, or with hybrid sharding shards and copies."""
     schedule, system, sharding = batch.schedule, batch.system, batch.strategy.sharding
-    synced, embedding_head = batch.synced
-    cost = CollectiveCost(system, schedule)
+    cost, (synced, _) = CollectiveCost(system, schedule), batch.synced
     shards = 1 if sharding is None else int(sharding.shards(schedule)[0])
-    if sharding is None or not 1 < shards < schedule.data_par[0]:
-        whole = data_group(schedule, system, schedule.data_par)
-        moved = data_traffic(synced, embedding_head, replace(cost, bytes=True))
-        return [_rank_group("data", batch, whole, apart, moved, times)]
+    cut = sharding is not None and 1 < shards < schedule.data_ranks[0]
+    experts = synced.experts is not None
+    if not cut and not experts:
+        whole = data_group(schedule, system, schedule.data_ranks)
+        moved = batch.data_traffic(replace(cost, bytes=True))
+        return [_of_replicas("data", batch, whole, clusters, 1, moved, times)]
     link, exposed = times
 
-    def part(kind: str, group: ProcessGroup, stride: int) -> RankGroup:
-        these = replace(cost, copies=group.copies)
-        moved = data_traffic(synced, embedding_head, replace(these, bytes=True))
-        time = float(data_traffic(synced, embedding_head, these).item())
-        return _rank_group(kind, batch, group, stride, moved, (time, exposed * time / link))
+    def part(kind: str, group: ProcessGroup, clusters: _Clusters, apart: int = 1) -> RankGroup:
+        these = replace(cost, copies=group.copies, experts=group.experts)
+        moved = batch.data_traffic(replace(these, bytes=True))
+        time = float(batch.data_traffic(these).item())
+        share = time / link if link else 0.0
+        seconds = time, exposed * share
+        return _of_replicas(kind, batch, group, clusters, apart, moved, seconds)
 
-    return [
-        part("shards", shard_group(sharding, schedule, system), apart),
-        part("copies", copy_group(sharding, schedule, system), apart * shards),
-    ]
+    found = []
+    for of_experts in (False, True) if experts else (False,):
+        prefix, these = ("expert ", _expert_clusters(batch)) if of_experts else ("", clusters)
+        if sharding is None or not cut:
+            every = expert_replicas if of_experts else data_group
+            ranks = schedule.expert_data_par if of_experts else schedule.data_ranks
+            found.append(part(f"{prefix}data", every(schedule, system, ranks), these))
+            continue
+        split = shard_group(sharding, schedule, system, experts=of_experts)
+        held = copy_group(sharding, schedule, system, experts=of_experts)
+        apart = int(np.asarray(split.ranks).item())
+        shared = part(f"{prefix}shards", split, these)
+        found += [shared, part(f"{prefix}copies", held, these, apart)]
+    return found
+
+
+def _of_replicas(
+    kind: str,
+    batch: Batch,
+    group: ProcessGroup,
+    clusters: _Clusters,
+    apart: int,
+    moved: Bytes,
+    times: tuple[float, float],
+) -> RankGroup:
+    """Return groups of ranks with the same weights, which are so many of them apart."""
+    ranks = int(np.asarray(group.ranks).item())
+    near_stride, near, stride = _spaced(ranks, clusters, apart)
+    return _rank_group(kind, batch, group, stride, moved, times, near, near_stride)
+
+
+def _expert_clusters(batch: Batch) -> _Clusters:
+    """Return how far apart the replicas of routed experts are; on stated networks as if all axes were numbered."""
+    distance, near, stride = (int(np.asarray(n).item()) for n in replica_strides(batch.schedule))
+    return distance, near, stride
 
 
 def _members(group: ProcessGroup, system: System) -> tuple[int, ...]:
     """Return the members that each network joins; all on the outermost one where they are not spread evenly."""
     ranks, stride = np.asarray(group.ranks, np.int64), group.stride
     placed = group.placed(system)
+    near = 1 if group.near is None else group.near
     uneven = stride is not None and not np.all(
-        fits_mesh(system, ranks, np.asarray(stride, np.int64), group.rooms)
+        fits_mesh(system, ranks // near, np.asarray(stride, np.int64), group.rooms)
     )
     if uneven or np.any(placed.network != group.network):
         placed = Group.on_network(system, group.network, ranks)
@@ -215,7 +290,8 @@ def _members(group: ProcessGroup, system: System) -> tuple[int, ...]:
 def _pipeline_bytes(batch: Batch) -> Bytes:
     """Bytes of the pipeline's transfers: shape (networks, 1)."""
     shared = None if batch.embedding_head is None else batch.embedding_head.shared_gradient
-    moved = pipeline_volume(batch.transfers, shared, batch.schedule, batch.system)
+    mirrored = batch.mirrored_gradient if batch.schedule.choice.mirrored else None
+    moved = pipeline_volume(batch.transfers, shared, mirrored, batch.schedule, batch.system)
     networks = np.arange(len(batch.system.networks))[:, None]
     return np.where(networks == batch.schedule.networks["pp"], moved, 0.0)
 
@@ -226,16 +302,30 @@ def _layer_bytes(axis: str, model: Model, batch: Batch, choice: BlockChoice, siz
 
     def passed(segment: Segment, choice: BlockChoice) -> Array:
         """Return the bytes of all passes: shape (kinds, networks, 1)."""
-        layout = BlockLayout(model, system, choice.layout, sizes, edition, segment.layers)
+        of_pass = sizes.halved() if choice.in_halves else sizes
+        layout = BlockLayout(model, system, choice.layout, of_pass, edition, segment.layers)
         having = [layout.table.layers[row] for row in layout.table.collective_rows(axis)]
-        passes = tensor_volumes(having, system, choice, sizes, edition, axis)
-        return passes.sum(axis=0) if choice.training else passes[0]
+        passes = tensor_volumes(having, layout.network.along(axis), choice, edition)
+        total: Array = passes.sum(axis=0) if choice.training else passes[0]
+        return 2 * total if choice.in_halves else total
 
     kinds = kinds_of_block(model)
-    mean = mean_of([passed(kind, choice) for kind in kinds], [kind.count for kind in kinds])
+    layout = schedule.layout
+    counts: list[Weight] = [kind.count for kind in kinds]
+    if batch.uneven is not None and layout is not None and layout.of_kind is not None:
+        counts = [batch.uneven.of_slowest(own) for own in layout.of_kind]
+        schedule = batch.slowest
+    mean = mean_of([passed(kind, choice) for kind in kinds], counts)
     of_block = edition.at_edge(SimpleNamespace(bytes=mean), batch.piped)
     total: Bytes = schedule.batch_sum(*of_block.bytes)
     if batch.embedding_head_times is not None:
-        both = (passed(one, plain_choice(choice, system))[0] for one in (EMBEDDING, HEAD))
-        total = total + schedule.microbatches * batch.embedding_head_times.of_slower(*both)
+        plain = plain_choice(choice, system)
+        embedding, head = (passed(one, plain)[0] for one in (EMBEDDING, HEAD))
+        if (module := prediction_module(model)) is not None:
+            head = head + module.count * (embedding + head + passed(module, choice)[0])
+        ends = batch.embedding_head_times.of_slower(embedding, head)
+        total = total + schedule.microbatches * ends
+    if axis == "tp" and model.latent:
+        once = batch.latent_traffic(CollectiveCost(system, schedule, bytes=True))
+        total = total if once is None else total + once
     return total

@@ -17,20 +17,23 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inspect.group_conformal import Groups, equal_weights
 from calculon.spec import catalog
-from calculon.spec.execution import MATMUL_BYTES, Execution
+from calculon.spec.execution import Execution
 from calculon.spec.files import document_stem
 from calculon.spec.model import Model
+from calculon.spec.named_values import ENGINE_BYTES
 from calculon.spec.origin import plain_name
 from calculon.units import Array
 
 FILE = "validation/runs.csv"
 """The file of runs, below the root of the catalog."""
 
-GAINS = (3.0, 1.0, 1.0, 1.0)
-"""How much more a run counts of the same framework, generation of processors, width of arithmetic and class of models.
+GAINS = (3.0, 1.0, 1.0, 1.0, 3.0)
+"""How much more a run counts of the same framework, generation of processors, width of arithmetic and class of models
+by size, and with or without experts as the model at hand.
 
-Software makes more of a difference than anything else, and no run counts for less than a seventh of one that has all in
-common. They were not tuned: shares of steps held are within 3 points of each other with and without each.
+Software, and whether experts exchange rows, make more of a difference than anything else; no run counts for less than a
+tenth of one that has all in common. They were not tuned: shares of steps held without experts are within 3 points of
+each other with and without each.
 """
 
 SMALL_MODEL = 1e9
@@ -70,8 +73,8 @@ class Run:
         Processors of the fastest network.
     num_procs, tensor_par, pipeline_par, data_par, microbatch_size, batch_size, seq_size, hidden : int
         Of the execution and the model; the sequence in tokens.
-    parameters : int
-        Of the model.
+    parameters, experts : int
+        Of the model; 0 experts is one without.
     schedule, zero_stage, recompute, overlap : str
         Named choices of the execution: ``pp_schedule``, ``zero_stage``, ``activation_recompute``,
         ``tensor_par_overlap``.
@@ -105,6 +108,7 @@ class Run:
     seq_size: int
     parameters: int
     hidden: int
+    experts: int
     schedule: str
     zero_stage: str
     recompute: str
@@ -200,6 +204,7 @@ class Runs:
             [peaks[one] for one in self.numbers("peak").tolist()],
             self.kinds,
             self.numbers("parameters") < SMALL_MODEL,
+            self.numbers("experts") > 0,
         )
         unseen = self.where("fitted", "")
         return Groups(ratios, group, weight, np.array(context, int), GAINS, unseen)
@@ -216,16 +221,17 @@ class Runs:
         ratios = np.array([float(measured[i]) / float(predicted[i]) for i in rows])
         return np.abs(ratios - 1), equal_weights(sources, studies), len(set(sources))
 
-    def context(self, preset: str, peak: float, datatype: str, parameters: float) -> Array:
+    def context(
+        self, preset: str, peak: float, datatype: str, parameters: float, *, experts: bool
+    ) -> Array:
         """Return the context of an execution, with the code -1 for what no run has."""
         near = [
             i for i, one in enumerate(self._generations) if abs(math.log(one / peak)) < ALIKE_PEAK
         ]
         generation = near[0] if near else -1
         small = parameters < SMALL_MODEL
-        return np.array(
-            [self._presets.get(framework(preset), -1), generation, kind(datatype), small]
-        )
+        named = self._presets.get(framework(preset), -1)
+        return np.array([named, generation, kind(datatype), small, experts])
 
     @cached_property
     def features(self) -> Array:
@@ -262,7 +268,7 @@ def framework(preset: str) -> str:
 
 def kind(datatype: str) -> int:
     """Return a code for a type of arithmetic: those of one width are one kind, but for TF32."""
-    return 19 if datatype == "tfloat32" else int(8 * MATMUL_BYTES[datatype])
+    return 19 if datatype == "tfloat32" else int(8 * ENGINE_BYTES[datatype])
 
 
 def _value(annotation: Any, text: str) -> Any:
@@ -313,6 +319,7 @@ def about(model: Model, system: System, execution: Execution) -> dict[str, Any]:
         "seq_size": execution.seq_length or model.seq_size,
         "parameters": parameter_count(model),
         "hidden": model.hidden,
+        "experts": model.num_experts if model.has_experts else 0,
         "schedule": execution.pp_schedule,
         "zero_stage": execution.zero_stage,
         "recompute": execution.activation_recompute,

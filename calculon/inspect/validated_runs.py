@@ -40,8 +40,9 @@ from calculon.inspect.run_table import (
 from calculon.plan.choices import distinct
 from calculon.plan.columns import field_of
 from calculon.plan.plan import Plan
-from calculon.spec.execution import PRESETS, PUBLISHED, Execution, arithmetic_type
+from calculon.spec.execution import Execution
 from calculon.spec.model import Model
+from calculon.spec.named_values import PRESETS, PUBLISHED, product_type
 from calculon.units import Array
 
 __all__ = ["Belief", "Run", "Runs", "about", "belief", "factors", "runs"]
@@ -136,7 +137,7 @@ def _rows(values: Any, rows: Array) -> Array:
     return column[rows]
 
 
-_DECISIVE = ("edition", "datatype", "matmul_dtype", "preset")
+_DECISIVE = ("edition", "datatype", "matmul_dtype", "preset", "fp8_recipe")
 
 
 def _value_of(name: str, code: int) -> Any:
@@ -144,7 +145,8 @@ def _value_of(name: str, code: int) -> Any:
 
 
 def _datatype(codes: Sequence[int]) -> str:
-    return arithmetic_type(_value_of("datatype", codes[1]), _value_of("matmul_dtype", codes[2]))
+    named = {name: _value_of(name, code) for name, code in zip(_DECISIVE, codes, strict=True)}
+    return product_type(named["datatype"], named["matmul_dtype"], named["fp8_recipe"])
 
 
 def _ends(
@@ -160,7 +162,9 @@ def _ends(
         return math.nan, math.nan, math.nan
     preset = _value_of("preset", codes[3])
     size = parameter_count(model)
-    return some.groups.limits(some.context(preset, peak(system), _datatype(codes), size))
+    return some.groups.limits(
+        some.context(preset, peak(system), _datatype(codes), size, experts=model.has_experts)
+    )
 
 
 def whole_iterations(system: System) -> list[Spread]:

@@ -1,6 +1,6 @@
 """Collectives of layers: which runs where, how long it holds the link; of tensor parallelism, what is exposed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.layers import Layer
 from calculon.architecture.projection import reduction_pieces
 from calculon.editions.edition import Edition
+from calculon.hardware.collectives.dispatch import Routing
 from calculon.hardware.engine import Engine
 from calculon.hardware.system import System
 from calculon.parallel.beside import not_hidden
@@ -41,33 +42,64 @@ class Traffic:
 
 
 class NetworkTimes:
-    """Network times of the collectives of one layout along an axis: equal ones are timed once, for all choices."""
+    """What collectives of one layout along an axis take: equal ones are counted once, for all choices."""
 
     def __init__(self, system: System, sizes: Sizes, axis: str = "tp"):
         self.system, self.sizes, self.axis = system, sizes, axis
-        self._known: dict[tuple[object, ...], Seconds] = {}
+        self._known: dict[tuple[object, ...], Array] = {}
         self._others: dict[str, NetworkTimes] = {}
 
     def along(self, axis: str) -> "NetworkTimes":
         """Return those along another axis."""
         return self._others.setdefault(axis, NetworkTimes(self.system, self.sizes, axis))
 
-    def group(self, choice: BlockChoice) -> ProcessGroup:
-        """Return the groups of the axis."""
-        return layer_group(self.axis, self.sizes, choice, self.system)
+    def group(self, choice: BlockChoice, which: str = "") -> ProcessGroup:
+        """Return the groups of the axis, or other ranks of a group of experts."""
+        return layer_group(self.axis, self.sizes, choice, self.system, which)
 
-    def __call__(self, operation: str, message: Bytes, choice: BlockChoice) -> Seconds:
+    def __call__(
+        self,
+        operation: str,
+        message: Bytes,
+        choice: BlockChoice,
+        which: str = "",
+        routing: Routing | None = None,
+    ) -> Seconds:
         """Time a collective."""
-        how = choice.coll_algo, choice.latency_per_step, choice.mesh_order
-        key = (operation, message.tobytes(), *how)
+
+        def time(group: ProcessGroup) -> Seconds:
+            how, each = choice.coll_algo, choice.latency_per_step
+            return group.time(self.system, operation, message, how, per_step=each, routing=routing)
+
+        return self._once(("time", operation, message.tobytes(), routing), time, choice, which)
+
+    def volume(
+        self,
+        operation: str,
+        message: Bytes,
+        choice: BlockChoice,
+        which: str = "",
+        routing: Routing | None = None,
+    ) -> Bytes:
+        """Bytes of a collective through a port of each network: shape (networks, blocks)."""
+
+        def volume(group: ProcessGroup) -> Bytes:
+            return group.volume(self.system, operation, message, choice.coll_algo, routing)
+
+        return self._once(("volume", operation, message.tobytes(), routing), volume, choice, which)
+
+    def _once(
+        self,
+        what: tuple[object, ...],
+        counted: Callable[[ProcessGroup], Array],
+        choice: BlockChoice,
+        which: str,
+    ) -> Array:
+        """Return a quantity of a collective in groups of the axis, counted when it is first asked for."""
+        how = which, choice.coll_algo, choice.latency_per_step, choice.mesh_order
+        key = (*what, *how)
         if key not in self._known:
-            self._known[key] = self.group(choice).time(
-                self.system,
-                operation,
-                message,
-                choice.coll_algo,
-                per_step=choice.latency_per_step,
-            )
+            self._known[key] = counted(self.group(choice, which))
         return self._known[key]
 
 
@@ -124,7 +156,7 @@ def tensor_traffic(
         exposed = exposed + waits * _hidden(apart, processing[:, None] + exposed, beside)
     if launching is not None:
         processing, exposed = _launched(processing, exposed, launching)
-    repeated = [[edition.happens(layer.flags.recommunicate, choice)] for layer in layers]
+    repeated = [[layer.flags.happens("recommunicate", choice, edition)] for layer in layers]
     exposed[2] = edition.repeated_exposed(exposed[0], exposed[2], recomputed) * repeated
     tile, needed = size / tiles, none.copy()
     slowed = arithmetic / (1.0 - usage) / tiles
@@ -256,17 +288,24 @@ def _messages(
     system, sizes = network.system, network.sizes
     shape = (len(PASSES), len(KINDS), len(layers), sizes.tensor_par.size)
     size, link = np.zeros(shape), np.zeros(shape)
-    parallel = sizes.degree(network.axis) > 1
-    if not parallel.any():
+    several = sizes.degree(network.axis) > 1
+    if not several.any():
         return size, link
     engine = system.vector[choice.layout.datatype]
-    by_bus = system.fabric.stated_by_bus[network.group(choice).network]
+    stated = {
+        which: system.fabric.stated_by_bus[network.group(choice, which).network]
+        for which in {layer.collective.group for layer in layers if layer.collective}
+    }
     for i, j, operation, kinds in _operations(layers, choice, edition):
         collective = layers[j].collective
         assert collective is not None
-        message, overlapped = collective.size(operation), collective.overlapped
-        again = PASSES[i] == "recomm"
-        time = network(operation, message, choice)
+        message = collective.size(operation, backward=PASSES[i] == "agrad")
+        which, overlapped, again = collective.group, collective.overlapped, PASSES[i] == "recomm"
+        time = network(operation, message, choice, which, collective.routing)
+        steps = collective.times(backward=PASSES[i] == "agrad")
+        message, time = steps * message, steps * time
+        by_bus = stated[which]
+        parallel = several & (message > 0) if which else several
         if not overlapped:
             phase = 0 if again else i
             work = system.combine(arithmetic[phase, j], memory[phase, j])
@@ -296,28 +335,24 @@ def _operations(
 
 
 def tensor_volumes(
-    layers: Sequence[Layer],
-    system: System,
-    choice: BlockChoice,
-    sizes: Sizes,
-    edition: Edition,
-    axis: str = "tp",
+    layers: Sequence[Layer], network: NetworkTimes, choice: BlockChoice, edition: Edition
 ) -> Bytes:
-    """Bytes that the collectives of a block along an axis pass through a port of each network.
+    """Bytes that the collectives of a block along the axis of `network` pass through a port of each network.
 
     Returns
     -------
     array, shape (passes, kinds, networks, blocks)
         With :data:`PASSES` and :data:`KINDS`.
     """
-    networks = len(system.networks)
-    moved = np.zeros((len(PASSES), len(KINDS), networks, sizes.tensor_par.size))
-    group = layer_group(axis, sizes, choice, system)
+    networks, several = len(network.system.networks), network.sizes.degree(network.axis) > 1
+    moved = np.zeros((len(PASSES), len(KINDS), networks, several.size))
     for i, j, operation, kinds in _operations(layers, choice, edition):
         collective = layers[j].collective
         assert collective is not None
-        volume = group.volume(system, operation, collective.size(operation), choice.coll_algo)
-        moved[i, kinds] += np.where(sizes.degree(axis) > 1, volume, 0.0)
+        message = collective.size(operation, backward=PASSES[i] == "agrad")
+        volume = network.volume(operation, message, choice, collective.group, collective.routing)
+        volume = collective.times(backward=PASSES[i] == "agrad") * volume
+        moved[i, kinds] += np.where(several, volume, 0.0)
     return moved
 
 
@@ -327,7 +362,7 @@ def operation_of(
     """Return the collective of a layer in a pass of :data:`PASSES`, if any, in a block of one of :data:`KINDS`."""
     collective = layer.collective
     again = pass_ == "recomm"
-    if collective is None or (again and not edition.happens(layer.flags.recommunicate, choice)):
+    if collective is None or (again and not layer.flags.happens("recommunicate", choice, edition)):
         return None
     operations, split = collective.operations, collective.split_operations
     if split and edition.splits_collectives(choice, edge=kind == "edge", outer=collective.outer):

@@ -8,6 +8,7 @@ import numpy as np
 
 from calculon.spec.execution import Execution
 from calculon.spec.fields import LARGEST_INTEGER, SpecField, optional_defaults, spec_fields
+from calculon.spec.module_sets import ModuleSets
 from calculon.units import Array
 
 FIELDS: tuple[SpecField, ...] = spec_fields(Execution)
@@ -34,7 +35,7 @@ def type_of(field: str) -> type:
     """Return the type of a column."""
     known = field_of(field)
     if known.declaration.choices and not known.listed:
-        return np.int8
+        return np.int16 if isinstance(known.declaration.named, ModuleSets) else np.int8
     return bool if known.annotation is bool else np.int64
 
 
@@ -87,6 +88,26 @@ class Columns:
         )
 
 
+class Selected(Columns):
+    """Some rows of columns: each column is taken when it is first read."""
+
+    __slots__ = ("_rows", "_whole")
+
+    def __init__(self, whole: Columns, rows: Array):
+        super().__init__({})
+        self._whole, self._rows = whole, rows
+
+    def __getattr__(self, name: str) -> Array:
+        if name not in self._columns:
+            self._columns[name] = getattr(self._whole, name).take(self._rows)
+        return self._columns[name]
+
+    @property
+    def columns(self) -> Mapping[str, Array]:
+        """The columns by name, all of them."""
+        return {name: getattr(self, name) for name in self._whole.columns}
+
+
 @cache
 def _plain(name: str) -> Array:
     """Return a column of one entry with the default of an optional field."""
@@ -111,6 +132,10 @@ def parse(field: SpecField, raw: Array) -> tuple[Array, Array]:
         texts = [choices.plain(value) for value in raw.ravel().tolist()]
         codes = np.array([choices.index(text) if text in choices else -1 for text in texts], int)
         return codes.reshape(raw.shape), codes.reshape(raw.shape) < 0
+    if isinstance(choices, ModuleSets):  # of many names: each value is looked up by itself
+        texts = [choices.plain(value) for value in raw.ravel().tolist()]
+        codes = np.array([choices.code(text) for text in texts], np.int16).reshape(raw.shape)
+        return codes, codes < 0
     if choices:
         codes = np.full(raw.shape, -1, np.int8)
         for number, choice in enumerate(choices):

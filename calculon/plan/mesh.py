@@ -9,16 +9,16 @@ import numpy as np
 from calculon.hardware.collectives.placement import Rooms, nested_rooms, rooms_used
 from calculon.hardware.system import System
 from calculon.plan.columns import FIELDS, Columns, code
-from calculon.spec.axes import AXES, AXIS, FURTHER_AXES, LAYER_AXES
-from calculon.spec.execution import MESH_ORDERS
+from calculon.spec.axes import AXES, AXIS, FURTHER_AXES, LAYER_AXES, MESH_AXES
+from calculon.spec.named_values import MESH_ORDERS
 from calculon.units import Array, Count
 
-DEGREES = tuple(axis.degree for axis in AXES)
+DEGREES = tuple(axis.degree for axis in MESH_AXES)
 """Fields whose product is the number of processors."""
 
-_INNER = tuple(axis.name for axis in LAYER_AXES)
+_INNER = tuple(axis.name for axis in LAYER_AXES if not axis.folded)
 
-NUMBERING = (*_INNER, *(axis.name for axis in AXES if axis.name not in _INNER))
+NUMBERING = (*_INNER, *(axis.name for axis in MESH_AXES if axis.name not in _INNER))
 """The axes in the order in which ranks are numbered where networks are stated, fastest first."""
 
 
@@ -43,7 +43,34 @@ def strides_of(columns: Columns, mesh_order: str) -> Mapping[str, Count]:
     for name in order_of(mesh_order):
         strides[name] = distance
         distance = distance * np.asarray(getattr(columns, AXIS[name].degree), np.int64)
-    return strides
+    return strides | {"ep": expert_tensor_par(columns)}
+
+
+def data_ranks(columns: Columns) -> Count:
+    """Return how many ranks have the same weights: those of context and data parallelism."""
+    if not (columns.context_par > 1).any():
+        return columns.data_par
+    return np.asarray(columns.context_par, np.int64) * columns.data_par
+
+
+def data_network(columns: Columns) -> Array:
+    """Return the stated network between ranks with the same weights: the outer one of parts and replicas."""
+    if not (columns.context_par > 1).any():
+        return columns.data_par_net
+    both = np.maximum(columns.data_par_net, columns.context_par_net)
+    alone = (columns.data_par == 1) & (columns.context_par > 1)
+    return np.where(alone, columns.context_par_net, both)
+
+
+def expert_tensor_par(columns: Columns) -> Count:
+    """Return over how many ranks each expert is split by its width, neighbours in a mesh."""
+    stated = columns.expert_tensor_par
+    return np.asarray(np.where(stated > 0, stated, columns.tensor_par), np.int64)
+
+
+def expert_ranks(columns: Columns) -> Count:
+    """Return the ranks that have all experts once: consecutive ones in a mesh."""
+    return np.asarray(columns.expert_par, np.int64) * expert_tensor_par(columns)
 
 
 def strides(columns: Columns) -> Mapping[str, Count]:
@@ -55,7 +82,7 @@ def strides(columns: Columns) -> Mapping[str, Count]:
         mask = columns.mesh_order == number
         found = {
             name: here[name] if name not in found else np.where(mask, here[name], found[name])
-            for name in NUMBERING
+            for name in here
         }
     return found
 
@@ -63,17 +90,48 @@ def strides(columns: Columns) -> Mapping[str, Count]:
 def rooms_of(columns: Columns, mesh_order: str, system: System) -> Rooms:
     """Return what an instance of each nested network joins when the groups of all axes sit evenly, in one order.
 
-    Replicas with hybrid sharding form groups of shards, and of copies of them.
+    Replicas with hybrid sharding form groups of shards, and of copies of them; shards are of whole context-parallel
+    groups. Groups of experts contain whole groups of tensor and context parallelism and of shards, or are inside of
+    one. Context-parallel groups consist of those that exchange heads.
     """
     degrees: list[Count] = []
+    between_layers = len(_INNER)
     for name in order_of(mesh_order):
         degree = np.asarray(getattr(columns, AXIS[name].degree), np.int64)
         if name == "dp" and columns.dp_shard.any():
-            shards = np.where(columns.dp_shard > 0, columns.dp_shard, degree)
+            shards = np.maximum(columns.dp_shard // columns.context_par, 1)
+            shards = np.where(columns.dp_shard > 0, shards, degree)
             degrees += [shards, np.maximum(degree // shards, 1)]
+        elif name == "cp" and columns.cp_a2a_size.any():
+            near = np.clip(columns.cp_a2a_size, 1, degree)
+            degrees += [near, degree // near]
+            between_layers += 1
         else:
             degrees.append(degree)
-    return rooms_used(system, degrees, len(_INNER))
+    if (columns.expert_par > 1).any() and (
+        mesh_order == _EXPERTS_SPAN_REPLICAS or (columns.context_par > 1).any()
+    ):
+        degrees = _with_experts(degrees, np.where(columns.expert_par > 1, expert_ranks(columns), 1))
+        return rooms_used(system, degrees, 2 * between_layers)
+    return rooms_used(system, degrees, between_layers)
+
+
+_EXPERTS_SPAN_REPLICAS = "tp-dp-pp"
+"""The order in which replicas are next to tensor groups, so that groups of experts may contain several.
+
+In any order they may contain several tensor groups with parts of the same sequences.
+"""
+
+
+def _with_experts(degrees: list[Count], span: Count) -> list[Count]:
+    """Return degrees of a mesh, fastest first, cut so that the first so many ranks are a group, too."""
+    cut: list[Count] = []
+    inside: Count = np.array(1)
+    for degree in degrees:
+        part = np.clip(span // inside, 1, degree)
+        cut += [part, degree // part]
+        inside = inside * degree
+    return cut
 
 
 def rooms(columns: Columns, system: System) -> Rooms:
@@ -130,6 +188,7 @@ def places(rooms: Rooms) -> Count:
 assert code("mesh_order", MESH_ORDERS[0]) == 0
 
 _declared = {f.name: f.default for f in FIELDS if f.name.endswith(("_par", "_par_net"))}
-assert sorted(_declared) == sorted((*DEGREES, *(axis.network for axis in AXES))), "fields of AXES"
+_stated = [name for a in AXES for name in (a.degree, a.network, a.inner) if name]
+assert sorted(_declared) == sorted(_stated), "fields of AXES"
 assert all((_declared[a.degree], _declared[a.network]) == (1, 0) for a in FURTHER_AXES), "defaults"
 assert all(set(order_of(order)) == set(NUMBERING) for order in MESH_ORDERS), "orders of AXES"

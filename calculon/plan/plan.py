@@ -21,7 +21,8 @@ from calculon.plan.columns import (
 )
 from calculon.presets import filled
 from calculon.spec.decode import decode
-from calculon.spec.execution import PUBLISHED, Execution
+from calculon.spec.execution import Execution
+from calculon.spec.named_values import PUBLISHED
 from calculon.units import Array
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ def names_of(edition: str) -> tuple[str, ...]:
 class Plan(Columns):
     """A table of executions.
 
-    Columns are attributes: whole numbers are int64, switches bool, and fields with named values are int8 codes (the
-    position in the declaration's ``choices``). Rows may be malformed: :attr:`malformed` tells which field of a row
-    holds a value that the field does not take, and the evaluation marks such a row instead of raising.
+    Columns are attributes: whole numbers are int64, switches bool, and fields with named values are codes, int8 or
+    int16 (the position in the declaration's ``choices``). Rows may be malformed: :attr:`malformed` tells which field of
+    a row holds a value that the field does not take, and the evaluation marks such a row instead of raising.
 
     Attributes
     ----------
@@ -210,7 +211,9 @@ class Plan(Columns):
 
     def replaced(self, **values: str) -> "Plan":
         """Return the same executions with named values in some fields, the same in every row."""
-        columns = {name: np.full(len(self), code(name, v), np.int8) for name, v in values.items()}
+        columns: dict[str, Array] = {
+            name: np.full(len(self), code(name, v), type_of(name)) for name, v in values.items()
+        }
         return Plan({**self._columns, **columns}, self.malformed)
 
     def take(self, rows: Any) -> "Plan":

@@ -5,12 +5,22 @@ from typing import Self
 
 import numpy as np
 
+from calculon.architecture.block_kinds import kinds_by_block
 from calculon.architecture.workload import sequence_lengths
 from calculon.arrays import derived
 from calculon.hardware.collectives.placement import Rooms
 from calculon.hardware.system import System
 from calculon.plan.columns import Columns, code
-from calculon.plan.mesh import networks_of, processors, rooms_of, strides_of
+from calculon.plan.mesh import (
+    data_network,
+    data_ranks,
+    expert_ranks,
+    networks_of,
+    processors,
+    rooms_of,
+    strides_of,
+)
+from calculon.plan.stage_kinds import with_folded_kinds, with_kinds
 from calculon.plan.stage_layout import StageLayout
 from calculon.spec.axes import AXES
 from calculon.spec.model import Model
@@ -56,6 +66,17 @@ class Schedule:
     data_par = _number("data_par")
     """Replicas."""
 
+    context_par = _number("context_par")
+    """Ranks that have parts of the same sequences."""
+
+    @derived
+    def data_ranks(self) -> Count:
+        """Ranks that have the same weights, but for experts, and reduce their gradients.
+
+        Source: Megatron-LM, ``core/parallel_state.py``, ``get_data_parallel_group(with_context_parallel=True)``.
+        """
+        return data_ranks(self.columns).astype(float)
+
     microbatch_size = _number("microbatch_size")
     """Sequences per microbatch."""
 
@@ -64,8 +85,24 @@ class Schedule:
         """Tokens per sequence."""
         return sequence_lengths(self._model, self.columns.seq_length)
 
-    interleaving = _number("pipeline_interleaving")
-    """Chunks of a stage."""
+    @derived
+    def interleaving(self) -> Count:
+        """Chunks of a stage; of two directions one for each."""
+        chunks: Count = self.columns.pipeline_interleaving.astype(float)
+        return 2 * chunks if self.choice.mirrored else chunks
+
+    @derived
+    def ranks(self) -> Count:
+        """Pipeline ranks that differ: all, or those of the first half, which the others mirror."""
+        if not self.choice.mirrored:
+            return self.pipeline_par
+        return np.maximum(1.0, np.floor(self.pipeline_par / 2))
+
+    @property
+    def ends_apart(self) -> Array:
+        """Whether embedding and LM head are on different ranks."""
+        apart: Array = self.pipeline_par > 1
+        return apart & (not self.choice.folded)
 
     @property
     def training(self) -> bool:
@@ -89,12 +126,18 @@ class Schedule:
 
     @derived
     def communicators(self) -> Count:
-        """Process groups of several ranks that a rank is in: one of each axis, two where replicas form shards."""
+        """Process groups of several ranks that a rank is in: one of each axis, two where replicas form shards.
+
+        Ranks with parts of sequences have one more, with their replicas: that of gradients.
+        """
         columns = self.columns
-        shards = (columns.dp_shard > 0) & (columns.dp_shard < columns.data_par)
+        shards = (columns.dp_shard > 0) & (columns.dp_shard < data_ranks(columns))
         groups = np.where(shards, 1.0, 0.0)
+        groups = groups + ((columns.context_par > 1) & (columns.data_par > 1))
         for axis in AXES:
             groups = groups + (getattr(columns, axis.degree) > 1)
+        if self.has_experts_apart:
+            groups = groups + (self.experts_apart & (self.expert_data_par > 1))
         return groups
 
     @derived
@@ -132,22 +175,103 @@ class Schedule:
 
     @derived
     def microbatches(self) -> Count:
-        """Microbatches per pipeline and batch."""
-        return np.floor(
+        """Microbatches per pipeline and batch; those of one direction where half of them go each way."""
+        found = np.floor(
             np.floor(self.columns.batch_size / self.data_par) / self.columns.microbatch_size
         )
+        # a rule refuses odd numbers
+        return np.maximum(np.floor(found / 2), 1.0) if self.choice.mirrored else found
+
+    @derived
+    def pairs(self) -> Count:
+        """Microbatches whose passes run beside each other: forward ones beside backward ones of others.
+
+        These are so while the last stage does both, which is when it has gone forward with what fills it:
+        :math:`(v - 1) p + 1` passes of chunks, one more than without pairs. What other stages do in pairs before and
+        after does not shorten the batch. Source: Megatron-LM, ``core/pipeline_parallel/schedules.py``,
+        ``get_pp_rank_microbatches`` with ``overlap_moe_expert_parallel_comm``.
+        """
+        if not self.choice.pairs_passes:
+            return np.zeros(1)
+        if self.choice.folded:
+            return self.pairs_of_rank(np.zeros(1))
+        ahead = (self.interleaving - 1) * self.pipeline_par + 1
+        return np.maximum(0.0, self.microbatches - ahead / self.interleaving)
+
+    def pairs_of_rank(self, rank: Count) -> Count:
+        """Return how many whole microbatches a rank of DualPipe passes in pairs: of these each saves half with a chunk.
+
+        Two for each microbatch that the pipeline is full for, but for the first on the middle rank, and one for each of
+        those that go forward last. Source: :func:`~calculon.parallel.pipeline.orders.phases`.
+        """
+        ranks = self.ranks
+        pairs = 2 * self.microbatches - 3 * ranks + rank + 1 - (rank == ranks - 1)
+        return np.maximum(0.0, pairs) / 2
 
     @derived
     def shards(self) -> Count:
         """Parts of the optimizer state."""
-        return shard_count(self.columns.optimizer_sharding, self.columns.dp_shard, self.data_par)
+        columns = self.columns
+        return shard_count(columns.optimizer_sharding, columns.dp_shard, self.data_ranks)
+
+    @derived
+    def experts_apart(self) -> Array:
+        """Whether routed experts have replica groups, and messages, of their own.
+
+        They have not where tensor parallelism alone splits them, as it splits the MLP. Source: Megatron-LM, parameters
+        whose ``allreduce`` is False (``core/transformer/moe/experts.py``, ``core/extensions/transformer_engine.py``).
+        """
+        columns = self.columns
+        return (columns.expert_par > 1) | (expert_ranks(columns) != columns.tensor_par)
+
+    @derived
+    def expert_data_par(self) -> Count:
+        """Ranks that have the same weights of routed experts.
+
+        Source: Liu et al., *MoE Parallel Folding*, arXiv 2504.14960, section 3.2.
+        """
+        return self._of_experts(self.data_ranks)
+
+    def expert_shards(self, shards: Count) -> Count:
+        """Return how many ranks share what is split of experts where so many ranks share that of other weights."""
+        return np.where(shards > 1, self._of_experts(shards), 1.0)
+
+    def _of_experts(self, same: Count) -> Count:
+        """Return how many ranks have the same weights of routed experts, of so many with the same other weights.
+
+        At least one, of all tensor groups of these.
+        """
+        ranks: Count = self.tensor_par * same / expert_ranks(self.columns)
+        return np.maximum(np.floor(ranks), 1.0)  # a rule refuses others than whole ones
+
+    @derived
+    def reduces(self) -> Array:
+        """Whether anything is reduced between ranks with the same weights."""
+        several: Array = self.data_ranks > 1
+        if self.has_experts_apart:
+            several = several | (self.experts_apart & (self.expert_data_par > 1))
+        return several
+
+    @derived
+    def has_experts_apart(self) -> bool:
+        """Whether any execution has groups of its own for routed experts."""
+        return self._model.mixes and bool(self.experts_apart.any())
 
     @derived
     def layout(self) -> StageLayout | None:
-        """Blocks of the stages, where executions state a schedule or a layout; None where they are as published."""
-        if not self.choice.own_stages:
+        """Blocks of the stages, where executions state a schedule or a layout, or blocks are of several kinds.
+
+        None where they are as published.
+        """
+        kinds = kinds_by_block(self._model)
+        if not (self.choice.own_stages or kinds):
             return None
-        return StageLayout.of(self.columns, self.pipeline_par, self.recompute_all, self._model)
+        columns, model = self.columns, self._model
+        if self.choice.folded:
+            layout = StageLayout.folded(columns, self.ranks, model)
+            return with_folded_kinds(layout, model) if kinds else layout
+        layout = StageLayout.of(columns, self.pipeline_par, self.recompute_all, model)
+        return with_kinds(layout, columns, model) if kinds else layout
 
     @derived
     def blocks(self) -> Count:
@@ -159,7 +283,7 @@ class Schedule:
     @derived
     def missing_blocks(self) -> Count:
         """Blocks that the other stages have less, in total."""
-        return self.blocks * self.pipeline_par - self._model.num_blocks
+        return self.blocks * self.ranks - self._model.num_blocks
 
     @derived
     def chunk_blocks(self) -> Count:
@@ -182,11 +306,18 @@ class Schedule:
         return other
 
     @property
+    def in_one_chunk(self) -> Self:
+        """The schedule of stages whose blocks are one chunk: all of them are done when a batch is."""
+        other = copy(self)
+        other.__dict__ |= {"interleaving": np.ones(1), "chunk_blocks": self.blocks}
+        return other
+
+    @property
     def mean_blocks(self) -> Count:
         """Blocks of a stage that useful work is counted of: the mean of a stated layout, else the most."""
         if self.layout is None:
             return self.blocks
-        return (self.blocks * self.pipeline_par - self.missing_blocks) / self.pipeline_par
+        return (self.blocks * self.ranks - self.missing_blocks) / self.ranks
 
     @property
     def processors(self) -> Count:
@@ -226,11 +357,24 @@ class Schedule:
 
     @derived
     def networks(self) -> dict[str, Array]:
-        """Network of the groups of each axis: the one stated, or in a mesh the outermost that they span."""
+        """Network of the groups of each axis: the one stated, or in a mesh the outermost that they span.
+
+        Of replicas alone: gradients are reduced over parts of sequences, too (:attr:`data_network`).
+        """
         used = self.rooms if self.choice.meshed else None
         return networks_of(self.columns, self.choice.mesh_order, self._system, used)
 
+    @derived
+    def data_network(self) -> Array:
+        """Network of the groups of ranks with the same weights."""
+        if not self.choice.meshed:
+            return data_network(self.columns)
+        alone = (self.columns.data_par == 1) & (self.columns.context_par > 1)
+        if not alone.any():  # replicas are further away than parts
+            return self.networks["dp"]
+        return np.where(alone, self.networks["cp"], self.networks["dp"])
 
-def shard_count(split: Array, dp_shard: Count, data_par: Count) -> Count:
-    """Return in how many parts the optimizer state is: one, those stated, or one for each replica."""
-    return np.where(split, np.where(dp_shard > 0, dp_shard, data_par), 1.0)
+
+def shard_count(split: Array, dp_shard: Count, ranks: Count) -> Count:
+    """Return in how many parts the optimizer state is: one, those stated, or one for each rank with the weights."""
+    return np.where(split, np.where(dp_shard > 0, dp_shard, ranks), 1.0)

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calculon.architecture.segments import kinds_of_block, segments, totals
+from calculon.architecture.segments import kinds_of_block, prediction_module, segments, totals
 from calculon.plan.columns import Columns, code, field_of
 from calculon.records import apply, record
-from calculon.spec.execution import ENDS_AS_BLOCKS, PP_LAYOUTS
 from calculon.spec.lists_of_counts import ListsOfCounts
 from calculon.spec.model import Model
+from calculon.spec.named_values import ENDS_AS_BLOCKS, PP_LAYOUTS
 from calculon.units import Array, Count
 
 STAGE_FIELDS = (
@@ -27,6 +27,8 @@ STAGE_FIELDS = (
 
 FIRST, SECOND, LAST = 0, 1, -1
 """Kinds of stage that every layout has."""
+
+_KINDS = ("first", "more blocks", "fewer blocks", "last")
 
 _BALANCED = code("pp_layout", "balanced")
 _ENDS = np.array([ENDS_AS_BLOCKS.get(name, (0, 0)) for name in PP_LAYOUTS])
@@ -90,11 +92,23 @@ class StageLayout:
         Blocks of a stage of each kind, and how many such stages there are.
     chunks : ChunkBlocks
         Blocks of chunks.
+    place : array, optional
+        Number of the foremost stage of each kind, where the kinds between are told apart by more than their blocks.
+    halves : array, shape (2, kinds of stage, ...), optional
+        Blocks of both chunks of ranks that have two parts which lie opposite each other in the model. Then the last
+        kind is the first rank, which has both ends of the model; those between are the others in order; there is no
+        stage of the first kind.
+    of_kind : array, shape (kinds of block, kinds of stage, ...), optional
+        Blocks of each kind of block, where a model has several: the kinds of stage between are those that differ in
+        them (:func:`~calculon.plan.stage_kinds.with_kinds`).
     """
 
     blocks: Count
     count: Count
     chunks: ChunkBlocks
+    place: Count | None = None
+    of_kind: Count | None = None
+    halves: Count | None = None
 
     @classmethod
     def of(
@@ -103,8 +117,14 @@ class StageLayout:
         """Lay the blocks of a model out as executions state it."""
         balanced = columns.pp_layout == _BALANCED
         given = columns.first_stage_blocks, columns.last_stage_blocks
-        every = columns.recompute_every
-        first, last = _outer(balanced, given, pipeline_par, recompute_all, every, model)
+        share = np.maximum(1, columns.recompute_blocks) / columns.recompute_every
+        first, last = _outer(balanced, given, pipeline_par, recompute_all, share, model)
+        if model.mtp_layers and not np.all(columns.training):
+            executed = model.executed(training=False)
+            others = _outer(balanced, given, pipeline_par, recompute_all, share, executed)
+            first, last = (
+                np.where(columns.training, *two) for two in zip((first, last), others, strict=True)
+            )
         first, last = _with_ends(columns, pipeline_par, model, first, last)
         piped, inner = pipeline_par > 1, np.where(pipeline_par > 1, pipeline_par - 2, 0.0)
         between = np.maximum(pipeline_par - 2, 1)
@@ -118,6 +138,50 @@ class StageLayout:
             blocks, count = _listed(columns, blocks, count)
             chunks = _listed_chunks(columns, chunks)
         return cls(blocks=blocks, count=count, chunks=chunks)
+
+    @classmethod
+    def folded(cls, columns: Columns, ranks: Count, model: Model) -> "StageLayout":
+        """Lay blocks out over ranks of two chunks: as listed, or odd ones on those after the first, in first chunks.
+
+        Lists have a count for each part of the model, in order: of these rank `i` of `n` has `i` and `2 n - 1 - i`.
+        """
+        total = float(model.num_blocks)
+        low = np.floor(total / ranks)
+        more = total - low * ranks
+        lists = columns.stage_blocks
+        if not lists.any():
+            lists = np.zeros(1, np.int64)
+        numbers, ranks, low, more = np.broadcast_arrays(lists, ranks, low, more)
+        listed = numbers > 0
+        most = max(len(_KINDS), int(np.where(listed, ranks, 0).max()) + 1)
+        blocks = np.repeat(low[None], most, axis=0)
+        count = np.zeros_like(blocks)
+        blocks[SECOND] = np.where(more > 0, low + 1, low)
+        count[SECOND], count[SECOND + 1], count[LAST] = more, np.maximum(0, ranks - 1 - more), 1.0
+        place = np.zeros_like(blocks)
+        place[SECOND], place[SECOND + 1] = 1.0, 1.0 + more
+        halves = np.stack([np.ceil(blocks / 2), np.floor(blocks / 2)])
+        for number, degree in set(
+            zip(numbers.ravel().tolist(), ranks.ravel().tolist(), strict=True)
+        ):
+            counts = np.array(ListsOfCounts.counts(_LISTS[number]), float)
+            if not counts.size or counts.size != 2 * degree:
+                continue  # rules refuse the latter
+            here = (numbers == number) & (ranks == degree)
+            own = np.stack([counts[: int(degree)], counts[: int(degree) - 1 : -1]])
+            for kind in range(most):
+                rank = kind if 0 < kind < min(int(degree), most - 1) else 0
+                halves[:, kind, here] = own[:, rank, None]
+                blocks[kind, here] = own[:, rank].sum()
+                count[kind, here] = float(rank > 0 or kind == most - 1)
+                place[kind, here] = rank
+        return cls(
+            blocks=blocks,
+            count=count,
+            chunks=ChunkBlocks.of(blocks, count, np.full(1, 2.0)),
+            place=place,
+            halves=halves,
+        )
 
     def mean(self, pipeline_par: Count) -> Count:
         """Blocks of a stage, the mean."""
@@ -179,6 +243,12 @@ def _with_ends(
 def chunks_of(listed: str, stages: int) -> Array:
     """Return the blocks of every chunk of a list: shape (stages, chunks)."""
     return np.array(ListsOfCounts.counts(listed), float).reshape(-1, stages).T
+
+
+def list_of(number: int) -> str:
+    """Return the list of blocks that executions name by number."""
+    text: str = _LISTS[number]
+    return text
 
 
 class ListedCounts(NamedTuple):
@@ -247,15 +317,35 @@ def _listed_chunks(columns: Columns, chunks: ChunkBlocks) -> ChunkBlocks:
 
 
 def head_blocks(model: Model) -> float:
-    """Return how many blocks the output head is worth, by the weights of its products.
+    """Return how many blocks the output head is worth, by the weights of its products; modules use it once more each.
 
     >>> from calculon import inputs
     >>> round(head_blocks(inputs.model("llama3-8B")), 2)
     2.41
     """
-    blocks = sum(kind.count * totals(model, kind).matrices for kind in kinds_of_block(model))
     head = sum(totals(model, one).matrices for one in segments(model) if one.place == "last")
-    return head * model.num_blocks / blocks
+    return (1 + model.mtp_layers) * head * model.num_blocks / _matrices(model)
+
+
+def module_blocks(model: Model) -> float:
+    """Return how many blocks the modules that predict further tokens are worth, apart from the head.
+
+    >>> from dataclasses import replace
+    >>> from calculon import inputs
+    >>> llama = inputs.model("llama3-8B")
+    >>> module_blocks(llama), round(module_blocks(replace(llama, mtp_layers=1)), 2)
+    (0.0, 1.15)
+    """
+    module = prediction_module(model)
+    if module is None:
+        return 0.0
+    own = module.count * totals(model, module).matrices
+    return own * model.num_blocks / _matrices(model)
+
+
+def _matrices(model: Model) -> int:
+    """Return the weights of the products of all blocks."""
+    return sum(kind.count * totals(model, kind).matrices for kind in kinds_of_block(model))
 
 
 def _outer(
@@ -263,7 +353,7 @@ def _outer(
     given: tuple[Count, Count],
     pipeline_par: Count,
     recompute_all: Array,
-    every: Array,
+    share: Array,
     model: Model,
 ) -> tuple[Count, Count]:
     """Return blocks of the first and of the last stage.
@@ -271,11 +361,13 @@ def _outer(
     Where nothing is stated, odd blocks go to the last stage, to the first, and then to those after it, whatever the
     schedule. Otherwise what is not stated is shared evenly among the other stages, of which the first is one that has
     least: it holds most microbatches. Full recomputation computes each block's products four times where the head's
-    are computed thrice, or those of one of `every` blocks.
+    are computed thrice, or those of a `share` of the blocks. Modules that predict further tokens are with the head, and
+    computed again as blocks are.
     """
     total = float(model.num_blocks)
     others = np.maximum(pipeline_par - 1, 1)
-    head = head_blocks(model) * np.where(recompute_all, 3 / (3 + 1 / every), 1.0)
+    head = head_blocks(model) * np.where(recompute_all, 3 / (3 + share), 1.0)
+    head = head + module_blocks(model)
     first, last = (np.asarray(blocks, float) for blocks in given)
     uniform = np.ceil(total / pipeline_par)
     after_first = np.where(first > 0, np.floor((total - first) / others), uniform)

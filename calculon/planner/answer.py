@@ -26,8 +26,9 @@ from calculon.search.search_result import SearchResult
 from calculon.search.space import Space
 from calculon.search.where import Condition
 from calculon.spec import catalog
-from calculon.spec.execution import CORRECTED, Execution
+from calculon.spec.execution import Execution
 from calculon.spec.model import Model
+from calculon.spec.named_values import CORRECTED
 from calculon.spec.result_selection import PLANS, QUESTION
 
 REPEATED = 1.02
@@ -233,7 +234,8 @@ def plan(
     seq : int or str, optional
         Tokens of a sequence; by default the model's, at most 8,192.
     dtype : str, optional
-        Precision: ``"bf16"`` (default), ``"fp16"``, ``"fp8"`` (a recipe of 8-bit products on 16-bit storage).
+        Precision: ``"bf16"`` (default), ``"fp16"``, ``"fp8"`` (a recipe of 8-bit products on 16-bit storage),
+        ``"fp8-tensorwise"``, ``"fp8-blockwise"``, ``"mxfp8"``, ``"nvfp4"``.
     mine : str, mapping or path, optional
         A plan to set beside the best one: ``"tp=8 pp=4 mbs=1"``, fields, or an execution.
     fix, add : mapping, optional
@@ -343,7 +345,7 @@ def _usual(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a plan of one's own need not say: the question, degrees of 1, and a pipeline over what is left."""
     procs = question.num_procs[0]
     rest = procs
-    for name in ("tensor_par", "data_par"):
+    for name in ("tensor_par", "context_par", "data_par"):
         degree = stated.get(name, 1)
         rest = rest // degree if isinstance(degree, int) and degree > 0 else rest
     return {

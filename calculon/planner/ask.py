@@ -14,10 +14,12 @@ from calculon.planner.shorthand import Mine, read_mine
 from calculon.presets import COMMON, Preset, find_preset
 from calculon.spec import catalog
 from calculon.spec.decode import SpecWarning
-from calculon.spec.execution import CORRECTED
 from calculon.spec.files import STDIN
 from calculon.spec.model import Model
+from calculon.spec.named_values import CORRECTED
+from calculon.spec.recipes import NO_RECIPE, RECIPES
 from calculon.spec.spellings import (
+    PRECISIONS,
     global_batch,
     precision,
     processor_counts,
@@ -134,6 +136,7 @@ def ask(
     framework = _framework(system, machine, preset, assumed)
     counts = _counts(num_procs, machine)
     arithmetic = precision("bf16" if dtype is None else str(dtype))
+    _check_runs(machine, str(dtype), arithmetic)
     if dtype is None:
         assumed["--dtype"] = "bf16"
     batch_size = _batch(batch, shape.seq_size, counts[0], assumed)
@@ -151,6 +154,24 @@ def ask(
         add=dict(add or {}),
         assumed=assumed,
     )
+
+
+def _check_runs(system: System, dtype: str, arithmetic: Mapping[str, str]) -> None:
+    """Refuse a precision whose recipe the system does not run, in the word that it was asked for by."""
+    recipe = arithmetic.get("fp8_recipe", NO_RECIPE)
+    if recipe == NO_RECIPE or recipe in system.recipes:
+        return
+    words = [
+        word
+        for word, fields in PRECISIONS.items()
+        if fields["datatype"] in system.datatypes
+        and fields.get("fp8_recipe", NO_RECIPE) in (NO_RECIPE, *system.recipes)
+    ]
+    wanted = f"a precision that {system.name} has: {', '.join(words)}"
+    hint = f"its file states no rate of products in {RECIPES[recipe].product}"
+    if RECIPES[recipe].product in {*system.matrix, *(system.ext.matrix or {})}:
+        hint = f"recipe {recipe} is of other processors"
+    raise SpecError("--dtype", Problem("", wanted, dtype, hint))
 
 
 MOST_COUNTS = 100

@@ -40,7 +40,7 @@ class Candidate:
     def simplicity(self) -> tuple[int, ...]:
         """A key that is less for plans with fewer parts: offloads, kinds of parallelism, stages, chunks, ranks."""
         e = self.execution
-        kinds = sum(e[name] > 1 for name in ("tensor_par", "pipeline_par"))
+        kinds = sum(e[name] > 1 for name in ("tensor_par", "pipeline_par", "context_par"))
         offloads = sum(bool(e[name]) for name in _OFFLOADS)
         repeats = ("none", "attn_only", "full").index(e["activation_recompute"])
         stages = e["pipeline_par"], e["pipeline_interleaving"]

@@ -16,8 +16,10 @@ from calculon.planner.in_words import figures
 from calculon.planner.variations import UNSPLIT, Fields, evaluated, varied
 from calculon.presets import plain
 from calculon.spec.axes import FURTHER_AXES
-from calculon.spec.execution import PUBLISHED, Execution
+from calculon.spec.execution import Execution
 from calculon.spec.model import Model
+from calculon.spec.module_sets import INSIDE, modules_of, written
+from calculon.spec.named_values import PUBLISHED
 
 MOST_CHANGES = 3
 """Changes that are tried together on the same processors."""
@@ -29,6 +31,9 @@ TIMES_PROCESSORS = (2, 4, 8, 16, 32, 64)
 
 STAGES = ("1", "2", "3", "fsdp")
 """Forms of data parallelism, the ones that split less first."""
+
+PART = 4096
+"""Tokens of a sequence that a rank keeps at least where it is split further."""
 
 MOST_SHOWN = 3
 
@@ -92,8 +97,38 @@ def _knobs(model: Model, e: Execution, system: System) -> Iterator[Sequence[Fiel
     for name in ("optimizer_offload", "activations_offload", "weight_offload"):
         if system.usable[1] and not getattr(e, name):
             yield [{name: True}]
+    if model.mixes and e.edition != PUBLISHED:
+        yield from _of_experts(model, e)
+    if model.attends and e.edition != PUBLISHED:
+        yield list(_of_sequences(model, e))
     yield [{"tensor_par": e.tensor_par * k} for k in TIMES]
     yield [{"pipeline_par": p} for k in TIMES if (p := e.pipeline_par * k) <= model.num_blocks]
+
+
+def _of_experts(model: Model, e: Execution) -> Iterator[Sequence[Fields]]:
+    """Yield larger groups of experts, and what of experts may be computed again."""
+    wider = [e.expert_par * k for k in divisors(model.num_experts // e.expert_par)[1:]]
+    yield [{"expert_par": degree} for degree in wider]
+    yield [{"recompute_modules": written(modules)} for modules in _more_modules(e)]
+
+
+def _of_sequences(model: Model, e: Execution) -> Iterator[Fields]:
+    """Yield more parts of long sequences."""
+    length = e.seq_length or model.seq_size
+    degrees = (e.context_par * k for k in TIMES)
+    for degree in (d for d in degrees if length % (2 * d) == 0 and length // d >= PART):
+        yield {"context_par": degree}
+
+
+def _more_modules(e: Execution) -> Iterator[frozenset[str]]:
+    """Yield larger sets of modules that are computed again, with some of experts."""
+    now = modules_of(e.recompute_modules)
+    again = e.training and e.activation_recompute != "full" and e.recompute_modules != "ops"
+    if not again or not now.isdisjoint({"activation", "moe"}):
+        return
+    for more, less in (("moe_act", ()), ("moe", INSIDE["moe"])):
+        if more not in now:
+            yield (now | {more}).difference(less)
 
 
 def _stages(e: Execution) -> Iterator[Fields]:
@@ -143,7 +178,8 @@ def _changed(model: Model, e: Execution, changes: Fields) -> Fields | None:
     """Return an execution with changes, its replicas and chunks as they then divide; None where nothing does."""
     split = {"num_procs": e.num_procs, "tensor_par": e.tensor_par, "pipeline_par": e.pipeline_par}
     split |= {name: value for name, value in changes.items() if name in split}
-    further = prod(getattr(e, axis.degree) for axis in FURTHER_AXES)
+    degrees = [axis.degree for axis in FURTHER_AXES if not axis.folded]
+    further = prod(changes.get(degree, getattr(e, degree)) for degree in degrees)
     data_par, rest = divmod(
         split["num_procs"], split["tensor_par"] * split["pipeline_par"] * further
     )

@@ -19,7 +19,7 @@ from calculon.search.objective import Objective
 from calculon.search.ranking import Best
 from calculon.search.space import Space, Values
 from calculon.search.where import Condition
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.named_values import PUBLISHED
 from calculon.units import GIB
 
 BEST = Objective.parse("sample_rate")
@@ -59,6 +59,9 @@ THRIFTY: tuple[tuple[str, Any], ...] = (
     ("optimizer_state_dtype", "bfloat16"),
 )
 """Values of options that need less memory than others, those that change least first."""
+
+MOST_DEGREES = 3
+"""Degrees of one axis that are tried as options: the largest groups of experts, the fewest parts of sequences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +245,8 @@ def _options(space: Space, misses: Sequence[Miss], tries: Tries) -> Iterator[Rem
 
     The nearest misses say which: with these options, on all splits. What fits then is searched.
     """
-    untried = [one for one in THRIFTY if _untried(space, *one)]
+    tried = (*THRIFTY, *_of_experts(space), *_of_sequences(space, misses[0]))
+    untried = [one for one in tried if _untried(space, *one)]
     for size in range(1, MOST_OPTIONS + 1):
         several = [dict(some) for some in combinations(untried, size) if len(dict(some)) == size]
         if len(several) * len(space.units) * len(misses) > MOST_ROWS:
@@ -257,14 +261,40 @@ def _options(space: Space, misses: Sequence[Miss], tries: Tries) -> Iterator[Rem
             return
 
 
+def _of_experts(space: Space) -> Iterator[tuple[str, Any]]:
+    """Yield values of options that need less memory for experts, where a model has some."""
+    if not space.model.mixes:
+        return
+    yield from (("recompute_modules", modules) for modules in ("moe_act", "moe"))
+    degrees = [d for d in divisors(space.model.num_experts) if 1 < d <= space.num_procs]
+    yield from (("expert_par", degree) for degree in degrees[-MOST_DEGREES:])
+
+
+def _of_sequences(space: Space, miss: Miss) -> Iterator[tuple[str, Any]]:
+    """Yield parts of sequences, where it is activations that fill the memory."""
+    if space.edition == PUBLISHED or not space.model.attends or not _of_activations(miss):
+        return
+    length = max(space.lengths)
+    degrees = [d for d in divisors(space.num_procs) if d > 1 and length % (2 * d) == 0]
+    yield from [("context_par", d) for d in degrees if d not in space.switches["context_par"]][
+        :MOST_DEGREES
+    ]
+
+
 def _fitting(
     space: Space, misses: Sequence[Miss], several: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     """Return the options with which the nearest misses fit on some split, the fastest first; not all of them."""
     rows, options = [], []
     for miss, (place, values), unit in product(misses, enumerate(several), space.units):
+        parts = values.get("context_par", unit.further)
+        data_par, rest = divmod(unit.data_par * unit.further, parts)
+        if rest:
+            continue
         split = {
             **{name: getattr(unit, name) for name in _OF_UNITS},
+            "context_par": parts,
+            "data_par": data_par,
             "pipeline_interleaving": unit.interleavings[0],
             "microbatch_size": unit.microbatches[0],
         }
@@ -279,7 +309,7 @@ def _fitting(
     return [several[place] for place in dict.fromkeys(places)][:MOST_OPTIONS]
 
 
-_OF_UNITS = ("tensor_par", "pipeline_par", "data_par", "batch_size")
+_OF_UNITS = ("tensor_par", "pipeline_par", "batch_size")
 
 
 def _with_options(space: Space, values: Mapping[str, Any]) -> Space:
@@ -301,13 +331,18 @@ def _untried(space: Space, name: str, value: Any) -> bool:
 
 def _sequence(space: Space, miss: Miss, tries: Tries) -> Iterator[Remedy]:
     """Yield the longest of shorter sequences that fits, where it is activations that fill the memory."""
-    activations = sum(size for kind, size in miss.parts.items() if kind in _ACTIVATIONS)
-    if space.edition == PUBLISHED or "seq_length" in space.fix or activations < _HALF * miss.needed:
+    if space.edition == PUBLISHED or "seq_length" in space.fix or not _of_activations(miss):
         return
     length = space.model.seq_size
     lengths = (length >> k for k in range(1, length.bit_length()))
     spaces = ((n, replace(space, fix={**space.fix, "seq_length": (n,)})) for n in lengths)
     yield from _first("sequence", "seq_length", spaces, tries)
+
+
+def _of_activations(miss: Miss) -> bool:
+    """Whether it is activations that fill the memory."""
+    activations = sum(size for kind, size in miss.parts.items() if kind in _ACTIVATIONS)
+    return activations >= _HALF * miss.needed
 
 
 _ACTIVATIONS = ("activations", "checkpoints", "activation gradients")

@@ -13,6 +13,7 @@ from calculon.presets import find_preset
 from calculon.spec.axes import PUBLISHED_AXES
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
+from calculon.spec.plan_words import replicas
 
 UNSPLIT = ("auto", "0")
 """Values of ``zero_stage`` that split nothing by themselves."""
@@ -39,7 +40,7 @@ def varied(execution: Execution, changes: Mapping[str, Any]) -> Fields:
 def _consistent(fields: Fields) -> Fields:
     """Return fields of which those that others rule out have the value that is left."""
     e = dict(fields)
-    if e["data_par"] == 1:
+    if replicas(e) == 1:
         e |= {"optimizer_sharding": False, "data_par_overlap": False}
         e["zero_stage"] = e["zero_stage"] if e["zero_stage"] in UNSPLIT else "0"
     elif e["zero_stage"] not in UNSPLIT:
@@ -56,7 +57,8 @@ def _consistent(fields: Fields) -> Fields:
     full = e["activation_recompute"] == "full"
     if full:
         e["recompute_modules"] = "none"
-    if (full and e["recompute_every"] == 1) or e["tensor_par_comm_type"] != "rs_ag":
+    every = e["recompute_every"] == max(1, e["recompute_blocks"])
+    if (full and every) or e["tensor_par_comm_type"] != "rs_ag":
         e["seq_par_ag_redo"] = False
     return e
 

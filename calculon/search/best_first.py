@@ -9,7 +9,7 @@ import numpy as np
 
 from calculon.plan.columns import Columns
 from calculon.search.cost_tables import CostTables
-from calculon.search.grid import GRID_AXES, OFFLOADS, along, enumerated
+from calculon.search.grid import FEW, GRID_AXES, OFFLOADS, along, enumerated
 from calculon.search.nodes import alike, nodes_of
 from calculon.search.ranking import Ranking
 from calculon.search.search_counts import Counts
@@ -51,20 +51,27 @@ def count_space(space: Space, *, mbs_break: bool = False) -> int:
         networks = prod(
             len(space.networks(axis.network, getattr(unit, axis.degree))) for axis in PUBLISHED_AXES
         )
-        overlaps = len(space.replicated("data_par_overlap", unit.data_par))
-        cells = len(unit.interleavings) * networks * overlaps
-        total += cells * _combinations(space, unit, mbs_break=mbs_break)
+        for parts in dict.fromkeys(space.switches["context_par"]):
+            if unit.further % parts:
+                continue
+            overlaps = len(space.replicated("data_par_overlap", unit.data_par * parts))
+            cells = len(unit.interleavings) * networks * overlaps
+            total += cells * _combinations(space, unit, parts, mbs_break=mbs_break)
     return total
 
 
-def _combinations(space: Space, unit: Unit, *, mbs_break: bool) -> int:
+def _combinations(space: Space, unit: Unit, parts: int, *, mbs_break: bool) -> int:
     """Count the combinations of variants, sharding, offloading and microbatch size that a unit has.
 
-    With `mbs_break` those that differ in nothing but the microbatch size are one.
+    With so many parts of sequences. With `mbs_break` those that differ in nothing but the microbatch size are one.
     """
     variants, switches = space.variants, space.switches
     numbers = np.arange(len(variants)) if unit.tensor_par > 1 else np.flatnonzero(variants.serial)
-    sharding = space.replicated("optimizer_sharding", unit.data_par)
+    fitting = space.variant_degrees[numbers] == unit.further
+    if len(switches["context_par"]) > 1:
+        fitting &= variants.columns["context_par"][numbers] == parts
+    numbers = numbers[fitting]
+    sharding = space.replicated("optimizer_sharding", unit.data_par * parts)
     sizes = np.array(unit.microbatches)
     columns = {
         **space.rules.constants,
@@ -104,10 +111,13 @@ def _search_portion(
     space = tables.space
     promising: list[tuple[Tile, Array]] = []
     waiting = 0
-    for tile in tiles(space, tables, units):
-        counts.add(tile.count(mbs_break=mbs_break))
-        if not tile.feasible:
+    for whole in tiles(space, tables, units):
+        counts.add(whole.count(mbs_break=mbs_break))
+        if not whole.feasible:
             continue
+        some = np.flatnonzero(whole.fits.any(axis=(0, 1, 2, 3)))
+        few = len(some) < FEW * len(whole.nodes)
+        tile = Tile.joined([(whole, some)]) if few else whole
         bounds = ranking.upper_bound(tile)
         if bounds is None:
             for rows in tile.rows(np.nonzero(tile.fits)):
@@ -127,11 +137,34 @@ def _search_portion(
 def _most_promising_first(
     space: Space, promising: list[tuple[Tile, Array]], ranking: Ranking
 ) -> None:
-    """Consider the executions of tiles, given with the bounds of their cells; each tile is released when it is done."""
+    """Consider the executions of tiles, given with the bounds of their cells; each tile is released when it is done.
+
+    What others than the first have above the threshold is considered together, as far as it is of one kind.
+    """
     promising.sort(key=lambda one: float(one[1].max()))
+    if promising:
+        _best_first(space, *promising.pop(), ranking)
     while promising:
-        tile, bounds = promising.pop()
-        _best_first(space, tile, bounds, ranking)
+        tile, bounds = _joined(promising, ranking)
+        if len(tile.nodes):
+            _best_first(space, tile, bounds, ranking)
+
+
+def _joined(promising: list[tuple[Tile, Array]], ranking: Ranking) -> tuple[Tile, Array]:
+    """Take what the most promising tile has above the threshold, and as much of the next ones as are of its kind."""
+    parts: list[tuple[Tile, Array]] = []
+    bounds: list[Array] = []
+    count = 0
+    while promising and (not parts or promising[-1][0].kind == parts[0][0].kind):
+        tile, of_tile = promising[-1]
+        some = np.flatnonzero((of_tile >= ranking.threshold).any(axis=0))
+        if parts and count + len(some) > GRID_NODES:
+            break
+        promising.pop()
+        parts.append((tile, some))
+        bounds.append(of_tile[:, some])
+        count += len(some)
+    return Tile.joined(parts), np.concatenate(bounds, axis=1)
 
 
 def _best_first(space: Space, tile: Tile, bounds: Array, ranking: Ranking) -> None:
@@ -189,8 +222,8 @@ def portions(space: Space) -> Iterator[tuple[list[Unit], Sequence[tuple[BlockCho
 def _table_rows(space: Space, units: Sequence[Unit]) -> int:
     """Return how many rows the block table of units has with all block choices, or a little more."""
     sizes = {(unit.tensor_par, size) for unit in units for size in unit.microbatches}
-    each = len(space.block_groups) * len(space.block_sizes[0]) * len(space.system.networks)
-    return len(sizes) * each
+    networks = 1 if space.meshed else len(space.system.networks)
+    return len(sizes) * len(space.block_groups) * len(space.block_sizes[0]) * networks
 
 
 def tiles(space: Space, tables: CostTables, units: Sequence[Unit]) -> Iterator[Tile]:

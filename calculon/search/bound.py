@@ -1,19 +1,25 @@
 """A time that no execution of a cell of a tile beats: what lets a search skip cells and stay exact."""
 
+from collections.abc import Sequence
 from dataclasses import fields
+from functools import reduce
+from operator import add
 
 import numpy as np
 
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_times import block_passes
+from calculon.cost.classes import synced_block
 from calculon.cost.embedding_head import EmbeddingHeadTimes
 from calculon.parallel.data.strategies import STRATEGIES
-from calculon.parallel.data.synced import BackwardPass, SyncedBytes
+from calculon.parallel.data.synced import BackwardPass
+from calculon.parallel.pipeline.schedules import Passes, batch_time
 from calculon.parallel.pipeline.transfers import bubble_time
 from calculon.parallel.process_groups import CollectiveCost
 from calculon.plan.columns import Columns
 from calculon.plan.schedule import Schedule
-from calculon.records import gather
+from calculon.plan.stage_layout import FIRST, LAST, SECOND
+from calculon.records import gather, view
 from calculon.search.grid import Grid
 from calculon.units import Array, Seconds
 
@@ -32,39 +38,66 @@ def time_lower_bound(grid: Grid) -> Seconds:
     """
     tables, schedule, optimizer = grid.tables, grid.memory.schedule, grid.memory.optimizer
     rows = grid.nodes.block_rows
-    block = gather(tables.block, rows)
-    forward, backward = _passes(grid, block, schedule.pipeline_par > 1)
-    base, edge = (forward + backward).min(axis=1)
     embedding_head = tables.embedding_head(rows, grid.step_rows)
     embedding_head_times = EmbeddingHeadTimes(embedding_head, schedule) if embedding_head else None
     if schedule.layout is not None:
-        time = _of_stages(schedule, np.minimum(base, edge), embedding_head_times)
+        kinds = tables.kinds(rows, grid.step_rows)
+        blocks = [gather(tables.block, rows)] if kinds is None else kinds.blocks
+        each = [_shortest(grid, block, schedule.pipeline_par > 1) for block in blocks]
+        time = _of_stages(schedule, each, embedding_head_times)
     else:
+        block = gather(tables.block, rows)
+        forward, backward = _passes(grid, block, schedule.pipeline_par > 1)
+        base, edge = (forward + backward).min(axis=1)
         time = schedule.batch_sum(base, edge) + bubble_time(schedule, base, edge)
+        if schedule.choice.pairs_passes:
+            time = time - schedule.pairs * schedule.blocks * block.paired.max(axis=0)
         if embedding_head_times is not None:
             time = time + embedding_head_times.least()
-    time = time + schedule.blocks * optimizer.step.time
+    # blocks of the largest stage may be of a kind that costs less than the mean
+    fullest = schedule.mean_blocks if tables.several_kinds else schedule.blocks
+    time = time + fullest * optimizer.step.time
     return np.asarray(time[:, 0, 0, 0, :])
 
 
 def _passes(grid: Grid, block: BlockCost, piped: Array) -> tuple[Seconds, Seconds]:
     """Return forward and backward time of blocks without transfers and offloading: axes (kind, network, node)."""
-    return block_passes(block, grid.tables.edition.at_edge(block.collectives, piped))
+    tables = grid.tables
+    collectives = tables.edition.at_edge(block.collectives, piped)
+    return block_passes(block, collectives, exchanges=tables.exchanges)
+
+
+def _shortest(grid: Grid, block: BlockCost, piped: Array) -> Seconds:
+    """Return the time of both passes of the faster kind of block, on the fastest network, beside others if they are."""
+    forward, backward = _passes(grid, block, piped)
+    shortest: Seconds = (forward + backward).min(axis=(0, 1))
+    return shortest - block.paired.max(axis=0) if grid.choice.pairs_passes else shortest
 
 
 def _of_stages(
-    schedule: Schedule, block: Seconds, embedding_head: EmbeddingHeadTimes | None
+    schedule: Schedule, blocks: Sequence[Seconds], embedding_head: EmbeddingHeadTimes | None
 ) -> Seconds:
-    """Return a time of the passes that no schedule and layout beats: that of the mean and of the fullest stage."""
-    assert schedule.layout is not None
-    mean = schedule.layout.mean(schedule.pipeline_par) * block
+    """Return a time of the passes that no schedule and layout beats, from the least time of each kind of block.
+
+    Every form of :func:`~calculon.parallel.pipeline.schedules.batch_time` rises with the time of each stage. That of
+    ZB-H1 fills the pipeline with forward passes alone, of which nothing is known here, nor is of what is simulated: the
+    slowest stage does all of its passes.
+    """
+    layout, name = schedule.layout, schedule.choice.pp_schedule
+    assert layout is not None
+    of_kind = [layout.blocks] if layout.of_kind is None else layout.of_kind
+    both = reduce(add, (count * time for count, time in zip(of_kind, blocks, strict=True)))
     if embedding_head is not None:
-        mean = (
-            mean
-            + (embedding_head.embedding + embedding_head.head).min(axis=0) / schedule.pipeline_par
+        first, last = embedding_head.embedding.min(axis=0), embedding_head.head.min(axis=0)
+        alone = np.where(layout.count[FIRST] > 0, 0.0, first)
+        both = np.concatenate(
+            [both[:SECOND] + first, both[SECOND:LAST], both[LAST:] + last + alone]
         )
-    fullest: Seconds = np.maximum(mean, schedule.blocks * block)
-    return schedule.microbatches * fullest
+    none = np.zeros_like(both)
+    passes = Passes(stages=layout.count, forward=both, backward=none, weight=none)
+    if name == "zb_h1" or schedule.choice.simulated:
+        return schedule.microbatches * passes.largest(both)
+    return batch_time(name, passes, schedule.microbatches, schedule.interleaving)
 
 
 def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
@@ -72,10 +105,10 @@ def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
 
     On the best of the data networks, with overlap where it is tried, behind the longest passes that blocks have without
     transfers and offloading. Waiting for those makes what traffic hides behind longer, but the iteration by as much.
-    Nothing is known of the published laws.
+    Nothing is known of the published laws, nor of stages whose blocks are of several kinds.
     """
     strategy = STRATEGIES[grid.choice.zero_stage]
-    if strategy.sharding is None:
+    if strategy.sharding is None or grid.tables.several_kinds:
         return 0.0
     known = {n: v[nodes] if v.ndim else v for n, v in grid.nodes.columns.items()}
     rows, steps = grid.nodes.block_rows[:, nodes], grid.step_rows[:, nodes]
@@ -106,9 +139,13 @@ def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
         **dict.fromkeys((field.name for field in fields(BackwardPass)), none)
         | {"forward": forward, "base": backward, "edge": backward, "head": head}
     )
-    weight, gradient = block.weight[0], block.gradient_message[0]
-    synced = SyncedBytes(weight=weight, gradient=gradient)
-    of_embedding_head = None if embedding_head is None else embedding_head.synced(gradient / weight)
+    first = view(block, lambda values: values[0])
+    reduced = first.gradient_message / first.weight
+    synced = synced_block(first, schedule)
+    of_embedding_head = None
+    if embedding_head is not None:
+        ends = embedding_head.on_stages(schedule.ends_apart)
+        of_embedding_head = ends.synced(reduced, schedule)
     cost = CollectiveCost(system, schedule)
     found = strategy.sync(synced, of_embedding_head, windows, cost, grid.tables.edition)
     exposed: Array = np.broadcast_to(

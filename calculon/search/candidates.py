@@ -7,14 +7,18 @@ from itertools import product
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
-from calculon.plan.columns import DEFAULTS, FIELDS
+from calculon.plan.columns import DEFAULTS, FIELDS, code, field_of
 from calculon.plan.divisors import divisors
 from calculon.presets import NODE, Preset, find_preset
-from calculon.spec.axes import FURTHER_AXES
-from calculon.spec.execution import ENDS_AS_BLOCKS, PRESETS, PUBLISHED
+from calculon.search.watched import allowed_values
+from calculon.spec.axes import DIVIDED, FURTHER_AXES
 from calculon.spec.model import Model
+from calculon.spec.named_values import ENDS_AS_BLOCKS, PRESETS, PUBLISHED
+from calculon.units import Array
 
 EXTENSIONS = tuple(
     f.name for f in FIELDS if f.declaration.optional and f.declaration.searched != "argument"
@@ -84,6 +88,8 @@ class Unit:
     ----------
     tensor_par, pipeline_par, data_par, batch_size : int
         What the unit fixes.
+    further : int
+        What is left of the processors: the product of the degrees of further axes that are no parts of others.
     batch_position : int
         Position of the batch size among the candidates.
     interleavings, microbatches : tuple of int
@@ -93,6 +99,7 @@ class Unit:
     tensor_par: int
     pipeline_par: int
     data_par: int
+    further: int
     batch_size: int
     batch_position: int
     interleavings: tuple[int, ...]
@@ -156,7 +163,8 @@ class Candidates:
     def switches(self) -> dict[str, Values]:
         """Candidates of the loops with named values or switches, where nothing forbids one."""
         offload = (True, False) if self.system.usable[1] > 0 else (False,)
-        more = self.add.get("attention_type", ()) if not self.model.groups_queries else ()
+        alone = self.model.groups_queries or self.model.latent
+        more = () if alone else self.add.get("attention_type", ())
         attention = ("multihead", *more)
         candidates: dict[str, Values] = {
             "activation_recompute": ("full", "attn_only", "none"),
@@ -191,8 +199,60 @@ class Candidates:
 
     def usual(self, name: str) -> Values:
         """Return the values of an optional field that are tried where nothing is asked for."""
-        tried = self.preset.tried(name)
-        return (DEFAULTS[name],) if tried is None else tried
+        return self._usual[name]
+
+    @cached_property
+    def _usual(self) -> dict[str, Values]:
+        """What the preset tries of each optional field, as far as the model can have it."""
+        found: dict[str, Values] = {}
+        for name in EXTENSIONS:
+            tried = self.preset.tried(name)
+            if tried is None:
+                known = name in DIVIDED and name in self.preset.entries
+                tried = self._divided(name) if known else (DEFAULTS[name],)
+            elif "context_par" in field_of(name).declaration.needs and self._whole_sequences:
+                tried = (DEFAULTS[name],)
+            elif len(tried) > 1:
+                tried = allowed_values(name, tried, self.model, self.system, self.constants)
+            found[name] = tried
+        return found
+
+    def _divided(self, name: str) -> tuple[int, ...]:
+        """Degrees of a further axis that divide what they spread: experts, or the longest sequence as is practice."""
+        model = self.model
+        if name == "expert_par":
+            return divisors(model.num_experts) if model.mixes else (1,)
+        runs = self.preset.entries[name].runs or divisors(self.num_procs)
+        known = {"num_procs": self.num_procs, NODE: self.node, "seq_size": self._longest}
+        degrees = (d for d in runs if model.attends and self._longest % (2 * d) == 0)
+        good = (d for d in degrees if self.preset.practised({**known, name: d}, self.fix))
+        return tuple(dict.fromkeys((1, *good)))
+
+    @property
+    def _longest(self) -> int:
+        """Tokens of the longest sequence."""
+        own, name = self.model.seq_size, "seq_length"
+        asked = self.fix.get(name, (0, *self.add.get(name, ())))
+        return max(length or own for length in asked)
+
+    @cached_property
+    def _whole_sequences(self) -> bool:
+        """Whether no sequence is split."""
+        name = "context_par"
+        known = name in self.preset.entries
+        usual = self._divided(name) if known else (DEFAULTS[name],)
+        return {*self.fix.get(name, (*usual, *self.add.get(name, ())))} == {1}
+
+    @cached_property
+    def constants(self) -> dict[str, Array]:
+        """What all executions share, as columns."""
+        return {
+            "num_procs": np.array(self.num_procs),
+            "training": np.array(True),
+            "datatype": np.array(code("datatype", self.datatype)),
+            "edition": np.array(code("edition", self.edition)),
+            "preset": np.array(code("preset", self.preset.family)),
+        }
 
     @cached_property
     def asked(self) -> frozenset[str]:
@@ -206,10 +266,13 @@ class Candidates:
         own = self.model.seq_size
         return tuple(sorted({length or own for length in self.switches["seq_length"]}))
 
-    def replicated(self, name: str, data_par: int) -> Values:
-        """Candidates of a switch that needs data parallelism; a preset speaks of where there is any."""
+    def replicated(self, name: str, ranks: int) -> Values:
+        """Candidates of a switch that needs several ranks with the same weights; a preset speaks of where there are.
+
+        Those are ranks of data parallelism, and of context parallelism.
+        """
         allowed, tried = self.switches[name], self.preset.tried(name)
-        if data_par == 1:
+        if ranks == 1:
             return tuple(value for value in allowed if not value)
         return allowed if name in self.fix or tried is None else tried
 
@@ -266,7 +329,8 @@ class Candidates:
                 chunks = divisors(blocks) if pipeline_par > 1 else (1,)
                 interleavings = self._fixed("pipeline_interleaving", chunks)
                 for data_par in self._replicas(rest // pipeline_par):
-                    degrees = tensor_par, pipeline_par, data_par
+                    further = rest // pipeline_par // data_par
+                    degrees = tensor_par, pipeline_par, data_par, further
                     if not interleavings or not self._possible(*degrees):
                         continue
                     for position, batch in enumerate(self._batches(data_par)):
@@ -280,7 +344,7 @@ class Candidates:
 
     def _replicas(self, rest: int) -> Iterator[int]:
         """Yield the shares of n processors that further axes may leave for data parallelism: a single axis, all."""
-        degrees = (self.switches[axis.degree] for axis in FURTHER_AXES)
+        degrees = (self.switches[axis.degree] for axis in FURTHER_AXES if not axis.folded)
         for further in dict.fromkeys(map(prod, product(*degrees))):
             if rest % further == 0:
                 yield rest // further
@@ -295,8 +359,9 @@ class Candidates:
             heads % tensor_par == 0 and (groups % tensor_par == 0 or tensor_par % groups == 0)
         )
 
-    def _possible(self, tensor_par: int, pipeline_par: int, data_par: int) -> bool:
+    def _possible(self, tensor_par: int, pipeline_par: int, data_par: int, further: int) -> bool:
         """Whether every other loop has a candidate at these degrees."""
+        same = data_par * further  # most ranks with the same weights
         degrees = {"tensor_par": tensor_par, "pipeline_par": pipeline_par, "data_par": data_par}
         known = {**degrees, "num_procs": self.num_procs, NODE: self.node}
         return self.preset.practised(known, self.fix) and all(
@@ -305,8 +370,8 @@ class Candidates:
                 self.networks("tensor_par_net", tensor_par),
                 self.networks("pipeline_par_net", pipeline_par),
                 self.networks("data_par_net", data_par),
-                self.replicated("optimizer_sharding", data_par),
-                self.replicated("data_par_overlap", data_par),
+                self.replicated("optimizer_sharding", same),
+                self.replicated("data_par_overlap", same),
                 *self.switches.values(),
             )
         )

@@ -8,16 +8,26 @@ import numpy as np
 from calculon.architecture.layer_sizes import SIZE_FIELDS
 from calculon.architecture.optimizer import Parameters
 from calculon.cost.block_cost import BlockCost
-from calculon.cost.block_tables import EmbeddingHeadTables, block_costs, layer_parameters, step_cost
+from calculon.cost.block_tables import (
+    EmbeddingHeadTables,
+    OfKinds,
+    block_costs,
+    joined_kinds,
+    layer_parameters,
+    step_cost,
+)
 from calculon.cost.embedding_head import EmbeddingHead, plain_choice
+from calculon.cost.mixture import Kinds
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.editions import EDITIONS
 from calculon.plan.choices import C, distinct, grouped
-from calculon.records import concatenate
 from calculon.search.space import OF_VARIANTS, Space, Unit
 from calculon.spec.axes import FURTHER_SIZES
 from calculon.spec.scope_choices import BatchChoice, BlockChoice, LayoutChoice, StepChoice
 from calculon.units import Array
+
+SHARED = ("context_par",)
+"""Fields that executions of a grid have in common: what is tried with them depends on it."""
 
 
 class CostTables:
@@ -65,7 +75,9 @@ class CostTables:
         self._networks = {t: space.networks("tensor_par_net", t) for t in degrees}
         self._columns = space.variant_columns
         stated = self._columns.dp_shard[self._columns.dp_shard > 0]
-        shards = {1, *stated.tolist(), *(unit.data_par for unit in units)}
+        parts = dict.fromkeys(space.switches["context_par"])
+        ranks = {u.data_par * part for u in units for part in parts if u.further % part == 0}
+        shards = {1, *stated.tolist(), *ranks}
         self._shards = np.array(sorted(shards))  # np.unique would load numpy.ma
         self._own, self._own_size = space.block_sizes
         self._of_unit: dict[Unit, tuple[Array, Array, Array, Array]] = {}
@@ -73,10 +85,14 @@ class CostTables:
 
     @cached_property
     def groups(self) -> list[tuple[BatchChoice, Array]]:
-        """The variants that share the strategies of a batch, and the degrees and networks of further axes."""
+        """The variants that share the strategies of a batch, and parts of sequences.
+
+        Of further axes all that is on a stated network.
+        """
         found = []
         for choice, numbers in self._grouped(BatchChoice):
-            further = [getattr(self._columns, name)[numbers] for name in FURTHER_SIZES]
+            stated = SHARED if choice.meshed else FURTHER_SIZES
+            further = [getattr(self._columns, name)[numbers] for name in stated]
             kinds = distinct(further)[1] if further else np.zeros(len(numbers), np.int64)
             found += [(choice, numbers[kinds == kind]) for kind in range(kinds.max() + 1)]
         return found
@@ -107,7 +123,7 @@ class CostTables:
             if space.model.vocab
             else None
         )
-        blocks: list[BlockCost] = []
+        blocks: list[OfKinds[BlockCost]] = []
         layouts: dict[LayoutChoice, list[tuple[BlockChoice, Array]]] = {}
         for choice, numbers in self._blocks:
             layouts.setdefault(choice.layout, []).append((choice, numbers))
@@ -122,6 +138,7 @@ class CostTables:
         every = np.concatenate(list(rows_of.values()))
         rows = 0
         embedding_head_start: dict[BlockChoice, int] = {}
+        embedding_head_count = 0
         embedding_head_rows: list[Array] = []
         for layout, members in layouts.items():
             choices = [choice for choice, _ in members]
@@ -135,15 +152,18 @@ class CostTables:
                 rows += len(sizes)
                 if embedding_head is None:
                     continue
-                plain = plain_choice(choice, space.system)
-                if plain not in embedding_head_start:
-                    embedding_head_start[plain] = len(embedding_head_start) * len(every)
-                    embedding_head.add_cost(plain, every)
+                # a module that predicts a further token has a block, which runs as this choice has it
+                own = space.model.mtp_layers > 0
+                key, of = (choice, sizes) if own else (plain_choice(choice, space.system), every)
+                if key not in embedding_head_start:
+                    embedding_head_start[key] = embedding_head_count
+                    embedding_head_count += len(of)
+                    embedding_head.add_cost(key, of)
                 embedding_head_rows.append(
-                    embedding_head_start[plain] + np.arange(len(sizes), dtype=np.int32)
+                    embedding_head_start[key] + np.arange(len(sizes), dtype=np.int32)
                 )
-        self.block = concatenate(blocks)
-        self.optimizer = self._steps(degrees, embedding_head)
+        steps = self._steps(degrees, embedding_head)
+        (self.block, self.optimizer), self._kinds = joined_kinds(space.model, blocks, steps)
         self._embedding_head = (
             embedding_head.embedding_head() if embedding_head is not None else None
         )
@@ -151,22 +171,25 @@ class CostTables:
 
     def _steps(
         self, degrees: list[int], embedding_head: EmbeddingHeadTables | None
-    ) -> OptimizerCost:
+    ) -> list[OfKinds[OptimizerCost]]:
         """Cost optimizer steps."""
-        space, steps, total = self.space, [], 0
+        space, total = self.space, 0
+        steps: list[OfKinds[OptimizerCost]] = []
         for degree in degrees:
             self._step_start[degree] = total
             total += len(self._shards) * len(self._own)
         rows, count = 0, len(self._own)
-        known: dict[tuple[LayoutChoice, bool], list[Parameters]] = {}
+        known: dict[tuple[LayoutChoice, bool, bool], list[Parameters]] = {}
         for choice, numbers in self._grouped(StepChoice):
             used = [t for t in degrees if t > 1 or not choice.layout.overlapped]
             if not used:
                 continue
             alone = np.concatenate([self._rows_of[t][:count] for t in used])
-            key = choice.layout, choice.steps_by_matrix
+            key = choice.layout, choice.steps_by_matrix, choice.splits_weights
             if key not in known:
-                known[key] = layer_parameters(space.model, choice, alone, self.edition)
+                known[key] = layer_parameters(
+                    space.model, space.system, choice, alone, self.edition
+                )
             rows_of = np.arange(len(alone)).reshape(len(used), count)
             each = np.tile(rows_of, (1, len(self._shards))).ravel()  # the same for all shards
             sizes, weights = alone[each], [of_kind.take(each) for of_kind in known[key]]
@@ -178,7 +201,21 @@ class CostTables:
                 embedding_head.add_steps(choice, sizes, shards)
             self._step_base[numbers] = rows
             rows += len(sizes)
-        return concatenate(steps)
+        return steps
+
+    @cached_property
+    def exchanges(self) -> bool:
+        """Whether any block has collectives of further axes."""
+        return bool(self.block.axis_exposed.any())
+
+    @property
+    def several_kinds(self) -> bool:
+        """Whether there are several kinds of block."""
+        return self._kinds is not None
+
+    def kinds(self, blocks: Array, steps: Array) -> Kinds | None:
+        """Return the kinds of block for rows of blocks and of optimizer steps; None where there is one."""
+        return None if self._kinds is None else self._kinds.take(blocks, steps)
 
     def embedding_head(self, blocks: Array, steps: Array) -> EmbeddingHead | None:
         """Return embedding and head for rows of blocks and of optimizer steps; nothing without a vocabulary."""

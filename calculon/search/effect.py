@@ -249,7 +249,8 @@ def _addable(name: str, spaces: Sequence[Space], wording: Wording) -> str:
     return {
         "batch_size": "a multiple of a data-parallel degree below the largest batch "
         f"({spaces[0].max_batch_size}) that is not tried already",
-        "attention_type": f"multiquery, where {fix} does not exclude it and the model states no kv_heads",
+        "attention_type": f"multiquery, where {fix} does not exclude it and the model states neither kv_heads nor "
+        "kv_lora_rank",
         "activations_offload": f"{wording.words((True,))}, on a system with a tier-2 memory, where {fix} does not "
         "exclude it",
     }[name]

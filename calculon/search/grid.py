@@ -4,8 +4,9 @@ Every input has its own axis, and intermediate results carry only the axes that 
 networks, a block not of offloading. So a tile of a hundred thousand executions costs a few small arrays.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from calculon.search.nodes import Nodes
 from calculon.search.search_counts import Counts
 from calculon.search.space import Space, Values
 from calculon.spec.axes import FURTHER_SIZES, PUBLISHED_AXES
-from calculon.units import Array
+from calculon.units import Array, Bytes
 
 OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
 
@@ -35,11 +36,21 @@ NETWORKS = ("data_par_net", "pipeline_par_net", "tensor_par_net")
 """Axes of the combinations of networks."""
 
 
+OF_KIND = ("choice", "space", "tables", "sharding", "overlap", "networks")
+"""Attributes that grids share that can be joined."""
+
+FEW = 0.75
+"""Share of the nodes below which it is worth the copy to look at them alone."""
+
+
 def along(values: Any, name: str, axes: tuple[str, ...] = GRID_AXES) -> Array:
     """Lay values along the named axis of a grid."""
     shape = [1] * len(axes)
     shape[axes.index(name)] = -1
     return np.asarray(values).reshape(shape)
+
+
+G = TypeVar("G", bound="Grid")
 
 
 class Grid:
@@ -49,25 +60,51 @@ class Grid:
         self.nodes, self.choice = nodes, nodes.choice
         self.space, self.tables = nodes.space, nodes.tables
         unit = nodes.units[0]
-        self.sharding = self._sharding()
-        self.overlap = self.space.replicated("data_par_overlap", unit.data_par)
+        parts = int(nodes.shared("context_par")[0])
+        ranks = unit.data_par * parts  # with the same weights; of several numbers above 1, one
+        self.sharding, held = self._sharding(ranks)
+        some = np.broadcast_to(held.any(axis=(0, 1, 2, 3)), len(nodes))
+        if not some.all():  # nodes without an execution
+            self.nodes, held = nodes.take(some), held[..., some]
+        self.__dict__["enumerated"] = held
+        self.overlap = self.space.replicated("data_par_overlap", ranks)
         degrees = {axis.network: getattr(unit, axis.degree) for axis in PUBLISHED_AXES}
         self.networks = tuple(self.space.networks(name, degrees[name]) for name in NETWORKS)
 
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What grids share that can be joined: strategies, and the candidates of loops over cells."""
+        stated = () if self.choice.meshed else FURTHER_SIZES
+        further = tuple(self.nodes.shared(name).item() for name in stated)
+        return self.choice, self.sharding, self.overlap, self.networks, further
+
+    @staticmethod
+    def joined(parts: Sequence[tuple[G, Array]]) -> G:
+        """Return some nodes of grids of one kind as one grid, with what is known of what fits and of the least time."""
+        grid = copy(parts[0][0])
+        for name in {*grid.__dict__} - {*OF_KIND}:
+            del grid.__dict__[name]
+        grid.nodes = Nodes.joined([one.nodes.take(some) for one, some in parts])
+        for name in ("fits", "time_lower_bound"):
+            if all(name in one.__dict__ for one, _ in parts):
+                values = [getattr(one, name)[..., some] for one, some in parts]
+                grid.__dict__[name] = np.concatenate(values, axis=-1)
+        return grid
+
     # -- columns ----------------------------------------------------------------------------------
 
-    def _sharding(self) -> Values:
+    def _sharding(self, ranks: int) -> tuple[Values, Array]:
         """Return the candidates of ``optimizer_sharding`` that go with the strategy of data parallelism.
 
-        A stage of ZeRO decides it: half of the grid would hold nothing.
+        A stage of ZeRO decides it: half of the grid would hold nothing. With them goes what the space holds there.
         """
-        candidates = self.space.replicated("optimizer_sharding", self.nodes.units[0].data_par)
+        candidates = self.space.replicated("optimizer_sharding", ranks)
         columns = {**self.nodes.columns, **self._switches}
         columns["optimizer_sharding"] = along(candidates, "optimizer_sharding")
         held = enumerated(self.space, Columns(columns))
         held = np.broadcast_to(held, np.broadcast_shapes(held.shape, (len(candidates), 1, 1, 1, 1)))
         some = np.flatnonzero(held.any(axis=(1, 2, 3, 4))).tolist()
-        return tuple(candidates[place] for place in some)
+        return tuple(candidates[place] for place in some), held[some]
 
     @property
     def _switches(self) -> dict[str, Array]:
@@ -109,6 +146,7 @@ class Grid:
             space.system,
             tables.edition,
             tables.embedding_head(blocks, steps),
+            tables.kinds(blocks, steps),
         )
 
     @derived
@@ -121,18 +159,23 @@ class Grid:
 
     @derived
     def network_reasons(self) -> Array:
-        """Why a combination of networks does not fit: '' or a reason; axes (unit, data, pipeline, tensor)."""
+        """Why a combination of networks does not fit: '' or a reason; axes (unit, data, pipeline, tensor).
+
+        Groups of a mesh fit the networks that they span.
+        """
         units, axes = self.nodes.units, ("unit", *NETWORKS)
+        reasons = np.full((len(units), *map(len, self.networks)), "", dtype="U32")
+        if self.choice.meshed:
+            return reasons
         columns = {
             axis.degree: along([getattr(unit, axis.degree) for unit in units], "unit", axes)
             for axis in PUBLISHED_AXES
         }
         columns |= {n: along(v, n, axes) for n, v in zip(NETWORKS, self.networks, strict=True)}
         columns |= {name: self.nodes.shared(name) for name in FURTHER_SIZES}
-        columns["mesh_order"] = np.array(int(self.space.meshed))
+        columns["mesh_order"] = self.nodes.shared("mesh_order")
         columns["edition"] = self.space.rules.constants["edition"]
         requests = self._requests(columns)
-        reasons = np.full((len(units), *map(len, self.networks)), "", dtype="U32")
         for rule in self.space.rules.of_networks:
             reasons[(reasons == "") & ~rule.holds(requests)] = rule.reason
         return reasons
@@ -166,13 +209,31 @@ class Grid:
                 violations.append((rule.reason, failed))
             if failed.all():
                 return violations
-        system, needed = self.space.system, self.memory.capacity
-        tiers = (needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req)
-        for reason, tier, usable in zip(MEMORY_REASONS, tiers, system.usable, strict=True):
+        self.needed = self._needed([failed for _, failed in violations])
+        usable_of = self.space.system.usable
+        for reason, tier, usable in zip(MEMORY_REASONS, self.needed, usable_of, strict=True):
             failed = np.asarray(tier > usable)
             if failed.any():
                 violations.append((reason, failed))
         return violations
+
+    def _needed(self, failed: Sequence[Array]) -> tuple[Bytes, Bytes]:
+        """Return bytes that cells need of the two tiers; nothing of nodes of which all have failed, where many have."""
+        left = np.ones(len(self.nodes), bool)
+        for cells in failed:
+            left &= ~np.atleast_1d(cells).all(axis=tuple(range(np.ndim(cells) - 1)))
+        some = np.flatnonzero(left)
+        few = 0 < len(some) < FEW * len(self.nodes)
+        memory = (self.joined([(self, some)]) if few else self).memory.capacity
+        tiers = memory.proc_mem_tier1_cap_req, memory.proc_mem_tier2_cap_req
+        if not few:
+            return tiers
+        found = []
+        for tier in tiers:
+            every = np.zeros((*tier.shape[:-1], len(self.nodes)))
+            every[..., some] = tier
+            found.append(every)
+        return found[0], found[1]
 
     def _fails(self, rule: Rule) -> Array:
         """Return which cells a rule rejects; one that reads nothing of a node but its unit is asked once a unit."""
@@ -233,11 +294,11 @@ class Grid:
 
     def _nearest_miss(self, reason: str, cells: Array) -> float:
         """Return the fewest bytes by which cells do not fit a tier."""
-        needed = self.memory.capacity
-        first = reason == MEMORY_REASONS[0]
-        tier = needed.proc_mem_tier1_cap_req if first else needed.proc_mem_tier2_cap_req
-        least = np.where(cells, tier, np.inf).min()  # faster than a minimum under a mask
-        return float(least - self.space.system.usable[MEMORY_REASONS.index(reason)])
+        place = MEMORY_REASONS.index(reason)
+        least = np.where(
+            cells, self.needed[place], np.inf
+        ).min()  # faster than a minimum under a mask
+        return float(least - self.space.system.usable[place])
 
 
 def _by_node(cells: Array) -> Array:
@@ -252,6 +313,7 @@ def enumerated(space: Space, columns: Columns) -> Array:
 
     Published counting has no loop over offloaded activations with full recomputation, unless it is added. It tries the
     microbatch sizes whose tokens divide over tensor parallelism, which with several lengths are not those of a unit.
+    The degree of tensor parallelism is no further width of experts where 0, which means it, is tried.
     """
     held = np.array(True)
     if len(space.lengths) > 1:
@@ -260,7 +322,11 @@ def enumerated(space: Space, columns: Columns) -> Array:
     if True not in space.add.get("activations_offload", ()):
         full = columns.is_choice("activation_recompute", "full")
         held = held & ~(columns.activations_offload & full)
+    if 0 in space.switches["expert_tensor_par"]:
+        held = held & (columns.expert_tensor_par != columns.tensor_par)
     requests = Requests(space.model, space.system, columns)
     for rule in space.rules.of_cells:
         held = held & rule.holds(requests)
+        if not held.any():
+            break
     return np.asarray(held)

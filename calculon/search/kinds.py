@@ -92,7 +92,7 @@ class _Kinds:
             case ast.Name(id=field), ast.Constant(value=str(text)):
                 choices = _FIELDS[field].declaration.choices
                 if text not in choices:
-                    wanted = f"a value of {field}: {', '.join(choices)}"
+                    wanted = f"a value of {field}: {', '.join(getattr(choices, 'usual', choices))}"
                     self._refuse(wanted, repr(text), nearest(text, choices))
 
     def _no_text(self, *nodes: ast.expr) -> None:

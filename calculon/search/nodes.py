@@ -17,6 +17,9 @@ from calculon.spec.axes import PUBLISHED_AXES
 from calculon.spec.scope_choices import BatchChoice
 from calculon.units import Array
 
+OF_NODES = ("unit", "chunks", "variant", "microbatch", "first_block", "number")
+"""What each node has of its own."""
+
 
 @dataclass(frozen=True)
 class Nodes:
@@ -52,6 +55,22 @@ class Nodes:
     def __len__(self) -> int:
         return len(self.unit)
 
+    def take(self, some: Array) -> "Nodes":
+        """Return some of the nodes, in their order."""
+        own = (getattr(self, name)[some] for name in OF_NODES)
+        return Nodes(self.space, self.tables, self.choice, self.units, *own)
+
+    @staticmethod
+    def joined(parts: "Sequence[Nodes]") -> "Nodes":
+        """Return the nodes of several that have the same tables and strategies, one after the other."""
+        units = [unit for one in parts for unit in one.units]
+        before = np.cumsum([0, *(len(one.units) for one in parts)])
+        number = np.concatenate(
+            [start + one.unit for start, one in zip(before, parts, strict=False)]
+        )
+        others = (np.concatenate([getattr(one, n) for one in parts]) for n in OF_NODES[1:])
+        return Nodes(parts[0].space, parts[0].tables, parts[0].choice, units, number, *others)
+
     @derived
     def unit_columns(self) -> dict[str, Array]:
         """What units fix, as columns of shape (units,)."""
@@ -86,8 +105,11 @@ class Nodes:
 
     def shared(self, name: str) -> Array:
         """Return the value of a field that all nodes have in common."""
-        values: Array = self.columns[name]
-        found = values.reshape(-1)[:1]
+        values = self.tables.variants.columns[name]
+        if not values.ndim:
+            return values.reshape(1)
+        values = values[self.variant]
+        found: Array = values[:1]
         assert (values == found).all(), name
         return found
 
@@ -100,7 +122,8 @@ class Nodes:
     def step_rows(self, sharding: Array) -> Array:
         """Rows of the optimizer table for candidates of ``optimizer_sharding``: shape (candidates, nodes)."""
         columns = self.columns
-        shards = shard_count(sharding[:, None], columns["dp_shard"], columns["data_par"])
+        ranks = columns["data_par"] * columns["context_par"]
+        shards = shard_count(sharding[:, None], columns["dp_shard"], ranks)
         return self.tables.step_rows(columns["tensor_par"], self.variant, shards)
 
     @derived
@@ -132,13 +155,11 @@ def nodes_of(
     tables: CostTables, choice: BatchChoice, units: Sequence[Unit], variants: Array, most: int
 ) -> Iterator[Nodes]:
     """Yield all nodes of units that are alike with variants of a choice, at most a given number at once."""
-    serial, laid_out = tables.variants.serial[variants], _layouts(tables, variants)
+    fitting = _fitting(tables, variants)
     pending: list[tuple[Unit, Array]] = []
     count = 0
     for unit in units:
-        own = variants if unit.tensor_par > 1 else variants[serial]
-        if laid_out is not None:
-            own = variants[laid_out(unit) if unit.tensor_par > 1 else laid_out(unit) & serial]
+        own = fitting(unit)
         each = len(unit.interleavings) * len(unit.microbatches)
         while len(own):
             room = max(1, (most - count) // each) if count < most else 0
@@ -153,19 +174,24 @@ def nodes_of(
         yield _laid_out(tables, choice, pending)
 
 
-def _layouts(tables: CostTables, variants: Array) -> Callable[[Unit], Array] | None:
-    """Return which of some variants have a layout of stages that is tried at the degrees of a unit; None for all."""
+def _fitting(tables: CostTables, variants: Array) -> Callable[[Unit], Array]:
+    """Return which of some variants a unit has: with its degrees, and with a layout of stages that is tried at them."""
     space = tables.space
-    if not space.preset.uneven or len(space.switches["pp_layout"]) == 1:
-        return None
+    serial, degrees = tables.variants.serial[variants], space.variant_degrees[variants]
     laid_out = np.broadcast_to(tables.variants.columns["pp_layout"], len(tables.variants))[variants]
+    uneven = bool(space.preset.uneven) and len(space.switches["pp_layout"]) > 1
 
     @cache
-    def at(pipeline_par: int) -> Array:
-        codes = [held("pp_layout", layout) for layout in space.layouts(pipeline_par)]
-        return np.isin(laid_out, codes)
+    def at(serially: bool, further: int, pipeline_par: int) -> Array:
+        some = degrees == further
+        if serially:
+            some &= serial
+        if pipeline_par:
+            codes = [held("pp_layout", layout) for layout in space.layouts(pipeline_par)]
+            some &= np.isin(laid_out, codes)
+        return variants[some]
 
-    return lambda unit: at(unit.pipeline_par)
+    return lambda unit: at(unit.tensor_par == 1, unit.further, unit.pipeline_par if uneven else 0)
 
 
 def _laid_out(

@@ -9,7 +9,7 @@ from calculon.editions.edition import Edition
 from calculon.errors import Problem, SpecError, nearest
 from calculon.frozen import dataclass
 from calculon.records import Column, column, columns
-from calculon.spec.execution import CORRECTED
+from calculon.spec.named_values import CORRECTED
 from calculon.statistics import Capacity, CorrectedStats
 from calculon.units import Array, Count, Seconds
 

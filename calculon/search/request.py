@@ -23,8 +23,9 @@ from calculon.search.ranking import Best, Front, Ranking
 from calculon.search.restrict import OPTIONS, checked
 from calculon.search.space import Space
 from calculon.search.where import Condition
-from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, MATMUL_BYTES, PUBLISHED
 from calculon.spec.model import Model
+from calculon.spec.named_values import CORRECTED, DATATYPE_BYTES, MATMUL_BYTES, PUBLISHED
+from calculon.spec.recipes import NO_RECIPE
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -171,7 +172,7 @@ def _check_framework(preset: Preset, options: Mapping[str, Mapping[str, Sequence
 def _check_arithmetic(
     system: System, datatype: str, options: Mapping[str, Mapping[str, Sequence[Any]]]
 ) -> None:
-    """Refuse matrix arithmetic that the system does not have, or that is wider than what is stored."""
+    """Refuse matrix arithmetic and recipes that the system does not have, or that are wider than what is stored."""
     stored = DATATYPE_BYTES[datatype]
     usable = ["same", *(t for t in system.matmul_types if MATMUL_BYTES[t] <= stored)]
     for option, values in options.items():
@@ -179,6 +180,15 @@ def _check_arithmetic(
             if value not in usable:
                 wanted = f"a type of {system.name} of at most {stored} bytes: {', '.join(usable)}"
                 raise SpecError("search", Problem(f"{option}.matmul_dtype", wanted, repr(value)))
+        for value in values.get("fp8_recipe", ()):
+            if value != NO_RECIPE and value not in system.recipes:
+                wanted = (
+                    f"a recipe that {system.name} runs: {', '.join((NO_RECIPE, *system.recipes))}"
+                )
+                hint = "ext.recipes of a system states what it runs: calculon describe system"
+                raise SpecError(
+                    "search", Problem(f"{option}.fp8_recipe", wanted, repr(value), hint)
+                )
 
 
 def needed_edition(model: Model, preset: str | None = None) -> str:

@@ -17,7 +17,7 @@ from calculon.plan.plan import Plan
 from calculon.search.objective import Objective
 from calculon.search.search_counts import Counts
 from calculon.search.space import Space
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.named_values import PUBLISHED
 from calculon.units import Array
 
 if TYPE_CHECKING:

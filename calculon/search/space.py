@@ -6,7 +6,8 @@ between equal results are broken as there (in edition ``corrected`` fewer switch
 has to be kept of an execution.
 """
 
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from calculon.plan.plan import Plan
 from calculon.search.candidates import LOOPS, SWITCHES, VARIANT, Candidates, Unit, Values
 from calculon.search.variants import Rules, Variants, variants
 from calculon.spec.axes import FURTHER_AXES
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.named_values import PUBLISHED
 from calculon.spec.scope_choices import BlockChoice
 from calculon.units import Array
 
@@ -53,10 +54,10 @@ class Space(Candidates):
         """The combinations of loops that do not depend on degrees."""
         return variants(self, self.rules)
 
-    def _possible(self, tensor_par: int, pipeline_par: int, data_par: int) -> bool:
+    def _possible(self, tensor_par: int, pipeline_par: int, data_par: int, further: int) -> bool:
         """Whether every loop has a candidate at these degrees, the variants among them."""
         some = len(self.variants) if tensor_par > 1 else self.variants.serial.any()
-        return bool(some) and super()._possible(tensor_par, pipeline_par, data_par)
+        return bool(some) and super()._possible(tensor_par, pipeline_par, data_par, further)
 
     @cached_property
     def variant_columns(self) -> Columns:
@@ -74,6 +75,15 @@ class Space(Candidates):
         """The different numbers that size a block and that variants fix, as rows, and the row of each variant."""
         sizes, size_of, _ = distinct([getattr(self.variant_columns, n) for n in OF_VARIANTS])
         return sizes, size_of
+
+    @cached_property
+    def variant_degrees(self) -> Array:
+        """The product of the degrees of further axes of each variant, those apart that are parts of others."""
+        degrees = (
+            self.variant_columns.columns[axis.degree] for axis in FURTHER_AXES if not axis.folded
+        )
+        ones = np.ones(len(self.variants), np.int64)
+        return np.asarray(reduce(mul, degrees, ones))
 
     @cached_property
     def variant_numbers(self) -> Array:
@@ -158,7 +168,8 @@ class Space(Candidates):
         columns["num_procs"] = np.full(rows, self.num_procs, np.int64)
         columns["data_par"] = self.num_procs // (columns["tensor_par"] * columns["pipeline_par"])
         for axis in FURTHER_AXES:
-            columns["data_par"] //= columns[axis.degree]
+            if not axis.folded:
+                columns["data_par"] //= columns[axis.degree]
         columns["batch_size"] = self._batch_sizes(columns["data_par"], columns["batch_size"])
         columns["datatype"] = np.full(rows, code("datatype", self.datatype), np.int8)
         columns["training"] = np.ones(rows, bool)

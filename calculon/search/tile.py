@@ -68,7 +68,16 @@ class Tile(Grid):
 
     def release_grid(self) -> None:
         """Give the memory of the grid free: what fits is known, and the least time; columns are gathered again."""
-        for name in ("memory", "violations", "enumerated", "columns", "step_rows", "_multiplicity"):
+        released = (
+            "memory",
+            "needed",
+            "violations",
+            "enumerated",
+            "columns",
+            "step_rows",
+            "_multiplicity",
+        )
+        for name in released:
             self.__dict__.pop(name, None)
         self.nodes.release_columns()
 

@@ -4,7 +4,6 @@ A variant is possible when no rule on it fails that published counting leaves ou
 found by watching what each reads, so that the rules of a table, of one execution and of a search are the same.
 """
 
-from collections.abc import Mapping
 from functools import cached_property
 from math import prod
 
@@ -12,11 +11,12 @@ import numpy as np
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
-from calculon.plan.columns import Columns, code, field_of, held, type_of
+from calculon.plan.columns import Columns, held, type_of
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.rule import Requests, Rule
 from calculon.search.candidates import VARIANT, Candidates
-from calculon.spec.axes import FURTHER_AXES
+from calculon.search.watched import columns_read
+from calculon.spec.axes import FURTHER_DEGREES
 from calculon.units import Array
 
 PART_ROWS = 65_536
@@ -62,14 +62,7 @@ class Rules:
     """
 
     def __init__(self, space: Candidates):
-        self._space = space
-        self.constants = {
-            "num_procs": np.array(space.num_procs),
-            "training": np.array(True),
-            "datatype": np.array(code("datatype", space.datatype)),
-            "edition": np.array(code("edition", space.edition)),
-            "preset": np.array(code("preset", space.preset.family)),
-        }
+        self._space, self.constants = space, space.constants
 
     @cached_property
     def _concerned(self) -> list[Rule]:
@@ -79,21 +72,37 @@ class Rules:
 
     @cached_property
     def _read(self) -> dict[str, frozenset[str]]:
-        """The columns that each rule reads, for this model and system."""
-        return {rule.reason: self._watched(rule) for rule in self._concerned}
+        """The columns that each rule reads, for this model and system, at any candidate of other loops."""
+        model, system, candidates = self._space.model, self._space.system, self._space.switches
+        found: dict[str, frozenset[str]] = {}
+        last: dict[str, frozenset[str]] = {}
+        before: dict[str, Array] = {}
+        for i in range(max(map(len, candidates.values()))):
+            known = {
+                name: np.array(held(name, values[min(i, len(values) - 1)]))
+                for name, values in candidates.items()
+                if values
+            }
+            known |= self.constants
+            changed = {name for name, value in known.items() if not i or value != before[name]}
+            for rule in self._concerned:
+                if i and last[rule.reason].isdisjoint(changed):
+                    continue  # it reads the same values, hence the same columns
+                read = last[rule.reason] = columns_read(rule, model, system, known)
+                found[rule.reason] = found.get(rule.reason, frozenset()) | read
+            before = known
+        return found
 
     def read(self, rule: Rule) -> frozenset[str]:
         """Return the columns that a rule reads."""
         return self._read[rule.reason]
 
-    def _watched(self, rule: Rule) -> frozenset[str]:
-        columns = _Watched(self.constants)
-        rule.holds(Requests(self._space.model, self._space.system, columns))
-        return frozenset(columns.read)
-
     @cached_property
     def of_variants(self) -> list[Rule]:
-        """Rules on variants alone, with tensor parallelism or without: what they reject is not enumerated."""
+        """Rules on variants alone, with tensor parallelism or without: what they reject is not enumerated.
+
+        Of degrees of further axes, it matters how many ranks tensor parallelism has.
+        """
         known = {*VARIANT, "tensor_par", *self.constants}
         return [
             rule
@@ -101,22 +110,30 @@ class Rules:
             if not rule.counted
             and self._read[rule.reason] <= known
             and self._read[rule.reason] & set(VARIANT)
+            and not self._compares(rule)
         ]
+
+    def _compares(self, rule: Rule) -> bool:
+        """Whether a rule holds a degree of a further axis against that of tensor parallelism."""
+        read = self._read[rule.reason]
+        return "tensor_par" in read and not read.isdisjoint(FURTHER_DEGREES)
 
     @cached_property
     def of_cells(self) -> list[Rule]:
         """Rules on optional fields beside degrees and other loops: what they reject is not enumerated either.
 
-        That degrees multiply to the number of processors is one of them where further axes are searched.
+        That degrees multiply to the number of processors is one of them where further axes are searched. That overlap
+        of data parallelism needs several ranks with the same weights is none: its candidates follow from their number.
         """
         others = {rule.reason for rule in self.of_variants}
-        further = self._space.asked & {axis.degree for axis in FURTHER_AXES}
+        further = self._space.asked & {*FURTHER_DEGREES}
         return [
             rule
             for rule in self._concerned
             if (rule.about or self._read[rule.reason] & further)
             and not rule.counted
             and rule.reason not in others
+            and (rule.about or "data_par_overlap" not in self._read[rule.reason])
         ]
 
     @cached_property
@@ -197,20 +214,3 @@ def _possible(
     for rule in rules.of_variants:
         good &= rule.holds(requests)
     return good
-
-
-class _Watched(Columns):
-    """One execution with a value in every column, which remembers what is read of it."""
-
-    __slots__ = ("read",)
-
-    def __init__(self, constants: Mapping[str, Array]):
-        super().__init__(constants)
-        self.read: set[str] = set()
-
-    def __getattr__(self, name: str) -> Array:
-        self.read.add(name)
-        if name == "preset":  # which decides what its rule reads
-            return self._columns[name].reshape(1)
-        kind = field_of(name).annotation
-        return np.zeros(1, np.int8) if kind is str else np.ones(1, bool if kind is bool else int)

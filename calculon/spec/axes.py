@@ -22,6 +22,10 @@ class Axis:
         What its groups are called.
     divides : str
         Size of the model that a degree has to divide, where a rule of its own does not say so.
+    folded : bool
+        Its groups are made of ranks of the other axes: the degree is no factor of the number of processors.
+    inner : str
+        Field of a degree that these groups have inside of them, if any.
     """
 
     name: str
@@ -29,6 +33,8 @@ class Axis:
     network: str
     kind: str
     divides: str = ""
+    folded: bool = False
+    inner: str = ""
 
 
 PUBLISHED_AXES = (
@@ -38,18 +44,43 @@ PUBLISHED_AXES = (
 )
 """The axes of the published model, in the order in which its ranks are numbered, fastest first."""
 
-FURTHER_AXES: tuple[Axis, ...] = ()
+FURTHER_AXES: tuple[Axis, ...] = (
+    Axis("cp", "context_par", "context_par_net", "context"),
+    Axis(
+        "ep",
+        "expert_par",
+        "expert_par_net",
+        "expert",
+        folded=True,
+        inner="expert_tensor_par",
+    ),
+)
 """Further axes, fastest first: their collectives are between layers, so that they are numbered next to ``tp``.
 
-Degree and network are optional fields, 1 and 0 by default.
+Degree and network are optional fields, 1 and 0 by default. Ranks of a context-parallel group have parts of the same
+sequences, next to those of a tensor group (Megatron-LM, ``core/parallel_state.py``: order *tp-cp-ep-dp-pp*). Groups of
+experts are consecutive ranks of a stage, whatever
+these do in the other layers; inside of each group, experts are split by width over the first ranks (Liu et al., *MoE
+Parallel Folding*, arXiv 2504.14960, section 3.2; Megatron-LM, ``core/parallel_state.py``: the expert decoder mesh).
 """
 
+DIVIDED = ("expert_par", "context_par")
+"""Degrees of further axes that a search tries as they divide what they spread, where a preset knows them."""
+
 AXES = (*PUBLISHED_AXES, *FURTHER_AXES)
+
+MESH_AXES = tuple(axis for axis in AXES if not axis.folded)
+"""Axes whose degrees multiply to the number of processors."""
 
 LAYER_AXES = (PUBLISHED_AXES[0], *FURTHER_AXES)
 """Axes whose collectives are between the layers of a block."""
 
-FURTHER_SIZES = tuple(name for axis in FURTHER_AXES for name in (axis.degree, axis.network))
+FURTHER_DEGREES = tuple(name for axis in FURTHER_AXES for name in (axis.degree, axis.inner) if name)
+"""Fields of degrees of further axes."""
+
+FURTHER_SIZES = tuple(
+    name for axis in FURTHER_AXES for name in (axis.degree, axis.network, axis.inner) if name
+)
 """Fields of further axes; the layers of a block depend on them."""
 
 FURTHER_NAMES = tuple(axis.name for axis in FURTHER_AXES)

@@ -55,6 +55,8 @@ class Scope(Flag):
     BATCH = 8
 
 
+LAYOUT, BLOCK, STEP, BATCH = Scope.LAYOUT, Scope.BLOCK, Scope.STEP, Scope.BATCH
+
 _NOTHING = Scope(0)
 
 Searched = Literal["loop", "option", "fixed", "argument"]
@@ -63,6 +65,9 @@ only a restriction changes; or an argument of the search."""
 
 ABOVE_ONE = range(2, LARGEST_INTEGER + 1)
 """Degrees of parallelism that split something."""
+
+ABOVE_ZERO = range(1, LARGEST_INTEGER + 1)
+"""Numbers that are stated, where 0 says nothing."""
 
 
 class NamedValues(tuple[str, ...]):
@@ -74,6 +79,11 @@ class NamedValues(tuple[str, ...]):
     def wanted(self) -> str:
         """The allowed values, for a message."""
         return "one of " + ", ".join(self)
+
+    @property
+    def usual(self) -> tuple[str, ...]:
+        """Those of them that pages list, and tests try one by one."""
+        return tuple(self)
 
     def plain(self, value: Any) -> Any:
         """Return a value as it is held: a number as the digit that it is written with."""
@@ -141,7 +151,7 @@ class Declaration:
     samples: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.choices, ListsOfCounts):
+        if not isinstance(self.choices, (ListsOfCounts, NamedValues)):
             object.__setattr__(self, "choices", NamedValues(self.choices))
 
     @property
@@ -335,9 +345,9 @@ class SpecField:
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """All values of a named field or switch; of a number or list its default and the samples."""
+        """The values of a named field or switch; of a number or list its default and the samples."""
         if self.declaration.choices and not self.listed:
-            return tuple(self.declaration.choices)
+            return cast("NamedValues", self.declaration.choices).usual
         if self.annotation is bool:
             return (False, True)
         return tuple(dict.fromkeys((self.default, *self.declaration.samples)))

@@ -9,7 +9,7 @@ from calculon.errors import Problem, SpecError, nearest, printable
 from calculon.spec.decode import SpecWarning, decode
 from calculon.spec.families import FAMILIES, INEXPRESSIBLE, OTHERS
 from calculon.spec.families.configuration import Configuration, Key
-from calculon.spec.families.family import REGULAR, Family
+from calculon.spec.families.family import REGULAR, Family, one_in
 from calculon.spec.fields import shown
 from calculon.spec.model import Model
 
@@ -19,7 +19,7 @@ USUAL_LENGTH = 8192
 _OTHER_HEADS = ("Classification", "QuestionAnswering", "RewardModel")
 """Parts of the names of architectures whose head is not that of a language model."""
 
-_FULL, _SLIDING = "full_attention", "sliding_attention"
+_FULL, _SLIDING, _CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 
 
 def from_huggingface(
@@ -46,7 +46,11 @@ def from_huggingface(
     config, family = _open(raw, file)
     fields = _fields(config, family, {} if seq_size is None else {"seq_size": seq_size})
     _check(config, fields)
-    fields |= _windows(config, family, fields)
+    if family.blocks is None:
+        fields |= _windows(config, family, fields)
+    else:
+        fields |= family.blocks(config, fields)
+        fields = {name: value for name, value in fields.items() if value is not None}
     if fields.get("kv_heads") == fields["attn_heads"]:
         del fields["kv_heads"]
     return decode(Model, fields, file, name=name)
@@ -90,18 +94,20 @@ def _open(raw: object, file: str) -> tuple[Configuration, Family]:
     if not isinstance(kind, str) or kind not in FAMILIES:
         why = OTHERS.get(str(kind))
         hint = f"it has {why}, which a model file cannot express" if why else ""
+        if isinstance(config.get("text_config"), Mapping):
+            hint = hint or "its text_config describes the text model: make it a file of its own"
         config.refuse("model_type", wanted, shown(kind), hint or nearest(str(kind), [*FAMILIES]))
     family = FAMILIES[kind]
     if not family.inside:
         return config, family
-    if problems := [*_features(config)]:
+    if problems := [*_features(config, family)]:
         raise SpecError(file, problems)
     return config.inside(family.inside), family
 
 
 def _fields(config: Configuration, family: Family, stated: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of the model; those of `stated` are not read from the configuration."""
-    problems = [*_features(config), *_other_values(config, family)]
+    problems = [*_features(config, family), *_other_values(config, family)]
     sources = family.fields | stated
     fields: dict[str, Any] = {}
     for field, source in sources.items():
@@ -122,10 +128,11 @@ def _fields(config: Configuration, family: Family, stated: dict[str, Any]) -> di
     return fields
 
 
-def _features(config: Configuration) -> Iterator[Problem]:
-    """Yield the features of a configuration that no model can express."""
+def _features(config: Configuration, family: Family) -> Iterator[Problem]:
+    """Yield the features of a configuration that no model can express, or that its family is not known to have."""
+    read = {source.name for source in family.fields.values() if isinstance(source, Key)}
     for key, feature in INEXPRESSIBLE.items():
-        if config.get(key):
+        if config.get(key) and key not in {*read, *family.reads}:
             wanted = f"a model without {feature}"
             yield Problem(config.path + key, wanted, shown(config.get(key)))
     architectures = str(config.get("architectures"))
@@ -153,30 +160,31 @@ def _check(config: Configuration, fields: dict[str, Any]) -> None:
         config.refuse("seq_size", wanted, str(length))
 
 
-def _windows(config: Configuration, family: Family, fields: dict[str, Any]) -> dict[str, int]:
-    """Return the fields of sliding windows: none where every block attends to the whole sequence."""
+def _windows(config: Configuration, family: Family, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of windows of attention: none where every block attends to the whole sequence."""
     source = family.window
     window = 0
     if source is not None:
         window = config.read(source) if isinstance(source, Key) else source(config, fields)
     if config.get("layer_types") is not None:
-        every = _full_every(config, fields["num_blocks"], window)
+        narrow = _CHUNKED if family.chunked else _SLIDING
+        every = _full_every(config, fields["num_blocks"], (_FULL, narrow) if window else (_FULL,))
     else:
         every = family.full_every(config, fields) if window else 1
     if every == 1:
         return {}
-    known = every <= fields["num_blocks"]
-    return {"sliding_window": window, "full_attention_every": every if known else 0}
+    every = every if every <= fields["num_blocks"] else 0
+    found = {"sliding_window": window, "full_attention_every": every}
+    return found | {"chunked_window": True} if family.chunked else found
 
 
-def _full_every(config: Configuration, blocks: int, window: int) -> int:
+def _full_every(config: Configuration, blocks: int, allowed: tuple[str, ...]) -> int:
     """Return n where one in n blocks of ``layer_types`` attends to the whole sequence; 0 for none."""
     types = config.get("layer_types")
-    allowed = (_FULL, _SLIDING) if window else (_FULL,)
     if not isinstance(types, list) or len(types) != blocks or any(t not in allowed for t in types):
         wanted = f"{' or '.join(allowed)} for each of {blocks} blocks"
         config.refuse("layer_types", wanted, shown(types))
-    every = types.index(_FULL) + 1 if _FULL in types else 0
-    if any((t == _FULL) != (every > 0 and (i + 1) % every == 0) for i, t in enumerate(types)):
+    every = one_in([one == _FULL for one in types])
+    if every is None:
         config.refuse("layer_types", REGULAR, shown(types))
     return every

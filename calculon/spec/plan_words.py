@@ -6,20 +6,28 @@ from typing import Any
 from calculon.spec.axes import AXES
 from calculon.spec.execution import Execution
 from calculon.spec.fields import Declaration, optional_defaults, spec_fields
+from calculon.spec.module_sets import modules_of
+from calculon.spec.named_values import OTHER_SCHEDULES
+from calculon.spec.recipes import NO_RECIPE
 
 _RECOMPUTED = {
+    "core_attn": "attention",
     "norm": "norms",
     "activation": "activations",
-    "norm_activation": "norms and activations",
+    "mla_up_proj": "latent heads",
     "mlp": "MLPs",
+    "moe_act": "expert activations",
+    "shared_experts": "shared experts",
+    "moe": "experts",
 }
+"""Modules that are computed again, in the order in which they are told."""
+
 _STAGES = {
     "balanced": "balanced stages",
     "embedding_as_block": "embedding as a block",
     "head_as_block": "head as a block",
     "both_as_blocks": "embedding and head as blocks",
 }
-_SCHEDULES = {"gpipe": "GPipe", "zb_h1": "ZB-H1"}
 SHARDING = {
     "0": "DDP",
     "1": "ZeRO-1",
@@ -35,6 +43,13 @@ _OFFLOADS = {
     "activations_offload": "activations",
     "optimizer_offload": "optimizer",
 }
+_RECIPES = {
+    "delayed": "FP8 (delayed recipe)",
+    "tensorwise": "FP8 (tensorwise recipe)",
+    "blockwise": "FP8 (blockwise recipe)",
+    "mxfp8": "MXFP8",
+    "nvfp4": "NVFP4",
+}
 _TYPES = {"float8": "FP8", "float16": "FP16", "bfloat16": "BF16", "float32": "FP32"}
 
 _TOLD = {
@@ -47,12 +62,16 @@ _TOLD = {
     "dp_shard",
     "recompute_modules",
     "recompute_every",
+    "recompute_blocks",
     "matmul_dtype",
     "float8_scaling",
+    "fp8_recipe",
     "preset",
     *(name for axis in AXES for name in (axis.degree, axis.network)),
 }
 """Optional fields that have words of their own, or none."""
+
+NO_RECOMPUTE = "no recompute"
 
 _LONGEST_LIST = 8
 """Stages whose blocks are listed; of more, the fewest and the most are told."""
@@ -85,10 +104,15 @@ def plan_words(execution: Mapping[str, Any], usual: Mapping[str, Any] = _NOTHING
     Returns
     -------
     str
-        Such as ``TP 4, PP 4 x 5 chunks, DP 64, microbatch 1, ZeRO-1, sequence parallel, recompute norms``.
+        Such as ``TP 4, PP 4 x 5 chunks, DP 64, microbatch 1, ZeRO-1, sequence parallel, recompute norms``. Where
+        experts are spread otherwise than other layers, ``EP 8, ETP 1, EDP 16`` are among the degrees.
     """
-    degrees = list(_degrees(execution, " chunks")) or ["one processor"]
-    return ", ".join((*degrees, *choices_words(execution, usual)))
+    words = list(_degrees(execution, " chunks")) or ["one processor"]
+    width = f"ETP {expert_width(execution)}"  # as among the choices, which need no word where it is told here
+    if spreads_experts(execution):
+        words += [width, f"EDP {expert_replicas(execution):,}"]
+    choices = (word for word in choices_words(execution, usual) if word != width)
+    return ", ".join((*words, *choices))
 
 
 def choices_words(
@@ -119,6 +143,34 @@ def choices_words(
     )
 
 
+def expert_width(execution: Mapping[str, Any]) -> int:
+    """Return over how many ranks each expert is split (ETP): as other layers where the execution says nothing."""
+    return int(execution.get("expert_tensor_par", 0) or execution["tensor_par"])
+
+
+def expert_replicas(execution: Mapping[str, Any]) -> int:
+    """Return the replicas of each expert (EDP)."""
+    ranks = execution.get("expert_par", 1) * expert_width(execution)
+    return int(execution["tensor_par"] * replicas(execution) // ranks)
+
+
+def replicas(execution: Mapping[str, Any]) -> int:
+    """Return the ranks with the same weights outside of experts: of data, and of context parallelism."""
+    return int(execution["data_par"] * execution.get("context_par", 1))
+
+
+def spreads_experts(execution: Mapping[str, Any]) -> bool:
+    """Tell whether experts are split otherwise than other layers."""
+    spread = execution.get("expert_par", 1) > 1
+    return bool(spread or expert_width(execution) != execution["tensor_par"])
+
+
+def recomputes(execution: Mapping[str, Any]) -> bool:
+    """Tell whether the backward pass computes anything again."""
+    modules = execution.get("recompute_modules", _DEFAULTS["recompute_modules"])
+    return bool(execution["activation_recompute"] != "none" or modules != "none")
+
+
 def _degrees(execution: Mapping[str, Any], unit: str = "") -> Iterator[str]:
     for axis in AXES:
         degree = execution.get(axis.degree, 1)
@@ -144,8 +196,8 @@ def _pipeline(of: Any) -> Iterator[str]:
     for place in ("first", "last"):
         if blocks := of(f"{place}_stage_blocks"):
             yield f"{place} stage {blocks} block{'s' * (blocks > 1)}"
-    if of("pp_schedule") in _SCHEDULES:
-        yield _SCHEDULES[of("pp_schedule")]
+    if of("pp_schedule") in OTHER_SCHEDULES:
+        yield OTHER_SCHEDULES[of("pp_schedule")]
 
 
 def _data(of: Any, usually: Any) -> Iterator[str]:
@@ -153,7 +205,7 @@ def _data(of: Any, usually: Any) -> Iterator[str]:
     if not of("training"):
         yield "inference"
         return
-    if of("data_par") == 1:
+    if of("data_par") * of("context_par") == 1:
         return
     stage = str(of("zero_stage"))
     stage = ("1" if of("optimizer_sharding") else "0") if stage == "auto" else stage
@@ -183,24 +235,23 @@ def _tensor(of: Any, usually: Any) -> Iterator[str]:
 def _recomputed(of: Any, usually: Any) -> Iterator[str]:
     """Name what the backward pass computes again."""
     whole, modules = of("activation_recompute"), of("recompute_modules")
-    every = f" in 1 of {of('recompute_every')} blocks" if of("recompute_every") > 1 else ""
+    some = max(1, of("recompute_blocks"))
+    every = f" in {some} of {of('recompute_every')} blocks" if of("recompute_every") > some else ""
     if whole == "full":
         yield f"full recompute{every}"
         return
-    parts = [
-        *(("attention",) if whole == "attn_only" else ()),
-        *((_RECOMPUTED[modules],) if modules in _RECOMPUTED else ()),
-    ]
+    named = modules_of(modules) | ({"core_attn"} if whole == "attn_only" else set())
+    parts = [words for name, words in _RECOMPUTED.items() if name in named]
     if modules == "ops":
         yield f"selective recompute{every}"
     if parts:
-        yield f"recompute {' and '.join(parts)}{every}"
+        yield f"recompute {' and '.join(parts)}{every}"  # commas are between the words of a plan
     unusual = (
         usually("activation_recompute", "none") != "none"
         or usually("recompute_modules", "none") != "none"
     )
     if not parts and modules == "none" and of("training") and unusual:
-        yield "no recompute"
+        yield NO_RECOMPUTE
 
 
 def _offloaded(of: Any) -> Iterator[str]:
@@ -212,6 +263,9 @@ def _arithmetic(of: Any) -> Iterator[str]:
     """Name arithmetic of fewer bits than is stored, and 8-bit tensors."""
     if of("datatype") == "float8":
         yield "FP8 tensors"
+    if (recipe := of("fp8_recipe")) != NO_RECIPE:
+        yield f"{_RECIPES[recipe]} products"
+        return
     matmul = of("matmul_dtype")
     if matmul not in ("same", of("datatype")):
         scaling = f" ({of('float8_scaling')} scaling)" if matmul == "float8" else ""

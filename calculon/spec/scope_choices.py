@@ -3,15 +3,20 @@
 from typing import ClassVar
 
 from calculon.frozen import dataclass
-from calculon.spec.execution import (
+from calculon.spec.fields import Scope
+from calculon.spec.module_sets import INSIDE, modules_of
+from calculon.spec.named_values import (
     DATATYPE_BYTES,
-    LEAST_RESULT_BYTES,
+    FOLDED_SCHEDULES,
     MASTER_BYTES,
     MATMUL_BYTES,
     MESH_ORDERS,
-    arithmetic_type,
+    SIMULATED_SCHEDULES,
+    multiplied,
+    product_type,
+    result_bytes,
 )
-from calculon.spec.fields import Scope
+from calculon.spec.recipes import FLOAT8, NO_RECIPE, PRODUCTS_IN_FLOAT8, RECIPES, Recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +49,16 @@ class LayoutChoice:
     bias_after_reduce: bool
     matmul_impl: str
     seq_par_copies: bool
+    moe_dispatcher: str
+    moe_pad_to_capacity: bool
+    dispatch_dtype: str
+    combine_dtype: str
+    cp_comm: str
+    cp_kv_replicate: bool
+    cp_balance: str
+    cp_skip: bool
+    fp8_recipe: str
+    fp8_param_gather: bool
     sequence_parallel: bool
     overlapped: bool
 
@@ -65,29 +80,44 @@ class LayoutChoice:
         return self.launch_mode == "blocking"
 
     @property
-    def matmul_type(self) -> str:
-        """Type of the arithmetic of products with weights."""
-        return arithmetic_type(self.datatype, self.matmul_dtype)
+    def recipe(self) -> Recipe | None:
+        """How operands are made that are narrower than 16 bits; None where none is."""
+        if self.fp8_recipe != NO_RECIPE:
+            return RECIPES[self.fp8_recipe]
+        if self.matmul_dtype == FLOAT8 and self.dtype_bytes > 1:
+            return PRODUCTS_IN_FLOAT8[self.float8_scaling]
+        return None
+
+    def recipe_on(self, *, transposes: bool) -> Recipe | None:
+        """Return the same on a machine that needs transposed copies of 8-bit operands, or does not.
+
+        What ``matmul_dtype`` means alone is the same on all.
+        """
+        if self.fp8_recipe == NO_RECIPE:
+            return self.recipe
+        return RECIPES[self.fp8_recipe].on(transposes=transposes)
 
     @property
-    def operand_bytes(self) -> int:
+    def multiplied(self) -> str:
+        """The ``matmul_dtype`` by which results of products and attention have their types: float8 under a recipe."""
+        return multiplied(self.matmul_dtype, self.fp8_recipe)
+
+    @property
+    def matmul_type(self) -> str:
+        """Type of the arithmetic of products with weights."""
+        return product_type(self.datatype, self.matmul_dtype, self.fp8_recipe)
+
+    @property
+    def operand_bytes(self) -> float:
         """Bytes per element of the operands of products with weights."""
+        if (recipe := self.recipe) is not None:
+            return recipe.operand
         return min(self.dtype_bytes, MATMUL_BYTES[self.matmul_type])
 
     @property
     def result_bytes(self) -> int:
         """Bytes per element of the results of products, and of the operators between them."""
-        return min(self.dtype_bytes, max(self.operand_bytes, LEAST_RESULT_BYTES))
-
-    @property
-    def converts_alone(self) -> bool:
-        """Whether 8-bit operands are converted by kernels of their own, and kept in two layouts."""
-        return self.operand_bytes == 1 and self.dtype_bytes > 1
-
-    @property
-    def scales_by_itself(self) -> bool:
-        """Whether a tensor is read once before it is converted to 8 bits: the factor is that of its own values."""
-        return self.converts_alone and self.float8_scaling == "current"
+        return result_bytes(self.datatype, self.multiplied)
 
     @property
     def gathers_outputs(self) -> bool:
@@ -133,6 +163,9 @@ class BlockChoice:
     coll_algo: str
     mesh_order: str
     recompute_modules: str
+    ep_overlap: str
+    delay_wgrad: bool
+    moe_shared_overlap: bool
 
     never: ClassVar[bool] = False
     always: ClassVar[bool] = True
@@ -148,11 +181,27 @@ class BlockChoice:
         return self.activation_recompute == "full"
 
     @property
+    def modules(self) -> frozenset[str]:
+        """The modules that are computed again."""
+        return modules_of(self.recompute_modules)
+
+    @property
+    def checkpoints(self) -> frozenset[str]:
+        """The modules whose layers are all computed again from what the module reads, and keep nothing themselves.
+
+        Source: Megatron-LM, ``moe/moe_layer.py``: router, dispatch, experts and combine are one checkpointed function.
+        """
+        if self.recompute_modules == "none":
+            return frozenset()
+        found = self.modules & {"moe", "shared_experts"}
+        return found | {*INSIDE["moe"]} if "moe" in found else found
+
+    @property
     def recompute_attention(self) -> bool:
         """Whether at least the attention core is computed again (selective recompute)."""
         if self.remakes:  # which keeps the result of fused attention, whatever else is said of it
             return not self.layout.flash
-        return self.activation_recompute in ("full", "attn_only")
+        return self.activation_recompute in ("full", "attn_only") or "core_attn" in self.modules
 
     @property
     def recomputes(self) -> bool:
@@ -172,21 +221,42 @@ class BlockChoice:
     @property
     def recompute_norm(self) -> bool:
         """Whether the norms before products are computed again."""
-        return self.recompute_operators or self.recompute_modules in ("norm", "norm_activation")
+        return self.recompute_operators or "norm" in self.modules
 
     @property
     def recompute_activation(self) -> bool:
         """Whether the activation of the MLP is computed again."""
-        return self.recompute_operators or self.recompute_modules in (
-            "activation",
-            "norm_activation",
-            "mlp",
-        )
+        return self.recompute_shared_activation or "mlp" in self.modules
+
+    @property
+    def recompute_shared_activation(self) -> bool:
+        """Whether that of shared experts is, where those are not computed again as a whole."""
+        return self.recompute_operators or "activation" in self.modules
+
+    @property
+    def recompute_expert_activation(self) -> bool:
+        """Whether that of the experts that a router chooses is, its output discarded."""
+        return self.recompute_shared_activation or "moe_act" in self.modules
+
+    @property
+    def recompute_latent_heads(self) -> bool:
+        """Whether queries, keys and values are made of their latents again, their positions with them."""
+        return self.recompute_all or "mla_up_proj" in self.modules
+
+    @property
+    def recompute_gdn_norm(self) -> bool:
+        """Whether the norm after the state of the gated delta rule is computed again."""
+        return self.recompute_all or "gdn_norm_out" in self.modules
+
+    @property
+    def drops_latent_heads(self) -> bool:
+        """Whether they are not kept."""
+        return "mla_up_proj" in self.modules
 
     @property
     def recompute_mlp(self) -> bool:
         """Whether both products of the MLP are computed again."""
-        return self.recompute_all or self.recompute_modules == "mlp"
+        return self.recompute_all or "mlp" in self.modules
 
     @property
     def recompute_gated(self) -> bool:
@@ -196,7 +266,7 @@ class BlockChoice:
     @property
     def drops_hidden(self) -> bool:
         """Whether the first product of the MLP is not kept."""
-        return self.recompute_modules == "mlp"
+        return "mlp" in self.modules
 
     @property
     def recompute_stream(self) -> bool:
@@ -211,7 +281,9 @@ class BlockChoice:
     @property
     def regather_attention(self) -> bool:
         """Whether the backward pass repeats the gather of the attention input."""
-        return self.recompute_attention or self.recompute_norm or self.seq_par_ag_redo
+        return self.recompute_latent_heads or (
+            self.recompute_attention or self.recompute_norm or self.seq_par_ag_redo
+        )
 
     @property
     def regather_mlp(self) -> bool:
@@ -219,9 +291,29 @@ class BlockChoice:
         return self.recompute_norm or self.recompute_mlp or self.seq_par_ag_redo
 
     @property
+    def regather_shared(self) -> bool:
+        """Whether the backward pass repeats the gather of the input of shared experts."""
+        return self.recompute_norm or self.seq_par_ag_redo
+
+    @property
     def splits_transfers(self) -> bool:
         """Whether collectives are split around pipeline transfers only (Narayanan 2021, section 4.1)."""
         return self.tensor_par_comm_type == "p2p_rs_ag"
+
+    @property
+    def pairs_passes(self) -> bool:
+        """Whether passes of two microbatches run beside each other, so that they hide the exchange of experts."""
+        return self.ep_overlap == "1f1b"
+
+    @property
+    def in_halves(self) -> bool:
+        """Whether the halves of a microbatch run beside each other."""
+        return self.ep_overlap == "two_batch"
+
+    @property
+    def hides_experts(self) -> bool:
+        """Whether anything runs beside the exchange of experts."""
+        return self.ep_overlap != "none" or self.moe_shared_overlap
 
     @property
     def adds_gradients(self) -> bool:
@@ -324,6 +416,32 @@ class BatchChoice:
     mesh_order: str
     pp_schedule: str
     own_stages: bool
+    ep_overlap: str
+
+    @property
+    def pairs_passes(self) -> bool:
+        """Whether forward passes run beside backward passes of another microbatch while the pipeline is full."""
+        return self.ep_overlap == "1f1b"
+
+    @property
+    def in_halves(self) -> bool:
+        """Whether the halves of a microbatch run beside each other."""
+        return self.ep_overlap == "two_batch"
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the time of the schedule is simulated where stages are not alike."""
+        return self.pp_schedule in SIMULATED_SCHEDULES
+
+    @property
+    def folded(self) -> bool:
+        """Whether a pipeline rank has two parts that lie opposite each other in the model."""
+        return self.pp_schedule in FOLDED_SCHEDULES
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether the second half of the ranks has the same parts as the first, for microbatches of the other way."""
+        return self.pp_schedule == "dualpipe"
 
     @property
     def meshed(self) -> bool:

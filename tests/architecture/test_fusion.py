@@ -64,6 +64,12 @@ REGIONS = {
         T * F,
         {"none": (10, 12 + 6), "compile": (6, 10), "max": (2, 8)},
     ),
+    "gate of attention": (
+        replace(GATED, attention_gate=True),
+        "AttnBlock_Gate",
+        T * H,  # reads two and writes one; reads three and writes two
+        {"none": (10, 12 + 6), "compile": (6, 10), "max": (6, 10)},
+    ),
     "rotary": (
         GATED,
         "AttnBlock_Rotary",

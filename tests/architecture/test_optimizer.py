@@ -13,7 +13,7 @@ from calculon.architecture.optimizer import (
     step_bytes,
     step_kernels,
 )
-from calculon.spec import execution
+from calculon.spec import named_values
 from tests.helpers import document, step_choice
 
 EXAMPLE = document("examples", "3072_t4_p64_d12_mbs4_full")
@@ -40,7 +40,7 @@ def _step(parameters=MATRIX, fused=0.0, width=4, **changes):
 
 
 def test_every_optimizer_that_an_execution_may_name_is_in_the_table():
-    assert tuple(OPTIMIZERS) == execution.OPTIMIZERS
+    assert tuple(OPTIMIZERS) == named_values.OPTIMIZERS
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,28 @@ def test_one_of_three_blocks_recomputes(form):
     assert whole["act_space"] < some["act_space"] < none["act_space"]
 
 
+@pytest.mark.parametrize("form", [{"activation_recompute": "full"}, {"recompute_modules": "norm"}])
+def test_so_many_of_the_blocks_recompute(form):
+    """Megatron-LM's block method: of 8 blocks of a stage the first 3 recompute; of all, or of none, as usual."""
+    plain = PIPED | {"recompute_every": 8}
+
+    def found(blocks):
+        return stats(form | {"recompute_blocks": blocks}, plain=plain)
+
+    whole, none = stats(form, plain=PIPED), stats({}, plain=PIPED)
+    some = found(3)
+    for name in ("recompute_time", "block_act_storage_space", "block_act_checkpoint_size"):
+        assert some[name] == pytest.approx((3 * whole[name] + 5 * none[name]) / 8, rel=1e-12), name
+    assert found(0) == found(1)
+    every = found(8)
+    assert every["total_time"] == pytest.approx(whole["total_time"], rel=1e-12)
+    assert every["proc_mem_tier1_cap_req"] == pytest.approx(
+        whole["proc_mem_tier1_cap_req"], rel=1e-12
+    )
+    sizes = [found(blocks)["act_space"] for blocks in (1, 3, 7)]
+    assert sizes == sorted(sizes, reverse=True)
+
+
 # -- gradients --------------------------------------------------------------------------------------------------------
 
 PLAIN = inputs.model(MODEL.to_dict() | {"vocab": 0})

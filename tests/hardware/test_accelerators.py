@@ -13,7 +13,7 @@ from calculon.spec import catalog
 from tests.hardware.test_catalog_systems import PUBLISHED, SECTIONS, leaves
 from tests.helpers import document
 
-MESHES = ("mi300x", "mi325x", "mi355x", "gaudi2", "gaudi3")
+MESHES = ("mi300x", "mi325x", "mi350x", "mi355x", "gaudi2", "gaudi3")
 TORI = ("tpu_v4", "tpu_v5e", "tpu_v5p", "tpu_v6e", "trainium2", "trainium2_ultra")
 NAMES = ("mi250x", *MESHES, *TORI)
 LARGE = 64e9

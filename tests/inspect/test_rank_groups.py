@@ -46,6 +46,14 @@ def _split(tensor=2, stages=1, replicas=4):
     return {"tensor_par": tensor, "pipeline_par": stages, "data_par": replicas}
 
 
+EXPERTS = (
+    FORM
+    | {"zero_stage": "1", "mesh_order": "tp-dp-pp", "coll_algo": "auto", "microbatch_size": 1}
+    | {"expert_par": 8, "expert_tensor_par": 1, "tensor_par_comm_type": "rs_ag"}
+    | {"tensor_par": 2, "pipeline_par": 2, "data_par": 16, "tensor_par_overlap": "none"}
+)
+DATA = ("data", "shards", "copies", "expert data", "expert shards", "expert copies")
+
 CASES = {
     "published": ("megatron-1T", EXAMPLE, "a100_80g"),
     "corrected": (
@@ -61,6 +69,8 @@ CASES = {
         "llama3-8B",
         FORM | {"zero_stage": "1", "dp_shard": 16, "mesh_order": "tp-dp-pp", "coll_algo": "auto"},
     ),
+    "experts": ("mixtral-8x7B", EXPERTS),
+    "experts in shards": ("mixtral-8x7B", EXPERTS | {"zero_stage": "fsdp", "dp_shard": 8}),
     "inference": (PLAIN, ALONE | _split(2, 2, 2) | {"training": False}, "a100_80g"),
 }
 
@@ -71,7 +81,7 @@ def test_times_of_groups_are_the_statistics(case):
     for kinds, names in (
         (("tensor",), ("tp_comm", "recomm")),
         (("pipeline",), ("pp_comm",)),
-        (("data", "shards", "copies"), ("dp_comm",)),
+        (DATA, ("dp_comm",)),
     ):
         found = [groups[kind] for kind in kinds if kind in groups]
         for which in ("link_time", "exposed_time"):

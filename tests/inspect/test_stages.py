@@ -1,6 +1,7 @@
 """Schedules and layouts in executions: what is estimated is what their execution, event by event, takes."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -56,6 +57,42 @@ EXACT = {
 def test_an_executed_batch_takes_the_estimated_time(changes):
     batch = batch_of(**changes)
     assert executed(batch) == pytest.approx(estimated(batch), rel=TINY)
+
+
+V = {"pipeline_interleaving": 2}
+SIMULATED = {
+    "ZB-H2": {"pp_schedule": "zb_h2"},
+    "ZB-H2, balanced": {"pp_schedule": "zb_h2", "pp_layout": "balanced"},
+    "ZB-H2, overlap": {"pp_schedule": "zb_h2", "p2p_overlap": True},
+    "ZBV": {"pp_schedule": "zbv"} | V,
+    "ZBV, listed": {"pp_schedule": "zbv", "stage_blocks": "3-4-4-5-5-5-4-2"} | V,
+    "ZBV, three ranks": {"pp_schedule": "zbv", "pipeline_par": 3, "num_procs": 48} | V,
+    "ZBV, few microbatches": {"pp_schedule": "zbv", "batch_size": 32} | V,
+    "DualPipe": {"pp_schedule": "dualpipe", "batch_size": 256},
+    "DualPipe, overlap": {"pp_schedule": "dualpipe", "p2p_overlap": True},
+    "DualPipe, listed": {"pp_schedule": "dualpipe", "stage_blocks": "7-9-9-7"},
+    "DualPipeV": {"pp_schedule": "dualpipev"} | V,
+    "DualPipeV, recomputed": {"pp_schedule": "dualpipev", "activation_recompute": "full"} | V,
+}
+"""Stages are not alike: the first rank has the embedding and, but for ZB-H2, the head."""
+
+
+@pytest.mark.parametrize("changes", SIMULATED.values(), ids=SIMULATED)
+def test_a_simulated_batch_takes_as_long_as_its_execution(changes):
+    """Of all ranks, where DualPipe is estimated from half of them; gradients of two of them are added up after it."""
+    batch = batch_of(**changes)
+    both = 2 if batch.schedule.choice.mirrored else 1
+    spans = execute(batch, both * int(batch.schedule.microbatches[0]))
+    last = max(span.end for span in spans)
+    if changes["pp_schedule"] in ("zb_h2", "zbv"):  # ranks go on by themselves
+        own = [[s for s in spans if s.stage == r] for r in {s.stage for s in spans}]
+        last = max(max(s.end for s in one) - min(s.start for s in one) for one in own)
+    shared = batch.pipeline_link - batch.transfers.link
+    assert last == pytest.approx(estimated(batch) - float(shared[0]), rel=TINY)
+    for tier in (1, 2):
+        name = f"proc_mem_tier{tier}_cap_req"
+        most = getattr(stage_memory(batch).capacity, name).max()
+        assert most == pytest.approx(float(getattr(batch.capacity, name)[0]), rel=TINY)
 
 
 @pytest.mark.parametrize("overlap", [False, True])
@@ -180,6 +217,40 @@ def test_balanced_stages_beat_equal_ones():
     assert total(pp_layout="balanced") < 0.95 * total()
     assert total(pp_layout="balanced") == total(last_stage_blocks=6)
     assert total(pp_layout="balanced", pp_schedule="zb_h1") < total(pp_layout="balanced")
+
+
+def test_ranks_of_dualpipe_have_two_stages():
+    """Twice the weights and gradients of a stage, and the sum of both over the pipeline's network."""
+    one, two = batch_of(), batch_of(pp_schedule="dualpipe")
+    assert stage_blocks(two) == [2 * blocks for blocks in stage_blocks(one)]
+    weights = [sum(row["weight_space"] for row in stage_rows(batch)) for batch in (one, two)]
+    assert weights[1] == pytest.approx(2 * weights[0])
+    message = two.mirrored_gradient
+    assert two.pipeline_link[0] - two.transfers.link[0] == pytest.approx(
+        float(SYSTEM.fabric.time(two.schedule.networks["pp"], "all_reduce", message, 2.0)[0])
+    )
+
+
+def test_the_first_rank_of_a_v_has_both_ends():
+    """A table that both use is there once, and nothing of it is exchanged between stages."""
+    batch = batch_of(pp_schedule="zbv", **V)
+    passes, ends = stage_passes(batch), batch.embedding_head
+    more = passes.forward[0] - passes.forward[1]
+    of_ends = [float(ends.forward(one)[0]) for one in (ends.cost.embedding, ends.cost.head)]
+    assert more.tolist() == pytest.approx(of_ends)
+    tied = replace(inputs.model("llama3-8B"), tied=True)
+    split, turned = batch_of(tied), batch_of(tied, pp_schedule="zbv", **V)
+    assert split.pipeline_link > split.transfers.link
+    assert turned.pipeline_link == turned.transfers.link
+
+
+def test_new_schedules_fill_what_others_leave_idle():
+    found = {
+        name: float(batch_of(pp_schedule=name, **more).times.bubble_time[0])
+        for name, more in {"1f1b": {}, "zb_h1": {}, "zb_h2": {}, "zbv": V, "dualpipev": V}.items()
+    }
+    assert found["zbv"] < found["zb_h2"] < found["zb_h1"] < found["1f1b"]
+    assert found["dualpipev"] < found["zb_h1"]
 
 
 def test_an_even_model_has_one_layout():

@@ -67,7 +67,7 @@ def test_traffic_along_an_axis_is_its_network_time_and_the_work_on_it():
 
 
 def test_volumes_are_those_of_the_network_of_the_group():
-    moved = tensor_volumes([LAYER], SYSTEM, CHOICE, SIZES, EDITION, "tp")
+    moved = tensor_volumes([LAYER], NetworkTimes(SYSTEM, SIZES), CHOICE, EDITION)
     assert moved[:, :, EXECUTION.tensor_par_net].all()
     assert not np.delete(moved, EXECUTION.tensor_par_net, axis=2).any()
 

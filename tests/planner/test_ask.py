@@ -55,9 +55,22 @@ def test_half_and_twice_as_many_are_planned_beside_one_count():
 
 
 def test_8_bits_are_a_recipe_on_16():
-    asked = ask("llama3-8B", 64, "h100_80g_sxm", dtype="fp8")
-    assert asked.datatype == "bfloat16"
-    assert asked.fixed["matmul_dtype"] == "float8"
+    for word, recipe in {"fp8": "delayed", "MXFP8": "mxfp8", "fp4": "nvfp4"}.items():
+        asked = ask("llama3-8B", 64, "b200_sxm", dtype=word)
+        assert (asked.datatype, asked.fixed["fp8_recipe"]) == ("bfloat16", recipe)
+        assert "matmul_dtype" not in asked.fixed
+
+
+@pytest.mark.parametrize(
+    ("system", "dtype", "words"),
+    [
+        ("a100_80g_sxm", "fp8", "bf16, fp16, fp32, tf32, found fp8"),
+        ("h100_80g_sxm", "nvfp4", "fp8, fp8-tensorwise, fp8-blockwise, found nvfp4"),
+    ],
+)
+def test_a_precision_that_a_system_lacks_is_refused_in_the_same_word(system, dtype, words):
+    with pytest.raises(SpecError, match=rf"^--dtype: expected a precision .*{words}"):
+        ask("llama3-8B", 64, system, dtype=dtype)
 
 
 def test_published_forms_are_no_framework():

@@ -8,8 +8,10 @@ import calculon
 from calculon import inputs
 from calculon.errors import Infeasible
 from calculon.plan.plan import NAMES
-from calculon.planner.neighbours import hint, neighbours
+from calculon.planner.neighbours import _more_modules, hint, neighbours
 from calculon.planner.variations import varied
+from calculon.spec.module_sets import written
+from tests.helpers import document
 
 PLAIN = {"datatype": "bfloat16", "preset": "megatron-lm", "pipeline_par": 1}
 CASES = {
@@ -77,6 +79,37 @@ def _asked(changes):
     """The changes that others do not follow from."""
     derived = ("data_par", "seq_par_ag_redo", "overlap_param_gather")
     return [name for name in changes if name not in derived]
+
+
+def test_larger_groups_of_experts_are_proposed_alone():
+    execution = {**document("examples", "mixtral-8x7B_h100x64"), "expert_par": 1}
+    model, system = inputs.model("mixtral-8x7B"), inputs.system("h100_80g_sxm")
+    found = neighbours(model, inputs.execution(execution), system)
+    assert dict(found[0].changes) == {"expert_par": 8}
+
+
+def test_more_of_experts_is_recomputed_where_they_are_spread():
+    execution = {**document("examples", "mixtral-8x7B_h100x64"), "expert_par": 2}
+    model, system = inputs.model("mixtral-8x7B"), inputs.system("h100_80g_sxm")
+    changes = [dict(one.changes) for one in neighbours(model, inputs.execution(execution), system)]
+    assert {"recompute_modules": "moe_act"} in changes
+
+
+@pytest.mark.parametrize(
+    ("now", "more"),
+    [
+        ("none", {"moe_act", "moe"}),
+        ("norm+shared_experts", {"norm+moe_act+shared_experts", "norm+moe"}),
+        ("norm+moe_act", {"norm+moe"}),
+        ("moe", set()),
+        ("ops", set()),
+        ("norm_activation", set()),
+    ],
+)
+def test_larger_sets_of_modules_of_experts(now, more):
+    execution = {**document("examples", "mixtral-8x7B_h100x64"), "recompute_modules": now}
+    found = {written(modules) for modules in _more_modules(inputs.execution(execution))}
+    assert found == more
 
 
 def test_fewer_processors_do_not():

@@ -44,6 +44,7 @@ class Units:
             "B/s": size / seconds,
             "samples/s": 1 / seconds,
             "fraction": 1.0,
+            "": 1.0,
         }
 
     def record(self, record):

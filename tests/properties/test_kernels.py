@@ -79,9 +79,12 @@ def test_fusion_is_never_slower(table):
 def test_neutral_settings_change_no_bit(table):
     """No launch cost, a multiple of 1, the type itself; a rate that no shape changes only rounds.
 
-    Tiles of overlapped products may have parts of a row, which a tile of one row fills up.
+    Tiles of overlapped products, and experts, may have parts of a row, which a tile of one row fills up.
     """
     model, system, rows = table
+    if "num_experts" in model:  # whole rows of each, likewise
+        model["experts_per_token"] = model["num_experts"]
+        model |= {"router_groups": 0, "router_group_topk": 0}  # no group can be left out
     rows = [row | {"tensor_par_overlap": "none"} for row in rows]
     flat = [[0, 0.625]]
     for engine in system["matrix"].values():

@@ -64,6 +64,7 @@ def _model(random):
         "norm": ("layernorm_no_bias", "layernorm_plain", "rmsnorm"),
         "qk_norm": ("head", "full"),
         "parallel_attention": (True,),
+        "attention_gate": (True,),
         "dropout": (False,),
         "rotary": (0.25, 0.5, 1.0),
         "causal": (False,),
@@ -71,6 +72,8 @@ def _model(random):
         "full_attention_every": (1, 2, 5),
         "positions": (2**17,),
     }
+    if random.random() < 0.25:
+        return model | _latents(random) | {"norms": 2, "norm": "rmsnorm"}
     switches = ("qkv_bias", "out_bias", "mlp_bias", "tied", "embedding_norm", "head_bias")
     options |= dict.fromkeys(switches, (True,))
     model |= {
@@ -78,6 +81,19 @@ def _model(random):
     }
     model["norms"] = random.choice((1, 2) if "parallel_attention" in model else (2, 4))
     return model
+
+
+def _latents(random):
+    """Choose widths of latent attention."""
+    nope, rope = random.choice((64, 128)), random.choice((32, 64))
+    return {
+        "attn_size": nope + rope,
+        "q_lora_rank": random.choice((0, 256, 1536)),
+        "kv_lora_rank": random.choice((256, 512)),
+        "qk_nope_head_dim": nope,
+        "qk_rope_head_dim": rope,
+        "v_head_dim": random.choice((64, 128, 256)),
+    }
 
 
 def _form(random, model, system):
@@ -204,14 +220,17 @@ def _comparable(law, rows):
 
     A balanced pipeline has another layout for other sizes of head and blocks. What a pass waits for the host is one
     number for blocks that a transfer follows and for others: where their collectives differ and run beside products,
-    one of the two may wait for less of both than it takes.
+    one of the two may wait for less of both than it takes. A stated algorithm has chains inside of a node, which are
+    longer in a larger one; none is looked for that is faster there.
     """
 
     def holds(row):
         tiled = row["tensor_par_overlap"] != "none" and row["tensor_par_comm_type"] == "p2p_rs_ag"
         launched = (row["launch_mode"], row["fusion"]) != ("auto", "published")
         moved = law in ("more words", "a wider MLP") and row.get("pp_layout") == "balanced"
-        return not (tiled and launched) and not moved
+        stated = row["coll_algo"] not in ("auto", "published") and row["mesh_order"] != "stated"
+        chained = law == "a larger network" and stated
+        return not (tiled and launched) and not moved and not chained
 
     return np.array([holds(row) for row in rows])
 

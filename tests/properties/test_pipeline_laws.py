@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import calculon
 from calculon.records import columns
+from calculon.spec.named_values import PAIRED_SCHEDULES, SIMULATED_SCHEDULES
 from calculon.statistics import CorrectedStats
 from tests.helpers import PLAIN
 from tests.properties.test_laws import IMPROVEMENTS
@@ -90,6 +91,7 @@ def _never_more(name, less, more):
 def test_half_the_batch_never_takes_longer(table):
     model, system, rows = table
     even = [row for row in rows if row["batch_size"] // row["data_par"] % 2 == 0]
+    even = [row for row in even if row.get("pp_schedule") not in PAIRED_SCHEDULES]  # need many
     halves = [row | {"batch_size": row["batch_size"] // 2, "p2p_overlap": False} for row in even]
     whole = [row | {"p2p_overlap": False} for row in even]  # which few microbatches do not allow
     if even:
@@ -103,6 +105,10 @@ def test_half_the_batch_never_takes_longer(table):
 @given(table=tables())
 def test_transfers_beside_passes_are_never_slower(table):
     model, system, rows = table
+    # those of fixed orders that are simulated may be, by less than a thousandth
+    rows = [row for row in rows if row.get("pp_schedule") not in SIMULATED_SCHEDULES]
+    if not rows:
+        return
     apart, beside = (
         _evaluate(model, system, [row | {"p2p_overlap": there} for row in rows])
         for there in (False, True)

@@ -26,7 +26,7 @@ from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.check import check
 from calculon.plan.rules.rule import Requests
 from calculon.search.best_first import count_space
-from calculon.search.candidates import EXTENSIONS
+from calculon.search.candidates import EXTENSIONS, LOOPS
 from calculon.search.driver import make_space
 from calculon.search.objective import Objective
 from calculon.search.space import Space
@@ -171,7 +171,29 @@ def score(objective: Objective, table: calculon.Evaluation) -> np.ndarray:
 
 def loops(case: Case) -> Iterator[Row]:
     """Nest the loops of section 8.1 of the specification, with what `fix` leaves and what `add` adds."""
+    degrees = extension(case, "context_par")
+    if degrees == (1,):
+        yield from (row for _, row in nested(case, 1))
+        return
+    found = [one for parts in degrees for one in nested(case, parts)]
+    found.sort(key=lambda one: one[0])
+    yield from (row for _, row in found)
+
+
+def batches_of(case: Case, replicas: int, *, exact: bool) -> list[int]:
+    """Return the batches of so many replicas: the largest one, then those that are added."""
+    largest = replicas * (case.max_batch_size // replicas)
+    found = [largest] if largest and (largest == case.max_batch_size or not exact) else []
+    for more in case.add.get("batch_size", ()):
+        if more % replicas == 0 and more <= largest and more not in found:
+            found.append(more)
+    return found
+
+
+def nested(case: Case, parts: int) -> Iterator[tuple[tuple[Any, ...], Row]]:
+    """Nest the loops for so many parts of sequences; before each execution comes its place among all."""
     model, add = case.model, case.add
+    several = extension(case, "context_par")
 
     def pick(name: str, candidates: Any) -> list[Any]:
         return [c for c in candidates if c in case.fix.get(name, (c,))]
@@ -191,15 +213,15 @@ def loops(case: Case) -> Iterator[Row]:
             continue
         pairs = case.num_procs // t
         for p in pick("pipeline_par", pipelines(case, pairs)):
-            d = pairs // p
+            d, rest = divmod(pairs // p, parts)
+            if rest:
+                continue
+            same = d * parts
             exact = not case.any_batch and case.preset not in (None, "published")
-            largest = d * (case.max_batch_size // d)
             stage = -(-model.num_blocks // p)
-            batches = [largest] if largest and (largest == case.max_batch_size or not exact) else []
-            for more in add.get("batch_size", ()):
-                if more % d == 0 and more <= largest and more not in batches:
-                    batches.append(more)
-            for batch in pick("batch_size", batches) if pick("data_par", [d]) else ():
+            batches = batches_of(case, d, exact=exact)
+            chosen = pick("batch_size", batches) if pick("data_par", [d]) else ()
+            for position, batch in enumerate(chosen):
                 sizes = divisors(batch // d)
                 of_unit = {
                     "num_procs": case.num_procs,
@@ -217,12 +239,12 @@ def loops(case: Case) -> Iterator[Row]:
                         full = recompute == "full"
                         for choices in product(
                             pick,
-                            ("optimizer_sharding", (True, False) if d > 1 else (False,)),
+                            ("optimizer_sharding", (True, False) if same > 1 else (False,)),
                             ("tensor_par_comm_type", ("ar", "p2p_rs_ag", "rs_ag")),
                             ("seq_par_ag_redo", (True, False)),
                             (
                                 "data_par_overlap",
-                                (True, False) if d > 1 and case.data_overlap else (False,),
+                                (True, False) if same > 1 and case.data_overlap else (False,),
                             ),
                             (
                                 "tensor_par_overlap",
@@ -238,7 +260,13 @@ def loops(case: Case) -> Iterator[Row]:
                             ("optimizer_offload", offload),
                             ("attention_type", attention),
                             ("fused_activation", case.fused),
-                            *((name, extension(case, name)) for name in EXTENSIONS),
+                            *(
+                                (
+                                    name,
+                                    (parts,) if name == "context_par" else extension(case, name, t),
+                                )
+                                for name in EXTENSIONS
+                            ),
                             ("microbatch_size", sizes),
                             ("tensor_par_net", networks if t > 1 else (0,)),
                             ("pipeline_par_net", networks if p > 1 else (0,)),
@@ -252,20 +280,36 @@ def loops(case: Case) -> Iterator[Row]:
                             redo_possible = choices["tensor_par_comm_type"] == "rs_ag" and not full
                             if choices["seq_par_ag_redo"] and not redo_possible:
                                 continue
-                            yield {
+                            row = {
                                 **of_unit,
                                 "pipeline_interleaving": chunks,
                                 "activation_recompute": recompute,
                                 **choices,
                             }
+                            place = _place(row, position, case) if len(several) > 1 else ()
+                            yield place, row
 
 
-def extension(case: Case, name: str) -> tuple[Any, ...]:
-    """Return the values of a field that only the corrected edition has: as fixed, or its default and what is added."""
+def _place(row: Row, position: int, case: Case) -> tuple[Any, ...]:
+    """Return where an execution is among those with other parts of sequences: the outermost loop comes first."""
+    space = case.space
+    return tuple(
+        position if name == "batch_size" else space.position(name, row[name]) for name in LOOPS
+    )
+
+
+def extension(case: Case, name: str, tensor_par: int = 0) -> tuple[Any, ...]:
+    """Return the values of a field that only the corrected edition has: as fixed, or its default and what is added.
+
+    Experts are not split as tensor parallelism splits other layers where the default says that already.
+    """
     more = tuple(v for v in case.add.get(name, ()) if v != DEFAULTS[name])
     if name == "pp_layout" and case.preset in UNEVEN:
         more = *EVEN.get(case.preset, ()), UNEVEN[case.preset], *more
-    return case.fix.get(name, tuple(dict.fromkeys((DEFAULTS[name], *more))))
+    found = case.fix.get(name, tuple(dict.fromkeys((DEFAULTS[name], *more))))
+    if name == "expert_tensor_par" and 0 in found:
+        found = tuple(width for width in found if width != tensor_par)
+    return found
 
 
 UNEVEN = {"megatron-lm": "balanced", "torchtitan": "both_as_blocks", "deepspeed": "uniform"}
@@ -342,11 +386,11 @@ def widened(
     add: dict[str, tuple[Any, ...]] = {}
     for name in names:
         needed = missing(name)
-        if "matmul_dtype" in needed:
-            types = others("matmul_dtype", system, datatype)
-            needed["matmul_dtype"] = tuple(t for t in needed["matmul_dtype"] if t in types)
-            if not needed["matmul_dtype"]:
-                continue
+        for of_system in {"matmul_dtype", "fp8_recipe"} & needed.keys():
+            there = ("same", "none", *others(of_system, system, datatype))
+            needed[of_system] = tuple(value for value in needed[of_system] if value in there)
+        if not all(needed.values()):
+            continue
         for other, values in {name: others(name, system, datatype), **needed}.items():
             if values:
                 some = draw(st.lists(st.sampled_from(values), min_size=1, max_size=2, unique=True))
@@ -370,12 +414,20 @@ SHAPES: dict[str, st.SearchStrategy[Any]] = {
     "tied": st.just(True),
     "positions": st.just(1024),
     "embedding_norm": st.just(True),
+    "num_experts": st.sampled_from((1, 4, 16)),
+    "attention_sinks": st.just(True),
+    "attention_gate": st.just(True),
 }
 """Fields of a model that only the corrected edition knows."""
 
 
 def models(more: dict[str, Any]) -> st.SearchStrategy[calculon.Model]:
     """Small models, of which some do not divide over some degrees."""
+    if "num_experts" in more:
+        without = ("mlp_bias", "parallel_attention", "norms")
+        each = {1: 1, 4: 2, 16: 8}[more["num_experts"]]
+        more = {name: value for name, value in more.items() if name not in without}
+        more |= {"experts_per_token": each, "expert_feedforward": 48}
     if more:
         return st.sampled_from(
             ((6, 2), (6, 3), (12, 1), (12, 4), (24, 8), (24, 0), (1, 1))

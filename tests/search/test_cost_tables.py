@@ -52,7 +52,8 @@ def test_blocks_and_steps_are_found_where_they_are_laid(case):
                         same = column.of(block)[part] == column.of(batch)
                         assert same[own].all(), column.name
                     shown = batch.edition.at_edge(
-                        gather(block.collectives, part), np.array(unit.pipeline_par > 1)
+                        gather(tables.block.collectives, rows[part]),
+                        np.array(unit.pipeline_par > 1),
                     )
                     exposed = shown.fw_tp.time_exposed
                     assert (exposed == batch.fw_tp.time_exposed).all()

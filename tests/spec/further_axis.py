@@ -1,6 +1,6 @@
 """What a further axis of parallelism must do, run in a copy of the package that has one (test_axes.py).
 
-The axis ``cp`` splits sequences, and gathers keys and values; its collective is all that its layers add.
+The axis ``xp`` gathers keys and values; its collective is all that its layers add.
 """
 
 import itertools
@@ -29,7 +29,7 @@ EXECUTION = calculon.inputs.execution("3072_t4_p64_d12_mbs4_full").to_dict() | {
     "tensor_par": 2,
     "pipeline_par": 2,
     "data_par": 2,
-    "context_par": 2,
+    "example_par": 2,
     "batch_size": BATCH,
     "microbatch_size": 1,
     "pipeline_interleaving": 1,
@@ -69,36 +69,36 @@ def check_one():
     """Its time is a statistic, a part of the iteration, a group of ranks, and operators of a block."""
     found = calculon.estimate(MODEL, EXECUTION, SYSTEM, layers=True)
     stats = found.stats
-    assert stats["cp_comm_link_time"] == stats["cp_comm_exposed_time"] > 0
+    assert stats["xp_comm_link_time"] == stats["xp_comm_exposed_time"] > 0
     parts = sum(stats[name] for name in ALL_PARTS_OF_TIME)
     np.testing.assert_allclose(parts, stats["total_time"], rtol=1e-12)
-    (group,) = (group for group in found.groups if group.kind == "context")
+    (group,) = (group for group in found.groups if group.kind == "example")
     assert (group.ranks, group.groups, group.stride) == (2, 8, 2)
-    assert group.link_time == stats["cp_comm_link_time"]
+    assert group.link_time == stats["xp_comm_link_time"]
     assert sum(group.bytes) > 0
-    assert found.peers()["5"]["context"] == [5, 7]
+    assert found.peers()["5"]["example"] == [5, 7]
     sent = [
         one for layer in block(MODEL, EXECUTION, SYSTEM).operators for one in layer["collectives"]
     ]
-    along = [(one["pass"], one["operation"]) for one in sent if one.get("axis") == "cp"]
+    along = [(one["pass"], one["operation"]) for one in sent if one.get("axis") == "xp"]
     assert along == [
         ("forward", "all_gather"),
         ("activation_grad", "reduce_scatter"),
         ("recompute", "all_gather"),
     ]
-    assert "CP 2" in repr(found)
+    assert "XP 2" in repr(found)
     inference = EXECUTION | SERIAL | {"training": False, "activation_recompute": "none"}
-    forward = calculon.estimate(MODEL, inference, SYSTEM).stats["cp_comm_link_time"]
-    assert 0 < forward < stats["cp_comm_link_time"]
+    forward = calculon.estimate(MODEL, inference, SYSTEM).stats["xp_comm_link_time"]
+    assert 0 < forward < stats["xp_comm_link_time"]
 
 
 def check_refusals():
     """Messages name the product of all degrees, the size that is divided, and networks that there are not."""
-    assert "x context_par = 2 x 2 x 2 x 4 = 32" in refused(context_par=4)
-    whole = {"tensor_par": 1, "pipeline_par": 1, "data_par": 1, "context_par": PROCS}
+    assert "x example_par = 2 x 2 x 2 x 4 = 32" in refused(example_par=4)
+    whole = {"tensor_par": 1, "pipeline_par": 1, "data_par": 1, "example_par": PROCS}
     assert "seq_size=24" in refused(**SERIAL, **whole)
-    assert "0, since context_par is 1" in refused(context_par=1, data_par=4, context_par_net=1)
-    assert "networks" in refused(context_par_net=7)
+    assert "0, since example_par is 1" in refused(example_par=1, data_par=4, example_par_net=1)
+    assert "networks" in refused(example_par_net=7)
     assert "corrected" in refused(edition="sc23")
 
 
@@ -108,7 +108,7 @@ def check_table():
     pairs = itertools.product(((1, 4), (2, 2), (4, 1)), (0, 1), orders)
     rows = [
         EXECUTION
-        | {"context_par": c, "data_par": d, "context_par_net": net, "mesh_order": order}
+        | {"example_par": c, "data_par": d, "example_par_net": net, "mesh_order": order}
         | (SERIAL if d == 1 else {})
         for (c, d), net, order in pairs
         if c > 1 or not net
@@ -119,7 +119,7 @@ def check_table():
         alone = calculon.estimate(MODEL, row, SYSTEM).stats
         values = [np.nan if alone[name] is None else alone[name] for name in found.names]
         np.testing.assert_array_equal([found[name][number] for name in found.names], values)
-    one, two = found["cp_comm_link_time"][[0, 2]]
+    one, two = found["xp_comm_link_time"][[0, 2]]
     assert one == 0 < two
 
 
@@ -132,7 +132,7 @@ def check_search():
         BATCH,
         "float16",
         fix=FIXED,
-        add={"context_par": (2, 4), "context_par_net": (1, 7)},
+        add={"example_par": (2, 4), "example_par_net": (1, 7)},
         edition="corrected",
         preset="published",
     )
@@ -144,8 +144,8 @@ def check_search():
         for net, size in itertools.product((0, 1), divisors):
             if (net and c == 1) or (BATCH // d) % size:
                 continue
-            degrees = {"tensor_par": t, "pipeline_par": p, "data_par": d, "context_par": c}
-            sizes = {"microbatch_size": size, "context_par_net": net, "fused_activation": False}
+            degrees = {"tensor_par": t, "pipeline_par": p, "data_par": d, "example_par": c}
+            sizes = {"microbatch_size": size, "example_par_net": net, "fused_activation": False}
             rows.append(EXECUTION | FIXED | degrees | sizes)
     table = calculon.evaluate(MODEL, SYSTEM, rows)
     assert set(table.reason.tolist()) <= {"", "network_size"}

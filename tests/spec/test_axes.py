@@ -14,33 +14,33 @@ ROOT = Path(__file__).parents[2]
 CHECKS = Path(__file__).with_name("further_axis.py")
 
 ROW = (
-    "FURTHER_AXES: tuple[Axis, ...] = ()",
+    "FURTHER_AXES: tuple[Axis, ...] = (",
     "FURTHER_AXES: tuple[Axis, ...] = ("
-    'Axis("cp", "context_par", "context_par_net", "context", divides="seq_size"),)',
+    'Axis("xp", "example_par", "example_par_net", "example", divides="seq_size"),',
 )
 
-BEFORE_FIELDS = "    def __post_init__(self) -> None:\n        stage: Any"
+BEFORE_FIELDS = "    packed_percent: int = declare("
 
 FIELDS = """\
-    context_par: int = declare(
-        "context-parallel degree",
+    example_par: int = declare(
+        "example-parallel degree",
         at_least=1,
         default=1,
         scope=BLOCK | STEP | BATCH,
-        label="context parallelism {}",
-        mark="CP {}",
-        adds="context-parallel degrees",
+        label="example parallelism {}",
+        mark="XP {}",
+        adds="example-parallel degrees",
         samples=(2,),
         searched="option",
     )
-    context_par_net: int = declare(
-        "network of the context-parallel groups",
+    example_par_net: int = declare(
+        "network of the example-parallel groups",
         at_least=0,
         default=0,
         scope=BLOCK | BATCH,
-        label="context parallelism on network {}",
-        mark="CP on {}",
-        adds="networks of the context-parallel groups",
+        label="example parallelism on network {}",
+        mark="XP on {}",
+        adds="networks of the example-parallel groups",
         samples=(1,),
         searched="option",
     )
@@ -53,10 +53,10 @@ LAYERS = """\
     from calculon.architecture.layers import communication
 
     yield communication(
-        "AttnBlock_KV_AllGather",
-        "cp",
+        "AttnBlock_KV_Copies",
+        "xp",
         2 * shape.key_value_width * shape.tokens,
-        shape.degree("cp"),
+        shape.degree("xp"),
         forward="all_gather",
         backward="reduce_scatter",
         dtype_bytes=shape.widths.result,
@@ -66,7 +66,7 @@ LAYERS = """\
 
 CHANGES = {
     "spec/axes.py": ROW,
-    "spec/execution.py": (BEFORE_FIELDS, FIELDS + BEFORE_FIELDS),
+    "spec/execution_fields/sequence_fields.py": (BEFORE_FIELDS, FIELDS + BEFORE_FIELDS),
     "architecture/attention.py": (BEFORE_LAYERS, LAYERS + BEFORE_LAYERS),
 }
 """All that a further axis with one collective takes, by source file."""
@@ -107,8 +107,8 @@ def test_three_files_make_a_further_axis(package):
     ("files", "words"),
     [
         (["spec/axes.py"], "fields of AXES"),
-        (["spec/execution.py"], "fields of AXES"),
-        (["architecture/attention.py"], "KeyError: 'cp'"),
+        (["spec/execution_fields/sequence_fields.py"], "fields of AXES"),
+        (["architecture/attention.py"], "KeyError: 'xp'"),
     ],
 )
 def test_a_part_of_it_fails_loudly(package, files, words):

@@ -20,20 +20,35 @@ from calculon.spec.model import Model
 from tests.spec.configurations import (
     BLOOM,
     CASES,
+    DBRX,
+    DEEPSEEK_V2,
+    DEEPSEEK_V3,
     FALCON_7B,
     FALCON_180B,
     GEMMA2_27B,
     GEMMA3_1B,
     GEMMA3_4B,
+    GLM45_AIR,
     GPT2,
+    GRANITE4_H_SMALL,
+    KIMI_K2,
     LLAMA2_7B,
+    LLAMA4_MAVERICK,
+    LLAMA4_SCOUT_TEXT,
+    MINIMAX_M2,
+    MINIMAX_TEXT_01,
     MISTRAL_7B,
+    MIXTRAL_8X7B,
     MPT_7B,
+    NEMOTRON_NANO,
+    NEMOTRON_SUPER,
     OPT_125M,
     PHI2,
     PHI3_MEDIUM,
     PYTHIA_69B,
+    QWEN3_30B,
     QWEN3_32B,
+    QWEN3_NEXT,
     QWEN25_05B,
     llama,
 )
@@ -253,6 +268,152 @@ def test_keys_of_the_older_families(config, field, value):
     assert getattr(from_huggingface(config, "file"), field) == value
 
 
+@pytest.mark.parametrize(
+    ("changes", "leading", "every"),
+    [
+        ({}, 0, 1),
+        ({"mlp_only_layers": None, "decoder_sparse_step": None}, 0, 1),
+        ({"decoder_sparse_step": 2}, 0, 2),
+        ({"mlp_only_layers": [0, 1, 2]}, 3, 1),
+        ({"mlp_only_layers": [0, 1, 2], "decoder_sparse_step": 2}, 2, 2),
+        ({"mlp_only_layers": [0, 1, 2, 3], "decoder_sparse_step": 3}, 3, 3),
+    ],
+    ids=str,
+)
+def test_blocks_without_experts_lead_or_come_in_steps(changes, leading, every):
+    """Source: Hugging Face Transformers, models/qwen3_moe: not listed, and (number + 1) % step == 0."""
+    config = QWEN3_30B | changes
+    model = from_huggingface(config, "file")
+    assert (model.first_k_dense, model.moe_layer_freq) == (leading, every)
+    listed, step = config["mlp_only_layers"] or [], config["decoder_sparse_step"] or 1
+    for block in range(48):
+        assert model.expert_block(block) == (block not in listed and (block + 1) % step == 0)
+
+
+@pytest.mark.parametrize(
+    ("config", "groups", "reached"),
+    [
+        (DEEPSEEK_V2, 8, 3),
+        (DEEPSEEK_V2 | {"topk_method": "greedy"}, 0, 0),
+        (DEEPSEEK_V3, 8, 4),
+        (without(DEEPSEEK_V3, "topk_method", "n_group", "topk_group"), 8, 4),
+        (without(DEEPSEEK_V2, "n_group"), 0, 0),
+        (DEEPSEEK_V3 | {"topk_group": 8}, 0, 0),
+        (KIMI_K2, 0, 0),
+        (KIMI_K2 | {"n_group": None, "topk_group": None}, 0, 0),
+    ],
+    ids=lambda value: value["model_type"] if isinstance(value, dict) else str(value),
+)
+def test_groups_of_experts_limit_where_tokens_go(config, groups, reached):
+    model = from_huggingface(config, "file")
+    assert (model.router_groups, model.router_group_topk) == (groups, reached)
+
+
+@pytest.mark.parametrize(
+    ("config", "field", "value"),
+    [
+        (DEEPSEEK_V3 | {"topk_method": "greedy"}, "router_bias", False),
+        (DEEPSEEK_V3 | {"n_shared_experts": None}, "shared_feedforward", 0),
+        (DEEPSEEK_V2, "shared_feedforward", 2 * 1536),
+        (DEEPSEEK_V2, "mtp_layers", 0),
+        (without(DEEPSEEK_V3, "num_nextn_predict_layers"), "mtp_layers", 0),
+        (DEEPSEEK_V3 | {"num_nextn_predict_layers": None}, "mtp_layers", 0),
+        (GLM45_AIR | {"use_qk_norm": True}, "qk_norm", "head"),
+        (GLM45_AIR | {"attention_bias": False}, "qkv_bias", False),
+        (GLM45_AIR, "out_bias", False),
+        (MINIMAX_M2, "mtp_layers", 3),
+        (MINIMAX_M2 | {"use_mtp": False}, "mtp_layers", 0),
+    ],
+    ids=lambda value: value["model_type"] if isinstance(value, dict) else str(value),
+)
+def test_keys_of_families_with_experts(config, field, value):
+    assert getattr(from_huggingface(config, "file"), field) == value
+
+
+@pytest.mark.parametrize(
+    ("changes", "window", "every"),
+    [
+        ({}, 8192, 4),
+        ({"attention_chunk_size": None}, 0, 0),
+        ({"no_rope_layer_interval": 2}, 8192, 2),
+        ({"no_rope_layers": 24 * [1, 0]}, 8192, 2),
+        ({"no_rope_layers": 48 * [1]}, 8192, 0),
+        (
+            {"layer_types": 16 * ["chunked_attention", "chunked_attention", "full_attention"]},
+            8192,
+            3,
+        ),
+    ],
+    ids=str,
+)
+def test_llama_4_attends_in_chunks_but_for_blocks_without_rotary_positions(changes, window, every):
+    model = from_huggingface(LLAMA4_SCOUT_TEXT | changes, "file")
+    assert (model.sliding_window, model.full_attention_every) == (window, every)
+    assert model.chunked_window == (window > 0)
+
+
+def test_a_vision_tower_is_left_out_and_what_is_read_is_said():
+    assert source_of(LLAMA4_MAVERICK).endswith("model_type llama4, the text model alone")
+    error = refused({"model_type": "kimi_vl", "text_config": KIMI_K2, "vision_config": {}})
+    assert error.field == "model_type"
+    assert "text_config" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("changes", "pattern", "every"),
+    [
+        ({}, "ME" * 5 + 3 * ("*E" + 9 * "ME") + "*E" + 4 * "ME", 0),
+        ({"layer_types": 4 * [*9 * ["mamba"], "attention"]}, "", 10),
+        ({"layer_types": 40 * ["mamba"]}, "", 0),
+        ({"num_local_experts": 0}, "M-" * 5 + 3 * ("*-" + 9 * "M-") + "*-" + 4 * "M-", 0),
+    ],
+    ids=["", "regular", "without attention", "dense"],
+)
+def test_layers_of_granite_that_are_in_no_equal_groups_become_two_parts_each(
+    changes, pattern, every
+):
+    model = from_huggingface(GRANITE4_H_SMALL | changes, "file", seq_size=4096)
+    assert (model.layer_pattern, model.full_attention_every) == (pattern, every)
+    assert model.num_blocks == (80 if pattern else 40)
+    assert model.linear_attention == "mamba2"
+
+
+def test_granite_without_states_has_none_of_their_fields():
+    plain = GRANITE4_H_SMALL | {"layer_types": 40 * ["attention"], "num_local_experts": 0}
+    model = from_huggingface(plain, "file", seq_size=4096)
+    assert (model.linear_attention, model.ssm_heads, model.layer_pattern) == ("none", 0, "")
+    assert (model.feedforward, model.kv_heads, model.rotary) == (1536, 8, 0)
+
+
+def test_kinds_of_parts_are_a_pattern_or_a_list():
+    words = {"M": "mamba", "E": "moe", "*": "attention", "-": "mlp"}
+    listed = [words[letter] for letter in NEMOTRON_NANO["hybrid_override_pattern"]]
+    other = without(NEMOTRON_NANO, "hybrid_override_pattern") | {"layers_block_type": listed}
+    assert from_huggingface(other, "file") == from_huggingface(NEMOTRON_NANO, "file")
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        (QWEN3_NEXT | {"full_attention_interval": 1}, "full_attention_interval"),
+        (QWEN3_NEXT | {"layer_types": 48 * ["full_attention"]}, "layer_types"),
+        (QWEN3_NEXT | {"layer_types": 24 * ["full_attention", "linear_attention"]}, "layer_types"),
+        (QWEN3_NEXT | {"layer_types": 12 * ["linear_attention"]}, "layer_types"),
+        (MINIMAX_TEXT_01 | {"attn_type_list": 80 * [2]}, "attn_type_list"),
+        (MINIMAX_TEXT_01 | {"shared_intermediate_size": 4736}, "shared_intermediate_size"),
+        (NEMOTRON_NANO | {"hybrid_override_pattern": "MEX"}, "hybrid_override_pattern"),
+        (NEMOTRON_NANO | {"num_hidden_layers": 51}, "hybrid_override_pattern"),
+        (NEMOTRON_NANO | {"block_configs": [{"block_type": "moe"}]}, "block_configs"),
+        (NEMOTRON_NANO | {"use_bias": True}, "use_bias"),
+        (NEMOTRON_SUPER | {"mtp_hybrid_override_pattern": "M"}, "mtp_hybrid_override_pattern"),
+        (GRANITE4_H_SMALL | {"layer_types": 40 * ["lstm"]}, "layer_types"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_hybrids_that_cannot_be_expressed_are_refused_by_key(config, field):
+    assert refused(config).field == field
+
+
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 
@@ -294,6 +455,9 @@ def test_a_feature_that_cannot_be_expressed_is_named(key):
     assert error.expected == f"a model without {INEXPRESSIBLE[key]}"
 
 
+ACT_OF_DBRX = "ffn_config.ffn_act_fn.name"
+
+
 @pytest.mark.parametrize(
     ("config", "field"),
     [
@@ -309,6 +473,33 @@ def test_a_feature_that_cannot_be_expressed_is_named(key):
             MPT_7B | {"attn_config": {"alibi": True, "attn_type": "grouped_query_attention"}},
             "attn_config.attn_type",
         ),
+        (QWEN3_30B | {"decoder_sparse_step": 0}, "decoder_sparse_step"),
+        (QWEN3_30B | {"mlp_only_layers": [0, 47]}, "mlp_only_layers"),
+        (QWEN3_30B | {"mlp_only_layers": list(range(48))}, "mlp_only_layers"),
+        (QWEN3_30B | {"mlp_only_layers": 3}, "mlp_only_layers"),
+        (QWEN3_30B | {"num_experts_per_tok": 0}, "num_experts_per_tok"),
+        (MIXTRAL_8X7B | {"quantization_config": {"bits": 4}}, "quantization_config"),
+        (MINIMAX_M2 | {"attn_type_list": [0, *61 * [1]]}, "attn_type_list"),
+        (MINIMAX_M2 | {"mtp_transformer_layers": 2}, "mtp_transformer_layers"),
+        (DEEPSEEK_V3 | {"index_topk": 2048}, "index_topk"),
+        (DEEPSEEK_V3 | {"moe_layer_freq": 2}, "moe_layer_freq"),
+        (DEEPSEEK_V3 | {"attention_bias": True}, "attention_bias"),
+        (DEEPSEEK_V3 | {"num_key_value_heads": 8}, "num_key_value_heads"),
+        (DEEPSEEK_V2 | {"num_nextn_predict_layers": 1}, "num_nextn_predict_layers"),
+        (DEEPSEEK_V2 | {"quantization_config": {"bits": 4}}, "quantization_config"),
+        (GLM45_AIR | {"index_topk": 2048}, "index_topk"),
+        (GLM45_AIR | {"head_dim": None}, "head_dim"),
+        (LLAMA4_SCOUT_TEXT | {"moe_layers": [1, 3]}, "moe_layers"),
+        (LLAMA4_SCOUT_TEXT | {"moe_layers": []}, "moe_layers"),
+        (LLAMA4_SCOUT_TEXT | {"moe_layers": ["a", *range(1, 48)]}, "moe_layers"),
+        (LLAMA4_SCOUT_TEXT | {"moe_layers": 3}, "moe_layers"),
+        (LLAMA4_SCOUT_TEXT | {"interleave_moe_layer_step": 0}, "interleave_moe_layer_step"),
+        (LLAMA4_SCOUT_TEXT | {"no_rope_layers": 47 * [1]}, "no_rope_layers"),
+        (LLAMA4_SCOUT_TEXT | {"no_rope_layers": [0, *47 * [1]]}, "no_rope_layers"),
+        (LLAMA4_SCOUT_TEXT | {"layer_types": 48 * ["sliding_attention"]}, "layer_types"),
+        (without(LLAMA4_MAVERICK, "text_config"), "text_config"),
+        (llama(vision_config={"hidden_size": 3}), "vision_config"),
+        (DBRX | {"ffn_config": DBRX["ffn_config"] | {"ffn_act_fn": {"name": "relu"}}}, ACT_OF_DBRX),
         (llama(hidden_act="mish"), "hidden_act"),
         (llama(num_key_value_heads=5), "num_key_value_heads"),
         (llama(hidden_size=4095), "head_dim"),
@@ -336,8 +527,38 @@ USUAL = {
 }
 GROUPED = USUAL | {"num_key_value_heads"}
 GEMMA3 = {"hidden_size", "intermediate_size", "num_hidden_layers"}
+CHOSEN = USUAL | {"num_experts_per_tok"}
+ROUTED = CHOSEN | {"moe_intermediate_size", "n_routed_experts", "n_shared_experts"}
+NEMOTRON_H = USUAL | {"head_dim", "hybrid_override_pattern", "mamba_num_heads"}
+NEMOTRON_3 = NEMOTRON_H | {
+    *("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"),
+    "moe_shared_expert_intermediate_size",
+}
+SHARED = CHOSEN | {"num_experts", "moe_intermediate_size", "shared_expert_intermediate_size"}
 NEEDED = {
+    **dict.fromkeys(("mixtral", "phimoe", "granitemoe", "gpt_oss"), CHOSEN | {"num_local_experts"}),
+    **dict.fromkeys(("olmoe", "grok-1"), CHOSEN | {"num_experts"}),
+    "minimax_m2": CHOSEN | {"num_local_experts", "head_dim"},
+    "qwen2_moe": CHOSEN
+    | {"num_experts", "moe_intermediate_size", "shared_expert_intermediate_size"},
+    "qwen3_moe": CHOSEN | {"num_experts", "moe_intermediate_size"},
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2"), ROUTED | {"first_k_dense_replace"}),
+    "glm4_moe": ROUTED | {"head_dim"},
+    **dict.fromkeys(
+        ("llama4", "llama4_text"), CHOSEN | {"intermediate_size_mlp", "num_local_experts"}
+    ),
+    "qwen3_next": SHARED,
+    **dict.fromkeys(("qwen3_5_moe", "qwen3_5_moe_text"), SHARED - {"intermediate_size"}),
+    **dict.fromkeys(("minimax", "minimax_text_01"), CHOSEN | {"num_local_experts", "head_dim"}),
+    "granitemoehybrid": CHOSEN | {"layer_types", "shared_intermediate_size"},
+    "nemotron_h": NEMOTRON_H,
+    **dict.fromkeys(("nemotron3-nano", "nemotron3-super"), NEMOTRON_3),
+    "dbrx": {
+        *("d_model", "n_heads", "n_layers", "max_seq_len", "vocab_size"),
+        *("attn_config", "ffn_config"),
+    },
     **dict.fromkeys(("llama", "phi3", "olmo", "olmo2", "phi", "gpt_neox", "nemotron"), USUAL),
+    "minicpm3": USUAL,
     **dict.fromkeys(("mistral", "qwen2", "qwen3", "gemma", "gemma2"), GROUPED),
     **dict.fromkeys(("gemma3", "gemma3_text"), GEMMA3),
     "opt": USUAL - {"intermediate_size"} | {"ffn_dim"},
@@ -349,7 +570,7 @@ NEEDED = {
         *("no_bias", "attn_config"),
     },
 }
-"""The keys that have no default, or one that differs between versions."""
+"""The keys that have no default, or one that differs between versions; by family, or by example."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -361,7 +582,7 @@ def test_exactly_what_has_no_certain_default_is_needed(name):
     for key in set(text) - {"model_type"}:
         less = without(text, key)
         less = {**config, inside: less} if inside else less
-        if key in NEEDED[kind]:
+        if key in NEEDED.get(name, NEEDED[kind]):
             assert refused(less).found == "nothing (the key is missing)"
         else:
             assert from_huggingface(less, "config.json")

@@ -4,9 +4,10 @@ import pytest
 
 from calculon.estimate import estimate
 from calculon.presets import find_preset
-from calculon.spec.execution import ZERO_STAGES, Execution
+from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
-from calculon.spec.plan_words import degrees_words, plan_words
+from calculon.spec.named_values import ZERO_STAGES
+from calculon.spec.plan_words import choices_words, degrees_words, plan_words
 
 
 def _execution(preset="megatron-lm", **fields):
@@ -58,13 +59,28 @@ def test_degrees_of_1_are_left_out(degrees, expected):
     [
         ({"activation_recompute": "full"}, "full recompute"),
         ({"activation_recompute": "full", "recompute_every": 3}, "full recompute in 1 of 3 blocks"),
+        (
+            {"activation_recompute": "full", "recompute_every": 8, "recompute_blocks": 3},
+            "full recompute in 3 of 8 blocks",
+        ),
         ({"activation_recompute": "attn_only"}, "recompute attention"),
+        ({"recompute_modules": "mlp+moe"}, "recompute MLPs and experts"),
+        (
+            {"recompute_modules": "norm+mla_up_proj+moe_act"},
+            "recompute norms and latent heads and expert activations",
+        ),
+        (
+            {"activation_recompute": "attn_only", "recompute_modules": "shared_experts"},
+            "recompute attention and shared experts",
+        ),
         ({"tensor_par_comm_type": "ar"}, "no sequence parallelism"),
         ({"data_par_overlap": False}, "no DP overlap"),
         ({"overlap_param_gather": False}, "no late gather"),
         ({"p2p_overlap": False}, "no p2p overlap"),
         ({"weight_offload": True, "optimizer_offload": True}, "offload weights + optimizer"),
         ({"matmul_dtype": "float8"}, "FP8 products (delayed scaling)"),
+        ({"fp8_recipe": "tensorwise"}, "FP8 (tensorwise recipe) products"),
+        ({"fp8_recipe": "nvfp4"}, "NVFP4 products"),
         ({"pp_layout": "both_as_blocks"}, "embedding and head as blocks"),
         ({"first_stage_blocks": 7, "last_stage_blocks": 1}, "first stage 7 blocks"),
         ({"first_stage_blocks": 7, "last_stage_blocks": 1}, "last stage 1 block"),
@@ -116,3 +132,15 @@ def test_every_value_of_every_field_has_words():
     for field in spec_fields(Execution):
         for value in field.declaration.choices or ():
             assert plan_words(_execution(**{field.name: value}))
+
+
+def test_a_plan_with_experts_says_how_they_are_spread():
+    words = _words(expert_par=32, expert_tensor_par=1)
+    assert words.startswith("TP 4, PP 4 x 5 chunks, DP 64, EP 32, ETP 1, EDP 8, microbatch 1, ")
+    assert words.count("ETP") == 1
+    as_tensor = _words(expert_par=32)
+    assert "EP 32, ETP 4, EDP 2, " in as_tensor
+    assert "ETP" not in _words() + _words(expert_tensor_par=4)
+    execution = _execution("megatron-lm", expert_par=32, expert_tensor_par=1)
+    assert degrees_words(execution) == "TP 4, PP 4 x 5, DP 64, EP 32"
+    assert "ETP 1" in choices_words(execution)

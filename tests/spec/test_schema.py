@@ -14,7 +14,8 @@ from calculon.spec.decode import decode
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
 from calculon.spec.files import read_document
-from calculon.spec.model import Model
+from calculon.spec.hybrid_fields import OF_LINEAR
+from calculon.spec.model import LATENT_WIDTHS, Model
 from calculon.spec.schema import schema
 
 KINDS = {"model": Model, "system": System, "execution": Execution}
@@ -72,12 +73,29 @@ VALUES = [
 ]
 
 
+LATENT = ("q_lora_rank", "kv_lora_rank", *LATENT_WIDTHS)
+OF_OTHERS = (
+    *("norms", "kv_heads", "experts_per_token", "expert_feedforward", "shared_feedforward"),
+    *(
+        "moe_latent",
+        "shared_gate",
+        "router_bias",
+        "expert_bias",
+        "router_groups",
+        "router_group_topk",
+    ),
+    *(*OF_LINEAR, "layer_pattern", "full_attention_every"),
+    *("first_k_dense", "moe_layer_freq", "chunked_window", "mtp_layers"),
+)
+"""Fields of which another field says what they can be."""
+
+
 @pytest.mark.parametrize("kind", ["model", "execution"])
 @pytest.mark.parametrize("value", VALUES, ids=json.dumps)
 def test_plain_fields_take_what_the_decoder_takes(kind, value):
     for field in spec_fields(KINDS[kind]):
         raw = shipped(kind) | {field.key: value}
-        if field.key in ("norms", "kv_heads"):  # what there can be depends on another field
+        if field.key in (*OF_OTHERS, *LATENT):
             assert valid(kind, raw) or not decodes(kind, raw)
             continue
         assert valid(kind, raw) == decodes(kind, raw), field.key

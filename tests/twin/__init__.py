@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from .batch import Batch
-from .block import Block
+from .block import block_of_model
 from .checks import FORMS, checked_run
 from .errors import DoesNotFit, Rejected
+from .expert_overlap import half_of
 from .fields import EXTENSIONS, LINK_KINDS, OPTIONS, known, known_of_models
-from .outputs import LayerStatistics, Statistics, layer_statistics, statistics
+from .outputs import LayerStatistics, Statistics, layer_statistics, of_both_halves, statistics
 from .rules import CORRECTED, PUBLISHED, Rules
 from .transformer import block_layers
 
@@ -45,13 +46,17 @@ def estimate(model: File, execution: File, system: File, rules: Rules | None = N
     `Rejected` for a malformed request and `DoesNotFit` for a well-formed one that the system cannot
     run.  Without `rules` those of the edition that the execution names apply.
     """
-    block = Block(checked_run(model, execution, system, rules))
+    block = block_of_model(checked_run(model, execution, system, rules))
     return statistics(block, Batch(block))
 
 
 def layers(
     model: File, execution: File, system: File, rules: Rules | None = None
 ) -> list[LayerStatistics]:
-    """Evaluate the layers of one block, without regard to the capacity of the memories."""
+    """Evaluate the layers of one block of each kind, without regard to the capacity of the memories."""
     run = checked_run(model, execution, system, rules)
-    return [layer_statistics(layer) for layer in block_layers(run)]
+    kinds = [run.of_kind(kind) for kind in dict.fromkeys(run.model.kinds())]
+    if run.execution.ep_overlap != "two_batch":
+        return [layer_statistics(layer) for kind in kinds for layer in block_layers(kind)]
+    halves = [block_layers(half_of(kind)) for kind in kinds]
+    return [of_both_halves(layer_statistics(layer)) for layers in halves for layer in layers]

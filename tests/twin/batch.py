@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 
-from .block import Block
-from .copies import add_copies
-from .data_parallel import DataParallel, per
+from .block import Block, block_of_model
+from .copies import add_conversions, add_copies
+from .data_parallel import DataParallel, per, synced_block, synced_embedding_head
 from .errors import require_fit
+from .expert_overlap import pairs
 from .memory import fullest_stage
 from .model_embedding_head import EmbeddingHead
+from .pipelines import SIMULATED
 from .replicas import Replicas, Windows
 from .run import KINDS, Kind, Team
-from .stages import StagePasses, chunks_of_stages, idle_time, slowest_stage
+from .stages import StagePasses, chunks_of_stages, idle_time, numbers_of_stages, slowest_stage
 
 ByKind = dict[Kind, float]
 
@@ -25,16 +27,43 @@ class Batch:
         self.block, self.run, self.execution = block, block.run, block.run.execution
         self.piped = self.execution.pipeline_par > 1
         self.embedding_head = EmbeddingHead(self.run) if self.run.model.vocab else None
+        add_conversions(self.run, block, self.embedding_head)
         self.copies = add_copies(self.run, block, self.embedding_head)
         self._pipeline_transfers()
         self._offload()
+        self._add_up()
+        mean, self.mean_block = copy(self), block
+        self._blocks_of_stages()
+        if self.run.mirrored:
+            self._add_mirrored_gradients()
         self._stages()
         self._compute()
         self._replicas()
         self._bubble()
         self._memory()
+        for name in ("block", "block_activation", "fw0", "bw0", "fw_offload", "bw_offload"):
+            setattr(self, name, getattr(mean, name))  # figures of a block are those of the mean
         self._offload_requirements()
         self._totals()
+
+    def _blocks_of_stages(self) -> None:
+        """Give every stage a block that costs what its own blocks cost on average."""
+        layout = self.run.layout or [self.run.blocks]
+        self.parts: list[Batch] = [self] * len(layout)
+        if self.run.layout is None or len(set(self.run.model.kinds())) == 1:
+            return
+        self.parts = []
+        for numbers in numbers_of_stages(layout, self.execution):
+            part = copy(self)
+            part.block = block_of_model(self.run, numbers) if numbers else self.block
+            if numbers:
+                add_conversions(self.run, part.block, None)
+                copies = add_copies(self.run, part.block, None)
+                part.copies = (copies[0], *self.copies[1:])
+            part._pipeline_transfers()
+            part._offload()
+            part._add_up()
+            self.parts.append(part)
 
     def _pipeline_transfers(self) -> None:
         ex, run, pp = self.execution, self.run, self.run.pp_network
@@ -49,16 +78,35 @@ class Batch:
             self.fw_pp_time = self.fw_pp_time if self.fw_pp_size else 0
             self.bw_pp_time = self.bw_pp_time if self.bw_pp_size else 0
         time = self.fw_pp_time + (self.bw_pp_time if ex.training else 0)
-        self.transfers = run.microbatches * ex.pipeline_interleaving if self.piped else 0
+        self.transfers = run.microbatches * run.chunks if self.piped else 0
         self.pp_traffic = self.transfers * time
         # Two copies of a table exchange their gradient.
         self.pp_shared = 0.0
-        if self.embedding_head is not None and run.model.tied and self.piped and ex.training:
+        shared = run.model.tied or run.model.mtp_layers
+        if self.embedding_head is not None and shared and run.ends_apart and ex.training:
             self.pp_shared = pp.time("all_reduce", self.embedding_head.table_gradient, 2)
         self.pp_link_time = self.pp_traffic + self.pp_shared
         self.fw_sent, self.bw_sent = self.fw_pp_time, self.bw_pp_time
         if ex.p2p_overlap:
             self.fw_pp_time = self.bw_pp_time = 0
+
+    def _add_mirrored_gradients(self) -> None:
+        """Add gradients up over two ranks with the same parts: each its share of those of its replicas."""
+        run, ex, layout = self.run, self.execution, self.run.layout
+        assert layout is not None
+        shards = (ex.dp_shard or run.data_ranks) if ex.optimizer_sharding else 1
+        most = 0.0
+        for place, (blocks, part) in enumerate(zip(layout, self.parts, strict=True)):
+            dense, experts = synced_block(part.block)
+            of_experts = run.expert_shards(shards) if shards > 1 else 1
+            message = blocks * (dense.gradient / shards + experts.gradient / of_experts)
+            if place == 0:
+                first, last = synced_embedding_head(run, self.embedding_head)
+                message += (first.gradient + last.gradient) / shards
+            most = max(most, message)
+        time = run.pp_network.time("all_reduce", most, 2)
+        self.pp_shared += time
+        self.pp_link_time += time
 
     def _offload(self) -> None:
         """Time of a block of either kind, first without (`0`), then with the offload traffic."""
@@ -82,6 +130,9 @@ class Batch:
         again: ByKind = {k: block.re.time + block.recomm.exposed[k] for k in KINDS}
         gradients = block.agrad.time + block.wgrad.time
         self.bw0: ByKind = {k: again[k] + gradients + block.agrad_tp.exposed[k] for k in KINDS}
+        for kind, (forward, back, repeated) in block.ep_exposed.items():
+            self.fw0[kind] += forward + block.cp_exposed[0]
+            self.bw0[kind] += back + repeated + block.cp_exposed[1] + block.cp_exposed[2]
         self.fw0["edge"] += self.fw_pp_time
         self.bw0["edge"] += self.bw_pp_time
 
@@ -93,39 +144,49 @@ class Batch:
     def _stages(self) -> None:
         """What is different in each stage, where they are told apart."""
         run = self.run
-        self._add_up()
         self.busy_blocks, self.busy_chunk = run.blocks, float(run.chunk_blocks)
+        self.busy_pairs = pairs(run)
         self.at_embedding = self.at_head = True  # whether the slowest stage has that end
-        if self.embedding_head is not None and self.piped:
+        if self.embedding_head is not None and run.ends_apart:
             embedding, head = self.embedding_head.whole
             embedding, head = embedding + self.added[1], head + self.added[2]
             self.at_embedding, self.at_head = embedding > head, embedding <= head
         if run.layout is None:
             return
-        slowest = slowest_stage(self._passes(run.layout, 0))
-        self.busy_blocks = run.layout[slowest]
-        self.busy_chunk = run.layout[slowest] / run.execution.pipeline_interleaving
+        passes = self._passes(run.layout, 0)
+        slowest = slowest_stage(passes)
+        if run.folded and passes[0].busy == passes[slowest].busy:
+            slowest = 0
+        self.busy_blocks, self.busy_pairs = run.layout[slowest], pairs(run, slowest)
+        self.busy_chunk = run.layout[slowest] / run.chunks
         self.at_embedding, self.at_head = slowest == 0, slowest == len(run.layout) - 1
+        if run.folded:
+            self.at_head = self.at_embedding
+        if self.parts[slowest] is not self:
+            names = ("block", "copies", "added", "fw0", "bw0", "fw", "bw")
+            for name in (*names, "fw_excess", "bw_excess"):
+                setattr(self, name, getattr(self.parts[slowest], name))
 
     def _passes(self, layout: list[int], stalled: float) -> list[StagePasses]:
         """Return the passes of each stage, each of which is stalled for so long."""
-        fw, bw, wgrad = self.fw, self.bw, self.block.wgrad.time
-        stages, chunks = [], self.execution.pipeline_interleaving
-        added, *of_ends = self.added
-        for blocks in layout:
+        stages, chunks = [], self.run.chunks
+        of_ends = self.added[1:]
+        for place, (blocks, part) in enumerate(zip(layout, self.parts, strict=True)):
+            fw, bw, wgrad = part.fw, part.bw, part.block.wgrad.time
             full = max(0, blocks - chunks)
             edges = blocks - full
             forward = full * fw["base"] + edges * fw["edge"]
             backward = full * bw["base"] + edges * bw["edge"] + stalled
             # A chunk without blocks is sent on.
-            forward += (chunks - edges) * max(0, self.fw0["edge"] - self.fw0["base"])
-            backward += (chunks - edges) * max(0, self.bw0["edge"] - self.bw0["base"])
-            backward += blocks * added
+            forward += (chunks - edges) * max(0, part.fw0["edge"] - part.fw0["base"])
+            backward += (chunks - edges) * max(0, part.bw0["edge"] - part.bw0["base"])
+            backward += blocks * part.added[0]
             # Who waits for offload traffic has time for gradients of weights.
-            idle = full * self.bw_excess["base"] + edges * self.bw_excess["edge"]
-            stages.append(StagePasses(forward, backward, blocks * wgrad + idle))
+            idle = full * part.bw_excess["base"] + edges * part.bw_excess["edge"]
+            saved = pairs(self.run, place) / self.run.microbatches * blocks * part.block.paired
+            stages.append(StagePasses(forward, backward, blocks * wgrad + idle, saved))
         if self.embedding_head is not None:
-            for stage, end in ((stages[0], 0), (stages[-1], 1)):
+            for stage, end in ((stages[0], 0), (stages[0 if self.run.folded else -1], 1)):
                 stage.forward += self.embedding_head.seconds("fw", comm=True)[end]
                 stage.backward += self.embedding_head.seconds("agrad", "wgrad", comm=True)[end]
                 stage.weight += self.embedding_head.seconds("wgrad")[end]
@@ -144,10 +205,26 @@ class Batch:
         if not stated or (run.microbatches == 1 and not sums):
             return
         moved = self._added_to
-        self.added[0] = run.system.move(self.block.weight_grad * moved)
+        self.added[0] = run.system.move(self._read_again) * self._halves
         if ends is not None:
             gradients = ends.first.weight_grad, ends.last.weight_grad
             self.added[1:] = [run.system.move(size * moved) for size in gradients]
+
+    @property
+    def _halves(self) -> int:
+        """In how many parts a microbatch passes the blocks."""
+        return 2 if self.execution.ep_overlap == "two_batch" else 1
+
+    @property
+    def _read_again(self) -> float:
+        """Bytes that move where gradients of a block are added up; of a group, experts are whole in parts of theirs."""
+        ex, run, block = self.execution, self.run, self.block
+        moved = block.weight_grad * self._added_to
+        if ex.grad_group > 1 and run.experts_apart:
+            replicas = ex.dp_shard or run.data_ranks
+            fewer = (run.expert_shards(replicas) - replicas) / replicas
+            moved += block.experts.weight_grad * self._added_to * fewer
+        return moved
 
     @property
     def _added_to(self) -> float:
@@ -156,17 +233,31 @@ class Batch:
         In a pass of its own two are read and one is written.
         """
         ex = self.execution
-        whole = (ex.dp_shard or ex.data_par) if ex.grad_group > 1 else 1
+        whole = (ex.dp_shard or self.run.data_ranks) if ex.grad_group > 1 else 1
         if ex.grad_sums:
             return 10 / 6 * whole
         return (1 if ex.grad_fusion else 3) * whole
 
-    def _longest_chunks(self, layout: list[int]) -> float | None:
+    def _longest_on_average(self, layout: list[int], stages: list[StagePasses]) -> float:
+        """Seconds of a microbatch that waits in each chunk for the slowest stage; many go in pairs."""
+        each = self.block.paired
+        alone, paired = self._longest_chunks(layout), self._longest_chunks(layout, each)
+        assert alone is not None
+        assert paired is not None
+        longest = max(alone + self.dp.stalled, *(stage.both for stage in stages))
+        of_pairs = [
+            stage.both - blocks * each for stage, blocks in zip(stages, layout, strict=True)
+        ]
+        # Nothing is stalled where some go in pairs.
+        share = pairs(self.run) / self.run.microbatches
+        return longest - share * (longest - max(paired, *of_pairs)) if share else longest
+
+    def _longest_chunks(self, layout: list[int], less: float = 0) -> float | None:
         """Seconds of a microbatch that waits in each chunk for the stage that takes longest there."""
         if self.execution.pipeline_interleaving == 1:
             return None
         ends = (0.0, 0.0) if self.embedding_head is None else self.embedding_head.whole
-        block = self.fw["base"] + self.bw["base"] + self.added[0]
+        block = self.fw["base"] + self.bw["base"] + self.added[0] - less
         sent = self.fw["edge"] + self.bw["edge"] - self.fw["base"] - self.bw["base"]
         dealt = chunks_of_stages(layout, self.execution)
         times = [[blocks * block + sent for blocks in stage] for stage in dealt]
@@ -180,10 +271,30 @@ class Batch:
 
     def _batch_sum(self, per_block: Mapping[Kind, float]) -> float:
         """Sum over all chunks of the slowest processor and all microbatches."""
-        chunks, edges = self.run.microbatches * self.execution.pipeline_interleaving, 1.0
+        chunks, edges = self.run.microbatches * self.run.chunks, 1.0
         if self.run.layout is not None:
             edges = min(1.0, self.busy_chunk)  # none where a chunk has no block
         return chunks * ((self.busy_chunk - edges) * per_block["base"] + edges * per_block["edge"])
+
+    def _exchange(self) -> None:
+        """Collectives over groups of experts; those of modules in the head run by themselves."""
+        block, m, none = self.block, self.run.microbatches, [0.0]
+        exposed: ByKind = {kind: sum(block.ep_exposed[kind]) for kind in KINDS}
+        head = none if self.embedding_head is None else self.embedding_head.head.ep
+        modules = m * self._at_ends(0, sum(head))
+        self.ep_time = self.busy_blocks * m * sum(block.ep) + modules
+        sent = [0.0, 0.0] if self.embedding_head is None else self.embedding_head.head.ep_bytes
+        self.ep_bytes = [
+            self.busy_blocks * m * each + m * self._at_ends(0, of_modules)
+            for each, of_modules in zip(block.ep_bytes, sent, strict=True)
+        ]
+        paired = self.busy_pairs * self.busy_blocks * block.paired
+        self.ep_exposed_time = self._batch_sum(exposed) - paired + modules
+        head = none if self.embedding_head is None else self.embedding_head.head.cp
+        self.cp_time = self.busy_blocks * m * sum(block.cp) + m * self._at_ends(0, sum(head))
+        head = none if self.embedding_head is None else self.embedding_head.head.cp_exposed
+        modules = m * self._at_ends(0, sum(head))
+        self.cp_exposed_time = self.busy_blocks * m * sum(block.cp_exposed) + modules
 
     def _compute(self) -> None:
         """Arithmetic and TP communication."""
@@ -196,37 +307,51 @@ class Batch:
         passes, ex = self.busy_blocks * m, self.execution
         self.fw_time = passes * block.fw.time
         self.bw_time = passes * block.agrad.time + passes * block.wgrad.time
-        self.optim_step_time = run.blocks * block.optim.time
-        self.recompute_time = passes * block.re.time
+        layout = run.layout or [run.blocks]
+        steps = [n * part.block.optim.time for n, part in zip(layout, self.parts, strict=True)]
+        self.optim_step_time, self.recompute_time = max(steps), passes * block.re.time
         total = self._batch_sum
         self.tp_comm_link_time = total(block.fw_tp.time) + total(block.agrad_tp.time)
         self.tp_comm_exposed_time = total(block.fw_tp.exposed) + total(block.agrad_tp.exposed)
+        if block.whole_gradients:  # summed once, after the last microbatch
+            final = run.blocks if run.layout is None else run.layout[0 if run.folded else -1]
+            summed = max(run.blocks, final + run.model.mtp_layers) * run.tp_team.time(
+                "all_reduce", block.whole_gradients
+            )
+            self.tp_comm_link_time += summed
+            self.tp_comm_exposed_time += summed
+        self._exchange()
         self.recomm_link_time = total(block.recomm.time)
-        self.recomm_exposed_time = total(block.recomm.exposed)
+        self.recomm_exposed_time: float = total(block.recomm.exposed)
         self.fw_offload_exposed_time = total(self.fw_excess)
         self.bw_offload_exposed_time = total(self.bw_excess) if ex.training else 0
         if ex.optimizer_offload and run.rules.optimizer_offload:
-            moved = block.optimizer + block.weight_grad
-            state = max(run.system.mem2.time(moved), run.system.node_time(moved, ex.num_procs))
-            self.bw_offload_exposed_time += run.blocks * state
+            states = []
+            for blocks, part in zip(layout, self.parts, strict=True):
+                moved = part.block.optimizer + part.block.weight_grad
+                state = max(run.system.mem2.time(moved), run.system.node_time(moved, ex.num_procs))
+                states.append(blocks * state)
+            self.bw_offload_exposed_time += max(states)
         self.copy_time = passes * self.copies[0] + m * self._at_ends(*self.copies[1:])
         moved = self._added_to
-        read_again = self.busy_blocks * run.system.move(block.weight_grad * moved)
+        read_again = self.busy_blocks * run.system.move(self._read_again) * self._halves
         if embedding_head is not None:
             self.fw_time += m * self._at_ends(*embedding_head.seconds("fw"))
             self.bw_time += m * self._at_ends(*embedding_head.seconds("agrad", "wgrad"))
-            link = m * self._at_ends(*embedding_head.link)
-            self.tp_comm_link_time += link
-            self.tp_comm_exposed_time += link
+            self.tp_comm_link_time += m * self._at_ends(*embedding_head.link)
+            self.tp_comm_exposed_time += m * self._at_ends(*embedding_head.exposed)
+            head = embedding_head.head  # whose modules are computed again as blocks are
+            self.recompute_time += m * self._at_ends(0, head.re.time)
+            self.recomm_link_time += m * self._at_ends(0, head.recomm.time["base"])
+            self.recomm_exposed_time += m * self._at_ends(0, head.recomm.exposed["base"])
             first, last, both = (
                 x.step_time
                 for x in (embedding_head.first, embedding_head.last, embedding_head.both)
             )
-            self.optim_step_time += max(first, last) if self.piped else both
+            self.optim_step_time += max(first, last) if run.ends_apart else both
             if run.layout is not None and self.piped:
-                steps = [blocks * block.optim.time for blocks in run.layout]
-                steps[0] += first
-                steps[-1] += last
+                steps[0] += both if run.folded else first
+                steps[-1] += 0 if run.folded else last
                 self.optim_step_time = max(steps)
             gradients = (
                 run.system.move(embedding_head.first.weight_grad * moved),
@@ -239,23 +364,35 @@ class Batch:
 
     def _replicas(self) -> None:
         """Data parallelism, published or in a natural form."""
-        run, block, embedding_head = self.run, self.block, self.embedding_head
-        ex, bw = self.execution, dict(self.bw)
-        if ex.p2p_overlap:  # in the drain, of which the window is, transfers are waited for
-            bw["edge"] += max(0, self.bw_sent - self.bw_excess["edge"])
-        windows = self._windows()
-        for number, stage in enumerate(run.stages()):
-            there = copy(block)
+        run, embedding_head, ex = self.run, self.embedding_head, self.execution
+        several = run.data_ranks > 1 or run.expert_data_par > 1
+        for number, (stage, part) in enumerate(zip(run.stages(), self.parts, strict=True)):
+            bw, ep = dict(part.bw), part.block.ep
+            # A network does not send two things at once.
+            also = ep[1] + ep[2] if run.ep_net == run.dp_team.number else 0
+            if run.cp_team.number == run.dp_team.number:
+                also += part.block.cp[1] + part.block.cp[2]
+            bw = {kind: max(0, bw[kind] - also) for kind in KINDS}
+            if ex.p2p_overlap:  # in the drain, of which the window is, transfers are waited for
+                bw["edge"] += max(0, part.bw_sent - part.bw_excess["edge"])
+            there = copy(part.block)
             there.run = stage
-            found = DataParallel(there, bw, self.bw_sent, embedding_head)
-            if ex.zero_stage != "auto" and ex.data_par > 1 and ex.training:
-                natural = Replicas(there, embedding_head, windows)
+            if run.folded:  # gradients of both parts wait for the last microbatch
+                there.run = copy(stage)
+                there.run.chunk_blocks = stage.blocks
+                there.run.edge_blocks = min(1, stage.blocks)
+                there.run.base_blocks = stage.blocks - there.run.edge_blocks
+            found = DataParallel(there, bw, part.bw_sent, embedding_head)
+            there.run = stage
+            if ex.zero_stage != "auto" and several and ex.training:
+                natural = Replicas(there, embedding_head, part._windows())
                 found.link_time, found.exposed_time = natural.link_time, natural.exposed_time
                 found.stalled = natural.stalled
             if number == 0:
                 self.dp = found
             else:
                 self.dp.at_least(found)
+        self.dp.size = DataParallel(self.mean_block, self.bw, self.bw_sent).size
 
     def _windows(self) -> Windows:
         """Return the passes of a base block, less what else is on the network of the replicas."""
@@ -264,18 +401,32 @@ class Batch:
         if run.dp_on_tp:
             forward -= block.fw_tp.time["base"]
             backward -= block.recomm.time["base"] + block.agrad_tp.time["base"]
-        head = 0.0 if embedding_head is None else embedding_head.seconds("agrad", "wgrad")[1]
+        if run.ep_net == run.dp_team.number:
+            forward -= block.ep[0]
+            backward -= block.ep[1] + block.ep[2]
+        if run.cp_team.number == run.dp_team.number:
+            forward -= block.cp[0]
+            backward -= block.cp[1] + block.cp[2]
+        head = 0.0
+        if embedding_head is not None:
+            head = embedding_head.seconds("agrad", "wgrad")[1] + embedding_head.head.re.time
         return Windows(max(0, forward), max(0, backward), head)
 
     def _bubble(self) -> None:
         """Idle time of the pipeline, and transfers that stages wait for."""
         run, fw, bw, ex = self.run, self.fw, self.bw, self.execution
         p, chunks, m = ex.pipeline_par, ex.pipeline_interleaving, run.microbatches
-        if run.layout is not None:
+        if ex.pp_schedule in SIMULATED:
+            assert run.layout is not None
+            stages = self._passes(run.layout, self.dp.stalled)
+            time = self._listed_time()
+            idle = time - m * max(stage.busy for stage in stages)
+            self.bubble_time = idle if idle > 1e-12 * time else 0  # or what rounding leaves
+        elif run.layout is not None:
             stages = self._passes(run.layout, self.dp.stalled)
             longest = self._longest_chunks(run.layout)
             if longest is not None:
-                longest = max(longest + self.dp.stalled, *(stage.both for stage in stages))
+                longest = self._longest_on_average(run.layout, stages)
             stalled = self.dp.stalled
             self.bubble_time = idle_time(ex.pp_schedule, stages, m, chunks, longest, stalled)
         else:
@@ -293,7 +444,12 @@ class Batch:
                 self.bubble_time += embedding if self.at_head else head
                 self.bubble_time += self.added[1] if self.at_head else self.added[2]
         self.pp_exposed_time = self.pp_link_time
-        if ex.p2p_overlap:
+        if ex.p2p_overlap and ex.pp_schedule in SIMULATED:
+            time = self._listed_time()
+            late = self._listed_time(self.pp_traffic / (2 * self.transfers)) - time
+            late = late if late > 1e-12 * time else 0
+            self.pp_exposed_time = late + self.pp_shared
+        elif ex.p2p_overlap:
             # What a block waits for offload traffic is time for its transfer.
             left = max(0, self.fw_sent - self.fw_excess["edge"])
             if ex.training:
@@ -305,8 +461,45 @@ class Batch:
                 waits += max(0, self.pp_traffic - 2 * m * chunks * shortest)
             self.pp_exposed_time = min(self.transfers * left, waits) + self.pp_shared
 
+    def _listed_time(self, delay: float = 0) -> float:
+        """Execute what the ranks have on their lists; each transfer takes so long beside it."""
+        run, lists = self.run, self.run.lists
+        assert run.layout is not None
+        dealt, seconds, saved = chunks_of_stages(run.layout, self.execution), [], []
+        for place, (own, part) in enumerate(zip(dealt, self.parts, strict=True)):
+            times: dict[str, list[float]] = {"F": [], "B": [], "W": []}
+            sent = [max(0, by["edge"] - by["base"]) for by in (part.fw0, part.bw0)]
+            for way, blocks in enumerate(own):
+                forward, backward = sent
+                weight = blocks * part.block.wgrad.time
+                if blocks:
+                    forward = (blocks - 1) * part.fw["base"] + part.fw["edge"]
+                    backward = (blocks - 1) * part.bw["base"] + part.bw["edge"]
+                    weight += (blocks - 1) * part.bw_excess["base"] + part.bw_excess["edge"]
+                backward += blocks * part.added[0] + self.dp.stalled / len(own)
+                ends = []
+                if self.embedding_head is not None:
+                    last = len(dealt) - 1
+                    ends = [0] * (place == 0 and way == 0)
+                    ends += [1] * (place == (0 if run.folded else last) and way == len(own) - 1)
+                for end in ends:
+                    assert self.embedding_head is not None
+                    forward += self.embedding_head.seconds("fw", comm=True)[end]
+                    backward += self.embedding_head.seconds("agrad", "wgrad", comm=True)[end]
+                    backward += self.added[1 + end]
+                    weight += self.embedding_head.seconds("wgrad")[end]
+                for kind, time in zip("FBW", (forward, backward, weight), strict=True):
+                    times[kind].append(time)
+            seconds.append(times)
+            saved.append(sum(own) / 2 * part.block.paired if pairs(run, place) else 0)
+        if run.mirrored:  # the other half of the ranks has the parts in the other order
+            seconds += [{k: v[::-1] for k, v in one.items()} for one in reversed(seconds)]
+            saved += reversed(saved)
+        return lists.time(seconds, saved, delay)
+
     def _memory(self) -> None:
-        memory, self.tier2 = fullest_stage(self.block, self.embedding_head)
+        blocks = [part.block for part in self.parts]
+        memory, self.tier2 = fullest_stage(self.run, blocks, self.embedding_head)
         self.memory, self.tier1 = memory, memory.tier1
         system = self.run.system
         tier1, tier2 = self.tier1, self.tier2
@@ -341,17 +534,18 @@ class Batch:
         self.total_time += self.fw_offload_exposed_time + self.bw_offload_exposed_time
         self.total_time += self.tp_comm_exposed_time + self.recomm_exposed_time
         self.total_time += self.pp_exposed_time + self.dp.exposed_time + run.host
+        self.total_time += self.ep_exposed_time + self.cp_exposed_time
         # [O12] Arithmetic of forks, dropout and reductions counts as useful, and the optimizer
         # step counts once per microbatch.
         step = block.optim.flops
         if run.rules.useful_flops:
             step /= run.microbatches
         self.useful_flops = block.fw.flops + block.agrad.flops + block.wgrad.flops + step
-        blocks = run.blocks if run.layout is None else run.model.num_blocks / ex.pipeline_par
+        blocks = run.blocks if run.layout is None else run.model.num_blocks / run.ranks
         useful = blocks * self.useful_flops
         if self.embedding_head is not None:
             for end in (self.embedding_head.embedding, self.embedding_head.head):
-                useful += (end.fw.flops + end.agrad.flops + end.wgrad.flops) / ex.pipeline_par
+                useful += (end.fw.flops + end.agrad.flops + end.wgrad.flops) / run.ranks
         self.peak = run.system.multiply[run.multiply_type].peak
         perfect = run.microbatches * useful / self.peak
         self.compute_efficiency = perfect / busy

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, fields
+from operator import attrgetter, mul
 
 from .communication import OverlappedLinear
+from .context import hidden as hidden_by_attention
+from .expert_overlap import half_of, hidden_alone, hidden_in_pairs
 from .layers import Layer, Stage
 from .optimizer import Step
 from .run import KINDS, Kind, Run
@@ -42,16 +47,33 @@ class Block:
     Other layers than those of a block make an end of the model.
     """
 
-    def __init__(self, run: Run, layers: Sequence[Layer] | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        layers: Sequence[Layer] | None = None,
+        make: Callable[[Run], list[Layer]] = block_layers,
+    ) -> None:
         self.run, training = run, run.execution.training
-        layers = block_layers(run) if layers is None else layers
+        of_block = layers is None and make is block_layers
+        spread = of_block and run.execution.expert_par > 1 and run.model.mixes
+        halves = of_block and run.execution.ep_overlap == "two_batch"
+        run = half_of(run) if halves else run
+        layers = make(run) if layers is None else layers
         backward = layers if training else []
         again = [layer for layer in backward if layer.flags.recomm]
         self.fw, self.fw_tp = _work(layers, "fw"), _comm(layers, "fw")
         self.agrad, self.agrad_tp = _work(backward, "agrad"), _comm(backward, "agrad")
         self.wgrad, self.recomm = _work(backward, "wgrad"), _comm(again, "wgrad")
-        self.re = _recompute(backward)
-        self.optim = _work(backward, "optim")
+        self.re, self.optim = _recompute(backward), _work(backward, "optim")
+        # Collectives over groups of experts: forward, backward, repeated.
+        parts: tuple[tuple[Sequence[Layer], Stage], ...]
+        parts = (layers, "fw"), (backward, "agrad"), (again, "wgrad")
+        self.ep = [sum(layer.experts_time(stage) for layer in some) for some, stage in parts]
+        self.cp = [sum(layer.context_time(stage) for layer in some) for some, stage in parts]
+        self._hide_experts(run, layers, spread=spread)
+        sent = [layer.experts_bytes(stage) for some, stage in parts for layer in some]
+        inside = sum(bytes_of.get(run.node, 0) for bytes_of in sent)
+        self.ep_bytes = [inside, sum(sum(bytes_of.values()) for bytes_of in sent) - inside]
         self._wait_for_the_host(layers, backward)
         stages: tuple[Stage, ...] = ("fw", "agrad") if training else ("fw",)
         self.tp_bandwidth = max(
@@ -61,60 +83,97 @@ class Block:
             for kind in KINDS
         )
         self.weight = sum(layer.weight_space for layer in layers)
+        self._replicated(layers)
         self.act_working = sum(
             layer.activation_space for layer in layers if not layer.flags.reuses_activation
         )
         # [O17] A checkpoint is the whole activation, even with sequence parallelism.
         checkpoint = run.residual if run.rules.checkpoint_split else run.activation
         self.checkpoint: float = run.element_bytes * checkpoint if run.full_recompute else 0
-        # Copies of weights in 8 bits are made once for all microbatches.
-        copied = training and run.operand_bytes == 1 < run.element_bytes
-        kept = [] if run.full_recompute else layers
-        copies = [x for x in kept if copied and x.name.endswith("_Cast")]
-        self.act_storage = sum(_stored(x, training) for x in kept if x not in copies)
-        self.weight_copies: float = sum(_stored(x, training) for x in copies)
+        self._kept([] if run.full_recompute else layers, training=training)
         self.weight_grad_unsharded = sum(x.step.computed * x.weights for x in backward)
         self.act_grad = sum(layer.activation_grad_space for layer in backward)
+        # What each TP rank has whole, and has gradients of that differ if it sees its own tokens only.
+        split = run.sequence_par and run.execution.tensor_par > 1
+        # Those of routers and of latents of experts are not counted.
+        attention = [x for x in backward if x.whole and x.name.startswith("AttnBlock_")]
+        whole = sum(layer.weights for layer in attention if split)
+        self.whole_gradients: float = run.reduction_bytes * whole
         self.held = Held([layer.step for layer in backward])
+        experts = [layer.step for layer in layers if layer.kind == "grouped"]
+        self.experts = Held(experts, trained=training)
         self.weight_grad, self.optimizer = self.held.weight_grad, self.held.optimizer
         # Arithmetic of the matrix engine, that is done twice included.
-        products = [layer for layer in layers if layer.engine != "vector"]
-        self.matrix_flops = sum(layer.work["fw"] for layer in products)
-        if training:
-            again_fw = [layer for layer in products if layer.flags.recompute]
-            self.matrix_flops += sum(_share(layer) * layer.work["fw"] for layer in again_fw)
-            self.matrix_flops += sum(
-                layer.work["agrad"] + layer.work["wgrad"] for layer in products
-            )
-        if run.execution.recompute_every > 1:
-            self._mix(Block(run.of_stored()))
+        self.matrix_flops = sum(
+            _executed(layer, training) for layer in layers if layer.engine != "vector"
+        )
+        if halves:
+            self._double()
+        if self.run.execution.recompute_every > 1:
+            some, stored = self.run.execution.recompute_blocks or 1, self.run.of_stored()
+            others = self.run.execution.recompute_every - some, Block(stored, make=make)
+            self.__dict__.update(mean_block(self.run, [(some, self), others]).__dict__)
 
-    def _mix(self, other: Block) -> None:
-        """Become the mean of one block that recomputes and of others that store everything."""
-        every = self.run.execution.recompute_every
+    def _hide_experts(self, run: Run, layers: Sequence[Layer], *, spread: bool) -> None:
+        """Take off what something else hides of the exchange of experts, by kind of block; and more of it in pairs.
 
-        def mean(one: float, two: float) -> float:
-            return (one + (every - 1) * two) / every
+        And what attention hides of a ring.
+        """
+        beside = hidden_by_attention(run, layers, repeats=run.recomputes_attention)
+        passes = 3 if run.execution.training else 1
+        self.cp_exposed = [
+            time - (beside[number] if number < passes else 0) for number, time in enumerate(self.cp)
+        ]
+        self.ep_exposed = {kind: list(self.ep) for kind in KINDS}
+        self.paired: float = 0
+        if not spread or run.execution.moe_dispatcher == "allgather":
+            return
+        passes = 3 if run.execution.training else 1
+        for kind in KINDS:
+            hidden = hidden_alone(run, layers, kind)
+            for number in range(passes):
+                self.ep_exposed[kind][number] -= hidden[number]
+        if run.execution.ep_overlap == "1f1b":
+            self.paired = hidden_in_pairs(run, layers)
 
-        for name in ("fw", "agrad", "wgrad", "re"):
-            own, of_other = getattr(self, name), getattr(other, name)
-            for part in fields(own):
-                value = mean(getattr(own, part.name), getattr(of_other, part.name))
-                setattr(own, part.name, value)
-        for name in ("fw_tp", "agrad_tp", "recomm"):
-            own, of_other = getattr(self, name), getattr(other, name)
-            for values, others in (
-                (own.size, of_other.size),
-                (own.time, of_other.time),
-                (own.exposed, of_other.exposed),
-            ):
+    def _kept(self, layers: Sequence[Layer], *, training: bool) -> None:
+        """Activations of a microbatch, and copies of weights in fewer bits, which are there once for all of them."""
+        copied = training and self.run.recipe is not None
+        copies = [x for x in layers if copied and x.name.endswith("_Cast")]
+        self.act_storage = sum(_stored(x, training) for x in layers if x not in copies)
+        made = sum(_stored(x, training) for x in copies)
+        self.weight_copies: float = (training and self.copies) or made
+
+    def _replicated(self, layers: Sequence[Layer]) -> None:
+        """Bytes of weights as replicas have them, those of experts apart."""
+        self.weight_kept, self.weight_sent, self.converted = _forms(layers)
+        self.experts_kept, self.experts_sent, _ = _forms([x for x in layers if x.kind == "grouped"])
+        steps = [layer.step for layer in layers]
+        # Copies of a recipe, and those beside what is gathered, which may be one of them.
+        self.copies: float = sum(step.copied for step in steps)
+        self.beside: float = sum(step.copied - step.one for step in steps)
+
+    def _double(self) -> None:
+        """Become a microbatch of two halves like this one."""
+        for work in (self.fw, self.agrad, self.wgrad, self.re):
+            for part in fields(work):
+                setattr(work, part.name, 2 * getattr(work, part.name))
+        for comm in (self.fw_tp, self.agrad_tp, self.recomm):
+            for values in (comm.size, comm.time, comm.exposed):
                 for kind in KINDS:
-                    values[kind] = mean(values[kind], others[kind])
-        self.tp_bandwidth = max(self.tp_bandwidth, other.tp_bandwidth)
-        self.checkpoint = mean(self.checkpoint, other.checkpoint)
-        self.act_storage = mean(self.act_storage, other.act_storage)
-        self.weight_copies = mean(self.weight_copies, other.weight_copies)
-        self.matrix_flops = mean(self.matrix_flops, other.matrix_flops)
+                    values[kind] *= 2
+        self.ep = [2 * time for time in self.ep]
+        self.cp = [2 * time for time in self.cp]
+        self.cp_exposed = [2 * time for time in self.cp_exposed]
+        self.ep_bytes = [2 * size for size in self.ep_bytes]
+        self.ep_exposed = {
+            kind: [2 * time for time in times] for kind, times in self.ep_exposed.items()
+        }
+        self.act_working *= 2
+        self.act_storage *= 2
+        self.act_grad *= 2
+        self.checkpoint *= 2
+        self.matrix_flops *= 2
 
     def _wait_for_the_host(self, layers: Sequence[Layer], backward: Sequence[Layer]) -> None:
         """Let no pass take less time than its launches, collectives that it waits for included.
@@ -133,14 +192,94 @@ class Block:
             self.agrad.time += sum(layer.host("agrad") for layer in backward)
             self.wgrad.time += sum(layer.host("wgrad") for layer in backward) + adding
             return
-        launches = sum(layer.host("fw") for layer in layers)
-        self.fw.time = max(self.fw.time, launches - self.fw_tp.exposed["base"])
+        launches = forward = sum(layer.host("fw") for layer in layers)
+        ep = [
+            one + other for one, other in zip(self.ep_exposed["base"], self.cp_exposed, strict=True)
+        ]
+        waits = self.fw_tp.exposed["base"] + ep[0]
+        self.fw.time = max(self.fw.time, launches - waits)
         launches = sum(layer.host("fw") for layer in again)
-        self.re.time = max(self.re.time, launches - self.recomm.exposed["base"])
+        waits = self.recomm.exposed["base"] + ep[2]
+        self.re.time = max(self.re.time, launches - waits)
         launches += sum(layer.host("agrad") + layer.host("wgrad") for layer in backward) + adding
-        busy = self.re.time + self.agrad.time
+        busy = self.re.time + self.agrad.time + ep[1] + ep[2]
         busy += self.recomm.exposed["base"] + self.agrad_tp.exposed["base"]
         self.wgrad.time = max(self.wgrad.time, launches - busy)
+        both = self.fw.time + self.fw_tp.exposed["base"] + ep[0] + busy + self.wgrad.time
+        self.paired = min(self.paired, max(0, both - forward - launches))
+
+
+def block_of_model(run: Run, numbers: Sequence[int] | None = None) -> Block:
+    """Return the block of a model, the mean over all of its blocks; or over those of the numbers."""
+    kinds = run.model.kinds()
+    listed = [kinds[number] for number in (range(len(kinds)) if numbers is None else numbers)]
+    if len(set(kinds)) == 1:
+        return Block(run)
+    counts = Counter(listed)
+    return mean_block(run, [(n, Block(run.of_kind(kind))) for kind, n in counts.items()])
+
+
+def mean_block(run: Run, blocks: Sequence[tuple[int, Block]]) -> Block:
+    """Return the mean of blocks, each so many times; of what only one block at a time has, the most."""
+    found = copy(blocks[0][1])
+    found.run, total = run, sum(count for count, _ in blocks)
+
+    def mean(of: Callable[[Block], float]) -> float:
+        return sum(count * of(block) for count, block in blocks) / total
+
+    for name in ("fw", "agrad", "wgrad", "re", "optim"):
+        parts = [part.name for part in fields(Work)]
+        setattr(found, name, Work(*(mean(attrgetter(f"{name}.{part}")) for part in parts)))
+    for name in ("fw_tp", "agrad_tp", "recomm"):
+        comm = Comm()
+        for part in fields(Comm):
+            for kind in KINDS:
+                of = attrgetter(f"{name}.{part.name}")
+                getattr(comm, part.name)[kind] = mean(lambda b, of=of, k=kind: of(b)[k])  # type: ignore[misc]
+        setattr(found, name, comm)
+    for name in (
+        "checkpoint",
+        "act_storage",
+        "weight_copies",
+        "weight_kept",
+        "weight_sent",
+        "experts_kept",
+        "experts_sent",
+        "converted",
+        "copies",
+        "beside",
+        "whole_gradients",
+        "matrix_flops",
+        "weight",
+        "weight_grad",
+        "optimizer",
+    ):
+        setattr(found, name, mean(attrgetter(name)))
+    for name in ("tp_bandwidth", "act_working", "act_grad", "weight_grad_unsharded"):
+        setattr(found, name, max(getattr(block, name) for _, block in blocks))
+    counts = [count for count, _ in blocks]
+
+    def means(lists: Sequence[Sequence[float]]) -> list[float]:
+        return [sum(map(mul, counts, values)) / total for values in zip(*lists, strict=True)]
+
+    for name in ("ep", "cp", "cp_exposed", "ep_bytes"):
+        setattr(found, name, means([getattr(block, name) for _, block in blocks]))
+    exposed = {kind: means([block.ep_exposed[kind] for _, block in blocks]) for kind in KINDS}
+    found.ep_exposed, found.paired = exposed, mean(attrgetter("paired"))
+    for held in ("held", "experts"):
+        setattr(found, held, copy(getattr(found, held)))
+        for name in ("whole", "resident", "weight_grad", "optimizer", "step_time"):
+            setattr(getattr(found, held), name, mean(attrgetter(f"{held}.{name}")))
+    return found
+
+
+def _executed(layer: Layer, training: bool) -> float:
+    """FLOP of a layer in all passes."""
+    flops = layer.work["fw"]
+    if training:
+        flops += _share(layer) * layer.work["fw"] * layer.flags.recompute
+        flops += layer.work["agrad"] + layer.work["wgrad"]
+    return flops
 
 
 class Held:
@@ -155,12 +294,19 @@ class Held:
         self.step_time = sum(step.time for step in steps)
 
 
+def _forms(layers: Sequence[Layer]) -> tuple[float, float, float]:
+    """Bytes of weights that stay, that are gathered, and that move when copies are made."""
+    steps = [layer.step for layer in layers]
+    stays, sent = sum(step.stays for step in steps), sum(step.sent for step in steps)
+    return stays, sent, sum(step.converted for step in steps)
+
+
 def _stored(layer: Layer, training: bool) -> float:
     """Activation bytes kept from the forward to the backward pass."""
     if not training:
         return layer.activation_space
     stored = layer.stored_space if layer.flags.stores_activation else 0
-    if layer.run.by_operator and stored:
+    if stored:
         stored = max(0, stored - layer.remade)
     # An output that is not stored has been counted as the activation of the next layer.
     return stored if layer.flags.stores_output else stored - layer.output_space

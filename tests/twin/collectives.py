@@ -18,6 +18,7 @@ LIBRARY = {
     "all_reduce": ("ring", "tree", "nvls", "nvls_tree", "collnet", "torus"),
     "reduce_scatter": ("ring", "nvls", "torus"),
     "all_gather": ("ring", "nvls", "torus"),
+    "all_to_all": ("pairwise", "torus"),
     "broadcast": ("ring", "torus"),
     "reduce": ("ring", "torus"),
     "p2p": (),
@@ -28,6 +29,7 @@ FRAMEWORK = {
     "all_reduce": ("hierarchical", "pipelined"),
     "reduce_scatter": ("hierarchical", "pipelined"),
     "all_gather": ("hierarchical", "pipelined"),
+    "all_to_all": ("hierarchical", "pipelined"),
     "broadcast": ("tree",),
     "reduce": ("tree",),
     "p2p": (),
@@ -55,6 +57,7 @@ RATES = {
     "nvls_tree": {"Simple": 0.92},
     "collnet": {"Simple": 1.0},
     "torus": {"Simple": 1.0},
+    "pairwise": {"Simple": 1.0},
 }
 RING_RATES = {"Simple": 1.0, "LL": 0.5, "LL128": 0.92}
 """Shares of the rate of the links (same source); rings also serve the phases of a hierarchy."""
@@ -150,8 +153,36 @@ def torus_axes(torus: Mapping[str, Any], ranks: int, *, strided: bool) -> Axes:
     return min(found, key=lambda one: one[0])[1]
 
 
+MOST_WAITING = 8
+"""Messages to others whose latency is paid one after the other."""
+
+
+def _exchange(system: System, group: Group, name: str) -> Mapping[int, Moves]:
+    """Return what an exchange of all with all does on each network."""
+    found = {}
+    if name != "pairwise":  # network after network; what goes on is sent again
+        for i in group.used:
+            n, one = group.members[i], system.networks[i].torus
+            steps = min(n - 1, MOST_WAITING)
+            if name == "torus" and one is not None:
+                steps = torus_axes(one, n, strided=group.strided(i)).hops
+            found[i] = Moves(steps, (n - 1) / n)
+        return found
+    # What goes beyond a network between nodes leaves through its port, too.
+    beyond = 0.0
+    for i in reversed(group.used):
+        share = group.below(i) * (group.members[i] - 1) / group.ranks
+        between = system.networks[i].kind == "net"
+        steps = min(group.ranks - 1, MOST_WAITING) if i == group.outermost else 0
+        found[i] = Moves(steps, share + beyond if between else share)
+        beyond = found[i].share if between else beyond
+    return found
+
+
 def _moves(system: System, group: Group, op: str, name: str) -> Mapping[int, Moves]:
     """Return what an algorithm does on each network that the group uses."""
+    if op == "all_to_all":
+        return _exchange(system, group, name)
     rounds = 2 if op == "all_reduce" else 1
     whole = op in ("broadcast", "reduce")
     found = {}
@@ -185,6 +216,29 @@ def _moves(system: System, group: Group, op: str, name: str) -> Mapping[int, Mov
     return found
 
 
+def _torus_exchange(torus: Mapping[str, Any], ranks: int, *, strided: bool) -> float:
+    """Share of all links of a processor that an exchange has: the middle of the slowest row decides."""
+    if ranks == 1:
+        return 1
+    sides, cube = torus["sides"], None if strided else torus.get("cube")
+    blocks: list[tuple[int, ...]] = [()]
+    for side in sides:
+        blocks = [(*block, m) for block in blocks for m in range(1, min(side, ranks) + 1)]
+    found = []
+    blocks = [block for block in blocks if prod(block) == ranks]
+    for block in blocks or [(ranks,)]:  # a line if there is none
+        switched = cube is not None and all(m % cube == 0 for m in block)
+        slowest, whole = 0.0, 0
+        for m, side in zip(block, sides, strict=False):
+            ring = bool(blocks) and (switched or (m == side and m > 2))
+            whole += m == side
+            if m > 1:
+                slowest = max(slowest, m * m // 4 / m / (2 if ring else 1))
+        share = (ranks - 1) / ranks / (2 * len(sides) * slowest)
+        found.append(((sum(block), -whole), share))
+    return min(found, key=lambda one: one[0])[1]
+
+
 def _able(system: System, group: Group, name: str) -> bool:
     """Whether switches reduce where an algorithm needs them to."""
     if group.ranks == 1:
@@ -211,7 +265,7 @@ def _protocols(system: System, name: str) -> Iterator[tuple[str, float]]:
 def _latency(network: Network, name: str, protocol: str) -> tuple[float, float]:
     """Seconds to start, and of a step."""
     kind = network.kind
-    if kind is None or network.own_latency or name in ("collnet", "torus"):
+    if kind is None or network.own_latency or name in ("collnet", "torus", "pairwise"):
         return (network.latency if protocol == "Simple" else inf), network.step_latency
     step = HOPS_OF.get(name, RING)[protocol][kind]
     return (step if name in ("nvls", "nvls_tree") else START[protocol]), step
@@ -235,12 +289,17 @@ def _flagged(system: System, group: Group) -> float:
     return max(share * inside.bandwidth * 1e9, least)
 
 
-def _reached(system: System, group: Group, op: str, name: str, number: int) -> float:
+def _reached(  # noqa: PLR0911 (one return an algorithm)
+    system: System, group: Group, op: str, name: str, number: int
+) -> float:
     """Share of a port that an algorithm uses, from what was shown there or else of the network."""
     network, n = system.networks[number], group.members[number]
     shown = network.shown
     if name == "torus" and network.torus is not None:
-        axes = torus_axes(network.torus, n, strided=group.strided(number))
+        strided = group.strided(number)
+        if op == "all_to_all":
+            return network.efficiency * _torus_exchange(network.torus, n, strided=strided)
+        axes = torus_axes(network.torus, n, strided=strided)
         return network.efficiency * axes.links / (2 * len(network.torus["sides"]))
     like = {"reduce": "reduce_scatter", "broadcast": "all_gather"}.get(op, op)
     if op == "all_reduce" and network.reduces:
@@ -294,8 +353,7 @@ def group_time(system: System, group: Group, op: str, size: float, algorithm: st
     """Seconds by an algorithm where it can run, else by the fastest that the library has."""
     if group.ranks == 1:
         return 0
-    known = (*LIBRARY[op], *FRAMEWORK[op])
-    names = [algorithm] if algorithm in known and _able(system, group, algorithm) else []
+    names = _asked(system, group, op, algorithm)
     if not names:
         shown = _shown_time(system, group, op, size)
         if shown is not None:
@@ -304,3 +362,25 @@ def group_time(system: System, group: Group, op: str, size: float, algorithm: st
             return system.networks[group.outermost].time(op, size, 2)
         names = [name for name in LIBRARY[op] if _able(system, group, name)]
     return min(_algorithm_time(system, group, op, name, size) for name in names)
+
+
+def _asked(system: System, group: Group, op: str, algorithm: str) -> list[str]:
+    """Return the algorithm where it can run."""
+    known = (*LIBRARY[op], *FRAMEWORK[op])
+    return [algorithm] if algorithm in known and _able(system, group, algorithm) else []
+
+
+def group_bytes(
+    system: System, group: Group, op: str, size: float, algorithm: str
+) -> dict[int, float]:
+    """Bytes through a port of each network, by the algorithm that :func:`group_time` takes."""
+    if group.ranks == 1:
+        return {}
+    names = _asked(system, group, op, algorithm)
+    if not names:
+        if _shown_time(system, group, op, size) is not None:
+            flat = "pairwise" if op == "all_to_all" else "ring"
+            return {i: move.share * size for i, move in _moves(system, group, op, flat).items()}
+        names = [name for name in LIBRARY[op] if _able(system, group, name)]
+    best = min(names, key=lambda name: _algorithm_time(system, group, op, name, size))
+    return {i: move.share * size for i, move in _moves(system, group, op, best).items()}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from copy import copy
 
+from .copies_of_tokens import time as copy_time
 from .layers import Flags, Layer, Side, Stage
 from .operators import linear
-from .run import Kind, Run
+from .run import Kind, Run, Team
 
 
 class TPComm(Layer):
@@ -22,11 +23,13 @@ class TPComm(Layer):
         side: Side,
         flags: Flags,
         *,
-        count: int | None = None,
+        count: float | None = None,
         outermost: bool = False,
         element: int | None = None,
+        team: Team | None = None,
     ) -> None:
-        t = run.execution.tensor_par
+        team = run.tp_team if team is None else team
+        t = team.ranks
         count = run.activation if count is None else count
         size = count if t > 1 else 0
         standard = element is None
@@ -36,6 +39,7 @@ class TPComm(Layer):
             "reduce": (additions, 0.0, 0.0),
             "total": (additions, 0.0, 0.0),
             "join": (0.0, 0.0, 0.0),
+            "spread": (0.0, 0.0, 0.0),
         }.get(side, (0.0, additions, 0.0))
         passes = {"gather": (0, 2, 0), "reduce": (2, 0, 0), "collect": (2, 2, 0)}.get(
             side, (2, 0, 0)
@@ -44,10 +48,15 @@ class TPComm(Layer):
             side, (1 / t, 1.0)
         )
         sent = [passes[0] * message, passes[1] * message]
+        if side == "spread":
+            back = 1 if run.sequence_par else 0
+            kept, sent[1] = (0, back), 2 * message * back
         if run.sequence_par and side in ("gather", "reduce"):
             kept, sent = (1 / t, 1 / t), [2 * message, 2 * message]
         if standard and side in ("gather", "reduce") and run.operand_bytes < run.result_bytes:
             self.gathered = run.operand_bytes * size
+            if side == "reduce" and run.recipe is not None and run.recipe.both:
+                self.gathered += self.gathered  # gradients, of which both layouts are needed
             if run.sequence_par:
                 sent[0 if side == "gather" else 1] = 2 * self.gathered
         super().__init__(
@@ -56,13 +65,14 @@ class TPComm(Layer):
             flags,
             flops=flops,
             moved=(sent[0], sent[1], 0),
-            inputs=size / t if side in ("collect", "join") else size,
+            inputs=size / t if side in ("collect", "join", "spread") else size,
             outputs=size,
             output_space=message,
             saved=kept[0] * message,
             grads=kept[1] * message,
         )
         self.side, self.message, self.outermost = side, message, outermost
+        self.t, self.team = t, team
 
     def processing_time(self, stage: Stage) -> float:
         if stage == "optim":
@@ -70,7 +80,7 @@ class TPComm(Layer):
         return 0  # [O16] it is in the link time; flops_time and mem_time are summed nevertheless
 
     def _reduction_time(self, op: str, stage: Stage) -> float:
-        network = self.run.tp_team.network
+        network = self.team.network
         if network.kind is not None or network.torus is not None:
             return 0  # what nccl-tests shows is from memory to memory
         return self.unlaunched_time(stage)
@@ -86,6 +96,99 @@ class TPComm(Layer):
         if traffic > work:
             left = max(left, traffic - work)
         return left if work else traffic
+
+
+class Exchange(Layer):
+    """A collective over ranks that have all experts once: operations and bytes forward and backward."""
+
+    def __init__(
+        self,
+        run: Run,
+        name: str,
+        team: Team,
+        operations: tuple[str, str | None],
+        sizes: tuple[float, float],
+        *,
+        count: float,
+        saved: float = 0,
+        grads: float | None = None,
+    ) -> None:
+        there, back = sizes if team.ranks > 1 else (0, 0)
+        count = count if team.ranks > 1 else 0
+        added = [
+            count * (team.ranks - 1) / team.ranks if op == "reduce_scatter" else 0.0
+            for op in operations
+        ]
+        super().__init__(
+            run,
+            name,
+            Flags(recomm=run.full_recompute, stores_activation=False),
+            flops=(added[0], added[1], 0),
+            moved=(2 * there, 2 * back if operations[1] else 0, 0),
+            inputs=count / team.ranks,
+            outputs=count,
+            output_space=run.result_bytes * count,
+            saved=saved,
+            grads=run.result_bytes * count if grads is None else grads,
+        )
+        self.team, self.operations, self.sizes = team, operations, (there, back)
+
+    def processing_time(self, stage: Stage) -> float:
+        return super().processing_time(stage) if stage == "optim" else 0
+
+    def _sends(self, stage: Stage) -> tuple[str | None, float]:
+        """Return what a stage sends, and how much of it."""
+        number = 1 if stage == "agrad" else 0
+        op, size = self.operations[number], self.sizes[number]
+        sends = size > 0 and (stage != "wgrad" or self.flags.recomm)
+        return (op if sends else None), size
+
+    def experts_bytes(self, stage: Stage) -> dict[int, float]:
+        op, size = self._sends(stage)
+        return self.team.moved(op, size) if op else {}
+
+    def _team_time(self, op: str, size: float) -> float:
+        return self.team.time(op, size)
+
+    def experts_time(self, stage: Stage) -> float:
+        op, size = self._sends(stage)
+        if op is None:
+            return 0
+        time, network = self._team_time(op, size), self.team.network
+        if stage == "wgrad" or network.kind is not None or network.torus is not None:
+            return time
+        return time + self.unlaunched_time(stage)
+
+
+class Copies(Exchange):
+    """An exchange by a library of experts, whose sizes are those of a copy of each token of a rank."""
+
+    def __init__(
+        self,
+        run: Run,
+        name: str,
+        sizes: tuple[float, float],
+        *,
+        arrived: float,
+        kernels: tuple[int, int, int],
+        saved: float,
+    ) -> None:
+        team = run.ep_team if run.execution.expert_par > 1 else run.alone
+        name_of = run.execution.moe_dispatcher
+        count = arrived * run.model.row_width
+        super().__init__(run, name, team, (name_of, name_of), sizes, count=count, saved=saved)
+        own = run.residual / run.model.hidden * run.most_loaded  # tokens of which sizes are copies
+        self.traffic["fw"] = 2 * self.sizes[0] / own * arrived
+        self.traffic["agrad"] = 2 * self.sizes[1] / own * arrived
+        self.kernels = kernels if team.ranks > 1 else None
+
+    def experts_bytes(self, stage: Stage) -> dict[int, float]:
+        op, size = self._sends(stage)
+        return self.team.copied(size) if op else {}
+
+    def _team_time(self, op: str, size: float) -> float:
+        run = self.run
+        return copy_time(run.system, self.team.group, run.node, run.model, size)
 
 
 def copied(run: Run, comm: TPComm) -> list[Layer]:
@@ -126,7 +229,7 @@ class OverlappedLinear(Layer):
         read, wrote = run.operand_bytes, run.result_bytes
         moved = plain.traffic["fw"], plain.traffic["agrad"], plain.traffic["wgrad"]
         if not run.rules.overlapped_operands:
-            gradients = read * (plain.weights + saved + grads)
+            gradients = run.weight_bytes * plain.weights + read * (saved + grads)
             moved = plain.traffic["fw"], gradients, gradients
         super().__init__(
             run,
@@ -148,11 +251,13 @@ class OverlappedLinear(Layer):
         ex = run.execution
         self.buffered, self.share = ex.tp_user_buffers, ex.tp_hidden_percent / 100
         for stage in ("fw", "agrad"):
-            self.traffic[stage] += (self.tiles(stage) - 1) * read * self.weights
+            self.traffic[stage] += (self.tiles(stage) - 1) * run.weight_bytes * self.weights
         border = m * n if side == "gather" else m * k
         self.message = wrote * border
         if read < wrote:
             self.gathered = read * border
+            if side == "reduce" and run.recipe is not None and run.recipe.both:
+                self.gathered += self.gathered
         self.usage = run.tp_team.usage
 
     def tiles(self, stage: Stage) -> int:
@@ -195,7 +300,7 @@ class OverlappedLinear(Layer):
         tile.traffic = {stage: self.traffic[stage] / tiles}
         return tiles * super(OverlappedLinear, tile).mem_time(stage)
 
-    def launched(self, stage: Stage) -> int:
+    def launched(self, stage: Stage) -> float:
         return self.tiles(stage) * super().launched(stage)
 
     def _with_sums(self, stage: Stage) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .block import Block, Held
+from .block import Block, Held, Work
 from .data_parallel import SyncedBytes, synced_embedding_head
 from .model_embedding_head import EmbeddingHead
 from .optimizer import form_of
@@ -17,34 +17,62 @@ def add_copies(run: Run, block: Block, embedding_head: EmbeddingHead | None) -> 
     gradient = block.weight / run.element_bytes * run.reduction_bytes
     again = ex.reshard_after_forward
     whole = SyncedBytes(block.weight, gradient)
-    found = [_lengthen(run, block, whole, block.held.resident, shards, ex.fsdp_unit, again=again)]
+    sent = block.weight_sent / shards
+    if run.experts_apart:  # in parts of their own
+        experts = block.experts_sent
+        sent += experts / run.expert_shards(shards) - experts / shards
+    shard = block.held.resident
+    gather = shard + sent + 2 * block.weight_sent
+    found = [_lengthen(run, block, whole, gather, ex.fsdp_unit, again=again)]
     if embedding_head is None:
         return found[0], 0.0, 0.0
     first: Held | None = embedding_head.first
     last: Held | None = embedding_head.last
-    if run.model.tied and ex.pipeline_par == 1:  # one table, with the embedding
+    if run.model.tied and not run.ends_apart:  # one table, with the embedding
         first, last = embedding_head.both, None
-    synced = synced_embedding_head(run, embedding_head)
+    synced = synced_embedding_head(run, embedding_head, sent=False)
     ends = embedding_head.embedding, embedding_head.head
     for end, size, held in zip(ends, synced, (first, last), strict=True):
         shard = held.resident if held else 0
-        found.append(_lengthen(run, end, size, shard, shards, 1, again=False))
+        gather = shard + size.weight / shards + 2 * size.weight
+        found.append(_lengthen(run, end, size, gather, 1, again=False))
+    of_modules = 1 - embedding_head.head_weight / embedding_head.last.whole
+    embedding_head.module_time += of_modules * found[-1]
     return tuple(found)
+
+
+def add_conversions(run: Run, block: Block, embedding_head: EmbeddingHead | None) -> None:
+    """Let passes make the copies of a recipe, of weights that are gathered for each of them."""
+    ex = run.execution
+    if ex.zero_stage not in ("3", "fsdp", "owner"):
+        return
+    passes = [block.fw, block.agrad] if ex.reshard_after_forward else [block.fw]
+    _convert(run, passes, block.converted)
+    if embedding_head is not None and run.model.mtp_layers:
+        size = embedding_head.head.converted
+        embedding_head.module_time += _convert(run, [embedding_head.head.fw], size)
+
+
+def _convert(run: Run, passes: list[Work], size: float) -> float:
+    """Add bytes to passes; return the seconds of each."""
+    time = run.system.move(size)
+    for work in passes:
+        work.mem_accessed += size
+        work.mem_time += time
+        work.time += time
+    return time
 
 
 def _lengthen(
     run: Run,
     block: Block,
     synced: SyncedBytes,
-    shard: float,
-    shards: int,
+    gather: float,
     unit: int,
     *,
     again: bool,
 ) -> float:
     """Add the copies of a gather forward and, if there is one, backward, and those of a reduction."""
-    sent = synced.weight / shards
-    gather = shard + sent + synced.weight + synced.weight
     moved = gather, gather if again else 0, synced.weight + synced.gradient
     more = 0.0
     for work, size in zip((block.fw, block.agrad, block.wgrad), moved, strict=True):

@@ -24,16 +24,34 @@ class SyncedBytes:
     gradient: float
 
 
+def synced_block(block: Block) -> tuple[SyncedBytes, SyncedBytes]:
+    """Return what a block synchronises: of all replicas, and of experts that have groups of their own."""
+    run = block.run
+    ratio = run.reduction_bytes / run.element_bytes
+    experts = block.experts.whole if run.experts_apart else 0
+    sent = block.experts_sent if run.experts_apart else 0
+    dense = (block.weight - experts) * ratio
+    return SyncedBytes(block.weight_sent - sent, dense), SyncedBytes(sent, experts * ratio)
+
+
 def synced_embedding_head(
-    run: Run, embedding_head: EmbeddingHead | None
+    run: Run, embedding_head: EmbeddingHead | None, *, sent: bool = True
 ) -> tuple[SyncedBytes, SyncedBytes]:
-    """Return what embedding and head synchronise; a table that both use on one stage counts once."""
+    """Return what embedding and head synchronise; a table that both use on one stage counts once.
+
+    Of experts of modules what rings of their own replicas would send counts, if it is about what is `sent`.
+    """
     if embedding_head is None:
         return SyncedBytes(0, 0), SyncedBytes(0, 0)
-    alone = run.execution.pipeline_par == 1
-    first, last = embedding_head.first.whole, embedding_head.last.whole
+    alone = not run.ends_apart
+    fewer = 0.0
+    if sent and run.experts_apart:
+        own, every = run.expert_data_par, max(2, run.data_ranks)
+        fewer = (1 - (own - 1) / own * every / (every - 1)) * embedding_head.expert_weight
+    first: float = embedding_head.first.whole
+    last: float = embedding_head.last.whole - fewer
     if run.model.tied and alone:
-        first, last = embedding_head.both.whole, 0
+        first, last = embedding_head.both.whole - fewer, 0
     first, last = (size * here for size, here in zip((first, last), run.has_ends, strict=True))
     ratio = run.reduction_bytes / run.element_bytes
     return SyncedBytes(first, first * ratio), SyncedBytes(last, last * ratio)
@@ -55,10 +73,14 @@ class DataParallel:
         self.link_time = self.exposed_time = self.stalled = 0.0
         self.bw_overlap_req_chunk: float | None = 0.0
         self.bw_overlap_req_tail: float | None = 0.0
-        if self.execution.data_par > 1 and self.execution.training:
+        several = self.run.data_ranks > 1 or self.run.expert_data_par > 1
+        if several and self.execution.training:
             # [O23] Every collective moves the bytes of the weights, that of the gradients too.
-            run = self.run
-            self.size = self.block.weight // run.element_bytes * run.reduction_bytes
+            self.one, self.experts = synced_block(block)
+            if self.run.data_ranks > 1:
+                self.size += self.one.gradient
+            if self.run.expert_data_par > 1:
+                self.size += self.experts.gradient
             if self.execution.zero_stage == "auto":
                 self._communicate(embedding_head)
 
@@ -80,13 +102,19 @@ class DataParallel:
 
     def _communicate(self, embedding_head: EmbeddingHead | None) -> None:
         ex, run = self.execution, self.run
-        self.collectives = self._collectives(SyncedBytes(self.block.weight, self.size))
+        self.collectives = self._collectives(self.one)
         self.network = run.dp_network
         self.comm = self._time(self.collectives)
+        if run.experts_apart and self.experts.weight:  # a stage of dense blocks has none
+            of_experts = self._collectives(self.experts)
+            times = [run.expert_team.time(op, size) for op, size in of_experts.items()]
+            self.comm = run.both_classes(self.comm, sum(times))
         first, last = synced_embedding_head(run, embedding_head)
+        if run.data_ranks == 1:
+            first, last = SyncedBytes(0, 0), SyncedBytes(0, 0)
         embedding = self._time(self._collectives(first)) if first.weight else 0
         self.head = self._time(self._collectives(last)) if last.weight else 0
-        piped = ex.pipeline_par > 1
+        piped = run.ends_apart
         of_embedding_head = max(embedding, self.head) if piped else embedding + self.head
         self.link_time = run.blocks * self.comm + of_embedding_head
         self.exposed_time = self.link_time
@@ -126,7 +154,8 @@ class DataParallel:
         last = run.base_blocks * self.comm + head
         tail = self._exposed(last, last_window, run.base_blocks * flops_time)
         # The last block overlaps with nothing.
-        return run.edge_blocks * self.comm + (ex.pipeline_interleaving - 1) * early + tail
+        chunks = 1 if run.folded else run.chunks  # both end with the batch
+        return run.edge_blocks * self.comm + (chunks - 1) * early + tail
 
     def _exposed(self, comm: float, window: float, flops_time: float) -> float:
         """What does not fit, or else the arithmetic that the communication takes away."""
@@ -139,9 +168,12 @@ class DataParallel:
         """Bandwidths at which everything but the last block just fits."""
         volume = 0.0
         for op, size in self.collectives.items():
-            volume += self.network.volume(op, size, self.execution.data_par)
+            volume += self.network.volume(op, size, self.run.data_ranks)
+        if self.run.expert_data_par > 1:
+            for op, size in self._collectives(self.experts).items():
+                volume += self.network.volume(op, size, self.run.expert_data_par)
         window, last_window = self._windows()
-        if self.execution.pipeline_interleaving > 1:
+        if self.run.chunks > 1 and not self.run.folded:
             self.bw_overlap_req_chunk = per(self.run.chunk_blocks * volume, window)
         else:
             self.bw_overlap_req_chunk = 0

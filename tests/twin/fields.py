@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
+from itertools import combinations
 from typing import Any
 
 from calculon.frozen import dataclass
@@ -28,6 +29,11 @@ class Model:
     norm: str = "layernorm"
     norms: int = 2
     qk_norm: str = "none"
+    q_lora_rank: int = 0
+    kv_lora_rank: int = 0  # above 0: keys and values come from a latent
+    qk_nope_head_dim: int = 0
+    qk_rope_head_dim: int = 0
+    v_head_dim: int = 0
     qkv_bias: bool = False
     out_bias: bool = False
     mlp_bias: bool = False
@@ -38,15 +44,160 @@ class Model:
     causal: bool = True
     sliding_window: int = 0
     full_attention_every: int = 0
+    chunked_window: bool = False
+    attention_sinks: bool = False
+    attention_gate: bool = False
+    linear_attention: str = "none"
+    layer_pattern: str = ""  # a letter for each block, which is one part
+    linear_key_heads: int = 0
+    linear_value_heads: int = 0
+    linear_key_dim: int = 128
+    linear_value_dim: int = 128
+    linear_conv: int = 4
+    ssm_heads: int = 0
+    ssm_head_dim: int = 64
+    ssm_state: int = 128
+    ssm_groups: int = 8
+    ssm_conv: int = 4
+    ssm_chunk: int = 128
+    num_experts: int = 0
+    experts_per_token: int = 1
+    expert_feedforward: int = 0  # 0: as wide as `feedforward`
+    shared_feedforward: int = 0
+    shared_gate: bool = False
+    first_k_dense: int = 0
+    moe_layer_freq: int = 1
+    router_bias: bool = False
+    expert_bias: bool = False
+    moe_latent: int = 0  # above 0: routed experts read and write rows of this width
+    router_groups: int = 0
+    router_group_topk: int = 0
     vocab: int = 0
     tied: bool = False
     positions: int = 0
     embedding_norm: bool = False
+    mtp_layers: int = 0  # modules that predict one more token each
     part: str = "block"
 
     @property
     def key_heads(self) -> int:
         return self.kv_heads or self.attn_heads
+
+    @property
+    def value_size(self) -> int:
+        """Width of a value head."""
+        return self.v_head_dim if self.kv_lora_rank else self.attn_size
+
+    @property
+    def mixes(self) -> bool:
+        """Whether a block has experts."""
+        return self.num_experts > 0 and self.part in ("block", "mlp")
+
+    def kinds(self) -> list[Model]:
+        """Return for each block the model that has only blocks like it."""
+        if self.layer_pattern:
+            return [self._of_letter(letter) for letter in self.layer_pattern]
+        found = self._feed_forwards() if self.mixes else [self] * self.num_blocks
+        if self.linear and self.full_attention_every:
+            every = self.full_attention_every
+            last = [number % every == every - 1 for number in range(self.num_blocks)]
+            pairs = zip(found, last, strict=True)
+            return [block._with_softmax() if one else block._linear() for block, one in pairs]
+        if not self.mixes:
+            return found
+        if not self.sliding_window or self.full_attention_every < 2 or self.part == "mlp":
+            return found
+        for number, block in enumerate(found):
+            found[number] = replace(block, full_attention_every=0)
+            if number % self.full_attention_every == self.full_attention_every - 1:
+                found[number] = replace(found[number], sliding_window=0, chunked_window=False)
+        return found
+
+    def module_kinds(self) -> list[Model]:
+        """Return the models of the blocks of a module: the last one, or attention and the last MLP or experts."""
+        if not self.mtp_layers:
+            return []
+        if not self.layer_pattern:
+            return self.kinds()[-1:]
+        found = [self._of_letter(letter) for letter in self.layer_pattern if letter in "-E"]
+        return [self._of_letter("*"), found[-1]]
+
+    @property
+    def linear(self) -> bool:
+        """Whether it has attention without scores."""
+        return self.linear_attention != "none" and self.part in ("block", "attention")
+
+    @property
+    def scores(self) -> bool:
+        """Whether some block has attention with scores."""
+        if self.layer_pattern:
+            return "*" in self.layer_pattern
+        every_linear = self.linear and not self.full_attention_every
+        return self.part in ("block", "attention") and not every_linear
+
+    def _without(self, *starts: str) -> Model:
+        """Forget fields whose names begin so."""
+        forgotten: dict[str, Any] = {
+            f.name: f.default for f in fields(self) if f.name.startswith(starts)
+        }
+        return replace(self, **forgotten)
+
+    def _with_softmax(self) -> Model:
+        return self._without("linear_", "ssm_", "full_attention_every")
+
+    def _linear(self) -> Model:
+        starts = ("kv_", "qk", "q_", "v_", "out_bias", "rotary", "sliding", "chunked", "attention_")
+        return self._without("full_attention_every", *starts)
+
+    def _of_letter(self, letter: str) -> Model:
+        """Return the model that has only blocks of a letter."""
+        found = replace(self, layer_pattern=letter * self.num_blocks, mtp_layers=0)
+        if letter != "M":
+            found = found._with_softmax()
+        if letter != "*":
+            found = found._linear()
+        if letter != "E":
+            found = found._without_experts()
+        return found if letter == "-" else replace(found, mlp_bias=False)
+
+    def _feed_forwards(self) -> list[Model]:
+        """Return for each block the model whose blocks all have experts, or all have none."""
+        with_experts = replace(self, first_k_dense=0, moe_layer_freq=1)
+        if self == with_experts:
+            return [self] * self.num_blocks
+        dense = with_experts._without_experts()
+        found = [dense] * self.first_k_dense
+        while len(found) < self.num_blocks:
+            group = [dense] * (self.moe_layer_freq - 1)
+            found += [*group, replace(with_experts, mlp_bias=False)]
+        return found[: self.num_blocks]
+
+    def _without_experts(self) -> Model:
+        return replace(
+            self,
+            num_experts=0,
+            experts_per_token=1,
+            expert_feedforward=0,
+            shared_feedforward=0,
+            shared_gate=False,
+            router_bias=False,
+            expert_bias=False,
+            moe_latent=0,
+            router_groups=0,
+            router_group_topk=0,
+        )
+
+    @property
+    def row_width(self) -> int:
+        """Width of what routed experts read and write."""
+        return self.moe_latent or self.hidden
+
+    @property
+    def inner_width(self) -> int:
+        """Inner width of the MLP or of each expert."""
+        return (
+            self.expert_feedforward if self.mixes and self.expert_feedforward else self.feedforward
+        )
 
     @property
     def gated(self) -> bool:
@@ -59,22 +210,31 @@ class Model:
             getattr(self, f.name) == f.default for f in fields(self) if f.default is not MISSING
         )
 
-    @property
-    def mean_keys(self) -> float:
-        """Keys that a query attends to: counted token by token, and over the blocks."""
-        s, window = self.seq_size, self.sliding_window
-        whole = self._keys(s)
-        if not 0 < window < s:
+    def mean_keys(self, length: float) -> float:
+        """Keys that a query of a document attends to: counted token by token, and over the blocks."""
+        window = self.sliding_window
+        whole = self._keys(length, length)
+        if not 0 < window < length:
             return whole
         every = self.full_attention_every
         full = self.num_blocks // every if every else 0
-        return (full * whole + (self.num_blocks - full) * self._keys(window)) / self.num_blocks
+        cut = self._keys(length, window)
+        return (full * whole + (self.num_blocks - full) * cut) / self.num_blocks
 
-    def _keys(self, reach: int) -> float:
-        """Return the mean keys of a query that reaches back so far."""
+    def _keys(self, length: float, reach: float) -> float:
+        """Return the mean keys of a query that reaches back so far; the last token may be a part of one."""
+        restarts = self.chunked_window and reach < length
         if not self.causal:
-            return reach
-        return sum(min(seen, reach) for seen in range(1, self.seq_size + 1)) / self.seq_size
+            rest = length % reach if restarts else 0
+            return (length // reach * reach**2 + rest**2) / length if restarts else reach
+        tokens = int(length)
+        part = length - tokens
+        seen, last = [float(keys) for keys in range(1, tokens + 1)], tokens + (part + 1) / 2
+        if restarts:
+            seen, last = [(keys - 1) % reach + 1 for keys in seen], tokens % reach + (part + 1) / 2
+        elif reach < length:
+            seen, last = [min(keys, reach) for keys in seen], reach
+        return (sum(seen) + part * last) / length
 
 
 @dataclass(frozen=True)
@@ -158,11 +318,49 @@ class Execution:
     stage_stop_us: int = 0
     recompute_modules: str = "none"
     recompute_every: int = 1
+    recompute_blocks: int = 0  # of these; 0: one
+    expert_par: int = 1
+    expert_par_net: int = 0
+    expert_tensor_par: int = 0  # 0: tensor_par
+    moe_dispatcher: str = "alltoall"
+    moe_imbalance_percent: int = 100
+    moe_capacity_percent: int = 0
+    moe_pad_to_capacity: bool = False
+    dispatch_dtype: str = "same"
+    combine_dtype: str = "same"
+    ep_overlap: str = "none"
+    delay_wgrad: bool = False
+    moe_shared_overlap: bool = False
+    context_par: int = 1
+    context_par_net: int = 0
+    cp_comm: str = "p2p"
+    cp_a2a_size: int = 0
+    cp_kv_replicate: bool = False
+    cp_balance: str = "zigzag"
+    cp_skip: bool = False
+    packed_percent: int = 100  # of a sequence that a document has
+    pack_imbalance_percent: int = 100
+    fp8_recipe: str = "none"
+    fp8_param_gather: bool = False
     preset: str = "published"  # a name without effect: the twin has no limits of frameworks
 
 
 OPTIONS = {f.name: f.default for f in fields(Execution) if f.default is not MISSING}
 """Fields of an execution that only the corrected edition knows, and what leaves them out."""
+
+
+def _module_sets() -> tuple[str, ...]:
+    """The older names, then sets of modules by size; shared experts and activations are part of *moe*."""
+    found = ["none", "norm", "activation", "norm_activation", "mlp", "ops"]
+    modules = ["norm", "core_attn", "mla_up_proj", "mlp", "moe_act", "shared_experts", "moe"]
+    modules.append("gdn_norm_out")
+    for size in range(1, len(modules) + 1):
+        for chosen in combinations(modules, size):
+            twice = "moe" in chosen and ("moe_act" in chosen or "shared_experts" in chosen)
+            if not twice and "+".join(chosen) not in found:
+                found.append("+".join(chosen))
+    return tuple(found)
+
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "datatype": tuple(BYTES_PER_ELEMENT),
@@ -201,8 +399,15 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
         "collnet",
     ),
     "mesh_order": ("stated", "tp-dp-pp", "tp-pp-dp"),
-    "recompute_modules": ("none", "norm", "activation", "norm_activation", "mlp", "ops"),
-    "pp_schedule": ("1f1b", "gpipe", "zb_h1"),
+    "recompute_modules": _module_sets(),
+    "cp_comm": ("p2p", "all_gather", "a2a", "a2a_p2p"),
+    "cp_balance": ("zigzag", "contiguous", "striped"),
+    "moe_dispatcher": ("alltoall", "allgather", "deepep", "hybridep"),
+    "dispatch_dtype": ("same", "float8", "bfloat16"),
+    "ep_overlap": ("none", "1f1b", "two_batch"),
+    "combine_dtype": ("same", "float8", "bfloat16"),
+    "fp8_recipe": ("none", "delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"),
+    "pp_schedule": ("1f1b", "gpipe", "zb_h1", "zb_h2", "zbv", "dualpipe", "dualpipev"),
     "pp_layout": (
         "uniform",
         "balanced",
@@ -229,6 +434,7 @@ MODEL_CHOICES: Mapping[str, tuple[str, ...]] = {
     "norm": ("layernorm", "layernorm_no_bias", "layernorm_plain", "rmsnorm"),
     "qk_norm": ("none", "head", "full"),
     "part": ("block", "attention", "mlp", "linear"),
+    "linear_attention": ("none", "gated_delta", "mamba2", "lightning"),
 }
 """The same of a model."""
 
@@ -267,6 +473,9 @@ EXTENSIONS: Mapping[str, tuple[str, ...]] = {
         "fragmentation",
         "host_share",
     ),
+    "ep_library": ("nvlink_efficiency", "nic_efficiency", "num_sms", "multiprocessors"),
+    "linear_efficiency": (),
+    "recipes": ("transposes",),
     "host": ("GBps", "efficiency", "processors", "network"),
 }
 """Keys of `ext` in a system file that the twin knows, and what stands below each."""

@@ -109,7 +109,7 @@ def _alone(layer: Layer, run: Run) -> Moved | None:
     softmax = scaled + masked + 2 * cast
     kernels = 5 if cast else 3
     function: Moved = (2 * c, 3 * c, 1, 1)
-    if run.model.gated:
+    if layer.inputs > layer.outputs:  # a gate
         function = c + c + 3 * c, 3 * c + 3 * c + 3 * c, 2, 3
     of_loss = 3 if cast else 2
     if layer.kind == "norm":
@@ -124,6 +124,7 @@ def _alone(layer: Layer, run: Run) -> Moved | None:
     return {
         "softmax": (softmax + 4 + 4, softmax + 4 + 4 + 4, kernels, kernels),
         "activation": function,
+        "gate": (c + c + 3 * c, 3 * c + 3 * c + 3 * c, 2, 3),
         "rotary": turned,
         "sum": (r + c + r, r + c if c < r else 0, 1, int(c < r)),
         "loss": (cast + 4 + 4 + 4 + 4, 4 + 4 + 4 + 4 + 4 + cast, of_loss, of_loss),
@@ -133,12 +134,15 @@ def _alone(layer: Layer, run: Run) -> Moved | None:
 def _joined(layer: Layer, run: Run, *, into_products: bool) -> Moved | None:
     """Chains in one kernel: what comes in is read, what goes out is written."""
     r, o, c = run.element_bytes, run.operand_bytes, run.result_bytes
-    if o == 1 and o < r and run.execution.float8_scaling == "current":
-        o = c  # the norm is read again for its largest value
-    function: Moved = (3 * c, 5 * c, 1, 1) if run.model.gated else (2 * c, 3 * c, 1, 1)
+    if run.recipe is not None and run.execution.fusion not in run.recipe.joined:
+        o = c  # the norm is read again: for its largest value, or by the kernel that converts it
+    elif run.recipe is not None and run.recipe.both:
+        o += o  # two layouts, each with scales of its own
+    gated = layer.inputs > layer.outputs
+    function: Moved = (3 * c, 5 * c, 1, 1) if gated else (2 * c, 3 * c, 1, 1)
     turned: Moved = 2 * c, 2 * c, 1, 1
     if into_products:
-        function = (c, 4 * c, 0, 0) if run.model.gated else (0, c, 0, 0)
+        function = (c, 4 * c, 0, 0) if gated else (0, c, 0, 0)
         turned = 0, 0, 0, 0
     width = layer.output_space / layer.outputs if layer.outputs else 0
     # The norm after a sum finds its input there, and forks it.
@@ -154,6 +158,7 @@ def _joined(layer: Layer, run: Run, *, into_products: bool) -> Moved | None:
         "softmax": (4 * c, 3 * c, 1, 1),
         "dropout": (1, 1 + r + c, 0, 1) if layer.branch else (1, 1, 0, 0),
         "activation": function,
+        "gate": (3 * c, 5 * c, 1, 1),
         "rotary": turned,
         "sum": (r + c + r, c if c < r else 0, 1, 0),
         "loss": (2 * c, 2 * c, 1, 1),

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from calculon.frozen import dataclass
 
 from .fields import MULTIPLIED_BYTES
 from .optimizer import Step
-from .run import Kind, Run
+from .run import Kind, Run, Team
 from .system import Gemm, efficiency_at, fused_time
+
+if TYPE_CHECKING:
+    from .context import Steps
 
 Stage = Literal["fw", "agrad", "wgrad", "optim"]  # agrad, wgrad: gradient of input, of weights
 PASSES: tuple[Stage, Stage, Stage] = ("fw", "agrad", "wgrad")
-Side = Literal["gather", "reduce", "total", "collect", "join"]
-Engine = Literal["matrix", "vector", "attention"]
+Side = Literal["gather", "reduce", "total", "collect", "join", "spread"]
+Engine = Literal["matrix", "vector", "attention", "linear"]
 """Where a TP region begins (column split) or ends (row split); a sum over the ranks; a gathered
 output whose gradient is reduced and scattered, or only cut."""
 
@@ -39,15 +42,20 @@ class Layer:
     message: float = 0  # ... so many bytes
     gathered: float | None = None  # ... so many where it gathers narrower elements
     outermost = False  # whether it is the first gather or the last reduction of the block
+    team: Team  # that its collective has
     beside = False  # whether its collective runs beside a product
+    whole = False  # whether every TP rank has all of its weights
     branch = False  # whether it ends a branch of the residual stream
     product: tuple[int, float, int, int] | None = None  # count, rows, depth, columns
     table: tuple[int, int] | None = None  # of weights that are looked up
     mean_keys: float = 0  # of fused attention
+    slowest: float = 1  # of its keys on the rank with the most over the mean
     queries: float = 0  # of all its heads
-    kernels: tuple[int, int, int] | None = None  # that each pass launches
+    kernels: tuple[int, int, int] | None = None  # that each pass launches ...
+    rounds: float = 1  # ... so often
+    steps: Steps | None = None  # of attention in a ring
     repeated: float = 1  # share of the forward pass, where single operators are recomputed ...
-    remade: float = 0  # ... and saved bytes that these make again
+    remade: float = 0  # saved bytes that are made again, and not kept
 
     def __init__(
         self,
@@ -67,7 +75,7 @@ class Layer:
         grads: float = 0,
     ) -> None:
         self.run, self.name, self.flags, self.kind, self.engine = run, name, flags, kind, engine
-        self.t = run.execution.tensor_par
+        self.t, self.team = run.execution.tensor_par, run.tp_team
         self.vector = run.system.vector[run.execution.datatype]
         self.inputs, self.outputs, self.weights = inputs, outputs, weights
         self.weight_space = run.element_bytes * weights
@@ -82,7 +90,17 @@ class Layer:
         sides = self.table
         if self.product is not None and self.weights:
             sides = self.product[2], self.product[3]
-        return Step(self.run, self.weights, sides)
+        count = self.product[0] if self.kind == "grouped" and self.product is not None else 1
+        expert = self.kind == "grouped"
+        return Step(
+            self.run,
+            self.weights,
+            sides,
+            count,
+            whole=self.whole,
+            expert=expert,
+            narrow=self.kind in ("product", "grouped"),
+        )
 
     @property
     def stored_space(self) -> float:
@@ -106,14 +124,44 @@ class Layer:
                 return system.count(self.run.execution.datatype, flops)
             efficiency = self._by_shape(stage, law, self.vector.peak, self.run.element_bytes)
             return flops / (self.vector.peak * efficiency)
-        arithmetic = self.run.multiply_type if self.kind == "product" else self.run.core_type
-        engine = system.multiply[arithmetic]
-        if self.engine == "attention":
+        arithmetic = self._type()
+        if self.engine in ("attention", "linear"):
             return self._attention(stage, arithmetic)
-        if arithmetic in system.gemm:
-            law, size = system.gemm[arithmetic], MULTIPLIED_BYTES[arithmetic]
-            return flops / (engine.peak * self._by_shape(stage, law, engine.peak, size))
-        return engine.time(flops)
+        if self.kind == "grouped" and arithmetic in system.calls:
+            return self._in_calls(stage, arithmetic)
+        return self._multiplied(stage, arithmetic, flops)
+
+    def _multiplied(self, stage: Stage, arithmetic: str, flops: float) -> float:
+        """Seconds of FLOP of products on the matrix engine."""
+        system = self.run.system
+        engine = system.multiply[arithmetic]
+        if arithmetic not in system.gemm:
+            return engine.time(flops)
+        law, size = system.gemm[arithmetic], MULTIPLIED_BYTES.get(arithmetic, 0.5)
+        recipe = self.run.recipe
+        if recipe is not None and recipe.promotes and self.kind in ("product", "grouped"):
+            # forward products add parts of their sums up as those of gradients do
+            law = replace(law, max_efficiency=law.max_efficiency * law.gradients, gradients=1.0)
+        return flops / (engine.peak * self._by_shape(stage, law, engine.peak, size))
+
+    def _in_calls(self, stage: Stage, arithmetic: str) -> float:
+        """Seconds of products of experts of which some run at a time, each in a call of the host."""
+        law = self.run.system.calls[arithmetic]
+        assert self.product is not None
+        experts, rows, n, k = self.product
+        some = min(experts, law["together"])
+        turns, flops = experts / some, self.work[stage] * some / experts
+        self.product = some, rows, n, k
+        time = self._multiplied(stage, arithmetic, flops)
+        self.product = experts, rows, n, k
+        return max(turns * time, experts * law["call"]) if flops else 0
+
+    def _type(self) -> str:
+        """Type of the arithmetic of a product."""
+        if self.kind == "router":
+            known = [name for name in ("tfloat32", "float32") if name in self.run.system.multiply]
+            return (known or [self.run.multiply_type])[0]
+        return self.run.multiply_type if self.kind in ("product", "grouped") else self.run.core_type
 
     def _law(self) -> Gemm | None:
         """Return the law of a product by its shape, if there is one."""
@@ -121,8 +169,7 @@ class Layer:
             return self._summed() if self.kind == "product" else None
         if self.engine != "matrix":
             return None
-        products = self.run.multiply_type, self.run.core_type
-        return self.run.system.gemm.get(products[0] if self.kind == "product" else products[1])
+        return self.run.system.gemm.get(self._type())
 
     def _summed(self) -> Gemm | None:
         """Return the law of a product on the vector engine in one kernel: ends of a tile take as long."""
@@ -134,9 +181,49 @@ class Layer:
         return replace(law, half_depth=law.half_depth * beside)
 
     def _attention(self, stage: Stage, arithmetic: str) -> float:
-        """Seconds of the arithmetic of fused attention."""
-        flops, system = self.work[stage], self.run.system
+        """Seconds of the arithmetic of fused attention, or of states."""
+        if self.steps is None:
+            return self._of_keys(stage, arithmetic, 1, causal=self.run.model.causal)
+        first, other = self._of_steps(stage, arithmetic)
+        return first + (self.steps.count - 1) * other
+
+    def _of_steps(self, stage: Stage, arithmetic: str) -> tuple[float, float]:
+        """Seconds of the arithmetic of the first step and of each other one, the slower of two kinds."""
+        steps = self.steps
+        assert steps is not None
+        first = self._of_keys(stage, arithmetic, steps.first, causal=self.run.model.causal)
+        if steps.count <= 1:
+            return first, 0
+        others = [self._of_keys(stage, arithmetic, steps.other, causal=steps.masked)]
+        if steps.halved:
+            half = self._of_keys(stage, arithmetic, steps.other, causal=steps.masked, queries=1 / 2)
+            others.append(half)
+        return first, max(others)
+
+    def step_times(self, stage: Stage) -> tuple[float, float]:
+        """Seconds of the first step and of each other one, memory and launches included."""
+        steps, system = self.steps, self.run.system
+        assert steps is not None
+        moved = system.move(self.traffic[stage] / steps.count)
+        assert self.kernels is not None
+        floor = self.kernels[PASSES.index(stage)] * system.launch
+        first, other = self._of_steps(stage, self._type())
+        return max(system.combine(first, moved), floor), max(system.combine(other, moved), floor)
+
+    def _of_keys(
+        self, stage: Stage, arithmetic: str, share: float, *, causal: bool, queries: float = 1
+    ) -> float:
+        """Seconds of a share of attention, by some of the queries: to as many more keys as they are fewer."""
+        flops, system = self.work[stage] * share * self.slowest, self.run.system
+        keys = self.mean_keys
+        if self.steps:
+            keys *= share / queries
+            if keys < 1:  # some queries see none, the others one
+                queries, keys = queries * keys, 1
+        keys *= self.slowest
         engine = system.multiply[arithmetic]
+        if self.engine == "linear":  # a share of the peak, whatever its size
+            return flops / (system.linear_share * engine.peak)
         if arithmetic in system.fused:
             if not flops:
                 return 0
@@ -144,18 +231,19 @@ class Layer:
                 system.fused[arithmetic],
                 self.run.execution.attn_kernel,
                 backward=stage == "agrad",
-                queries=self.queries,
-                keys=self.mean_keys,
+                queries=self.queries * queries,
+                keys=keys,
                 width=self.run.model.attn_size,
-                causal=self.run.model.causal,
+                value=self.run.model.value_size,
+                causal=causal,
                 peak=engine.peak,
             )
         if arithmetic not in system.attention:
             return engine.time(flops)
-        efficiency = efficiency_at(system.attention[arithmetic], self.mean_keys)
+        efficiency = efficiency_at(system.attention[arithmetic], keys)
         return flops / (engine.peak * efficiency)
 
-    def _by_shape(self, stage: Stage, law: Gemm, peak: float, size: int) -> float:
+    def _by_shape(self, stage: Stage, law: Gemm, peak: float, size: float) -> float:
         """Efficiency of the product or, of two activations, of both gradients together."""
         assert self.product is not None
         bandwidth = self.run.system.mem1.peak
@@ -173,15 +261,17 @@ class Layer:
         if gemm is not None and gemm.memory_efficiency is not None:
             return self.traffic[stage] / (self.run.system.mem1.peak * gemm.memory_efficiency)
         system, moved = self.run.system, self.traffic[stage]
+        if self.steps is not None:
+            return self.steps.count * system.move(moved / self.steps.count)
         if self.engine != "vector" or gemm is not None:
             return system.move(moved)
         return system.move(moved, self.launched(stage), backward=stage != "fw")
 
-    def launched(self, stage: Stage) -> int:
+    def launched(self, stage: Stage) -> float:
         """Kernels of a pass, at least one if anything moves."""
         if self.kernels is not None:
-            return self.kernels[PASSES.index(stage)]
-        return int(self.traffic[stage] != 0)
+            return self.rounds * self.kernels[PASSES.index(stage)]
+        return self.rounds * int(self.traffic[stage] != 0)
 
     def floor(self, stage: Stage) -> float:
         """Seconds that it takes to launch the kernels of a pass."""
@@ -206,6 +296,10 @@ class Layer:
             return None
         if stage == "wgrad":
             return self.collective("fw", kind) if self.flags.recomm else None
+        if (
+            self.side == "spread"
+        ):  # of what is gathered each rank takes its tokens, if it has its own
+            return "all_gather" if stage == "fw" or self.run.sequence_par else None
         if self.side in ("total", "collect", "join"):
             forward = "all_reduce" if self.side == "total" else "all_gather"
             backward = "reduce_scatter" if self.side == "collect" else None
@@ -235,12 +329,24 @@ class Layer:
         op = self.collective(stage, kind)
         if op is None:
             return 0
-        time = self.run.tp_team.time(op, self.sized(op))
+        time = self.team.time(op, self.sized(op))
         if stage == "wgrad":
             if not self.pays_again:
                 return time  # [O24] what is communicated again is charged for the network alone
             stage = "fw"
         return time + self._reduction_time(op, stage)
+
+    def experts_time(self, stage: Stage) -> float:
+        """Seconds of a collective over groups of experts; in `wgrad` of the repeated forward one."""
+        return 0
+
+    def experts_bytes(self, stage: Stage) -> dict[int, float]:
+        """Bytes of the same through a port of each network."""
+        return {}
+
+    def context_time(self, stage: Stage) -> float:
+        """Seconds of a collective over ranks with parts of the same sequences; stages as of experts."""
+        return 0
 
     @property
     def pays_again(self) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .block import Block, Held
+from .data_parallel import synced_block
 from .model_embedding_head import EmbeddingHead
 from .run import Run
-from .stages import equal_stages
+from .stages import chunks_of_stages, equal_stages
 
 
 @dataclass
@@ -19,6 +20,7 @@ class End:
     stored: float  # until the backward pass of a microbatch
     working: float  # while it is computed, when no block is ...
     grad: float  # ... and gradients of activations
+    waiting: float = 0  # there all the time
 
 
 @dataclass
@@ -39,7 +41,7 @@ class Tensors:
         self.optimizer += end.held.optimizer
         if end.working + others + end.grad > self.act + self.act_grad:
             self.act, self.act_grad = end.working + others, end.grad
-        self.act += end.stored * held
+        self.act += end.stored * held + end.waiting
 
 
 class StageMemory:
@@ -50,11 +52,18 @@ class StageMemory:
         self.blocks, self.held = blocks, held
         self.stated = self.execution.zero_stage != "auto"
         self.split = self.execution.zero_stage in ("3", "fsdp", "owner")
+        # Copies for a recipe are made anew of weights that are gathered anew.
+        anew = self.split and block.copies > 0
+        self.copies = 0 if anew else block.weight_copies
+        self.made = block.beside if anew else 0
         self.all, self.near = self._in_blocks(), self._near()
+        experts = block.experts.resident if self.split else block.experts_kept
+        self.expert_weight = blocks * experts
+        self.expert_optimizer = blocks * block.experts.optimizer
         self.tier2 = self._offloaded()
         if end is not None:
             one = block.act_storage if self.execution.training else 0
-            copies = block.weight_copies * blocks
+            copies = self.copies * blocks
             self.all.add(end, held, one * blocks * held + copies)
             self.near.add(end, held, one + copies)
         self._buffers(end)
@@ -72,7 +81,7 @@ class StageMemory:
         if not self.stated:
             gradients += block.weight_grad_unsharded - block.weight_grad
         return Tensors(
-            weight=(block.held.resident if self.split else block.weight) * blocks,
+            weight=(block.held.resident if self.split else block.weight_kept) * blocks,
             act=act,
             checkpoint=blocks * block.checkpoint * self.held,
             act_grad=block.act_grad,
@@ -82,7 +91,7 @@ class StageMemory:
 
     def _other_copies(self) -> float:
         """Copies of the weights of the blocks that are not at work, in 8 bits; never offloaded."""
-        return self.block.weight_copies * (self.blocks - 1)
+        return self.copies * (self.blocks - 1)
 
     def _near(self) -> Tensors:
         """Bytes that stay in tier 1 if that kind of data is offloaded: of two blocks, if there are."""
@@ -131,19 +140,28 @@ class StageMemory:
         if self.split:
             ahead = 0 if self.run.execution.zero_stage == "owner" else ex.fsdp_prefetch
             held = min(ex.fsdp_unit * (1 + ahead), self.blocks)
-            self.gathered = block.weight * (held if ex.reshard_after_forward else self.blocks)
+            gathered: float = block.weight_sent
+            if run.experts_apart and run.expert_data_par == 1 and ex.zero_stage != "fsdp":
+                gathered -= block.experts_sent  # they are whole where they are
+            there = held if ex.reshard_after_forward else self.blocks
+            self.gathered = gathered * there + self.made * max(0, there - 1)
             self.gathered += end.held.whole if end else 0
-        if not self.stated or ex.data_par == 1 or not ex.training:
+        several = run.data_ranks > 1 or run.expert_data_par > 1
+        if not self.stated or not several or not ex.training:
             return
-        message = block.weight / run.element_bytes * run.reduction_bytes
+        dense, experts = synced_block(block)
+        message = dense.gradient * (run.data_ranks > 1)
+        message += experts.gradient * (run.expert_data_par > 1)
+        weight = message / run.reduction_bytes * run.element_bytes
         if ex.zero_stage in ("0", "1"):
             # A copy of the gradients of a bucket, if they are reduced in another type.
             bucket: float = ex.ddp_bucket_mib * 2**20
             bucket = min(bucket, self.blocks * message) if bucket else message
-            self.passing = 0 if block.weight_grad == message else bucket
+            converted = block.weight_grad != dense.gradient + experts.gradient
+            self.passing = bucket if converted else 0
             return
         # Gradients are whole until they are reduced, and copied if that is in another type.
-        passing = block.weight / run.element_bytes * (ex.fsdp_unit if self.split else 1)
+        passing: float = weight / run.element_bytes * (ex.fsdp_unit if self.split else 1)
         if end is not None:
             passing = max(passing, end.table / run.element_bytes)
         each = run.reduction_bytes
@@ -151,8 +169,11 @@ class StageMemory:
             each += run.element_bytes
         self.passing = passing * each
         if ex.grad_group > 1:  # those of a chunk, and of the one before while it is reduced
-            chunk = self.blocks / ex.pipeline_interleaving
-            whole = block.weight_grad * (ex.dp_shard or ex.data_par)
+            chunk = self.blocks / self.run.chunks
+            shards = ex.dp_shard or run.data_ranks
+            whole = block.weight_grad * shards
+            if run.experts_apart:
+                whole += block.experts.weight_grad * (run.expert_shards(shards) - shards)
             chunks = min(self.blocks, 2 * chunk)
             self.passing = max(self.passing, chunks * whole)
 
@@ -179,17 +200,41 @@ def microbatches_held(run: Run, stage: int) -> float:
         return m
     if ex.pp_schedule == "zb_h1":
         return min(m, p)
+    if run.folded or ex.pp_schedule == "zb_h2":
+        return _listed_of(run, stage)
+    more = 1 if ex.ep_overlap == "1f1b" else 0
     if chunks == 1:
-        return min(m, p - stage)
+        return min(m, p - stage + more)
     if not run.rules.in_flight:
         return min(m, p) * (1 + (p - 1) / (chunks * p))
     # Chunks that go forward before the first goes backward, and the one at work.
-    return min(m, (2 * (p - 1 - stage) + (chunks - 1) * p + 1) / chunks)
+    return min(m, (2 * (p - 1 - stage) + (chunks - 1) * p + 1 + more) / chunks)
 
 
-def fullest_stage(block: Block, embedding_head: EmbeddingHead | None) -> tuple[StageMemory, float]:
-    """Return the first of the stages that need most of tier 1, and the most of tier 2."""
-    run, p = block.run, block.run.execution.pipeline_par
+def _listed_of(run: Run, stage: int) -> float:
+    """Microbatches that a rank holds by its list: the mean over its blocks."""
+    if not run.folded:
+        return run.lists.most_held(stage, {stage: 1})
+    assert run.layout is not None
+    own = chunks_of_stages(run.layout, run.execution)[stage]
+    return _held_of(run, stage, *own) / max(1, sum(own))
+
+
+def _held_of(run: Run, rank: int, first: float, second: float) -> float:
+    """Return the most that a rank holds, where its parts count for so much."""
+    lists = run.lists
+    parts = lists.parts if not run.mirrored else run.execution.pipeline_par
+    return lists.most_held(rank, {rank: first, parts - 1 - rank: second})
+
+
+def fullest_stage(
+    run: Run, of_stages: list[Block], embedding_head: EmbeddingHead | None
+) -> tuple[StageMemory, float]:
+    """Return the first of the stages that need most of tier 1, and the most of tier 2.
+
+    Stages have blocks of their own, or one that is the same for all.
+    """
+    p = run.execution.pipeline_par
     layout = run.layout or [run.blocks] * p
     odd = run.model.num_blocks % p == 1 and run.model.num_blocks > p > 1
     if run.layout is None and run.rules.one_odd_block and odd:
@@ -197,10 +242,14 @@ def fullest_stage(block: Block, embedding_head: EmbeddingHead | None) -> tuple[S
     stages = []
     for number, blocks in enumerate(layout):
         end = None if embedding_head is None else _end(run, embedding_head, number)
+        block = of_stages[number] if len(of_stages) == len(layout) else of_stages[0]
         stages.append(StageMemory(block, blocks, microbatches_held(run, number), end))
     fullest = stages[0]
     for stage in stages[1:]:
-        fullest = stage if stage.tier1 > fullest.tier1 else fullest
+        more = stage.tier1 > fullest.tier1
+        if run.folded and stage.tier1 == fullest.tier1:
+            more = stage.all.act > fullest.all.act
+        fullest = stage if more else fullest
     return fullest, max(stage.tier2 for stage in stages)
 
 
@@ -208,12 +257,22 @@ def _end(run: Run, embedding_head: EmbeddingHead, number: int) -> End | None:
     """Return what embedding or LM head add to a stage."""
     p, embedding, head = run.execution.pipeline_par, embedding_head.embedding, embedding_head.head
     stored = embedding.act_storage if run.execution.training else 0
-    if p == 1:
-        table = max(embedding_head.first.whole, embedding_head.last.whole)
+    waiting = 0.0
+    if (
+        run.model.mtp_layers
+    ):  # the last stage begins with a backward pass at once, or has others first
+        waiting = head.weight_copies
+        if run.execution.pp_schedule != "1f1b" and not run.folded:
+            waiting += head.act_storage * (microbatches_held(run, p - 1) - 1)
+    if run.folded and number:
+        return None
+    if not run.ends_apart:
+        if run.folded:  # the embedding is in the first part
+            stored *= _held_of(run, 0, 1, 0) / microbatches_held(run, 0)
+        table = max(embedding_head.first.whole, embedding_head.largest)
         working = max(embedding.act_working, head.act_working)
-        return End(
-            embedding_head.both, table, stored, working, max(embedding.act_grad, head.act_grad)
-        )
+        grad = max(embedding.act_grad, head.act_grad)
+        return End(embedding_head.both, table, stored, working, grad, waiting)
     if number == 0:
         return End(
             embedding_head.first,
@@ -224,6 +283,11 @@ def _end(run: Run, embedding_head: EmbeddingHead, number: int) -> End | None:
         )
     if number == p - 1:
         return End(
-            embedding_head.last, embedding_head.last.whole, 0, head.act_working, head.act_grad
+            embedding_head.last,
+            embedding_head.largest,
+            0,
+            head.act_working,
+            head.act_grad,
+            waiting,
         )
     return None

@@ -11,16 +11,22 @@ Levels = list[tuple[int, int]]
 """Networks that nest, and how many instances of those inside one instance of each has that are used."""
 
 
-def used_levels(system: System, degrees: list[int]) -> Levels:
-    """Return what groups of these degrees, fastest first, use: the most with which all of them sit evenly."""
+def used_levels(system: System, degrees: list[int], *spread: int, near: int = 0) -> Levels:
+    """Return what groups of these degrees, fastest first, use: the most with which all of them sit evenly.
+
+    So do the first `spread` processors, and each as many after them. The first `near`, by default those of the first
+    degree, share no pod with others.
+    """
     spans = [math.prod(degrees[:count]) for count in range(1, len(degrees) + 1)]
+    spans = sorted([*spans, *spread])
+    near = near or degrees[0]
     found: Levels = []
     inside, levels = 1, rooms(system)
     for number, room in levels:
         used = room
         if number != levels[-1][0] and spans[-1] > inside * room:
             pod = number != levels[0][0]
-            while not _even(inside * used, spans, may_share=pod and spans[-1] > degrees[0]):
+            while not _even(inside * used, spans, may_share=pod and spans[-1] > near):
                 used -= 1
         found.append((number, used))
         inside *= used
@@ -63,3 +69,10 @@ def mesh_group(system: System, levels: Levels, ranks: int, apart: int) -> Group:
         left = math.ceil(left / members[number])
         inside *= room
     return Group(ranks, tuple(members), apart=tuple(steps))
+
+
+def clustered(near: Group, far: Group) -> Group:
+    """Return the group of all ranks of one group at each place of another."""
+    members = [one * two for one, two in zip(near.members, far.members, strict=True)]
+    steps = [near.apart[i] if joined > 1 else far.apart[i] for i, joined in enumerate(near.members)]
+    return Group(near.ranks * far.ranks, tuple(members), apart=tuple(steps))

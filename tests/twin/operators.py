@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .context import busiest, steps
 from .layers import Flags, Layer
 from .run import Run
 
@@ -19,6 +20,7 @@ ACTIVATIONS = {
     "squared_relu": (2, 3),
     "swiglu": (6, 11),
     "geglu": (9, 16),
+    "silu": (5, 8),
 }
 """FLOP per output forward and backward; the gated ones have two inputs."""
 
@@ -34,11 +36,10 @@ def linear(
     weights = n * k + (bias or 0)
     flops = 2 * m * n * k
     converted = read < wrote
-    forward = read * (m * n + weights) + wrote * m * k
-    inputs = read * weights + (
-        wrote * m * n + read * m * k if converted else read * m * n + wrote * m * k
-    )
-    into_weights = (wrote if converted else read) * weights + read * m * n
+    held = run.weight_bytes * weights
+    forward = read * m * n + held + wrote * m * k
+    inputs = held + (wrote * m * n + read * m * k if converted else read * m * n + wrote * m * k)
+    into_weights = (wrote * weights if converted else held) + read * m * n
     into_weights += (read if converted else wrote) * m * k
     layer = Layer(
         run,
@@ -119,15 +120,19 @@ def residual_norm(run: Run, prefix: str, flags: Flags) -> Layer:
     return norm(run, f"{prefix}_{name}", run.residual, weights, flags)
 
 
-def activation(run: Run, name: str, flags: Flags) -> Layer:
+def activation(
+    run: Run, name: str, flags: Flags, count: float | None = None, *, kind: str = ""
+) -> Layer:
     """Apply the function of the MLP: it reads its input and writes its output, even if fused.
 
     The backward pass reads what was saved and a gradient, and writes one; published are two passes.
     Fused, one input less is kept per output, and no gradient.
     """
-    kind, size = run.model.activation, run.result_bytes
-    count = run.model.feedforward * run.tokens // run.execution.tensor_par
-    inputs = count * (2 if run.model.gated else 1)
+    gated, size = run.model.gated and not kind, run.result_bytes
+    kind = kind or run.model.activation
+    if count is None:
+        count = run.model.inner_width * run.tokens // run.execution.tensor_par
+    inputs = count * (2 if gated else 1)
     fused = run.execution.fused_activation
     forward = size * (inputs + count)
     backward = forward + (size * inputs if run.rules.backward_traffic else 0)
@@ -184,7 +189,7 @@ def dropout(run: Run, name: str, count: int, flags: Flags, *, element: int | Non
     )
 
 
-def fork(run: Run, name: str, count: int, users: int, flags: Flags, size: int) -> Layer:
+def fork(run: Run, name: str, count: int, users: int, flags: Flags, size: float) -> Layer:
     """Hand a tensor to several users; the backward pass reads their gradients, writes the sum."""
     return Layer(
         run,
@@ -250,17 +255,42 @@ def rotary(run: Run, name: str, count: float, flags: Flags) -> Layer:
     )
 
 
+def sigmoid(run: Run, name: str, count: float, flags: Flags) -> Layer:
+    """Multiply by the sigmoid of as many numbers: four FLOP and one, and backward four, one less it, three products."""
+    size = run.result_bytes
+    return Layer(
+        run,
+        name,
+        flags,
+        kind="gate",
+        flops=((4 + 1) * count, (4 + 1 + 3) * count, 0),
+        moved=(3 * size * count, 5 * size * count, 0),
+        inputs=2 * count,
+        outputs=count,
+        output_space=size * count,
+        saved=2 * size * count,
+        grads=size * count,
+    )
+
+
 def flash(run: Run, name: str, heads: int, key_heads: int, flags: Flags) -> Layer:
     """Attend in one kernel: two products forward, five backward; scores are never in memory.
 
     Besides queries, keys and values it keeps 4 bytes per query and head; its backward pass reads
     all of that with output and gradient, and adds query gradients up in 4 bytes.
     """
-    tokens, width, size = run.tokens, run.model.attn_size, run.result_bytes
-    keys = run.model.mean_keys
-    queries, others = tokens * heads * width, 2 * tokens * key_heads * width
+    width, size = run.model.attn_size, run.result_bytes
+    # All tokens where heads are exchanged, else those of a part, beside keys and values of all.
+    every = run.execution.microbatch_size * run.model.seq_size
+    tokens = run.tokens * run.near_parts
+    found = steps(run)
+    more = 0 if found is None else found.count - 1  # that read queries again, and write results
+    keys, value = run.model.mean_keys(run.document), run.model.value_size
+    queries, results = tokens * heads * width, tokens * heads * value
+    own = tokens * key_heads * width + tokens * key_heads * value
+    others = every * key_heads * width + every * key_heads * value
     statistic = 4 * tokens * heads
-    flops = 2 * (2 * tokens * keys * heads * width)
+    flops = 2 * tokens * keys * heads * width + 2 * tokens * keys * heads * value
     layer = Layer(
         run,
         name,
@@ -269,22 +299,29 @@ def flash(run: Run, name: str, heads: int, key_heads: int, flags: Flags) -> Laye
         engine="attention",
         flops=(flops, flops / 2 * 5, 0),
         moved=(
-            size * (2 * queries + others) + statistic,
-            2 * size * (2 * queries + others) + statistic + 2 * 4 * queries,
+            size * (queries + others + results) + statistic + more * size * (queries + results),
+            2 * size * (queries + others + results)
+            + statistic
+            + 2 * 4 * queries
+            + more * (2 * size * (queries + results) + 2 * 4 * queries),
             0,
         ),
         inputs=queries + others,
-        outputs=queries,
-        output_space=size * queries,
-        saved=size * (queries + others) + statistic,
-        grads=size * queries,
+        outputs=results,
+        output_space=size * results,
+        saved=size * (queries + own) + statistic,
+        grads=size * results,
     )
     layer.mean_keys, layer.kernels = keys, (1, 2, 0)
+    layer.slowest = run.execution.pack_imbalance_percent / 100 * busiest(run)
     layer.queries = tokens * heads
+    layer.steps, layer.rounds = found, 1 + more
     return layer
 
 
-def cast(run: Run, name: str, counts: tuple[int, int, int], source: int, *, alone: bool) -> Layer:
+def cast(
+    run: Run, name: str, counts: tuple[float, float, float], source: int, *, alone: bool
+) -> Layer:
     """Convert weights, input and gradient of the output of a product to fewer bytes, and back.
 
     `counts` are elements of weights, input and output. Converted weights are kept for the backward
@@ -304,46 +341,62 @@ def cast(run: Run, name: str, counts: tuple[int, int, int], source: int, *, alon
     return _conversions(run, name, counts, forward, backward)
 
 
-def cast_to_8_bits(
+def cast_to_recipe(
     run: Run,
     name: str,
-    counts: tuple[int, int, int],
+    counts: tuple[float, float, float],
     source: int,
     *,
     normed: bool,
     apart: bool,
     side: str | None,
 ) -> Layer:
-    """Convert the same to 8 bits, in kernels of their own, and transpose for the gradients.
+    """Convert the same to 8 or 4 bits, in kernels of their own, in two layouts where gradients need both.
 
     Input or gradient of the output are gathered on their `side` if the sequence is split. A norm has
     written the input already if it is `normed`. With a factor of its own a tensor is read before.
     """
     weights, inputs, outputs = counts
     stored, wrote, t = run.element_bytes, run.result_bytes, run.execution.tensor_par
-    current = run.execution.float8_scaling == "current"
-    forward: list[float] = [(stored + 1) * weights]
+    recipe = run.recipe
+    assert recipe is not None
+    size = recipe.size
+    forward: list[float] = []
     backward: list[float] = []
-    if current:
-        forward.append(stored * weights)
+    if recipe.each_microbatch:
+        forward.append((stored + recipe.weight_copies * recipe.weight) * weights)
+        if recipe.looks:
+            forward.append(stored * weights)
+    turns = recipe.copies == 2 and not recipe.both
     passes = ((forward, inputs, source, "gather"), (backward, outputs, wrote, "reduce"))
     for moves, count, width, border in passes:
-        written_by_norm = normed and not current and border == "gather"
+        written_by_norm = normed and border == "gather"
         gathered = side == border and run.sequence_par
         own = count / t if gathered else count
-        if not written_by_norm:
-            moves.append((width + (1 if gathered else 2)) * own)
-        if written_by_norm or gathered:
-            backward.append(2 * count)
-        if current:
+        if turns and (written_by_norm or gathered):
+            backward.append(size * count + size * count)  # transposed, whole
+        if written_by_norm:
+            continue
+        layouts = recipe.copies
+        if turns and gathered:
+            layouts = 1
+        if recipe.looks:
             moves.append(width * own)
+        if recipe.rotates:
+            moves += [(width + size) * own, (width + size) * own]
+        else:
+            moves.append((width + layouts * size) * own)
     if apart and source != wrote:
         backward.append((source + wrote) * inputs)
     return _conversions(run, name, counts, forward, backward)
 
 
 def _conversions(
-    run: Run, name: str, counts: tuple[int, int, int], forward: list[float], backward: list[float]
+    run: Run,
+    name: str,
+    counts: tuple[float, float, float],
+    forward: list[float],
+    backward: list[float],
 ) -> Layer:
     """Kernels that convert; gradients of weights go back to the stored type."""
     weights, inputs, _ = counts
@@ -360,5 +413,31 @@ def _conversions(
         inputs=inputs,
         saved=run.operand_bytes * weights,
     )
+    if run.recipe is not None:
+        layer.activation_space = run.recipe.weight_copies * run.recipe.weight * weights
     layer.kernels = len(forward), len(backward), back
     return layer
+
+
+def converted(
+    run: Run,
+    name: str,
+    counts: tuple[float, float, float],
+    source: int,
+    *,
+    apart: bool = False,
+    normed: bool = False,
+    side: str | None = None,
+) -> list[Layer]:
+    """Convert what a product reads, where it reads less than is stored.
+
+    The kernel that makes its input may do that if chains are fused, unless it stands `apart`.
+    """
+    if not run.narrow:
+        return []
+    fuses = run.execution.fusion in ("compile", "max")
+    apart = apart or not fuses
+    if run.recipe is not None:
+        normed = normed and run.execution.fusion in run.recipe.joined
+        return [cast_to_recipe(run, name, counts, source, normed=normed, apart=apart, side=side)]
+    return [cast(run, name, counts, source, alone=apart)]

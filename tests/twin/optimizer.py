@@ -10,6 +10,7 @@ from calculon.frozen import dataclass
 
 if TYPE_CHECKING:
     from .fields import Execution
+    from .recipes import Recipe
     from .run import Run
 
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -74,32 +75,65 @@ class Form:
     masters: bool  # the only weights are shards of 4 bytes
 
 
-def form_of(run: Run) -> Form:
-    """Return the form that an execution has."""
+def form_of(run: Run, *, expert: bool = False) -> Form:
+    """Return the form that an execution has, for weights of experts or others."""
     ex = run.execution
     stage = ex.zero_stage
-    shards = (ex.dp_shard or ex.data_par) if ex.optimizer_sharding else 1
+    shards = (ex.dp_shard or run.data_ranks) if ex.optimizer_sharding else 1
+    if expert and shards > 1:
+        shards = run.expert_shards(shards)
     whole = shards == 1 or ex.grad_buffer == "full" or stage in ("0", "1")
     return Form(shards, whole, stage in ("3", "fsdp", "owner"), stage == "fsdp")
 
 
 class Step:
-    """The step of `weights` of one layer, of which `sides` are those of the matrix among them."""
+    """The step of `weights` of one layer, of which `sides` are those of the matrix, or so many, among them.
 
-    def __init__(self, run: Run, weights: int, sides: tuple[int, int] | None) -> None:
-        self.run, self.weights = run, weights
+    A matrix is a share of that of all TP ranks, unless each has the `whole`.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        weights: int,
+        sides: tuple[int, int] | None,
+        count: int = 1,
+        *,
+        whole: bool = False,
+        expert: bool = False,
+        narrow: bool = False,
+    ) -> None:
+        self.run, self.weights, self.count = run, weights, count
+        split = run.width_par if expert else run.execution.tensor_par
+        self.ranks = 1 if whole else split
         self.sides = sides if sides and sides[0] * sides[1] else None
-        self.form = form_of(run)
+        self.form, self.expert = form_of(run, expert=expert), expert
         self.ex = run.execution if run.rules.optimizer_fields else adam(run.execution)
         self.method = METHODS[self.ex.optimizer]
         self.other = OF_VECTORS.get(self.ex.optimizer, self.method)
         self.size = run.element_bytes
+        self.sent: float = self.size * weights
+        self.stays: float = self.sent
+        self.converted: float = 0
+        self.copied = self.one = 0.0  # copies of a recipe, and what is gathered of them
+        if narrow and run.recipe is not None and not run.recipe.each_microbatch:
+            self._narrow(run.recipe)
         self._gradients()
         self._state()
 
+    def _narrow(self, recipe: Recipe) -> None:
+        """Bytes of the weights of a product as replicas have them: copies of the recipe come after the step."""
+        self.converted = recipe.into_weights(self.size) * self.weights
+        self.copied = recipe.weight_copies * recipe.weight * self.weights
+        if self.run.execution.fp8_param_gather:
+            each, moved = recipe.gathered(self.size)
+            self.sent, self.converted = each * self.weights, moved * self.weights
+            self.stays = 0
+            self.one = self.sent if each < self.size else 0
+
     def parts(self) -> list[tuple[Method, int]]:
         """Return the weights by what steps them."""
-        in_matrix = self.sides[0] * self.sides[1] if self.sides else 0
+        in_matrix = self.count * self.sides[0] * self.sides[1] if self.sides else 0
         return [(self.method, in_matrix), (self.other, self.weights - in_matrix)]
 
     def _gradients(self) -> None:
@@ -126,7 +160,7 @@ class Step:
         for method, count in self.parts():
             kept += count * sum(self.widths[name] for name in method.state)
         if ex.optimizer == "adafactor" and self.sides:
-            kept += 4 * sum(self.sides)
+            kept += 4 * self.count * sum(self.sides)
         if self.size < 4 and not form.masters:
             kept += 4 * self.weights
         self.kept = kept / form.shards
@@ -154,7 +188,7 @@ class Step:
     @property
     def _share(self) -> float:
         """Part of the products of a whole matrix that falls to this rank."""
-        return 1 / (self.run.execution.tensor_par * self.form.shards)
+        return self.count / (self.ranks * self.form.shards)
 
     @property
     def _newton_schulz(self) -> list[float]:
@@ -164,7 +198,8 @@ class Step:
         """
         if not self.sides or not self.method.products:
             return []
-        ranks, hidden = self.run.execution.tensor_par, self.run.model.hidden
+        ranks, model = self.ranks, self.run.model
+        hidden = model.row_width if self.expert else model.hidden
         rows, columns = self.sides
         whole = (rows * ranks, columns) if columns == hidden else (rows, columns * ranks)
         n, m = min(whole), max(whole)
@@ -174,7 +209,18 @@ class Step:
     def moved(self) -> float:
         if not self.run.rules.optimizer_traffic:
             return self.kept  # [O23] gradients are not read
-        return self._moved(self.ex)
+        return self._moved(self.ex) - self._unwritten + self._made
+
+    @property
+    def _made(self) -> float:
+        """Bytes that making copies of weights moves, unless they are made of weights gathered for each pass."""
+        return 0 if self.form.split_weights else self.converted
+
+    @property
+    def _unwritten(self) -> float:
+        """Bytes of weights that the rank which steps them does not write."""
+        whole = self.size * self.weights
+        return 0 if self.form.split_weights else (whole - self.sent) / self.form.shards
 
     def _moved(self, ex: Execution) -> float:
         """Bytes of a step that copies and scales gradients as this execution says."""
@@ -200,10 +246,11 @@ class Step:
     def mem_time(self) -> float:
         """Copying and scaling gradients are passes of their own."""
         time, ex = self.run.system.move, self.ex
+        made = time(self._made)
         if self.run.rules.optimizer_traffic and (ex.grad_clip or ex.main_grad):
-            within = self._moved(replace(ex, grad_clip=False, main_grad=False))
-            return time(within) + time(self.moved - within)
-        return time(self.moved)
+            within = self._moved(replace(ex, grad_clip=False, main_grad=False)) - self._unwritten
+            return time(within) + time(self.moved - self._made - within) + made
+        return time(self.moved - self._made) + made
 
     @cached_property
     def time(self) -> float:
@@ -216,7 +263,7 @@ class Step:
             if count:
                 kernels += len(method.operations) + method.products + more
         system, ex = self.run.system, self.run.execution
-        host = kernels * system.host_time(ex.launch_mode, ex.fusion)
+        host = kernels * system.host_time(ex.launch_mode, self.run.fusion_of_step)
         time = max(time, kernels * system.launch)
         return time + host if ex.launch_mode == "blocking" else max(time, host)
 

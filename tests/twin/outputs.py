@@ -123,6 +123,38 @@ def layer_statistics(layer: Layer) -> LayerStatistics:
         "weight_grad": layer.step.weight_grad,
         "activation_grad": layer.activation_grad_space,
         "optimizer": layer.step.state,
+        **_of_experts(layer),
+    }
+
+
+def of_both_halves(one: LayerStatistics) -> LayerStatistics:
+    """Return the members of a layer that runs for each half of a microbatch."""
+
+    def same(name: str) -> bool:
+        ends = ("tile", "intensity")
+        return (
+            name in ("name", "weight", "weight_grad", "optimizer")
+            or name.startswith("optim_")
+            or name.endswith(ends)
+        )
+
+    return {
+        name: value if value is None or isinstance(value, str) or same(name) else 2 * value
+        for name, value in one.items()
+    }
+
+
+def _of_experts(layer: Layer) -> LayerStatistics:
+    """Return the seconds of its collectives over groups of experts, which only the corrected edition shows.
+
+    And over ranks with parts of the same sequences.
+    """
+    if layer.run.execution.edition == "sc23":
+        return {}
+    passes: tuple[Stage, ...] = ("fw", "agrad", "wgrad")
+    return {
+        "cp_comm_link_time": sum(layer.context_time(stage) for stage in passes),
+        "ep_comm_link_time": sum(layer.experts_time(stage) for stage in passes),
     }
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
 from .block import Block
-from .data_parallel import SyncedBytes, synced_embedding_head
+from .data_parallel import SyncedBytes, synced_block, synced_embedding_head
 from .model_embedding_head import EmbeddingHead
 from .optimizer import form_of
 
@@ -32,13 +33,14 @@ class Replicas:
         self.owned = self.stage == "owner"
         self.shards = form_of(run).shards
         self.sharing = run.replicas(self.shards)
-        self.copies = ex.data_par // self.shards
+        self.copies = run.data_ranks // self.shards
         self.copying = run.replicas(self.copies, self.shards)
         self.usage = run.dp_slows
-        gradient = block.weight / run.element_bytes * run.reduction_bytes
-        self.one = SyncedBytes(block.weight, gradient)
+        self.one, self.experts = synced_block(block)
         self.embedding, self.head = synced_embedding_head(run, embedding_head)
-        self.piped = ex.pipeline_par > 1
+        if run.data_ranks == 1:
+            self.embedding, self.head = SyncedBytes(0, 0), SyncedBytes(0, 0)
+        self.piped = run.ends_apart
         if self.stage in ("0", "1", "2"):
             self._whole_weights()
         else:
@@ -65,6 +67,41 @@ class Replicas:
             time += self.copying.time("all_reduce", gradient / self.shards)
         return time
 
+    def _gather_experts(self, weight: float) -> float:
+        """Seconds until experts are whole again, those of each of their replicas."""
+        run, shards = self.run, self.shards
+        if not weight:
+            return 0
+        team = run.experts_on(run.expert_shards(shards) if shards > 1 else 1)
+        return team.time("broadcast" if self.owned else "all_gather", weight)
+
+    def _reduce_experts(self, gradient: float) -> float:
+        """Seconds to add their gradients up."""
+        run = self.run
+        if not gradient:
+            return 0
+        if self.owned or self.stage == "0":
+            return run.expert_team.time("reduce" if self.owned else "all_reduce", gradient)
+        parts = run.expert_shards(self.shards)
+        time = run.experts_on(parts).time("reduce_scatter", gradient)
+        if self.copies > 1:
+            time += run.experts_on(self.copies, parts).time("all_reduce", gradient / parts)
+        return time
+
+    def _gather_blocks(self, count: float) -> float:
+        """Seconds until the weights of so many blocks are whole again."""
+        dense = self._gather(count * self.one.weight)
+        if not self.experts.weight:
+            return dense
+        return self.run.both_classes(dense, self._gather_experts(count * self.experts.weight))
+
+    def _reduce_blocks(self, count: float) -> float:
+        """Seconds to add the gradients of so many blocks up."""
+        dense = self._reduce(count * self.one.gradient)
+        if not self.experts.weight:
+            return dense
+        return self.run.both_classes(dense, self._reduce_experts(count * self.experts.gradient))
+
     def _added(self, traffic: float, window: float) -> float:
         """Seconds that traffic adds to the work beside it, which it slows while it lasts."""
         return min(traffic, max(traffic - window, self.usage * traffic))
@@ -90,7 +127,7 @@ class Replicas:
         self.stalled = once / ex.grad_group if every else 0
         if self.stage == "0":
             return
-        one = self._gather(self.one.weight)
+        one = self._gather_blocks(1)
         first, last = self._gather(self.embedding.weight), self._gather(self.head.weight)
         gathered = run.blocks * one + self._at_ends(first, last)
         self.link_time += gathered
@@ -106,33 +143,44 @@ class Replicas:
 
         All buckets but the last hide behind what remains of the backward pass.
         """
-        run, blocks, gradient = self.run, self.run.blocks, self.one.gradient
-        size = run.execution.ddp_bucket_mib * 2**20
-        if size:
-            whole = blocks * gradient + embedding + head
-            rest = whole - (ceil(whole / size) - 1) * size
-            rest = min(whole, max(rest, embedding))
-            count = ceil((whole - rest) / size)
-            others = count * self._reduce((whole - rest) / count) if count else 0
-            last, before = self._reduce(rest), blocks * (1 - rest / whole)
-        else:  # one for each block
-            others = (blocks - 1) * self._reduce(gradient) + self._reduce(head)
-            last, before = self._reduce(gradient) + self._reduce(embedding), blocks - 1
+        run, gradient = self.run, self.one.gradient
+        others, last, before = self._in_buckets(self._reduce, gradient, embedding, head)
+        if self.experts.gradient:  # in buckets of their own
+            found = self._in_buckets(self._reduce_experts, self.experts.gradient, 0, 0)
+            others = run.both_classes(others, found[0])
+            last = run.both_classes(last, found[1])
+            if run.expert_data_par > 1:
+                before = min(before, found[2])
         exposed = others
         if run.execution.data_par_overlap:
             exposed = self._added(others, before * self.windows.backward)
         return others + last, exposed + last
+
+    def _in_buckets(
+        self, reduce: Callable[[float], float], gradient: float, embedding: float, head: float
+    ) -> tuple[float, float, float]:
+        """Return the seconds of all buckets but the last, of the last, and the blocks before that is full."""
+        blocks, size = self.run.blocks, self.run.execution.ddp_bucket_mib * 2**20
+        if not size:  # one for each block
+            others = (blocks - 1) * reduce(gradient) + reduce(head)
+            return others, reduce(gradient) + reduce(embedding), blocks - 1
+        whole = blocks * gradient + embedding + head
+        rest = whole - (ceil(whole / size) - 1) * size
+        rest = min(whole, max(rest, embedding))
+        count = ceil((whole - rest) / size)
+        others = count * reduce((whole - rest) / count) if count else 0
+        return others, reduce(rest), blocks * (1 - rest / whole)
 
     # -- split weights ----------------------------------------------------------------------------
 
     def _split_weights(self) -> None:
         """Weights are gathered unit by unit for every pass of every microbatch."""
         run, ex = self.run, self.run.execution
-        unit, chunks = ex.fsdp_unit, ex.pipeline_interleaving
+        unit, chunks = ex.fsdp_unit, run.chunks
         units = run.chunk_blocks / unit
-        gather = self._gather(unit * self.one.weight)
+        gather = self._gather_blocks(unit)
         again = gather if ex.reshard_after_forward else 0
-        reduce = self._reduce(unit * self.one.gradient)
+        reduce = self._reduce_blocks(unit)
         embedding = self._gather(self.embedding.weight) + self._reduce(self.embedding.gradient)
         head = self._gather(self.head.weight), self._reduce(self.head.gradient)
         link = chunks * units * (gather + again + reduce) + self._at_ends(embedding, sum(head))

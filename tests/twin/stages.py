@@ -6,15 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .fields import Execution, Model
+from .multiplied import products
+from .pipelines import FOLDED
 
 
 def stage_blocks(model: Model, ex: Execution) -> list[int] | None:
     """Return the blocks of each stage; None for the published pipeline, of equal stages."""
     p, total = ex.pipeline_par, model.num_blocks
+    if p > 1 and ex.pp_schedule in FOLDED:
+        return _folded_blocks(total, ex)
     if ex.stage_blocks:  # of chunk j of stage i the count j p + i
         return [sum(counts_of(ex)[stage::p]) for stage in range(p)]
+    return _stated_blocks(model, ex, p, total)
+
+
+def _stated_blocks(model: Model, ex: Execution, p: int, total: int) -> list[int] | None:
+    """Return those of stages that are not listed."""
     stated = ex.first_stage_blocks or ex.last_stage_blocks
-    if p == 1 or not (stated or ex.pp_layout != "uniform" or ex.pp_schedule != "1f1b"):
+    if p == 1 or not (states_stages(ex) or len(set(model.kinds())) > 1):
         return None
     at_embedding, at_head = ends_as_blocks(ex)
     if at_embedding or at_head:  # all stages have as many, ends included; odd ones go to the inner
@@ -38,6 +47,27 @@ def stage_blocks(model: Model, ex: Execution) -> list[int] | None:
     return [first, *[rest // between + 1] * more, *[rest // between] * (between - more), last]
 
 
+def _folded_blocks(total: int, ex: Execution) -> list[int]:
+    """Return the blocks of ranks that have two parts each; odd blocks are not on the first, which has both ends."""
+    if ex.stage_blocks:
+        return [sum(pair) for pair in _opposite(counts_of(ex))]
+    ranks = ex.pipeline_par // (2 if ex.pp_schedule == "dualpipe" else 1)
+    each, odd = divmod(total, ranks)
+    return [each, *[each + 1] * odd, *[each] * (ranks - 1 - odd)]
+
+
+def _opposite(parts: list[int]) -> list[list[int]]:
+    """Return the parts of each rank: one of the way there, one of the way back."""
+    half = len(parts) // 2
+    return [list(pair) for pair in zip(parts[:half], parts[: half - 1 : -1], strict=True)]
+
+
+def states_stages(ex: Execution) -> bool:
+    """Whether an execution states the blocks of stages, or another schedule than the published one."""
+    stated = ex.first_stage_blocks or ex.last_stage_blocks or ex.stage_blocks
+    return bool(stated) or ex.pp_layout != "uniform" or ex.pp_schedule != "1f1b"
+
+
 def ends_as_blocks(ex: Execution) -> tuple[int, int]:
     """Return the blocks that the embedding and the head count as."""
     embedding = ex.pp_layout in ("embedding_as_block", "both_as_blocks")
@@ -47,7 +77,11 @@ def ends_as_blocks(ex: Execution) -> tuple[int, int]:
 def chunks_of_stages(layout: list[int], ex: Execution) -> list[list[int]]:
     """Return the blocks of every chunk of every stage: as listed, or dealt out one by one."""
     p, chunks = ex.pipeline_par, ex.pipeline_interleaving
+    folded = ex.pp_schedule in FOLDED
+    chunks = 2 if folded else chunks
     if counts := counts_of(ex):
+        if folded:
+            return _opposite(counts)
         return [counts[stage::p] for stage in range(p)]
     dealt = []
     for blocks in layout:
@@ -56,6 +90,20 @@ def chunks_of_stages(layout: list[int], ex: Execution) -> list[list[int]]:
             own[block % chunks] += 1
         dealt.append(own)
     return dealt
+
+
+def numbers_of_stages(layout: list[int], ex: Execution) -> list[list[int]]:
+    """Return the numbers of the blocks of every stage: chunks follow each other in the model, one of each stage."""
+    dealt = chunks_of_stages(layout, ex)
+    found: list[list[int]] = [[] for _ in layout]
+    begin = 0
+    folded = ex.pp_schedule in FOLDED
+    for chunk in range(2 if folded else ex.pipeline_interleaving):
+        along = list(enumerate(dealt))
+        for stage, blocks in reversed(along) if folded and chunk else along:
+            found[stage] += range(begin, begin + blocks[chunk])
+            begin += blocks[chunk]
+    return found
 
 
 def equal_stages(total: int, stages: int) -> list[int]:
@@ -76,11 +124,16 @@ def _head_blocks(model: Model, ex: Execution) -> float:
 
     Blocks that are computed again take 4 passes where the head takes 3.
     """
-    attention = 2 * model.hidden * model.attn_size * (model.attn_heads + model.key_heads)
-    mlp = (3 if model.gated else 2) * model.hidden * model.feedforward
-    worth = model.vocab * model.hidden / (attention + mlp)
-    again = 1 / ex.recompute_every if ex.activation_recompute == "full" else 0
-    return worth * 3 / (3 + again)
+    kinds = model.kinds()
+    blocks = sum(products(kind, 0) for kind in kinds) / len(kinds)
+    heads = (1 + model.mtp_layers) * model.vocab * model.hidden / blocks
+    some = (ex.recompute_blocks or 1) / ex.recompute_every
+    again = some if ex.activation_recompute == "full" else 0
+    module = sum(
+        products(kind, 0) for kind in model.module_kinds()
+    )  # computed again as other blocks
+    module += 2 * model.hidden**2
+    return heads * 3 / (3 + again) + model.mtp_layers * module / blocks
 
 
 def _balanced(total: int, stages: int, head: float) -> int:
@@ -100,16 +153,21 @@ class StagePasses:
     forward: float
     backward: float
     weight: float
+    saved: float = 0  # on average by pairs of passes
 
     @property
     def both(self) -> float:
         return self.forward + self.backward
 
+    @property
+    def busy(self) -> float:
+        return self.both - self.saved
+
 
 def slowest_stage(stages: Sequence[StagePasses]) -> int:
     """Return the number of the slowest stage, the last of several."""
-    longest = max(stage.both for stage in stages)
-    return max(i for i, stage in enumerate(stages) if stage.both == longest)
+    longest = max(stage.busy for stage in stages)
+    return max(i for i, stage in enumerate(stages) if stage.busy == longest)
 
 
 def idle_time(
@@ -126,12 +184,13 @@ def idle_time(
     does not take what its passes are `stalled` for.
     """
     slowest = stages[slowest_stage(stages)]
-    others = sum(stage.both for stage in stages) - slowest.both
     if schedule == "1f1b":  # passes of a chunk of the others, while it fills and drains
+        most = max(stage.both for stage in stages)
+        others = sum(stage.both for stage in stages) - most
         rest = microbatches % len(stages)
         short = (chunks - 1) * (len(stages) - rest) if rest else 0
-        wait = 0.0 if longest is None else longest - slowest.both
-        return (others + short * (slowest.both - stalled)) / chunks + microbatches * wait
+        wait = 0.0 if longest is None else longest - slowest.busy
+        return (others + short * (most - stalled)) / chunks + microbatches * wait
     if schedule == "gpipe":
         return gpipe_time(stages, microbatches) - microbatches * slowest.both
     return _zero_bubble(stages, microbatches)

@@ -72,7 +72,7 @@ class Gemm:
         sides: tuple[float, int, float],
         rate: float,
         bandwidth: float,
-        size: int,
+        size: float,
     ) -> float:
         """Seconds of the best tile, whose result may be split along the depth, for FLOP/s of the fastest.
 
@@ -98,7 +98,7 @@ class Gemm:
         return float(self.start + together ** (1 / 3))
 
     def efficiencies(
-        self, batch: float, m: float, n: int, k: int, size: int, peak: float, bandwidth: float
+        self, batch: float, m: float, n: int, k: int, size: float, peak: float, bandwidth: float
     ) -> tuple[float, float, float]:
         """Return those of (m x n)(n x k), of the gradient of its first and of its second operand."""
         aligned = size
@@ -235,18 +235,29 @@ def fused_time(
     queries: float,
     keys: float,
     width: int,
+    value: int,
     causal: bool,
     peak: float,
 ) -> float:
     """Return the seconds of a pass of a kernel of fused attention, for queries of all heads.
 
     A multiprocessor has tiles of 128 queries: each takes the time of its keys, and of some more to
-    begin and end; the last tiles leave others idle; the clock is that of continuous work.
+    begin and end; the last tiles leave others idle; the clock is that of continuous work. Half of
+    the products are as wide as keys, half as values; most kernels fill the narrower ones up.
     """
-    kernel = law["kernels"][law["default"] if name == "auto" else name]
+    name = law["default"] if name == "auto" else name
+    kernel = law["kernels"][name]
+    wide = max(width, value)
+    if name == "flash3" and 128 < width <= 192 and value <= 128:
+        width, value = wide, 128
+    elif name != "cudnn":
+        width = value = wide
     one = kernel["backward" if backward else "forward"]
+    if one.get("fills_values", False):
+        value = max(width, value)
     seen = keys + one["lead"] + (one.get("causal_lead", 0) if causal else 0)
-    operations = (10 if backward else 4) * seen * _filled_width(one["shares"], width) / peak
+    filled = [_filled_width(one["shares"], one_width) for one_width in (width, value)]
+    operations = (10 if backward else 4) * seen * sum(filled) / 2 / peak
     tiles = queries / 128 / law["multiprocessors"]
     time: float = 128 * law["multiprocessors"] * operations * (tiles + kernel["tail"])
     time += kernel["start"]
@@ -275,6 +286,23 @@ def _node(host: Mapping[str, Any] | None) -> tuple[float, int] | None:
 
 
 @dataclass(frozen=True)
+class Library:
+    """Shares of the bandwidth inside of nodes and between them, and share of the engines."""
+
+    inside: float
+    between: float
+    engines: float
+
+
+def library_of(ext: Mapping[str, float] | None) -> Library | None:
+    """Read what a system says of the library."""
+    if ext is None:
+        return None
+    engines = ext["num_sms"] / ext["multiprocessors"]
+    return Library(ext["nvlink_efficiency"], ext["nic_efficiency"], engines)
+
+
+@dataclass(frozen=True)
 class System:
     """A processor and its networks; the file is taken to be well formed."""
 
@@ -288,6 +316,7 @@ class System:
     attention: Mapping[str, Curve] = field(default_factory=dict)  # by mean keys
     fused: Mapping[str, Any] = field(default_factory=dict)  # constants of kernels of attention
     gemm: Mapping[str, Gemm] = field(default_factory=dict)
+    calls: Mapping[str, Any] = field(default_factory=dict)  # one of each expert, by type
     stream: Mapping[str, float] | None = None  # rate of all traffic in mem1
     launch: float = 0.0  # s, least time of a kernel
     hosts: Mapping[str, float] = field(default_factory=dict)  # s, of the host for a kernel, by mode
@@ -297,7 +326,10 @@ class System:
     communicator: float = 0.0  # bytes of tier 1 for each of its groups
     fragmentation: float = 0.0  # share of what comes and goes
     host_share: float = 1.0  # of tier 2
+    linear_share: float = 0.3  # of the peak, of states of linear attention
+    library: Library | None = None  # that sends copies of tokens to experts
     node: tuple[float, int] | None = None  # memory of a node: bytes/s, and who shares them
+    recipes: Mapping[str, bool] = field(default_factory=dict)  # that run: with transposed copies
 
     @classmethod
     def of(cls, file: Mapping[str, Any], *, extended: bool = True) -> System:
@@ -306,6 +338,9 @@ class System:
         matrix = {datatype: _engine(engine) for datatype, engine in file["matrix"].items()}
         more = {datatype: _engine(engine) for datatype, engine in ext.get("matrix", {}).items()}
         launch, memory = ext.get("launch", {}), ext.get("memory", {})
+        every = {name: {"transposes": True} for name in ("delayed", "tensorwise")}
+        stated = ext.get("recipes") or every
+        has = {"float8": "float8" in matrix | more, "float4": "float4" in matrix | more}
         process = memory.get("context_MiB", 0) + memory.get("workspaces_MiB", 0)
         return cls(
             matrix=matrix,
@@ -315,6 +350,11 @@ class System:
             processing_mode=ext.get("processing_mode", file["processing_mode"]),
             networks=_networks(file, ext),
             multiply=matrix | more,
+            recipes={
+                name: use.get("transposes", False)
+                for name, use in stated.items()
+                if has["float4" if name == "nvfp4" else "float8"]
+            },
             attention={name: one["efficiency"] for name, one in ext.get("attention", {}).items()},
             fused={
                 name: one
@@ -322,6 +362,7 @@ class System:
                 if one.get("law") == "fused"
             },
             gemm={name: Gemm(**one) for name, one in _products(ext).items()},
+            calls=ext.get("kernels", {}).get("grouped_product", {}),
             stream=ext.get("traffic"),
             launch=launch.get("kernel", 0.0),
             hosts=launch,
@@ -331,10 +372,12 @@ class System:
             communicator=memory.get("communicator_MiB", 0) * 2**20,
             fragmentation=memory.get("fragmentation", 0.0),
             host_share=memory.get("host_share", 1.0),
+            linear_share=ext.get("linear_efficiency", 0.3),
+            library=library_of(ext.get("ep_library")),
             node=_node(ext.get("host")),
         )
 
-    def move(self, amount: float, kernels: int = 1, *, backward: bool = False) -> float:
+    def move(self, amount: float, kernels: float = 1, *, backward: bool = False) -> float:
         """Seconds to move bytes in tier-1 memory: with a start of each kernel, or at a rate by size."""
         if self.stream is None:
             return self.mem1.time(amount)

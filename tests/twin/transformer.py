@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .attention import attention_core, projected_widths
+from .attention import attention_core, latent_projections, projected_widths
 from .communication import OverlappedLinear, TPComm, copied, hide_input_gradients
+from .counted_states import inner
+from .experts import again_as_a_whole, gate, routed, router, shared_sum
 from .fusion import fused
 from .layers import Flags, Layer
+from .linear_attention import columns, prefix, state_layers
 from .operators import (
     activation,
     add,
-    cast,
-    cast_to_8_bits,
+    converted,
     dropout,
     fork,
     late_bias,
@@ -33,7 +35,10 @@ FUNCTIONS = {
 def block_layers(run: Run) -> list[Layer]:
     """Layers in the order of the forward pass."""
     part = run.model.part
-    if part == "linear":
+    letter = run.model.layer_pattern[:1]
+    if letter:
+        layers = _attention(run) if letter in "M*" else _mlp(run)
+    elif part == "linear":
         layers = _chain(run)
     elif part == "block" and run.model.parallel_attention:
         layers = _side_by_side(run)
@@ -84,52 +89,70 @@ def _leave(run: Run, prefix: str, *, again: bool | None = None) -> list[Layer]:
     return [*layers, add(run, f"{prefix}_Residual", run.residual, shared)]
 
 
-def _converted(
-    run: Run,
-    name: str,
-    counts: tuple[int, int, int],
-    source: int,
-    *,
-    apart: bool = False,
-    normed: bool = False,
-    side: str | None = None,
-) -> list[Layer]:
-    """Convert what a product reads, where it reads less than is stored.
-
-    The kernel that makes its input may do that if chains are fused, unless it stands `apart`.
-    """
-    if not run.narrow:
-        return []
-    fuses = run.execution.fusion in ("compile", "max")
-    apart = apart or not fuses
-    if run.operand_bytes == 1:
-        normed = normed and fuses
-        return [cast_to_8_bits(run, name, counts, source, normed=normed, apart=apart, side=side)]
-    return [cast(run, name, counts, source, alone=apart)]
-
-
 def _attention(run: Run) -> list[Layer]:
+    model = run.model
+    if model.linear:
+        return _without_scores(run)
+    made = latent_projections(run) if model.kv_lora_rank else _stated_projections(run)
+    return [
+        *_enter(run, "AttnBlock"),
+        *made,
+        *attention_core(run),
+        *_reduced(
+            run,
+            "AttnBlock_MLP",
+            "AttnBlock",
+            model.attn_heads * model.value_size,
+            bias=model.hidden if model.out_bias else 0,
+            again=run.redoes_stream,
+            kept=not (model.attention_gate and run.by_operator),
+        ),
+        *_leave(run, "AttnBlock", again=run.redoes_stream),
+    ]
+
+
+def _without_scores(run: Run) -> list[Layer]:
+    """Attention with a state in place of keys and values."""
+    model, width, name = run.model, columns(run), prefix(run.model)
+    counts = model.hidden * width, run.activation, run.tokens * width
+    return [
+        *_enter(run, name),
+        *converted(run, f"{name}_In_Cast", counts, run.element_bytes, normed=True, side="gather"),
+        *_widen(
+            run,
+            f"{name}_In",
+            f"{name}_F",
+            width,
+            0,
+            run.regathers_shared,
+            outermost=True,
+            whole=run.full_recompute,
+        ),
+        *state_layers(run),
+        *_reduced(
+            run,
+            f"{name}_Out",
+            name,
+            inner(model),
+            bias=0,
+            kept=run.full_recompute or not run.redoes_delta_norm,
+        ),
+        *_leave(run, name),
+    ]
+
+
+def _stated_projections(run: Run) -> list[Layer]:
+    """Convert and multiply by the weights of queries, keys and values."""
     model = run.model
     queries, keys = projected_widths(run)
     width = queries + 2 * keys
     weights = (model.hidden + model.qkv_bias) * width
     counts = weights, run.activation, run.tokens * width
     return [
-        *_enter(run, "AttnBlock"),
-        *_converted(
+        *converted(
             run, "AttnBlock_QKV_Cast", counts, run.element_bytes, normed=True, side="gather"
         ),
         *(_tiled_projections(run) if _tiled(run) else _projections(run)),
-        *attention_core(run),
-        *_reduced(
-            run,
-            "AttnBlock_MLP",
-            "AttnBlock",
-            model.attn_heads * model.attn_size,
-            bias=model.hidden if model.out_bias else 0,
-            again=run.redoes_stream,
-        ),
-        *_leave(run, "AttnBlock", again=run.redoes_stream),
     ]
 
 
@@ -205,11 +228,19 @@ def _tiled_projections(run: Run) -> list[Layer]:
 
 
 def _widen(
-    run: Run, name: str, comm_name: str, width: int, bias: int, redo: bool, *, outermost: bool
+    run: Run,
+    name: str,
+    comm_name: str,
+    width: int,
+    bias: int,
+    redo: bool,
+    *,
+    outermost: bool,
+    whole: bool,
 ) -> list[Layer]:
-    """Return a column-split product of so many columns on this rank, with its gather."""
+    """Return a column-split product of so many columns on this rank, with its gather; all of it may be made again."""
     h = run.model.hidden
-    again = run.redoes_mlp or (run.by_operator and run.model.gated)
+    again = whole or (run.by_operator and run.model.gated)
     stored = not run.drops_inputs
     if _tiled(run):
         flags = Flags(recompute=again, recomm=redo, stores_activation=stored)
@@ -232,36 +263,88 @@ def _widen(
 
 def _inner_width(run: Run) -> int:
     """Columns of the first product of the MLP on one rank, with those of a gate."""
-    return (2 if run.model.gated else 1) * (run.model.feedforward // run.execution.tensor_par)
+    return (2 if run.model.gated else 1) * (run.model.inner_width // run.execution.tensor_par)
 
 
 def _function(run: Run, prefix: str = "MlpBlock") -> Layer:
     name = f"{prefix}_{FUNCTIONS[run.model.activation]}"
-    kept = run.execution.recompute_modules != "mlp"
+    kept = not run.drops_mlp
     layer = activation(run, name, Flags(recompute=run.redoes_function, stores_activation=kept))
-    if run.model.gated and not run.execution.fused_activation:
+    if run.by_operator and run.model.gated and not run.execution.fused_activation:
         layer.remade = layer.activation_space / 2
     return layer
 
 
+def _shared(run: Run) -> list[Layer]:
+    """The MLP of experts that every token passes, as any other."""
+    width = run.model.shared_feedforward // run.execution.tensor_par
+    columns = (2 if run.model.gated else 1) * width
+    counts = run.model.hidden * columns, run.activation, run.tokens * columns
+    again = Flags(recompute=run.redoes_shared_function)
+    layers = [
+        *converted(run, "Shared_Mlp1_Cast", counts, run.element_bytes, normed=True, side="gather"),
+        *_widen(
+            run,
+            "Shared_Mlp1",
+            "Shared_F",
+            columns,
+            0,
+            run.regathers_shared,
+            outermost=False,
+            whole=run.full_recompute,
+        ),
+        activation(run, f"Shared_{FUNCTIONS[run.model.activation]}", again, width * run.tokens),
+        *_reduced(
+            run,
+            "Shared_Mlp2",
+            "Shared",
+            run.model.shared_feedforward,
+            bias=0,
+            kept=run.full_recompute or not run.redoes_shared_function,
+        ),
+        *gate(run),
+    ]
+    if run.redoes_shared:
+        again_as_a_whole(layers)
+    return [*layers, shared_sum(run)]
+
+
 def _mlp(run: Run) -> list[Layer]:
     model, width = run.model, _inner_width(run)
-    bias = width if model.mlp_bias else 0
+    if model.num_experts > 1:
+        return [
+            *_enter(run, "MlpBlock", kept=not run.drops_stream),
+            *routed(run),
+            *(_shared(run) if model.shared_feedforward else []),
+            *_leave(run, "MlpBlock"),
+        ]
+    biased = model.expert_bias if model.num_experts else model.mlp_bias
+    bias = width if biased else 0
     counts = model.hidden * width + bias, run.activation, run.tokens * width
     redo = run.regathers_mlp
     return [
         *_enter(run, "MlpBlock", kept=not run.drops_stream),
-        *_converted(
+        *([router(run)] if model.num_experts else []),
+        *converted(
             run, "MlpBlock_Mlp1_Cast", counts, run.element_bytes, normed=True, side="gather"
         ),
-        *_widen(run, "MlpBlock_Mlp1", "MlpBlock_F", width, bias, redo, outermost=False),
+        *_widen(
+            run,
+            "MlpBlock_Mlp1",
+            "MlpBlock_F",
+            width,
+            bias,
+            redo,
+            outermost=False,
+            whole=run.redoes_mlp,
+        ),
         _function(run),
         *_reduced(
             run,
             "MlpBlock_Mlp2",
             "MlpBlock",
-            model.feedforward,
-            bias=model.hidden if model.mlp_bias else 0,
+            model.inner_width,
+            bias=model.hidden if biased else 0,
             last=True,
             again=run.redoes_mlp,
             kept=run.full_recompute or not run.redoes_function,
@@ -281,8 +364,10 @@ def _side_by_side(run: Run) -> list[Layer]:
     redo = run.regathers_attention
     return [
         *_enter(run, "Block", norms=model.norms),
-        *_converted(run, "Block_In_Cast", counts, run.element_bytes, normed=True, side="gather"),
-        *_widen(run, "Block_In", "Block_F", width, bias, redo, outermost=True),
+        *converted(run, "Block_In_Cast", counts, run.element_bytes, normed=True, side="gather"),
+        *_widen(
+            run, "Block_In", "Block_F", width, bias, redo, outermost=True, whole=run.redoes_mlp
+        ),
         *attention_core(run),
         _function(run),
         *_reduced(
@@ -315,8 +400,10 @@ def _reduced(
         return _gathered_output(run, name, prefix, width, bias)
     share = width // t
     counts = share * h + bias, tokens * share, tokens * h
-    apart = name == "AttnBlock_MLP"  # attention is a kernel of its own
-    layers = _converted(run, f"{name}_Cast", counts, run.result_bytes, apart=apart, side="reduce")
+    # attention is a kernel of its own, but for what scales its result
+    apart = name == "AttnBlock_MLP" and not run.model.attention_gate
+    apart = apart or (name.endswith("Block_Out") and name != "Block_Out")
+    layers = converted(run, f"{name}_Cast", counts, run.result_bytes, apart=apart, side="reduce")
     if _tiled(run):
         flags = Flags(recompute=full, recomm=full, stores_activation=kept)
         layers.append(
@@ -356,7 +443,7 @@ def _gathered_output(run: Run, name: str, prefix: str, width: int, bias: int) ->
     counts = width * columns + own, tokens * width, tokens * columns
     return [
         _whole(run, f"{name}_Gather", tokens * width),
-        *_converted(run, f"{name}_Cast", counts, run.result_bytes, apart=True),
+        *converted(run, f"{name}_Cast", counts, run.result_bytes, apart=True),
         linear(run, name, tokens, width, columns, Flags(recompute=run.full_recompute), own),
         _whole(run, f"{prefix}_Gather", run.activation),
     ]
@@ -367,7 +454,7 @@ def _chain(run: Run) -> list[Layer]:
     h, columns = run.model.hidden, run.model.hidden // run.execution.tensor_par
     bias = columns if run.model.mlp_bias else 0
     counts = h * columns + bias, run.activation, run.tokens * columns
-    layers = _converted(run, "Linear_Cast", counts, run.element_bytes)
+    layers = converted(run, "Linear_Cast", counts, run.element_bytes)
     gathers = run.execution.tp_impl == "allgather"
     if not gathers:
         layers += copied(run, TPComm(run, "Linear_F", "gather", Flags(stores_activation=False)))

@@ -14,7 +14,7 @@ from calculon.frozen import dataclass
 from calculon.hardware.curve import Curve
 from calculon.hardware.kernels.tiles import LEAST_RESULT, Gemm, Processor, alignment
 from calculon.hardware.system import System
-from calculon.spec.execution import MATMUL_BYTES
+from calculon.spec.named_values import MATMUL_BYTES
 from calculon.units import Array, Seconds
 
 PART = "ext.gemm."

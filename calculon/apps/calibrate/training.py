@@ -22,7 +22,7 @@ from calculon.frozen import dataclass
 from calculon.hardware.residuals import TRAINING
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.named_values import PUBLISHED
 from calculon.units import Array
 
 FAR = 100.0

@@ -10,7 +10,7 @@ from calculon.apps.cli.catalog_tables import family_of, model_family, rate
 from calculon.apps.cli.options import Log
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import bandwidth, capacity
-from calculon.architecture.parameters import parameter_count
+from calculon.architecture.parameters import active_count, module_count, parameter_count
 from calculon.inputs import model
 from calculon.spec import catalog
 from calculon.spec.files import json_text, read_document
@@ -77,7 +77,12 @@ def _facts(kind: str, name: str, document: Mapping[str, Any]) -> dict[str, Any]:
         facts["overlay_of"] = raw[BASE]
         facts["changes"] = [key for key in raw if key not in (BASE, "about")]
     if kind == "model":
-        facts["parameters"] = parameter_count(model(name))
+        shape = model(name)
+        facts["parameters"] = parameter_count(shape)
+        if shape.has_experts:
+            facts["active_parameters"] = active_count(shape)
+        if shape.mtp_layers:
+            facts["mtp_parameters"] = module_count(shape)
         if isinstance(about.get("parameters"), str):
             facts["published_parameters"] = about["parameters"]
         facts |= {key: about[key] for key in ("source", "note") if key in about}
@@ -88,6 +93,11 @@ def _heading(kind: str, name: str, facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield the first lines of a page: what it is, what else it is called, and what it changes."""
     of = f" of the family {facts['family']}" if facts["family"] else ""
     count = f", {scaled(facts['parameters'])} parameters" if "parameters" in facts else ""
+    count += (
+        f" ({scaled(facts['active_parameters'])} active)" if "active_parameters" in facts else ""
+    )
+    if "mtp_parameters" in facts:
+        count += f", {scaled(facts['mtp_parameters'])} beside for multi-token prediction"
     yield f"{name}: a {kind}{of}{count}"
     yield f"file: {facts['file']}"
     if not facts["family"] and kind == "system":

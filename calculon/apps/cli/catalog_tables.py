@@ -11,10 +11,10 @@ from calculon.hardware.memory import Memory
 from calculon.inputs import execution, model, system
 from calculon.presets import find_preset
 from calculon.spec import catalog
-from calculon.spec.execution import PRESETS
 from calculon.spec.fields import spec_fields
 from calculon.spec.files import read_document
 from calculon.spec.model import Model
+from calculon.spec.named_values import PRESETS
 from calculon.spec.spellings import catalog_words
 from calculon.units import GIB, GIGA, TERA, scaled
 
@@ -36,7 +36,7 @@ def _models() -> Table:
         (
             Column("name", "name"),
             Column("family", for_people=False),
-            Column("parameters", "parameters", right=True, text=scaled),
+            Column("parameters", "params", right=True, text=scaled),
             *(Column(key, title, right=True, text=_stated) for key, title in shown.items()),
             *(Column(key, for_people=False) for key in others),
             Column("aliases", for_people=False, text=", ".join),

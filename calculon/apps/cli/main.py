@@ -41,6 +41,7 @@ COMMANDS = (
     Command("calibrate", "fit a system file to measured times"),
     Command("matmul", "time a matrix product, alone or beside a copy from the host"),
     Command("collective", "estimate an all-reduce or another collective, by algorithm"),
+    Command("dispatch", "compare ways to send tokens to the experts of other ranks"),
     Command("catalog", "list the models, systems and executions shipped"),
     Command("describe", "explain the fields of specs and results"),
     Command("completion", "print a completion script for your shell"),

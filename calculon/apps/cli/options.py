@@ -11,9 +11,9 @@ from typing import IO, TYPE_CHECKING, NoReturn
 from calculon.apps.cli.streams import LogFile, escaped, tell
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
-from calculon.spec.execution import EDITION_NAMES, PRESETS
 from calculon.spec.fields import nearest_choice
 from calculon.spec.files import STDIN, check_output
+from calculon.spec.named_values import EDITION_NAMES, PRESETS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

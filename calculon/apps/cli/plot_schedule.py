@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 
 from calculon.apps.cli.changes import with_changes
 from calculon.apps.cli.options import check_inputs, naming
@@ -13,12 +14,14 @@ from calculon.estimate import Estimate, estimate
 from calculon.evaluate import evaluate_rows
 from calculon.inputs import Source, sources_in
 from calculon.inspect.stages import execute, schedule_of
+from calculon.parallel.pipeline.timeline import Span
 from calculon.plan.plan import Plan
 from calculon.spec import catalog
+from calculon.spec.named_values import SCHEDULE_NAMES
 from calculon.spec.origin import titled
 from calculon.spec.result_selection import split
 
-TITLES = {"forward": "forward only", "1f1b": "1F1B", "gpipe": "GPipe", "zb_h1": "ZB-H1"}
+TITLES = {"forward": "forward only", **SCHEDULE_NAMES}
 
 
 def gantt(arguments: argparse.Namespace) -> Gantt:
@@ -39,8 +42,15 @@ def gantt(arguments: argparse.Namespace) -> Gantt:
         wanted = f"at most the {batch:,} of a pipeline's batch"
         raise SpecError("--microbatches", Problem("", wanted, f"{shown:,}"))
     one = _batch(found)
-    words = [f"{TITLES[schedule_of(one)]}{f' interleaved, {chunks} chunks' if chunks > 1 else ''}"]
-    words.append(f"{stages:,} stages" if stages > 1 else "1 stage")
+    choice, name = one.schedule.choice, TITLES[schedule_of(one)]
+    if choice.folded:
+        both = "stages, one of each direction" if choice.mirrored else "chunks"
+        words = [name, f"{stages:,} ranks of two {both}"]
+    else:
+        words = [f"{name} interleaved, {chunks} chunks" if chunks > 1 else name]
+        words.append(f"{stages:,} stages" if stages > 1 else "1 stage")
+    if choice.pairs_passes:
+        words.append("pairs of passes above each other")
     words.append(f"{shown:,} of {batch:,} microbatches")
     time, bubble = found.stats["total_time"], found.stats["bubble_time"]
     assert time is not None
@@ -52,12 +62,28 @@ def gantt(arguments: argparse.Namespace) -> Gantt:
     return Gantt(
         title=f"{', '.join(names)}\n{', '.join(words)}",
         stages=stages,
-        pieces=[
-            Piece(p.stage, p.work.kind, p.work.microbatch, p.work.chunk, p.start, p.end)
-            for p in execute(one, shown)
-        ],
+        pieces=_pieces(execute(one, shown), together=choice.pairs_passes),
         edition=found.terms,
+        row="Rank" if choice.folded else "Stage",
+        second="other direction" if choice.mirrored else "second chunk",
     )
+
+
+def _pieces(spans: Sequence[Span], *, together: bool) -> list[Piece]:
+    """Return what is drawn of the passes; those of a pair that run `together` have its whole time, above each other."""
+    pieces: list[Piece] = []
+    last: dict[int, int] = {}  # place of the last pass of each stage
+    for span in spans:
+        work, begin, half = span.work, span.start, 0
+        if together and work.paired and work.kind == "backward":
+            before = pieces[last[span.stage]]
+            if before.end == span.start:  # else it had to wait, and the forward pass was over
+                begin, half = before.start, 1
+                pieces[last[span.stage]] = replace(before, end=span.end, half=-1)
+        last[span.stage] = len(pieces)
+        one = Piece(span.stage, work.kind, work.microbatch, work.chunk, begin, span.end, half)
+        pieces.append(one)
+    return pieces
 
 
 def _specs(texts: Sequence[str]) -> dict[str, Source]:

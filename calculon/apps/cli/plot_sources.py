@@ -11,8 +11,8 @@ from calculon.errors import Infeasible, Problem, SpecError, nearest
 from calculon.frozen import dataclass
 from calculon.plan.columns import DEFAULTS
 from calculon.search.where import Condition
-from calculon.spec.execution import EDITION_NAMES, PUBLISHED
 from calculon.spec.files import document_suffix
+from calculon.spec.named_values import EDITION_NAMES, PUBLISHED
 from calculon.units import Array
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from calculon.apps.report.pictures.error_scatter import Panel, Scatter
 from calculon.apps.validate.error_summary import score_record
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import compare
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.named_values import PUBLISHED
 
 
 def errors(arguments: argparse.Namespace) -> Scatter:

@@ -23,9 +23,10 @@ from calculon.plan.columns import FIELDS
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES
 from calculon.records import columns
 from calculon.spec.decode import decode
-from calculon.spec.execution import EDITION_NAMES, PUBLISHED, Execution
+from calculon.spec.execution import Execution
 from calculon.spec.fields import nearest_choice, shown
 from calculon.spec.files import SUFFIXES, document_suffix, read_document, reason
+from calculon.spec.named_values import EDITION_NAMES, PUBLISHED
 from calculon.spec.result_selection import QUESTION, check_single, no_result, number_in, searches_in
 from calculon.statistics import ALL_PARTS_OF_TIME, BOUNDS, CorrectedStats
 

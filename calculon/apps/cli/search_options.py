@@ -9,7 +9,7 @@ from calculon.apps.cli.options import Log, Parser, add_edition, add_preset, one_
 from calculon.apps.cli.streams import tell
 from calculon.errors import Problem, SpecError
 from calculon.search.restrict import OPTIONS
-from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
+from calculon.spec.named_values import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.spec.spellings import PRECISIONS, global_batch, precision
 
 if TYPE_CHECKING:
@@ -48,8 +48,9 @@ def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> N
         "datatype",
         metavar="DATATYPE",
         type=_datatype,
-        help=f"one of {', '.join(DATATYPE_BYTES)}, also short (bf16, fp16, fp32); fp8 is the recipe: products in "
-        "float8, everything else in bfloat16; tf32 likewise, in float32",
+        help=f"one of {', '.join(DATATYPE_BYTES)}, also short (bf16, fp16, fp32); fp8 is a recipe: products in "
+        "float8, everything else in bfloat16, as are fp8-tensorwise, fp8-blockwise, mxfp8 and nvfp4 (in 4 bits); tf32 "
+        "likewise, in float32",
     )
     parser.add_argument("system", metavar="SYS", help="the machine: processors, memory, networks")
     parser.add_argument("output", metavar="OUTPUT", help=output_help)

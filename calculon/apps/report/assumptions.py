@@ -7,7 +7,7 @@ EDITIONS = {
     "oddities included; validation/README.md lists them with their effect.",
     "corrected": "Edition corrected is the published model with its defects fixed, each listed with its effect in "
     "validation/README.md, and with features that it lacks: grouped key/value heads, gated MLPs, other norms, "
-    "sliding windows, flash attention, embedding, LM head and loss.",
+    "sliding windows, flash attention, latent attention, linear attention, experts, embedding, LM head and loss.",
 }
 """Each edition in a sentence."""
 
@@ -48,12 +48,22 @@ ASSUMPTIONS = {
         _BLOCKS,
         "Embedding, LM head and loss count when the model states a vocabulary, in the first and the last stage: "
         "the slower of the two sets the time, the fuller one the memory. Without a vocabulary they are left out.",
-        "All blocks count as their mean: where some have a sliding window, each has the average number of keys.",
+        "Blocks of a dense model count as their mean: where some have a sliding window, each has the average number of "
+        "keys. Of one with experts or linear attention, each kind of block counts on the stages where it is.",
+        "Of a model with experts, each gets as many rows as any other, those of the busiest processor more by what "
+        "moe_imbalance_percent says: for it the others wait.",
+        "States of linear attention take the time of memory, or of their arithmetic at a share of the matrix engine's "
+        "peak: 0.3, assumed at roofline level and not measured, where the system states none (ext.linear_efficiency).",
+        "With context parallelism only a ring hides traffic, behind attention of the same step. Packed documents "
+        "count by the sum of their squared lengths (packed_percent), and the others wait for the slowest rank as "
+        "pack_imbalance_percent says.",
+        "Recipes of products in 8 or 4 bits convert operands in passes of their own, where no kernel before them does. "
+        "Shares of the peak are of the rate in the recipe's type. What fewer bits do to the loss is not modelled.",
         "Not counted in time or memory: data loading, evaluation, writing checkpoints, and the gaps between kernels.",
         "MFU is the matrix arithmetic of the model over the peak of the matrix engine: no recomputation, LM head "
-        "included, attention counted in full (arXiv 2204.02311, appendix B). The causal figure counts only what a "
-        "token attends to. HFU counts what is executed: recomputation too, masked attention only where the kernel "
-        "computes it.",
+        "included, attention counted in full (arXiv 2204.02311, appendix B), in packed sequences over each document. "
+        "The causal figure counts only what a token attends to. HFU counts what is executed: recomputation too, masked "
+        "attention only where the kernel computes it.",
         f"{_TENSORS} Where zero_stage states a form of data parallelism, weights that are gathered and gradients on "
         "their way count too. Context, libraries, communicators and fragments of the allocator count as the system "
         "states them (ext.memory), or the execution (mem_reserved_mib, mem_fragments_percent).",

@@ -13,7 +13,7 @@ from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import confirmed, percent
 from calculon.frozen import dataclass
 from calculon.records import columns
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.named_values import PUBLISHED
 from calculon.statistics import CorrectedStats
 from calculon.units import Unit
 

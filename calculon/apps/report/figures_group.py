@@ -16,6 +16,7 @@ SIDE_BY_SIDE = 144
 
 NO_VOCABULARY = "Embedding, LM head and loss are not counted: the model states no vocabulary."
 
+DROPPED = "MFU counts all rows that tokens choose experts for, dropped ones, too; HFU counts those that are computed."
 
 Figure = tuple[str, str, str]
 """Name, value in words, and convention of a figure."""
@@ -27,7 +28,7 @@ def has_vocabulary(stats: Stats) -> bool:
 
 
 def figures(stats: Stats, digits: Digits, *, masked: bool) -> list[Figure]:
-    """Return the figures of an execution; the times of embedding and LM head only where they count.
+    """Return the figures of an execution; the times of embedding, LM head and further tokens only where they count.
 
     Where the attention kernel leaves `masked` keys out, the model's arithmetic does so too: then the execution has at
     least as much, and HFU is not below the MFU beside it.
@@ -74,6 +75,8 @@ def figures(stats: Stats, digits: Digits, *, masked: bool) -> list[Figure]:
     if ends:
         found.append(end("embedding", "embedding_time", "first"))
         found.append(end("head and loss", "head_time", "last"))
+        if value("mtp_time"):
+            found.append(end("further tokens", "mtp_time", "last"))
     return found
 
 
@@ -96,7 +99,10 @@ def figures_group(result: Result, width: int) -> list[RenderableType]:
     share = digits.efficiency(result.mfu)
     remark = f"MFU {share}, causal" if masked else f"MFU {share} with full attention"
     shown: list[RenderableType] = [heading("Figures", remark), indented(beside)]
-    return shown if has_vocabulary(stats) else [*shown, Text(f"  {NO_VOCABULARY}", "dim")]
+    notes = [NO_VOCABULARY] if not has_vocabulary(stats) else []
+    if result.value("dropped_fraction"):
+        notes.append(DROPPED)
+    return [*shown, *(indented(Text(note, "dim")) for note in notes)]
 
 
 def _table(found: list[Figure], *, remarks: bool) -> Table:

@@ -149,7 +149,7 @@ def by_kind(layers: Sequence[Layer]) -> list[list[Layer]]:
 def kind_of(layers: Sequence[Layer]) -> str:
     """Name the kind of block that layers are of, and how many there are of it where it is not the only one."""
     one = layers[0] if layers else {}
-    return f"{one['kind']} of {one['blocks']:,}" if "kind" in one else "block"
+    return f"block of {one['blocks']:,} ({one['kind']})" if "kind" in one else "block"
 
 
 def timed_quantities(layers: Sequence[Layer], *, training: bool) -> list[Quantity]:

@@ -7,6 +7,9 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
+from calculon.apps.report.bars import marks
+from calculon.apps.report.digits import Digits
+from calculon.apps.report.expert_section import LEGEND, parts_table, rows_text
 from calculon.apps.report.grids import grid, indented, styled
 from calculon.apps.report.layer_table import (
     COUNTS,
@@ -23,6 +26,7 @@ from calculon.apps.report.layer_table import (
 )
 from calculon.apps.report.setup import options as switched_on
 from calculon.apps.report.texts import counted, heading, seconds
+from calculon.spec.plan_words import expert_width, spreads_experts
 
 SIDE_BY_SIDE = 160
 """Width from which times, arithmetic and traffic stand side by side."""
@@ -72,6 +76,11 @@ class BlockPage:
     def _happens(self, pass_: str) -> bool:
         return any(row[kind][pass_] for row in self.operators for kind, _, _ in _KINDS)
 
+    def _works(self, operator: Layer) -> bool:
+        """Whether an operator takes or keeps anything, or sends."""
+        work = any(operator[kind][pass_] for pass_ in self.passes for kind, _, _ in _KINDS)
+        return bool(work or operator["weights"] or operator["saved"] or operator["collectives"])
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from self._title()
         kinds = by_kind(self.operators)
@@ -81,21 +90,23 @@ class BlockPage:
                 yield from ([Text()] if number else [])
                 yield Text(name, "bold underline")
             one = BlockPage({**self.document, "operators": operators})
-            yield from one._of_kind(options.max_width)
+            yield from one._of_kind(options.max_width, LEGEND.format(*marks(console, options)))
 
-    def _of_kind(self, width: int) -> Iterator[RenderableType]:
+    def _of_kind(self, width: int, legend: str) -> Iterator[RenderableType]:
         """Lay out operators, collectives and sums of a block of one kind."""
         yield from self._operators(width)
         if self.sent:
             yield from (Text(), *self._collectives(width))
         yield from (Text(), *self._sums())
+        if "part" in self.operators[0]:
+            yield from (Text(), *self._parts(legend))
 
     def _title(self) -> Iterator[RenderableType]:
         """Name the part, the model, the system, the microbatch, and the options."""
         model, execution = self.document["model"], self.document["execution"]
         words = (
             f"{_PARTS[model.get('part', 'block')]} of {model['name']}, "
-            f"TP {execution['tensor_par']:,} on {self.document['system']}"
+            f"TP {execution['tensor_par']:,}{_contexts(execution)}{_experts(execution)} on {self.document['system']}"
         )
         edition = f"   edition {self.document['edition']}"
         yield Text.assemble((words, "bold underline"), (edition, "dim"))
@@ -103,9 +114,11 @@ class BlockPage:
             execution["microbatch_size"],
             execution.get("seq_length") or model["seq_size"],
         )
+        tokens = micro * length
+        held = f"{counted(micro, 'sequence')} x {length:,} = {counted(tokens, 'token')}{_part(execution, tokens)}"
         lines = [
-            f"one microbatch: {counted(micro, 'sequence')} x {length:,} = "
-            f"{counted(micro * length, 'token')}, hidden {model['hidden']:,}, {execution['datatype']}",
+            f"one microbatch: {held}, hidden {model['hidden']:,}, {execution['datatype']}",
+            rows_text(model, execution, tokens),
             ", ".join(switched_on(execution)),
         ]
         yield from (indented(Text(line)) for line in lines if line)
@@ -118,15 +131,16 @@ class BlockPage:
             for kind, _, units in _KINDS
         ]
         titles = [title for _, title, _ in _KINDS]
+        operators = [one for one in self.operators if self._works(one)] or self.operators
         if width >= SIDE_BY_SIDE:
             yield heading("Operators", _EXPLAINED)
-            yield operator_grid(self.operators, [*groups, _HELD], [*titles, "Memory"])
+            yield operator_grid(operators, [*groups, _HELD], [*titles, "Memory"])
             return
         for number, (title, group) in enumerate(zip(titles, groups, strict=True)):
             if number:
                 yield Text()
             yield heading(title, "" if number else _EXPLAINED)
-            yield operator_grid(self.operators, [group] if number else [group, _HELD])
+            yield operator_grid(operators, [group] if number else [group, _HELD])
 
     def _collectives(self, width: int) -> Iterator[RenderableType]:
         """List collectives: messages, bytes through each port, time on the link and exposed."""
@@ -153,6 +167,18 @@ class BlockPage:
             note = "Blocks next to a pipeline transfer split theirs: --output has them."
             yield indented(Text(note, "dim"))
 
+    def _parts(self, legend: str) -> Iterator[RenderableType]:
+        """Add up what router, dispatch, experts and their like take of a block with experts."""
+        parts: dict[str, dict[str, Any]] = {}
+        for one in self.operators:
+            row = parts.setdefault(one["part"], {"computing": 0.0, "sending": 0.0})
+            row["computing"] += sum(one["time"].values())
+            row["sending"] += sum(sent["time"] for sent in one["collectives"])
+        ordered = sorted(parts.items(), key=lambda one: one[0] == "other")
+        told = [{"part": part, **times} for part, times in ordered if any(times.values())]
+        yield heading("Experts", "all passes, sending before any of it is hidden")
+        yield indented(parts_table(told, Digits(), legend))
+
     def _sums(self) -> Iterator[RenderableType]:
         """Add the passes up: computation, and exposed collectives."""
         table = grid("left", "right", "right", "right")
@@ -174,3 +200,22 @@ class BlockPage:
         reported = "llm reports the mean block" if several else "as llm reports them"
         yield heading("Sums", f"one {kind_of(self.operators)} and microbatch, {reported} (block_*)")
         yield indented(table)
+
+
+def _contexts(execution: Mapping[str, Any]) -> str:
+    """Return the degree of context parallelism, where sequences are split."""
+    degree = execution.get("context_par", 1)
+    return f", CP {degree:,}" if degree > 1 else ""
+
+
+def _part(execution: Mapping[str, Any], tokens: int) -> str:
+    """Say how many tokens a processor has of a microbatch, where sequences are split."""
+    degree = execution.get("context_par", 1)
+    return f", {tokens // degree:,} on each processor" if degree > 1 else ""
+
+
+def _experts(execution: Mapping[str, Any]) -> str:
+    """Return the split of experts, where it is another one than that of other layers."""
+    if not spreads_experts(execution):
+        return ""
+    return f", EP {execution.get('expert_par', 1):,}, ETP {expert_width(execution):,}"

@@ -12,6 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from calculon.apps.report.bars import COLORS, Bar, Share, has_blocks, marks
+from calculon.apps.report.context_section import context_section
+from calculon.apps.report.expert_section import LEGEND, experts_section
 from calculon.apps.report.figures_group import figures_group
 from calculon.apps.report.grids import grid, indented, side_by_side
 from calculon.apps.report.how_sure import memory_text, nearest_table, remarks
@@ -83,9 +85,13 @@ class Page:
         if "mfu" in result.stats:
             yield from (*figures_group(result, options.max_width), Text())
         coloured = bool(console.color_system) and not console.no_color
+        experts = experts_section(result, LEGEND.format(*marks(console, options)))
+        context = context_section(result)
         time = Group(
             *_time(result, has_blocks(console, options) and coloured),
             *((Text(), *stages_group(result.stages, result.digits)) if result.stages else ()),
+            *((Text(), *context) if context else ()),
+            *((Text(), *experts) if experts else ()),
         )
         legend = "{} exposed {} hidden".format(*marks(console, options))
         traffic = (*_communication(result, legend), *groups_section(result.groups, result.domains))

@@ -6,7 +6,9 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
+from calculon.apps.report.context_section import context_section
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
+from calculon.apps.report.expert_section import experts_section
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.how_sure import nearest_table, remarks
 from calculon.apps.report.plans_table import mfu_name
@@ -16,7 +18,15 @@ from calculon.apps.report.stage_table import stages_group
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, heading
 from calculon.spec.origin import stated_name
-from calculon.spec.plan_words import choices_words, degrees_words, plan_words
+from calculon.spec.plan_words import (
+    NO_RECOMPUTE,
+    choices_words,
+    degrees_words,
+    expert_width,
+    plan_words,
+    recomputes,
+    spreads_experts,
+)
 from calculon.statistics import BOUNDS
 from calculon.units import GIB, between, scaled
 
@@ -53,7 +63,12 @@ class PlanPage:
             yield from (Text(), *self._nothing())
         else:
             yield from (Text(), *self._best(self.best), Text(), *_memory(self.best))
-            yield from (*self._roomy(), Text(), *self._rivals(self.best.digits))
+            yield from self._roomy()
+            if context := context_section(self.best, table=False):
+                yield from (Text(), *context)
+            if experts := experts_section(self.best):
+                yield from (Text(), *experts)
+            yield from (Text(), *self._rivals(self.best.digits))
         yield from (Text(), *self._counts())
         if "mine" in self.answer:
             yield from (Text(), *self._mine())
@@ -90,6 +105,18 @@ class PlanPage:
 
     def _choices(self, row: Document) -> tuple[str, ...]:
         return choices_words(row["execution"], self.usual(row["execution"]))
+
+    def _beside(self, row: Document, best: Document) -> list[str]:
+        """Return the words of a plan that the best does not have; widths of experts compared as they come out."""
+        one, other = row["execution"], best["execution"]
+        width, best_width = (f"ETP {expert_width(execution)}" for execution in (one, other))
+        usual, shared = self._choices(row), (*self._choices(best), width)
+        words = [word for word in usual if word not in shared]
+        if spreads_experts(one) and width != best_width:
+            words.append(width)
+        if recomputes(other) and not recomputes(one) and NO_RECOMPUTE not in usual:
+            words.append(NO_RECOMPUTE)
+        return words
 
     def _words(self, execution: Document) -> str:
         return plan_words(execution, self.usual(execution))
@@ -136,7 +163,7 @@ class PlanPage:
             return f"{said}; the best is the simplest."
         longer = simplest["stats"]["total_time"] / best["stats"]["total_time"] - 1
         words = degrees_words(simplest["execution"])
-        also = _beside(self._choices(simplest), self._choices(best))
+        also = self._beside(simplest, best)
         return f"{said}; the simplest: {', '.join((words, *also))}, {_percent(longer)}."
 
     def _table(self, rows: Sequence[Document], best: Document, digits: Digits) -> Table:
@@ -153,7 +180,7 @@ class PlanPage:
         execution, stats = row["execution"], row["stats"]
         return {
             "plan": degrees_words(execution),
-            "also": ", ".join(_beside(self._choices(row), self._choices(best))) or "-",
+            "also": ", ".join(self._beside(row, best)) or "-",
             "memory": f"{stats['proc_mem_tier1_cap_req'] / GIB:.1f}",
             "time": digits.duration(stats["total_time"]),
             "longer": _percent(stats["total_time"] / best["stats"]["total_time"] - 1),
@@ -234,11 +261,6 @@ _TIES = (
     "Within {}, which measured runs do not tell apart",
 )
 """What the ties of an answer are, each of so many percent."""
-
-
-def _beside(words: Sequence[str], others: Sequence[str]) -> list[str]:
-    """Return the words of a plan that another one does not have."""
-    return [word for word in words if word not in others]
 
 
 def _tokens(count: float) -> str:

@@ -22,6 +22,9 @@ MEANING = (
 )
 """The meaning of the short words."""
 
+_OF_EXPERTS = "; EP: ranks over which experts are spread, ETP: ranks over which each is split"
+_OF_SEQUENCES = "; CP: ranks over which each sequence is split"
+
 _MORE = "a wider screen or an output file"
 _SHORT = {
     "sequence parallel": "SP",
@@ -46,6 +49,15 @@ class Plans:
 
     shared: str
     table: Table
+
+
+def meaning(executions: Sequence[Mapping[str, Any]]) -> str:
+    """Return the meaning of the short words of some plans."""
+    spread, split = (
+        any(execution.get(name, 1) > 1 for execution in executions)
+        for name in ("expert_par", "context_par")
+    )
+    return MEANING + _OF_EXPERTS * spread + _OF_SEQUENCES * split
 
 
 def apart(executions: Sequence[Mapping[str, Any]]) -> list[int]:

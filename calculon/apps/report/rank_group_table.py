@@ -19,6 +19,9 @@ WORDS = {
     **{axis.kind: f"{axis.kind}-parallel" for axis in AXES},
     "shards": "data, shards",
     "copies": "data, copies",
+    "expert data": "data, experts",
+    "expert shards": "data, shards of experts",
+    "expert copies": "data, copies of experts",
 }
 
 

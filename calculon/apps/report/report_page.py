@@ -14,12 +14,12 @@ from calculon.apps.report.assumptions import assumptions
 from calculon.apps.report.comparison import MOST, Comparison
 from calculon.apps.report.comparison_tables import sections
 from calculon.apps.report.page import Page
-from calculon.apps.report.plans_table import MEANING, plans_table
+from calculon.apps.report.plans_table import meaning, plans_table
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.winners import LEGEND, winners_table
 from calculon.records import columns
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.named_values import PUBLISHED
 from calculon.statistics import CorrectedStats
 
 MOST_WINNERS = 50
@@ -136,7 +136,7 @@ def _winners(title: str, shown: Sequence[Result]) -> list[str]:
     if all(one.edition == PUBLISHED for one in shown):
         return [_titled(title, winners_table(executions, stats)), _quiet(LEGEND)]
     plans = plans_table(executions, stats, usual=[one.usual for one in shown])
-    return [_titled(title, plans.table, plans.shared), _quiet(MEANING)]
+    return [_titled(title, plans.table, plans.shared), _quiet(meaning(executions))]
 
 
 def _statistics(result: Result) -> Table:

@@ -8,7 +8,8 @@ from typing import Any
 
 from calculon.apps.report.digits import LEAST_SPREAD, WITHOUT_INTERVAL, Digits
 from calculon.frozen import dataclass
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.axes import FURTHER_AXES
+from calculon.spec.named_values import PUBLISHED
 from calculon.spec.origin import stated_name
 from calculon.statistics import ALL_PARTS_OF_TIME, BOUNDS, OFFLOADS, memory_by_kind
 from calculon.units import between
@@ -64,6 +65,10 @@ class Inputs:
         The system.
     networks : mapping
         Number of the network of each degree of parallelism; the outermost, where groups span several.
+    active : int
+        Parameters that one token passes, of a model with experts; 0 of others, where it passes all.
+    modules : int
+        Parameters of modules that predict further tokens, which are not among the others.
     """
 
     name: str
@@ -71,6 +76,8 @@ class Inputs:
     model: Mapping[str, Any]
     machine: Machine
     networks: Mapping[str, int]
+    active: int = 0
+    modules: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +108,12 @@ class Result:
         What that rests on: :class:`~calculon.inspect.validated_runs.Belief` as plain data.
     residuals : mapping, or None
         The interval that the residuals of a calibrated system alone tell.
+    expert_parts : mapping, or None
+        Time of the parts of a block with experts (:func:`calculon.inspect.expert_parts.expert_parts`).
+    context_exchange : mapping, or None
+        What processors with parts of the same sequences send (:attr:`calculon.Estimate.context_exchange`).
+    imbalance_headroom : float, or None
+        Up to which imbalance of experts the memory suffices (:attr:`calculon.Estimate.imbalance_headroom`).
     groups : sequence of mapping
         The process groups, as in the results of an estimate.
     domains : sequence of mapping
@@ -126,6 +139,9 @@ class Result:
     interval: Mapping[str, Any] | None = None
     belief: Mapping[str, Any] | None = None
     residuals: Mapping[str, Any] | None = None
+    expert_parts: Mapping[str, Any] | None = None
+    context_exchange: Mapping[str, Any] | None = None
+    imbalance_headroom: float | None = None
     groups: Sequence[Mapping[str, Any]] = ()
     domains: Sequence[Mapping[str, Any]] = ()
     documents: tuple[Document, ...] = ()
@@ -177,7 +193,9 @@ class Result:
         if self.execution is None:
             return ""
         degrees = ("tensor_par", "pipeline_par", "data_par")
-        return "TP {} · PP {} · DP {}".format(*(f"{self.execution[name]:,}" for name in degrees))
+        split = "TP {} · PP {} · DP {}".format(*(f"{self.execution[name]:,}" for name in degrees))
+        more = ((axis.name.upper(), self.execution.get(axis.degree, 1)) for axis in FURTHER_AXES)
+        return split + "".join(f" · {name} {degree:,}" for name, degree in more if degree > 1)
 
     @property
     def tokens_per_second(self) -> float | None:

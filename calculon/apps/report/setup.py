@@ -14,6 +14,8 @@ from calculon.apps.report.result import Result, seq_length
 from calculon.apps.report.texts import bandwidth, capacity, counted, level_text
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
+from calculon.spec.plan_words import expert_replicas, expert_width, spreads_experts
+from calculon.spec.recipes import NO_RECIPE, RECIPES
 from calculon.units import between, scaled
 
 _RECOMPUTE = {"full": "full recomputation", "attn_only": "attention recomputation"}
@@ -34,6 +36,20 @@ _OFFLOADS = {
     "optimizer_offload": "optimizer",
 }
 _EFFICIENCIES = {"compute": "of the peak", "system": "of the time", "total": "(product)"}
+
+_IN_SPLIT = ("context_par", "expert_par", "expert_tensor_par")
+"""Fields with a label that are in the line of the split."""
+
+_SCALES = {
+    "delayed": "one factor for a tensor, of the steps before",
+    "tensorwise": "one factor for a tensor",
+    "blockwise": "a factor for 128 values, of weights for squares of 128",
+    "mxfp8": "a factor for 32 values",
+    "nvfp4": "a factor for 16 values, and one for a tensor",
+}
+"""Factors of operands, by recipe."""
+
+_KEPT = "weights, norms, attention, residual stream, router, embedding, head, gradients and optimizer keep their types"
 
 NARROW = 78
 """Width below which key figures stand below each other."""
@@ -59,6 +75,9 @@ def _arithmetic(execution: Mapping[str, Any]) -> str:
     """Return the type of matrix arithmetic."""
     matmul: str = execution.get("matmul_dtype", "same")
     datatype: str = execution["datatype"]
+    recipe: str = execution.get("fp8_recipe", NO_RECIPE)
+    if recipe != NO_RECIPE:
+        return f"{RECIPES[recipe].product} by recipe {recipe}, {datatype} stored"
     return datatype if matmul == "same" else f"{matmul}, {datatype} stored"
 
 
@@ -68,11 +87,11 @@ def setup_texts(result: Result) -> dict[str, str]:
     if execution is None:
         return {"question": "not known to a file of statistics"}
     texts = {
-        "split": f"TP {execution['tensor_par']:,} x PP {execution['pipeline_par']:,} x "
-        f"DP {execution['data_par']:,}{_stages(result)}",
+        "split": f"{_degrees(execution)}{_experts(execution)}{_stages(result)}",
         "batch": f"{counted(execution['batch_size'], 'sequence')} = "
         f"{counted(execution['data_par'], 'replica')} x "
         f"{counted(_microbatches(execution), 'microbatch')} of {execution['microbatch_size']:,}",
+        **({"recipe": recipe} if (recipe := _recipe(execution)) else {}),
         "options": ", ".join(options(execution)) or "none",
     }
     if inputs is None:
@@ -83,8 +102,11 @@ def setup_texts(result: Result) -> dict[str, str]:
         for size, rate in zip(machine.capacities, machine.bandwidths, strict=True)
     )
     stated = ", ".join(details(model))
+    active = f" ({scaled(inputs.active)} active)" if inputs.active else ""
+    if inputs.modules:
+        active += f" and {scaled(inputs.modules)} of multi-token prediction"
     return {
-        "model": f"{scaled(inputs.parameters)} parameters: {counted(model['num_blocks'], 'block')}, "
+        "model": f"{scaled(inputs.parameters)} parameters{active}: {counted(model['num_blocks'], 'block')}, "
         f"hidden {model['hidden']:,}, {_widths(model)}"
         f"sequences of {seq_length(inputs, execution):,}",
         **({"details": stated} if stated else {}),
@@ -94,10 +116,43 @@ def setup_texts(result: Result) -> dict[str, str]:
     }
 
 
+def _degrees(execution: Mapping[str, Any]) -> str:
+    """Write the degrees whose product is the number of processors; that of context parallelism where it is above 1."""
+    contexts = execution.get("context_par", 1)
+    degrees = {
+        "TP": execution["tensor_par"],
+        **({"CP": contexts} if contexts > 1 else {}),
+        "PP": execution["pipeline_par"],
+        "DP": execution["data_par"],
+    }
+    return " x ".join(f"{name} {degree:,}" for name, degree in degrees.items())
+
+
+def _recipe(execution: Mapping[str, Any]) -> str:
+    """Say what a recipe of narrow products makes narrow, and what not; nothing without one."""
+    name = execution.get("fp8_recipe", NO_RECIPE)
+    if name == NO_RECIPE:
+        return ""
+    bits = "4 bits" if RECIPES[name].product == "float4" else "8 bits"
+    kept = _KEPT
+    if execution.get("fp8_param_gather"):
+        kept = f"{kept.removeprefix('weights, ')}, and weights are kept and gathered in 8 bits"
+    operands = f"operands of the products of blocks are in {bits}, with {_SCALES[name]}"
+    return f"{name}: {operands}; {kept}; MFU is of the peak in {RECIPES[name].product}"
+
+
 def _microbatches(execution: Mapping[str, Any]) -> int:
     """Return the microbatches of a batch in one pipeline."""
     replica_batch = int(execution["batch_size"]) // int(execution["data_par"])
     return replica_batch // int(execution["microbatch_size"])
+
+
+def _experts(execution: Mapping[str, Any]) -> str:
+    """Return the split of experts, where it is another one."""
+    if not spreads_experts(execution):
+        return ""
+    degrees = execution.get("expert_par", 1), expert_width(execution), expert_replicas(execution)
+    return " (experts EP {:,} x ETP {:,} x EDP {:,})".format(*degrees)
 
 
 def _stages(result: Result) -> str:
@@ -105,21 +160,32 @@ def _stages(result: Result) -> str:
     if result.inputs is None or result.execution is None:
         return ""
     chunks = result.execution["pipeline_interleaving"]
+    folded = "parts" in result.stages[0] if result.stages else False
     counts = [int(stage["blocks"]) for stage in result.stages or ()]
     if len(set(counts)) > 1:
         alike = ((blocks, len(list(several))) for blocks, several in groupby(counts))
         parts = [f"{n} x {blocks}" if n > 1 else str(blocks) for blocks, n in alike]
-        stages = f"{' + '.join(parts)} blocks in stages"
+        stages = f"{' + '.join(parts)} blocks in {'ranks' if folded else 'stages'}"
     else:
         blocks = -(-int(result.inputs.model["num_blocks"]) // result.execution["pipeline_par"])
-        stages = f"{counted(counts[0] if counts else blocks, 'block')} per stage"
+        each = counts[0] if counts else blocks
+        stages = f"{counted(each, 'block')} per {'rank' if folded else 'stage'}"
+    if folded:
+        return f", {stages}, which has two parts of the model"
     return f", {stages}" + (f" in {chunks} chunks" if chunks > 1 else "")
 
 
 def _widths(model: Mapping[str, Any]) -> str:
     """Return the widths of the parts of a block: MLP, attention."""
     part = model.get("part", "block")
-    mlp = f"feedforward {model['feedforward']:,}, " if part in ("block", "mlp") else ""
+    inner = model.get("expert_feedforward") or model["feedforward"]
+    mixed = f"{counted(model.get('num_experts', 0), 'expert')} of {inner:,}, "
+    dense = f"feedforward {model['feedforward']:,}, "
+    if not model.get("num_experts"):
+        mlp = dense
+    else:
+        mlp = dense + mixed if {"first_k_dense", "moe_layer_freq"} & model.keys() else mixed
+    mlp = mlp if part in ("block", "mlp") else ""
     heads = f"{counted(model['attn_heads'], 'head')} of {model['attn_size']}, "
     return mlp + (heads if part in ("block", "attention") else "")
 
@@ -140,7 +206,9 @@ def options(execution: Mapping[str, Any]) -> Iterator[str]:
     yield from (
         field.declaration.label.format(execution[field.name])
         for field in spec_fields(Execution)
-        if field.declaration.label and execution.get(field.name, field.default) != field.default
+        if field.declaration.label
+        and field.name not in _IN_SPLIT
+        and execution.get(field.name, field.default) != field.default
     )
     if offloaded := [words for field, words in _OFFLOADS.items() if execution[field]]:
         yield "offloading of " + " and ".join(

@@ -15,9 +15,9 @@ from calculon.records import columns
 from calculon.search.objective import Objective
 from calculon.search.restrict import checked
 from calculon.search.where import Condition
-from calculon.spec.execution import DATATYPE_BYTES, EDITION_NAMES
 from calculon.spec.fields import Declaration, shown, spec_fields
 from calculon.spec.model import Model
+from calculon.spec.named_values import DATATYPE_BYTES, EDITION_NAMES
 from calculon.spec.spellings.processor_counts import processor_counts
 from calculon.statistics import CorrectedStats
 

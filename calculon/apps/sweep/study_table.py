@@ -19,8 +19,8 @@ from calculon.inspect.bounds import bounds
 from calculon.plan.columns import field_of
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Plan
 from calculon.records import columns
-from calculon.spec.execution import PUBLISHED
 from calculon.spec.files import document_suffix, write_json
+from calculon.spec.named_values import PUBLISHED
 from calculon.statistics import BOUNDS, CorrectedStats, Stats
 from calculon.units import Array
 

@@ -15,8 +15,8 @@ from calculon.search.driver import SearchResult, make_ranking, make_space, run
 from calculon.search.ranking import Ranking
 from calculon.search.search_counts import Counts
 from calculon.search.space import Space, Values
-from calculon.spec.execution import PUBLISHED
 from calculon.spec.model import Model
+from calculon.spec.named_values import PUBLISHED
 from calculon.version import __version__
 
 

@@ -11,7 +11,7 @@ from calculon.apps.validate.measured_and_predicted import Comparison, Reading, R
 from calculon.apps.validate.score import Score
 from calculon.apps.validate.source_scores import SourceScore, inside, source_scores
 from calculon.apps.validate.source_scores import together as together_scores
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.named_values import PUBLISHED
 
 Record = dict[str, Any]
 FIGURES = ("mean", "median", "p90", "largest", "bias")

@@ -20,7 +20,7 @@ from calculon.apps.validate.study_rows import (
 from calculon.editions import find_edition
 from calculon.expression import Expression
 from calculon.frozen import dataclass
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.named_values import PUBLISHED
 from calculon.units import Array
 
 UTILISATION = ("mfu", "mfu_causal")
@@ -193,7 +193,7 @@ def _read(
     name: str = "",
     why: str = "",
 ) -> Reading:
-    statistics = [n for q in study.quantities for n in q.estimate.names]
+    statistics = [key for q in study.quantities for key in q.keys.values()]
     statistics += [q.table.beside for q in study.quantities if q.table and q.table.beside]
     if edition != PUBLISHED:
         statistics += UTILISATION
@@ -214,7 +214,7 @@ def _compared(
     study: Study, quantity: Quantity, edition: str, rows: Sequence[Row], found: Prediction
 ) -> Comparison:
     measured = np.array(measured_values(quantity.measured, rows))
-    estimated = quantity.estimate.of(found.values)
+    estimated = quantity.estimate.of({n: found.values[key] for n, key in quantity.keys.items()})
     if quantity.relative_to:
         references = _references(study, quantity, quantity.relative_to, rows)
         estimated = estimated / estimated[references]

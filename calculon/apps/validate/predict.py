@@ -8,19 +8,20 @@ import numpy as np
 
 from calculon.apps.validate.library import Library, fill
 from calculon.apps.validate.published_fields import Fields
-from calculon.apps.validate.published_study import Study
+from calculon.apps.validate.published_study import Study, is_of_last, of_last
 from calculon.apps.validate.study_rows import Row, field_values, require, with_derived
 from calculon.editions import EDITIONS
 from calculon.errors import Problem, SpecError
-from calculon.evaluate import Evaluation, evaluate
+from calculon.evaluate import Evaluation, evaluate, evaluate_one
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
+from calculon.inspect.stages import stage_rows
 from calculon.plan.plan import PUBLISHED_NAMES, Plan
 from calculon.presets import find_preset
 from calculon.spec.decode import decode
-from calculon.spec.execution import PUBLISHED
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
+from calculon.spec.named_values import PUBLISHED
 from calculon.spec.override import override
 from calculon.units import Array
 
@@ -78,7 +79,7 @@ def predict(
     rows : sequence of Row
         The measured rows.
     names : iterable of str
-        The statistics wanted.
+        The statistics wanted, or those of the last stage (:func:`~calculon.apps.validate.published_study.of_last`).
     edition : str
         The edition of the cost model.
 
@@ -101,7 +102,14 @@ def predict(
         plan = Plan.from_records(some[i].execution for i in members)
         result = _evaluate(model, some[members[0]].system, plan, edition)
         for name in wanted:
-            found[name][members] = result[name]
+            if not is_of_last(name):
+                found[name][members] = result[name]
+        last = [name for name in wanted if is_of_last(name)]
+        for i, why in zip(members, result.reason, strict=True):
+            for name, value in (
+                _last_stage(some[i], last, edition) if last and not why else {}
+            ).items():
+                found[name][i] = value
         for i, why in zip(members, result.reason, strict=True):
             reasons[i] = str(why)
     return Prediction(found, reasons, found[TIER1] > capacity, some)
@@ -136,6 +144,13 @@ def _completed(fields: dict[str, Any], study: Study) -> dict[str, Any]:
 def _evaluate(model: Model, system: System, plan: Plan, edition: str) -> Evaluation:
     memory = dataclasses.replace(system.mem1, capacity=UNLIMITED)
     return evaluate(model, dataclasses.replace(system, mem1=memory), plan, edition=edition)
+
+
+def _last_stage(case: Case, keys: Sequence[str], edition: str) -> dict[str, float]:
+    """Return statistics of the last stage by their keys."""
+    plan = Plan.from_records([case.execution])
+    row = stage_rows(evaluate_one(case.model, case.system, plan, EDITIONS[edition]))[-1]
+    return {key: row[name] for name in row if (key := of_last(name)) in keys}
 
 
 def _systems(library: Library, study: Study, rows: Sequence[Row]) -> list[System]:

@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Self, cast
 from calculon.errors import Problem, nearest
 from calculon.expression import Expression
 from calculon.frozen import dataclass
-from calculon.spec.execution import EDITION_NAMES, Execution
+from calculon.spec.execution import Execution
 from calculon.spec.fields import Declaration, SpecField, shown, spec_fields
 from calculon.spec.model import Model
+from calculon.spec.named_values import EDITION_NAMES
 
 
 class FreeForm:

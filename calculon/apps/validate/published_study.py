@@ -17,9 +17,9 @@ from calculon.expression import Expression
 from calculon.frozen import dataclass
 from calculon.records import columns
 from calculon.spec.decode import decode
-from calculon.spec.execution import EDITION_NAMES
 from calculon.spec.fields import declare
 from calculon.spec.files import read_document
+from calculon.spec.named_values import EDITION_NAMES
 from calculon.statistics import Stats
 from calculon.units import GIB, GIGA
 
@@ -41,6 +41,19 @@ ALL_EDITIONS = "all"
 
 STATISTICS = {column.name: column.unit.symbol for column in columns(Stats)}
 """Unit of every statistic."""
+
+
+_LAST = "last "
+
+
+def of_last(name: str) -> str:
+    """Return the key of a statistic of the last stage."""
+    return _LAST + name
+
+
+def is_of_last(key: str) -> bool:
+    """Whether a key is that of a statistic of the last stage."""
+    return key.startswith(_LAST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +84,11 @@ class Quantity:
     measured: str = declare("column of the measured values")
     unit: str = declare("unit of the measured values", choices=tuple(UNITS))
     estimate: Expression = declare("statistic, or sum of statistics, that stands for it")
+    stage: str = declare(
+        "pipeline stage whose memory it is: the fullest, or the last, whose ranks log in Megatron-LM",
+        choices=("fullest", "last"),
+        default="fullest",
+    )
     bound: Limits = declare(
         "largest mean absolute error that passes in percent, or an object with one for each edition"
     )
@@ -80,6 +98,11 @@ class Quantity:
     within: Names = declare("columns that both have in common", default=Names())
     table: Layout | None = declare("how to print a table of its own", default=None)
     cause: str = declare("likely cause of the largest errors", default="")
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Its statistics, each with the key of a prediction: that of the last stage is another one."""
+        return {n: of_last(n) if self.stage == "last" else n for n in self.estimate.names}
 
     @property
     def is_step(self) -> bool:
@@ -102,6 +125,9 @@ class Quantity:
         for name in self.estimate.names:
             if name not in STATISTICS:
                 return [_unknown_statistic(where, name)]
+        if self.stage == "last" and UNITS[self.unit][0] != "B":
+            wanted = "fullest, unless bytes are measured: stages have a memory of their own"
+            return [Problem(f"{path}.stage", wanted, self.stage)]
         wanted = "fraction" if self.relative_to else UNITS[self.unit][0]
         found = {"fraction" if self.relative_to else STATISTICS[n] for n in self.estimate.names}
         if found != {wanted}:

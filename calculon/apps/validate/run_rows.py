@@ -7,7 +7,8 @@ from typing import Any
 from calculon.apps.validate.measured_and_predicted import UTILISATION, Result
 from calculon.apps.validate.published_study import UNITS
 from calculon.inspect.run_table import Run, about
-from calculon.spec.execution import PUBLISHED, Execution
+from calculon.spec.execution import Execution
+from calculon.spec.named_values import PUBLISHED
 
 
 def run_rows(results: Iterable[Result]) -> list[Run]:

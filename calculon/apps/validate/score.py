@@ -77,6 +77,11 @@ def kendall_tau(first: Array, second: Array) -> float:
     return float((one * two).sum() / np.sqrt(untied)) if untied else float("nan")
 
 
+def _tau(measured: Array, estimated: Array) -> float:
+    """Return Kendall's tau of a sweep, 0 where all estimates are alike."""
+    return kendall_tau(measured, estimated) if np.ptp(estimated) > 0 else 0.0
+
+
 def regret(measured: Array, estimated: Array) -> float:
     """Return the cost of choosing the row with the lowest estimate over the best row, in percent.
 
@@ -95,7 +100,7 @@ class Rank:
     sweeps : int
         Groups of at least :data:`SMALLEST_SWEEP` rows that differ only in how they are run.
     tau : float
-        Mean of Kendall's tau over the sweeps.
+        Mean of Kendall's tau over the sweeps; 0 for one whose estimates are all alike, which tell no order.
     regret, worst_regret : float
         Mean and largest cost of the plan with the lowest estimate over the best one, in percent.
     """
@@ -115,7 +120,7 @@ class Rank:
         if not rows:
             return None
         regrets = [regret(measured[found], estimated[found]) for found in rows]
-        taus = [kendall_tau(measured[found], estimated[found]) for found in rows]
+        taus = [_tau(measured[found], estimated[found]) for found in rows]
         return cls(len(rows), float(np.mean(taus)), float(np.mean(regrets)), max(regrets))
 
 

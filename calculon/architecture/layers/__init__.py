@@ -7,12 +7,13 @@ are arrays with *execution* as the only axis, or numbers. Source of counts witho
 
 from calculon.architecture.layer import RECOMPUTED, Collective, Flags, Layer
 from calculon.architecture.layers.activation import activation
-from calculon.architecture.layers.cast import Converted, cast, cast_to_8_bits
+from calculon.architecture.layers.cast import Converted, cast, cast_to_recipe
 from calculon.architecture.layers.communication import communication
 from calculon.architecture.layers.elementwise import (
     added_bias,
     dropout,
     fork,
+    gate,
     residual_sum,
     rotary,
     softmax,
@@ -36,12 +37,13 @@ __all__ = [
     "added_bias",
     "batched_matmul",
     "cast",
-    "cast_to_8_bits",
+    "cast_to_recipe",
     "communication",
     "cross_entropy",
     "dropout",
     "flash_attention",
     "fork",
+    "gate",
     "linear",
     "lookup",
     "norm",

@@ -20,6 +20,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "squared_relu": Function(2, 3, 1),
     "swiglu": Function(6, 11, 2),
     "geglu": Function(9, 16, 2),
+    "silu": Function(5, 8, 1),
 }
 """Activations by name.
 

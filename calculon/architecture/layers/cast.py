@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from calculon.architecture.layer import Flags, Layer, Number, Widths
+from calculon.spec.recipes import Recipe
 
 
 def cast(
@@ -24,7 +25,7 @@ def cast(
 
     Source: Micikevicius et al., *Mixed Precision Training*, arXiv 1710.03740, section 3.
     """
-    stored, operand, result = widths
+    stored, operand, result, _ = widths
     copies = operand < stored
     forward = (stored + operand) * weights if copies else 0.0 * weights
     gradient = (result + stored) * weights if result < stored else 0.0 * weights
@@ -60,47 +61,47 @@ class Converted(NamedTuple):
     gathered: bool
 
 
-def cast_to_8_bits(
+def cast_to_recipe(
     name: str,
     weights: Number,
     inputs: Converted,
     gradients: Converted,
     *,
     widths: Widths,
+    recipe: Recipe,
     normed: bool,
     restored: bool,
-    measured: bool,
     flags: Flags,
 ) -> Layer:
-    """Convert weights, input and gradients of outputs of a product to 8 bits, by kernels of their own.
+    """Make operands of 8 or 4 bits of weights, input and gradients of outputs of a product, by kernels of their own.
 
-    The products of gradients need input and gradient in a second layout, as those of 8 bits take operands only with
-    the terms of a sum side by side: one kernel writes both, or, of a tensor that is gathered, each rank converts its
-    own, and all of it is transposed in the backward pass. A `normed` input comes in 8 bits from the norm. Where the
-    factor is `measured`, each tensor is read once before it is converted. `restored` is whether the gradient of the
-    input goes back to its type by a pass of its own. Weights are converted once per microbatch, and kept.
+    The products of gradients need input and gradient in a second layout, where operands have to come with the terms of
+    a sum side by side. A second layout is transposed of the first: one kernel writes both, or, of a tensor that is
+    gathered, each rank converts its own, and all of it is transposed in the backward pass. Where scales are of blocks
+    it is `separate`: each rank makes both of its own, rotated ones by another kernel that reads the tensor again. A
+    `normed` input comes in as many bits from the norm. Where the factor is `measured`, each tensor is read once before
+    it is converted. `restored` is whether the gradient of the input goes back to its type by a pass of its own. Copies
+    of weights are kept, and made in each microbatch where they are not `cached`.
 
     Source: Micikevicius et al., *FP8 Formats for Deep Learning*, arXiv 2209.05433, section 3; cuBLAS,
     ``cublasLtMatmul``: 8-bit kernels of processors before Blackwell want A transposed and B not; Transformer Engine 1
     and 2, ``pytorch/module/linear.py`` and ``layernorm_linear.py``: ``fp8_cast_transpose_fused``, ``fp8_transpose`` and
-    ``Float8CurrentScalingQuantizer``; torchao, ``float8/README.md``: dynamic scaling reads for the largest value first.
+    ``Float8CurrentScalingQuantizer``, and for recipes with blocks :data:`~calculon.spec.recipes.RECIPES`; torchao,
+    ``float8/README.md``: dynamic scaling reads for the largest value first.
     """
-    stored, operand, result = widths
-    forward, backward = (stored + operand) * weights, 0.0 * weights
-    first, second = 1, 0
-    if not normed:
-        layouts = 1 if inputs.gathered else 2
-        forward, first = forward + (inputs.source + layouts * operand) * inputs.own, first + 1
-    if normed or inputs.gathered:
-        backward, second = backward + 2 * operand * inputs.elements, second + 1
-    layouts = 1 if gradients.gathered else 2
-    backward = backward + (gradients.source + layouts * operand) * gradients.own
-    second += 1
-    if gradients.gathered:
-        backward, second = backward + 2 * operand * gradients.elements, second + 1
-    if measured:
-        forward, first = forward + stored * weights + inputs.source * inputs.own, first + 2
-        backward, second = backward + gradients.source * gradients.own, second + 1
+    stored, operand, result, _ = widths
+    forward = backward = 0.0 * weights
+    first = second = 0
+    if not recipe.cached:
+        forward, first = forward + recipe.conversion(stored) * weights, 1 + recipe.measured
+    for tensor, is_input in ((inputs, True), (gradients, False)):
+        made, kernels, later = _made_operand(tensor, operand, recipe, written=normed and is_input)
+        if later is not None:
+            backward, second = backward + later, second + 1
+        if is_input:
+            forward, first = forward + made, first + kernels
+        else:
+            backward, second = backward + made, second + kernels
     if restored and result != inputs.source:
         backward, second = backward + (result + inputs.source) * inputs.elements, second + 1
     narrow = result < stored
@@ -110,7 +111,25 @@ def cast_to_8_bits(
         flops=(0.0, 0.0, 0.0),
         accessed=(forward, backward, narrow * (result + stored) * weights),
         inputs=inputs.elements,
-        activation=operand * weights,
+        activation=recipe.copies * weights,
         flags=flags,
         launches=(first, second, int(narrow)),
     )
+
+
+def _made_operand(
+    tensor: Converted, operand: float, recipe: Recipe, *, written: bool
+) -> tuple[Number, int, Number | None]:
+    """Return the bytes that making an operand moves, in how many kernels, and those of a transposition later.
+
+    Of what a norm has `written` nothing is made but the transposed layout.
+    """
+    transposed = recipe.layouts == 2 and not recipe.separate
+    later = None
+    if transposed and (written or tensor.gathered):
+        later = 2 * operand * tensor.elements
+    if written:
+        return 0.0 * tensor.own, 0, later
+    layouts = 1 if transposed and tensor.gathered else recipe.layouts
+    reads = 1 + recipe.measured + recipe.rotated
+    return (reads * tensor.source + layouts * operand) * tensor.own, reads, later

@@ -75,6 +75,26 @@ def dropout(
     )
 
 
+def gate(name: str, elements: Number, *, dtype_bytes: float, flags: Flags) -> Layer:
+    """Scale a tensor by the sigmoid of another: 5 FLOP per element forward, 8 backward; saves both.
+
+    The backward pass computes the sigmoid again. Source: Qiu et al., *Gated Attention*, arXiv 2505.06708, equation 5;
+    Megatron-LM, ``core/transformer/attention.py``, ``--attention-output-gate``: one kernel of both.
+    """
+    return pointwise(
+        name,
+        "gate",
+        (5 * elements, 8 * elements),
+        elements,
+        inputs=2 * elements,
+        activation=2 * dtype_bytes * elements,
+        activation_grad=dtype_bytes * elements,
+        input_grad=True,
+        dtype_bytes=dtype_bytes,
+        flags=flags,
+    )
+
+
 def softmax(
     name: str, elements: Number, *, input_grad: bool = False, dtype_bytes: float, flags: Flags
 ) -> Layer:

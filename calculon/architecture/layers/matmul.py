@@ -22,18 +22,14 @@ def linear(
     """
     flops = 2 * m * n * k
     inputs, outputs = m * n, m * k
-    stored, operand, result = widths
+    stored, operand, result, _ = widths
     weights = n * k + bias
-    held, read, written = operand * weights, operand * inputs, result * outputs
-    into_inputs = into_weights = held + read + written
-    if operand < result:
-        into_inputs = held + result * inputs + operand * outputs
-        into_weights = result * weights + read + operand * outputs
+    held, read, written = widths.multiplied * weights, operand * inputs, result * outputs
     return Layer(
         name=name,
         kernel="product",
         flops=(flops, flops, flops),
-        accessed=(read + written + held, into_inputs, into_weights),
+        accessed=product_traffic(weights, inputs, outputs, widths),
         inputs=inputs,
         outputs=outputs,
         weights=weights,
@@ -44,6 +40,19 @@ def linear(
         flags=flags,
         product=Product(1, m, n, k),
     )
+
+
+def product_traffic(
+    weights: Number, inputs: Number, outputs: Number, widths: Widths
+) -> tuple[Number, Number, Number]:
+    """Return the bytes that the passes of a product with weights move, of so many elements: as of :func:`linear`."""
+    _, operand, result, _ = widths
+    held, read, written = widths.multiplied * weights, operand * inputs, result * outputs
+    into_inputs = into_weights = held + read + written
+    if operand < result:
+        into_inputs = held + result * inputs + operand * outputs
+        into_weights = result * weights + read + operand * outputs
+    return read + written + held, into_inputs, into_weights
 
 
 def batched_matmul(

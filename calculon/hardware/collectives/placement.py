@@ -94,6 +94,15 @@ class Group:
             members[number], distances[number] = joined, apart
         return cls.of(system, ranks, members, tuple(distances))
 
+    def of_clusters(self, system: System, near: "Group") -> "Group":
+        """Return the groups whose members are those of another group at each of these places."""
+        members = [one * two for one, two in zip(near.members, self.members, strict=True)]
+        if near.apart is None or self.apart is None:
+            return Group.of(system, near.ranks * self.ranks, members)
+        distances = zip(near.members, near.apart, self.apart, strict=True)
+        apart = tuple(np.where(joined > 1, one, two) for joined, one, two in distances)
+        return Group.of(system, near.ranks * self.ranks, members, apart)
+
     def neighbours(self, number: int) -> Array:
         """Return whether the members on a network lie next to each other."""
         return np.array(True) if self.apart is None else np.asarray(self.apart[number]) == 1

@@ -1,7 +1,7 @@
 """The law ``fused``: the time of fused attention by kernel, pass, head width, keys and work per multiprocessor."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,16 +11,45 @@ from calculon.hardware.engine import Engine
 from calculon.hardware.kernels.kernel import LONGEST_START, Shapes, Times
 from calculon.hardware.memory import Memory
 from calculon.hardware.number_rows import decode_rows, rows_schema
-from calculon.spec.execution import ATTENTION_KERNELS
 from calculon.spec.fields import Declaration, declare
+from calculon.spec.named_values import ATTENTION_KERNELS
 from calculon.units import Array, Count, Flops, Seconds
 
 QUERY_TILE = 128
 """Queries of a head that one multiprocessor has at a time."""
 
+EXACT = ("cudnn",)
+"""Kernels that know values narrower than queries and keys; others fill them up. Source: cuDNN frontend, *Attention*."""
+
+_WIDE, _BESIDE = (128, 192), 128
+"""With queries of these widths the kernel of Hopper has values of so many elements.
+
+Source: Dao-AILab/flash-attention, ``hopper/flash_api.cpp``: (192, 128), the heads of DeepSeek.
+"""
+
 _WIDTH = Declaration(help="elements of a head", unit="elements", above=0)
 _SHARE = Declaration(help="share of the peak with many keys", above=0, at_most=1)
 _ROW = (_WIDTH, _SHARE)
+
+
+class HeadWidths(NamedTuple):
+    """Widths of a head as a kernel computes it, of queries and keys and of values, and the `mean` that is asked for."""
+
+    keys: Count
+    values: Count
+    mean: Count
+
+    @classmethod
+    def of(cls, name: str, keys: Count, values: Count) -> "HeadWidths":
+        """Return those of a kernel: most have one width, and fill the narrower side up with zeros."""
+        mean = (keys + values) / 2
+        if name in EXACT:
+            return cls(keys, values, mean)
+        widest = np.maximum(keys, values)
+        if name == "flash3":
+            beside = (keys > _WIDE[0]) & (keys <= _WIDE[1]) & (values <= _BESIDE)
+            return cls(widest, np.where(beside, float(_BESIDE), widest), mean)
+        return cls(widest, widest, mean)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +111,22 @@ class AttentionPass:
         at_least=0,
         default=0.0,
     )
+    fills_values: bool = declare(
+        "values narrower than queries and keys take as long as if they were as wide, also in a kernel that knows them",
+        default=False,
+    )
 
-    def time(self, flops: Flops, width: Count, keys: Count, causal: Array, peak: float) -> Seconds:
-        """Return the time of the arithmetic where every multiprocessor has many tiles."""
+    def time(
+        self, flops: Flops, widths: HeadWidths, keys: Count, causal: Array, peak: float
+    ) -> Seconds:
+        """Return the time of the arithmetic where every multiprocessor has many tiles.
+
+        Half of it is products of queries and keys, half those of values, each at the rate of its width.
+        """
         lead = self.lead + self.causal_lead * causal
-        found: Seconds = flops * (self.shares.cost(width) / width) * (1 + lead / keys) / peak
+        values = np.maximum(widths.keys, widths.values) if self.fills_values else widths.values
+        cost = (self.shares.cost(widths.keys) + self.shares.cost(values)) / 2
+        found: Seconds = flops * (cost / widths.mean) * (1 + lead / keys) / peak
         return found
 
 
@@ -120,7 +160,9 @@ class FusedAttention:
         (start + flops / (peak share(d)) (1 + (lead + causal_lead) / k) (1 + tail / w)) / sustained
 
     with the tiles of a multiprocessor ``w = r / (128 multiprocessors)``. FLOP are 4 d for each query and key forward
-    and 2.5 times that backward, so that more queries, heads, keys or sequences always take more time. Tier-1 traffic
+    and 2.5 times that backward, so that more queries, heads, keys or sequences always take more time. Where values are
+    narrower than queries and keys, d is the mean of both widths, and ``d / share(d)`` that of both that the kernel
+    computes (:class:`HeadWidths`); measured kernels say at most whether a pass fills values up. Tier-1 traffic
     of queries, keys, values and results adds to it as the system's mode says.
 
     All of it is multiplied by `slowness`, which no file states: see :meth:`slowed`.
@@ -153,9 +195,10 @@ class FusedAttention:
     def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
         """Return the arithmetic time of layers: see :meth:`~calculon.hardware.kernels.kernel.Rate.times`."""
         kernel = self.kernels[self.default]
-        flops, keys, width = shapes.flops(), shapes.keys(), shapes.head_widths()
+        flops, keys = shapes.flops(), shapes.keys()
+        width = HeadWidths.of(self.default, shapes.head_widths(), shapes.value_widths())
         causal, peak = shapes.causal(), engine.peak
-        waves = flops[0] / (4 * keys * width * (QUERY_TILE * self.multiprocessors))
+        waves = flops[0] / (4 * keys * width.mean * (QUERY_TILE * self.multiprocessors))
         times = np.stack(
             [
                 kernel.forward.time(flops[0], width, keys, causal, peak),
@@ -163,7 +206,8 @@ class FusedAttention:
                 np.zeros_like(flops[2]),
             ]
         )
-        times = times * (1 + kernel.tail / waves) + kernel.start * (times > 0)
+        last = np.divide(kernel.tail, waves, out=np.zeros_like(waves), where=waves > 0)
+        times = times * (1 + last) + kernel.start * (times > 0)
         return times * (self.slowness / kernel.sustained), None
 
     def slowed(self, factor: float, start: float, end: float) -> "FusedAttention":

@@ -12,15 +12,20 @@ from calculon.units import Array, Bytes, Count, Flops, Seconds
 LONGEST_START = 1.0
 """Seconds above which the start of a kernel is no start: measured are some microseconds."""
 
-ProductKind = Literal["product", "batched_product"]
-"""Products with weights, and batches of products of two activations."""
+ProductKind = Literal["product", "grouped_product", "router", "batched_product"]
+"""Products with weights: of all tokens, of each expert with its tokens in one kernel, and of the router; and batches
+of products of two activations."""
 
 AttentionKind = Literal["attention"]
 """Fused attention."""
 
+LinearKind = Literal["linear_attention"]
+"""The state of linear attention, on the matrix engine."""
+
 VectorKind = Literal[
     "norm",
     "activation",
+    "gate",
     "softmax",
     "dropout",
     "rotary",
@@ -32,25 +37,31 @@ VectorKind = Literal[
     "cast",
     "embedding",
     "loss",
+    "routing",
     "collective",
     "mul_sum",
     "mul_sum_fused",
+    "convolution",
+    "gated_norm",
 ]
 """Memory-bound operators of the vector engine.
 
-``sum`` is that of the residual stream, ``fork`` adds the gradients of several readers, ``bias`` can be joined to the
-elementwise kernel after it, any other elementwise sum is ``add``, ``reduction`` the gradient of a bias, ``collective``
-the arithmetic of processors in a collective, ``mul_sum`` multiplication or sum of a product that is not on the matrix
-engine, with the single products in memory, and ``mul_sum_fused`` such a product in one kernel.
+``gate`` is that of attention, ``sum`` that of the residual stream, ``fork`` adds the gradients of several readers,
+``bias`` can be joined to the elementwise kernel after it, any other elementwise sum is ``add``, ``reduction`` the
+gradient of a bias, ``collective`` the arithmetic of processors in a collective, ``routing`` the choice of experts and
+the copies of rows for them, ``mul_sum`` multiplication or sum of a product that is not on the matrix engine, with the
+single products in memory, and ``mul_sum_fused`` such a product in one kernel; ``convolution`` and ``gated_norm`` are
+the short convolution before the state of linear attention, and the norm with a gate after it.
 """
 
-KernelKind = ProductKind | AttentionKind | VectorKind
+KernelKind = ProductKind | AttentionKind | LinearKind | VectorKind
 
 ENGINES: dict[str, str] = {
     kind: engine
     for engine, kinds in (
         ("matrix", ProductKind),
         ("attention", AttentionKind),
+        ("matrix", LinearKind),
         ("vector", VectorKind),
     )
     for kind in get_args(kinds)
@@ -70,8 +81,16 @@ class ShapedLayer(Protocol):
         """Mean keys per query of fused attention."""
 
     @property
+    def slowest(self) -> Count | float:
+        """Keys, and FLOP, of the slowest rank over the mean, whose time is asked for."""
+
+    @property
     def head_width(self) -> int:
         """Elements of a head of fused attention."""
+
+    @property
+    def value_width(self) -> int:
+        """Elements of a head of its values; 0: as many."""
 
     @property
     def causal(self) -> bool:
@@ -81,13 +100,22 @@ class ShapedLayer(Protocol):
     def launches(self) -> tuple[int, int, int] | None:
         """Kernels that each pass launches; None for one where it moves anything."""
 
+    @property
+    def rounds(self) -> Count | float:
+        """How often each pass launches them."""
+
 
 def launches(accessed: Bytes, layers: Sequence[ShapedLayer]) -> Array:
-    """Return how many kernels each pass of layers launches, by the bytes that it moves: of the shape of those."""
+    """Return how many kernels each pass of layers launches, by the bytes that it moves: of the shape of those.
+
+    A layer that moves nothing in any pass launches nothing.
+    """
     found = (accessed > 0).astype(float)
     for i, layer in enumerate(layers):
         if layer.launches is not None:
-            found[:, i] = np.array(layer.launches)[:, None]
+            found[:, i] = np.array(layer.launches)[:, None] * accessed[:, i].any(axis=0)
+        if isinstance(layer.rounds, np.ndarray):
+            found[:, i] *= layer.rounds
     return found
 
 
@@ -102,16 +130,23 @@ class Shapes(NamedTuple):
         The layers, for the sizes that FLOP and bytes do not tell.
     rows : array of int, shape (layers,)
         Which of them these are.
+    together : int
+        Most products of a batch that run together; 0: all.
     """
 
     all_flops: Flops
     all_accessed: Bytes
     all_layers: Sequence[ShapedLayer]
     rows: Array
+    together: int = 0
 
     def flops(self) -> Flops:
-        """Return FLOP: shape (phases, layers, blocks)."""
-        return self.all_flops.take(self.rows, axis=1)
+        """Return FLOP of the slowest rank: shape (phases, layers, blocks)."""
+        found: Flops = self.all_flops.take(self.rows, axis=1)
+        for i, layer in enumerate(self._layers()):
+            if isinstance(layer.slowest, np.ndarray) or layer.slowest != 1.0:
+                found[:, i] *= layer.slowest
+        return found
 
     def accessed(self) -> Bytes:
         """Return bytes moved in tier-1 memory: shape (phases, layers, blocks)."""
@@ -128,18 +163,25 @@ class Shapes(NamedTuple):
             assert layer.product is not None
             for j, size in enumerate(layer.product):
                 found[j, i] = size
+        if self.together:
+            found[0] = np.minimum(found[0], self.together)
         return found
 
     def keys(self) -> Array:
-        """Return mean keys per query: shape (layers, blocks)."""
+        """Return mean keys per query of the slowest rank: shape (layers, blocks)."""
         found = np.zeros((len(self.rows), self.all_flops.shape[-1]))
         for row, layer in zip(found, self._layers(), strict=True):
-            row[:] = layer.keys
+            row[:] = layer.keys * layer.slowest
         return found
 
     def head_widths(self) -> Array:
         """Return elements of a head: shape (layers, 1)."""
         return np.array([[float(layer.head_width)] for layer in self._layers()])
+
+    def value_widths(self) -> Array:
+        """Return elements of a head of values: shape (layers, 1)."""
+        widths = [layer.value_width or layer.head_width for layer in self._layers()]
+        return np.array([[float(width)] for width in widths])
 
     def causal(self) -> Array:
         """Return which layers have a causal mask: shape (layers, 1)."""
@@ -213,9 +255,13 @@ class Kernel(NamedTuple):
 
 
 class Types(NamedTuple):
-    """Types of arithmetic: of products with weights, of attention, and of everything else; and the attention kernel."""
+    """Types of arithmetic: of products with weights, of attention, and of everything else; and the attention kernel.
+
+    ``promoted`` says whether forward products add parts of their sums up in 32 bits.
+    """
 
     product: str
     attention: str
     vector: str
     attention_kernel: str = "auto"
+    promoted: bool = False

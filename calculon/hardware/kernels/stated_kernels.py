@@ -7,14 +7,21 @@ from calculon.errors import Problem, nearest
 from calculon.frozen import dataclass
 from calculon.hardware.kernels import measured_table
 from calculon.hardware.kernels.fused_attention import FusedAttention
-from calculon.hardware.kernels.kernel import AttentionKind, ProductKind, Rate, VectorKind
+from calculon.hardware.kernels.grouped import ExpertCalls
+from calculon.hardware.kernels.kernel import (
+    AttentionKind,
+    LinearKind,
+    ProductKind,
+    Rate,
+    VectorKind,
+)
 from calculon.hardware.kernels.measured_table import MeasuredTable
 from calculon.hardware.kernels.stated_curve import StatedCurve
 from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.kernels.tiles import Gemm
 from calculon.spec.decode import decode_part
-from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
 from calculon.spec.fields import shown
+from calculon.spec.named_values import DATATYPE_BYTES, ENGINE_BYTES, MATMUL_BYTES
 from calculon.spec.schema import part_schema
 
 
@@ -43,20 +50,29 @@ class Family(NamedTuple):
 ANY = "any"
 """Stands for all types that a memory-bound kind does not state: it is bytes that count."""
 
+_PRODUCTS = Family(
+    tuple(kind for kind in get_args(ProductKind) if kind != "grouped_product"),
+    tuple(ENGINE_BYTES),
+    {"tiles": Gemm},
+    ("flops", "bytes"),
+    measured_table.PRODUCT,
+)
 FAMILIES = (
-    Family(
-        get_args(ProductKind),
-        tuple(MATMUL_BYTES),
-        {"tiles": Gemm},
-        ("flops", "bytes"),
-        measured_table.PRODUCT,
-    ),
+    _PRODUCTS,
+    _PRODUCTS._replace(kinds=("grouped_product",), laws={"tiles": Gemm, "calls": ExpertCalls}),
     Family(
         get_args(AttentionKind),
         tuple(MATMUL_BYTES),
         {"fused": FusedAttention},
         ("keys", "flops", "bytes"),
         measured_table.ATTENTION,
+    ),
+    Family(
+        get_args(LinearKind),
+        tuple(MATMUL_BYTES),
+        {},
+        ("flops", "bytes"),
+        measured_table.MEMORY,
     ),
     Family(
         get_args(VectorKind),

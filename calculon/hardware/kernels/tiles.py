@@ -237,6 +237,12 @@ class Gemm:
         return replace(self, start=self.start * factor, memory_efficiency=slower)
 
     @property
+    def promoted(self) -> "Gemm":
+        """The rate of products that add parts of sums up in 32 bits in every pass, not in those of gradients alone."""
+        share = self.max_efficiency * self.gradients
+        return replace(self, max_efficiency=share, gradients=1.0)
+
+    @property
     def follows_engine(self) -> bool:
         """Whether times are in shares of the engine's peak."""
         return True

@@ -8,18 +8,16 @@ sharding, prefetching).
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from calculon.arrays import derived
-from calculon.hardware.system import System
+from calculon.parallel.data.class_collectives import ClassCollectives, of_both, taken
 from calculon.parallel.data.sharding import Sharding, bucket_bytes, unit_blocks
-from calculon.parallel.data.synced import SyncedBytes
-from calculon.parallel.process_groups import CollectiveCost, ProcessGroup, data_group
-from calculon.plan.schedule import Schedule
-from calculon.units import Array, Bytes, Count
+from calculon.parallel.data.synced import NOTHING, SyncedBlock, SyncedBytes
+from calculon.parallel.process_groups import CollectiveCost
+from calculon.units import Array, Bytes, Count, Fraction
 
 
 class Buckets(NamedTuple):
@@ -60,7 +58,7 @@ class DataCollectives:
 
     Parameters
     ----------
-    block : SyncedBytes
+    block : SyncedBlock
         Gradient and parameter bytes of one block.
     embedding_head : pair of SyncedBytes
         The same of embedding and LM head; 0 without a vocabulary.
@@ -69,44 +67,50 @@ class DataCollectives:
     def __init__(
         self,
         sharding: Sharding,
-        block: SyncedBytes,
+        block: SyncedBlock,
         embedding_head: tuple[SyncedBytes, SyncedBytes],
         cost: CollectiveCost,
     ):
         self.sharding, self.block, self.embedding_head = sharding, block, embedding_head
         self.embedding, self.head = embedding_head
         self.cost, self.schedule = cost, cost.schedule
+        self.dense = ClassCollectives(sharding, cost)
+        self.experts = None
+        if block.experts is not None:
+            self.experts = ClassCollectives(sharding, cost, experts=True)
 
-    @derived
-    def all(self) -> ProcessGroup:
-        """All replicas."""
-        return data_group(self.schedule, self.cost.system, self.schedule.data_par)
-
-    @derived
-    def _sharing(self) -> ProcessGroup:
-        """The replicas that share what is split."""
-        return shard_group(self.sharding, self.schedule, self.cost.system)
+    @property
+    def usage(self) -> Fraction:
+        """Share of the compute engines that they take."""
+        system = self.cost.system
+        if self.experts is None:
+            return self.dense.all.usage(system)
+        return taken((self.dense.all, self.experts.all), system)
 
     # -- collectives --------------------------------------------------------------------------------------------------
 
-    def gather(self, weight: Bytes) -> Array:
-        """Have weights whole again."""
-        operation = "broadcast" if self.sharding.layer_wise else "all_gather"
-        return self.cost(operation, weight, self._sharing)
+    def gather(self, blocks: Count | float = 1.0) -> Array:
+        """Have the weights of some blocks whole again."""
+        dense = self.dense.gather(blocks * self.block.dense.weight)
+        if self.experts is None or self.block.experts is None:
+            return dense
+        return self._both(
+            dense, self._part(self.experts.gather, blocks * self.block.experts.weight)
+        )
 
-    def reduce(self, gradient: Bytes) -> Array:
-        """Add gradients up over all replicas: over those that share them, then over the copies."""
-        if self.sharding.layer_wise:
-            return self.cost("reduce", gradient, self.all)
-        if not self.sharding.state:
-            return self.cost("all_reduce", gradient, self.all)
-        once = self.cost("reduce_scatter", gradient, self._sharing)
-        copies = self.sharding.copies(self.schedule)
-        if not np.any(copies > 1):
-            return once
-        group = copy_group(self.sharding, self.schedule, self.cost.system)
-        rest = self.cost("all_reduce", gradient / self.sharding.shards(self.schedule), group)
-        return once + np.where(copies > 1, rest, 0.0)
+    def reduce(self, blocks: Count | float = 1.0) -> Array:
+        """Add up the gradients of some blocks."""
+        dense = self.dense.reduce(blocks * self.block.dense.gradient)
+        if self.experts is None or self.block.experts is None:
+            return dense
+        return self._both(
+            dense, self._part(self.experts.reduce, blocks * self.block.experts.gradient)
+        )
+
+    def _both(self, dense: Array, experts: Array) -> Array:
+        """Return what the collectives of both classes take."""
+        assert self.experts is not None
+        return of_both(dense, experts, (self.dense.all, self.experts.all), self.cost)
 
     # -- batch --------------------------------------------------------------------------------------------------------
 
@@ -139,29 +143,47 @@ class DataCollectives:
     @derived
     def buckets(self) -> tuple[Buckets, ...]:
         """Gradients of the first stage and, where it is another one, of the last."""
-        if not np.any(self.schedule.pipeline_par > 1):
+        if not np.any(self.schedule.ends_apart):
             return (self._buckets(self.embedding, self.head),)
-        alone = self.schedule.pipeline_par == 1
+        alone = ~self.schedule.ends_apart
         first = self._buckets(self.embedding, self.head.where(alone))
         return first, self._buckets(self.embedding.where(alone), self.head)
 
     def _buckets(self, embedding: SyncedBytes, head: SyncedBytes) -> Buckets:
-        """Reduce the gradients of a stage once, the head's first and the embedding's last."""
-        block, blocks = self.block.gradient, self.schedule.blocks
+        """Reduce the gradients of a stage once; each class has buckets of its own."""
+        dense = self._buckets_of(self.dense, self.block.dense.gradient, embedding, head)
+        if self.experts is None or self.block.experts is None:
+            return dense
+        gradient = self.block.experts.gradient
+        experts = self._buckets_of(self.experts, gradient, NOTHING, NOTHING)
+        there = (self.experts.all.ranks > 1) & (gradient > 0)
+        return Buckets(
+            self._both(dense.others, np.where(there, experts.others, 0.0)),
+            self._both(dense.last, np.where(there, experts.last, 0.0)),
+            np.where(there, np.minimum(dense.before, experts.before), dense.before),
+        )
+
+    def _buckets_of(
+        self, some: ClassCollectives, block: Bytes, embedding: SyncedBytes, head: SyncedBytes
+    ) -> Buckets:
+        """Reduce the gradients of a class on a stage, the head's first and the embedding's last."""
+        blocks, reduce = self.schedule.blocks, some.reduce
         bucket = bucket_bytes(self.schedule)
-        one = self.reduce(block)
-        others = (blocks - 1) * one + self._part(self.reduce, head.gradient)
-        last = one + self._part(self.reduce, embedding.gradient)
+        one = self._part(reduce, block) if some.experts else reduce(block)
+        others = (blocks - 1) * one + self._part(reduce, head.gradient)
+        last = one + self._part(reduce, embedding.gradient)
         before: Count = (blocks - 1) * np.ones_like(block * blocks)
         if np.any(bucket > 0):
             whole = blocks * block + embedding.gradient + head.gradient
+            if some.experts:
+                whole = np.maximum(whole, 1.0)
             full = np.maximum(np.where(bucket > 0, bucket, whole), 1.0)
             rest = whole - (np.ceil(whole / full) - 1) * full
             rest = np.minimum(whole, np.maximum(rest, embedding.gradient))
             count = np.ceil((whole - rest) / full)
-            each = self.reduce((whole - rest) / np.maximum(count, 1.0))
+            each = reduce((whole - rest) / np.maximum(count, 1.0))
             others = np.where(bucket > 0, count * each, others)
-            last = np.where(bucket > 0, self.reduce(rest), last)
+            last = np.where(bucket > 0, reduce(rest), last)
             before = np.where(bucket > 0, blocks * (1 - rest / whole), before)
         return Buckets(others, last, before)
 
@@ -169,9 +191,9 @@ class DataCollectives:
     def update(self) -> Update:
         """New weights, gathered after the step."""
         return Update(
-            self.gather(self.block.weight),
-            self._part(self.gather, self.embedding.weight),
-            self._part(self.gather, self.head.weight),
+            self.gather(),
+            self._part(self.dense.gather, self.embedding.weight),
+            self._part(self.dense.gather, self.head.weight),
         )
 
     @derived
@@ -181,16 +203,16 @@ class DataCollectives:
         The head is kept from its forward to its backward pass.
         """
         unit = unit_blocks(self.schedule)
-        gather = self.gather(unit * self.block.weight)
-        embedding = self._part(self.gather, self.embedding.weight)
+        gather, ends = self.gather(unit), self.dense
+        embedding = self._part(ends.gather, self.embedding.weight)
         return Units(
             number=self.schedule.chunk_blocks / unit,
             gather=gather,
             again=np.where(self.schedule.columns.reshard_after_forward, gather, 0.0),
-            reduce=self.reduce(unit * self.block.gradient),
-            embedding=embedding + self._part(self.reduce, self.embedding.gradient),
-            head_gather=self._part(self.gather, self.head.weight),
-            head_reduce=self._part(self.reduce, self.head.gradient),
+            reduce=self.reduce(unit),
+            embedding=embedding + self._part(ends.reduce, self.embedding.gradient),
+            head_gather=self._part(ends.gather, self.head.weight),
+            head_reduce=self._part(ends.reduce, self.head.gradient),
         )
 
     @derived
@@ -210,7 +232,7 @@ class DataCollectives:
     ) -> Array:
         """Return a quantity of embedding and head, or of the longer where they are on different stages."""
         embedding, head = quantity(self)
-        piped = self.schedule.pipeline_par > 1
+        piped = self.schedule.ends_apart
         return np.where(piped, self._of_longer(quantity), embedding + head)
 
     def _of_longer(self, stages: Callable[["DataCollectives"], tuple[Array, Array]]) -> Array:
@@ -229,17 +251,6 @@ class DataCollectives:
     def _part(self, measure: Callable[[Bytes], Array], size: Bytes) -> Array:
         """Measure a collective that there may be nothing for."""
         return np.where(size > 0, measure(size), 0.0) if np.any(size > 0) else np.zeros(1)
-
-
-def shard_group(sharding: Sharding, schedule: Schedule, system: System) -> ProcessGroup:
-    """Return the groups of replicas that share what is split."""
-    return data_group(schedule, system, sharding.shards(schedule))
-
-
-def copy_group(sharding: Sharding, schedule: Schedule, system: System) -> ProcessGroup:
-    """Return the groups of replicas that hold the same of what is split."""
-    shards, copies = sharding.shards(schedule), sharding.copies(schedule)
-    return replace(data_group(schedule, system, copies, shards), copies=True)
 
 
 def _stages(some: DataCollectives) -> tuple[Array, Array]:

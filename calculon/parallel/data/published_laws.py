@@ -8,15 +8,23 @@ import numpy as np
 from calculon.editions.edition import DataParallelWindow, Edition
 from calculon.hardware.system import System
 from calculon.parallel.beside import slow_down
+from calculon.parallel.data.class_collectives import (
+    groups_of,
+    of_both,
+    on_tensor_network,
+    reduced_bytes,
+    taken,
+)
 from calculon.parallel.data.synced import (
     BackwardPass,
     GradientSync,
+    SyncedBlock,
     SyncedBytes,
     SyncedEmbeddingHead,
 )
-from calculon.parallel.process_groups import CollectiveCost, axis_group, data_group
+from calculon.parallel.process_groups import CollectiveCost, data_group
 from calculon.plan.schedule import Schedule
-from calculon.units import Array, Bytes, Seconds
+from calculon.units import Array, Bytes, Count, Seconds
 
 
 def synchronised(synced: SyncedBytes, cost: CollectiveCost) -> Array:
@@ -25,26 +33,44 @@ def synchronised(synced: SyncedBytes, cost: CollectiveCost) -> Array:
     Source: all-reduce, or reduce-scatter and all-gather: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 7.
     """
     schedule = cost.schedule
-    group = data_group(schedule, cost.system, schedule.data_par)
+    group = data_group(schedule, cost.system, schedule.data_ranks)
     split = cost("reduce_scatter", synced.gradient, group)
     split = split + cost("all_gather", synced.weight, group)
     return np.where(schedule.shards > 1, split, cost("all_reduce", synced.gradient, group))
 
 
+def of_block(synced: SyncedBlock, cost: CollectiveCost) -> Array:
+    """Synchronise a block, routed experts among their own replicas."""
+    dense = synchronised(synced.dense, cost)
+    if synced.experts is None:
+        return dense
+    schedule, groups = cost.schedule, groups_of(synced, cost.schedule, cost.system)
+    split = cost("reduce_scatter", synced.experts.gradient, groups[1])
+    split = split + cost("all_gather", synced.experts.weight, groups[1])
+    whole = cost("all_reduce", synced.experts.gradient, groups[1])
+    experts = np.where(schedule.shards > 1, split, whole)
+    experts = np.where(synced.experts.weight > 0, experts, 0.0)
+    return of_both(dense, experts, (groups[0], groups[1]), cost)
+
+
 def published_traffic(
-    synced: SyncedBytes, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
+    synced: SyncedBlock, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
 ) -> Array:
     """Return what all collectives of a batch take, as a cost function counts it; `synced` is one block."""
-    found: Array = cost.schedule.blocks * synchronised(synced, cost)
-    return (
-        found
-        if embedding_head is None
-        else found + _embedding_head_traffic(embedding_head, cost).of_longer
-    )
+    found: Array = cost.schedule.blocks * of_block(synced, cost)
+    if embedding_head is None:
+        return found
+    more = _embedding_head_traffic(embedding_head, cost).of_longer
+    return found + (more if synced.experts is None else _of_replicas(more, cost.schedule))
+
+
+def _of_replicas(found: Array, schedule: Schedule) -> Array:
+    """Return what embedding and head synchronise: nothing where only experts have replicas."""
+    return np.where(schedule.data_ranks > 1, found, 0.0)
 
 
 def published_sync(
-    synced: SyncedBytes,
+    synced: SyncedBlock,
     embedding_head: SyncedEmbeddingHead | None,
     backward: BackwardPass,
     cost: CollectiveCost,
@@ -52,8 +78,8 @@ def published_sync(
 ) -> GradientSync:
     """Time data parallelism as the published model has it: gradients once per batch, in a window of the last chunk."""
     schedule, system = cost.schedule, cost.system
-    active = (schedule.data_par > 1) & schedule.training
-    collective = synchronised(synced, cost)
+    active = schedule.reduces & schedule.training
+    collective = of_block(synced, cost)
     link = np.where(active, schedule.blocks * collective, 0.0)
     overlapped = active & schedule.columns.data_par_overlap
     none = np.zeros_like(link)
@@ -67,12 +93,12 @@ def published_sync(
         tail_bandwidth = np.where(overlapped, tail, 0.0)
     if embedding_head is not None:
         more = _embedding_head_traffic(embedding_head, cost)
-        after = np.where(active, more.of_longer, 0.0)
+        after = np.where(active & (schedule.data_ranks > 1), more.of_longer, 0.0)
         hidden = exposed if window is None else _hidden_head(exposed, window, more, edition)
         exposed = np.where(overlapped, hidden, exposed + after)
         link = link + after
     return GradientSync(
-        message=np.where(active, synced.gradient, 0.0),
+        message=reduced_bytes(synced, schedule),
         link=link,
         exposed=exposed,
         chunk_bandwidth=chunk_bandwidth,
@@ -93,16 +119,16 @@ def _embedding_head_traffic(
     embedding_head: SyncedEmbeddingHead, cost: CollectiveCost
 ) -> _EmbeddingHeadTraffic:
     """Count those of embedding and LM head; a shared table on one stage is reduced once, after both have used it."""
-    piped = cost.schedule.pipeline_par > 1
+    piped = cost.schedule.ends_apart
 
     def apart(cost: CollectiveCost) -> tuple[Array, Array]:
-        first, last = (
-            np.where(end.weight > 0, synchronised(end, cost), 0.0)
-            for end in (embedding_head.first, embedding_head.last)
-        )
+        def of(end: SyncedBytes) -> Array:
+            return np.where(end.weight > 0, synchronised(end, cost), 0.0)
+
+        first, last = of(embedding_head.first), of(embedding_head.last)
         if not embedding_head.tied:
             return first, last
-        both = synchronised(embedding_head.both, cost)
+        both = of(embedding_head.both)
         return np.where(piped, first, both), np.where(piped, last, 0.0)
 
     embedding, head = apart(cost)
@@ -122,39 +148,48 @@ def _hidden_head(
     return np.where(embedding_head.piped, alone, with_head + embedding_head.embedding)
 
 
-def _volume(synced: SyncedBytes, schedule: Schedule, system: System) -> Bytes:
+def _volume(synced: SyncedBlock, schedule: Schedule, system: System) -> Bytes:
     """Bytes that the collectives of a block move per endpoint."""
 
-    def volume(operation: str, message: Bytes) -> Bytes:
-        return system.fabric.volume(schedule.networks["dp"], operation, message, schedule.data_par)
+    def moved(part: SyncedBytes, ranks: Count) -> Bytes:
+        def volume(operation: str, message: Bytes) -> Bytes:
+            return system.fabric.volume(schedule.data_network, operation, message, ranks)
 
-    split = volume("reduce_scatter", synced.gradient) + volume("all_gather", synced.weight)
-    return np.where(schedule.shards > 1, split, volume("all_reduce", synced.gradient))
+        split = volume("reduce_scatter", part.gradient) + volume("all_gather", part.weight)
+        return np.where(schedule.shards > 1, split, volume("all_reduce", part.gradient))
+
+    dense = moved(synced.dense, schedule.data_ranks)
+    if synced.experts is None:
+        return dense
+    experts = moved(synced.experts, schedule.expert_data_par)
+    return dense + np.where(schedule.expert_data_par > 1, experts, 0.0)
 
 
 def _window(
-    synced: SyncedBytes,
+    synced: SyncedBlock,
     collective: Seconds,
     backward: BackwardPass,
     schedule: Schedule,
     system: System,
 ) -> DataParallelWindow:
     """Gather what overlapped traffic can hide behind: time that uses neither memory nor its network."""
-    network, sharded = schedule.networks["dp"], schedule.shards > 1
+    network, sharded = schedule.data_network, schedule.shards > 1
+    chunks = schedule.in_one_chunk if schedule.choice.folded else schedule
     scalars = system.fabric.scalars
     factor = np.where(
         sharded,
         scalars["reduce_scatter"][network]
-        + scalars["all_gather"][network] * (synced.weight / synced.gradient),
+        + scalars["all_gather"][network] * (synced.dense.weight / synced.dense.gradient),
         scalars["all_reduce"][network],
     )
-    group = data_group(schedule, system, schedule.data_par)
-    same_link = group.meets(axis_group(schedule, system, "tp"), system)
+    same_link = on_tensor_network(synced, schedule, system)
+    groups = groups_of(synced, schedule, system)
+    usage = groups[0].usage(system) if len(groups) == 1 else taken(groups, system)
     return DataParallelWindow(
         collective=collective,
         backward_base=backward.base,
         backward_edge=backward.edge,
-        backward_chunk=schedule.chunk_sum(backward.base, backward.edge),
+        backward_chunk=chunks.chunk_sum(backward.base, backward.edge),
         memory=backward.memory,
         tensor_base=np.where(same_link, backward.tensor_base, 0.0),
         tensor_edge=np.where(same_link, backward.tensor_edge, 0.0),
@@ -163,12 +198,12 @@ def _window(
         slack=np.where(sharded, 0.0, backward.step - backward.step_memory),
         p2p=backward.p2p,
         shares_pipeline_network=network == schedule.networks["pp"],
-        usage=slow_down(group.usage(system), schedule.columns.data_par_slowdown),
+        usage=slow_down(usage, schedule.columns.data_par_slowdown),
         microbatches=schedule.microbatches,
         pipeline_par=schedule.pipeline_par,
-        interleaving=schedule.interleaving,
-        chunk_blocks=schedule.chunk_blocks,
-        message=synced.gradient,
+        interleaving=chunks.interleaving,
+        chunk_blocks=chunks.chunk_blocks,
+        message=synced.dense.gradient,
         traffic_factor=factor,
         volume=_volume(synced, schedule, system),
     )

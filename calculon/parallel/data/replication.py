@@ -46,7 +46,7 @@ class Replication:
     def __init__(self, collectives: DataCollectives, windows: Windows):
         self.collectives, self.windows = collectives, windows
         self.sharding, self.schedule = collectives.sharding, collectives.schedule
-        usage = collectives.all.usage(collectives.cost.system)
+        usage = collectives.usage
         self.usage: Fraction = slow_down(usage, self.schedule.columns.data_par_slowdown)
 
     def synchronisation(self) -> Synchronisation:
@@ -88,7 +88,7 @@ class Replication:
 
     def _of_embedding_and_head(self, embedding: Seconds, head: Seconds) -> Seconds:
         """Return a time of embedding and head, or of the longer where they are on different stages."""
-        piped = self.schedule.pipeline_par > 1
+        piped = self.schedule.ends_apart
         return np.where(piped, np.maximum(embedding, head), embedding + head)
 
     def _of_split_weights(self) -> tuple[Seconds, Seconds]:

@@ -32,13 +32,13 @@ class Sharding:
     def shards(self, schedule: Schedule) -> Count:
         """Return how many ranks share what is split."""
         if not self.state:
-            return np.ones_like(schedule.data_par)
+            return np.ones_like(schedule.data_ranks)
         stated = schedule.columns.dp_shard
-        return np.where(stated > 0, stated, schedule.data_par)
+        return np.where(stated > 0, stated, schedule.data_ranks)
 
     def copies(self, schedule: Schedule) -> Count:
         """Return how many groups of such ranks hold the same."""
-        return schedule.data_par / self.shards(schedule)
+        return schedule.data_ranks / self.shards(schedule)
 
     def every(self, schedule: Schedule) -> Array:
         """Whether gradients are reduced after every microbatch."""

@@ -12,6 +12,7 @@ from functools import reduce
 import numpy as np
 
 from calculon.editions.edition import Edition
+from calculon.parallel.data.class_collectives import on_tensor_network, reduced_bytes
 from calculon.parallel.data.data_collectives import DataCollectives
 from calculon.parallel.data.published_laws import published_sync, published_traffic
 from calculon.parallel.data.replication import Replication, Windows, units_held
@@ -20,10 +21,12 @@ from calculon.parallel.data.synced import (
     NOTHING,
     BackwardPass,
     GradientSync,
+    HeldBlock,
+    SyncedBlock,
     SyncedBytes,
     SyncedEmbeddingHead,
 )
-from calculon.parallel.process_groups import CollectiveCost, axis_group, data_group
+from calculon.parallel.process_groups import CollectiveCost
 from calculon.plan.schedule import Schedule
 from calculon.plan.stage_layout import FIRST, LAST
 from calculon.records import apply
@@ -47,7 +50,7 @@ class DataParallelStrategy(ABC):
         return self.sharding is not None and self.sharding.weights
 
     def traffic(
-        self, synced: SyncedBytes, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
+        self, synced: SyncedBlock, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
     ) -> Array:
         """Return what all collectives of a batch take, as a cost function counts it; `synced` is one block.
 
@@ -67,7 +70,7 @@ class DataParallelStrategy(ABC):
 
     def sync(
         self,
-        synced: SyncedBytes,
+        synced: SyncedBlock,
         embedding_head: SyncedEmbeddingHead | None,
         backward: BackwardPass,
         cost: CollectiveCost,
@@ -89,14 +92,14 @@ class DataParallelStrategy(ABC):
 
     @abstractmethod
     def stage_traffic(
-        self, synced: SyncedBytes, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
+        self, synced: SyncedBlock, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
     ) -> Array:
         """Return the same of a stage with the blocks of the schedule."""
 
     @abstractmethod
     def stage_sync(
         self,
-        synced: SyncedBytes,
+        synced: SyncedBlock,
         embedding_head: SyncedEmbeddingHead | None,
         backward: BackwardPass,
         cost: CollectiveCost,
@@ -111,17 +114,15 @@ class DataParallelStrategy(ABC):
     def buffers(
         self,
         schedule: Schedule,
-        weight: Bytes,
-        message: Bytes,
-        waiting: Bytes,
+        block: HeldBlock,
         end: SyncedBytes | None,
     ) -> tuple[Bytes, Bytes]:
         """Return transient bytes of a stage: weights gathered from other ranks, and gradients on their way.
 
         Parameters
         ----------
-        weight, message, waiting : array
-            Bytes of the weights of a block, of its gradients as they are reduced, and of those until the step.
+        block : HeldBlock
+            Bytes of the weights and gradients of a block.
         end : SyncedBytes, optional
             Whole weights of embedding or head, and the gradient of their largest table.
         """
@@ -147,22 +148,25 @@ class ExplicitStrategy(DataParallelStrategy):
         self.sharding: Sharding = sharding
 
     def collectives(
-        self, synced: SyncedBytes, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
+        self, synced: SyncedBlock, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
     ) -> DataCollectives:
         """Return the collectives between replicas."""
-        piped = cost.schedule.pipeline_par > 1
+        piped = cost.schedule.ends_apart
         apart = (NOTHING, NOTHING) if embedding_head is None else embedding_head.apart(piped)
+        if synced.experts is not None:  # which may have replicas where the model has one
+            several = cost.schedule.data_ranks > 1
+            apart = apart[0].where(several), apart[1].where(several)
         return DataCollectives(self.sharding, synced, apart, cost)
 
     def stage_traffic(
-        self, synced: SyncedBytes, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
+        self, synced: SyncedBlock, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
     ) -> Array:
         """Count everything that is exchanged in a batch."""
         return self.collectives(synced, embedding_head, cost).batch
 
     def stage_sync(
         self,
-        synced: SyncedBytes,
+        synced: SyncedBlock,
         embedding_head: SyncedEmbeddingHead | None,
         backward: BackwardPass,
         cost: CollectiveCost,
@@ -170,9 +174,8 @@ class ExplicitStrategy(DataParallelStrategy):
     ) -> GradientSync:
         """Hide traffic behind the passes of base blocks."""
         schedule = cost.schedule
-        active = (schedule.data_par > 1) & schedule.training
-        group = data_group(schedule, cost.system, schedule.data_par)
-        same_link = group.meets(axis_group(schedule, cost.system, "tp"), cost.system)
+        active = schedule.reduces & schedule.training
+        same_link = on_tensor_network(synced, schedule, cost.system)
         windows = Windows(
             forward=backward.forward - np.where(same_link, backward.tensor_forward, 0.0),
             backward=backward.base - np.where(same_link, backward.tensor_base, 0.0),
@@ -182,7 +185,7 @@ class ExplicitStrategy(DataParallelStrategy):
         found = Replication(
             self.collectives(synced, embedding_head, cost), windows
         ).synchronisation()
-        message = np.where(active, synced.gradient, 0.0)
+        message = reduced_bytes(synced, schedule)
         none = np.zeros_like(message)
         return GradientSync(
             message=message,
@@ -200,9 +203,7 @@ class ExplicitStrategy(DataParallelStrategy):
     def buffers(
         self,
         schedule: Schedule,
-        weight: Bytes,
-        message: Bytes,
-        waiting: Bytes,
+        block: HeldBlock,
         end: SyncedBytes | None,
     ) -> tuple[Bytes, Bytes]:
         """Weights that are gathered, and gradients that are whole until they are reduced.
@@ -212,34 +213,46 @@ class ExplicitStrategy(DataParallelStrategy):
         the computation are beside their copy: the input of a reduce-scatter lives until the next one begins, while the
         backward pass of the next unit makes its gradients. Whole gradients then need a bucket. Source: Zhao et al.,
         arXiv 2304.11277, section 3.2.1; Rajbhandari et al., arXiv 1910.02054, section 5.2; PyTorch, ``fully_shard``,
-        ``FSDPParamGroup.post_backward``.
+        ``FSDPParamGroup.post_backward``. Of experts that have one replica nothing is reduced, nor gathered but into
+        buffers that hold other types.
         """
+        weight, message, waiting = block.gathered, block.message, block.waiting
+        reduced, replicated = message, schedule.data_ranks > 1
         none = np.zeros_like(schedule.blocks)
-        gathered, unit = none, message
+        if (experts := block.experts) is not None:
+            alone = schedule.expert_data_par == 1
+            if not self.sharding.buffered:
+                weight = weight - np.where(alone, experts.gathered, 0.0)
+            reduced = np.where(replicated, message - experts.message, 0.0)
+            reduced = reduced + np.where(alone, 0.0, experts.message)
+            replicated = schedule.reduces
+        gathered, unit = none, reduced
         if self.sharding.weights:
-            gathered = units_held(self.sharding, schedule) * weight
-            unit = unit_blocks(schedule) * message
+            held = units_held(self.sharding, schedule)
+            # copies of the block at work are part of its activations
+            gathered = held * weight + np.maximum(0.0, held - 1) * block.copies
+            unit = unit_blocks(schedule) * reduced
         if end is not None:
             if self.sharding.weights:
                 gathered = gathered + end.weight
             unit = np.maximum(unit, end.gradient)
         if self.sharding.gradients:
-            passing = np.where(weight == message, unit, unit * (1 + weight / message))
-            passing = np.maximum(passing, self._of_group(schedule, waiting))
+            passing = np.where(block.weight == message, unit, unit * (1 + block.weight / message))
+            passing = np.maximum(passing, self._of_group(schedule, block))
         else:
             bucket = bucket_bytes(schedule)
-            full = np.minimum(bucket, schedule.blocks * message)
-            passing = np.where(waiting == message, 0.0, np.where(bucket > 0, full, message))
-        used = schedule.training & (schedule.data_par > 1)
+            full = np.minimum(bucket, schedule.blocks * reduced)
+            passing = np.where(waiting == message, 0.0, np.where(bucket > 0, full, reduced))
+        used = schedule.training & replicated
         return none + gathered, none + np.where(used, passing, 0.0)
 
-    def _of_group(self, schedule: Schedule, waiting: Bytes) -> Bytes:
+    def _of_group(self, schedule: Schedule, block: HeldBlock) -> Bytes:
         """Bytes of whole gradients to which the microbatches of a group add.
 
         Groups pass one chunk after the other: those of a chunk are whole, and of the one before, which have a buffer
         while they are reduced. Source: Llama Team, arXiv 2407.21783, section 3.3.2 (gradients split within a pipeline).
         """
-        whole = waiting * self.sharding.shards(schedule)
+        whole = block.whole_gradients(schedule, self.sharding.shards(schedule))
         blocks = np.minimum(2.0 * schedule.blocks / schedule.interleaving, schedule.blocks)
         return np.where(schedule.columns.grad_group > 1, blocks * whole, 0.0)
 
@@ -262,21 +275,20 @@ def _stages(
     if layout is None:
         yield schedule, embedding_head
         return
-    piped = schedule.pipeline_par > 1
     blocks = [layout.blocks[FIRST], layout.largest_between, layout.blocks[LAST]]
     if np.any(layout.smallest_between != layout.largest_between):
         blocks.insert(LAST, layout.smallest_between)
     for place, count in enumerate(blocks):
         ends = embedding_head
         if ends is not None:
-            ends = ends.on_stage(piped, first=place == 0, last=place == len(blocks) - 1)
+            ends = ends.on_stage(schedule, first=place == 0, last=place == len(blocks) - 1)
         yield schedule.with_blocks(count), ends
 
 
 def data_traffic(
-    synced: SyncedBytes, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
+    synced: SyncedBlock, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
 ) -> Array:
     """Return what all data-parallel collectives of a batch take; nothing for one replica, or in inference."""
     schedule = cost.schedule
     found = STRATEGIES[schedule.choice.zero_stage].traffic(synced, embedding_head, cost)
-    return np.where((schedule.data_par > 1) & schedule.training, found, 0.0)
+    return np.where(schedule.reduces & schedule.training, found, 0.0)

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from calculon.frozen import dataclass
+from calculon.plan.schedule import Schedule
 from calculon.records import apply, record
-from calculon.units import Array, Bytes, BytesPerSecond, Seconds
+from calculon.units import Array, Bytes, BytesPerSecond, Count, Seconds
 
 
 @record
@@ -21,6 +22,45 @@ class SyncedBytes:
         return apply(lambda size: np.where(mask, size, 0.0), [self])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncedBlock:
+    """What replicas synchronise of a block, by class of parameters.
+
+    Attributes
+    ----------
+    dense : SyncedBytes
+        Weights of which every replica of the model has the same, experts among them where their groups are the same.
+    experts : SyncedBytes, optional
+        Routed experts, where they have groups of their own; None where they have not, or there are none.
+    """
+
+    dense: SyncedBytes
+    experts: SyncedBytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBlock:
+    """Bytes of the weights of a block, of its gradients as they are reduced, and of those that wait for the step.
+
+    ``gathered`` is bytes of the weights as they are gathered, and ``copies`` what a recipe makes of them then.
+    ``experts`` are those of routed experts among them, where they have groups of their own.
+    """
+
+    weight: Bytes
+    gathered: Bytes
+    message: Bytes
+    waiting: Bytes
+    copies: Bytes | float = 0.0
+    experts: "HeldBlock | None" = None
+
+    def whole_gradients(self, schedule: Schedule, shards: Count) -> Bytes:
+        """Return the bytes of gradients that wait before they are split over so many replicas."""
+        if self.experts is None:
+            return self.waiting * shards
+        dense = (self.waiting - self.experts.waiting) * shards
+        return dense + self.experts.waiting * schedule.expert_shards(shards)
+
+
 NOTHING = SyncedBytes(weight=np.zeros(1), gradient=np.zeros(1))
 
 
@@ -33,13 +73,24 @@ class SyncedEmbeddingHead:
     both: SyncedBytes
     tied: bool
 
-    def on_stage(self, piped: Array, *, first: bool, last: bool) -> "SyncedEmbeddingHead":
-        """Return what the `first`, the `last` or another one of several stages has; of a single stage all of it."""
+    def on_stage(self, schedule: Schedule, *, first: bool, last: bool) -> "SyncedEmbeddingHead":
+        """Return what the `first`, the `last` or another kind of stage has; of a single stage all of it.
+
+        Where a rank has both ends, it is that of the last kind.
+        """
+        piped = schedule.pipeline_par > 1
+        if schedule.choice.folded:
+            return self if last else self._nowhere(~piped)
         return replace(
             self,
             first=self.first if first else self.first.where(~piped),
             last=self.last if last else self.last.where(~piped),
         )
+
+    def _nowhere(self, kept: Array) -> "SyncedEmbeddingHead":
+        """Return the same, of which nothing is there but where it is `kept`."""
+        first, last, both = (one.where(kept) for one in (self.first, self.last, self.both))
+        return replace(self, first=first, last=last, both=both)
 
     def apart(self, piped: Array) -> tuple[SyncedBytes, SyncedBytes]:
         """Return embedding and head; a shared table on one stage is synchronised once, with the embedding."""

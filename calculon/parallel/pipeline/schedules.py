@@ -11,8 +11,10 @@ from operator import add
 
 import numpy as np
 
+from calculon.parallel.pipeline.simulation import ChunkPasses, simulated_time
 from calculon.records import record
-from calculon.units import Count, Seconds
+from calculon.spec.named_values import FOLDED_SCHEDULES, PAIRED_SCHEDULES
+from calculon.units import Array, Count, Seconds
 
 
 @record
@@ -110,16 +112,85 @@ def _zero_bubble(passes: Passes, microbatches: Count) -> Seconds:
     return microbatches * of_slowest(passes.both) + fill + left
 
 
+def chunked_time(
+    schedule: str, microbatches: int, passes: ChunkPasses, delay: Seconds | float = 0.0
+) -> Seconds:
+    r"""Time of a batch of ZB-H2, ZBV, DualPipe and DualPipeV, of executions with as many ranks: shape (executions,).
+
+    In closed form where all chunks take as long, with :math:`F`, :math:`I = B - W` and :math:`W` of a chunk:
+
+    ``zb_h2``
+        :math:`m (F + B) + (p - 1) \max(0, I - F, F + I - 2 W)` from :math:`m = 2 p - 1` on, exact (Qi et al., arXiv
+        2401.10241, table 1, for :math:`W \le F`), of the stage that takes longest.
+    ``zbv``
+        :math:`2 m (F + B)` where :math:`F = I = W` from :math:`m = 2 p - 1` on, exact (Qi et al., arXiv 2405.15362,
+        section 4), of the rank that takes longest.
+    ``dualpipev``
+        :math:`2 m (F + B) + (p - 1)(F + 2 I - w + \max(0, F - I)) - \min(F, (p - 1)\max(0, I - F)) - (2 m - p - 2) H`
+        with :math:`w = \min(W, I)` and what a pair hides, :math:`H \le \min(F, I)`, from :math:`m = 2 p` on, exact.
+        For :math:`F = I \ge W` the second term is the bubble that DeepSeek states, :math:`(p - 1)(F\&B + B - 3 W)`.
+
+    ``dualpipe``
+        As DualPipeV of the first half of its ranks, with the microbatches of one direction: that is what `passes` and
+        `microbatches` are. The second half mirrors the first.
+
+    Others are simulated, and those whose transfers take a `delay` beside the passes.
+    """
+    delay = np.broadcast_to(delay, passes.forward.shape[-1:])
+    exact, time = _alike(schedule, microbatches, passes)
+    exact = exact & (delay == 0)
+    if exact.all():
+        return time
+    found: Seconds = np.where(exact, time, 0.0)
+    left = ~exact
+    some = ChunkPasses(*(times[..., left] for times in passes))
+    found[left] = simulated_time(schedule, microbatches, some, delay[left])
+    return found
+
+
+def _alike(schedule: str, microbatches: int, passes: ChunkPasses) -> tuple[Array, Seconds]:
+    """Return whether a closed form is exact for executions, and what it says of chunks that all are as the first."""
+    ranks, several = len(passes.forward), slice(None) if schedule != "zb_h2" else slice(1)
+    times = [each[:, several] for each in (passes.forward, passes.backward, passes.weight)] + [
+        passes.hidden[:, None]
+    ]
+    alike = reduce(np.logical_and, [(each == each[:1, :1]).all(axis=(0, 1)) for each in times])
+    forward, backward, weight, hidden = (each[0, 0] for each in times)
+    inputs = backward - weight
+    if schedule in PAIRED_SCHEDULES:
+        enough = microbatches >= 2 * ranks
+        filled = inputs - forward
+        drain = forward + 2 * inputs - np.minimum(weight, inputs) + np.maximum(0.0, -filled)
+        time = 2 * microbatches * (forward + backward) + (ranks - 1) * drain
+        time = time - np.minimum(forward, (ranks - 1) * np.maximum(0.0, filled))
+        time = time - (2 * microbatches - ranks - 2) * hidden
+        return alike & enough & (hidden <= np.minimum(forward, inputs)), time
+    enough = microbatches >= 2 * ranks - 1
+    if schedule == "zbv":
+        same = (forward == inputs) & (inputs == weight)
+        return alike & enough & same, 2 * microbatches * (forward + backward)
+    left = np.maximum(0.0, np.maximum(inputs - forward, forward + inputs - 2 * weight))
+    return alike & enough, microbatches * (forward + backward) + (ranks - 1) * left
+
+
 def held_microbatches(
-    schedule: str, stage: Count | int, stages: Count, microbatches: Count, chunks: Count | int = 1
+    schedule: str,
+    stage: Count | int,
+    stages: Count,
+    microbatches: Count,
+    chunks: Count | int = 1,
+    more: int = 0,
 ) -> Count:
     """Microbatches whose activations a stage holds at once, in units of a whole stage.
 
     Forward only holds none but the one in work; GPipe all; 1F1B those ahead of the first backward pass, and the one in
-    work; ZB-H1 as many on every stage as on the first, those that wait for their gradients of weights included.
+    work, and `more` chunks that go forward before that; ZB-H1 as many on every stage as on the first, those that wait
+    for their gradients of weights included, and ZB-H2 all but twice as many. Ranks of a V hold chunks, of which they
+    have two: 2 p of ZBV and 2 p + 1 of DualPipeV, if there are enough microbatches. Of DualPipe `stages` and
+    `microbatches` are half of what it has: a rank holds p + 1 chunks, each of a stage, where p counts its ranks.
 
     Source: as :func:`~calculon.parallel.pipeline.orders.order`; interleaved: Korthikanti et al., arXiv 2205.05198,
-    equation 5.
+    equation 5; the table of ``deepseek-ai/DualPipe``.
     """
     below = stages - 1 - stage
     if schedule == "forward":
@@ -128,7 +199,29 @@ def held_microbatches(
         held = microbatches * np.ones_like(np.asarray(below, float))
     elif schedule == "zb_h1":
         held = np.minimum(stages, microbatches) * np.ones_like(np.asarray(below, float))
+    elif schedule == "zb_h2":
+        held = np.minimum(2 * stages - 1, microbatches) * np.ones_like(np.asarray(below, float))
+    elif schedule in FOLDED_SCHEDULES:
+        held = held_chunks(schedule, stage, stages, microbatches)[0].sum(axis=0) / 2
     else:
         ahead = np.where(chunks == 1, below, 2 * below + (chunks - 1) * stages)
-        held = np.minimum((ahead + 1) / chunks, microbatches)
+        held = np.minimum((ahead + 1 + more) / chunks, microbatches)
     return held
+
+
+def held_chunks(
+    schedule: str, rank: Count | int, ranks: Count, microbatches: Count
+) -> tuple[Count, ...]:
+    """Microbatches of which a rank of a folded schedule holds the first and the second chunk, each of shape (2, ...).
+
+    Of DualPipe `ranks` are those of the first half, and `microbatches` those of one direction. ZBV holds one of the
+    first chunk more while it holds one of the second less: either may be what needs most.
+    """
+    rank, ranks, microbatches = np.broadcast_arrays(rank, ranks, microbatches)
+    most = 2 * ranks + (schedule in PAIRED_SCHEDULES)
+
+    def of(back: Count) -> Count:
+        return np.minimum(microbatches, np.stack([most - back, back]))
+
+    found = of(rank + 1)
+    return (found, of(rank)) if schedule == "zbv" else (found,)

@@ -52,16 +52,27 @@ def _of_batch(forward: Array, backward: Array, schedule: Schedule) -> Array:
 
 
 def pipeline_volume(
-    sent: Transfers, shared: Bytes | None, schedule: Schedule, system: System
+    sent: Transfers,
+    shared: Bytes | None,
+    mirrored: Bytes | None,
+    schedule: Schedule,
+    system: System,
 ) -> Bytes:
-    """Bytes per batch that one processor sends to other stages: transfers, and the `shared` gradient of a table."""
+    """Bytes per batch that one processor sends to other stages.
+
+    They are transfers, the `shared` gradient of a table, and gradients of parts that are `mirrored` on another rank.
+    """
     network, volume, two = schedule.networks["pp"], system.fabric.volume, np.array(2.0)
     forward = volume(network, "p2p", sent.forward_size, two)
     backward = volume(network, "p2p", sent.backward_size, two)
     moved = _of_batch(forward, backward, schedule)
+    if mirrored is not None:
+        moved = moved + np.where(
+            schedule.training, volume(network, "all_reduce", mirrored, two), 0.0
+        )
     if shared is None:
         return moved
-    between = schedule.training & (schedule.pipeline_par > 1)
+    between = schedule.training & schedule.ends_apart
     return moved + np.where(between, volume(network, "all_reduce", shared, two), 0.0)
 
 
@@ -70,9 +81,18 @@ def shared_gradient_time(message: Bytes, schedule: Schedule, system: System) -> 
 
     Source: Narayanan et al., arXiv 2104.04473, section 4 (tied embeddings are kept equal over two stages).
     """
-    between = schedule.training & (schedule.pipeline_par > 1)
+    between = schedule.training & schedule.ends_apart
     time = system.fabric.time(schedule.networks["pp"], "all_reduce", message, np.array(2.0))
     return np.where(between, time, 0.0)
+
+
+def mirrored_gradient_time(message: Bytes, schedule: Schedule, system: System) -> Seconds:
+    """Time in which two ranks that have the same parts of the model add their gradients up, once per batch.
+
+    Source: ``deepseek-ai/DualPipe``, ``examples``: gradients of ranks `i` and `p - 1 - i` are added in the end.
+    """
+    time = system.fabric.time(schedule.networks["pp"], "all_reduce", message, np.array(2.0))
+    return np.where(schedule.training & (schedule.pipeline_par > 1), time, 0.0)
 
 
 def bubble_time(

@@ -4,7 +4,9 @@ The first rule that fails gives a row its reason. A rule is either about the req
 :class:`~calculon.errors.Problem`: malformed) or about whether it can run on the system (text: infeasible).
 """
 
+from functools import reduce
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -12,28 +14,41 @@ from calculon.architecture.workload import sequence_lengths
 from calculon.errors import Problem
 from calculon.plan.columns import PLAIN
 from calculon.plan.divisors import divisors
-from calculon.plan.mesh import DEGREES, processors
+from calculon.plan.mesh import data_ranks, processors
+from calculon.plan.rules.context_rules import CONTEXT_NETWORK_RULES, CONTEXT_RULES
 from calculon.plan.rules.data_rules import REPLICA_RULES, UNIT_RULES
+from calculon.plan.rules.expert_rules import EXPERT_NETWORK_RULES, EXPERT_RULES
+from calculon.plan.rules.latent_rules import LATENT_RULES
+from calculon.plan.rules.linear_rules import LINEAR_RULES
+from calculon.plan.rules.module_rules import MODULE_RULES, stores_some_blocks
 from calculon.plan.rules.network_rules import FURTHER_RULES, MESH_RULES, NETWORK_RULES
 from calculon.plan.rules.optimizer_rules import OPTIMIZER_RULES
+from calculon.plan.rules.overlap_rules import OVERLAP_RULES
+from calculon.plan.rules.packed_rules import PACKED_RULES
 from calculon.plan.rules.pipeline_rules import STAGE_RULES
 from calculon.plan.rules.precision_rules import PRECISION_RULES
+from calculon.plan.rules.prediction_rules import PREDICTION_RULES
 from calculon.plan.rules.preset_rules import PRESET_RULES
+from calculon.plan.rules.recipe_rules import RECIPE_RULES
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
 from calculon.plan.rules.tensor_rules import TENSOR_RULES
 from calculon.plan.stage_layout import own_stages
-from calculon.spec.execution import CORRECTED, DATATYPE_BYTES, PUBLISHED
+from calculon.spec.axes import MESH_AXES, PUBLISHED_AXES
 from calculon.spec.model import Model
+from calculon.spec.named_values import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.units import Array
 
 
 def _explain_product(one: Request) -> Problem:
     e = one.execution
-    degrees = [getattr(e, name) for name in DEGREES]
+    names = [
+        axis.degree for axis in MESH_AXES if axis in PUBLISHED_AXES or getattr(e, axis.degree) > 1
+    ]
+    degrees = [getattr(e, name) for name in names]
     product = prod(degrees)
     return Problem(
         "num_procs",
-        f"{' x '.join(DEGREES)} = {' x '.join(map(str, degrees))} = {product}",
+        f"{' x '.join(names)} = {' x '.join(map(str, degrees))} = {product}",
         str(e.num_procs),
         f"set num_procs to {product}, or change a degree",
     )
@@ -55,11 +70,11 @@ def _explain_microbatch(one: Request) -> Problem:
     return Problem("microbatch_size", wanted, str(e.microbatch_size), f"{nearby} is one")
 
 
-_OF_PART = {"attn_heads": "attends", "feedforward": "feeds_forward"}
+_OF_PART = {"attn_heads": "attends"}
 """What of a model has a width, where a part of a block may lack it."""
 
 
-def _divides_model(field: str, *, counted: bool = False) -> Rule:
+def _divides_model(field: str) -> Rule:
     """Make the rule that a width of the model divides over tensor parallelism."""
 
     def holds(r: Requests) -> Array:
@@ -68,20 +83,57 @@ def _divides_model(field: str, *, counted: bool = False) -> Rule:
         return getattr(r.model, field) % r.plan.tensor_par == 0
 
     wanted = f"a divisor of the model's {field}={{model.{field}}}"
-    return Rule(f"{field}_split", holds, expected("tensor_par", wanted), counted=counted)
+    return Rule(f"{field}_split", holds, expected("tensor_par", wanted))
+
+
+def _inner_widths(model: Model) -> dict[str, int]:
+    """Return the fields of inner widths that blocks have: of the MLP, or of experts and of those that all share."""
+    if not model.feeds_forward:
+        return {}
+    own = model.has_experts and model.expert_feedforward
+    widths = {"expert_feedforward" if own else "feedforward": model.inner_width}
+    if model.mixes_kinds:
+        widths["feedforward"] = model.feedforward
+    if model.has_experts and model.shared_feedforward:
+        widths["shared_feedforward"] = model.shared_feedforward
+    return widths
+
+
+def _inner_widths_split(r: Requests) -> Array:
+    masks = [
+        (width % r.plan.tensor_par == 0) | _split_by_itself(r.model, name, r.plan.expert_tensor_par)
+        for name, width in _inner_widths(r.model).items()
+    ]
+    return np.logical_and.reduce(masks) if masks else np.array(True)
+
+
+def _split_by_itself(model: Model, name: str, stated: Any) -> Any:
+    """Whether an inner width is that of experts that are split by a degree of their own, which has a rule."""
+    return (stated > 0) & (model.mixes and name != "shared_feedforward")
+
+
+def _explain_inner_widths(one: Request) -> Problem:
+    degree, stated = one.execution.tensor_par, one.execution.expert_tensor_par
+    wrong = (
+        f"{name}={w}"
+        for name, w in _inner_widths(one.model).items()
+        if w % degree and not _split_by_itself(one.model, name, stated)
+    )
+    return Problem("tensor_par", f"a divisor of the model's {next(wrong)}", str(degree))
 
 
 def _tokens_split(r: Requests) -> Array:
     length = sequence_lengths(r.model, r.plan.seq_length)
     tokens = r.plan.microbatch_size.astype(float) * length
-    even = np.mod(tokens, r.plan.tensor_par) == 0
+    even = np.mod(tokens, r.plan.tensor_par * r.plan.context_par) == 0
     return r.plan.is_choice("tensor_par_comm_type", "ar") | even
 
 
 def _explain_tokens(one: Request) -> Problem:
     e = one.execution
-    tokens = e.microbatch_size * (e.seq_length or one.model.seq_size)
-    wanted = f"a divisor of microbatch_size x seq_size = {tokens}"
+    tokens = e.microbatch_size * (e.seq_length or one.model.seq_size) // e.context_par
+    parts = " / context_par" if e.context_par > 1 else ""
+    wanted = f"a divisor of microbatch_size x seq_size{parts} = {tokens}"
     return Problem("tensor_par", wanted, str(e.tensor_par), "or use tensor_par_comm_type: ar")
 
 
@@ -117,7 +169,8 @@ def _known_to_edition(r: Requests) -> Array:
     if r.model.extensions:
         return ~published
     asked = [getattr(r.plan, name) != PLAIN[name] for name in r.asked - {"edition"}]
-    return ~(published & np.logical_or.reduce(asked)) if asked else np.array(True)
+    # columns of a grid broadcast, and are of many shapes
+    return ~(published & reduce(np.logical_or, asked)) if asked else np.array(True)
 
 
 def _explain_edition(one: Request) -> Problem:
@@ -156,58 +209,7 @@ RULES: tuple[Rule, ...] = (
         lambda r: r.plan.training | r.plan.is_choice("activation_recompute", "none"),
         expected("activation_recompute", "none, since there is no backward pass in inference"),
     ),
-    Rule(
-        "modules_need_training",
-        lambda r: r.plan.training | r.plan.is_choice("recompute_modules", "none"),
-        expected("recompute_modules", "none, since there is no backward pass in inference"),
-        ("recompute_modules",),
-    ),
-    Rule(
-        "modules_alone",
-        lambda r: (
-            r.plan.is_choice("recompute_modules", "none")
-            | ~r.plan.is_choice("activation_recompute", "full")
-        ),
-        expected("recompute_modules", "none with activation_recompute: full, which is all of them"),
-        ("recompute_modules",),
-    ),
-    Rule(
-        "modules_of_products",
-        lambda r: (
-            r.plan.is_choice("recompute_modules", "none")
-            | (r.plan.is_choice("tp_impl", "megatron") & r.plan.is_choice("matmul_impl", "gemm"))
-        ),
-        expected("recompute_modules", "none, unless tp_impl is megatron and matmul_impl is gemm"),
-        ("recompute_modules",),
-    ),
-    Rule(
-        "modules_of_blocks",
-        lambda r: (
-            r.plan.is_choice("recompute_modules", "none")
-            | (r.model.part == "block" and not r.model.parallel_attention)
-        ),
-        expected(
-            "recompute_modules",
-            "none, since blocks of {model.name} are not attention and then an MLP",
-        ),
-        ("recompute_modules",),
-    ),
-    Rule(
-        "every_block_recomputes",
-        lambda r: (
-            (r.plan.recompute_every == 1)
-            | ~(
-                r.plan.is_choice("activation_recompute", "none")
-                & r.plan.is_choice("recompute_modules", "none")
-            )
-            & ~r.plan.activations_offload
-        ),
-        expected(
-            "recompute_every",
-            "1, unless something is recomputed and activations are not offloaded",
-        ),
-        ("recompute_every",),
-    ),
+    *MODULE_RULES,
     Rule(
         "interleaving_needs_pipeline",
         lambda r: (r.plan.pipeline_par > 1) | (r.plan.pipeline_interleaving == 1),
@@ -215,7 +217,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "sharding_needs_data_par",
-        lambda r: (r.plan.data_par > 1) | ~r.plan.optimizer_sharding,
+        lambda r: (data_ranks(r.plan) > 1) | ~r.plan.optimizer_sharding,
         expected("optimizer_sharding", "false, since data_par is 1"),
     ),
     Rule(
@@ -229,7 +231,7 @@ RULES: tuple[Rule, ...] = (
             ~r.plan.seq_par_ag_redo
             | (
                 r.plan.is_choice("tensor_par_comm_type", "rs_ag")
-                & (~r.plan.is_choice("activation_recompute", "full") | (r.plan.recompute_every > 1))
+                & (~r.plan.is_choice("activation_recompute", "full") | stores_some_blocks(r))
             )
         ),
         expected(
@@ -239,7 +241,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "dp_overlap_needs_training",
-        lambda r: ~r.plan.data_par_overlap | (r.plan.training & (r.plan.data_par > 1)),
+        lambda r: ~r.plan.data_par_overlap | (r.plan.training & (data_ranks(r.plan) > 1)),
         expected("data_par_overlap", "false, unless training with data_par above 1"),
     ),
     Rule(
@@ -252,6 +254,8 @@ RULES: tuple[Rule, ...] = (
     *REPLICA_RULES,
     *FURTHER_RULES,
     *NETWORK_RULES,
+    *CONTEXT_NETWORK_RULES,
+    *EXPERT_NETWORK_RULES,
     *STAGE_RULES,
     *UNIT_RULES,
     *MESH_RULES,
@@ -286,7 +290,7 @@ RULES: tuple[Rule, ...] = (
     Rule("positions_cover_sequence", _has_positions, _explain_positions, ("seq_length",)),
     Rule("tokens_split", _tokens_split, _explain_tokens),
     _divides_model("hidden"),
-    _divides_model("feedforward", counted=True),
+    Rule("feedforward_split", _inner_widths_split, _explain_inner_widths, counted=True),
     _divides_model("attn_heads"),
     Rule(
         "multiquery_heads",
@@ -297,6 +301,13 @@ RULES: tuple[Rule, ...] = (
         ),
         expected("attention_type", "multihead, since the model states kv_heads={model.kv_heads}"),
     ),
+    *LATENT_RULES,
+    *LINEAR_RULES,
+    *PACKED_RULES,
+    *CONTEXT_RULES,
+    *EXPERT_RULES,
+    *OVERLAP_RULES,
+    *PREDICTION_RULES,
     Rule(
         "kv_heads_split",
         _kv_heads_split,
@@ -312,5 +323,6 @@ RULES: tuple[Rule, ...] = (
         _explain_datatype,
     ),
     *PRECISION_RULES,
+    *RECIPE_RULES,
 )
 """Every requirement that needs no cost, in the order of checking."""

@@ -4,9 +4,11 @@ import numpy as np
 
 from calculon.errors import Problem
 from calculon.plan.columns import DEFAULTS, FIELDS, code, field_of
+from calculon.plan.mesh import data_ranks, expert_ranks
+from calculon.plan.plan import Plan
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
 from calculon.plan.stage_layout import listed_counts, own_stages
-from calculon.spec.execution import ZERO_STAGES
+from calculon.spec.named_values import ZERO_STAGES
 from calculon.units import Array
 
 _CODES = {name: code("zero_stage", name) for name in ZERO_STAGES}
@@ -54,8 +56,28 @@ def _needs(name: str) -> Rule:
 
 def _shards_divide(r: Requests) -> Array:
     shards = r.plan.dp_shard
-    divides = (shards > 1) & (r.plan.data_par % np.maximum(shards, 1) == 0)
-    return (shards == 0) | divides
+    divides = (shards > 1) & (data_ranks(r.plan) % np.maximum(shards, 1) == 0)
+    return (shards == 0) | (divides & (shards % r.plan.context_par == 0))
+
+
+def _explain_shards(one: Request) -> Problem:
+    e = one.execution
+    if e.context_par == 1:
+        wanted = f"0, or a divisor of data_par={e.data_par} above 1"
+        return Problem("dp_shard", wanted, str(e.dp_shard))
+    every = e.context_par * e.data_par
+    wanted = (
+        f"0, or a divisor of context_par x data_par = {every} that is a multiple of context_par="
+        f"{e.context_par}"
+    )
+    return Problem("dp_shard", wanted, str(e.dp_shard), "ranks with parts of a sequence share, too")
+
+
+def _explain_owners(one: Request) -> Problem:
+    e = one.execution
+    parts = f"such that context_par={e.context_par} x data_par is " if e.context_par > 1 else ""
+    wanted = f"{parts}a divisor of the {one.blocks} blocks of a stage, which ranks own whole"
+    return Problem("data_par", wanted, str(e.data_par))
 
 
 def _units_divide(r: Requests) -> Array:
@@ -68,14 +90,65 @@ def _units_divide(r: Requests) -> Array:
     return np.mod(chunk, r.plan.fsdp_unit) == 0
 
 
+def _expert_ranks(one: Request) -> int:
+    return int(expert_ranks(Plan.of(one.execution)).item())
+
+
+def _explain_expert_shards(one: Request) -> Problem:
+    e, ranks = one.execution, _expert_ranks(one)
+    wanted = (
+        f"such that expert_par x expert_tensor_par = {ranks} divides tensor_par x dp_shard = "
+        f"{e.tensor_par * e.dp_shard}"
+    )
+    return Problem("dp_shard", wanted, str(e.dp_shard), "experts are split over whole groups, too")
+
+
+def _explain_expert_replicas(one: Request) -> Problem:
+    e, ranks = one.execution, _expert_ranks(one)
+    wanted = (
+        f"tp-dp-pp, since replicas of experts on {ranks} ranks are inside of tensor groups of {e.tensor_par} and "
+        "on the other side of the pipeline"
+    )
+    hint = "or expert_par x expert_tensor_par equal to tensor_par"
+    return Problem("mesh_order", wanted, e.mesh_order, hint)
+
+
+_EXPERT_DEGREES = ("expert_par", "expert_tensor_par")
+
 _FORM = ("zero_stage",)
 
 UNIT_RULES: tuple[Rule, ...] = (
     Rule(
         "dp_shard_split",
         _shards_divide,
-        expected("dp_shard", "0, or a divisor of data_par={e.data_par} above 1"),
+        _explain_shards,
         ("dp_shard",),
+        counted=True,
+    ),
+    Rule(
+        "expert_shards_split",
+        lambda r: (
+            (r.plan.dp_shard == 0)
+            | np.array(not r.model.mixes)
+            | (r.plan.tensor_par * r.plan.dp_shard % expert_ranks(r.plan) == 0)
+        ),
+        _explain_expert_shards,
+        _EXPERT_DEGREES,
+        counted=True,
+    ),
+    Rule(
+        "expert_replicas_apart",
+        lambda r: (
+            np.array(not r.model.mixes)
+            | ~r.plan.is_choice("mesh_order", "tp-pp-dp")
+            | (r.plan.pipeline_par == 1)
+            | (r.plan.data_par == 1)
+            | (r.plan.context_par > 1)
+            | (expert_ranks(r.plan) == r.plan.tensor_par)
+            | (r.plan.tensor_par % expert_ranks(r.plan) > 0)  # expert_mesh refuses these
+        ),
+        _explain_expert_replicas,
+        _EXPERT_DEGREES,
         counted=True,
     ),
     Rule(
@@ -87,9 +160,24 @@ UNIT_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "owner_split",
-        lambda r: ~_is_one_of(r, "owner") | (np.mod(r.blocks, r.plan.data_par) == 0),
-        expected("data_par", "a divisor of the {blocks} blocks of a stage, which ranks own whole"),
+        lambda r: ~_is_one_of(r, "owner") | (np.mod(r.blocks, data_ranks(r.plan)) == 0),
+        _explain_owners,
         _FORM,
+        counted=True,
+    ),
+    Rule(
+        "owner_experts",
+        lambda r: (
+            np.array(not r.model.mixes)
+            | ~_is_one_of(r, "owner")
+            | (expert_ranks(r.plan) >= r.plan.tensor_par)
+        ),
+        expected(
+            "zero_stage",
+            "another one, since experts have more replicas than the blocks of a stage have owners",
+            "with zero_stage: owner, expert_par x expert_tensor_par is tensor_par={e.tensor_par} or more",
+        ),
+        _EXPERT_DEGREES,
         counted=True,
     ),
     Rule(
@@ -105,7 +193,7 @@ UNIT_RULES: tuple[Rule, ...] = (
 REPLICA_RULES: tuple[Rule, ...] = (
     Rule(
         "zero_stage_data_par",
-        lambda r: (r.plan.data_par > 1) | ~_is_one_of(r, *_SPLIT),
+        lambda r: (data_ranks(r.plan) > 1) | ~_is_one_of(r, *_SPLIT),
         expected("zero_stage", "auto or 0, since data_par is {e.data_par}"),
         _FORM,
     ),

@@ -12,8 +12,8 @@ from calculon.hardware.collectives.placement import nested_rooms
 from calculon.plan.mesh import places, processors, rooms
 from calculon.plan.plan import Plan
 from calculon.plan.rules.rule import Request, Requests, Rule
-from calculon.spec.axes import AXES, FURTHER_AXES, PUBLISHED_AXES, Axis
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.axes import AXES, FURTHER_AXES, MESH_AXES, PUBLISHED_AXES, Axis
+from calculon.spec.named_values import PUBLISHED
 from calculon.units import Array
 
 
@@ -28,7 +28,7 @@ def _networks_exist(r: Requests, axes: tuple[Axis, ...] = PUBLISHED_AXES) -> Arr
 def _explain_mesh_size(one: Request) -> str:
     sizes = [network.size for network in one.system.networks]
     e = one.execution
-    procs = prod(getattr(e, axis.degree) for axis in AXES)
+    procs = prod(getattr(e, axis.degree) for axis in MESH_AXES)
     return (
         f"network {int(np.argmax(sizes))} of {one.system.name}, the largest, is not big enough: it joins {max(sizes)} "
         f"processors, and there are {procs} ({procs - max(sizes)} too many)"
@@ -45,12 +45,13 @@ def _explain_uneven(one: Request) -> str:
     e, system = one.execution, one.system
     plan, nested = Plan.of(e), nested_rooms(one.system)
     used = [int(np.asarray(room).item()) for room in rooms(plan, system)]
-    count, most = prod(getattr(e, axis.degree) for axis in AXES), prod(used)
+    count, most = prod(getattr(e, axis.degree) for axis in MESH_AXES), prod(used)
     parts = ", ".join(
         f"{prod(used[: i + 1])} of the {system.networks[number].size} of each network {number}"
         for i, (number, _) in enumerate(nested[:-1])
     )
-    degrees = ", ".join(f"{axis.degree}={getattr(e, axis.degree)}" for axis in AXES)
+    told = [axis for axis in AXES if axis in PUBLISHED_AXES or getattr(e, axis.degree) > 1]
+    degrees = ", ".join(f"{axis.degree}={getattr(e, axis.degree)}" for axis in told)
     return (
         f"mesh_order {e.mesh_order} with {degrees} uses {parts or 'the innermost network'}, so that all groups are "
         f"spread evenly; {system.name} has that for {most} processors, and there are {count} ({count - most} too many)"
@@ -95,7 +96,7 @@ def _meshed(r: Requests) -> bool:
 
 def _stated_size(r: Requests, network: int) -> Array:
     product = np.ones(1)
-    for axis in AXES:
+    for axis in MESH_AXES:
         on_network = getattr(r.plan, axis.network) == network
         product = product * np.where(on_network, getattr(r.plan, axis.degree), 1)
     return product
@@ -126,7 +127,9 @@ def _network_use(one: Request, *, too_large: bool) -> tuple[int, int, str]:
     """Return the first offending network, the size of the group on it, and which degrees make it up."""
     e = one.execution
     for i, network in enumerate(one.system.networks):
-        used = [a.degree for a in AXES if getattr(e, a.network) == i and getattr(e, a.degree) > 1]
+        used = [
+            a.degree for a in MESH_AXES if getattr(e, a.network) == i and getattr(e, a.degree) > 1
+        ]
         group = int(np.prod([getattr(e, name) for name in used], dtype=object)) if used else 1
         if (too_large and used and group > network.size) or (
             not too_large and network.must_be_filled and network.size % group

@@ -11,17 +11,26 @@ from calculon.errors import Problem
 from calculon.plan.columns import DEFAULTS, Columns, code
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
 from calculon.plan.stage_layout import STAGE_FIELDS, ends_as_blocks, listed_counts
-from calculon.spec.execution import ENDS_AS_BLOCKS
 from calculon.spec.lists_of_counts import ListsOfCounts
+from calculon.spec.named_values import (
+    ENDS_AS_BLOCKS,
+    FOLDED_SCHEDULES,
+    PAIRED_SCHEDULES,
+    PP_SCHEDULES,
+    SIMULATED_SCHEDULES,
+    TURNING_SCHEDULES,
+)
 from calculon.units import Array
 
 _UNIFORM = code("pp_layout", "uniform")
-_GPIPE = code("pp_schedule", "gpipe")
 _COUNTS = ("first_stage_blocks", "last_stage_blocks")
 _OTHERS = ("pp_layout", *_COUNTS)
 """Fields that lay out the stages of executions that do not list them."""
-_SINGLE = ("pp_schedule",)
-"""Fields whose stages have one chunk each."""
+_SCHEDULE = ("pp_schedule",)
+_CHUNKS = np.array(
+    [{"1f1b": 0}.get(name, 1 + (name in TURNING_SCHEDULES)) for name in PP_SCHEDULES]
+)
+"""Chunks that the stages of each schedule have; 0: any."""
 
 
 def _enough(first: Any, last: Any, blocks: int, stages: Any) -> Any:
@@ -53,11 +62,70 @@ def _explain_piped(one: Request) -> Problem:
     return Problem(name, f"{plain_value}, since pipeline_par is 1", found)
 
 
-def _explain_one_chunk(one: Request) -> Problem:
-    name, plain_value, found = _stated(one, _SINGLE)
-    chunks = one.execution.pipeline_interleaving
+def _of_schedule(
+    names: tuple[str, ...], met: Callable[[Columns], Array]
+) -> Callable[[Requests], Array]:
+    """Make the mask of rows that have none of these schedules, or meet what they need."""
+    these = np.array([name in names for name in PP_SCHEDULES])
+    return lambda r: ~these[r.plan.pp_schedule] | met(r.plan)
+
+
+def _has_chunks(plan: Columns) -> Array:
+    chunks = _CHUNKS[plan.pp_schedule]
+    return (chunks == 0) | (plan.pipeline_interleaving == chunks)
+
+
+def _explain_chunks(one: Request) -> Problem:
+    name, found = one.execution.pp_schedule, one.execution.pipeline_interleaving
+    if name in TURNING_SCHEDULES:
+        wanted = f"2 with pp_schedule={name}: each rank has the way there and the way back of a V"
+        return Problem("pipeline_interleaving", wanted, str(found))
     hint = "set pipeline_interleaving to 1"
-    return Problem(name, f"{plain_value} with pipeline_interleaving={chunks}", found, hint)
+    return Problem("pp_schedule", f"1f1b with pipeline_interleaving={found}", name, hint)
+
+
+def _microbatches(plan: Columns) -> Array:
+    found: Array = plan.batch_size // (plan.data_par * plan.microbatch_size)
+    return found
+
+
+def _two_ways(plan: Columns) -> Array:
+    """Whether ranks and microbatches are shared evenly by two directions."""
+    return (plan.pipeline_par % 2 == 0) & (_microbatches(plan) % 2 == 0)
+
+
+def _explain_two_ways(one: Request) -> Problem:
+    e = one.execution
+    if e.pipeline_par % 2:
+        wanted = "an even number with pp_schedule=dualpipe, half of which mirrors the other"
+        return Problem("pipeline_par", wanted, str(e.pipeline_par), "or use dualpipev")
+    found = e.batch_size // (e.data_par * e.microbatch_size)
+    wanted = (
+        "an even number of microbatches with pp_schedule=dualpipe, half of them in each direction"
+    )
+    return Problem("batch_size", wanted, f"{found}", "or use dualpipev")
+
+
+def _explain_filled(one: Request) -> Problem:
+    e = one.execution
+    found = e.batch_size // (e.data_par * e.microbatch_size)
+    wanted = f"at least 2 pipeline_par = {2 * e.pipeline_par} microbatches with pp_schedule={e.pp_schedule}"
+    return Problem(
+        "batch_size", wanted, str(found), "use fewer stages or a smaller microbatch_size"
+    )
+
+
+def _explain_folded(one: Request) -> Problem:
+    name, plain_value, found = _stated(one, _OTHERS)
+    schedule = one.execution.pp_schedule
+    wanted = (
+        f"{plain_value} with pp_schedule={schedule}, whose first rank has both ends of the model"
+    )
+    return Problem(name, wanted, found, "use stage_blocks")
+
+
+def _replicates(plan: Columns) -> Array:
+    return np.logical_or.reduce([plan.is_choice("zero_stage", form) for form in ("auto", "0", "1")])
 
 
 def _blocks_suffice(r: Requests) -> Array:
@@ -122,9 +190,9 @@ def _explain_ends(one: Request) -> Problem:
 def _can_overlap(plan: Columns) -> Array:
     """Whether other chunks or microbatches are due while a transfer is under way."""
     several = plan.pipeline_interleaving > 1
-    due = np.where(plan.training, several | (plan.pp_schedule == _GPIPE), ~several)
-    microbatches = plan.batch_size // (plan.data_par * plan.microbatch_size)
-    return due & (microbatches >= plan.pipeline_par)
+    due = several | _DUE[plan.pp_schedule]
+    due = np.where(plan.training, due, ~several)
+    return due & (_microbatches(plan) >= plan.pipeline_par)
 
 
 def _explain_overlap(one: Request) -> Problem:
@@ -139,6 +207,10 @@ def _explain_overlap(one: Request) -> Problem:
     return Problem("p2p_overlap", wanted, "true", "use pipeline_interleaving, or gpipe")
 
 
+_DUE = np.array([name == "gpipe" or name in SIMULATED_SCHEDULES for name in PP_SCHEDULES])
+"""Schedules of one chunk that have other passes due during a transfer."""
+
+
 STAGE_RULES = (
     Rule(
         "stages_need_pipeline",
@@ -149,9 +221,9 @@ STAGE_RULES = (
     ),
     Rule(
         "stages_need_one_chunk",
-        _needs(_SINGLE, lambda plan: plan.pipeline_interleaving == 1),
-        _explain_one_chunk,
-        _SINGLE,
+        lambda r: _has_chunks(r.plan),
+        _explain_chunks,
+        _SCHEDULE,
         counted=True,
     ),
     Rule(
@@ -159,6 +231,37 @@ STAGE_RULES = (
         _needs(("pp_schedule",), lambda plan: plan.training),
         expected("pp_schedule", "1f1b, since inference passes forward only"),
         ("pp_schedule",),
+    ),
+    Rule(
+        "dualpipe_even",
+        _of_schedule(("dualpipe",), _two_ways),
+        _explain_two_ways,
+        _SCHEDULE,
+        counted=True,
+    ),
+    Rule(
+        "dualpipe_filled",
+        _of_schedule(PAIRED_SCHEDULES, lambda plan: _microbatches(plan) >= 2 * plan.pipeline_par),
+        _explain_filled,
+        _SCHEDULE,
+        counted=True,
+    ),
+    Rule(
+        "folded_layout",
+        _of_schedule(
+            FOLDED_SCHEDULES, lambda plan: reduce(and_, (getattr(plan, n) == 0 for n in _OTHERS))
+        ),
+        _explain_folded,
+        _SCHEDULE,
+    ),
+    Rule(
+        "dualpipe_replicas",
+        _of_schedule(("dualpipe",), _replicates),
+        expected(
+            "zero_stage",
+            "0 or 1 with pp_schedule=dualpipe, whose ranks add up the gradients of a batch in pairs",
+        ),
+        _SCHEDULE,
     ),
     Rule(
         "layout_stated_once",

@@ -6,7 +6,7 @@ from calculon.errors import Problem
 from calculon.plan.columns import FIELDS, PLAIN, code
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
 from calculon.presets import COMMON
-from calculon.spec.execution import DATATYPE_BYTES, MATMUL_BYTES
+from calculon.spec.named_values import DATATYPE_BYTES, MATMUL_BYTES, multiplied
 from calculon.units import Array
 
 _TYPES = next(field.declaration.choices for field in FIELDS if field.name == "matmul_dtype")
@@ -40,14 +40,14 @@ def _has_kernel(r: Requests) -> Array:
         for j, name in enumerate(_TYPES):
             kernels = ("auto", *r.system.attention_kernels(stored, name))
             known[i, j] = [kernel in kernels for kernel in _KERNELS]
-    found: Array = known[r.plan.datatype, r.plan.matmul_dtype, r.plan.attn_kernel]
+    found: Array = known[r.plan.datatype, r.multiplied, r.plan.attn_kernel]
     return found | (r.plan.preset > code("preset", COMMON))
 
 
 def _explain_kernel(one: Request) -> Problem:
     e = one.execution
     found = repr(e.attn_kernel)
-    known = one.system.attention_kernels(e.datatype, e.matmul_dtype)
+    known = one.system.attention_kernels(e.datatype, multiplied(e.matmul_dtype, e.fp8_recipe))
     if not known:
         hint = "ext.kernels.attention of a system states kernels by name: calculon describe system"
         wanted = f"auto, since {one.system.name} has no kernels of attention by name in this type"

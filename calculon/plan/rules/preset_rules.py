@@ -1,7 +1,7 @@
 """Whether the framework of a preset has what an execution asks for."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from calculon.plan.columns import field_of, held
 from calculon.plan.plan import NAMES
 from calculon.plan.rules.rule import Request, Requests, Rule
 from calculon.presets import Preset, find_preset, unmet
-from calculon.spec.execution import PRESETS
+from calculon.spec.named_values import PRESETS
 from calculon.units import Array
 
 INNER = {"pipeline_interleaving"}
@@ -23,7 +23,8 @@ def _has_values(preset: Preset, r: Requests) -> Array:
     good = np.array(True)
     for name, entry in preset.entries.items():
         if entry.runs:
-            good = good & np.isin(getattr(r.plan, name), [held(name, one) for one in entry.runs])
+            column = getattr(r.plan, name)
+            good = good & reduce(np.logical_or, (column == held(name, one) for one in entry.runs))
     return good
 
 
@@ -49,13 +50,37 @@ def _of_each(holds: Callable[[Preset, Requests], Array]) -> Callable[[Requests],
     return held_by_all
 
 
+class _Named:
+    """A column of codes that compares with texts as the names that they stand for; none has a code below 0."""
+
+    def __init__(self, codes: Array, choices: Sequence[str]):
+        self._codes, self._choices, self.shape = codes, choices, np.shape(codes)
+
+    def __eq__(self, other: object) -> Array:  # type: ignore[override]
+        if not isinstance(other, str):
+            names = other._names() if isinstance(other, _Named) else other
+            return np.asarray(self._names() == names)
+        found = np.zeros(self.shape, bool)
+        if other in self._choices:
+            found = found | (self._codes == self._choices.index(other))
+        return found if other else found | (self._codes < 0)
+
+    def __ne__(self, other: object) -> Array:  # type: ignore[override]
+        return ~(self == other)
+
+    def _names(self) -> Array:
+        return np.array([*self._choices, ""])[self._codes]
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 def _value(r: Requests, name: str) -> Any:
-    """Return a column with named values as text, or what the model has."""
+    """Return a column, or what the model has."""
     if name not in NAMES:
         return getattr(r.model, name)
     values = getattr(r.plan, name)
     choices = field_of(name).declaration.choices
-    return np.array([*choices, ""])[values] if choices else values
+    return _Named(values, choices) if choices else values
 
 
 def _explain(one: Request) -> Problem:

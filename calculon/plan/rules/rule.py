@@ -8,9 +8,10 @@ import numpy as np
 from calculon.errors import Problem
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
-from calculon.plan.columns import Columns
+from calculon.plan.columns import Columns, code
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
+from calculon.spec.recipes import FLOAT8
 from calculon.units import Array
 
 
@@ -26,6 +27,12 @@ class Requests:
     def blocks(self) -> Array:
         """Blocks of the most loaded pipeline stage."""
         return np.ceil(self.model.num_blocks / self.plan.pipeline_par)
+
+    @property
+    def multiplied(self) -> Array:
+        """The ``matmul_dtype``, as its code, by which results of products and attention have their types."""
+        narrow = self.plan.fp8_recipe > 0
+        return np.where(narrow, code("matmul_dtype", FLOAT8), self.plan.matmul_dtype)
 
     @cached_property
     def asked(self) -> frozenset[str]:

@@ -53,6 +53,20 @@ def _explain_late_bias(one: Request) -> Problem:
     return Problem("bias_after_reduce", f"false, since {why}", "true", hint)
 
 
+def _plain_with_experts(name: str, values: tuple[str, ...], why: str) -> Rule:
+    """Make the rule that a choice has one of some values where blocks have experts."""
+
+    def holds(r: Requests) -> Array:
+        if not r.model.has_experts:
+            return np.array(True)
+        mask: Array = np.logical_or.reduce([r.plan.is_choice(name, value) for value in values])
+        return mask
+
+    wanted = f"{' or '.join(values)}, since {{model.name}} has experts ({why})"
+    about = () if name == "tensor_par_overlap" else (name,)
+    return Rule(f"experts_{name}", holds, expected(name, wanted), about)
+
+
 TENSOR_RULES = (
     Rule(
         "linear_comm",
@@ -164,5 +178,8 @@ TENSOR_RULES = (
         ),
         ("rotary_impl",),
     ),
+    _plain_with_experts("tensor_par_overlap", ("none",), "their rows are sorted after the gather"),
+    _plain_with_experts("tp_impl", ("megatron",), "their products are split by columns, then rows"),
+    _plain_with_experts("matmul_impl", ("gemm",), "their products are grouped"),
 )
 """Requirements on the form of tensor parallelism and of products, in the order of checking."""

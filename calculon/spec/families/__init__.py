@@ -4,32 +4,45 @@ For each field of a model: the key that holds it, a rule over several keys, or w
 Defaults are those of the configuration class; a key without one that all versions agree on is required.
 """
 
-from calculon.spec.families import gated, plain
+from calculon.spec.families import gated, hybrids, latent, mixtures, plain
 
-FAMILIES = plain.FAMILIES | gated.FAMILIES
+FAMILIES = plain.FAMILIES | gated.FAMILIES | mixtures.FAMILIES | latent.FAMILIES | hybrids.FAMILIES
 """All families, by ``model_type``."""
 
-_EXPERTS = "a mixture of experts"
+_EXPERTS = "experts"
 _LATENT = "multi-head latent attention"
 _STATES = "layers without attention"
+_INDEXED = "sparse attention, whose indexer chooses keys"
 
 INEXPRESSIBLE = {
     **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts"), _EXPERTS),
     **dict.fromkeys(("moe_intermediate_size", "ffn_config.moe_num_experts"), _EXPERTS),
     **dict.fromkeys(("kv_lora_rank", "q_lora_rank"), _LATENT),
     "num_nextn_predict_layers": "prediction of several tokens",
+    "moe_latent_size": "experts in a width of their own",
+    "index_topk": _INDEXED,
+    "block_configs": "blocks whose widths differ",
+    "num_kv_shared_layers": "keys and values that several blocks share",
+    "vision_config": "a vision tower: take what its text_config holds",
     "add_cross_attention": "cross-attention",
     "is_encoder_decoder": "an encoder",
     "use_bidirectional_attention": "attention to later tokens",
     "quantization_config": "quantised weights",
 }
-"""Keys of features that no model can express, in any family."""
+"""Keys of features that no model can express, but those that its family reads."""
 
 OTHERS = {
-    **dict.fromkeys(("mixtral", "dbrx", "qwen2_moe", "qwen3_moe", "olmoe", "phimoe"), _EXPERTS),
-    **dict.fromkeys(("gpt_oss", "granitemoe", "llama4", "llama4_text", "glm4_moe"), _EXPERTS),
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "minicpm3"), _LATENT),
-    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "jamba", "qwen3_next"), _STATES),
+    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), _INDEXED),
+    **dict.fromkeys(
+        (
+            "mamba",
+            "mamba2",
+            "falcon_mamba",
+            "jamba",
+        ),
+        _STATES,
+    ),
+    **dict.fromkeys(("gemma3n", "gemma3n_text"), "keys and values that several blocks share"),
     **dict.fromkeys(("bert", "roberta", "t5", "bart", "whisper"), "an encoder"),
     "mllama": "cross-attention",
 }

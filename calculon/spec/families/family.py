@@ -1,6 +1,6 @@
 """The declaration of a family of transformers, and the fields that many families share."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -26,6 +26,17 @@ def no_block(_: Configuration, __: Fields) -> int:
     return 0
 
 
+def one_in(blocks: Sequence[bool]) -> int | None:
+    """Return n where the last of every n blocks is true, 0 where none is; None for another pattern.
+
+    >>> one_in([False, True, False, True]), one_in([False]), one_in([True, False])
+    (2, 0, None)
+    """
+    every = blocks.index(True) + 1 if True in blocks else 0
+    regular = all(one == (every > 0 and (i + 1) % every == 0) for i, one in enumerate(blocks))
+    return every if regular else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """How the configurations of one ``model_type`` are read.
@@ -38,20 +49,30 @@ class Family:
         Tokens of the sliding window; 0 for none.
     full_every : rule
         One of every n blocks attends to the whole sequence, where there is a window and no ``layer_types``; 0: none.
+    chunked : bool
+        Its windows do not slide: they begin anew after so many tokens.
     only : mapping
         Keys, each with the values that a model can express.
     equal : mapping
         Keys, each with the field that it must be equal to.
+    blocks : rule, optional
+        Fields that say which block has what, from lists and patterns: others than those of windows. None leaves a field
+        that was read at its default.
     inside : str
         Key of the object that describes the text model of several.
+    reads : tuple of str
+        Keys of features that it reads, or need not read, where others are refused.
     """
 
     fields: Sources
     window: Key | Rule | None = None
     full_every: Rule = no_block
+    chunked: bool = False
     only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     equal: Mapping[str, str] = field(default_factory=dict)
+    blocks: Rule | None = None
     inside: str = ""
+    reads: tuple[str, ...] = ()
 
 
 _GELUS = ("gelu", "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh")
@@ -117,3 +138,6 @@ ATTENTION_BIAS: Sources = dict.fromkeys(
 
 ALL_BIASES: Sources = {"qkv_bias": True, "out_bias": True, "mlp_bias": True}
 """Every product of a block has a bias."""
+
+PREDICTED: Sources = {"mtp_layers": Key("num_nextn_predict_layers", 0, null=0)}
+"""Modules that predict further tokens."""

@@ -23,7 +23,8 @@ from calculon.spec.files import read_document
 ORGANISATIONS = (
     *("meta-llama", "qwen", "mistralai", "google", "microsoft", "nvidia", "openai", "allenai"),
     *("openai-community", "tiiuae", "bigscience", "mosaicml", "facebook", "unsloth"),
-    *("nousresearch", "eleutherai", "huggyllama", "deepmind", "anthropic"),
+    *("nousresearch", "eleutherai", "huggyllama", "deepmind", "anthropic", "databricks"),
+    *("ibm-granite", "xai-org", "minimaxai"),
 )
 """Owners of repositories whose name may stand before that of a model."""
 

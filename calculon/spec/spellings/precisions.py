@@ -10,13 +10,18 @@ PRECISIONS: Mapping[str, Mapping[str, str]] = {
     "fp16": {"datatype": "float16"},
     "fp32": {"datatype": "float32"},
     "tf32": {"datatype": "float32", "matmul_dtype": "tfloat32"},
-    "fp8": {"datatype": "bfloat16", "matmul_dtype": "float8", "float8_scaling": "delayed"},
+    "fp8": {"datatype": "bfloat16", "fp8_recipe": "delayed"},
+    "fp8-tensorwise": {"datatype": "bfloat16", "fp8_recipe": "tensorwise"},
+    "fp8-blockwise": {"datatype": "bfloat16", "fp8_recipe": "blockwise"},
+    "mxfp8": {"datatype": "bfloat16", "fp8_recipe": "mxfp8"},
+    "nvfp4": {"datatype": "bfloat16", "fp8_recipe": "nvfp4"},
 }
 """Execution fields of each word.
 
-``fp8`` is a recipe: products of 8-bit operands, everything else stored in bfloat16, and factors from the largest
-values of earlier steps. Sources: Micikevicius et al., FP8 Formats for Deep Learning (arXiv:2209.05433), section 4;
-NVIDIA Transformer Engine, ``recipe.DelayedScaling``, the recipe of ``fp8_autocast`` where none is given (Hopper).
+``fp8`` is a recipe, as the words after it: products of 8-bit operands, everything else stored in bfloat16, and factors
+from the largest values of earlier steps. Sources: Micikevicius et al., FP8 Formats for Deep Learning
+(arXiv:2209.05433), section 4; NVIDIA Transformer Engine, ``recipe.DelayedScaling``, the recipe of ``fp8_autocast``
+where none is given (Hopper), and of Megatron-LM's ``--fp8-format``.
 """
 
 _WORDS = {
@@ -26,6 +31,10 @@ _WORDS = {
     **dict.fromkeys(("tf32", "tfloat32", "tensorfloat32"), "tf32"),
     **dict.fromkeys(("fp8", "float8"), "fp8"),
     **dict.fromkeys(("fp8hybrid", "fp8delayed"), "fp8"),
+    **dict.fromkeys(("fp8tensorwise", "fp8current", "fp8currentscaling"), "fp8-tensorwise"),
+    **dict.fromkeys(("fp8blockwise", "fp8block"), "fp8-blockwise"),
+    **dict.fromkeys(("mxfp8", "fp8mx", "fp8mxfp8"), "mxfp8"),
+    **dict.fromkeys(("nvfp4", "fp4", "float4"), "nvfp4"),
 }
 _PARTS = ("torch.", "mixed", "amp", "precision", "training", "-", "_", " ", ".")
 
@@ -50,7 +59,7 @@ def precision(text: str, name: str = "precision") -> Mapping[str, str]:
     >>> precision("bf16"), precision("half")
     ({'datatype': 'bfloat16'}, {'datatype': 'float16'})
     >>> precision("fp8")
-    {'datatype': 'bfloat16', 'matmul_dtype': 'float8', 'float8_scaling': 'delayed'}
+    {'datatype': 'bfloat16', 'fp8_recipe': 'delayed'}
     """
     word = text.strip().lower()
     for part in _PARTS:

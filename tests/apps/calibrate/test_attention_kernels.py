@@ -1,5 +1,7 @@
 """The fit of fused attention: it finds the constants of made-up kernels, and the shipped ones are its output."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -114,6 +116,33 @@ def test_the_system_file_has_what_was_fitted(found, gpu):
     assert {name: kept[name] for name in fitted} == fitted
     assert part.sources.items() <= raw["about"]["sources"].items()
     assert set(part.assumed) <= set(raw["about"]["assumed"])
+
+
+def test_a_kernel_fills_values_up_where_measured_passes_say_so(tables):
+    """Backward on a B200, by rows of its chip; forward it does not. Rows of another source agree."""
+    gpu = "B200-SXM-180GB"
+    system, one = inputs.system(SYSTEMS[gpu]), fit(tables, gpu, inputs.system(SYSTEMS[gpu]))
+    cudnn = one.fragment["ext"]["kernels"]["attention"][TYPE]["kernels"]["cudnn"]
+    assert cudnn["backward"]["fills_values"]
+    assert "fills_values" not in cudnn["forward"]
+    table = tables["attention"]
+    unseen = table[
+        (table.gpu == gpu)
+        & (table["pass"] == "bwd")
+        & (table.dim_qk == 192)
+        & (table.seq_q == 4096)
+    ]
+    law = system.rate("attention", TYPE).running("cudnn")
+    kernel = law.kernels["cudnn"]
+    exact = replace(kernel, backward=replace(kernel.backward, fills_values=False))
+    rows = Kernels.of(unseen, {gpu: 1.0})
+    filled, known = (
+        (rows.times(one, system, system.product_engine(TYPE)) / rows.rows.time_s).median()
+        for one in (law, replace(law, kernels={"cudnn": exact}))
+    )
+    assert len(rows.rows) == 3
+    assert known < 0.75
+    assert 0.8 < filled < 1
 
 
 def test_older_kernels_are_slower_than_the_second_by_what_is_published():

@@ -125,3 +125,12 @@ def test_what_cannot_run_says_so(run):
     code, _, err = run("block", "megatron-1T", *SEED[1:], *sizes)
     assert code == 1
     assert "not big enough" in err
+
+
+def test_operators_that_do_nothing_are_not_printed(run):
+    specs = ("mixtral-8x7B", "mixtral-8x7B_h100x64", "h100_80g_sxm")
+    idle = {"MlpBlock_Rows_F", "MlpBlock_Sort", "MlpBlock_Unsort", "MlpBlock_Rows_G"}
+    assert idle < {one["name"] for one in _document(run, *specs)["operators"]}
+    printed = {line.strip().split(" ")[0] for line in run("block", *specs).out.splitlines()}
+    assert not printed & {"Rows_F", "Sort", "Unsort", "Rows_G"}
+    assert {"Counts", "Dispatch", "Combine", "Experts1"} < printed

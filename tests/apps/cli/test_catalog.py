@@ -57,7 +57,7 @@ def test_figures_are_raw_for_programs(run):
 
 def test_models_show_their_shape_to_people_and_every_field_to_programs(run):
     lines = run("catalog", "models").out.splitlines()
-    heading = "name parameters hidden blocks heads kv ffn vocab seq"
+    heading = "name params hidden blocks heads kv ffn vocab seq"
     assert lines[0].split() == heading.split()
     assert max(len(line) for line in lines if not line.startswith(ASIDE)) <= 80
     rows = {line.split()[0]: line.split() for line in lines}

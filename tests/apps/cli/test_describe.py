@@ -10,10 +10,10 @@ from calculon.plan.plan import NAMES as FIELDS
 from calculon.records import columns
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
-from calculon.statistics import BOUNDS, Buffers, Figures
+from calculon.statistics import BOUNDS, CorrectedStats
 from tests.helpers import NAMES, document
 
-FIGURES = tuple(column.name for part in (Figures, Buffers) for column in columns(part))
+FIGURES = tuple(column.name for column in columns(CorrectedStats) if column.name not in NAMES)
 """The statistics of the corrected edition alone."""
 
 
@@ -44,7 +44,7 @@ def test_every_statistic_has_unit_and_words(run):
     assert all(row["description"] for row in found)
     assert all(row["source"] for row in found if row["name"] in NAMES)
     units = {"s", "B", "B/s", "FLOP", "fraction", "samples/s", "tokens/s", "FLOP/s"}
-    counts = {"parameters", "padded_parameters"}
+    counts = {"parameters", "padded_parameters", "expert_rows"}
     assert {row["unit"] for row in found if row["name"] not in counts} <= units
 
 

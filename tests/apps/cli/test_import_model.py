@@ -73,8 +73,8 @@ def test_quiet_prints_nothing(run, config):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "mixtral"}, "'mixtral'. Hint: it has a mixture of experts"),
-        ({"num_local_experts": 8}, "num_local_experts: expected a model without a mixture of"),
+        ({"model_type": "llama4"}, "text_config: expected an object with named fields"),
+        ({"num_local_experts": 8}, "num_local_experts: expected a model without experts"),
         ({"vocab_size": None}, "vocab_size: expected a whole number of at least 1, found null"),
     ],
 )

@@ -40,10 +40,10 @@ def test_fp8_is_a_recipe_and_float8_what_it_was(run, monkeypatch, tmp_path):
     told = run("loe", *arguments, "fp8", "h100", "recipe.json", "-q")
     assert (told.code, told.err) == (
         0,
-        "fp8: datatype=bfloat16, matmul_dtype=float8, float8_scaling=delayed\n",
+        "fp8: datatype=bfloat16, fp8_recipe=delayed\n",
     )
     execution = json.loads((tmp_path / "recipe.json").read_text())["0"]["execution"]
-    assert (execution["datatype"], execution["matmul_dtype"]) == ("bfloat16", "float8")
+    assert (execution["datatype"], execution["fp8_recipe"]) == ("bfloat16", "delayed")
     run("loe", *arguments, "float8", "h100", "stored.json", "-q")
     execution = json.loads((tmp_path / "stored.json").read_text())["0"]["execution"]
     assert (execution["datatype"], execution["matmul_dtype"]) == ("float8", "same")
@@ -52,7 +52,7 @@ def test_fp8_is_a_recipe_and_float8_what_it_was(run, monkeypatch, tmp_path):
 def test_a_recipe_needs_edition_corrected(run):
     code, _, err = run("loe", *SEARCH[1:4], "fp8", "h100", "-", "-q", "--edition", "sc23")
     assert code == 2
-    assert "edition: expected corrected, which matmul_dtype=float8 needs" in err
+    assert "edition: expected corrected, which fp8_recipe=delayed needs" in err
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,26 @@
 """The page of an estimate: its parts add up, fit the width, and say what matters."""
 
 import io
+import re
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 import calculon
-from calculon import units
+from calculon import inputs, units
 from calculon.apps.cli.commands.llm import result_of
 from calculon.apps.report.console import show
+from calculon.apps.report.context_section import context_lines
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
-from calculon.apps.report.figures_group import NO_VOCABULARY
+from calculon.apps.report.expert_section import expert_lines, rows_text
+from calculon.apps.report.figures_group import DROPPED, NO_VOCABULARY
 from calculon.apps.report.how_sure import BEST, OUTSIDE, remarks
 from calculon.apps.report.model_details import details
 from calculon.apps.report.page import GROUP_COLORS, PARTS, Page, network_text
 from calculon.apps.report.result import Result
 from calculon.apps.report.setup import setup_texts
+from calculon.apps.report.stage_table import PAIRED
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
@@ -323,11 +327,14 @@ def _values(field):
     ]
 
 
+OF_THE_SPLIT = ("context_par", "expert_par", "expert_tensor_par")
+"""Fields that are in the line of the split."""
+
 OPTIONAL = [
     pytest.param(cls, field.name, value, id=f"{field.name}={value}")
     for cls in (Model, Execution)
     for field in spec_fields(cls)
-    if field.declaration.optional and field.name != "edition"
+    if field.declaration.optional and field.name not in ("edition", *OF_THE_SPLIT)
     for value in _values(field)
 ]
 
@@ -471,3 +478,233 @@ def test_no_columns_are_no_width(monkeypatch):
     stream = io.StringIO()
     show("a page", stream)
     assert stream.getvalue() == "a page\n"
+
+
+PAIRED_RUN = document("examples", "mixtral-8x7B_h100x64") | {
+    "tensor_par": 1,
+    "tensor_par_comm_type": "ar",
+    "pipeline_par": 4,
+    "pipeline_interleaving": 2,
+    "data_par": 16,
+    "expert_tensor_par": 1,
+    "ep_overlap": "1f1b",
+}
+
+
+def test_stages_of_pairs_show_what_they_hide(monkeypatch):
+    """Their time is without it; where nothing is hidden, there is no column."""
+    monkeypatch.setenv("COLUMNS", "80")
+    large = {"base": "h100_80g_sxm", "mem1": {"GiB": 10_000}}
+    for overlap in ("1f1b", "none"):
+        question = "mixtral-8x7B", PAIRED_RUN | {"ep_overlap": overlap}, large
+        text = plain(question)
+        assert (PAIRED in " ".join(text.split())) == (overlap == "1f1b")
+        stages = calculon.estimate(*question).stages
+        assert any(row["hidden_time"] for row in stages) == (overlap == "1f1b")
+        times = [row["forward_time"] + row["backward_time"] - row["hidden_time"] for row in stages]
+        assert f"stage {times.index(max(times))} limits the time" in text
+
+
+# -- experts -----------------------------------------------------------------------------------------------------------
+
+MIXTRAL = ("mixtral-8x7B", document("examples", "mixtral-8x7B_h100x64"), "h100_80g_sxm")
+
+
+def _experts(**changes):
+    """Return the result of Mixtral with changed fields, and the lines that describe its experts."""
+    model, execution, _ = MIXTRAL
+    result = result_of(calculon.estimate(model, execution | changes, "h200_141g_sxm"))
+    return result, expert_lines(result)
+
+
+@pytest.mark.parametrize(
+    ("experts", "width", "replicas"), [(8, 1, 2), (4, 1, 4), (2, 2, 4), (8, 2, 1), (1, 2, 8)]
+)
+def test_the_spread_of_experts_is_told_by_its_degrees(experts, width, replicas):
+    result, lines = _experts(expert_par=experts, expert_tensor_par=width)
+    degrees = f"EP {experts} x ETP {width} x EDP {replicas}"
+    assert lines["spread"].startswith(f"{degrees}: ")
+    apart = (experts, width) != (1, 2)  # else as tensor_par splits everything
+    assert (f"(experts {degrees})" in setup_texts(result)["split"]) == apart
+    assert ("no state to shard" in lines["spread"]) == (replicas == 1)
+    assert ("each whole" in lines["spread"]) == (width == 1)
+    assert ("sent" in lines) == (experts > 1)
+
+
+def test_rows_of_an_expert_are_those_that_the_busiest_processor_has():
+    tokens, chosen, tensor = 8192, 2, 2
+    even = tokens // tensor * chosen * 8 // 8
+    assert _experts()[1]["rows"].startswith(f"{even:,} for each expert")
+    skewed = _experts(moe_imbalance_percent=150)[1]["rows"]
+    assert skewed.startswith(f"{even * 3 // 2:,} for each expert")
+    assert "which has 150 % of the mean" in skewed
+
+
+def test_few_rows_and_dropped_ones_are_said():
+    few = _experts(seq_length=128)[1]["rows"]
+    assert few.startswith("128 for each expert")
+    assert "reading weights takes longer than multiplying" in few
+    assert "multiplying" not in _experts()[1]["rows"]
+    dropped = _experts(moe_imbalance_percent=125, moe_capacity_percent=100)[1]["rows"]
+    assert "20 % of the rows dropped" in dropped
+
+
+def test_it_is_said_that_mfu_counts_dropped_rows(monkeypatch):
+    """HFU has only rows that are computed: where a fifth is dropped, four fifths of the products of experts."""
+    monkeypatch.setenv("COLUMNS", "160")
+    model, execution, system = MIXTRAL
+    spread = execution | {"moe_imbalance_percent": 125}
+    whole, fewer = ((model, spread | more, system) for more in ({}, {"moe_capacity_percent": 100}))
+    assert DROPPED in plain(fewer)
+    assert DROPPED not in plain(whole)
+    one, other = (calculon.estimate(*question).stats for question in (whole, fewer))
+    done = [stats["hfu"] * stats["total_time"] for stats in (one, other)]
+    counted = [stats["mfu"] * stats["total_time"] for stats in (one, other)]
+    assert counted[1] == pytest.approx(counted[0])
+    assert done[1] < done[0]
+
+
+@pytest.mark.parametrize(
+    ("load", "tight"), [(1.0, True), (1.09, True), (1.1, False), (1.58, False)]
+)
+def test_it_is_said_how_much_imbalance_memory_suffices_for(load, tight):
+    result, _ = _experts()
+    told = expert_lines(replace(result, imbalance_headroom=load))["headroom"]
+    assert told.startswith("tight: ") == tight
+    assert f"at most {round(100 * load)} % of the mean rows" in told
+
+
+def test_a_plan_with_less_memory_than_an_imbalance_takes_says_so(monkeypatch):
+    """The machine has as much as an imbalance of 105 % takes, and a little more."""
+    monkeypatch.setenv("COLUMNS", "160")
+    model, execution, system = MIXTRAL
+    needed = [
+        calculon.estimate(model, execution | {"moe_imbalance_percent": percent}, system).stats[
+            "proc_mem_tier1_cap_req"
+        ]
+        for percent in (105, 106)
+    ]
+    taken = document("systems", system)["mem1"]["GiB"] * 2**30 - inputs.system(system).usable[0]
+    there = {"base": system, "mem1": {"GiB": (sum(needed) / 2 + taken) / 2**30}}
+    page = " ".join(plain((model, execution, there)).split())
+    assert "tight: memory suffices only while the busiest processor has at most 105 %" in page
+
+
+def test_the_page_of_experts_is_as_wide_as_the_page(monkeypatch):
+    for width in (60, 80, 160):
+        monkeypatch.setenv("COLUMNS", str(width))
+        lines = plain(MIXTRAL).splitlines()
+        assert any(line.startswith("Experts: 1 of 8 on each processor") for line in lines)
+        assert max(map(len, lines)) <= width
+
+
+def test_no_experts_no_section():
+    assert "Experts" not in plain(LLAMA)
+    assert expert_lines(result_of(calculon.estimate(*LLAMA))) == {}
+
+
+@pytest.mark.parametrize("experts", [1, 8])
+def test_rows_that_a_block_is_to_have_are_those_that_it_has(experts):
+    result, _ = _experts(expert_par=experts)
+    told = rows_text(result.inputs.model, result.execution, 8192)
+    rows = result.stats["expert_rows"] / (8 // experts)
+    assert told.startswith(f"{8 // experts} of 8 experts on each processor, {rows:,.0f} rows")
+
+
+# -- context parallelism, recipes, folded schedules --------------------------------------------------------------------
+
+SEQUENCE, PARTS_OF_SEQUENCE = 131_072, 8
+LONG = {"seq_length": SEQUENCE, "batch_size": 32, "microbatch_size": 1, "data_par": 4}
+
+
+def _context(**changes):
+    """Return the result of Llama 3 8B with sequences split over 8, and the lines that describe it."""
+    model, _, system = LLAMA
+    execution = document("examples", "llama3-8B_h100x64") | LONG | {"context_par": 8} | changes
+    result = result_of(calculon.estimate(model, execution, system))
+    return result, context_lines(result)
+
+
+def test_a_ring_sends_keys_and_values_of_the_other_parts():
+    """Of 8 heads of 128, half on each tensor-parallel rank; gradients of them come home with one transfer more."""
+    result, lines = _context()
+    part = SEQUENCE // PARTS_OF_SEQUENCE * 2 * (8 // 2) * 128 * 2
+    sent = {row["pass"]: row for row in result.context_exchange["sent"]}
+    others = PARTS_OF_SEQUENCE - 1
+    assert sent["forward"]["moved"] == others * part
+    assert sent["activation_grad"]["moved"] == (2 * others + 1) * part
+    ring = result.context_exchange["ring"]
+    assert ring["steps"] == PARTS_OF_SEQUENCE
+    assert ring["transfer"] == pytest.approx(sent["forward"]["time"] / others)
+    assert f"{part / 2**20:.1f} MiB" in lines["memory"]
+    assert "zigzag" in lines["split"]
+    assert "even" in lines["split"]
+    assert "TP 2 x CP 8 x PP 1 x DP 4" in setup_texts(result)["split"]
+    assert "CP 8" in result.split
+
+
+def test_it_is_said_that_others_wait_for_the_last_part():
+    result, lines = _context(
+        cp_balance="contiguous",
+        base="common",
+        optimizer_sharding=True,
+        activation_recompute="full",
+    )
+    most = (2 * PARTS_OF_SEQUENCE - 1) / PARTS_OF_SEQUENCE
+    assert result.context_exchange["imbalance"] == pytest.approx(most, rel=1e-4)
+    assert "1.87 times the mean" in lines["split"]
+
+
+@pytest.mark.parametrize(
+    ("way", "words"), [("all_gather", "whole sequences"), ("a2a", "share of the heads")]
+)
+def test_every_way_of_exchange_has_words(way, words):
+    few = {"context_par": 4, "data_par": 8}
+    result, lines = _context(cp_comm=way, activation_recompute="full", **few)
+    assert words in lines["exchange"]
+    assert "ring" not in result.context_exchange
+    assert lines["sent"].endswith("of the time")
+
+
+def test_without_context_parallelism_there_is_no_section():
+    assert "Context" not in plain(LLAMA)
+    assert context_lines(result_of(calculon.estimate(*LLAMA))) == {}
+
+
+def test_linear_attention_says_in_how_many_blocks_it_exchanges_heads(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    execution = document("examples", "llama3-8B_h100x64") | {"context_par": 2, "tensor_par": 8}
+    execution |= {"batch_size": 32, "microbatch_size": 1, "data_par": 4, "seq_length": 32_768}
+    large = {"base": "h100_80g_sxm", "mem1": {"GiB": 10_000}}
+    text = plain(("minimax-text-01", execution, large))
+    assert re.search(r"tokens for heads \(linear\) +forward .* 70\n", text)
+    assert re.search(r"keys and values +forward .* 10\n", text)
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_recipe_is_told_in_words():
+    model, _, _ = LLAMA
+    execution = document("examples", "llama3-8B_h100x64") | {"fp8_recipe": "mxfp8"}
+    told = setup_texts(result_of(calculon.estimate(model, execution, "b200_sxm")))
+    assert told["recipe"].startswith("mxfp8: operands of the products of blocks are in 8 bits")
+    assert "recipe" not in setup_texts(result_of(calculon.estimate(*LLAMA)))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks", "words"),
+    [
+        ("zbv", 2, "rank 0 has blocks 1-4 and 29-32, rank 3 has 13-16 and 17-20"),
+        ("dualpipe", 1, "rank 0 has blocks 1-8 and 25-32, rank 3 has 25-32 and 1-8; all weights"),
+    ],
+)
+def test_ranks_of_folded_schedules_say_which_blocks_they_have(schedule, chunks, words, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    execution = document("examples", "llama3-8B_h100x64_p4") | {
+        "base": "common",
+        "pp_schedule": schedule,
+        "pipeline_interleaving": chunks,
+        "optimizer_sharding": True,
+    }
+    text = " ".join(plain(("llama3-8B", execution, "h200_141g_sxm")).split())
+    assert words in text
+    assert "rank 1 to 2" in text

@@ -135,6 +135,30 @@ def test_passes_are_where_the_schedule_has_them():
     assert legend(picture)[:2] == ["forward", "backward"]
 
 
+def test_pairs_of_passes_are_above_each_other():
+    """Both have the time of the pair, and half of a row each: stages are as busy as without pairs."""
+    texts = ("schedule", "mixtral-8x7B", "mixtral-8x7B_h100x64", "h200_141g_sxm")
+    fields = {
+        "pp_schedule": "dualpipev",
+        "pipeline_interleaving": 2,
+        "ep_overlap": "1f1b",
+        "optimizer_sharding": True,
+    }
+    changes = [word for item in fields.items() for word in ("--set", "{}={}".format(*item))]
+    found = gantt(arguments(*texts, "--preset", "common", *map(str.lower, changes)))
+    upper, lower = (
+        sorted((p.stage, p.start, p.end) for p in found.pieces if p.half == half)
+        for half in (-1, 1)
+    )
+    assert upper
+    assert upper == lower
+    assert {p.kind for p in found.pieces if p.half == -1} == {"forward"}
+    assert {p.kind for p in found.pieces if p.half == 1} == {"backward"}
+    assert all(0 <= found.idle(stage) < 0.5 for stage in range(found.stages))
+    assert "pairs of passes above each other" in found.title
+    assert found.row == "Rank"
+
+
 def test_a_map_of_nothing_says_so():
     cells = [heatmap_picture.Cell(1, 1, None, "+3.0 GiB"), heatmap_picture.Cell(1, 2, None)]
     picture = heatmap_picture.draw(heatmap_picture.Heatmap("none", "sample_rate", cells))

@@ -1,14 +1,18 @@
 """The page of a plan says what its plain data say, within the width that it has."""
 
 import io
+import re
 from functools import cache
 
 import pytest
-from rich.console import Console
+from rich.console import Console, Group
 
+import calculon
 from calculon.apps.cli.commands.llm import result_of
+from calculon.apps.report.expert_section import experts_section
 from calculon.apps.report.plan_page import PlanPage, _tokens
 from calculon.planner.answer import plan
+from tests.helpers import document
 
 
 @cache
@@ -65,3 +69,39 @@ def test_days_are_of_the_tokens_asked_for():
 )
 def test_tokens_are_written_without_zeros(count, text):
     assert _tokens(count) == text
+
+
+def test_a_plan_with_experts_says_where_their_time_goes():
+    execution = document("examples", "mixtral-8x7B_h100x64")
+    best = result_of(calculon.estimate("mixtral-8x7B", execution, "h100_80g_sxm"))
+    text = drawn(Group(*experts_section(best)), 80)
+    assert text.startswith("Experts: 1 of 8 on each processor\n")
+    assert "EP 8 x ETP 1 x EDP 2" in text
+    shares = dict(re.findall(r"(experts|attention|dispatch|combine|router) (\d+) %", text))
+    times = {one["part"]: one["computing"] + one["sending"] for one in best.expert_parts["parts"]}
+    whole = sum(times.values())
+    assert {part: round(100 * times[part] / whole) for part in shares} == {
+        part: int(share) for part, share in shares.items()
+    }
+    assert list(shares) == sorted(shares, key=times.__getitem__, reverse=True)
+
+
+def _spread(**changes):
+    execution = calculon.estimate("mixtral-8x7B", "mixtral-8x7B_h100x64", "h100_80g_sxm").execution
+    return {"execution": {**execution.to_dict(), **changes}}
+
+
+def test_widths_of_experts_are_compared_as_they_come_out():
+    one, split = {"tensor_par": 1, "expert_tensor_par": 0}, {"tensor_par": 2}
+    beside = page()._beside
+    assert not [
+        w for w in beside(_spread(**split, expert_tensor_par=1), _spread(**one)) if "ETP" in w
+    ]
+    assert "ETP 2" in beside(_spread(**split, expert_tensor_par=0), _spread(**one))
+    assert "ETP 1" in beside(_spread(**one), _spread(**split, expert_tensor_par=2))
+
+
+def test_a_plan_that_recomputes_nothing_says_so_beside_one_that_does():
+    beside, plain = page()._beside, _spread(recompute_modules="none")
+    assert "no recompute" in beside(plain, _spread(recompute_modules="moe_act"))
+    assert "no recompute" not in beside(plain, plain)

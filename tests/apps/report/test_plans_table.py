@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from calculon.apps.report.plans_table import MEANING, apart, plans_table, ranks
+from calculon.apps.report.plans_table import MEANING, apart, meaning, plans_table, ranks
 from calculon.records import column
 from calculon.search.driver import search
 from calculon.statistics import CorrectedStats
@@ -128,3 +128,11 @@ def test_plans_that_differ_in_switches_are_not_apart(rows):
 def test_the_meaning_of_every_short_word():
     for word in ("TP,", "mbs:", "SP:", "GiB:", "90 %:", "MFU:", "seq/s:", "/proc"):
         assert word in MEANING
+
+
+def test_degrees_of_experts_are_explained_where_there_are_some():
+    assert meaning([{"expert_par": 1}, {}]) == MEANING
+    told = meaning([{"expert_par": 1}, {"expert_par": 8}])
+    assert told.startswith(MEANING)
+    assert "EP: " in told
+    assert "ETP: " in told

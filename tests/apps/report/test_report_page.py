@@ -16,7 +16,7 @@ from calculon.apps.report.report_page import report_title
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
 from calculon.records import columns
-from calculon.spec.execution import EDITION_NAMES
+from calculon.spec.named_values import EDITION_NAMES
 from calculon.statistics import CorrectedStats
 from tests.helpers import NAMES, ROOT
 

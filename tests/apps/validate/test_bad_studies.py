@@ -40,6 +40,8 @@ STUDY_PROBLEMS = {
         "quantities[0].table.beside",
         "a statistic",
     ),
+    "time of one stage": (_quantity(stage="last"), "quantities[0].stage", "bytes"),
+    "an unknown stage": (_quantity(stage="first"), "quantities[0].stage", "'first'"),
     "a broken condition": (
         _quantity(unit="%", relative_to="mode =="), "quantities[0].relative_to", "an expression"),
     "no statistic": (_quantity(estimate="1 + 1"), "quantities[0].estimate", "no unit"),

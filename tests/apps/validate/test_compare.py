@@ -97,6 +97,34 @@ def test_percent_of_another_row(result, content):
     assert one.estimated[0] < 100
 
 
+def test_memory_of_the_last_stage(library, content):
+    """Its ranks log in Megatron-LM, and hold fewer microbatches than those of the first, the fullest here."""
+    content["execution"] |= {
+        "tensor_par": 4,
+        "pipeline_par": 2,
+        "data_par": 1,
+        "microbatch_size": 1,
+    }
+    memory = {"name": "memory", "measured": "gigabytes", "unit": "GB", "bound": 100}
+    last = {"name": "state", "estimate": "weight_space + optimizer_space", "stage": "last"}
+    content["quantities"] = [
+        memory | {"estimate": "proc_mem_tier1_cap_req"},
+        memory | {"name": "last", "estimate": "proc_mem_tier1_cap_req", "stage": "last"},
+        memory | last,
+    ]
+    place = library(content)
+    (study,) = place.studies()
+    found = compare(study, place, "corrected").own
+    (case, _) = found.prediction.cases
+    execution = case.execution | {"edition": "corrected"}
+    first, end = calculon.estimate(case.model, execution, case.system).stages
+    of_stages = [one["proc_mem_tier1_cap_req"] for one in (first, end)]
+    state = end["weight_space"] + end["optimizer_space"]
+    expected = [max(of_stages), of_stages[1], state]
+    assert of_stages[0] > of_stages[1]
+    assert [one.estimated[0] * 1e9 for one in found.comparisons] == pytest.approx(expected)
+
+
 def test_excluded_rows_are_counted_by_reason(result, content):
     content["exclude"] = [{"when": "mode == 'none'", "reason": "a warm-up"}]
     found = result(content)

@@ -74,3 +74,10 @@ def test_rank_looks_into_groups_that_are_large_enough():
         sweeps=2, tau=0.0, regret=(0 + 100 * (5 / 3 - 1)) / 2, worst_regret=100 * (5 / 3 - 1)
     )
     assert Rank.of(["a", "b"], measured[:2], estimated[:2]) is None
+
+
+def test_a_sweep_of_equal_estimates_tells_no_order():
+    measured, names = np.array([1.0, 2.0, 3.0]), ["a", "a", "a"]
+    rank = Rank.of(names, measured, np.full(3, 2.0))
+    assert rank is not None
+    assert rank.tau == 0

@@ -1,7 +1,10 @@
 """Conversions beside products: bytes per element of weights, inputs and gradients."""
 
+import pytest
+
 from calculon.architecture.layer import Widths
-from calculon.architecture.layers import Converted, Flags, cast, cast_to_8_bits
+from calculon.architecture.layers import Converted, Flags, cast, cast_to_recipe
+from calculon.spec.recipes import PRODUCTS_IN_FLOAT8, RECIPES
 
 W, X, Y = 30.0, 20.0, 12.0
 
@@ -43,15 +46,15 @@ def _eight_bits(*, gathered=None, stored=2, normed=False, restored=False, measur
     """Convert on one rank of 2, where `gathered` names what is split along the sequence."""
     inputs = Converted(X, X / 2 if gathered == "inputs" else X, 2, gathered == "inputs")
     outputs = Converted(Y, Y / 2 if gathered == "outputs" else Y, 2, gathered == "outputs")
-    layer = cast_to_8_bits(
+    layer = cast_to_recipe(
         "c",
         W,
         inputs,
         outputs,
         widths=Widths(stored, 1, 2),
+        recipe=PRODUCTS_IN_FLOAT8["current" if measured else "delayed"],
         normed=normed,
         restored=restored,
-        measured=measured,
         flags=Flags(),
     )
     assert layer.activation == W
@@ -86,3 +89,53 @@ def test_gradients_go_back_to_stored_types():
     accessed, kernels = _eight_bits(stored=4, restored=True)
     assert accessed[1:] == (4 * Y, 6 * W)
     assert kernels == (2, 1, 1)
+
+
+def _recipe(recipe, *, gathered=False, normed=False):
+    """Convert under a recipe on one rank of 2, where inputs and gradients are `gathered` if the sequence is split."""
+    share = 2 if gathered else 1
+    layer = cast_to_recipe(
+        "c",
+        W,
+        Converted(X, X / share, 2, gathered),
+        Converted(Y, Y / share, 2, gathered),
+        widths=Widths(2, recipe.operand, 2, recipe.weight),
+        recipe=recipe,
+        normed=normed,
+        restored=False,
+        flags=Flags(),
+    )
+    assert layer.activation == pytest.approx(recipe.weight_layouts * recipe.weight * W)
+    return layer.accessed[:2], layer.launches[:2]
+
+
+def test_copies_of_weights_are_no_part_of_a_microbatch():
+    """Read 2, write 1 in each layout."""
+    assert _recipe(RECIPES["delayed"]) == ((4 * X, 4 * Y), (1, 1))
+    assert _recipe(RECIPES["tensorwise"]) == ((6 * X, 6 * Y), (2, 2))
+
+
+def test_engines_that_read_along_either_side_have_one_copy():
+    alone = RECIPES["delayed"].on(transposes=False)
+    assert _recipe(alone) == ((3 * X, 3 * Y), (1, 1))
+    assert _recipe(alone, gathered=True) == ((3 * X / 2, 3 * Y / 2), (1, 1))
+    assert _recipe(alone, normed=True) == ((0.0, 3 * Y), (0, 1))
+
+
+@pytest.mark.parametrize("name", ["blockwise", "mxfp8"])
+def test_scales_of_blocks_make_both_layouts_of_what_is_stored(name):
+    """Read 2, write 2 x 1.03125: on each rank of its own, so that nothing is transposed."""
+    both = 2 + 2 * 1.03125
+    for gathered, share in ((False, 1), (True, 2)):
+        assert _recipe(RECIPES[name], gathered=gathered) == (
+            (both * X / share, both * Y / share),
+            (1, 1),
+        )
+    assert _recipe(RECIPES[name], normed=True) == ((0.0, both * Y), (0, 1))
+    assert RECIPES[name].on(transposes=False) == RECIPES[name]
+
+
+def test_four_bits_are_measured_and_rotated_by_kernels_of_their_own():
+    """Read 2 for the largest values, 2 for rows and 2 for rotated columns; write 2 x .5625."""
+    both = 3 * 2 + 2 * 0.5625
+    assert _recipe(RECIPES["nvfp4"]) == ((both * X, both * Y), (3, 3))

@@ -11,7 +11,7 @@ from calculon import inputs
 from calculon.errors import SpecError
 from calculon.hardware.residuals import Spread
 from calculon.hardware.slower import slowed
-from calculon.spec.execution import ATTENTION_KERNELS
+from calculon.spec.named_values import ATTENTION_KERNELS
 from tests.hardware.kernels.layers import layer, times
 from tests.helpers import LLAMA_X64, document
 
@@ -42,9 +42,9 @@ def system(law):
     return raw | {"ext": {"kernels": {"attention": {TYPE: law}}}}
 
 
-def attention(queries, keys, width, *, causal=True):
+def attention(queries, keys, width, *, value=0, causal=True):
     """Return a layer of attention of so many queries of all heads."""
-    flops = 4.0 * queries * keys * width
+    flops = 2.0 * queries * keys * (width + (value or width))
     none = np.zeros_like(flops)
     return layer(
         "attention",
@@ -52,6 +52,7 @@ def attention(queries, keys, width, *, causal=True):
         (none, none, none),
         keys=keys,
         head_width=width,
+        value_width=value,
         causal=causal,
     )
 
@@ -82,6 +83,73 @@ def test_narrow_heads_are_filled_up_and_wide_ones_keep_the_share():
     )
     assert narrow == pytest.approx(first)
     assert wide == pytest.approx(4 * first)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "width", "value", "computed"),
+    [
+        ("cudnn", 192, 128, (192, 128)),
+        ("cudnn", 96, 64, (96, 64)),
+        ("flash3", 192, 128, (192, 128)),
+        ("flash3", 160, 64, (160, 128)),
+        ("flash3", 96, 64, (96, 96)),
+        ("flash3", 128, 192, (192, 192)),
+        ("flash2", 192, 128, (192, 192)),
+        ("triton", 64, 256, (256, 256)),
+    ],
+)
+def test_narrower_values_are_filled_up_unless_the_kernel_knows_them(kernel, width, value, computed):
+    law = LAW | {"kernels": {kernel: LAW["kernels"]["flash3"]}, "default": kernel}
+    one = attention(np.array([131072.0]), 1024.0, width, value=value)
+    found, _ = times(inputs.system(system(law)), one, TYPE)
+    each = [
+        times(inputs.system(system(law)), attention(np.array([131072.0]), 1024.0, size), TYPE)[0]
+        for size in computed
+    ]
+    np.testing.assert_allclose(found, (each[0] + each[1]) / 2, rtol=1e-12)
+
+
+def test_a_pass_may_fill_narrower_values_up_in_a_kernel_that_knows_them():
+    exact = LAW["kernels"]["flash3"]
+    filling = exact | {"backward": exact["backward"] | {"fills_values": True}}
+    queries = np.array([131072.0])
+    known, filled = (
+        times(
+            inputs.system(system(LAW | {"kernels": {"cudnn": one}, "default": "cudnn"})),
+            attention(queries, 1024.0, 192, value=128),
+            TYPE,
+        )[0]
+        for one in (exact, filling)
+    )
+    wide, narrow = (
+        times(
+            inputs.system(system(LAW | {"kernels": {"cudnn": exact}, "default": "cudnn"})),
+            attention(queries, 1024.0, width),
+            TYPE,
+        )[0]
+        for width in (192, 128)
+    )
+    assert filled[0] == known[0] == pytest.approx((wide[0] + narrow[0]) / 2)
+    assert filled[1] == pytest.approx(wide[1])
+    assert filled[1] > known[1]
+
+
+@pytest.mark.parametrize("name", CATALOG)
+@pytest.mark.parametrize("kernel", ATTENTION_KERNELS)
+def test_wider_values_or_keys_never_take_less_time(name, kernel):
+    one = inputs.system(name)
+    law = one.rate("attention", TYPE).running(kernel)
+    changed = replace(one, ext=one.ext.with_rates({("attention", TYPE): law}))
+    widths = (16, 64, 96, 127, 128, 129, 160, 192, 193, 256)
+    table = [
+        [
+            times(changed, attention(np.array([1e6]), 2048.5, key, value=value), TYPE)[0][:2]
+            for value in widths
+        ]
+        for key in widths
+    ]
+    for axis in (0, 1):
+        assert (np.diff(np.array(table), axis=axis) >= -1e-12).all()
 
 
 @pytest.mark.parametrize("name", CATALOG)

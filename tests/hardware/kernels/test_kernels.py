@@ -63,13 +63,28 @@ def test_the_engine_of_a_layer_is_that_of_its_kernel():
     assert "engine" not in Layer._fields
 
 
-@pytest.mark.parametrize("kind", KINDS)
+OF_EXPERTS = ("grouped_product", "router")  # tests/architecture/test_experts.py has theirs
+
+
+OTHERS = (*OF_EXPERTS, "linear_attention")  # a share of the peak
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in OTHERS])
 def test_without_a_statement_the_curve_of_the_engine_counts(plain, kind):
     flops = np.array([1e6, 1e9, 1e12])
     engine = plain.vector[TYPE] if ENGINES[kind] == "vector" else plain.matrix[TYPE]
     arithmetic, memory = times(plain, layer(kind, tuple(flops)), TYPE)
     np.testing.assert_array_equal(arithmetic, engine.time(flops))
     assert memory is None
+
+
+@pytest.mark.parametrize("share", [None, 0.05])
+def test_states_of_linear_attention_run_at_an_assumed_share_of_the_peak(share):
+    flops = np.array([1e6, 1e9, 1e12])
+    ext = {} if share is None else {"linear_efficiency": share}
+    system = inputs.system(raw_system(**ext))
+    arithmetic, _ = times(system, layer("linear_attention", tuple(flops)), TYPE)
+    np.testing.assert_allclose(arithmetic, flops / (system.matrix[TYPE].peak * (share or 0.3)))
 
 
 # -- laws -------------------------------------------------------------------------------------------------------------
@@ -206,7 +221,11 @@ HERE = f"ext.kernels.product.{TYPE}"
 @pytest.mark.parametrize(
     ("kernels", "field", "text"),
     [
-        ({}, "ext.kernels", "at least one of product, batched_product, attention, norm"),
+        (
+            {},
+            "ext.kernels",
+            "at least one of product, router, batched_product, grouped_product, attention",
+        ),
         ({"prodcut": {}}, "ext.kernels.prodcut", "did you mean 'product'"),
         ({"product": {"bf16": {}}}, "ext.kernels.product.bf16", "at least one of float8"),
         ({"norm": {"tfloat32": {}}}, "ext.kernels.norm.tfloat32", "the key 'tfloat32'"),

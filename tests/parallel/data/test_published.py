@@ -4,7 +4,7 @@ import pytest
 from calculon import inputs
 from calculon.editions import SC23
 from calculon.parallel.data.published_laws import published_sync
-from calculon.parallel.data.synced import BackwardPass, SyncedBytes
+from calculon.parallel.data.synced import BackwardPass, SyncedBlock, SyncedBytes
 from calculon.parallel.process_groups import CollectiveCost
 from calculon.plan.plan import Plan
 from tests.helpers import document, schedule_of
@@ -49,7 +49,9 @@ def _sync(seconds=1.0, **changes):
         step_arithmetic=none,
     )
     synced = SyncedBytes(weight=np.array([WEIGHT]), gradient=np.array([WEIGHT]))
-    return published_sync(synced, None, backward, CollectiveCost(SYSTEM, schedule), SC23)
+    return published_sync(
+        SyncedBlock(dense=synced), None, backward, CollectiveCost(SYSTEM, schedule), SC23
+    )
 
 
 @pytest.mark.parametrize(("sharding", "collectives"), [(False, 1), (True, 2)])

@@ -5,10 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calculon.parallel.pipeline.orders import SCHEDULES, Pass, order
+from calculon.parallel.pipeline.orders import Pass, order
 from calculon.parallel.pipeline.schedules import Passes, batch_time, held_microbatches
 from calculon.parallel.pipeline.timeline import timeline
 from calculon.plan.stage_layout import chunks_of_stage
+
+SCHEDULES = ("1f1b", "gpipe", "zb_h1", "forward")
+"""Schedules whose time is that of :func:`batch_time`; of others see test_chunked.py."""
 
 FEW = settings(max_examples=60, deadline=None)
 TIMES = st.integers(1, 9)
@@ -43,10 +46,10 @@ def executed(schedule, passes, microbatches, chunks=1, delay=0.0):
     """Return the spans of a batch whose stages are as long as `passes` says, evenly split over chunks."""
     stages = int(passes.stages.sum())
     kind = np.repeat(np.arange(len(passes.stages)), passes.stages.astype(int))
-    split = schedule.startswith("zb")
     times = {
         "forward": passes.forward,
-        "backward": passes.backward - passes.weight if split else passes.backward,
+        "backward": passes.backward,
+        "inputs": passes.backward - passes.weight,
         "weight": passes.weight,
     }
     return timeline(
@@ -68,7 +71,7 @@ def end(spans):
 )
 @pytest.mark.parametrize(("stages", "microbatches"), [(1, 3), (4, 2), (4, 4), (3, 8)])
 def test_every_stage_does_every_pass_once(schedule, chunks, stages, microbatches):
-    kinds = {"forward": ("forward",), "zb_h1": ("forward", "backward", "weight")}
+    kinds = {"forward": ("forward",), "zb_h1": ("forward", "inputs", "weight")}
     wanted = {
         Pass(kind, microbatch, chunk)
         for kind in kinds.get(schedule, ("forward", "backward"))
@@ -88,8 +91,8 @@ def test_orders_of_two_stages_as_they_are_published():
     assert list(map(names, orders("gpipe", 2, 3))) == ["F1 F2 F3 B1 B2 B3"] * 2
     assert list(map(names, orders("1f1b", 2, 3))) == ["F1 F2 B1 F3 B2 B3", "F1 B1 F2 B2 F3 B3"]
     assert list(map(names, orders("zb_h1", 2, 3))) == [
-        "F1 F2 B1 W1 F3 B2 W2 B3 W3",
-        "F1 B1 F2 B2 W1 F3 B3 W2 W3",
+        "F1 F2 I1 W1 F3 I2 W2 I3 W3",
+        "F1 I1 F2 I2 W1 F3 I3 W2 W3",
     ]
 
 

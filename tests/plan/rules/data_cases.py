@@ -3,6 +3,9 @@
 _SPLIT = {"edition": "corrected", "preset": "published", "optimizer_sharding": True}
 
 
+_SPREAD = {"tensor_par_comm_type": "rs_ag", "expert_tensor_par": 2}
+
+
 def _of(stage, **changes):
     return _SPLIT | {"zero_stage": stage} | changes
 
@@ -89,6 +92,24 @@ MALFORMED = {
         "2",
     ),
     "dp_shard_split": (_of("3", dp_shard=3), "dp_shard", "a divisor of data_par=2", "3"),
+    "expert_shards_split": (
+        _of("3", num_procs=32, data_par=4, dp_shard=2, **_SPREAD, expert_par=8, expert_par_net=1),
+        "dp_shard",
+        "expert_par x expert_tensor_par = 16 divides tensor_par x dp_shard = 8",
+        "2",
+    ),
+    "expert_replicas_apart": (
+        _of("1", mesh_order="tp-pp-dp", **_SPREAD),
+        "mesh_order",
+        "tp-dp-pp, since replicas of experts on 2 ranks",
+        "tp-pp-dp",
+    ),
+    "owner_experts": (
+        _of("owner", **_SPREAD),
+        "zero_stage",
+        "experts have more replicas",
+        "owner",
+    ),
     "fsdp_unit_split": (
         _of("3", fsdp_unit=4),
         "fsdp_unit",

@@ -24,6 +24,30 @@ MALFORMED = {
         "1f1b, since inference passes forward only",
         "gpipe",
     ),
+    "dualpipe_even": (
+        CORRECTED | {"num_procs": 24, "pipeline_par": 3, "pp_schedule": "dualpipe"},
+        "pipeline_par",
+        "an even number with pp_schedule=dualpipe, half of which mirrors the other",
+        "3",
+    ),
+    "dualpipe_filled": (
+        CORRECTED | {"pp_schedule": "dualpipe", "microbatch_size": 4, "batch_size": 16},
+        "batch_size",
+        "at least 2 pipeline_par = 4 microbatches with pp_schedule=dualpipe",
+        "2",
+    ),
+    "dualpipe_replicas": (
+        CORRECTED | {"pp_schedule": "dualpipe", "zero_stage": "2", "optimizer_sharding": True},
+        "zero_stage",
+        "0 or 1 with pp_schedule=dualpipe, whose ranks add up the gradients of a batch in pairs",
+        "2",
+    ),
+    "folded_layout": (
+        CHUNKS | {"pp_schedule": "zbv", "pp_layout": "balanced"},
+        "pp_layout",
+        "uniform with pp_schedule=zbv, whose first rank has both ends of the model",
+        "balanced",
+    ),
     "layout_stated_once": (
         CORRECTED | {"pp_layout": "balanced", "last_stage_blocks": 5},
         "pp_layout",

@@ -10,9 +10,24 @@ from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.check import MEMORY_REASONS, REASONS
 from calculon.plan.rules.preset_rules import PRESET_RULES
 from tests.helpers import PLAIN, document
-from tests.plan.rules import data_cases, pipeline_cases
+from tests.plan.rules import (
+    context_cases,
+    data_cases,
+    expert_cases,
+    linear_cases,
+    overlap_cases,
+    packed_cases,
+    pipeline_cases,
+    recipe_cases,
+)
 
 MODEL = document("models", "megatron-126M") | {"num_blocks": 12, "seq_size": 2048}
+LATENT = MODEL | {
+    "kv_lora_rank": 24,
+    "qk_nope_head_dim": MODEL["attn_size"] - 8,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 40,
+}
 BASE = PLAIN | {
     "num_procs": 16,
     "tensor_par": 4,
@@ -121,11 +136,47 @@ MALFORMED = {
         "none, since blocks of model are not attention and then an MLP",
         "norm_activation",
     ),
+    "modules_of_model": (
+        CORRECTED | {"recompute_modules": "norm+mlp"},
+        "recompute_modules",
+        "a set without mlp, since every block has experts in model",
+        "norm+mlp",
+    ),
+    "modules_say_attention": (
+        CORRECTED | {"recompute_modules": "core_attn", "activation_recompute": "attn_only"},
+        "recompute_modules",
+        "a set without core_attn, which is activation_recompute: attn_only",
+        "core_attn",
+    ),
+    "some_blocks_recompute": (
+        CORRECTED | {"recompute_blocks": 3, "recompute_every": 2, "activation_recompute": "full"},
+        "recompute_blocks",
+        "at most recompute_every = 2",
+        "3",
+    ),
     "every_block_recomputes": (
         CORRECTED | {"recompute_every": 2, "activation_recompute": "none"},
         "recompute_every",
         "1, unless something is recomputed",
         "2",
+    ),
+    "experts_tensor_par_overlap": (
+        CORRECTED | {"tensor_par_overlap": "ring"},
+        "tensor_par_overlap",
+        "none, since model has experts",
+        "ring",
+    ),
+    "experts_tp_impl": (
+        CORRECTED | {"tp_impl": "allgather"},
+        "tp_impl",
+        "megatron, since model has experts",
+        "allgather",
+    ),
+    "experts_matmul_impl": (
+        CORRECTED | {"matmul_impl": "mul_sum"},
+        "matmul_impl",
+        "gemm, since model has experts",
+        "mul_sum",
     ),
     "network_number": ({"data_par_net": 2}, "data_par_net", "numbered 0 to 1", "2"),
     "tokens_split": (
@@ -163,6 +214,48 @@ MALFORMED = {
         "attention_type",
         "multihead, since the model states kv_heads=4",
         "multiquery",
+    ),
+    "latent_multiquery": (
+        CORRECTED | {"attention_type": "multiquery"},
+        "attention_type",
+        "multihead, since kv_lora_rank=24",
+        "multiquery",
+    ),
+    "latent_overlap": (
+        CORRECTED | {"tensor_par_overlap": "ring"},
+        "tensor_par_overlap",
+        "none, since kv_lora_rank=24",
+        "ring",
+    ),
+    "latent_comm": (
+        CORRECTED | {"tensor_par_comm_type": "p2p_rs_ag"},
+        "tensor_par_comm_type",
+        "ar or rs_ag, since kv_lora_rank=24",
+        "p2p_rs_ag",
+    ),
+    "latent_tp_impl": (
+        CORRECTED | {"tp_impl": "allgather"},
+        "tp_impl",
+        "megatron, since kv_lora_rank=24",
+        "allgather",
+    ),
+    "latent_operators": (
+        CORRECTED | {"recompute_modules": "ops"},
+        "recompute_modules",
+        "another than ops, since kv_lora_rank=24",
+        "ops",
+    ),
+    "mtp_overlap": (
+        CORRECTED | {"tensor_par_overlap": "ring"},
+        "tensor_par_overlap",
+        "none, since mtp_layers=1",
+        "ring",
+    ),
+    "mtp_tp_impl": (
+        CORRECTED | {"tp_impl": "allgather"},
+        "tp_impl",
+        "megatron, since mtp_layers=1",
+        "allgather",
     ),
     "kv_heads_split": (
         {"num_procs": 16, "tensor_par": 4, "edition": "corrected", "preset": "published"},
@@ -268,15 +361,35 @@ MALFORMED = {
         "'flash2'",
     ),
 } | data_cases.MALFORMED
-MALFORMED |= pipeline_cases.MALFORMED
+MALFORMED |= pipeline_cases.MALFORMED | expert_cases.MALFORMED
+MIXTURE = MODEL | {"num_experts": 8, "experts_per_token": 2}
 SHAPES = {
+    "experts_tensor_par_overlap": MIXTURE,
+    "experts_tp_impl": MIXTURE,
+    "experts_matmul_impl": MIXTURE,
+    "expert_shards_split": MIXTURE,
+    "expert_replicas_apart": MIXTURE,
+    "owner_experts": MIXTURE,
+    "modules_of_model": MIXTURE,
     "modules_of_blocks": MODEL | {"parallel_attention": True, "norms": 1},
     "feedforward_split": MODEL | {"hidden": 1024, "feedforward": 3073},
     "linear_comm": MODEL | {"part": "linear", "feedforward": MODEL["hidden"]},
     "multiquery_heads": MODEL | {"kv_heads": 4},
+    **dict.fromkeys(
+        (
+            "latent_multiquery",
+            "latent_overlap",
+            "latent_comm",
+            "latent_tp_impl",
+            "latent_operators",
+        ),
+        LATENT,
+    ),
+    **dict.fromkeys(("mtp_overlap", "mtp_tp_impl"), MODEL | {"vocab": 1000, "mtp_layers": 1}),
     "positions_cover_sequence": MODEL | {"vocab": 1000, "positions": 4096},
     "kv_heads_split": MODEL | {"kv_heads": 6, "attn_heads": 12},
-}
+    "packed_needs_attention": MODEL | {"part": "mlp"},
+} | expert_cases.SHAPES
 
 INFEASIBLE = {
     "network_size": (
@@ -299,7 +412,27 @@ INFEASIBLE = {
         {"num_procs": 48, "pipeline_par": 6, "weight_offload": True},
         "at least 3 blocks per pipeline stage; here there are 2",
     ),
-} | data_cases.INFEASIBLE
+}
+INFEASIBLE |= data_cases.INFEASIBLE | expert_cases.INFEASIBLE
+
+MALFORMED |= overlap_cases.MALFORMED | packed_cases.MALFORMED | context_cases.MALFORMED
+SHAPES |= overlap_cases.SHAPES
+SHAPES |= {reason: MODEL | shape for reason, shape in context_cases.SHAPES.items()}
+INFEASIBLE |= context_cases.INFEASIBLE
+MALFORMED |= linear_cases.MALFORMED
+SHAPES |= {reason: MODEL | shape for reason, shape in linear_cases.SHAPES.items()}
+MALFORMED |= recipe_cases.MALFORMED
+SHAPES["gather_without_modules"] = MODEL | {"vocab": 512, "mtp_layers": 1}
+
+
+SYSTEMS = {
+    "library_needs_ports": document("systems", "a100_80g")
+    | {"ext": {"networks": [{"torus": {"sides": [2, 4]}}]}}
+} | recipe_cases.SYSTEMS
+for _reason, _size in context_cases.SIZES.items():
+    SYSTEMS[_reason] = document("systems", "a100_80g")
+    SYSTEMS[_reason]["networks"][1]["size"] = _size
+"""The systems of cases that a100_80g does not have."""
 
 
 def _table_reason(execution, model=MODEL, system="a100_80g"):
@@ -319,12 +452,12 @@ def test_every_rule_has_a_case():
 @pytest.mark.parametrize("reason", MALFORMED)
 def test_a_malformed_request_names_field_requirement_and_value(reason):
     changes, field, expected, found = MALFORMED[reason]
-    model = SHAPES.get(reason, MODEL)
+    model, system = SHAPES.get(reason, MODEL), SYSTEMS.get(reason, "a100_80g")
     with pytest.raises(calculon.SpecError) as error:
-        calculon.estimate(model, BASE | changes, "a100_80g")
+        calculon.estimate(model, BASE | changes, system)
     assert (error.value.file, error.value.field, error.value.found) == ("execution", field, found)
     assert expected in error.value.expected
-    assert _table_reason(BASE | changes, model) == reason
+    assert _table_reason(BASE | changes, model, system) == reason
 
 
 @pytest.mark.parametrize(
@@ -373,11 +506,12 @@ def test_an_optimizer_step_that_fits_together_is_valid(changes):
 @pytest.mark.parametrize("reason", INFEASIBLE)
 def test_an_infeasible_execution_says_which_limit_and_by_how_much(reason):
     changes, message = INFEASIBLE[reason]
+    model, system = SHAPES.get(reason, MODEL), SYSTEMS.get(reason, "a100_80g")
     with pytest.raises(calculon.Infeasible) as error:
-        calculon.estimate(MODEL, BASE | changes, "a100_80g")
+        calculon.estimate(model, BASE | changes, system)
     assert error.value.reason == reason
     assert message in str(error.value)
-    assert _table_reason(BASE | changes) == reason
+    assert _table_reason(BASE | changes, model, system) == reason
 
 
 @pytest.mark.parametrize("tier", [1, 2])
@@ -444,3 +578,11 @@ def test_what_pipelines_are_refused(changes, expected):
 @pytest.mark.parametrize("changes", pipeline_cases.VALID)
 def test_what_pipelines_can_be_had(changes):
     assert _table_reason(BASE | changes) == ""
+
+
+@pytest.mark.parametrize(("changes", "expected"), packed_cases.MORE.values(), ids=packed_cases.MORE)
+def test_how_uneven_packed_sequences_can_be(changes, expected):
+    with pytest.raises(calculon.SpecError) as error:
+        calculon.estimate(MODEL, BASE | changes, "a100_80g")
+    assert error.value.field == "pack_imbalance_percent"
+    assert expected in error.value.expected

@@ -156,7 +156,10 @@ def test_precisions_are_fields_of_executions_and_8_bits_are_never_stored():
         (lambda: duration("3m"), "m may be minutes (write min) or months"),
         (lambda: duration("0d"), "found '0d'"),
         (lambda: duration("soon"), "expected a time such as 60d"),
-        (lambda: precision("fp4"), "expected one of bf16, fp16, fp32, tf32, fp8, found 'fp4'"),
+        (
+            lambda: precision("fp2"),
+            "expected one of bf16, fp16, fp32, tf32, fp8, fp8-tensorwise, fp8-blockwise, mxfp8, nvfp4, found 'fp2'",
+        ),
         (lambda: precision("bf17"), "did you mean 'bf16'?"),
     ],
 )

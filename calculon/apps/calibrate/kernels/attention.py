@@ -1,6 +1,6 @@
 """The law ``fused`` (``ext.kernels.attention``), fitted to measured kernels of fused attention."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from calculon.architecture.layers import flash_attention
 from calculon.frozen import dataclass
 from calculon.hardware.engine import Engine
 from calculon.hardware.kernels.fused_attention import (
+    EXACT,
     QUERY_TILE,
     AttentionKernel,
     AttentionPass,
@@ -24,7 +25,7 @@ from calculon.hardware.kernels.fused_attention import (
 )
 from calculon.hardware.kernels.kernel import Shapes
 from calculon.hardware.system import System
-from calculon.spec.execution import MATMUL_BYTES
+from calculon.spec.named_values import MATMUL_BYTES
 from calculon.units import Array, Seconds
 
 PATH = "ext.kernels.attention"
@@ -121,7 +122,7 @@ _HUBER = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernels:
-    """Measured passes of one kernel: the layers that they are, in groups of one width and mask.
+    """Measured passes of one kernel: the layers that they are, in groups of one mask, and of widths that are equal.
 
     Attributes
     ----------
@@ -139,12 +140,12 @@ class Kernels:
 
     @classmethod
     def of(cls, rows: pd.DataFrame, peaks: Mapping[str, float]) -> "Kernels":
-        """Return the layers of rows with values as wide as keys; peaks are by processor."""
+        """Return the layers of rows; peaks are by processor."""
         rows = rows.reset_index(drop=True)
-        alike: Any = rows.groupby(["dim_qk", "causal", "gpu"])
+        alike: Any = rows.groupby(["dim_qk", "dim_v", "causal", "gpu"])
         groups = tuple(
-            (found.index.to_numpy(), _layer(found, int(width), bool(causal)), peaks[gpu])
-            for (width, causal, gpu), found in alike
+            (found.index.to_numpy(), _layer(found, (width, value), bool(causal)), peaks[gpu])
+            for (width, value, causal, gpu), found in alike
         )
         return cls(rows, peaks, groups)
 
@@ -186,8 +187,9 @@ def _burst(time: Seconds, runs: Array, sustained: float) -> Array:
     return found
 
 
-def _layer(rows: pd.DataFrame, width: int, causal: bool) -> Layer:
-    """Return a layer of fused attention whose sizes are those of rows."""
+def _layer(rows: pd.DataFrame, widths: tuple[int, int], causal: bool) -> Layer:
+    """Return a layer of fused attention whose sizes are those of rows; widths of keys and of values."""
+    width, value = (int(one) for one in widths)
     sequences, heads, queries = (
         rows[name].to_numpy(float) for name in ("batch", "heads_q", "seq_q")
     )
@@ -198,6 +200,7 @@ def _layer(rows: pd.DataFrame, width: int, causal: bool) -> Layer:
         heads,
         rows.heads_kv.to_numpy(float),
         width,
+        value_size=0 if value == width else value,
         keys=(keys + 1) / 2 if causal else keys,
         causal=causal,
         dtype_bytes=2.0,
@@ -386,28 +389,69 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
         ],
         ignore_index=True,
     )
+    narrow = {name: _narrow(table, gpu, name, about) for name in EXACT if name in kernels}
+    for name, of_name in narrow.items():
+        kernels[name] = filled(kernels[name], name, of_name, system, engine, about.multiprocessors)
     for name in _SERVING:
         kernels.pop(name, None)
     if "flash2" in kernels:
         kernels |= {name: older(kernels["flash2"], name) for name in OLDER}
     return FittedPart(
         _fragment(kernels, about, system),
-        _sources(measured, kernels),
+        _sources(measured, kernels) | _sources_of_filled(narrow, kernels),
         _assumed(gpu, system, kernels, few),
         rows,
     )
 
 
+def _rows(table: pd.DataFrame, name: str, gpus: Iterable[str]) -> pd.DataFrame:
+    """Return the rows of a kernel in 16 bits, without decoding."""
+    return table[
+        table.kernel.isin(NAMES[name])
+        & table.gpu.isin(list(gpus))
+        & table["pass"].isin(["fwd", "bwd", "fwd_bwd"])
+        & table.dtype.isin(["bfloat16", "float16"])
+    ]
+
+
+def _narrow(table: pd.DataFrame, gpu: str, name: str, about: Gpu) -> Kernels:
+    """Return the rows of a kernel with values narrower than queries and keys, each of one pass."""
+    peaks = {gpu: 1.0, **about.borrowed.get(name, {})}
+    rows = _rows(table, name, peaks)
+    return Kernels.of(rows[(rows.dim_v < rows.dim_qk) & (rows["pass"] != "fwd_bwd")], peaks)
+
+
+def filled(
+    kernel: AttentionKernel,
+    name: str,
+    rows: Kernels,
+    system: System,
+    engine: Engine,
+    multiprocessors: int,
+) -> AttentionKernel:
+    """Return a kernel whose passes fill narrower values up where that is nearer to the rows of the pass."""
+    for of_row, of_kernel in (("fwd", "forward"), ("bwd", "backward")):
+        some = Kernels.of(rows.rows[rows.rows["pass"] == of_row], rows.peaks)
+        if not len(some.rows):
+            continue
+        one = getattr(kernel, of_kernel)
+        both = [replace(kernel, **{of_kernel: replace(one, fills_values=x)}) for x in (False, True)]
+        off = []
+        for each in both:
+            law = FusedAttention(
+                default=name, multiprocessors=multiprocessors, kernels={name: each}
+            )
+            predicted = some.times(law, system, engine)
+            off.append(float(np.median(np.abs(np.log(predicted / some.rows.time_s.to_numpy())))))
+        kernel = both[int(off[1] < off[0])]
+    return kernel
+
+
 def _measured(table: pd.DataFrame, gpu: str, name: str, about: Gpu) -> Kernels:
     """Return the rows of a kernel in 16 bits, without decoding, and with values as wide as keys."""
     peaks = {gpu: 1.0, **about.borrowed.get(name, {})}
-    rows = table[
-        table.kernel.isin(NAMES[name])
-        & table.gpu.isin(list(peaks))
-        & table["pass"].isin(["fwd", "bwd", "fwd_bwd"])
-        & table.dtype.isin(["bfloat16", "float16"])
-        & (table.dim_qk == table.dim_v)
-    ]
+    rows = _rows(table, name, peaks)
+    rows = rows[rows.dim_qk == rows.dim_v]
     own, what = rows.gpu == gpu, rows["pass"] + rows.dim_qk.astype(str)
     rows = rows[own | ~what.isin(set(what[own]))]
     return Kernels.of(rows, peaks)
@@ -485,11 +529,28 @@ def _constants(kernel: AttentionKernel, beside: float) -> dict[str, Any]:
 
 def _of_pass(one: AttentionPass, beside: float) -> dict[str, Any]:
     pairs = zip(one.shares.widths, one.shares.costs, strict=True)
-    return {
+    found = {
         "shares": [[int(width), rounded(width / cost / beside, _DIGITS)] for width, cost in pairs],
         "lead": one.lead,
         "causal_lead": one.causal_lead,
     }
+    return found | ({"fills_values": True} if one.fills_values else {})
+
+
+def _sources_of_filled(
+    narrow: Mapping[str, Kernels], kernels: Mapping[str, AttentionKernel]
+) -> dict[str, str]:
+    """Return which rows say that a pass fills narrower values up."""
+    found = {}
+    for name, of_name in narrow.items():
+        for of_row, of_kernel in (("fwd", "forward"), ("bwd", "backward")):
+            rows = of_name.rows[of_name.rows["pass"] == of_row]
+            if len(rows) and getattr(kernels[name], of_kernel).fills_values:
+                names = ", ".join(sorted(set(rows.source)))
+                found[f"{PATH}.*.kernels.{name}.{of_kernel}.fills_values"] = (
+                    f"nearer to {len(rows)} measured kernels of systems/measured/attention.csv: {names}"
+                )
+    return found
 
 
 def _sources(

@@ -14,7 +14,7 @@ from calculon.apps.calibrate.kernels.processors import PROCESSORS
 from calculon.apps.calibrate.steps import rounded
 from calculon.hardware.kernels.tiles import Gemm, Processor, Tile, Tiles, alignment
 from calculon.hardware.system import System
-from calculon.spec.execution import MATMUL_BYTES
+from calculon.spec.named_values import ENGINE_BYTES
 from calculon.units import Array, Seconds
 
 LARGE = 1024
@@ -57,11 +57,14 @@ class Kind(NamedTuple):
     measured : sequence of str
         Types of the measured rows.
     beside : sequence of str
-        Constants of what a measured time has in it beside the product. With 8 bits that is the cast of the left
+        Constants of what a measured time has in it beside the product. With 8 and 4 bits that is the cast of the left
         operand: its largest value is searched, and it is written again. With 32 bits it is the host: no graph held
         these launches.
     aligned : bool
         Whether the rate depends on the alignment of rows, as it does on tensor cores.
+    alike : sequence of str
+        Constants that are those of the kind before: one product in 4 bits takes more than 10 ms, which alone would tell
+        how far the rate falls in continuous work.
     """
 
     words: str
@@ -69,11 +72,19 @@ class Kind(NamedTuple):
     measured: tuple[str, ...]
     beside: tuple[str, ...] = ()
     aligned: bool = True
+    alike: tuple[str, ...] = ()
 
 
 KINDS = (
     Kind("16-bit products", ("float16", "bfloat16"), ("float16", "bfloat16")),
     Kind("8-bit products", ("float8",), ("fp8",), ("beside_start", "beside_bytes")),
+    Kind(
+        "4-bit products",
+        ("float4",),
+        ("nvfp4",),
+        ("beside_start", "beside_bytes"),
+        alike=("sustained",),
+    ),
     Kind("32-bit products", ("float32",), ("float32",), ("beside_start",), aligned=False),
 )
 
@@ -203,23 +214,23 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     sources: dict[str, str] = {}
     parts: list[pd.DataFrame] = []
     known = {} if gpu in CONTINUOUS else {"burst_range": BURST_RANGE}
+    values, engines = dict[str, float](), _engines(system)
     across, across_where = _weight_gradients(tables, gpu)
     for kind in KINDS:
         measured = _measured(tables, gpu, kind)
-        if measured is None or not set(kind.types) & set(system.matrix):
+        if measured is None or not engines.intersection(kind.types):
             continue
         chosen, name = measured
         rows = _rows(chosen, kind, name, system)
-        values = _solved(rows, _unknowns(kind, gpu, known), known)
+        told = {**known, **{one: values[one] for one in kind.alike if one in values}}
+        values = _solved(rows, _unknowns(kind, gpu, told), told)
         known = {**{name: values[name] for name in _SHARED}, **known}
         parts.append(_residuals(rows, kind, values))
         promoted = PROMOTED.get(gpu, 1.0) if kind.types == ("float8",) else 1.0
         law = _stated(values, rows, across, promoted, aligned=kind.aligned)
         if promoted < 1:
             sources["ext.kernels.product.float8.gradients"] = PROMOTED_SOURCE
-        for one in kind.types:
-            if one in system.matrix:
-                products[one] = law
+        products |= {one: law for one in kind.types if one in engines}
         used = ", ".join(sorted(chosen.source.unique()))
         path = "*16" if len(kind.types) > 1 else kind.types[0]
         sources[f"ext.kernels.product.{path}.*"] = (
@@ -241,6 +252,11 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
         _assumed(products, gpu),
         pd.concat(parts, ignore_index=True),
     )
+
+
+def _engines(system: System) -> set[str]:
+    """Return the types that the matrix engine has a peak of."""
+    return {*system.matrix, *(system.ext.matrix or {})}
 
 
 def _unknowns(kind: Kind, gpu: str, known: Mapping[str, float]) -> dict[str, Unknown]:
@@ -275,11 +291,12 @@ def _measured(
 
 def _rows(chosen: pd.DataFrame, kind: Kind, name: str, system: System) -> Rows:
     known = PROCESSORS[name]
-    peak = next(system.matrix[one].peak for one in kind.types if one in system.matrix)
+    known_types = _engines(system)
+    peak = next(system.product_engine(one).peak for one in kind.types if one in known_types)
     batch, m, n, k, seconds = (
         chosen[column].to_numpy(float) for column in ("batch", "m", "n", "k", "time_s")
     )
-    width = MATMUL_BYTES[kind.types[0]]
+    width = ENGINE_BYTES[kind.types[0]]
     aligned = alignment([chosen[name].to_numpy() for name in ("n", "k")], width)
     on = Processor(peak, known.bandwidth, width)
     held = held_out(chosen[["n", "k"]])
@@ -450,6 +467,7 @@ def _assumed(products: Mapping[str, Any], gpu: str) -> list[str]:
     ]
     for name, text in (
         ("float8", "scaled by tensor; the cast that is measured with a product was taken out"),
+        ("float4", "the cast that is measured with a product was taken out"),
         ("float32", "the time of the host that is measured with a product was taken out"),
     ):
         if name in products:
@@ -460,6 +478,11 @@ def _assumed(products: Mapping[str, Any], gpu: str) -> list[str]:
         lines.append(
             "ext.kernels.product.float8.sustained: no 8-bit products followed each other; of nine calls, none above "
             "15 ms, along the fall of 16-bit products"
+        )
+    if "float4" in products:
+        lines.append(
+            "ext.kernels.product.float4.sustained: that of 8-bit products: one product in 4 bits takes more than 10 "
+            "ms, and alone does not tell it"
         )
     if TFLOAT32[0] in products:
         lines.append(

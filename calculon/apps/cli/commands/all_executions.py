@@ -18,7 +18,7 @@ from calculon.apps.cli.search_options import (
     searches,
 )
 from calculon.errors import Problem, SpecError, nearest
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.named_values import PUBLISHED
 
 if TYPE_CHECKING:
     from calculon.apps.output.writers import Columns

@@ -8,10 +8,11 @@ from calculon.apps.cli.options import Log, Parser, Suggested
 from calculon.apps.report.text_tables import FORMATS, Column, Table
 from calculon.errors import Problem, SpecError, nearest
 from calculon.records import columns
-from calculon.spec.execution import CORRECTED
 from calculon.spec.fields import JSON_TYPES, Declaration, SpecField, shown, spec_fields
 from calculon.spec.files import json_text
 from calculon.spec.lists_of_counts import ListsOfCounts
+from calculon.spec.module_sets import ModuleSets
+from calculon.spec.named_values import CORRECTED
 from calculon.spec.overlay import BASE, HELP
 from calculon.spec.schema import schema
 
@@ -187,7 +188,7 @@ def _values(kind: Any, declaration: Declaration) -> str:  # noqa: PLR0911 (one r
     """Name the values of a field: its type and limits, or its choices."""
     if get_origin(kind) is dict:
         return "object with " + ", ".join(declaration.choices)
-    if isinstance(declaration.choices, ListsOfCounts):
+    if isinstance(declaration.choices, (ListsOfCounts, ModuleSets)):
         return declaration.choices.wanted
     if declaration.choices:
         return ", ".join(declaration.choices)

@@ -39,7 +39,7 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Write or print the model, and tell its parameters."""
-    from calculon.architecture.parameters import parameter_count
+    from calculon.architecture.parameters import active_count, parameter_count
     from calculon.spec.huggingface import USUAL_LENGTH, from_huggingface, source_of
 
     source, output = arguments.config, arguments.output
@@ -53,6 +53,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     document = model.to_dict() | {"about": about | {"source": source_of(raw)}}
     count = parameter_count(model)
     told = f"{count:,} parameters ({scaled(count)})"
+    if model.has_experts:
+        told += f", {active_count(model):,} of them active ({scaled(active_count(model))})"
     note = ""
     if arguments.seq_size is None and model.seq_size > USUAL_LENGTH:
         note = f"sequences of {model.seq_size:,} tokens, the longest context that the configuration states; "

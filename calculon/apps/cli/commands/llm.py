@@ -17,8 +17,8 @@ from calculon.apps.cli.options import (
     naming,
 )
 from calculon.errors import Infeasible, Problem, SpecError
-from calculon.spec.execution import PUBLISHED
 from calculon.spec.files import json_text, write_json
+from calculon.spec.named_values import PUBLISHED
 
 if TYPE_CHECKING:
     from calculon.apps.report.result import Result
@@ -116,7 +116,7 @@ def _with_hint(
 def result_of(estimate: "Estimate") -> "Result":
     """Return an estimate as the plain data that its page is made of."""
     from calculon.apps.report.result import ENDS, Inputs, Machine, Result
-    from calculon.architecture.parameters import parameter_count
+    from calculon.architecture.parameters import active_count, module_count, parameter_count
     from calculon.editions import EDITIONS
     from calculon.plan.mesh import networks_of
     from calculon.plan.plan import NAMES, Plan
@@ -128,6 +128,8 @@ def result_of(estimate: "Estimate") -> "Result":
     inputs = Inputs(
         name=estimate.model.name,
         parameters=parameter_count(replace(estimate.model, seq_size=length)),
+        active=active_count(estimate.model) if estimate.model.has_experts else 0,
+        modules=module_count(estimate.model),
         model=estimate.model.to_dict(),
         machine=Machine(
             name=system.name,
@@ -149,6 +151,9 @@ def result_of(estimate: "Estimate") -> "Result":
         interval=None if belief is None else {name: getattr(belief, name) for name in ENDS},
         belief=None if belief is None else belief.to_dict(),
         residuals=None if estimate.interval is None else estimate.interval.to_dict(),
+        expert_parts=estimate.expert_parts or None,
+        context_exchange=estimate.context_exchange or None,
+        imbalance_headroom=estimate.imbalance_headroom,
         groups=[group.to_dict() for group in estimate.groups],
         domains=[domain.to_dict() for domain in estimate.domains],
         question=None if estimate.edition == PUBLISHED else estimate.question,

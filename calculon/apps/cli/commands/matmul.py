@@ -9,8 +9,8 @@ from calculon.apps.cli.sizes import size, size_text
 from calculon.apps.report.text_tables import FORMATS, Column, Table
 from calculon.apps.report.texts import bandwidth, percent
 from calculon.errors import Problem, SpecError
-from calculon.spec.execution import MATMUL_BYTES
 from calculon.spec.files import document_suffix, replacing, write_json
+from calculon.spec.named_values import MATMUL_BYTES
 from calculon.units import GIGA, TERA, duration, scaled
 
 if TYPE_CHECKING:

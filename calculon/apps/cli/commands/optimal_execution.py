@@ -21,8 +21,8 @@ from calculon.apps.cli.search_options import (
     searches,
 )
 from calculon.errors import Problem, SpecError
-from calculon.spec.execution import PUBLISHED
 from calculon.spec.files import document_suffix
+from calculon.spec.named_values import PUBLISHED
 from calculon.spec.result_selection import QUESTION
 from calculon.units import Unit
 
@@ -222,7 +222,7 @@ def _show_published(best: "list[SearchResult]", arguments: argparse.Namespace, l
 
 def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: Log) -> None:
     """Print the winners in words, and how sure they are; those that differ in switches only where it is asked."""
-    from calculon.apps.report.plans_table import MEANING, apart, plans_table, ranks
+    from calculon.apps.report.plans_table import apart, meaning, plans_table, ranks
 
     winners = _all_winners(best, _SHOWN if arguments.verbose else _READ)
     numbers = ranks([execution for execution, _ in winners])
@@ -251,7 +251,7 @@ def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: 
     for line in _how_sure(best):
         log.show(line)
     if arguments.verbose:
-        log.show(MEANING)
+        log.show(meaning(executions))
     else:
         top = "" if arguments.top_n or arguments.pareto else "-t 10: the next best plans; "
         log.show(f"({top}-v: why others do not fit, what columns mean)")

@@ -13,7 +13,8 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "Count the parameters of a model: exactly, where it states its vocabulary; a model of the six published "
-        "fields alone as published: projections with biases, norms, and embeddings of a vocabulary of 51200.",
+        "fields alone as published: projections with biases, norms, and embeddings of a vocabulary of 51200. Modules "
+        "that predict further tokens are counted beside.",
         "calculon llm-parameter-calculator megatron-1T\ncalculon lpc llama3-8B\n"
         "calculon lpc models/gpt3-175B.json --aligns 20",
     )
@@ -32,12 +33,15 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Print name and count, as the published tool does."""
-    from calculon.architecture.parameters import parameter_count
+    from calculon.architecture.parameters import active_count, module_count, parameter_count
     from calculon.inputs import model as read_model
 
     source = arguments.application
     model = read_model(source)
     stem = Path(source).stem if document_suffix(source) in SUFFIXES else model.name
     name = printable(stem)
-    log(f"{name:<{max(0, arguments.aligns)}} -> {scaled(parameter_count(model))}")
+    active = f", {scaled(active_count(model))} active" if model.has_experts else ""
+    further = f", {scaled(module_count(model))} beside for multi-token prediction"
+    beside = further if model.mtp_layers else ""
+    log(f"{name:<{max(0, arguments.aligns)}} -> {scaled(parameter_count(model))}{active}{beside}")
     return 0

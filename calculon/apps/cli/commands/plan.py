@@ -49,7 +49,8 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--dtype",
         metavar="TYPE",
-        help="precision: bf16 (default), fp16, fp32, or fp8 (a recipe: 8-bit products, 16-bit storage)",
+        help="precision: bf16 (default), fp16, fp32, or a recipe, which stores 16 bits and multiplies 8: fp8, "
+        "fp8-tensorwise, fp8-blockwise, mxfp8; or 4: nvfp4",
     )
     parser.add_argument(
         "--mine",

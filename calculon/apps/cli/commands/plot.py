@@ -20,7 +20,7 @@ from calculon.apps.cli.results import add_result_arguments
 from calculon.apps.cli.search_options import NEEDED, SHARED, add_choice_options
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.named_values import PUBLISHED
 from calculon.spec.result_selection import split
 
 if TYPE_CHECKING:

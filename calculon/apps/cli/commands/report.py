@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from calculon.apps.cli.options import Log, Parser, check_outputs
 from calculon.apps.cli.results import add_result_arguments, asked_results, least_ratio_of
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.named_values import PUBLISHED
 
 if TYPE_CHECKING:
     from calculon.apps.report.result import Result

@@ -19,8 +19,8 @@ from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import Result, compare
 from calculon.apps.validate.published_errors import published_tables
 from calculon.errors import Problem, SpecError
-from calculon.spec.execution import CORRECTED, PUBLISHED
 from calculon.spec.files import check_output, json_text, replacing
+from calculon.spec.named_values import CORRECTED, PUBLISHED
 
 FORMATS = ("text", "json", "csv", "markdown", "html")
 EXCEEDED = 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from calculon.apps.report.bars import COLORS
 from calculon.apps.report.pictures.canvas import GREY, LIGHT, drawing, figure, logarithmic_ticks
 from calculon.frozen import dataclass
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.named_values import PUBLISHED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

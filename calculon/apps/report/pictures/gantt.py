@@ -2,12 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from calculon.apps.report.bars import COLORS
 from calculon.apps.report.pictures.canvas import GREY, drawing, figure, note_edition, time_unit
 from calculon.frozen import dataclass
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.named_values import PUBLISHED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One pass of a stage for a microbatch and chunk, from its start to its end in seconds."""
+    """One pass of a stage for a microbatch and chunk, from its start to its end in seconds.
+
+    ``half`` is -1 or 1 of the passes of a pair that run beside each other: they are drawn above each other.
+    """
 
     stage: int
     kind: str
@@ -24,16 +28,29 @@ class Piece:
     chunk: int
     start: float
     end: float
+    half: int = 0
+
+    @property
+    def place(self) -> tuple[float, float]:
+        """Upper end and height of the piece, in rows."""
+        if not self.half:
+            return self.stage - _HEIGHT / 2, _HEIGHT
+        return self.stage - (_HEIGHT / 2 if self.half < 0 else 0.0), _HEIGHT / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Gantt:
-    """The content of the picture: a title, the pieces of all stages, and the edition of the model."""
+    """The content of the picture: a title, the pieces of all stages, and the edition of the model.
+
+    ``row`` is the word for a row, ``second`` those for the second one of two chunks.
+    """
 
     title: str
     stages: int
     pieces: Sequence[Piece]
     edition: str = PUBLISHED
+    row: str = "Stage"
+    second: str = "second chunk"
 
     @property
     def end(self) -> float:
@@ -42,12 +59,17 @@ class Gantt:
 
     def idle(self, stage: int) -> float:
         """Share of the time in which a stage does nothing."""
-        return 1 - sum(p.end - p.start for p in self.pieces if p.stage == stage) / self.end
+        own = (piece for piece in self.pieces if piece.stage == stage)
+        busy = sum((p.end - p.start) / (2 if p.half else 1) for p in own)
+        return 1 - busy / self.end
 
+
+_HEIGHT = 0.86  # of a row
 
 LOOKS = {
     "forward": ("forward", COLORS["blue"], "#8fc1e3"),
     "backward": ("backward", COLORS["green"], "#8fd0bb"),
+    "inputs": ("gradients of inputs", COLORS["purple"], "#e5bcd3"),
     "weight": ("gradients of weights", COLORS["orange"], "#f3d08f"),
 }
 """Words, colour of the first chunk, and colour of the last one, by kind of pass."""
@@ -60,6 +82,8 @@ _IDLE: dict[str, Any] = {
 }
 _WIDTH, _LEAST = 11.0, 0.1  # inches: of the picture, and of a piece that a digit fits into
 _TALLEST = 12.0  # inches of all rows
+_LETTERS = 138  # of a line of the title
+_ENTRIES = 6  # of a line of the legend
 _LABELLED = 24  # stages up to which the idle time is written next to each row
 
 
@@ -74,16 +98,16 @@ def draw(gantt: Gantt) -> "Figure":
     with drawing():
         picture = figure(_WIDTH, 1.5 + row * gantt.stages)
         axes = picture.subplots()
-        axes.barh(range(gantt.stages), gantt.end * factor, height=0.86, **_IDLE)
+        axes.barh(range(gantt.stages), gantt.end * factor, height=_HEIGHT, **_IDLE)
         rows = defaultdict(list)
         for piece in gantt.pieces:
-            rows[piece.stage, piece.kind, piece.chunk].append(piece)
-        for (stage, kind, chunk), pieces in rows.items():
+            rows[piece.place, piece.kind, piece.chunk].append(piece)
+        for (place, kind, chunk), pieces in rows.items():
             spans = [(p.start * factor, (p.end - p.start) * factor) for p in pieces]
             thin = min(width for _, width in spans) < 0.005 * gantt.end * factor
             axes.broken_barh(
                 spans,
-                (stage - 0.43, 0.86),
+                place,
                 facecolor=_shade(kind, chunk, chunks),
                 edgecolor="white",
                 linewidth=0.1 if thin else 0.4,
@@ -95,20 +119,23 @@ def draw(gantt: Gantt) -> "Figure":
         axes.set_yticks(range(0, gantt.stages, step))
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
-        axes.set_ylabel("Stage")
+        axes.set_ylabel(gantt.row)
         axes.set_xlabel(f"Time ({unit})")
-        axes.set_title(gantt.title)
+        title = (wrap(line, _LETTERS) for line in gantt.title.split("\n"))
+        axes.set_title("\n".join(part for line in title for part in line))
         note_edition(axes, [gantt.edition])
         handles = [Patch(facecolor=LOOKS[kind][1], label=LOOKS[kind][0]) for kind in kinds]
         if chunks > 1:
-            words = f"last of {chunks} chunks" if chunks > 2 else "second chunk"
+            words = f"last of {chunks} chunks" if chunks > 2 else gantt.second
             handles += [
                 Patch(facecolor=LOOKS[kind][2], label=f"{LOOKS[kind][0]}, {words}")
                 for kind in kinds
             ]
         mean = sum(map(gantt.idle, range(gantt.stages))) / gantt.stages
         handles.append(Patch(**_IDLE, label=f"idle: {100 * mean:.1f} % of the time that is drawn"))
-        picture.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+        lines = -(-len(handles) // _ENTRIES)
+        columns = -(-len(handles) // lines)
+        picture.legend(handles=handles, loc="outside lower center", ncols=columns)
     return picture
 
 
@@ -135,7 +162,7 @@ def _numbers(axes: "Axes", gantt: Gantt, row: float, factor: float, chunks: int)
         dark = chunks == 1 or piece.chunk < chunks / 2
         axes.text(
             (piece.start + piece.end) / 2 * factor,
-            piece.stage,
+            piece.stage + piece.half * _HEIGHT / 4,
             text,
             ha="center",
             va="center_baseline",

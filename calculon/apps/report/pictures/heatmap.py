@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from calculon.apps.report.bars import COLORS
 from calculon.apps.report.pictures.canvas import GREY, Quantity, drawing, figure, note_edition
 from calculon.frozen import dataclass
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.named_values import PUBLISHED
 from calculon.units import significant
 
 if TYPE_CHECKING:

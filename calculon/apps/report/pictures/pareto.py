@@ -16,7 +16,7 @@ from calculon.apps.report.pictures.canvas import (
     plain_ticks,
 )
 from calculon.frozen import dataclass
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.named_values import PUBLISHED
 from calculon.units import Array
 
 if TYPE_CHECKING:

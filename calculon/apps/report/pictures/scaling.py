@@ -16,7 +16,7 @@ from calculon.apps.report.pictures.canvas import (
     plain_ticks,
 )
 from calculon.frozen import dataclass
-from calculon.spec.execution import PUBLISHED
+from calculon.spec.named_values import PUBLISHED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,6 +1,7 @@
 """Where time and memory go: a stacked bar for each result, memory against the capacity."""
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 from calculon.apps.report.bars import COLORS
@@ -32,6 +33,9 @@ class Look:
     hatch: str = ""
 
 
+_AXES = ("....", "xxxx", "----")
+"""Hatches of the traffic of further axes."""
+
 LOOKS = {
     "fw_time": Look(COLORS["blue"]),
     "bw_time": Look("#4f9fd0"),
@@ -40,7 +44,7 @@ LOOKS = {
     "tp_comm_exposed_time": Look(COLORS["vermilion"]),
     "pp_comm_exposed_time": Look("#e8955a", "\\\\\\\\"),
     "dp_comm_exposed_time": Look("#f4c6a5"),
-    **dict.fromkeys(AXIS_PARTS_OF_TIME, Look("#f4c6a5", "xxxx")),
+    **{name: Look("#f4c6a5", hatch) for name, hatch in zip(AXIS_PARTS_OF_TIME, cycle(_AXES))},
     "recomm_exposed_time": Look(COLORS["vermilion"], "xxxx"),
     "fw_offload_exposed_time": Look(COLORS["purple"]),
     "bw_offload_exposed_time": Look("#e6bfd5", "...."),

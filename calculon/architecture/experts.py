@@ -1,0 +1,263 @@
+"""The experts that stand in place of the MLP of a block, and the router that chooses them.
+
+Experts are spread over the ranks of a group, and each may be split by width over some of them: how tokens reach them is
+in :mod:`~calculon.architecture.expert_dispatch`. Source of layers: Shazeer et al., arXiv 1701.06538, section 2; Fedus
+et al., *Switch Transformers*, arXiv 2101.03961, section 2.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from calculon.architecture.expert_dispatch import combine_layers, dispatch_layers
+from calculon.architecture.layer import operator
+from calculon.architecture.layers import Flags, Layer, When, fork
+from calculon.architecture.layers.activation import activation
+from calculon.architecture.layers.routing import (
+    chosen_experts,
+    grouped_linear,
+    router,
+)
+from calculon.architecture.mlp_activation import ACTIVATIONS
+from calculon.architecture.projection import (
+    converted,
+    input_layers,
+    output_layers,
+    project,
+)
+from calculon.architecture.shape import BlockShape
+from calculon.spec.model import Model
+from calculon.units import Count
+
+SHARED = "Shared_"
+"""How the names of layers of shared experts begin."""
+
+_AGAIN = Flags(recompute=When.RECOMPUTE_ALL)
+_SHARING = _AGAIN._replace(drops_activation=When.ALWAYS, shares_activation=True)
+
+
+def _in_module(name: str, layers: Iterable[Layer]) -> Iterator[Layer]:
+    """Make layers part of a module that may be checkpointed."""
+    for layer in layers:
+        yield layer._replace(flags=layer.flags._replace(module=name))
+
+
+def router_layer(shape: BlockShape) -> Layer:
+    """Return the product of the router, on the tokens of this rank in the residual region."""
+    model = shape.model
+    return router(
+        "MlpBlock_Router",
+        shape.residual / model.hidden,
+        model.hidden,
+        model.num_experts,
+        bias=model.num_experts * model.router_bias,
+        dtype_bytes=shape.dtype_bytes,
+        flags=_AGAIN,
+    )
+
+
+def expert_layers(shape: BlockShape) -> Iterator[Layer]:
+    """Yield router, dispatch, products of the experts, combination, and the shared experts.
+
+    All but who reads the input are the module that recomputation calls *moe*, shared experts and their gate one in it.
+    """
+    yield _readers(shape)
+    yield from _in_module("moe", _routed(shape))
+    if shape.model.shared_feedforward:
+        yield from _in_module("shared_experts", _shared(shape))
+        yield from _in_module("moe", [_with_shared(shape)])
+
+
+def _routed(shape: BlockShape) -> Iterator[Layer]:
+    """Yield what a router sends to some of the experts each, with the collectives around it."""
+    model = shape.model
+    yield router_layer(shape)
+    yield chosen_experts(
+        "MlpBlock_TopK",
+        shape.residual / model.hidden,
+        model.num_experts,
+        model.experts_per_token,
+        fused=shape.choice.fuses,
+        flags=_AGAIN,
+    )
+    inner = shape_of_rows(shape)
+    if model.moe_latent:
+        yield from _to_latents(shape)
+    yield from dispatch_layers(inner)
+    yield from _products(inner)
+    yield from combine_layers(inner)
+    if model.moe_latent:
+        yield from _from_latents(shape)
+
+
+def shape_of_rows(shape: BlockShape) -> BlockShape:
+    """Return the shape of what is sent to routed experts, and of their products: as wide as latents, if there are."""
+    width = shape.model.moe_latent
+    if not width:
+        return shape
+    return replace(
+        shape,
+        model=_of_width(shape.model),
+        activation=shape.tokens * width,
+        residual=shape.residual / shape.model.hidden * width,
+    )
+
+
+@lru_cache(maxsize=256)
+def _of_width(model: Model) -> Model:
+    """Return a model whose residual stream is as wide as the latent of routed experts."""
+    return replace(model, hidden=model.moe_latent, moe_latent=0)
+
+
+def _to_latents(shape: BlockShape) -> Iterator[Layer]:
+    """Project the tokens of this rank to the latents that are dispatched.
+
+    Every tensor-parallel rank has the weights whole; the sum of their gradients over tensor ranks is not counted, as
+    that of the router is not. Input of as many bytes as results is kept for all that read it.
+    Source: NVIDIA, *Nemotron 3*, arXiv 2512.20856, section 2.2 (LatentMoE); Megatron-LM, ``moe/moe_layer.py``,
+    ``fc1_latent_proj`` and ``fc2_latent_proj``.
+    """
+    local, name, model = shape.local, "MlpBlock_Latent_Down", shape.model
+    yield from converted(f"{name}_Cast", local, model.hidden, model.moe_latent, 0.0, normed=True)
+    narrow = shape.widths.operand < shape.widths.result
+    flags = _AGAIN._replace(drops_activation=When.RECOMPUTE_NORM) if narrow else _SHARING
+    layer = project(name, local, model.hidden, model.moe_latent, 0.0, flags)
+    yield layer._replace(replicated=True)
+
+
+def _from_latents(shape: BlockShape) -> Iterator[Layer]:
+    """Project the sums of what experts give to each token of this rank back, which are kept."""
+    local, name, model = shape.local, "MlpBlock_Latent_Up", shape.model
+    result = shape.widths.result
+    yield from converted(
+        f"{name}_Cast", local, model.moe_latent, model.hidden, 0.0, source=result, joined=False
+    )
+    layer = project(name, local, model.moe_latent, model.hidden, 0.0, _AGAIN)
+    yield layer._replace(replicated=True)
+
+
+def _readers(shape: BlockShape) -> Layer:
+    """Hand the input to router, experts and shared experts; the first product of the shared ones keeps it, too."""
+    keeps = When.KEPT_BY_SHARED if shape.model.shared_feedforward else When.RECOMPUTE_NORM
+    users = 3 if shape.model.shared_feedforward else 2
+    layer = fork(
+        "MlpBlock_Experts_Fork",
+        shape.residual,
+        users,
+        dtype_bytes=shape.widths.result,
+        flags=_AGAIN._replace(drops_activation=keeps),
+    )
+    return layer._replace(kernel="add")  # no kernel before or after it adds the gradients up
+
+
+def _products(shape: BlockShape) -> Iterator[Layer]:
+    """Multiply the rows of experts, apply the activation and the scores, and multiply again."""
+    model, result = shape.model, shape.widths.result
+    experts, each = shape.local_experts, model.experts_per_token
+    rows, inner = shape.rows, shape.expert_width
+    width = shape.mlp_products * inner
+    dropped = _AGAIN._replace(drops_activation=When.RECOMPUTE_EXPERT_ACTIVATION)
+    for name, n, k, bias, flags in (
+        ("MlpBlock_Experts1", model.hidden, width, width * model.expert_bias, _AGAIN),
+        ("MlpBlock_Experts2", inner, model.hidden, model.hidden * model.expert_bias, dropped),
+    ):
+        if name == "MlpBlock_Experts2":
+            elements = rows * model.inner_width / shape.sizes.expert_tensor_par
+            yield _activation(shape, np.floor(elements))
+        yield from converted(
+            f"{name}_Cast", shape, n, k, bias, source=result, rows=rows, copies=experts
+        )
+        yield grouped_linear(
+            name,
+            experts,
+            each / model.num_experts,
+            rows,
+            n,
+            k,
+            bias=bias,
+            widths=shape.widths,
+            flags=flags,
+        )
+
+
+def _activation(shape: BlockShape, elements: Count) -> Layer:
+    """Return the activation of experts, which multiplies its output by the score of the row.
+
+    Scores are applied here, so that outputs of experts need not be kept. Source: Megatron-LM, ``moe/experts.py``,
+    ``activation_func_with_probs``.
+    """
+    layer = activation(
+        f"MlpBlock_{ACTIVATIONS[shape.model.activation]}",
+        shape.model.activation,
+        elements,
+        fused=shape.choice.fused_activation,
+        input_grad=shape.edition.writes_input_gradients,
+        dtype_bytes=shape.widths.result,
+        flags=Flags(recompute=When.RECOMPUTE_EXPERT_ACTIVATION),
+    )
+    forward, backward, none = layer.flops
+    return layer._replace(flops=(forward + elements, backward + 2 * elements, none))
+
+
+def _shared(shape: BlockShape) -> Iterator[Layer]:
+    """Yield the experts that every token passes, an MLP with collectives of its own, and their gate."""
+    model, result = shape.model, shape.widths.result
+    width = shape.mlp_products * shape.split(model.shared_feedforward)
+    yield from input_layers(
+        "Shared",
+        "Mlp1",
+        shape,
+        width,
+        bias=0.0,
+        regather=When.REGATHER_SHARED,
+        gathered=When.GATHERED_SHARED,
+    )
+    yield activation(
+        f"Shared_{ACTIVATIONS[model.activation]}",
+        model.activation,
+        np.floor(model.shared_feedforward * shape.tokens / shape.tensor_par),
+        fused=shape.choice.fused_activation,
+        input_grad=shape.edition.writes_input_gradients,
+        dtype_bytes=result,
+        flags=Flags(recompute=When.RECOMPUTE_SHARED_ACTIVATION),
+    )
+    yield from output_layers(
+        "Shared",
+        "Mlp2",
+        shape,
+        model.shared_feedforward,
+        bias=0,
+        drops=When.RECOMPUTE_SHARED_ACTIVATION,
+    )
+    elements = shape.residual
+    if model.shared_gate:
+        # a product with one column, and its sigmoid times the output of the shared experts
+        yield operator(
+            "Shared_Gate",
+            "routing",
+            (3 * elements, 4 * elements, 2 * elements),
+            inputs=2 * elements,
+            outputs=elements,
+            weights=float(model.hidden),
+            saved=elements,
+            grad=elements,
+            dtype_bytes=result,
+            flags=_AGAIN,
+        )._replace(weight_bytes=float(shape.dtype_bytes * model.hidden))
+
+
+def _with_shared(shape: BlockShape) -> Layer:
+    """Add what shared experts make to what the others do."""
+    elements, result = shape.residual, shape.widths.result
+    return Layer(
+        name="Shared_Sum",
+        kernel="add",
+        flops=(elements, 0.0, 0.0),
+        accessed=(3 * result * elements, 0.0, 0.0),
+        inputs=2 * elements,
+        outputs=elements,
+        output_bytes=result * elements,
+        flags=_AGAIN,
+    )

@@ -1,0 +1,312 @@
+"""Attention that is linear in the length of the sequence, in place of attention with softmax.
+
+One product makes everything that a token reads and writes; a short convolution, or SiLU, follows; then the state, which
+has a fixed size and is handed on between chunks of tokens; a norm with a gate; and the output product. Tensor
+parallelism splits all of it by heads, as it splits attention. Context-parallel ranks have parts of sequences before and
+after it: they exchange these for whole sequences of some heads, and back.
+
+Source: gated delta rule: Yang et al., arXiv 2412.06464 (Qwen3-Next, Megatron-LM ``core/ssm/gated_delta_net.py``);
+Mamba-2: Dao and Gu, arXiv 2405.21060 (Megatron-LM ``core/ssm/mamba_mixer.py``); lightning attention: Qin et al., arXiv
+2401.04658 (MiniMax-01, arXiv 2501.08313, section 2.2).
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from calculon.architecture.layer import Number
+from calculon.architecture.layers import (
+    RECOMPUTED,
+    Flags,
+    Layer,
+    When,
+    activation,
+    communication,
+)
+from calculon.architecture.layers.state import (
+    Core,
+    gated_norm,
+    linear_core,
+    short_convolution,
+)
+from calculon.architecture.projection import input_layers, output_layers
+from calculon.architecture.residual import entry_layers, exit_layers
+from calculon.architecture.shape import BlockShape
+from calculon.spec.model import Model
+from calculon.units import Elements
+
+PREFIXES = {"gated_delta": "DeltaBlock", "mamba2": "MambaBlock", "lightning": "LightningBlock"}
+"""How names of layers begin."""
+
+CHUNK = 64
+"""Tokens of a chunk of the gated delta rule and of lightning attention.
+
+Source: flash-linear-attention, ``ops/gated_delta_rule/chunk.py``; Qin et al., arXiv 2401.04658, section 3.3, whose
+kernels have blocks of 64.
+"""
+
+STATE_BYTES = 4
+"""Bytes of an element of a state of Mamba-2, and of the products inside of a chunk (``states_in_fp32``)."""
+
+
+def linear_attention_layers(shape: BlockShape) -> Iterator[Layer]:
+    """Yield norm, input product, convolution or SiLU, state, norm with a gate, output product, and residual sum.
+
+    Recomputation of the norm with a gate repeats the exchange after it (Megatron-LM, module *gdn_norm_out*).
+    """
+    model, name = shape.model, PREFIXES[shape.model.linear_attention]
+    if shape.whole:
+        yield from entry_layers(name, shape)
+    yield from input_layers(
+        name,
+        "In",
+        shape,
+        input_width(shape),
+        bias=0.0,
+        regather=When.REGATHER_SHARED,
+        gathered=When.GATHERED_SHARED,
+        outer=True,
+    )
+    yield from _exchanged(f"{name}_Heads_In", shape, _sent(shape), When.RECOMPUTE_ALL)
+    yield _before_state(name, shape)
+    yield linear_core(
+        f"{name}_State",
+        shape.tokens,
+        _core(shape),
+        dtype_bytes=shape.widths.result,
+        stored_bytes=shape.dtype_bytes,
+        flags=RECOMPUTED,
+    )
+    delta = model.linear_attention == "gated_delta"
+    again = When.RECOMPUTE_GDN_NORM if delta else When.RECOMPUTE_ALL
+    width = shape.split(inner_width(model))
+    yield gated_norm(
+        f"{name}_Norm",
+        shape.tokens * width,
+        float(model.linear_value_dim) if delta else width,
+        dtype_bytes=shape.widths.result,
+        stored_bytes=shape.dtype_bytes,
+        flags=Flags(recompute=again),
+    )
+    yield from _exchanged(f"{name}_Heads_Out", shape, width, again)
+    yield from output_layers(
+        name,
+        "Out",
+        shape,
+        inner_width(model),
+        bias=0,
+        joined=False,
+        drops=When.RECOMPUTE_GDN_NORM if delta else When.NEVER,
+    )
+    if shape.whole:
+        yield from exit_layers(name, shape)
+
+
+def inner_width(model: Model) -> int:
+    """Width of what the state gives, which the output product reads."""
+    match model.linear_attention:
+        case "gated_delta":
+            return model.linear_value_heads * model.linear_value_dim
+        case "mamba2":
+            return model.ssm_heads * model.ssm_head_dim
+    return model.attn_heads * model.attn_size
+
+
+def input_width(shape: BlockShape) -> Elements:
+    """Columns of the input product on one rank: of all that is convolved, of the gate, and of scalars of each head."""
+    return _channels(shape, _groups(shape)) + _beside(shape)
+
+
+def _beside(shape: BlockShape) -> Elements:
+    """Return the columns of the gate, and of scalars of each head."""
+    model = shape.model
+    gate = shape.split(inner_width(model))
+    match model.linear_attention:
+        case "gated_delta":
+            return gate + 2 * shape.split(model.linear_value_heads)
+        case "mamba2":
+            return gate + shape.split(model.ssm_heads)
+    return gate
+
+
+def _channels(shape: BlockShape, groups: Elements) -> Elements:
+    """Return the channels that pass the convolution, or SiLU: queries, keys and values, by whatever name.
+
+    Groups of heads of Mamba-2 share what writes and reads the state; they are given.
+    """
+    model, inner = shape.model, shape.split(inner_width(shape.model))
+    match model.linear_attention:
+        case "gated_delta":
+            return 2 * shape.split(model.linear_key_heads * model.linear_key_dim) + inner
+        case "mamba2":
+            return inner + 2 * groups * model.ssm_state
+    return 3 * inner
+
+
+def _groups(shape: BlockShape) -> Elements:
+    """Return the groups of heads of Mamba-2 on one rank: its share, or one that it shares with other ranks.
+
+    Source: Megatron-LM, ``core/ssm/mamba_mixer.py``.
+    """
+    return np.ceil(shape.model.ssm_groups / shape.tensor_par)
+
+
+def _exchanged_groups(shape: BlockShape) -> Elements:
+    """Return the groups of a token after the exchange of heads, where ranks with the same group each have it.
+
+    A rank then has as many times its tokens as there are ranks that exchange, each with fewer heads: it
+    computes with so many groups for each of its own tokens.
+
+    Source: Megatron-LM, ``core/ssm/mamba_context_parallel.py``.
+    """
+    parts = shape.sizes.context_par
+    return np.ceil(shape.model.ssm_groups / (shape.tensor_par * parts)) * parts
+
+
+def _sent(shape: BlockShape) -> Elements:
+    """Return the elements of a token that are exchanged for those of all tokens: all that the input product makes."""
+    return _channels(shape, _exchanged_groups(shape)) + _beside(shape)
+
+
+def _exchanged(name: str, shape: BlockShape, width: Elements, again: str) -> Iterator[Layer]:
+    """Exchange tokens of all heads of a rank for heads of all tokens, or back; nothing is kept of it.
+
+    Source: Megatron-LM, ``core/ssm/mamba_context_parallel.py``; as attention does with ``cp_comm: a2a``.
+    """
+    parts = shape.sizes.context_par
+    if (parts > 1).any():
+        layer = communication(
+            name,
+            "cp",
+            shape.tokens * width,
+            parts,
+            forward="all_to_all",
+            backward="all_to_all",
+            dtype_bytes=shape.widths.result,
+            flags=Flags(recommunicate=again, drops_activation=When.ALWAYS),
+        )
+        yield layer._replace(activation_grad=0.0)
+
+
+def _before_state(name: str, shape: BlockShape) -> Layer:
+    """Return the short convolution with SiLU, or SiLU alone (lightning attention).
+
+    The fused kernel of Mamba-2 keeps the input product alone, and convolves again in its backward pass.
+    Source: state-spaces/mamba, ``ssd_combined.py``, ``MambaSplitConv1dScanCombinedFn``.
+    """
+    model, result = shape.model, shape.widths.result
+    kind = model.linear_attention
+    if kind == "lightning":
+        return activation(
+            f"{name}_SiLU",
+            "silu",
+            shape.tokens * _channels(shape, _groups(shape)),
+            fused=shape.choice.fused_activation,
+            input_grad=shape.edition.writes_input_gradients,
+            dtype_bytes=result,
+            flags=RECOMPUTED,
+        )
+    mamba = kind == "mamba2"
+    return short_convolution(
+        f"{name}_Conv",
+        shape.tokens,
+        _channels(shape, _exchanged_groups(shape)),
+        model.ssm_conv if mamba else model.linear_conv,
+        bias=mamba,
+        stored=_channels(shape, _groups(shape)),
+        again=mamba,
+        dtype_bytes=result,
+        stored_bytes=shape.dtype_bytes,
+        flags=RECOMPUTED,
+    )
+
+
+def _core(shape: BlockShape) -> Core:
+    """Return what a token has of the state."""
+    match shape.model.linear_attention:
+        case "gated_delta":
+            return _delta(shape)
+        case "mamba2":
+            return _mamba(shape)
+    return _lightning(shape)
+
+
+def _chunk(shape: BlockShape, tokens: int) -> Number:
+    """Return tokens of a chunk: no more than there are."""
+    return np.minimum(float(tokens), shape.workload.keys)
+
+
+def _delta(shape: BlockShape) -> Core:
+    """Return the state of the gated delta rule, keys x values for each value head.
+
+    Forward 8 FLOP per element of the state (products with key, value and query, and the sum of the update), and the
+    products inside of a chunk of `C` tokens: ``C (5 d_k + 3 d_v)``. Between its kernels are states in the type of keys,
+    both sides of the WY form and the new values; queries, keys, values, decay, step and the inverse of a chunk stay.
+
+    Source: Yang et al., arXiv 2412.06464, section 3.3; flash-linear-attention, ``ops/gated_delta_rule/chunk.py``;
+    counted FLOP: Megatron-LM, ``training.py``, ``num_floating_point_operations`` (with the convolution).
+    """
+    model, result = shape.model, shape.widths.result
+    keys, values = model.linear_key_dim, model.linear_value_dim
+    heads, key_heads = shape.split(model.linear_value_heads), shape.split(model.linear_key_heads)
+    chunk = _chunk(shape, CHUNK)
+    read = 2 * key_heads * keys + heads * (values + 2)
+    between = heads * (keys * values / chunk + keys + 2 * values + chunk)
+    channels = 2 * model.linear_key_heads * keys + model.linear_value_heads * values
+    return Core(
+        flops=heads * (8 * keys * values + chunk * (5 * keys + 3 * values)),
+        read=read,
+        written=heads * values,
+        between=result * between,
+        saved=result * (read + heads * chunk),
+        weights=2 * heads,
+        counted=8.0 * model.linear_value_heads * keys * values + 2 * model.linear_conv * channels,
+    )
+
+
+def _mamba(shape: BlockShape) -> Core:
+    """Return the state of Mamba-2, ``ssm_state`` for each element of a head.
+
+    Forward two products with the state, and two inside of a chunk of `Q` tokens: ``4 i N + 2 Q (n_g N + i)``, where `i`
+    is the width of all heads. Between its kernels are states and products of a group, in 4 bytes. Of its inputs only
+    the time step stays, and its decay in 4 bytes: all else is in the output of the input product.
+
+    Source: Dao and Gu, arXiv 2405.21060, section 6; state-spaces/mamba, ``ssd_combined.py``; counted FLOP: Megatron-LM,
+    ``training.py``, ``mamba_layer_flops``.
+    """
+    model, result = shape.model, shape.widths.result
+    heads, state = shape.split(model.ssm_heads), model.ssm_state
+    inner, groups = shape.split(inner_width(model)), _exchanged_groups(shape)
+    written = groups * state
+    chunk = _chunk(shape, model.ssm_chunk)
+    return Core(
+        flops=4 * inner * state + 2 * chunk * (written + inner),
+        read=inner + 2 * written + heads,
+        written=inner,
+        between=STATE_BYTES * (inner * state / chunk + groups * chunk),
+        saved=(result + STATE_BYTES) * heads,
+        weights=3 * heads,
+        counted=7.0 * inner_width(model) * state,
+    )
+
+
+def _lightning(shape: BlockShape) -> Core:
+    """Return the state of lightning attention, keys x values for each head; it stays in the multiprocessors.
+
+    Forward two products with the state, and two inside of a chunk of `C` tokens, of which half is masked:
+    ``4 d d + 2 C d`` of each head of width `d`. Queries, keys and values stay.
+
+    Source: Qin et al., arXiv 2401.04658, algorithms 1 and 2; MiniMax-01, arXiv 2501.08313, section 2.2.
+    """
+    model, result = shape.model, shape.widths.result
+    heads, size = shape.split(model.attn_heads), model.attn_size
+    chunk = _chunk(shape, CHUNK)
+    return Core(
+        flops=heads * (4 * size**2 + 2 * chunk * size),
+        read=3 * heads * size,
+        written=heads * size,
+        between=0.0,
+        saved=result * 3 * heads * size,
+        weights=0.0,
+        counted=4.0 * model.attn_heads * size**2,
+    )

@@ -1,0 +1,271 @@
+"""Dispatch of tokens to the ranks of their experts, and the way back: bytes through each port, and times.
+
+An all-to-all sends a row for each expert of a token. Libraries of experts (DeepEP, HybridEP) send one copy to each
+*node* that has an expert of the token, to the rank there with the number of the sender in its own node, which forwards
+one to each *rank* with an expert; rows for the experts of a rank are copied there. The way back adds up in the same
+places. Tokens go to all experts alike often.
+
+Source: DeepSeek-AI, *DeepSeek-V3*, arXiv 2412.19437, sections 2.1.2 and 3.2.2; DeepEP, README.
+"""
+
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+
+from calculon.hardware.collectives.algorithms import IN_FLIGHT
+from calculon.hardware.collectives.group_times import AUTO, group_time, group_volume
+from calculon.hardware.collectives.placement import Group
+from calculon.hardware.system import System
+from calculon.spec.model import Model
+from calculon.units import Array, Bytes, Count, Fraction, Seconds
+
+LIBRARIES = ("deepep", "hybridep")
+"""Dispatchers that send copies to nodes and forward them to ranks; the others are collectives."""
+
+ENTRY_BYTES = 12
+"""Bytes that a copy carries for each expert of its token: number and score. Source: DeepEP, ``csrc/kernels``."""
+
+
+SCALED_BYTES = 1 + 4 / 128
+"""Bytes of an element in 8 bits, with its share of a scale. Source: DeepSeek-V3, section 3.3.2: tiles of 1 x 128."""
+
+
+class Routing(NamedTuple):
+    """How tokens choose their experts.
+
+    Attributes
+    ----------
+    experts, each : int
+        Experts of a block, and those of a token.
+    groups, limit : int
+        Groups of experts, of which a token goes to so many at most; 0 without a limit.
+    """
+
+    experts: int
+    each: int
+    groups: int = 0
+    limit: int = 0
+
+    @classmethod
+    def of(cls, model: Model) -> "Routing":
+        """Return the routing of the experts of a model."""
+        groups, limit = model.router_groups, model.router_group_topk
+        return cls(model.num_experts, model.experts_per_token, groups, limit)
+
+
+def _missed(routing: Routing, inside: Array, of: Array | int) -> Array:
+    r"""Return the chance that no expert of a token is among `inside` of some, :math:`C(of - in, k) / C(of, k)`.
+
+    As a product of k ratios, none above 1: exact to rounding where the binomials are beyond all numbers.
+    """
+    chance = np.ones(np.shape(inside))
+    for chosen in range(routing.each):
+        chance = chance * np.maximum(of - inside - chosen, 0) / (of - chosen)
+    return chance
+
+
+def distinct_parts(routing: Routing, parts: Count) -> Array:
+    r"""Return how many of `n` equal parts of the experts have one of a token's, on average.
+
+    .. math:: n \left[1 - \binom{E - E/n}{k} / \binom{E}{k}\right]
+
+    Where a token goes to :math:`M` of `g` groups at most, any of them alike often, its experts are among :math:`M E/g`.
+    Of a part of a group it misses all in those cases, and where its group is not chosen; of a part of `q` groups,
+    `j` are chosen by the hypergeometric distribution. Parts that cut across groups count as without a limit, which is
+    an upper bound.
+
+    Parameters
+    ----------
+    routing : Routing
+        The experts of a token.
+    parts : int array
+        Equal parts, which divide the experts.
+    """
+    parts = np.asarray(parts)
+    size = routing.experts / parts
+    missed = _missed(routing, size, routing.experts)
+    if routing.limit and routing.limit < routing.groups:
+        missed = np.where(parts % routing.groups == 0, _of_part(routing, size), missed)
+        for groups in range(2, routing.groups + 1):
+            here = parts * groups == routing.groups
+            if here.any():
+                missed = np.where(here, _of_groups(routing, groups), missed)
+    return parts * (1 - missed)
+
+
+def _of_part(routing: Routing, size: Array) -> Array:
+    """Return the chance that a token misses some experts of one group."""
+    chosen = routing.limit / routing.groups
+    among = routing.limit * (routing.experts // routing.groups)
+    inside = np.minimum(size, routing.experts // routing.groups)
+    return 1 - chosen + chosen * _missed(routing, inside, among)
+
+
+def _of_groups(routing: Routing, groups: int) -> float:
+    """Return the chance that a token misses all experts of some groups."""
+    others, limit = routing.groups - groups, routing.limit
+    size = routing.experts // routing.groups
+    found = 0.0
+    for chosen in range(max(0, limit - others), min(groups, limit) + 1):
+        ways = comb(groups, chosen) * comb(others, limit - chosen)
+        missed = _missed(routing, np.array(chosen * size), limit * size)
+        found += ways / comb(routing.groups, limit) * float(missed)
+    return found
+
+
+def copies(system: System, routing: Routing, group: Group) -> Array:
+    """Return how many copies of a token leave by the port of a rank to each network: shape (networks, ...).
+
+    In its node those for other ranks than the one that the copy lands on, its own tokens and forwarded ones together.
+    Between nodes one for each other node with an expert; what goes further than a network between nodes connects leaves
+    through its port, too, as in an all-to-all.
+
+    Parameters
+    ----------
+    system : System
+        Its networks.
+    routing : Routing
+        The experts of a token.
+    group : Group
+        The ranks among which the experts are split.
+    """
+    inside = np.asarray(group.members[group.node])
+    nodes = np.asarray(group.ranks) // inside
+    to_ranks = distinct_parts(routing, group.ranks) * (inside - 1) / inside
+    to_nodes = distinct_parts(routing, nodes) / nodes  # each of the other nodes is as likely
+    found: list[Array] = []
+    further: Array = np.array(0.0)
+    for i in reversed(range(len(group.members))):
+        if i == group.node:
+            found.append(to_ranks)
+            continue
+        below = np.asarray(group.below[i]) // inside
+        here = np.where(group.used[i], below * (np.asarray(group.members[i]) - 1) * to_nodes, 0.0)
+        between = system.link(i).kind == "net"
+        found.append(here + further if between else here)
+        further = found[-1] if between else further
+    return np.stack(np.broadcast_arrays(*reversed(found)))
+
+
+def exchange_volume(
+    system: System,
+    dispatcher: str,
+    tokens: Count | float,
+    row: Bytes,
+    routing: Routing,
+    group: Group,
+    *,
+    imbalance: Array | float = 1.0,
+    algorithm: str = AUTO,
+) -> Bytes:
+    """Return the bytes through the busiest port to each network, in each direction: shape (networks, ...).
+
+    Parameters
+    ----------
+    system : System
+        Its networks.
+    dispatcher : str
+        ``alltoall``, or one of :data:`LIBRARIES`; ``allgather`` is an all-gather and a reduce-scatter.
+    tokens : array
+        Those of a rank, which has not the tokens of another.
+    row : array
+        Bytes of a token, with the scales of its elements.
+    routing : Routing
+        The experts of a token.
+    group : Group
+        The ranks among which the experts are split.
+    imbalance : array
+        Rows of the busiest rank beside the mean.
+    algorithm : str
+        Of the all-to-all: see :func:`~calculon.hardware.collectives.group_times.group_time`.
+    """
+    if dispatcher not in LIBRARIES:
+        message = imbalance * tokens * routing.each * row
+        return group_volume(system, "all_to_all", message, group, algorithm)
+    return library_volume(system, routing, imbalance * tokens * copy_bytes(routing, row), group)
+
+
+def copy_bytes(routing: Routing, row: Bytes | float) -> Bytes:
+    """Return the bytes of a copy of a token for a library of experts: its row, and an entry for each of its experts."""
+    return np.asarray(row, dtype=float) + ENTRY_BYTES * routing.each
+
+
+def library_volume(system: System, routing: Routing, message: Bytes, group: Group) -> Bytes:
+    """Return :func:`exchange_volume` of a library of experts; one copy of each token of a rank is the `message`."""
+    return copies(system, routing, group) * message
+
+
+def exchange_time(
+    system: System,
+    dispatcher: str,
+    tokens: Count | float,
+    row: Bytes,
+    routing: Routing,
+    group: Group,
+    *,
+    imbalance: Array | float = 1.0,
+    algorithm: str = AUTO,
+) -> Seconds:
+    r"""Return the time of a dispatch, or of a combine; arguments as in :func:`exchange_volume`.
+
+    .. math:: t = \alpha_b + \min(n - 1, 8) \alpha + \max_i v_i / (B_i \eta_i)
+
+    for libraries of experts, all of whose ports are busy together: with the largest base latency :math:`\alpha_b` and
+    the latency :math:`\alpha` of a step on the outermost network, where a rank sends to :math:`n - 1` others, as in an
+    all-to-all; the shares :math:`\eta_i` are those of ``ext.ep_library``, or of the networks.
+    """
+    if dispatcher not in LIBRARIES:
+        message = imbalance * tokens * routing.each * row
+        return group_time(system, "all_to_all", message, group, algorithm)
+    return library_time(system, routing, imbalance * tokens * copy_bytes(routing, row), group)
+
+
+def library_time(system: System, routing: Routing, message: Bytes, group: Group) -> Seconds:
+    """Return :func:`exchange_time` of a library of experts; one copy of each token of a rank is the `message`."""
+    volume = library_volume(system, routing, message, group)
+    fabric, library = system.fabric, system.ext.ep_library
+    start: Seconds = np.array(0.0)
+    moving: Seconds = np.array(0.0)
+    for i, (network, used) in enumerate(zip(system.networks, group.used, strict=True)):
+        share = network.efficiency
+        if library is not None:
+            inside = i == group.node
+            share = library.nvlink_efficiency if inside else library.nic_efficiency
+        slower = network.efficiency / share
+        moving = np.maximum(moving, fabric.moving(np.array(i), volume[i] * slower))
+        start = np.maximum(start, np.where(used, fabric.latency[i], 0.0))
+    steps = np.minimum(_peers(group), IN_FLIGHT)
+    time = start + steps * fabric.step_latency[group.network] + moving
+    return np.where(np.asarray(group.ranks) == 1, 0.0, np.maximum(time, fabric.launch))
+
+
+def _peers(group: Group) -> Count:
+    """Return how many others a rank sends to: one in each other node, or all others of its node."""
+    inside = np.asarray(group.members[group.node])
+    nodes = np.asarray(group.ranks) // inside
+    return np.where(nodes > 1, nodes, inside) - 1
+
+
+def has_ports(system: System, dispatcher: str, group: Group) -> Array:
+    """Return where groups can use a dispatcher: libraries of experts need a port to each network, not a torus."""
+    found: Array = np.ones(np.shape(group.ranks), dtype=bool)
+    if dispatcher in LIBRARIES:
+        for i, used in enumerate(group.used):
+            found = found & ~(used & (system.link(i).torus is not None))
+    return found
+
+
+def engine_share(system: System, dispatcher: str, group: Group) -> Fraction:
+    """Return the share of the compute engines that an exchange takes while it runs.
+
+    That of the multiprocessors of a library of experts (``ext.ep_library``); of a collective, and where nothing is
+    stated, the largest of the networks that the group uses.
+    """
+    if dispatcher in LIBRARIES and (library := system.ext.ep_library) is not None:
+        return np.where(np.asarray(group.ranks) > 1, library.engine_share, 0.0)
+    shares = [
+        np.where(used, usage, 0.0)
+        for used, usage in zip(group.used, system.fabric.processor_usage, strict=True)
+    ]
+    return np.max(np.broadcast_arrays(*shares), axis=0)

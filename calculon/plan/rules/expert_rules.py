@@ -1,0 +1,288 @@
+"""How experts may be spread over ranks."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from calculon.errors import Problem
+from calculon.hardware.collectives.dispatch import LIBRARIES, has_ports
+from calculon.hardware.collectives.placement import Group
+from calculon.plan.columns import DEFAULTS, PLAIN, Columns
+from calculon.plan.mesh import data_ranks, expert_ranks, expert_tensor_par
+from calculon.plan.rules.rule import Request, Requests, Rule, expected
+from calculon.spec.named_values import (
+    DATATYPE_BYTES,
+    EXCHANGED,
+    MATMUL_BYTES,
+    exchanged_bytes,
+    result_bytes,
+)
+from calculon.units import Array, Count
+
+DEGREES = ("expert_par", "expert_tensor_par")
+"""Fields that spread experts."""
+
+
+def _of_experts(holds: Callable[[Requests], Array]) -> Callable[[Requests], Array]:
+    """Ask only models with several experts; others have a rule that refuses the fields."""
+    return lambda r: holds(r) if r.model.mixes else np.array(True)
+
+
+def _needs_experts(field: str) -> Rule:
+    """Make the rule that a field has its default where blocks have no experts that are chosen."""
+
+    def holds(r: Requests) -> Array:
+        return np.array(True) if r.model.mixes else getattr(r.plan, field) == PLAIN[field]
+
+    wanted = f"{DEFAULTS[field]}, since blocks of {{model.name}} do not have several experts"
+    return Rule(f"{field}_needs_experts", holds, expected(field, wanted), (field,))
+
+
+def _divides(r: Requests) -> Array:
+    return r.model.num_experts % r.plan.expert_par == 0
+
+
+def _width(r: Requests) -> Array:
+    return r.model.inner_width % expert_tensor_par(r.plan) == 0
+
+
+def _explain_width(one: Request) -> Problem:
+    name = "expert_feedforward" if one.model.expert_feedforward else "feedforward"
+    wanted = f"a divisor of the model's {name}={one.model.inner_width}"
+    return Problem("expert_tensor_par", wanted, str(_stated_width(one)))
+
+
+def _stated_width(one: Request) -> int:
+    return one.execution.expert_tensor_par or one.execution.tensor_par
+
+
+def _ranks(one: Request) -> int:
+    return one.execution.expert_par * _stated_width(one)
+
+
+def _whole_groups(r: Requests) -> Array:
+    every: Count = np.asarray(r.plan.tensor_par, np.int64) * data_ranks(r.plan)
+    return every % expert_ranks(r.plan) == 0
+
+
+def _explain_groups(one: Request) -> Problem:
+    e = one.execution
+    width = _stated_width(one)
+    parts = " x context_par" if e.context_par > 1 else ""
+    wanted = (
+        f"such that expert_par x expert_tensor_par = {e.expert_par} x {width} = {e.expert_par * width} divides "
+        f"tensor_par{parts} x data_par = {e.tensor_par * e.context_par * e.data_par}"
+    )
+    return Problem("expert_par", wanted, str(e.expert_par))
+
+
+def _spread(r: Requests) -> Array:
+    """Where experts are not split exactly as tensor parallelism splits other layers."""
+    return (r.plan.expert_par > 1) | (expert_tensor_par(r.plan) != r.plan.tensor_par)
+
+
+def _nested(r: Requests) -> Array:
+    """Whether groups of a mesh contain whole groups of others, or are inside of one."""
+    span, tensor = expert_ranks(r.plan), np.asarray(r.plan.tensor_par, np.int64)
+    parts = tensor * r.plan.context_par
+    inside = (parts % span == 0) & ((tensor % span == 0) | (span % tensor == 0))
+    shards = parts * np.maximum(r.plan.dp_shard // r.plan.context_par, 1)
+    contains = (span % parts == 0) & ((span % shards == 0) | (shards % span == 0))
+    replicas_next = r.plan.is_choice("mesh_order", "tp-dp-pp")
+    return r.plan.is_choice("mesh_order", "stated") | inside | (contains & replicas_next)
+
+
+def _explain_nested(one: Request) -> Problem:
+    e, ranks = one.execution, _ranks(one)
+    near = f"a multiple or a divisor of tensor_par={e.tensor_par}"
+    if e.context_par > 1:
+        near += f", and of tensor_par x context_par={e.tensor_par * e.context_par}"
+    if e.mesh_order == "tp-pp-dp":
+        near = f"a divisor of tensor_par={e.tensor_par}, since stages are next to tensor groups"
+        if e.context_par > 1:
+            near = (
+                f"a multiple or a divisor of tensor_par={e.tensor_par} that divides tensor_par x context_par="
+                f"{e.tensor_par * e.context_par}, since stages are next to these"
+            )
+    elif e.dp_shard:
+        near += f", and of tensor_par x dp_shard={e.tensor_par * e.dp_shard}"
+    wanted = f"such that expert_par x expert_tensor_par = {ranks} is {near}"
+    return Problem("expert_par", wanted, str(e.expert_par), f"mesh_order is {e.mesh_order}")
+
+
+def _network_size(r: Requests) -> Array:
+    """Whether a stated network joins as many ranks as have all experts once."""
+    size = r.system.fabric.size[np.minimum(r.plan.expert_par_net, len(r.system.networks) - 1)]
+    stated = r.plan.is_choice("mesh_order", "stated") & (r.plan.expert_par > 1)
+    return ~stated | (expert_ranks(r.plan) <= size)
+
+
+def _explain_network(one: Request) -> str:
+    e, size = one.execution, one.system.networks[one.execution.expert_par_net].size
+    return (
+        f"network {e.expert_par_net} of {one.system.name} is not big enough: it joins {size} processors, and "
+        f"expert_par={e.expert_par} x expert_tensor_par={_stated_width(one)} needs {_ranks(one)} "
+        f"({_ranks(one) - size} too many)"
+    )
+
+
+def _exchanged_types(field: str) -> Iterator[Rule]:
+    """Make the rules on a type in which rows are sent: that they are, and that it is narrower than results."""
+
+    def sent(r: Requests) -> Array:
+        exchanged = (r.plan.expert_par > 1) & ~r.plan.is_choice("moe_dispatcher", "allgather")
+        return r.plan.is_choice(field, "same") | exchanged
+
+    def narrower(r: Requests) -> Array:
+        sizes = [exchanged_bytes(name, 0.0) for name in EXCHANGED]
+        results = np.array(
+            [
+                [result_bytes(datatype, product) for product in ("same", *MATMUL_BYTES)]
+                for datatype in DATATYPE_BYTES
+            ]
+        )
+        result = results[r.plan.datatype, r.multiplied]
+        return np.array(sizes)[getattr(r.plan, field)] < result
+
+    yield Rule(
+        f"{field}_needs_exchange",
+        sent,
+        expected(field, "same, unless expert_par is above 1 and moe_dispatcher is not allgather"),
+        (field,),
+    )
+    yield Rule(
+        f"{field}_narrower",
+        narrower,
+        expected(field, "same, or a type of fewer bytes than results of products have"),
+        (field,),
+    )
+
+
+def _library(plan: Columns) -> Array:
+    """Whether a library of experts sends copies of tokens."""
+    return np.logical_or.reduce([plan.is_choice("moe_dispatcher", name) for name in LIBRARIES])
+
+
+def _with_library(met: Callable[[Columns], Array]) -> Callable[[Requests], Array]:
+    """Ask only executions with a library of experts."""
+    return _of_experts(lambda r: ~_library(r.plan) | met(r.plan))
+
+
+def _ports(r: Requests) -> Array:
+    """Whether ranks of a library of experts have a port to each network that joins them."""
+    plan, system = r.plan, r.system
+    if all(system.link(i).torus is None for i in range(len(system.networks))):
+        return np.array(True)
+    ranks = expert_ranks(plan)
+    near = Group.in_mesh(system, ranks, np.array(1))
+    network = np.minimum(plan.expert_par_net, len(system.networks) - 1)
+    stated = Group.on_network(system, network, ranks)
+    found = np.where(
+        plan.is_choice("mesh_order", "stated"),
+        has_ports(system, LIBRARIES[0], stated),
+        has_ports(system, LIBRARIES[0], near),
+    )
+    return ~_library(plan) | found
+
+
+_LIBRARY_RULES = (
+    Rule(
+        "library_needs_ranks",
+        _with_library(lambda plan: plan.expert_par > 1),
+        expected(
+            "moe_dispatcher",
+            "alltoall or allgather, since expert_par is 1: nothing is sent to other experts",
+        ),
+        ("moe_dispatcher",),
+    ),
+    Rule(
+        "library_needs_whole_experts",
+        _with_library(lambda plan: expert_tensor_par(plan) == 1),
+        expected(
+            "expert_tensor_par",
+            "1 with moe_dispatcher={e.moe_dispatcher}, which is modelled for ranks that have whole experts",
+        ),
+        ("moe_dispatcher",),
+    ),
+    Rule(
+        "library_does_not_pad",
+        _with_library(lambda plan: ~plan.moe_pad_to_capacity),
+        expected(
+            "moe_pad_to_capacity",
+            "false with moe_dispatcher={e.moe_dispatcher}, which sends copies of tokens and no empty rows",
+        ),
+        ("moe_dispatcher",),
+    ),
+)
+"""Source: Megatron-LM, ``core/transformer/transformer_config.py``, checks of the dispatcher *flex*."""
+
+
+EXPERT_RULES: tuple[Rule, ...] = (
+    *map(_needs_experts, (*DEGREES, "moe_dispatcher", "moe_capacity_percent")),
+    Rule(
+        "imbalance_needs_ranks",
+        lambda r: (r.plan.moe_imbalance_percent == 100) | (r.plan.expert_par > 1),
+        expected("moe_imbalance_percent", "100, since expert_par is 1: every rank has all experts"),
+        ("moe_imbalance_percent",),
+    ),
+    Rule(
+        "padding_needs_capacity",
+        lambda r: ~r.plan.moe_pad_to_capacity | (r.plan.moe_capacity_percent > 0),
+        expected("moe_pad_to_capacity", "false, unless moe_capacity_percent is above 0"),
+        ("moe_pad_to_capacity",),
+    ),
+    Rule(
+        "padding_has_no_imbalance",
+        lambda r: ~r.plan.moe_pad_to_capacity | (r.plan.moe_imbalance_percent == 100),
+        expected("moe_imbalance_percent", "100, since moe_pad_to_capacity gives all as many rows"),
+        ("moe_pad_to_capacity",),
+    ),
+    *_LIBRARY_RULES,
+    *(rule for name in ("dispatch_dtype", "combine_dtype") for rule in _exchanged_types(name)),
+    Rule(
+        "experts_split",
+        _of_experts(_divides),
+        expected("expert_par", "a divisor of the model's num_experts={model.num_experts}"),
+        ("expert_par",),
+    ),
+    Rule(
+        "experts_width_inside",
+        _of_experts(lambda r: r.plan.tensor_par % expert_tensor_par(r.plan) == 0),
+        expected("expert_tensor_par", "a divisor of tensor_par={e.tensor_par}, or 0 for all of it"),
+        ("expert_tensor_par",),
+    ),
+    Rule("experts_width", _of_experts(_width), _explain_width, ("expert_tensor_par",)),
+    Rule("expert_groups", _of_experts(_whole_groups), _explain_groups, DEGREES),
+    Rule("expert_mesh", _of_experts(_nested), _explain_nested, DEGREES),
+    Rule(
+        "experts_split_sequences",
+        lambda r: (
+            ~_spread(r)
+            | (r.plan.tensor_par == 1)
+            | r.plan.is_choice("tensor_par_comm_type", "rs_ag")
+        ),
+        expected(
+            "tensor_par_comm_type",
+            "rs_ag, since experts are spread otherwise than tensor_par={e.tensor_par} splits other layers",
+            "each rank dispatches its own tokens",
+        ),
+        DEGREES,
+    ),
+)
+"""Requirements of the spread of experts, in the order of checking."""
+
+EXPERT_NETWORK_RULES: tuple[Rule, ...] = (
+    Rule(
+        "library_needs_ports",
+        _of_experts(_ports),
+        expected(
+            "moe_dispatcher",
+            "alltoall or allgather on {system.name}: libraries of experts need a port to each network, not a torus",
+        ),
+        ("moe_dispatcher",),
+    ),
+    Rule(
+        "expert_network_size", _of_experts(_network_size), _explain_network, DEGREES, counted=True
+    ),
+)
+"""Whether their groups fit stated networks."""

@@ -1,0 +1,174 @@
+"""Which kinds of block the stages of a pipeline have: that follows from where they lie in the model."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from calculon.architecture.block_kinds import kinds_by_block
+from calculon.plan.choices import distinct
+from calculon.plan.columns import Columns
+from calculon.plan.stage_layout import (
+    FIRST,
+    LAST,
+    SECOND,
+    StageLayout,
+    chunks_of,
+    chunks_of_stage,
+    list_of,
+)
+from calculon.spec.model import Model
+from calculon.units import Array
+
+
+def kinds_of_chunks(model: Model, chunks: Array) -> Array:
+    """Return how many blocks of each kind the chunks of stages have: shape (kinds, stages, chunks).
+
+    Chunks follow each other in the model: the first of all stages, then the second of all stages.
+
+    Source: Narayanan et al., arXiv 2104.04473, section 2.2.
+    """
+    kinds = kinds_by_block(model)
+    every = list(dict.fromkeys(kinds))
+    among = np.array([[kind == one for kind in kinds] for one in every], float)
+    before = np.concatenate([np.zeros((len(every), 1)), among.cumsum(axis=1)], axis=1)
+    ends = np.clip(chunks.T.ravel().cumsum(), 0, len(kinds)).astype(np.int64)
+    counts = np.diff(before[:, ends], axis=1, prepend=0.0)
+    return counts.reshape(len(every), *chunks.T.shape).swapaxes(1, 2)
+
+
+def kinds_of_halves(model: Model, halves: Array) -> Array:
+    """Return how many blocks of each kind both chunks of ranks have: shapes (2, ranks), (kinds, ranks, 2).
+
+    The first chunks of all ranks follow each other in the model, then the second ones on the way back.
+    """
+    ranks = halves.shape[1]
+    along = np.concatenate([halves[0], halves[1, ::-1]])[:, None]
+    counts = kinds_of_chunks(model, along)[:, :, 0]
+    return np.stack([counts[:, :ranks], counts[:, : ranks - 1 : -1]], axis=-1)
+
+
+def chunks_of_layout(stages: Sequence[float], interleaving: int, listed: str) -> Array:
+    """Return the blocks of every chunk of stages with so many blocks: shape (stages, chunks)."""
+    if listed:
+        return chunks_of(listed, len(stages))
+    return np.stack([chunks_of_stage(max(int(blocks), 0), interleaving) for blocks in stages])
+
+
+@lru_cache(maxsize=4096)
+def _told_apart(
+    model: Model, stages: tuple[int, ...], interleaving: int, listed: str
+) -> tuple[tuple[float, ...], ...]:
+    """Return the stages that differ: blocks, how many there are, the place of the first, and blocks of each kind.
+
+    They are the first, others in the order of their places, and the last; a single stage is the last.
+    """
+    counts = kinds_of_chunks(model, chunks_of_layout(stages, interleaving, listed)).sum(axis=2).T
+    rows = [(float(own.sum()), 1.0, float(i), *own.tolist()) for i, own in enumerate(counts)]
+    last = rows[-1]
+    first = rows[0] if len(rows) > 1 else (last[0], 0.0, *last[2:])
+    between: dict[tuple[float, ...], tuple[float, ...]] = {}
+    for blocks, more, place, *own in rows[1:-1]:
+        _, count, foremost, *_ = between.get(tuple(own), (blocks, 0.0, place))
+        between[tuple(own)] = (blocks, count + more, foremost, *own)
+    return (first, *between.values(), last)
+
+
+@lru_cache(maxsize=4096)
+def _folded_ranks(
+    model: Model, halves: tuple[tuple[int, int], ...]
+) -> tuple[tuple[float, ...], ...]:
+    """Return the ranks that differ from the one before, as :func:`_told_apart`, with the blocks of both chunks.
+
+    The first rank is the last of them; there is no stage of the first kind.
+    """
+    counts = kinds_of_halves(model, np.array(halves, float).T).sum(axis=2).T
+    between: list[tuple[float, ...]] = []
+    for rank, (one, other) in enumerate(halves):
+        own = (float(one), float(other), *counts[rank].tolist())
+        if rank > 1 and between[-1][3:] == own:
+            blocks, count, *rest = between[-1]
+            between[-1] = (blocks, count + 1, *rest)
+        else:
+            between.append((float(one + other), 1.0, float(rank), *own))
+    first, *between = between
+    return ((first[0], 0.0, *first[2:]), *between, first)
+
+
+def with_folded_kinds(layout: StageLayout, model: Model) -> StageLayout:
+    """Tell the ranks of a folded layout apart by the kinds of block that they have."""
+    assert layout.halves is not None
+    kinds, shape = len(layout.count), layout.count.shape[1:]
+    values = [*layout.count, *layout.halves[0], *layout.halves[1]]
+    rows, inverse, _ = distinct([value.ravel().astype(np.int64) for value in values])
+    found = []
+    for row in rows.tolist():
+        count, *halves = (row[i * kinds : (i + 1) * kinds] for i in range(3))
+        every = [kinds - 1, *range(kinds - 1)]
+        pairs = [(halves[0][k], halves[1][k]) for k in every for _ in range(count[k])]
+        found.append(_folded_ranks(model, tuple(pairs)))
+    table = _table(found, inverse, shape)
+    blocks, count, place, *rest = table
+    return StageLayout(
+        blocks=blocks,
+        count=count,
+        chunks=layout.chunks,
+        place=place,
+        halves=np.stack(rest[:2]),
+        of_kind=np.stack(rest[2:]),
+    )
+
+
+def with_kinds(layout: StageLayout, columns: Columns, model: Model) -> StageLayout:
+    """Tell the stages of a layout apart by the kinds of block that they have."""
+    of_layout = [
+        *(layout.blocks[FIRST : SECOND + 2]),
+        *(layout.count[FIRST : SECOND + 2]),
+        layout.blocks[LAST],
+        columns.pipeline_par,
+        columns.pipeline_interleaving,
+        columns.stage_blocks,
+    ]
+    same = np.broadcast_arrays(*of_layout)
+    shape = same[0].shape
+    rows, inverse, _ = distinct([values.ravel().astype(np.int64) for values in same])
+    found = [_stages_of(row, model) for row in rows.tolist()]
+    blocks, count, place, *of_kind = _table(found, inverse, shape)
+    return StageLayout(
+        blocks=blocks,
+        count=count,
+        chunks=layout.chunks,
+        place=place,
+        of_kind=np.stack(of_kind),
+    )
+
+
+def _table(
+    found: Sequence[tuple[tuple[float, ...], ...]], inverse: Array, shape: tuple[int, ...]
+) -> list[Array]:
+    """Return the members of the stages of executions: each of shape (kinds of stage, ...)."""
+    most = max(SECOND + 2, *(len(stages) for stages in found))
+    table = np.array([_padded(stages, most) for stages in found])[inverse]
+    return [
+        np.moveaxis(table[..., member].reshape(*shape, most), -1, 0)
+        for member in range(table.shape[-1])
+    ]
+
+
+def _padded(stages: tuple[tuple[float, ...], ...], most: int) -> tuple[tuple[float, ...], ...]:
+    """Fill a list of stages up, before the last, with stages as the last of which there are none."""
+    *others, last = stages
+    blocks, _, *rest = last
+    return (*others, *[(blocks, 0.0, *rest)] * (most - len(stages)), last)
+
+
+def _stages_of(row: Sequence[int], model: Model) -> tuple[tuple[float, ...], ...]:
+    """Return the stages that differ of one layout, a row of numbers of :func:`with_kinds`."""
+    first, more, fewer, _, count, others, last, degree, interleaving, number = row
+    listed = list_of(number)
+    if listed and len(listed.split("-")) % degree:
+        listed = ""  # rules refuse it
+    stages = [first] * (degree > 1) + [more] * count + [fewer] * others + [last]
+    if listed:
+        stages = [0] * degree
+    return _told_apart(model, tuple(stages), interleaving, listed)

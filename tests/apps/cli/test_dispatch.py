@@ -1,0 +1,82 @@
+"""``calculon dispatch``: a row for each dispatcher, as the laws say; and what is wrong with a question."""
+
+import json
+
+import numpy as np
+import pytest
+
+from calculon import inputs
+from calculon.hardware.collectives.dispatch import Routing, exchange_time, exchange_volume
+from calculon.hardware.collectives.group_times import AUTO, group_time
+from calculon.hardware.collectives.placement import place
+
+MODEL, SYSTEM = "qwen3-235B-a22B", "h800_80g_sxm"
+
+
+def found(run, *arguments):
+    done = run("dispatch", *arguments, "--format", "json")
+    assert (done.code, done.err) == (0, "")
+    return {row["dispatcher"]: row for row in json.loads(done.out)}
+
+
+def test_a_row_is_what_the_laws_say(run):
+    model, system = inputs.model(MODEL), inputs.system(SYSTEM)
+    rows = found(run, MODEL, 32, SYSTEM, "-t", 1024, "-d", "float8", "-i", 150)
+    assert list(rows) == ["allgather", "alltoall", "deepep", "hybridep"]
+    row = np.array((1 + 4 / 128) * model.hidden)
+    asked = 1024, row, Routing.of(model), place(system, 32)
+    for name in ("alltoall", "deepep", "hybridep"):
+        moved = exchange_volume(system, name, *asked, imbalance=1.5)
+        assert rows[name]["seconds"] == exchange_time(system, name, *asked, imbalance=1.5)
+        assert [rows[name][f"network_{i}_bytes"] for i in range(2)] == moved.tolist()
+    whole = 32 * 1024 * row
+    gathered = group_time(system, "all_gather", whole, place(system, 32), AUTO)
+    assert rows["allgather"]["seconds"] == pytest.approx(float(gathered))
+    assert rows["deepep"]["engine"] == 24 / 132
+
+
+def test_a_page_says_who_sends_what(run):
+    code, out, err = run("dispatch", MODEL, 32, SYSTEM)
+    assert (code, err) == (0, "")
+    assert out.startswith(
+        "4,096 tokens of each of 32 ranks of h800_80g_sxm, bfloat16,\nto 8 of 128 experts\n"
+    )
+    assert [line.split()[:2] for line in out.splitlines() if "hybridep" in line] == [
+        ["deepep,", "hybridep"]
+    ]
+    limits = ("--set", "router_groups=8", "--set", "router_group_topk=2")
+    assert "to 8 of 128 experts in 2 of 8 groups" in run("dispatch", MODEL, 32, SYSTEM, *limits).out
+
+
+def test_limits_of_groups_save_copies_between_nodes(run):
+    limits = ("--set", "router_groups=8", "--set", "router_group_topk=2")
+    free, limited = found(run, MODEL, 32, SYSTEM), found(run, MODEL, 32, SYSTEM, *limits)
+    assert limited["alltoall"] == free["alltoall"]
+    assert limited["deepep"]["network_1_bytes"] < free["deepep"]["network_1_bytes"]
+
+
+def test_one_rank_sends_nothing_and_a_torus_has_no_libraries(run):
+    rows = found(run, MODEL, 1, SYSTEM)
+    assert {row["seconds"] for row in rows.values()} == {0}
+    assert list(found(run, "mixtral-8x7B", 8, "tpu_v5p")) == ["allgather", "alltoall"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("llama3-8B", 8, SYSTEM), 2, "num_experts: expected 1 or more, found 0"),
+        (
+            (MODEL, 3, SYSTEM),
+            1,
+            "128 experts of qwen3-235B-a22B are not split evenly among 3 ranks",
+        ),
+        ((MODEL, 8, SYSTEM, "-i", 99), 2, "expected at least 100"),
+        ((MODEL, 0, SYSTEM), 2, "RANKS"),
+        ((MODEL, 8, SYSTEM, "-g", 3), 2, "--per-node"),
+        ((MODEL, 8, SYSTEM, "-d", "bf16"), 2, "bfloat16"),
+    ],
+)
+def test_what_is_wrong_is_said(run, arguments, code, text):
+    done = run("dispatch", *arguments)
+    assert done.code == code
+    assert text in done.err

@@ -1,0 +1,460 @@
+"""How rows come to experts on other ranks: messages, rows and bytes by the formulas of the dispatchers."""
+
+from dataclasses import replace
+from math import comb
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon.architecture.block import block_layers
+from calculon.architecture.shape import BlockShape
+from calculon.editions import CORRECTED
+from tests.architecture.test_experts import EXECUTION, MODEL, E, H, K, S
+from tests.helpers import document, layout_choice, sizes
+
+T, P, U = np.array([1.0, 4.0, 4.0]), np.array([8.0, 4.0, 2.0]), np.array([1.0, 2.0, 4.0])
+B = np.array([1.0, 3.0, 2.0])
+OWN = B * S / T
+"""Tokens of a rank; ranks with other experts, and with other parts of the same ones."""
+
+MARK = 4
+"""Bytes of a score."""
+
+
+def _block(model=MODEL, imbalance=100, capacity=0, **changes):
+    columns = sizes(tensor_par=T, microbatch_size=B)
+    further = {
+        "expert_par": P,
+        "expert_par_net": np.zeros(3, int),
+        "expert_tensor_par": U,
+    }
+    columns = replace(
+        columns,
+        further=columns.further | further,
+        moe_imbalance_percent=np.full(3, float(imbalance)),
+        moe_capacity_percent=np.full(3, float(capacity)),
+    )
+    choice = layout_choice(edition="corrected", tensor_par_comm_type="rs_ag", **changes)
+    shape = BlockShape.of(model, choice, columns, CORRECTED)
+    return {layer.name.removeprefix("MlpBlock_"): layer for layer in block_layers(shape)}
+
+
+def test_rows_are_exchanged_with_their_scores_both_ways_in_both_passes():
+    layers = _block()
+    for name in ("Dispatch", "Combine"):
+        sent = layers[name].collective
+        assert (sent.axis, sent.operations) == ("ep", ("all_to_all", "all_to_all"))
+        np.testing.assert_allclose(sent.message, OWN * K * (2 * H + MARK))
+        np.testing.assert_allclose(sent.returned, sent.message)
+
+
+def test_parts_of_the_same_experts_gather_rows_after_the_exchange_and_reduce_before_the_way_back():
+    layers = _block()
+    there, back = layers["Rows_F"].collective, layers["Rows_G"].collective
+    assert there.operations == ("all_gather", "reduce_scatter")
+    assert back.operations == ("reduce_scatter", "all_gather")
+    for sent in (there, back):
+        assert (sent.axis, sent.group) == ("tp", "width")
+        np.testing.assert_allclose(sent.message, (U > 1) * U * OWN * K * 2 * H)
+
+
+def test_gathered_tokens_are_those_of_all_ranks_with_the_experts():
+    layers = _block(moe_dispatcher="allgather")
+    for name in ("EP_F", "EP_G"):
+        np.testing.assert_allclose(layers[name].collective.message, P * U * OWN * 2 * H)
+        assert layers[name].collective.group == "all"
+    scores = layers["EP_Routing"].collective
+    np.testing.assert_allclose(scores.size("all_gather"), 5 * P * U * OWN * E)
+    assert not layers["F"].collective.message.any()
+    np.testing.assert_allclose(layers["Permute"].accessed[0], 2 * H * OWN * U * (P + K))
+
+
+@pytest.mark.parametrize("dispatcher", ["alltoall", "allgather"])
+def test_a_rank_multiplies_the_rows_of_its_experts_by_its_share_of_their_width(dispatcher):
+    layers = _block(moe_dispatcher=dispatcher)
+    rows, inner = U * OWN * K, MODEL.expert_feedforward / U
+    for name, n, k in (("Experts1", H, 2 * inner), ("Experts2", inner, H)):
+        layer = layers[name]
+        np.testing.assert_allclose(layer.flops[0], 2 * rows * n * k)
+        np.testing.assert_allclose(layer.weights, E / P * n * k)
+        np.testing.assert_allclose(layer.product.m, OWN * K * P * U / E)
+        assert layer.expert
+    assert not layers["Router"].expert
+
+
+def test_rows_are_ordered_where_several_experts_have_them_from_several_ranks():
+    layers = _block()
+    rows = np.where(E / P > 1, U * OWN * K, 0.0)
+    for name in ("Sort", "Unsort"):
+        np.testing.assert_allclose(layers[name].accessed[0], 4 * H * rows)
+
+
+@pytest.mark.parametrize(
+    ("fields", "most"),
+    [
+        ({"imbalance": 130}, 1.3),
+        ({"imbalance": 130, "capacity": 110}, 1.1),
+        ({"capacity": 200}, 1.0),
+        ({"capacity": 80}, 0.8),
+        ({"capacity": 200, "moe_pad_to_capacity": True}, 2.0),
+    ],
+)
+def test_the_busiest_rank_has_more_rows_up_to_the_capacity(fields, most):
+    layers, plain = _block(**fields), _block()
+    for name in ("Experts1", "Experts2"):
+        np.testing.assert_allclose(layers[name].flops[0], most * plain[name].flops[0])
+        np.testing.assert_allclose(layers[name].activation, most * plain[name].activation)
+    for name in ("Dispatch", "Combine"):
+        message = most * plain[name].collective.message
+        np.testing.assert_allclose(layers[name].collective.message, message)
+
+
+def test_a_gradient_moves_as_rows_do_in_the_other_direction():
+    layers = _block(dispatch_dtype="float8")
+    narrow, wide = OWN * K * (H * (1 + 4 / 128) + MARK), OWN * K * (2 * H + MARK)
+    sent, returned = layers["Dispatch"].collective, layers["Combine"].collective
+    for found, wanted in (
+        (sent.message, narrow),
+        (sent.returned, wide),
+        (returned.message, wide),
+        (returned.returned, narrow),
+    ):
+        np.testing.assert_allclose(found, wanted)
+    cast = layers["Dispatch_Cast"]
+    np.testing.assert_allclose(cast.accessed[0], 2 * OWN * K * H * (2 + 1 + 4 / 128))
+    np.testing.assert_array_equal(cast.accessed[1], 0)
+
+
+# -- libraries of experts ---------------------------------------------------------------------------------------------
+
+ENTRY = 12
+"""Bytes of the number and the score of an expert, with a copy."""
+
+
+def _copied(model=MODEL, imbalance=100, capacity=0, **changes):
+    """Return the layers for groups of 8 and 4 ranks with whole experts, and for a rank that has all of them."""
+    columns = sizes(tensor_par=T, microbatch_size=B)
+    further = {
+        "expert_par": np.array([8.0, 4.0, 1.0]),
+        "expert_par_net": np.zeros(3, int),
+        "expert_tensor_par": np.ones(3),
+    }
+    columns = replace(
+        columns,
+        further=columns.further | further,
+        moe_imbalance_percent=np.full(3, float(imbalance)),
+        moe_capacity_percent=np.full(3, float(capacity)),
+    )
+    made = {"moe_dispatcher": "deepep"} | changes
+    choice = layout_choice(edition="corrected", tensor_par_comm_type="rs_ag", **made)
+    shape = BlockShape.of(model, choice, columns, CORRECTED)
+    return {layer.name.removeprefix("MlpBlock_"): layer for layer in block_layers(shape)}
+
+
+def _ranks(parts):
+    """Of how many ranks a token has an expert, of E / parts each: all choices of K experts alike often."""
+    return parts * (1 - comb(int(E - E // parts), int(K)) / comb(int(E), int(K)))
+
+
+ARRIVED = OWN * [_ranks(8), _ranks(4), 1.0]
+
+
+@pytest.mark.parametrize("library", ["deepep", "hybridep"])
+def test_copies_are_sent_with_entries_for_each_expert_of_the_token(library):
+    layers = _copied(moe_dispatcher=library)
+    several = np.array([1, 1, 0])
+    for name in ("Dispatch", "Combine"):
+        sent = layers[name].collective
+        assert (sent.axis, sent.operations) == ("ep", (library, library))
+        assert sent.routing == (E, K, 0, 0)
+        np.testing.assert_allclose(sent.message, several * OWN * (2 * H + ENTRY * K))
+        np.testing.assert_allclose(
+            layers[name].accessed[0], 2 * several * ARRIVED * (2 * H + ENTRY * K)
+        )
+    np.testing.assert_allclose(layers["Dispatch"].activation, several * ARRIVED * ENTRY * K)
+    assert not np.any(layers["Combine"].activation)
+    assert not {"Counts", "Sort", "Unsort", "Rows_F", "Rows_G"} & {*layers}
+
+
+def test_rows_are_made_of_copies_that_have_come_and_added_up_before_the_way_back():
+    layers = _copied()
+    names = [*layers]
+    order = ["Dispatch", "Permute", "Experts1", "Experts2", "Unpermute", "Combine"]
+    assert sorted(order, key=names.index) == order
+    for name in ("Permute", "Unpermute"):
+        np.testing.assert_allclose(layers[name].accessed[0], 2 * H * (ARRIVED + OWN * K))
+
+
+@pytest.mark.parametrize(
+    ("fields", "most"),
+    [
+        ({"imbalance": 130}, 1.3),
+        ({"imbalance": 130, "capacity": 110}, 1.1),
+        ({"capacity": 80}, 0.8),
+    ],
+)
+def test_the_busiest_rank_gets_more_copies_up_to_the_capacity(fields, most):
+    layers, plain = _copied(**fields), _copied()
+    for name in ("Dispatch", "Combine"):
+        message = most * plain[name].collective.message
+        np.testing.assert_allclose(layers[name].collective.message, message)
+    np.testing.assert_allclose(layers["Experts1"].flops[0], most * plain["Experts1"].flops[0])
+
+
+def test_gradients_of_copies_move_as_copies_do_in_the_other_direction():
+    layers = _copied(dispatch_dtype="float8")
+    several = np.array([1, 1, 0])
+    narrow, wide = (several * OWN * (H * width + ENTRY * K) for width in (1 + 4 / 128, 2))
+    for name, there, back in (("Dispatch", narrow, wide), ("Combine", wide, narrow)):
+        np.testing.assert_allclose(layers[name].collective.message, there)
+        np.testing.assert_allclose(layers[name].collective.returned, back)
+    moved = several * (OWN + ARRIVED) * H * (2 + 1 + 4 / 128)
+    np.testing.assert_allclose(layers["Dispatch_Cast"].accessed[0], moved)
+
+
+# -- laws of executions -----------------------------------------------------------------------------------------------
+
+LARGE = document("systems", "h100_80g_sxm")
+LARGE["mem1"]["GiB"] = 10_000
+SPREAD = EXECUTION | {
+    "num_procs": 16,
+    "tensor_par": 2,
+    "data_par": 8,
+    "batch_size": 64,
+    "tensor_par_comm_type": "rs_ag",
+    "optimizer_sharding": True,
+    "data_par_net": 1,
+    "coll_algo": "auto",
+}
+MIXTRAL = document("models", "mixtral-8x7B")
+
+
+def _stats(model=MIXTRAL, **changes):
+    return calculon.estimate(model, SPREAD | changes, LARGE).stats
+
+
+def test_experts_on_one_rank_send_nothing_to_others():
+    for dispatcher in ("alltoall", "allgather"):
+        stats = _stats(moe_dispatcher=dispatcher)
+        sent = ("ep_comm_link_time", "ep_comm_exposed_time", "ep_nic_bytes", "ep_scale_up_bytes")
+        assert [stats[name] for name in sent] == [0, 0, 0, 0]
+    whole = _stats(expert_tensor_par=1, tensor_par=1, num_procs=8)
+    assert whole["dispatch_space"] == whole["tp_comm_link_time"] == 0
+
+
+def test_twice_as_many_experts_of_a_token_are_twice_the_rows_and_bytes_and_no_weights():
+    one, two = (_stats(MIXTRAL | {"experts_per_token": k}, expert_par=4) for k in (1, 2))
+    assert two["expert_rows"] == 2 * one["expert_rows"]
+    for name in ("ep_scale_up_bytes", "ep_nic_bytes"):
+        assert two[name] == pytest.approx(2 * one[name], rel=1e-3)  # beside counts of rows
+    assert two["block_weight_space"] == one["block_weight_space"]
+
+
+def test_the_arithmetic_of_balanced_experts_depends_on_no_degree():
+    every = [_stats(expert_par=e, expert_tensor_par=u) for e, u in ((1, 1), (8, 1), (4, 2), (2, 2))]
+    executed = [one["hfu"] * one["total_time"] for one in every]
+    np.testing.assert_allclose(executed, executed[0], rtol=1e-12)
+
+
+def test_each_rank_has_its_share_of_the_experts():
+    of_experts = 3 * 4096 * 14336 * 8 * 2
+    alone = _stats(expert_tensor_par=1)["block_weight_space"]
+    for e, u in ((2, 1), (8, 1), (4, 2)):
+        found = _stats(expert_par=e, expert_tensor_par=u)["block_weight_space"]
+        assert alone - found == pytest.approx(of_experts * (1 - 1 / (e * u)))
+
+
+def test_a_gather_of_tokens_sends_less_than_an_exchange_of_rows_if_there_are_fewer_ranks_than_experts_of_a_token():
+    found = {}
+    for e, k in ((2, 4), (4, 2)):
+        model = MIXTRAL | {"experts_per_token": k}
+        found[e] = [
+            sum(stats[name] for name in ("ep_scale_up_bytes", "ep_nic_bytes"))
+            for stats in (
+                _stats(model, expert_par=e, expert_tensor_par=1, moe_dispatcher=dispatcher)
+                for dispatcher in ("allgather", "alltoall")
+            )
+        ]
+    assert found[2][0] < found[2][1]
+    assert found[4][0] > found[4][1]
+
+
+def test_more_imbalance_or_room_never_takes_less_time_or_memory():
+    needs = ("total_time", "proc_mem_tier1_cap_req", "expert_rows")
+    for changes in (
+        [{"moe_imbalance_percent": i} for i in (100, 130, 250)],
+        [{"moe_imbalance_percent": 250, "moe_capacity_percent": c} for c in (80, 100, 150, 300)],
+        [{"moe_capacity_percent": c, "moe_pad_to_capacity": True} for c in (80, 100, 150)],
+    ):
+        rows = [_stats(expert_par=8, expert_tensor_par=1, **one) for one in changes]
+        for name in needs:
+            values = [one[name] for one in rows]
+            assert values == sorted(values)
+
+
+def test_rows_that_have_no_room_are_dropped():
+    even = _stats(expert_par=8, expert_tensor_par=1, moe_capacity_percent=100)
+    crowded = _stats(
+        expert_par=8, expert_tensor_par=1, moe_capacity_percent=125, moe_imbalance_percent=250
+    )
+    assert even["dropped_fraction"] == 0
+    assert crowded["dropped_fraction"] == 0.5
+    assert crowded["expert_rows"] == 1.25 * even["expert_rows"]
+
+
+def test_bytes_of_an_exchange_stay_in_the_node_or_leave_it():
+    wide = {"expert_par": 8, "expert_tensor_par": 2, "mesh_order": "tp-dp-pp"}
+    there = _stats(**wide)  # of seven others, three are in the node
+    assert there["ep_nic_bytes"] == pytest.approx(4 / 3 * there["ep_scale_up_bytes"], rel=1e-3)
+    inside = _stats(expert_par=8, expert_tensor_par=1, mesh_order="tp-dp-pp")
+    tokens, passes = 4 * MIXTRAL["seq_size"] / 2, MIXTRAL["num_blocks"] * 64 / 8 / 4
+    rows = 4 * passes * 2 * tokens * (2 * 4096 + 4)  # there and back, forward and backward
+    counts = passes * 8 * 8 * 8
+    assert inside["ep_nic_bytes"] == 0
+    assert inside["ep_scale_up_bytes"] == pytest.approx((rows + counts) * 7 / 8)
+
+
+def test_full_recomputation_repeats_dispatch_and_combine():
+    stored, again = (
+        _stats(expert_par=8, expert_tensor_par=1, activation_recompute=what)
+        for what in ("none", "full")
+    )
+    assert again["ep_scale_up_bytes"] == pytest.approx(1.5 * stored["ep_scale_up_bytes"], rel=1e-3)
+
+
+def test_rows_of_a_table_are_what_each_is_alone():
+    rows = [
+        SPREAD | {"expert_par": e, "expert_tensor_par": u, "moe_dispatcher": how}
+        for e, u in ((1, 0), (2, 1), (4, 2), (8, 1))
+        for how in ("alltoall", "allgather")
+    ]
+    table = calculon.evaluate(MIXTRAL, LARGE, rows)
+    for number, row in enumerate(rows):
+        alone = calculon.estimate(MIXTRAL, row, LARGE).stats
+        for name in table.names:
+            assert float(table[name][number]) == alone[name] or alone[name] is None
+
+
+# -- laws of libraries of experts -------------------------------------------------------------------------------------
+
+EXCHANGED = ("ep_comm_link_time", "ep_scale_up_bytes", "ep_nic_bytes")
+WHOLE = {"expert_tensor_par": 1, "mesh_order": "tp-dp-pp"}
+FINE = MIXTRAL | {
+    "num_experts": 32,
+    "experts_per_token": 4,
+    "expert_feedforward": 3584,
+}
+GROUPS = {"router_groups": 4, "router_group_topk": 1}
+
+
+def _exchanged(model=FINE, system=LARGE, **changes):
+    row = SPREAD | {"num_procs": 32, "data_par": 16} | WHOLE | changes
+    stats = calculon.estimate(model, row, system).stats
+    return np.array([stats[name] for name in EXCHANGED])
+
+
+@pytest.mark.parametrize("again", [{}, {"activation_recompute": "full"}])
+@pytest.mark.parametrize("e", [4, 8, 32])
+def test_copies_never_take_longer_than_rows_at_equal_rates(e, again):
+    equal = LARGE | {"ext": {k: v for k, v in LARGE["ext"].items() if k != "ep_library"}}
+    rows, copies = (
+        _exchanged(system=equal, expert_par=e, moe_dispatcher=name, **again)
+        for name in ("alltoall", "deepep")
+    )
+    assert copies[0] < rows[0]
+    assert copies[2] <= rows[2]  # in nodes there are more: copies are forwarded there
+
+
+def test_ranks_with_one_expert_each_get_as_many_bytes_of_tokens_as_of_rows():
+    model = MIXTRAL | {"experts_per_token": 1}
+    rows, copies = (
+        _exchanged(model, expert_par=8, moe_dispatcher=name) for name in ("alltoall", "deepep")
+    )
+    hidden, counts = 2 * model["hidden"], 8 * 8 * 8
+    tokens = 4 * model["seq_size"] / 2  # of a rank, of whose rows as many go to each other rank
+    sent = 4 * tokens * (hidden + MARK) + counts
+    assert copies[1] / rows[1] == pytest.approx(4 * tokens * (hidden + ENTRY) / sent, rel=1e-12)
+
+
+def test_full_recomputation_repeats_the_exchange_of_copies():
+    once, again = (
+        _exchanged(expert_par=32, moe_dispatcher="deepep", activation_recompute=what)
+        for what in ("none", "full")
+    )
+    np.testing.assert_allclose(again, 1.5 * once)
+
+
+def test_both_libraries_are_one_law():
+    found = [_exchanged(expert_par=32, moe_dispatcher=name) for name in ("deepep", "hybridep")]
+    np.testing.assert_array_equal(*found)
+
+
+def test_fewer_groups_of_a_token_are_fewer_bytes_between_nodes():
+    free, limited = (
+        _exchanged(FINE | groups, expert_par=32, moe_dispatcher="deepep") for groups in ({}, GROUPS)
+    )
+    chance = 1 - comb(24, 4) / comb(32, 4)  # that a node of four has an expert
+    assert limited[2] / free[2] == pytest.approx(1 / (4 * chance))
+    same = [_exchanged(FINE | groups, expert_par=32) for groups in ({}, GROUPS)]
+    np.testing.assert_array_equal(*same)  # a row goes to each expert whatever the node
+
+
+def test_a_library_states_its_rates_and_the_engines_that_it_takes():
+    rates = {"nvlink_efficiency": 0.5, "nic_efficiency": 0.25, "multiprocessors": 132}
+    found = []
+    for taken in (0, 33):
+        ext = LARGE["ext"] | {"ep_library": rates | {"num_sms": taken}}
+        row = SPREAD | WHOLE | {"expert_par": 8, "moe_dispatcher": "deepep"}
+        row |= {"ep_overlap": "two_batch"}
+        found.append(calculon.estimate(FINE, row, LARGE | {"ext": ext}).stats)
+    free, busy = found
+    assert free["ep_comm_link_time"] == busy["ep_comm_link_time"]
+    assert free["ep_comm_exposed_time"] < busy["ep_comm_exposed_time"]
+    own = calculon.estimate(
+        FINE, SPREAD | WHOLE | {"expert_par": 8, "moe_dispatcher": "deepep"}, LARGE
+    )
+    assert own.stats["ep_comm_link_time"] < free["ep_comm_link_time"]
+
+
+def test_a_torus_has_no_ports_for_a_library():
+    ext = {"networks": [{"torus": {"sides": [4, 4, 4]}}]}
+    system = LARGE | {"ext": ext}
+    system["networks"] = [network | {} for network in LARGE["networks"]]
+    system["networks"][0]["size"] = 64
+    with pytest.raises(calculon.SpecError, match="need a port to each network, not a torus"):
+        _exchanged(system=system, expert_par=8, moe_dispatcher="deepep")
+
+
+DEEP = document("models", "deepseek-v2-lite") | {"num_blocks": 24}
+STAGES = {"tensor_par": 1, "num_procs": 32, "pipeline_par": 4, "batch_size": 256}
+STAGES |= {"expert_par": 8, "expert_tensor_par": 1, "moe_dispatcher": "alltoall"}
+
+
+def _sent(model, **changes):
+    """Return what a processor sends for experts in a step, inside of its node and to others, beside its groups."""
+    found = calculon.estimate(model, SPREAD | STAGES | changes, LARGE)
+    (group,) = [group for group in found.groups if group.kind == "expert"]
+    assert sum(group.bytes) == pytest.approx(
+        found.stats["ep_scale_up_bytes"] + found.stats["ep_nic_bytes"], rel=1e-12
+    )
+    return np.array([found.stats["ep_scale_up_bytes"], found.stats["ep_nic_bytes"]])
+
+
+def test_bytes_sent_in_a_step_are_those_of_the_blocks_of_the_slowest_stage():
+    """It is the last, which has the head: whether the first has a dense block makes no difference."""
+    every = _sent(DEEP | {"first_k_dense": 0})
+    np.testing.assert_allclose(_sent(DEEP | {"first_k_dense": 1}), every, rtol=1e-12)
+    assert every.sum() > 0
+
+
+@pytest.mark.parametrize("modules", [1, 2])
+def test_a_module_sends_as_much_as_a_block_with_experts(modules):
+    plain = _sent(DEEP)
+    blocks = DEEP["num_blocks"] / STAGES["pipeline_par"]
+    found = _sent(DEEP | {"mtp_layers": modules})
+    np.testing.assert_allclose(found, plain * (1 + modules / blocks), rtol=1e-12)
+    one = {"pipeline_par": 1, "num_procs": 8}
+    blocks = DEEP["num_blocks"] - DEEP["first_k_dense"]
+    found = _sent(DEEP | {"mtp_layers": modules}, **one)
+    np.testing.assert_allclose(found, _sent(DEEP, **one) * (1 + modules / blocks), rtol=1e-12)

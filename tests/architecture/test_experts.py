@@ -1,0 +1,512 @@
+"""Experts in place of the MLP: parameters, arithmetic, layers and what they keep."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.architecture.block import block_layers
+from calculon.architecture.layer import Widths
+from calculon.architecture.layers import Flags
+from calculon.architecture.layers.routing import grouped_linear
+from calculon.architecture.model_flops import model_flops_per_token
+from calculon.architecture.parameters import active_count, module_count, parameter_count
+from calculon.architecture.shape import BlockShape
+from calculon.editions import CORRECTED
+from calculon.errors import SpecError
+from calculon.hardware.kernels.all_kernels import KERNELS
+from calculon.hardware.kernels.kernel import Shapes, Types
+from calculon.spec import catalog
+from calculon.spec.model import Model
+from tests.architecture.parameters_by_hand import block_parameters, counted_by_hand
+from tests.helpers import ROOT, document, layout_choice, sizes
+
+TOTALS = {
+    "mixtral-8x7B": (46_702_792_704, 12.880, 12.749, 12.618),
+    "mixtral-8x22B": (140_630_071_296, 39.161, 38.960, 38.759),
+    "qwen1.5-moe": (14_315_784_192, 2.689, 2.378, 2.067),
+    "qwen2-57B-a14B": (57_408_658_944, 14.249, 13.705, 13.160),
+    "qwen3-30B-a3B": (30_532_122_624, 3.353, 3.042, 2.731),
+    "qwen3-235B-a22B": (235_093_634_560, 22.191, 21.568, 20.946),
+    "qwen3-480B-a35B": (480_154_875_392, 35.475, 34.541, 33.608),
+    "gpt-oss-120b": (116_829_156_672, 5.712, 5.133, 4.554),
+    "gpt-oss-20b": (20_914_757_184, 4.187, 3.608, 3.029),
+    "minimax-m2": (228_689_764_864, 11.031, 10.416, 9.801),
+    "grok-1": (315_684_820_992, 83.757, 82.951, 82.951),
+    "dbrx": (131_596_523_520, 36.470, 35.853, 35.237),
+    "granite3-1B": (1_334_628_352, 0.429, 0.378, 0.378),
+    "granite3-3B": (3_298_793_472, 0.883, 0.807, 0.807),
+    "olmoe-1B-7B": (6_919_161_856, 1.282, 1.179, 1.076),
+    "deepseek-v2-lite": (15_706_484_224, 2.661, 2.451, 2.242),
+    "deepseek-v2": (235_741_434_880, 21.376, 20.852, 20.327),
+    "deepseek-v3": (671_026_419_200, 37.552, 36.626, 35.699),
+    "kimi-k2": (1_026_408_232_448, 32.862, 31.687, 30.513),
+    "moonlight-16B": (15_960_110_208, 2.915, 2.579, 2.244),
+    "glm-4.5": (352_797_829_024, 33.632, 32.856, 32.080),
+    "glm-4.5-air": (106_852_251_264, 13.424, 12.803, 12.183),
+    "glm-5": (743_180_209_920, 41.054, 40.102, 39.151),
+    "qwen3-next-80B": (79_674_391_296, 3.875, 3.564, 3.253),
+    "qwen3.5-397B": (396_346_350_336, 17.349, 16.332, 15.315),
+    "minimax-text-01": (456_089_655_296, 48.403, 47.174, 45.945),
+    "granite4-h-small": (32_207_337_984, 8.803, 8.392, 8.392),
+    "nemotron3-nano": (31_577_940_288, 3.580, 3.228, 2.875),
+    "nemotron3-super": (120_668_707_840, 12.770, 12.233, 11.696),
+    "nemotron3-ultra": (549_308_993_536, 56.059, 54.985, 53.911),
+    "llama4-scout": (107_769_861_120, 17.173, 16.138, 15.104),
+    "llama4-maverick": (400_711_848_960, 17.185, 16.150, 15.116),
+}
+"""Parameters in all, and the active ones in 10^9: all, without embedding, without embedding and head.
+
+Published totals: those of the weights on Hugging Face (Mixtral, Qwen3, DBRX, OLMoE, DeepSeek), gpt-oss rounded to
+10^7 in its card; active counts of cards differ in what of embedding and head they leave out. Modules that predict
+further tokens are beside them.
+"""
+
+MODULES = {
+    "deepseek-v3": (1, 11_610_068_224),
+    "glm-4.5": (1, 3_988_069_792),
+    "glm-4.5-air": (1, 2_375_059_584),
+}
+"""Modules that predict further tokens, and the parameters of one, without copies of embedding and head."""
+
+HUB = {"glm-4.5": 358.3, "glm-4.5-air": 110.5, "deepseek-v3": 684.5}
+"""Parameters of the weights on Hugging Face in 10^9: modules with copies of embedding and head."""
+
+MODEL = Model(
+    hidden=48,
+    feedforward=120,
+    seq_size=20,
+    attn_heads=4,
+    attn_size=10,
+    num_blocks=3,
+    kv_heads=2,
+    activation="swiglu",
+    norm="rmsnorm",
+    dropout=False,
+    num_experts=8,
+    experts_per_token=2,
+    expert_feedforward=72,
+)
+DENSE = Model(
+    hidden=48,
+    feedforward=72,
+    seq_size=20,
+    attn_heads=4,
+    attn_size=10,
+    num_blocks=3,
+    kv_heads=2,
+    activation="swiglu",
+    norm="rmsnorm",
+    dropout=False,
+)
+SHARED = replace(MODEL, shared_feedforward=36, shared_gate=True)
+S, H, F, E, K = 20.0, 48.0, 72.0, 8.0, 2.0
+T, B = np.array([1.0, 2.0, 4.0]), np.array([3.0, 1.0, 2.0])
+M = B * S
+EXECUTION = document("examples", "3072_t4_p64_d12_mbs4_full") | {
+    "edition": "corrected",
+    "preset": "published",
+    "num_procs": 1,
+    "tensor_par": 1,
+    "pipeline_par": 1,
+    "data_par": 1,
+    "batch_size": 4,
+    "microbatch_size": 4,
+    "activation_recompute": "none",
+    "optimizer_sharding": False,
+    "tensor_par_comm_type": "ar",
+    "seq_par_ag_redo": False,
+    "fused_activation": False,
+    "attn_impl": "flash",
+}
+
+
+def _block(model=MODEL, **changes):
+    columns = sizes(tensor_par=T, microbatch_size=B)
+    shape = BlockShape.of(model, layout_choice(edition="corrected", **changes), columns, CORRECTED)
+    return {layer.name: layer for layer in block_layers(shape)}
+
+
+# -- parameters -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TOTALS)
+def test_total_and_active_parameters_in_three_conventions(name):
+    model = inputs.model(name)
+    total, every, without_embedding, without_both = TOTALS[name]
+    table = model.vocab * model.hidden
+    active = active_count(model)
+    head = 0 if model.tied else table
+    assert parameter_count(model) == counted_by_hand(model) == total
+    found = [active, active - table, active - table - head]
+    assert [round(n / 1e9, 3) for n in found] == [every, without_embedding, without_both]
+
+
+def test_the_table_of_the_models_says_what_is_counted():
+    text = (ROOT / "models" / "README.md").read_text(encoding="utf-8")
+    cells = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| `")]
+    found = {row[0].strip(" `"): [one.strip() for one in row[1:]] for row in cells if len(row) == 6}
+    mixed = {
+        one: inputs.model(one) for one in catalog.names("model") if inputs.model(one).num_experts
+    }
+    assert set(found) == set(mixed)
+    for name, model in mixed.items():
+        active, table = active_count(model), model.vocab * model.hidden
+        kinds = active, active - table, active - table * (1 if model.tied else 2)
+        modules = f"{module_count(model):,}" if model.mtp_layers else ""
+        billions = [f"{one / 1e9:.3f}" for one in kinds]
+        assert found[name] == [f"{parameter_count(model):,}", *billions, modules], name
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_that_predict_further_tokens_are_counted_beside_the_model(name):
+    """Source: arXiv 2412.19437, section 2.2: a block, two norms and one before the head, and a projection."""
+    model, (count, parameters) = inputs.model(name), MODULES[name]
+    assert model.mtp_layers == count
+    assert module_count(model) == count * parameters
+    last = block_parameters(model) + 2 * model.hidden**2 + 3 * model.hidden
+    assert parameters == last
+    copies = parameter_count(model) + parameters + 2 * model.vocab * model.hidden
+    assert copies / 1e9 == pytest.approx(HUB[name], abs=0.05)
+
+
+def test_gpt_oss_has_as_many_parameters_as_its_card_says():
+    """Source: arXiv 2508.10925, table 1: without the embedding, active ones are those with the head."""
+    small, large = (inputs.model(f"gpt-oss-{size}") for size in ("20b", "120b"))
+    assert [round(parameter_count(one) / 1e9, 2) for one in (small, large)] == [20.91, 116.83]
+    active = [active_count(one) - one.vocab * one.hidden for one in (small, large)]
+    assert [round(n / 1e9, 2) for n in active] == [3.61, 5.13]
+
+
+@pytest.mark.parametrize(
+    "model", [MODEL, SHARED, replace(MODEL, router_bias=True, expert_bias=True)]
+)
+def test_active_parameters_are_all_but_the_experts_that_a_token_is_not_sent_to(model):
+    each = 3 * 48 * 72 + (2 * 72 + 48) * model.expert_bias
+    assert parameter_count(model) == 3 * block_parameters(model)
+    assert parameter_count(model) - active_count(model) == 3 * (8 - 2) * each
+
+
+def test_without_experts_all_parameters_are_active():
+    assert active_count(DENSE) == parameter_count(DENSE)
+
+
+# -- model FLOP -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "modules", "billions"),
+    [
+        ("qwen3-235B-a22B", 0, 148.03),
+        ("qwen3-30B-a3B", 0, 23.006),
+        ("deepseek-v3", 0, 249.81),
+        ("deepseek-v3", 1, 259.99),
+        ("llama4-maverick", 0, 108.88),
+    ],
+)
+def test_model_flops_count_the_matrices_of_chosen_experts_without_the_router(
+    name, modules, billions
+):
+    """Half of the tokens count as keys, and not (s + 1) / 2, as Megatron-LM has it (``training.py``).
+
+    Source: xtuner prints 148.05 for Qwen3-235B at 4,096 tokens; recipes of Megatron-Bridge 259.98 for DeepSeek-V3, by
+    their rate and time; NVIDIA/dgxc-benchmarking 108.9 for Llama 4 Maverick at 8,192.
+    """
+    model = replace(inputs.model(name), mtp_layers=modules)
+    found = float(model_flops_per_token(model, training=True, causal=True))
+    widths = model.attn_heads * (model.attn_size + model.value_size)
+    half_a_key = 3 * 2 * 0.5 * widths * (model.num_blocks + modules)
+    assert (found - half_a_key) / 1e9 == pytest.approx(billions, rel=5e-5)
+
+
+# -- layers -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_layers_of_a_mixture_in_order():
+    before = ["Fork", "RMSNorm", "Experts_Fork", "Router", "TopK"]
+    products = ["Experts1", "SwiGLU", "Experts2"]
+    sent = ["Counts", "Permute", "Dispatch", "Rows_F", "Sort"]
+    returned = ["Unsort", "Rows_G", "Combine", "Unpermute"]
+    gathered = ["Routing", "F", "EP_Routing", "EP_F", "Permute"]
+    for dispatcher, there, back in (
+        ("alltoall", sent, returned),
+        ("allgather", gathered, ["Unpermute", "EP_G", "G"]),
+    ):
+        block = _block(tensor_par_comm_type="rs_ag", moe_dispatcher=dispatcher)
+        names = [name for name in block if name.startswith("MlpBlock")]
+        wanted = [*before, *there, *products, *back, "Residual"]
+        assert names == [f"MlpBlock_{name}" for name in wanted]
+    shared = [name for name in _block(SHARED) if name.startswith("Shared")]
+    ends = ["Mlp1", "SwiGLU", "Mlp2", "G", "Gate", "Sum"]
+    assert shared == [f"Shared_{name}" for name in ("F", *ends)]
+
+
+def test_each_row_is_multiplied_once_and_all_weights_are_read_by_every_pass():
+    layers = _block()
+    first, second = layers["MlpBlock_Experts1"], layers["MlpBlock_Experts2"]
+    rows, inner = K * M, F / T
+    for layer, n, k in ((first, H, 2 * inner), (second, inner, H)):
+        weights = E * n * k
+        for flops in layer.flops:
+            np.testing.assert_allclose(flops, 2 * rows * n * k)
+        for accessed in layer.accessed:
+            np.testing.assert_allclose(accessed, 2 * (rows * n + rows * k + weights))
+        np.testing.assert_allclose(layer.weights, weights)
+        np.testing.assert_allclose(layer.activation, 2 * rows * n)
+        assert layer.product.batch == E
+        np.testing.assert_allclose(layer.product.m, rows / E)
+
+
+def test_the_router_computes_in_four_bytes_on_the_share_of_a_split_sequence():
+    for comm_type, tokens in (("ar", M), ("rs_ag", M / T)):
+        router = _block(tensor_par_comm_type=comm_type)["MlpBlock_Router"]
+        np.testing.assert_allclose(router.flops[0], 2 * tokens * H * E)
+        np.testing.assert_allclose(router.accessed[0], tokens * (2 * H + 4 * E) + 4 * H * E)
+        assert router.weights == H * E
+
+
+def test_rows_are_copied_and_added_up():
+    layers = _block()
+    for name in ("MlpBlock_Permute", "MlpBlock_Unpermute"):
+        for accessed in layers[name].accessed[:2]:
+            np.testing.assert_allclose(accessed, 2 * M * H * (1 + K))
+
+
+def test_the_collectives_are_those_of_an_mlp_and_of_the_scores():
+    layers, dense = (
+        _block(tensor_par_comm_type="rs_ag", moe_dispatcher="allgather"),
+        _block(DENSE, tensor_par_comm_type="rs_ag"),
+    )
+    for name in ("MlpBlock_F", "MlpBlock_G"):
+        assert layers[name].collective.operations == dense[name].collective.split_operations
+        np.testing.assert_array_equal(
+            layers[name].collective.message, dense[name].collective.message
+        )
+    marks = layers["MlpBlock_Routing"].collective
+    there = T > 1
+    np.testing.assert_allclose(marks.size("reduce_scatter"), 4 * M * E * there)
+    np.testing.assert_allclose(marks.size("all_gather"), 5 * M * E * there)
+
+
+def test_fusion_leaves_fewer_launches():
+    forward = []
+    for fusion in ("none", "compile"):
+        layers = _block(fusion=fusion)
+        names = ("TopK", "Permute", "Unpermute")
+        forward.append(sum(layers[f"MlpBlock_{name}"].launches[0] for name in names))
+    assert forward == [8 + 6 + 6, 2 + 3 + 3]
+
+
+# -- laws -------------------------------------------------------------------------------------------------------------
+
+
+def test_one_expert_is_the_dense_mlp_and_a_router():
+    alone = _block(replace(MODEL, num_experts=1, experts_per_token=1))
+    dense = _block(DENSE)
+    router = alone.pop("MlpBlock_Router")
+    assert list(alone) == list(dense)
+    for name, layer in alone.items():
+        for field, value in layer._asdict().items():
+            np.testing.assert_equal(value, getattr(dense[name], field))
+    np.testing.assert_array_equal(router.weights, H)
+    np.testing.assert_array_equal(router.flops[0], 2 * M * H)
+
+
+def test_twice_as_many_experts_per_token_double_rows_and_arithmetic_but_not_weights():
+    one, two = _block(), _block(replace(MODEL, experts_per_token=4))
+    for name in ("MlpBlock_Experts1", "MlpBlock_Experts2"):
+        np.testing.assert_array_equal(2 * np.array(one[name].flops), two[name].flops)
+        np.testing.assert_array_equal(one[name].weights, two[name].weights)
+        np.testing.assert_array_equal(2 * one[name].activation, two[name].activation)
+
+
+def test_twice_as_many_experts_double_weights_but_only_the_arithmetic_of_the_router():
+    one, two = _block(), _block(replace(MODEL, num_experts=16))
+    for name in ("MlpBlock_Experts1", "MlpBlock_Experts2"):
+        np.testing.assert_array_equal(one[name].flops, two[name].flops)
+        np.testing.assert_array_equal(2 * one[name].weights, two[name].weights)
+    router = "MlpBlock_Router"
+    np.testing.assert_array_equal(2 * np.array(one[router].flops), two[router].flops)
+
+
+@pytest.mark.parametrize("model", [MODEL, replace(MODEL, shared_feedforward=36)])
+def test_what_a_token_keeps_in_a_block(model):
+    """``4h + (2a + 2g)d + k (h + 3 f) + 3 f_s`` elements in 16 bits, 4 bytes of each head and score, 12 of each row."""
+    stats = calculon.estimate(model, EXECUTION, "a100_80e").stats
+    elements = 4 * 48 + (2 * 4 + 2 * 2) * 10 + 2 * (48 + 3 * 72) + 3 * model.shared_feedforward
+    assert stats["block_act_bytes_per_token"] == 2 * elements + 4 * 4 + 4 * 8 + 12 * 2
+
+
+def of_experts(system, experts, rows, n=1024, k=512):
+    """Return times and memory times of products of experts in all passes, at the rate of a kind."""
+    types = Types("bfloat16", "bfloat16", "bfloat16")
+    widths = Widths(2, 2, 2)
+    layer = grouped_linear("x", experts, 8, rows, n, k, widths=widths, flags=Flags())
+    sizes_of = np.array(layer.flops)[:, None, None], np.array(layer.accessed)[:, None, None]
+    shapes = Shapes(*sizes_of, [layer], np.array([0]))
+    return [
+        KERNELS[kind](system, types).times(shapes, system.mem1)
+        for kind in ("grouped_product", "product")
+    ]
+
+
+def calling(together, call):
+    """Return a system whose products of experts are calls of the host."""
+    raw = document("systems", "h100_80g_sxm")
+    law = {"law": "calls", "together": together, "call": call}
+    raw["ext"]["kernels"]["grouped_product"] = {"bfloat16": law}
+    return inputs.system(raw)
+
+
+def test_one_kernel_of_all_experts_is_a_batch_of_products_with_their_rows():
+    (own, memory), (plain, same) = of_experts(inputs.system("h100_80g_sxm"), 64, 6400.0)
+    np.testing.assert_array_equal(own, plain)
+    np.testing.assert_array_equal(memory, same)
+
+
+def test_experts_that_are_called_one_by_one_share_no_multiprocessors():
+    plain = inputs.system("h100_80g_sxm")
+    alone = np.array(of_experts(plain, 2, 200.0)[1])
+    together, both = of_experts(calling(2, 0.0), 64, 6400.0)
+    np.testing.assert_allclose(together, 32 * alone)
+    assert np.all(together[0] >= both[0])  # waves of a few experts are less full
+    four = of_experts(calling(64, 0.0), 64, 6400.0)
+    np.testing.assert_array_equal(four[0], four[1])
+    (limited, _), _ = of_experts(calling(2, 1e-4), 64, 6400.0)
+    np.testing.assert_allclose(limited, 64 * 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("law", "field", "expected"),
+    [
+        ({"together": 0, "call": 0}, "together", "at least 1"),
+        ({"together": 1, "call": 2}, "call", "at most 1"),
+        ({"together": 1}, "call", "a number"),
+    ],
+)
+def test_wrong_constants_of_calls_are_refused(law, field, expected):
+    raw = document("systems", "h100_80g_sxm")
+    raw["ext"]["kernels"]["grouped_product"] = {"bfloat16": {"law": "calls"} | law}
+    with pytest.raises(SpecError) as error:
+        inputs.system(raw)
+    (problem,) = error.value.problems
+    assert problem.field == f"ext.kernels.grouped_product.bfloat16.{field}"
+    assert expected in problem.expected
+
+
+@pytest.mark.parametrize("kind", ["product", "router"])
+def test_only_products_of_experts_are_calls(kind):
+    raw = document("systems", "h100_80g_sxm")
+    law = {"law": "calls", "together": 1, "call": 0}
+    raw["ext"]["kernels"][kind] = {"bfloat16": law}
+    with pytest.raises(SpecError, match="one of tiles, found 'calls'"):
+        inputs.system(raw)
+
+
+MEASURED = [
+    # system, experts, rows, n, k, seconds of the forward pass
+    ("b200_sxm", 160, 154, 5120, 1536, 1.487e-3),
+    ("b200_sxm", 256, 128, 7168, 2048, 2.400e-3),
+    ("b200_sxm", 128, 256, 7168, 2048, 1.409e-3),
+    ("b200_sxm", 32, 1024, 7168, 2048, 1.113e-3),
+    ("b200_sxm", 40, 9832, 3072, 5120, 11.585e-3),
+    ("a100_80g_pcie", 40, 616, 5120, 1536, 1.974e-3),
+    ("a100_80g_pcie", 20, 1232, 3072, 5120, 3.512e-3),
+]
+"""Source: SimuMax, configurations of systems at commit 4dcaae5."""
+
+
+@pytest.mark.parametrize(("name", "experts", "rows", "n", "k", "seconds"), MEASURED)
+def test_grouped_products_take_what_was_measured(name, experts, rows, n, k, seconds):
+    (own, _), _ = of_experts(inputs.system(name), experts, float(experts * rows), k, n)
+    assert float(own[0].item()) == pytest.approx(seconds, rel=0.06)
+
+
+@pytest.mark.parametrize(("system", "rate"), [("h100_80g_sxm", "float32"), ("a100_80e", "float16")])
+def test_the_router_runs_in_four_bytes_where_the_engine_has_them(system, rate):
+    found = inputs.system(system)
+    types = Types("float16", "float16", "float16")
+    assert KERNELS["router"](found, types).engine == found.product_engine(rate)
+
+
+# -- fields -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "expected"),
+    [
+        ({"num_experts": 0}, "experts_per_token", "1, since num_experts is 0"),
+        ({"experts_per_token": 9}, "experts_per_token", "at most num_experts=8"),
+        ({"shared_gate": True}, "shared_gate", "false, since shared_feedforward is 0"),
+        ({"mlp_bias": True}, "mlp_bias", "false, since experts take the place of the MLP"),
+        ({"parallel_attention": True}, "parallel_attention", "false, since experts read"),
+        (
+            {"num_experts": 1, "experts_per_token": 1, "shared_feedforward": 24},
+            "shared_feedforward",
+            "0, since every token passes the only expert",
+        ),
+        ({"router_group_topk": 2}, "router_group_topk", "0, since router_groups is 0"),
+        (
+            {"router_groups": 3, "router_group_topk": 2},
+            "router_groups",
+            "a divisor of num_experts=8",
+        ),
+        ({"router_groups": 4}, "router_group_topk", "from 1 to less than router_groups=4"),
+        (
+            {"router_groups": 4, "router_group_topk": 4},
+            "router_group_topk",
+            "from 1 to less than router_groups=4",
+        ),
+        (
+            {"router_groups": 8, "router_group_topk": 1},
+            "router_group_topk",
+            "at least 2, so that there are experts_per_token=2 in groups of 1",
+        ),
+    ],
+)
+def test_a_field_of_experts_without_effect_is_refused(changes, field, expected):
+    with pytest.raises(SpecError) as error:
+        replace(MODEL, **changes)
+    found = {problem.field: problem.expected for problem in error.value.problems}
+    assert found[field].startswith(expected)
+
+
+@pytest.mark.parametrize("field", ["shared_feedforward", "router_bias", "expert_bias"])
+def test_what_only_experts_have_needs_experts(field):
+    with pytest.raises(SpecError, match="since num_experts is 0"):
+        replace(DENSE, **{field: 24 if field == "shared_feedforward" else True})
+
+
+def test_the_published_edition_does_not_know_experts():
+    model = replace(MODEL.published(), num_experts=8)
+    with pytest.raises(SpecError, match="num_experts=8 needs"):
+        calculon.estimate(model, document("examples", "3072_t4_p64_d12_mbs4_full"), "a100_80e")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"tensor_par_overlap": "ring"}, "tensor_par_overlap"),
+        ({"tp_impl": "allgather"}, "tp_impl"),
+        ({"matmul_impl": "mul_sum"}, "matmul_impl"),
+    ],
+)
+def test_forms_that_experts_do_not_have_are_refused_by_name(changes, field):
+    two = EXECUTION | {"num_procs": 2, "tensor_par": 2} | changes
+    with pytest.raises(SpecError) as error:
+        calculon.estimate(MODEL, two, "a100_80e")
+    assert error.value.field == field
+    assert "since model has experts" in error.value.expected
+
+
+def test_the_width_of_experts_is_what_tensor_parallelism_divides():
+    for field, model in (
+        ("expert_feedforward=72", MODEL),
+        ("shared_feedforward=36", replace(MODEL, expert_feedforward=80, shared_feedforward=36)),
+    ):
+        wide = replace(model, hidden=48 * 16, attn_heads=16, kv_heads=16, feedforward=48)
+        eight = EXECUTION | {"num_procs": 16, "tensor_par": 16, "tensor_par_net": 1}
+        with pytest.raises(calculon.CalculonError, match=f"divisor of the model's {field}"):
+            calculon.estimate(wide, eight, "a100_80e")

@@ -1,0 +1,333 @@
+"""Linear attention in blocks, patterns of parts, and what all of it has together."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.architecture.block import block_layers
+from calculon.architecture.block_kinds import kinds_by_block, model_of_kind
+from calculon.architecture.model_flops import model_flops_per_token
+from calculon.architecture.parameters import module_count, parameter_count
+from calculon.architecture.shape import BlockShape
+from calculon.editions import CORRECTED
+from calculon.errors import SpecError
+from calculon.spec.model import Model
+from tests.architecture.parameters_by_hand import (
+    counted_by_hand,
+    linear_parameters,
+    part_parameters,
+)
+from tests.helpers import layout_choice, sizes
+
+PLAIN = Model(
+    hidden=64,
+    feedforward=96,
+    seq_size=256,
+    attn_heads=8,
+    attn_size=16,
+    num_blocks=8,
+    activation="swiglu",
+    norm="rmsnorm",
+    dropout=False,
+    vocab=512,
+)
+DELTA = {
+    "linear_attention": "gated_delta",
+    "linear_key_heads": 4,
+    "linear_value_heads": 8,
+    "linear_key_dim": 12,
+    "linear_value_dim": 20,
+    "linear_conv": 3,
+}
+MAMBA = {
+    "linear_attention": "mamba2",
+    "ssm_heads": 8,
+    "ssm_head_dim": 10,
+    "ssm_state": 24,
+    "ssm_groups": 2,
+    "ssm_conv": 3,
+    "ssm_chunk": 32,
+}
+LIGHTNING = {"linear_attention": "lightning"}
+KINDS = {"DeltaBlock": DELTA, "MambaBlock": MAMBA, "LightningBlock": LIGHTNING}
+T, B, S = np.array([1.0, 2.0]), np.array([3.0, 1.0]), 256.0
+TOKENS = B * S
+
+
+def _block(model, **changes):
+    columns = sizes(tensor_par=T, microbatch_size=B)
+    shape = BlockShape.of(model, layout_choice(edition="corrected", **changes), columns, CORRECTED)
+    return {layer.name: layer for layer in block_layers(shape)}
+
+
+# -- layers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "fields"), KINDS.items())
+def test_a_block_has_its_parameters_on_one_rank_and_a_share_of_the_products_on_each(name, fields):
+    model = replace(PLAIN, **fields)
+    layers = [layer for key, layer in _block(model).items() if key.startswith(name)]
+    own = sum(np.broadcast_to(layer.weights, 2) for layer in layers)
+    assert own[0] == linear_parameters(model) + model.hidden  # with the norm of the stream
+    products = [layer.product for layer in layers if layer.product is not None]
+    assert len(products) == 2
+    for _, m, n, k in products:
+        assert np.all(m == TOKENS)
+        assert np.all((n * k)[0] == T * n * k)
+
+
+def test_the_gated_delta_rule_by_hand():
+    """Forward 8 FLOP per element of the state, and products of a chunk of 64 tokens; inverse of a chunk is kept."""
+    layers = _block(replace(PLAIN, **DELTA))
+    state, heads, keys, values, chunk = layers["DeltaBlock_State"], 8 / T, 12, 20, 64
+    flops = heads * (8 * keys * values + chunk * (5 * keys + 3 * values))
+    read = 2 * (4 / T) * keys + heads * values + 2 * heads
+    assert np.allclose(state.flops[0], TOKENS * flops)
+    assert np.allclose(state.activation, 2 * TOKENS * (read + heads * chunk))
+    between = heads * (keys * values / chunk + keys + 2 * values + chunk)
+    assert np.allclose(
+        state.accessed[0], 2 * TOKENS * (read + heads * values) + 2 * TOKENS * 2 * between
+    )
+    convolved = layers["DeltaBlock_Conv"]
+    assert np.allclose(convolved.inputs, TOKENS * (2 * 4 * keys + 8 * values) / T)
+    assert layers["DeltaBlock_Norm"].weights == values
+
+
+def test_mamba_2_by_hand():
+    """Two products with the state and two in a chunk; groups that are fewer than ranks are copied."""
+    state = _block(replace(PLAIN, **MAMBA))["MambaBlock_State"]
+    inner, groups, n, chunk = 80 / T, np.ceil(2 / T), 24, 32
+    flops = 4 * inner * n + 2 * chunk * (groups * n + inner)
+    assert np.allclose(state.flops[0], TOKENS * flops)
+    assert np.allclose(state.activation, TOKENS * (2 + 4) * 8 / T)
+    assert np.allclose(state.weights, 3 * 8 / T)
+    copied = _block(replace(PLAIN, **MAMBA | {"ssm_groups": 1}))
+    assert np.allclose(copied["MambaBlock_Conv"].weights, (3 + 1) * (80 / T + 2 * 24))
+
+
+def test_lightning_attention_by_hand():
+    layers = _block(replace(PLAIN, **LIGHTNING))
+    state, heads, size, chunk = layers["LightningBlock_State"], 8 / T, 16, 64
+    assert np.allclose(state.flops[0], TOKENS * heads * (4 * size**2 + 2 * chunk * size))
+    assert np.allclose(state.accessed[0], 2 * TOKENS * 4 * heads * size)
+    assert np.allclose(state.activation, 2 * TOKENS * 3 * heads * size)
+
+
+def test_chunks_are_no_longer_than_sequences():
+    short = replace(PLAIN, seq_size=16, **LIGHTNING)
+    state = _block(short)["LightningBlock_State"]
+    assert np.allclose(state.flops[0], 16 * B * (8 / T) * (4 * 16**2 + 2 * 16 * 16))
+
+
+# -- kinds ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_last_block_of_each_group_has_softmax():
+    model = replace(PLAIN, **DELTA, full_attention_every=4, kv_heads=2, qk_norm="head")
+    assert [i for i in range(8) if not model.linear_block(i)] == [3, 7]
+    names = Counter(kind.name for kind in kinds_by_block(model))
+    assert names == {"linear attention": 6, "full attention": 2}
+    linear, full = (model_of_kind(model, kind) for kind in dict.fromkeys(kinds_by_block(model)))
+    assert (linear.has_softmax, linear.kv_heads, full.has_linear) == (False, 0, False)
+    assert parameter_count(model) == counted_by_hand(model)
+
+
+def test_parts_of_a_pattern_add_up():
+    experts = {"num_experts": 4, "experts_per_token": 2, "shared_feedforward": 32}
+    model = replace(PLAIN, **MAMBA, **experts, layer_pattern="ME*-M-ME")
+    parts = Counter(model.layer_pattern)
+    total = sum(count * part_parameters(model, letter) for letter, count in parts.items())
+    ends = 2 * model.vocab * model.hidden + model.hidden
+    assert parameter_count(model) == counted_by_hand(model) == total + ends
+    names = Counter(kind.name for kind in kinds_by_block(model))
+    assert names == {"linear attention": 3, "experts": 2, "MLP": 2, "attention": 1}
+
+
+EXECUTION = {
+    "num_procs": 8,
+    "tensor_par": 2,
+    "pipeline_par": 1,
+    "data_par": 4,
+    "batch_size": 16,
+    "microbatch_size": 2,
+    "preset": "published",
+    "edition": "corrected",
+    "attn_impl": "flash",
+}
+"""On a system that states no launches, which wait for each other block by block."""
+
+
+def _stats(model, **changes):
+    return calculon.estimate(model, _whole(EXECUTION | changes), "a100_80g").stats
+
+
+ALONE = {"num_procs": 2, "data_par": 1}
+"""No replicas, which add gradients up block by block."""
+
+
+@pytest.mark.parametrize("fields", KINDS.values(), ids=list(KINDS))
+def test_a_pattern_of_both_parts_in_turn_is_the_periodic_form(fields):
+    """A block is attention and then an MLP, each with a norm: two letters."""
+    block = replace(PLAIN, num_blocks=4, **fields)
+    parts = replace(block, num_blocks=8, layer_pattern="M-" * 4)
+    assert parameter_count(parts) == parameter_count(block)
+    one, other = _stats(block, **ALONE), _stats(parts, **ALONE)
+    for name in ("total_time", "weight_space", "mfu", "hfu", "model_flops_per_token"):
+        assert other[name] == pytest.approx(one[name], rel=1e-12), name
+
+
+def test_a_pattern_with_softmax_alone_is_the_plain_model():
+    parts = replace(PLAIN, num_blocks=16, layer_pattern="*-" * 8)
+    one, other = _stats(PLAIN, **ALONE), _stats(parts, **ALONE)
+    assert other["total_time"] == pytest.approx(one["total_time"], rel=1e-12)
+
+
+@pytest.mark.parametrize("tensor_par", [1, 2])
+def test_a_part_may_have_no_collective_of_tensor_parallelism(tensor_par):
+    """Experts alone reduce nothing that tensor parallelism splits, where each rank sends its own tokens."""
+    experts = {"num_experts": 4, "experts_per_token": 2}
+    model = replace(PLAIN, **experts, layer_pattern="*E" * 4)
+    degrees = {"tensor_par": tensor_par, "data_par": 8 // tensor_par, "expert_par": 2}
+    found = _stats(model, **degrees, expert_tensor_par=1, tensor_par_comm_type="rs_ag")
+    assert found["total_time"] > 0
+
+
+def test_a_module_after_a_pattern_is_attention_and_the_last_mlp_or_experts():
+    """Source: Nemotron 3, ``mtp_hybrid_override_pattern: *E``."""
+    model = replace(PLAIN, **MAMBA, layer_pattern="M-M-M*M-", mtp_layers=1)
+    parts = part_parameters(model, "*") + part_parameters(model, "-")
+    assert module_count(model) == parts + 2 * model.hidden**2 + 3 * model.hidden
+
+
+# -- model FLOP -------------------------------------------------------------------------------------------------------
+
+
+def test_states_count_by_the_convention_of_megatron():
+    """Source: Megatron-LM, ``training.py``, ``num_floating_point_operations``."""
+    plain = replace(PLAIN, vocab=0)
+    mlp = 3 * 64 * 96
+    found = {
+        name: float(model_flops_per_token(replace(plain, **fields), training=False)) / 8 - 2 * mlp
+        for name, fields in KINDS.items()
+    }
+    keys, values = 4 * 12, 8 * 20
+    delta = 2 * 64 * (2 * keys + 3 * values + 2 * 8)
+    assert found["DeltaBlock"] == delta + 2 * 3 * (2 * keys + values) + 8 * 8 * 12 * 20
+    assert found["MambaBlock"] == 2 * 64 * (3 * 80 + 2 * 2 * 24 + 8) + 7 * 80 * 24
+    assert found["LightningBlock"] == 2 * 5 * 64 * 128 + 4 * 8 * 16**2
+
+
+def test_nemotron_h_56b_has_the_model_flop_of_its_sources():
+    """340.2 GFLOP per token of 8,192: Megatron-LM's formula; NVIDIA's recipe states 1 % more (2.816e15 a sequence)."""
+    model = inputs.model("nemotron-h-56B")
+    found = float(model_flops_per_token(model, training=True, causal=True))
+    assert found / 1e9 == pytest.approx(340.2, abs=0.05)
+    assert found * 8192 == pytest.approx(2.816e15, rel=0.011)
+
+
+# -- recomputation, context parallelism -------------------------------------------------------------------------------
+
+
+def test_the_norm_after_the_state_is_computed_again_and_its_output_not_kept():
+    model = replace(PLAIN, **DELTA)
+    plain, again = _stats(model), _stats(model, recompute_modules="gdn_norm_out")
+    freed = plain["block_act_storage_space"] - again["block_act_storage_space"]
+    assert freed == 2 * (2 * 256) * (8 * 20 / 2)  # bytes, tokens, width of a rank
+    assert again["recompute_time"] > plain["recompute_time"] == 0
+
+
+def test_heads_are_exchanged_for_parts_of_sequences():
+    """What the input product makes goes there, what the state gives comes back; forward and backward."""
+    model = replace(PLAIN, **LIGHTNING)
+    columns = sizes(tensor_par=T, microbatch_size=B)
+    columns = replace(columns, further={**columns.further, "context_par": np.full(2, 2.0)})
+    choice = layout_choice(edition="corrected")
+    layers = list(block_layers(BlockShape.of(model, choice, columns, CORRECTED)))
+    sent = {
+        one.name: one
+        for one in layers
+        if one.collective is not None and one.collective.axis == "cp"
+    }
+    width = {"LightningBlock_Heads_In": 4 * 128, "LightningBlock_Heads_Out": 128}
+    assert set(sent) == set(width)
+    for name, columns_of_rank in width.items():
+        collective = sent[name].collective
+        assert collective.operations == ("all_to_all", "all_to_all")
+        assert np.allclose(collective.message, 2 * TOKENS / 2 * columns_of_rank / T)
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "wanted"),
+    [
+        ({"linear_key_heads": 2}, "linear_key_heads", "0, since linear_attention is none"),
+        ({"linear_attention": "mamba2"}, "ssm_heads", "at least 1"),
+        (DELTA | {"linear_value_heads": 6}, "linear_value_heads", "a multiple of linear_key_heads"),
+        (MAMBA | {"ssm_groups": 3}, "ssm_groups", "a divisor of ssm_heads=8"),
+        (DELTA | {"causal": False}, "causal", "true"),
+        (DELTA | {"parallel_attention": True}, "parallel_attention", "false"),
+        (DELTA | {"full_attention_every": 1}, "full_attention_every", "from 2 to num_blocks=8"),
+        (DELTA | {"rotary": 1.0}, "rotary", "no block has attention with softmax"),
+        (
+            DELTA | {"full_attention_every": 2, "sliding_window": 8},
+            "sliding_window",
+            "0, since linear_attention",
+        ),
+        ({"layer_pattern": "*-"}, "layer_pattern", "a letter for each of num_blocks=8"),
+        ({"layer_pattern": "*-*-*-*x"}, "layer_pattern", "letters of M"),
+        ({"layer_pattern": "M-M-M-M-"}, "linear_attention", "a kind of it"),
+        (MAMBA | {"layer_pattern": "*-*-*-*-"}, "linear_attention", "none"),
+        ({"layer_pattern": "*E*E*E*E"}, "num_experts", "at least 1"),
+        ({"layer_pattern": "*-*-*-*-", "norms": 4}, "norms", "2, since layer_pattern"),
+        (
+            MAMBA | {"layer_pattern": "M-M-M-M-", "mtp_layers": 1},
+            "mtp_layers",
+            "0, since layer_pattern has no letter",
+        ),
+    ],
+)
+def test_contradictions_are_named(changes, field, wanted):
+    with pytest.raises(SpecError, match=wanted) as caught:
+        replace(PLAIN, **changes)
+    assert field in [problem.field for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("fields", "changes", "reason"),
+    [
+        (DELTA, {"tensor_par": 8, "data_par": 1}, "linear_heads_split"),
+        (
+            MAMBA | {"ssm_heads": 12, "ssm_groups": 3},
+            {"tensor_par": 2},
+            "linear_groups_split",
+        ),
+        (DELTA, {"tensor_par": 4, "data_par": 1, "context_par": 2}, "cp_linear"),
+        (
+            MAMBA | {"layer_pattern": "M-M-M-M*"},
+            {"tensor_par_comm_type": "p2p_rs_ag"},
+            "pattern_comm",
+        ),
+        (DELTA, {"recompute_modules": "ops"}, "modules_of_model"),
+        (MAMBA, {"recompute_modules": "gdn_norm_out"}, "modules_of_model"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_by_a_rule(fields, changes, reason):
+    plan = calculon.Plan.from_records([_whole(EXECUTION | {"microbatch_size": 1} | changes)])
+    found = calculon.evaluate(replace(PLAIN, **fields), "a100_80g", plan)
+    assert found.reason[0] == reason
+
+
+def _whole(row):
+    """Fill in the published fields of an execution."""
+    published = calculon.inputs.execution("3072_t4_p64_d12_mbs4_full").to_dict()
+    plain = {"activation_recompute": "none", "tensor_par_comm_type": "ar", "seq_par_ag_redo": False}
+    plain |= {"optimizer_sharding": False, "pipeline_interleaving": 1, "fused_activation": False}
+    plain |= {"tensor_par_overlap": "none", "data_par_overlap": False, "weight_offload": False}
+    plain |= {"activations_offload": False, "optimizer_offload": False}
+    return published | plain | row

@@ -1,0 +1,330 @@
+"""Context parallelism by a ring: its steps, what hides it, who waits for whom; laws, and small cases by hand."""
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.cost.context_overlap import ring_exposed
+from calculon.cost.ring_steps import RingSteps
+from calculon.inspect.operators import block
+from tests import twin
+from tests.helpers import PLAIN, document
+from tests.properties.test_twin_corrected import disagreements
+
+PARTS = 8
+MODEL = {
+    "hidden": 1024,
+    "feedforward": 2048,
+    "seq_size": 8192,
+    "attn_heads": 16,
+    "attn_size": 64,
+    "kv_heads": 8,
+    "num_blocks": 4,
+}
+SPLIT = PLAIN | {
+    "edition": "corrected",
+    "preset": "published",
+    "datatype": "bfloat16",
+    "num_procs": PARTS,
+    "tensor_par": 1,
+    "pipeline_par": 1,
+    "data_par": 1,
+    "context_par": PARTS,
+    "batch_size": 2,
+    "microbatch_size": 1,
+    "optimizer_sharding": False,
+    "attn_impl": "flash",
+    "coll_algo": "auto",
+}
+LONG = {"seq_length": 131072}
+RING, CORE = "AttnBlock_KV_Ring", "AttnBlock_Flash"
+MIDDLE = {"cp_comm": "a2a_p2p", "cp_a2a_size": 4}
+
+
+def system(usage=0.0, launch=None, **network):
+    raw = document("systems", "h100_80g_sxm")
+    raw["mem1"]["GiB"] = 100_000
+    for one in raw["networks"]:
+        one["processor_usage"] = usage
+    raw["networks"][0] |= network
+    if launch is not None:
+        raw["ext"]["launch"]["kernel"] = launch
+    return inputs.system(raw)
+
+
+SYSTEM = system()
+
+
+def stats_of(machine=SYSTEM, model=MODEL, **changes):
+    return calculon.estimate(model, SPLIT | changes, machine).stats
+
+
+def operators(machine=SYSTEM, model=MODEL, **changes):
+    return {one["name"]: one for one in block(model, SPLIT | changes, machine).operators}
+
+
+def sent(operator, which):
+    return next(one for one in operator["collectives"] if one["pass"] == which)
+
+
+# -- what is sent -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parts", [2, 8])
+def test_bytes_of_a_ring(parts):
+    """All ranks together send keys and values of all tokens to all others; gradients make one more hop."""
+    found = operators(context_par=parts, num_procs=parts)[RING]
+    width = 2 * MODEL["kv_heads"] * MODEL["attn_size"]
+    every = MODEL["seq_size"] * width * 2  # bytes
+    assert parts * sent(found, "forward")["message"] == (parts - 1) * every
+    assert parts * sent(found, "activation_grad")["message"] == (parts - 1 + parts) * every
+
+
+def test_latent_attention_sends_the_keys_and_values_of_all_heads():
+    model = document("models", "deepseek-v2-lite")
+    found = operators(model=model, seq_length=4096)[RING]
+    heads = model["attn_heads"]
+    width = heads * (model["qk_nope_head_dim"] + model["qk_rope_head_dim"] + model["v_head_dim"])
+    part = 4096 / PARTS * width * 2
+    assert sent(found, "forward")["message"] == (PARTS - 1) * part
+
+
+def test_a_ring_that_skips_sends_what_windows_reach():
+    model, part = MODEL | {"sliding_window": 2000}, MODEL["seq_size"] / PARTS
+    every, some = (
+        operators(model=model, cp_balance="contiguous", cp_skip=skips)[RING]
+        for skips in (False, True)
+    )
+    needed = np.ceil((2000 - 1) / part)
+    for which, extra in (("forward", 0), ("activation_grad", 1)):
+        hops = [sent(one, which)["message"] for one in (some, every)]
+        factor = 2 if extra else 1
+        assert hops[0] / hops[1] == pytest.approx(
+            (factor * needed + extra) / (factor * (PARTS - 1) + extra), rel=1e-14
+        )
+
+
+def test_a_ring_inside_of_groups_that_exchange_heads():
+    """Each rank has the tokens of its group for a share of the heads: the ring sends as much, in fewer hops."""
+    ring, both = operators()[RING], operators(**MIDDLE)
+    groups = PARTS / 4
+    part = MODEL["seq_size"] / PARTS * 2 * MODEL["kv_heads"] * MODEL["attn_size"] * 2
+    assert sent(ring, "forward")["message"] == (PARTS - 1) * part
+    assert sent(both[RING], "forward")["message"] == (groups - 1) * part
+    outputs = MODEL["seq_size"] / PARTS * MODEL["attn_heads"] * MODEL["attn_size"] * 2
+    assert sent(both["AttnBlock_Heads_Out"], "forward")["message"] == outputs
+    assert sent(both["AttnBlock_Heads_In"], "forward")["message"] == outputs + part
+
+
+# -- a2a_p2p between a2a and p2p --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mesh", ["stated", "tp-dp-pp"])
+@pytest.mark.parametrize(("size", "other"), [(PARTS, "a2a"), (1, "p2p")])
+def test_groups_of_all_ranks_or_of_one(size, other, mesh):
+    both = stats_of(cp_comm="a2a_p2p", cp_a2a_size=size, mesh_order=mesh)
+    assert both == stats_of(cp_comm=other, mesh_order=mesh)
+
+
+def test_groups_that_exchange_heads_are_neighbours():
+    """Inside of nodes of four: heads go by the links of a node, keys and values from node to node."""
+    nodes = system(size=4)
+    slow = replace_network(nodes, 1, bandwidth=1.0)
+    ways = {"mesh_order": "tp-dp-pp", **MIDDLE}
+    found, slower = (operators(one, **ways) for one in (nodes, slow))
+    for name in ("AttnBlock_Heads_In", "AttnBlock_Heads_Out"):
+        assert sent(found[name], "forward")["time"] == sent(slower[name], "forward")["time"]
+    assert sent(found[RING], "forward")["time"] < sent(slower[RING], "forward")["time"]
+
+
+def replace_network(machine, number, **changes):
+    raw = document("systems", "h100_80g_sxm")
+    raw["mem1"]["GiB"] = 100_000
+    for one, old in zip(raw["networks"], machine.networks, strict=True):
+        one["size"], one["processor_usage"] = old.size, 0.0
+    raw["networks"][number] |= changes
+    return inputs.system(raw)
+
+
+# -- steps ------------------------------------------------------------------------------------------------------------
+
+
+def times(first, later, steps):
+    """Return steps of some seconds forward and backward."""
+    own, other = (np.array([[a], [b], [0.0]], float) for a, b in (first, later))
+    none = np.zeros((3, 1))
+    count = np.array([float(steps)])
+    return RingSteps(steps=count, first=own, later=other, arithmetic=none, memory=none)
+
+
+@pytest.mark.parametrize("usage", [0.0, 0.25])
+@pytest.mark.parametrize("hop", [1.0, 3.0, 7.0])
+def test_each_transfer_runs_beside_a_step(hop, usage):
+    c, (own, own_back), (other, other_back) = 4, (2.0, 5.0), (4.0, 10.0)
+
+    def left(traffic, work):
+        return min(traffic, max(traffic - work, usage * traffic))
+
+    link = np.array([[(c - 1) * hop], [(2 * c - 1) * hop], [(c - 1) * hop]])
+    found = ring_exposed(link, times((own, own_back), (other, other_back), c), np.array(usage))
+    forward = left(hop, own) + (c - 2) * left(hop, other)
+    assert found[0] == forward
+    assert found[1] == (c - 1) * left(2 * hop, other_back) + left(hop, own_back)
+    assert found[2] == forward
+
+
+def test_nothing_is_exposed_of_transfers_shorter_than_steps():
+    found = stats_of(**LONG)
+    assert found["cp_comm_link_time"] > 0
+    assert found["cp_comm_exposed_time"] == 0
+    assert stats_of(cp_comm="all_gather", **LONG)["cp_comm_exposed_time"] > 0
+
+
+def test_engines_that_transfers_take_slow_attention_down():
+    usage, plain = 0.25, stats_of(**LONG)
+    found = stats_of(system(usage), **LONG)
+    hidden = usage * plain["cp_comm_link_time"]
+    assert found["cp_comm_exposed_time"] == pytest.approx(hidden, rel=1e-12)
+
+
+def test_what_attention_does_not_hide():
+    """With links a thousand times slower all but attention itself is waited for."""
+    found = operators(system(bandwidth=0.5), activation_recompute="full")
+    ring, core = found[RING], found[CORE]
+    forward = sent(ring, "forward")
+    once = forward["time"] / (PARTS - 1)
+    assert forward["time"] - core["time"]["forward"] < forward["exposed"] < forward["time"]
+    backward = sent(ring, "activation_grad")
+    assert backward["time"] == pytest.approx((2 * PARTS - 1) * once, rel=1e-9)
+    assert backward["time"] - backward["exposed"] == pytest.approx(
+        core["time"]["activation_grad"], rel=1e-9
+    )
+    assert sent(ring, "recompute") == forward | {"pass": "recompute"}
+
+
+@pytest.mark.parametrize("balance", ["zigzag", "contiguous", "striped"])
+def test_more_bandwidth_is_never_slower(balance):
+    totals = [
+        stats_of(system(0.15, bandwidth=bandwidth), cp_balance=balance)["total_time"]
+        for bandwidth in (5, 20, 50, 200, 450, 2000)
+    ]
+    assert totals == sorted(totals, reverse=True)
+
+
+def test_steps_are_kernels_with_parts_of_queries_and_keys():
+    """By the law of the kernel: the own part under the mask, others with half of the queries or of the keys."""
+    found = operators(attn_kernel="flash2", **LONG)[CORE]
+    law = document("systems", "h100_80g_sxm")["ext"]["kernels"]["attention"]["bfloat16"]
+    kernel, part = law["kernels"]["flash2"], LONG["seq_length"] // PARTS
+    heads, width, share = 16, 64, kernel["forward"]["shares"][0][1]
+
+    def seconds(queries, keys, lead):
+        waves = queries * heads / (128 * law["multiprocessors"])
+        flops = 4 * queries * keys * heads * width
+        work = flops / (989e12 * share) * (1 + lead / keys) * (1 + kernel["tail"] / waves)
+        return (work + kernel["start"]) / kernel["sustained"]
+
+    lead = kernel["forward"]["lead"]
+    own = seconds(part, (part + 1) / 2, lead + kernel["forward"]["causal_lead"])
+    other = max(seconds(part / 2, part, lead), seconds(part, part / 2, lead))
+    assert found["time"]["forward"] == pytest.approx(own + (PARTS - 1) * other, rel=1e-9)
+
+
+def test_kernels_of_all_steps_are_launched():
+    """Attention, and sums, which are converted at both ends."""
+    eager = {"launch_mode": "eager", "fusion": "published"}
+    machine = system()
+    one = machine.ext.launch.host("eager")
+    short = {"seq_length": 64, "attn_kernel": "flash2"}
+    parts, more = (
+        stats_of(context_par=c, num_procs=c, **short, **eager)["block_fw_time"] for c in (2, 4)
+    )
+    assert more - parts == pytest.approx(2 * 2 * one, rel=0.05)
+
+
+# -- who waits for whom -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exchange", ["p2p", "all_gather"])
+def test_contiguous_parts_are_unequal(exchange):
+    """All ranks together have the same FLOP, and wait for the last one; a lead of a million tokens is nothing."""
+    even, uneven = (
+        operators(cp_comm=exchange, cp_balance=one, seq_length=2**22)[CORE]
+        for one in ("zigzag", "contiguous")
+    )
+    assert uneven["flops"] == even["flops"]
+    ratio = uneven["time"]["forward"] / even["time"]["forward"]
+    assert ratio == pytest.approx((2 * PARTS - 1) / PARTS, rel=2e-3)
+
+
+@pytest.mark.parametrize(("percent", "parts"), [(100, 8), (50, 4), (10, 1)])
+def test_of_gathered_documents_a_rank_has_what_is_in_its_part(percent, parts):
+    """Documents of a tenth are all in one of eight parts; a ring splits them as it splits sequences."""
+    packed = {"packed_percent": percent, "cp_balance": "contiguous", "seq_length": 2**22}
+    even = operators(**packed | {"cp_comm": "all_gather", "cp_balance": "zigzag"})[CORE]
+    gathered, ring = (operators(cp_comm=way, **packed)[CORE] for way in ("all_gather", "p2p"))
+    ratio = gathered["time"]["forward"] / even["time"]["forward"]
+    assert ratio == pytest.approx((2 * parts - 1) / parts, rel=2e-3)
+    assert ring["time"]["forward"] / even["time"]["forward"] == pytest.approx(15 / 8, rel=2e-3)
+
+
+@pytest.mark.parametrize("exchange", ["p2p", "all_gather"])
+@pytest.mark.parametrize("causal", [True, False])
+def test_zigzag_is_no_slower_than_contiguous_parts(causal, exchange):
+    model = MODEL | {"causal": causal}
+    zigzag, contiguous = (
+        stats_of(model=model, cp_comm=exchange, cp_balance=one, **LONG)["total_time"]
+        for one in ("zigzag", "contiguous")
+    )
+    assert contiguous > zigzag if causal else contiguous == zigzag
+
+
+def test_stripes_have_as_much_work_as_zigzag():
+    """What differs are the kernels: under the mask, and with all queries."""
+    zigzag, striped = (operators(cp_balance=one, **LONG)[CORE] for one in ("zigzag", "striped"))
+    assert striped["flops"] == zigzag["flops"]
+    times = [one["time"]["forward"] for one in (zigzag, striped)]
+    assert max(times) < 1.05 * min(times)
+
+
+def test_heads_are_shared_evenly():
+    with pytest.raises(calculon.SpecError, match="cp_balance"):
+        stats_of(cp_comm="a2a", cp_balance="contiguous")
+
+
+# -- the twin ---------------------------------------------------------------------------------------------------------
+
+CASES = (
+    {},
+    {"cp_balance": "contiguous", "activation_recompute": "full"},
+    {"cp_balance": "striped", "activation_recompute": "attn_only"},
+    {"cp_comm": "all_gather", "cp_balance": "contiguous"},
+    MIDDLE | {"mesh_order": "tp-pp-dp", "activation_recompute": "full"},
+    MIDDLE | {"cp_balance": "contiguous", "mesh_order": "tp-dp-pp"},
+    {"cp_skip": True, "window": 300},
+    {"cp_skip": True, "cp_balance": "contiguous", "window": 300, "full_attention_every": 2},
+    {"cp_skip": True, "window": 1024, "chunked_window": True},
+    {"window": 300, "activation_recompute": "attn_only"},
+    {"packed_percent": 30, "pack_imbalance_percent": 120, "cp_balance": "contiguous"},
+    {"packed_percent": 30, "cp_balance": "contiguous", "cp_comm": "all_gather"},
+)
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_the_twin_has_the_same_ring(case):
+    raw = document("systems", "a100_80g")
+    raw["mem1"]["GiB"] = 100_000
+    raw["networks"][1]["size"] = 4096
+    for engine in ("matrix", "vector"):
+        raw[engine]["bfloat16"] = raw[engine]["float16"]
+    fused = document("systems", "h100_80g_sxm")["ext"]["kernels"]["attention"]["bfloat16"]
+    raw["ext"] = {"kernels": {"attention": {"bfloat16": fused}}}
+    model, execution = MODEL | {"seq_size": 2048}, dict(CASES[case])
+    for name in ("chunked_window", "full_attention_every"):
+        if name in execution:
+            model[name] = execution.pop(name)
+    if "window" in execution:
+        model["sliding_window"] = execution.pop("window")
+    question = model, SPLIT | execution, raw
+    assert disagreements(calculon.estimate(*question).stats, twin.estimate(*question)) == []
