@@ -70,7 +70,7 @@ def imbalance(
 
     def seen(queries: Count) -> Count:
         """Keys that the first queries of a sequence see, added up."""
-        return queries * mean_keys(model, np.maximum(queries, 1.0))
+        return queries * mean_keys(model, np.where(queries > 0, queries, 1.0))
 
     part = length / ranks
     end = length if balance == "contiguous" else (length + part) / 2

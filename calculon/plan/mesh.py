@@ -28,7 +28,7 @@ def order_of(mesh_order: str) -> tuple[str, ...]:
     Those whose collectives are between layers come before those of the pipeline and of replicas.
 
     >>> order_of("tp-dp-pp")
-    ('tp', 'dp', 'pp')
+    ('tp', 'cp', 'dp', 'pp')
     """
     if mesh_order == MESH_ORDERS[0]:
         return NUMBERING
