@@ -19,7 +19,7 @@ ROOMS = (
     ("arrays", "records"),
     ("spec",),
     ("statistics", "expression"),
-    ("hardware", "presets"),
+    ("hardware", "presets", "launch"),
     ("inputs",),
     ("editions",),
     ("architecture",),
