@@ -21,6 +21,9 @@ _NAME = r"[A-Za-z_]\w*"
 _ASSIGNMENT = re.compile(rf"({_NAME})(\+?)=(.*)", re.DOTALL)
 _DECLARES = ("export", "declare", "local", "readonly", "typeset")
 _EXPANSION = re.compile(rf"(#?)({_NAME}|[0-9]+|[@*#?$!])(\[[^\]]*\])?(.*)", re.DOTALL)
+_RUN_DOCUMENTS = ("sbatch", "bash", "sh")
+"""Commands that run a here document."""
+
 _DEEPEST = 40
 
 
@@ -140,6 +143,8 @@ class _Shell:
             self.sourced += [self._shown(" ".join(self.expand(word))) for word in words[1:2]]
         elif words[0] == "read" and one.text:
             self.values[words[-1]] = " ".join(self._quoted(one.text))
+        elif words[0] in _RUN_DOCUMENTS and one.text:
+            self.execute(statements(" ".join(self._quoted(one.text)), words[0]))
         else:
             self._command(words, one.line)
 

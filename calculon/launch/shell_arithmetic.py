@@ -1,6 +1,7 @@
 """Whole numbers of a shell script: its arithmetic, and its comparisons of numbers and texts."""
 
 import ast
+import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
@@ -30,6 +31,9 @@ def whole(text: str, number: Callable[[str], int]) -> int:
     ValueError, SyntaxError, ZeroDivisionError
         For anything else.
     """
+    choice = re.fullmatch(r"(.+?)\?(.+?):(.+)", text.strip(), re.DOTALL)
+    if choice:  # C's own conditional expression
+        return whole(choice[2 if whole(choice[1], number) else 3], number)
     return _whole(ast.parse(text.strip(), mode="eval").body, number)
 
 

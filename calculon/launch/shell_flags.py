@@ -29,6 +29,8 @@ _OF_BATCH_SYSTEM = {
 _BOTH = ("SLURM_NTASKS", "SLURM_NPROCS")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
+_OPEN = "[\ue000-\uf8ff]"
+
 Size = int | Unresolved | None
 
 
@@ -180,8 +182,8 @@ def _flags(
             place += 1
         name, opening = name_of(word), script.open(word.partition("=")[0])
         if opening:  # a flag of a branch that is open
-            name = re.sub(r"[\ue000-\uf8ff]", "", name)
-            value: object = opening
+            name = re.sub(_OPEN, "", name)
+            value: object = script.open("".join(re.findall(_OPEN, word)))
         else:
             value = _value([script.open(one) or plain_value(one) for one in values])
         found.pop(name, None)
