@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from calculon.inspect.what_if import figures, what_if
     from calculon.plan.plan import Plan
     from calculon.planner.answer import Answer, plan
+    from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.search.driver import SearchResult, executions, search
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
@@ -39,6 +40,7 @@ __all__ = [
     "SearchResult",
     "SpecError",
     "System",
+    "Waterfall",
     "__version__",
     "bounds",
     "estimate",
@@ -48,6 +50,7 @@ __all__ = [
     "packing",
     "plan",
     "search",
+    "waterfall",
     "what_if",
 ]
 
@@ -60,6 +63,7 @@ _MODULES = {
     "hardware.system": ("System",),
     "plan.plan": ("Plan",),
     "planner.answer": ("Answer", "plan"),
+    "planner.waterfall": ("Waterfall", "waterfall"),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),
