@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from calculon.inspect.what_if import figures, what_if
     from calculon.plan.plan import Plan
     from calculon.planner.answer import Answer, plan
+    from calculon.planner.sensitivity import Sensitivity, sensitivity
     from calculon.search.driver import SearchResult, executions, search
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
@@ -37,6 +38,7 @@ __all__ = [
     "Model",
     "Plan",
     "SearchResult",
+    "Sensitivity",
     "SpecError",
     "System",
     "__version__",
@@ -48,6 +50,7 @@ __all__ = [
     "packing",
     "plan",
     "search",
+    "sensitivity",
     "what_if",
 ]
 
@@ -60,6 +63,7 @@ _MODULES = {
     "hardware.system": ("System",),
     "plan.plan": ("Plan",),
     "planner.answer": ("Answer", "plan"),
+    "planner.sensitivity": ("Sensitivity", "sensitivity"),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),
