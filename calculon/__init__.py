@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from calculon.inspect.what_if import figures, what_if
     from calculon.plan.plan import Plan
     from calculon.planner.answer import Answer, plan
+    from calculon.planner.sensitivity import Sensitivity, sensitivity
     from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.search.driver import SearchResult, executions, search
     from calculon.spec.execution import Execution
@@ -38,6 +39,7 @@ __all__ = [
     "Model",
     "Plan",
     "SearchResult",
+    "Sensitivity",
     "SpecError",
     "System",
     "Waterfall",
@@ -50,6 +52,7 @@ __all__ = [
     "packing",
     "plan",
     "search",
+    "sensitivity",
     "waterfall",
     "what_if",
 ]
@@ -64,6 +67,7 @@ _MODULES = {
     "plan.plan": ("Plan",),
     "planner.answer": ("Answer", "plan"),
     "planner.waterfall": ("Waterfall", "waterfall"),
+    "planner.sensitivity": ("Sensitivity", "sensitivity"),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),
