@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from calculon.inspect.what_if import figures, what_if
     from calculon.plan.plan import Plan
     from calculon.planner.answer import Answer, plan
+    from calculon.planner.sensitivity import Sensitivity, sensitivity
+    from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.search.driver import SearchResult, executions, search
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
@@ -37,8 +39,10 @@ __all__ = [
     "Model",
     "Plan",
     "SearchResult",
+    "Sensitivity",
     "SpecError",
     "System",
+    "Waterfall",
     "__version__",
     "bounds",
     "estimate",
@@ -48,6 +52,8 @@ __all__ = [
     "packing",
     "plan",
     "search",
+    "sensitivity",
+    "waterfall",
     "what_if",
 ]
 
@@ -60,6 +66,8 @@ _MODULES = {
     "hardware.system": ("System",),
     "plan.plan": ("Plan",),
     "planner.answer": ("Answer", "plan"),
+    "planner.waterfall": ("Waterfall", "waterfall"),
+    "planner.sensitivity": ("Sensitivity", "sensitivity"),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),
