@@ -99,6 +99,8 @@ class Reading:
         Names that rows have asked for, stated or not.
     lost : dict of str to str
         Names whose value is not modelled, and what that changes (:meth:`not_modelled`).
+    notes : list of str
+        What else a reader must know of the file.
     lenient : bool
         Whether values that the file alone does not say count as absent: for a model or a campaign.
     """
@@ -111,6 +113,7 @@ class Reading:
         self.campaign: Fields = {}
         self.used: set[str] = set()
         self.lost: dict[str, str] = {}
+        self.notes: list[str] = []
         self.lenient = False
 
     @property
@@ -382,7 +385,7 @@ def read(
         execution={"base": base, **fields},
         model=reading.model,
         campaign=reading.campaign,
-        notes=reading.parsed.notes,
+        notes=(*reading.parsed.notes, *reading.notes),
         **_sorted(dialect, reading),
     )
 
@@ -435,14 +438,33 @@ def settings_of(
     SpecError
         For a value that the launcher cannot express; the hint has the nearest that it can.
     """
-    fields = translated(execution, dialect.preset, dialect.fields, dialect.title).fields
+    fields = dict(translated(execution, dialect.preset, dialect.fields, dialect.title).fields)
+    if model is not None and not fields["seq_length"]:
+        fields["seq_length"] = model.seq_size
     writing = Writing(dialect.title, fields, model, campaign or {})
     found: Fields = {}
     for row in dialect.rows:
         if row.subject == "model" and model is None:
             continue
         found |= row.write(writing)
+    _check_read_back(dialect, found, fields)
     return found
+
+
+def _check_read_back(dialect: Dialect, settings: Fields, fields: Mapping[str, Any]) -> None:
+    """Raise SpecError for fields that settings do not say: the nearest is what they say."""
+    stated = {name: Setting(name, value) for name, value in settings.items()}
+    reading = Reading(Parsed("execution", stated), int(fields["num_procs"]))
+    rows = [row for row in dialect.rows if row.subject == "execution"]
+    for row in rows:
+        reading.execution.update(row.read(reading))
+    wrong = [
+        Problem(name, f"{shown(said)}, the nearest that {dialect.title} can express", shown(value))
+        for name in dialect.fields
+        if (said := reading.execution[name]) != (value := fields[name])
+    ]
+    if wrong:
+        raise SpecError("execution", wrong)
 
 
 def write(
