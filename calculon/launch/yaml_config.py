@@ -104,10 +104,10 @@ class _Nodes:
 def _scalar(node: Any) -> Any:
     """Return a value without quotes as YAML 1.1 reads it, as these launchers do; numbers also without a sign (1e-5)."""
     text: str = node.value
-    return text if node.style in ("'", '"', "|", ">") else _plain(text)
+    return text if node.style in ("'", '"', "|", ">") else plain(text)
 
 
-def _plain(text: str) -> Any:
+def plain(text: str) -> Any:
     """Return the value of a text without quotes."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
@@ -162,7 +162,7 @@ class _References:
                 return Unresolved(inside)
             return math.prod(map(int, factors))
         if inside in self.variables:
-            return _plain(self.variables[inside])
+            return plain(self.variables[inside])
         names = inside.lstrip(".").split(".")
         if up := len(inside) - len(inside.lstrip(".")):
             places = [(*path[: len(path) - up], *names)]
