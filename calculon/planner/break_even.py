@@ -53,11 +53,14 @@ class Rival:
     ----------
     case : Case
         The other plan, on its machine.
+    words : str
+        What it is called.
     same_machine : bool
         Its machine is the one whose figures change.
     """
 
     case: Case
+    words: str
     same_machine: bool
 
 

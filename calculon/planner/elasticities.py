@@ -77,18 +77,22 @@ class Effect:
         low, high, at_low, at_high = (float(one or 0.0) for one in ends)
         return math.log(at_high / at_low) / math.log(high / low)
 
+    @property
+    def runs(self) -> bool:
+        """Whether the plan can run at both ends of the range."""
+        low, high = self.low is None or self.at_low is not None, self.high is None
+        return low and (high or self.at_high is not None)
+
     def swing(self, value: float) -> float:
-        """Return how far the statistic goes between the ends, from a value now; infinite where the plan cannot run."""
-        known = [one for one in (self.at_low, self.at_high) if one is not None]
-        missing = (self.low is not None and self.at_low is None) or (
-            self.high is not None and self.at_high is None
-        )
-        return math.inf if missing else max((*known, value)) - min((*known, value))
+        """Return how far the statistic goes between the ends at which the plan runs, from a value now."""
+        known = [value, *(one for one in (self.at_low, self.at_high) if one is not None)]
+        return max(known) - min(known)
 
     def matters(self, value: float) -> bool:
         """Whether the figure changes the statistic anywhere in its range."""
         scale = abs(value) or 1.0
-        return bool(abs(self.elasticity or 0.0) > STEADY or self.swing(value) > STEADY * scale)
+        felt = abs(self.elasticity or 0.0) > STEADY or self.swing(value) > STEADY * scale
+        return felt or not self.runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,6 +338,7 @@ def described(found: Iterable[Effect]) -> list[dict[str, Any]]:
             "path": one.figure.path,
             "name": one.figure.name,
             "unit": one.figure.unit,
+            "hardware": of_hardware(one.figure),
             "value": one.figure.value,
             "elasticity": one.elasticity,
             "kink": one.kink,
