@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from calculon.display import Displayed
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.collective_law import CollectiveLaw
@@ -31,7 +32,7 @@ from calculon.units import Bytes, Flops, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class System:
+class System(Displayed):
     """A machine of equal processors."""
 
     unknown_keys: ClassVar[str] = "warning"
