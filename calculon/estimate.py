@@ -201,7 +201,9 @@ class Estimate(Displayed):
         return document
 
     def plot(self, kind: str = "breakdown", **options: Any) -> "Figure":
-        """Draw the estimate, as ``calculon plot`` does; a notebook shows the picture where it is the last value of a cell.
+        """Draw the estimate, as ``calculon plot`` does.
+
+        A notebook shows the picture where it is the last value of a cell; ``savefig`` writes it.
 
         Parameters
         ----------

@@ -6,6 +6,7 @@ Colours are those of the notebook, light or dark; nothing is asked of a network,
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
+from itertools import pairwise
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -221,7 +222,7 @@ def _inline(one: RenderableType) -> str:
         return escape(str(one))
     cuts = sorted({0, len(one.plain), *(end for s in one.spans for end in (s.start, s.end))})
     parts = []
-    for start, end in zip(cuts, cuts[1:], strict=False):
+    for start, end in pairwise(cuts):
         styles = [s.style for s in one.spans if s.start <= start and s.end >= end]
         parts.append(_styled(one.plain[start:end], [one.style, *styles]))
     return "".join(parts).replace("\n", "<br>")
