@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from calculon.evaluate import Evaluation, evaluate
     from calculon.hardware.system import System
     from calculon.inspect.bounds import bounds
+    from calculon.inspect.what_if import figures, what_if
     from calculon.plan.plan import Plan
     from calculon.planner.answer import Answer, plan
     from calculon.search.driver import SearchResult, executions, search
@@ -43,9 +44,11 @@ __all__ = [
     "estimate",
     "evaluate",
     "executions",
+    "figures",
     "packing",
     "plan",
     "search",
+    "what_if",
 ]
 
 _MODULES = {
@@ -53,6 +56,7 @@ _MODULES = {
     "estimate": ("Estimate", "estimate"),
     "evaluate": ("Evaluation", "evaluate"),
     "inspect.bounds": ("bounds",),
+    "inspect.what_if": ("figures", "what_if"),
     "hardware.system": ("System",),
     "plan.plan": ("Plan",),
     "planner.answer": ("Answer", "plan"),
