@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
     from calculon.spec.packing import packing
+    from calculon.sweep.sweep_driver import sweep
+    from calculon.sweep.sweep_result import Sweep
 
 __all__ = [
     "Answer",
@@ -38,6 +40,7 @@ __all__ = [
     "Plan",
     "SearchResult",
     "SpecError",
+    "Sweep",
     "System",
     "__version__",
     "bounds",
@@ -48,6 +51,7 @@ __all__ = [
     "packing",
     "plan",
     "search",
+    "sweep",
     "what_if",
 ]
 
@@ -64,6 +68,8 @@ _MODULES = {
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),
     "spec.packing": ("packing",),
+    "sweep.sweep_driver": ("sweep",),
+    "sweep.sweep_result": ("Sweep",),
 }
 _HOMES = {name: f"calculon.{module}" for module, names in _MODULES.items() for name in names}
 """The module of each public name: it is imported when the name is first used, so that an estimate loads no search."""

@@ -28,7 +28,7 @@ ROOMS = (
     ("cost",),
     ("evaluate",),
     ("inspect",),
-    ("estimate",),
+    ("estimate", "sweep"),
     ("search",),
     ("planner",),
 )

@@ -11,6 +11,7 @@ from calculon.apps.report.result import Result
 from calculon.apps.views.estimate_result import result_of
 from calculon.apps.views.front import axis, front
 from calculon.apps.views.schedule_passes import passes
+from calculon.apps.views.sweep_curves import curves
 from calculon.errors import Infeasible, Problem, SpecError, nearest
 from calculon.estimate import Estimate
 from calculon.evaluate import Evaluation
@@ -19,6 +20,7 @@ from calculon.planner.answer import Answer
 from calculon.search.search_result import SearchResult
 from calculon.spec.named_values import EDITION_NAMES, PUBLISHED
 from calculon.spec.origin import titled
+from calculon.sweep.sweep_result import Sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -91,6 +93,10 @@ def _front(one: SearchResult, x: str, y: str) -> Any:
     return replace(drawn, complete=len(drawn.front) < len(one))
 
 
+def _curves(one: Sweep, x: str, y: str, by: str | None) -> Any:
+    return curves(one, x, y, by, _terms(one.evaluation.plan))
+
+
 Content = Callable[..., Any]
 
 _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
@@ -98,10 +104,16 @@ _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     Answer: {"breakdown": (_plans, "time_breakdown"), "scaling": (_counts, "scaling")},
     Evaluation: {"scatter": (_scatter, "pareto")},
     SearchResult: {"pareto": (_front, "pareto")},
+    Sweep: {"curves": (_curves, "curves")},
 }
 """The kinds of pictures of each result: what makes the content of one, and the module that draws it."""
 
-_OPTIONS = {"schedule": ("microbatches",), "scatter": ("x", "y"), "pareto": ("x", "y")}
+_OPTIONS = {
+    "schedule": ("microbatches",),
+    "scatter": ("x", "y"),
+    "pareto": ("x", "y"),
+    "curves": ("x", "y", "by"),
+}
 """The arguments of kinds that have some."""
 
 
