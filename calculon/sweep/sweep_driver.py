@@ -28,6 +28,7 @@ from calculon.statistics import CorrectedStats
 from calculon.sweep.sweep_axes import (
     Axis,
     Paths,
+    Table,
     axes_of,
     column_of,
     sources_of,
@@ -91,22 +92,24 @@ def sweep(
     (4, 3)
     """
     axes = axes_of(set)
-    shapes = sources_of(models, "model")
-    machines = [_Machine.of(source, axes) for source in sources_of(systems, "system")]
     known = None if edition is None else find_edition(edition).name
     table = table_of(plans, [one for one in axes if one.concerns("execution")], known, preset)
+    machines = [_Machine.of(source, axes) for source in sources_of(systems, "system")]
+    found = _swept(axes, sources_of(models, "model"), machines, table)
+    return replace(found, stats=asked_stats(stats, found.stats))
+
+
+def _swept(
+    axes: Sequence[Axis], shapes: Sequence[Any], machines: "Sequence[_Machine]", table: Table
+) -> Sweep:
+    """Evaluate all combinations: those of one model and system at once."""
     grid = _Grid.of(axes, len(shapes), len(machines), len(table.labels))
-    variants, first = np.unique(grid.variant("model"), return_index=True)
-    records = [
-        _model(shapes[grid.places["model"][row]], grid.changes("model", row))
-        for row in first.tolist()
-    ]
-    executions = grid.variant("execution")
+    executions, of_model = grid.variant("execution"), grid.variant("model")
     parts = []
-    for variant, model in zip(variants.tolist(), records, strict=True):
+    for variant, row in zip(*np.unique(of_model, return_index=True), strict=True):
+        model = _model(shapes[grid.places["model"][row]], grid.changes("model", row))
         for place, machine in enumerate(machines):
-            mine = (grid.variant("model") == variant) & (grid.places["system"] == place)
-            rows = np.flatnonzero(mine)
+            rows = np.flatnonzero((of_model == variant) & (grid.places["system"] == place))
             plan = table.plan.take(executions[rows])
             parts.append((rows, machine.evaluated(model, plan, grid, rows)))
     evaluation = joined(parts, table.plan.take(executions))
@@ -117,7 +120,7 @@ def sweep(
     }
     asked = {kind: column_of(own)[grid.places[kind]] for kind, own in names.items()}
     units = _units(axes, machines[0].record)
-    return Sweep(asked | grid.columns(), evaluation, units, asked_stats(stats, evaluation.names))
+    return Sweep(asked | grid.columns(), evaluation, units, evaluation.names)
 
 
 @dataclass(frozen=True)

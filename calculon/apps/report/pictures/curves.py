@@ -79,7 +79,7 @@ def draw(content: Curves) -> "Figure":
         axes = picture.subplots()
         for number, one in enumerate(content.curves):
             found = [(x, v) for x, v in zip(one.places, one.values, strict=True) if v is not None]
-            look = {
+            look: dict[str, Any] = {
                 "color": SERIES[number % len(SERIES)],
                 "marker": MARKERS[number % len(MARKERS)] if len(found) <= _MARKED else "",
             }
@@ -109,13 +109,13 @@ def draw(content: Curves) -> "Figure":
     return picture
 
 
-_CROSS: dict[str, Any] = {"marker": "x", "linestyle": "none", "markersize": 4.5}
+_CROSS: dict[str, Any] = {"marker": "x", "linestyle": "none", "markersize": 3.5}
 
 
 def _missing(axes: "Axes", one: Curve, number: int, color: str) -> None:
     """Mark the places at which a curve has no value, at the foot of the axes, each curve a little higher."""
     places = [x for x, value in zip(one.places, one.values, strict=True) if value is None]
-    height = 0.02 + 0.025 * (number % len(SERIES))
+    height = 0.015 + 0.018 * (number % len(SERIES))
     across = axes.get_xaxis_transform()
     axes.plot(places, [height] * len(places), transform=across, color=color, **_CROSS)
 
