@@ -53,6 +53,9 @@ _SPECS: dict[str, type] = {"model": Model, "execution": Execution, "system": Sys
 
 _FIELDS = {kind: [f.key for f in spec_fields(kind)] for kind in _SPECS.values()}
 
+_FIELDS_OF = {kind: _FIELDS[record] for kind, record in _SPECS.items()}
+"""The fields of each kind of spec, as files name them."""
+
 BESIDE = (
     *("reason", "layers", *BOUNDS),
     *("search", "total", "good", "bad", "rank", "model", "system"),
@@ -260,7 +263,7 @@ def owner(path: str, kinds: Sequence[str], place: str) -> tuple[str, str]:
     """
     if not steps_of(path):
         raise SpecError(place, no_path(path))
-    fields = {kind: _FIELDS[record] for kind, record in _SPECS.items()}
+    fields = _FIELDS_OF
     first, _, rest = path.partition(".")
     if first in fields and rest:
         if first in kinds:

@@ -4,7 +4,7 @@ Colours are those of the notebook, light or dark; nothing is asked of a network,
 """
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import pairwise
 from typing import Any
@@ -250,7 +250,3 @@ def _bar(bar: Bar) -> str:
             f'<span style="display:inline-block;height:0.8em;width:{width:.2f}em;background:{color}{faint}"></span>'
         )
     return f'<span aria-hidden="true" style="white-space:nowrap">{"".join(pieces)}</span>'
-
-
-Shower = Callable[[Any], str]
-"""What makes the HTML of one kind of result."""
