@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
     from calculon.spec.packing import packing
+    from calculon.sweep.sweep_driver import sweep
+    from calculon.sweep.sweep_result import Sweep
 
 __all__ = [
     "Answer",
@@ -41,6 +43,7 @@ __all__ = [
     "SearchResult",
     "Sensitivity",
     "SpecError",
+    "Sweep",
     "System",
     "Waterfall",
     "__version__",
@@ -53,6 +56,7 @@ __all__ = [
     "plan",
     "search",
     "sensitivity",
+    "sweep",
     "waterfall",
     "what_if",
 ]
@@ -72,6 +76,8 @@ _MODULES = {
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),
     "spec.packing": ("packing",),
+    "sweep.sweep_driver": ("sweep",),
+    "sweep.sweep_result": ("Sweep",),
 }
 _HOMES = {name: f"calculon.{module}" for module, names in _MODULES.items() for name in names}
 """The module of each public name: it is imported when the name is first used, so that an estimate loads no search."""
