@@ -294,7 +294,7 @@ def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> 
         *(")", ""),
         "torchrun --nproc_per_node $GPUS_PER_NODE --nnodes $NUM_NODES \\",
         '    --rdzv_backend c10d --rdzv_endpoint "${MASTER_ADDR:-localhost}:${MASTER_PORT:-29500}" \\',
-        '    pretrain_gpt.py "${ARGS[@]}" "$@"',
+        '    pretrain_gpt.py "${ARGS[@]}"',
     ]
     return "\n".join(lines) + "\n"
 

@@ -178,6 +178,9 @@ def _flags(
             continue
         values = [word.partition("=")[2]] if "=" in word else []
         while "=" not in word and place < len(words) and not _is_flag(words[place]):
+            opening = script.open(words[place])
+            if opening and re.fullmatch(r"\$\{?[@*].*", opening.text):
+                break  # the arguments of the script
             values.append(words[place])
             place += 1
         name, opening = name_of(word), script.open(word.partition("=")[0])
