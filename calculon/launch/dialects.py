@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 
 from calculon.errors import Problem, SpecError, nearest
+from calculon.launch.deepspeed import DEEPSPEED
 from calculon.launch.dialect import Dialect, Launch, read
 from calculon.launch.megatron_lm import MEGATRON_LM
 from calculon.launch.torchtitan import TORCHTITAN
 
-DIALECTS: dict[str, Dialect] = {one.name: one for one in (MEGATRON_LM, TORCHTITAN)}
+DIALECTS: dict[str, Dialect] = {one.name: one for one in (MEGATRON_LM, TORCHTITAN, DEEPSPEED)}
 """The dialects by name, in the order in which a file is tried."""
 
 
