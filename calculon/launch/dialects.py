@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 
 from calculon.errors import Problem, SpecError, nearest
+from calculon.launch.accelerate import ACCELERATE
 from calculon.launch.deepspeed import DEEPSPEED
 from calculon.launch.dialect import Dialect, Launch, read
 from calculon.launch.megatron_lm import MEGATRON_LM
 from calculon.launch.torchtitan import TORCHTITAN
 
-DIALECTS: dict[str, Dialect] = {one.name: one for one in (MEGATRON_LM, TORCHTITAN, DEEPSPEED)}
+DIALECTS: dict[str, Dialect] = {
+    one.name: one for one in (MEGATRON_LM, TORCHTITAN, DEEPSPEED, ACCELERATE)
+}
 """The dialects by name, in the order in which a file is tried."""
 
 
