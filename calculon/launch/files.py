@@ -1,17 +1,12 @@
 """Files of launchers: found by looking, and as specs of an execution."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from calculon.errors import Problem, SpecError
 from calculon.launch.dialect import Launch
 from calculon.launch.dialects import read_launch, recognised
 from calculon.spec.files import STDIN, read_bytes
 
-_TABLES = (".csv", ".parquet", ".gz")
-"""Suffixes of files that are never those of a launcher."""
-
-_DOCUMENTS = (".json", ".yaml", ".yml")
 _LOST = "changes the result, and is not modelled"
 _MOST = 3
 """Settings that a warning names."""
@@ -44,23 +39,19 @@ def read_launch_file(
     return read_launch(text, file, dialect=dialect, num_procs=num_procs, variables=variables)
 
 
-def launched_execution(path: str, document: object = None) -> Launch | None:
-    """Return what a file says where it is one of a launcher; nothing for any other, and for what is no file.
+def launched_execution(path: str, num_procs: int | None = None) -> Launch | None:
+    """Return what a file says where it is one of a launcher; nothing for any other.
 
-    Parameters
-    ----------
-    path : str
-        The file, where a spec of an execution is asked for.
-    document : object, optional
-        What it holds, where it was read as JSON or YAML.
+    Raises
+    ------
+    SpecError
+        When it cannot be read, and for anything wrong with a file of a launcher.
     """
-    name = path.lower()
-    if path == STDIN or name.endswith(_TABLES) or not Path(path).is_file():
-        return None
-    if name.endswith(_DOCUMENTS) and document is None:
-        return None
-    text = launch_text(path)
-    return read_launch(text, path) if recognised(text, path) else None
+    try:
+        text = launch_text(path)
+    except SpecError:
+        return None  # whoever reads it as a spec says what is wrong
+    return read_launch(text, path, num_procs=num_procs) if recognised(text, path) else None
 
 
 def lost_in_words(launch: Launch) -> str:
@@ -72,6 +63,8 @@ def lost_in_words(launch: Launch) -> str:
     names = [setting.name for setting, _ in launch.not_modelled] + unknown
     if not names:
         return ""
-    listed = ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")
+    listed = ", ".join(names[:_MOST]) + (
+        f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    )
     what = f"{listed}: {_LOST}" if not unknown else f"{listed}: not modelled, or unknown"
     return f"{what} (calculon import-flags lists them)"
