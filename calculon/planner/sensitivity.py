@@ -172,7 +172,12 @@ class Sensitivity:
             found["break_even"] = {
                 "with": self.rival,
                 "figures": [
-                    {"path": one.figure.path, "value": one.value, "factor": one.factor}
+                    {
+                        "path": one.figure.path,
+                        "unit": one.figure.unit,
+                        "value": one.value,
+                        "factor": one.factor,
+                    }
                     for one in self.break_evens
                 ],
             }
