@@ -64,6 +64,14 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--replan", action="store_true", help="search the plan again on each changed machine"
     )
+    _add_rivals(parser)
+    _add_outputs(parser)
+    add_changes(parser, "model", "execution", "system")
+    add_edition(parser)
+    add_preset(parser)
+
+
+def _add_rivals(parser: Parser) -> None:
     rival = parser.add_mutually_exclusive_group()
     rival.add_argument(
         "--against", metavar="EXECUTION", help="find the figures at which another plan is as fast"
@@ -73,6 +81,9 @@ def configure(parser: Parser) -> None:
         metavar="SYSTEM",
         help="find the figures at which this machine is as fast as another with the plan, or with --replan at its best",
     )
+
+
+def _add_outputs(parser: Parser) -> None:
     parser.add_argument(
         "-o",
         "--output",
@@ -88,9 +99,6 @@ def configure(parser: Parser) -> None:
         default="text",
         help="what is printed: a page (text, default), a table of all figures (markdown, csv), or everything (json)",
     )
-    add_changes(parser, "model", "execution", "system")
-    add_edition(parser)
-    add_preset(parser)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
