@@ -4,8 +4,10 @@ from collections.abc import Mapping
 
 from calculon.errors import Problem, SpecError, nearest
 from calculon.launch.dialect import Dialect, Launch, read
+from calculon.launch.megatron_lm import MEGATRON_LM
+from calculon.launch.torchtitan import TORCHTITAN
 
-DIALECTS: dict[str, Dialect] = {}
+DIALECTS: dict[str, Dialect] = {one.name: one for one in (MEGATRON_LM, TORCHTITAN)}
 """The dialects by name, in the order in which a file is tried."""
 
 
