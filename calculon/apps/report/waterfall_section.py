@@ -60,8 +60,13 @@ def waterfall_table(waterfall: Document, digits: Digits, names: tuple[str, str] 
     mine, best = (
         _end(name, waterfall[key], digits, largest) for name, key in zip(names, NAMES, strict=True)
     )
-    steps = (step for step in waterfall["steps"] if not _is_nothing(step, waterfall))
-    return Table(columns, [mine, *(_cells(step, digits, largest) for step in steps), best])
+    steps = (_cells(step, digits, largest) for step in steps_with_effect(waterfall))
+    return Table(columns, [mine, *steps, best])
+
+
+def steps_with_effect(waterfall: Document) -> list[Document]:
+    """Return the changes that add or save time or memory."""
+    return [step for step in waterfall["steps"] if not _is_nothing(step, waterfall)]
 
 
 def _cells(step: Document, digits: Digits, largest: float) -> dict[str, str]:
@@ -69,8 +74,8 @@ def _cells(step: Document, digits: Digits, largest: float) -> dict[str, str]:
     beyond = "" if step["fits"] else " !"
     return {
         "change": step["change"],
-        "seconds": _signed(step["seconds"], added),
-        "bytes": _signed(step["bytes"], f"{abs(step['bytes']) / GIB:.1f}") + beyond,
+        "seconds": signed(step["seconds"], added),
+        "bytes": signed(step["bytes"], f"{abs(step['bytes']) / GIB:.1f}") + beyond,
         "time_after": then,
         "bytes_after": f"{step['bytes_after'] / GIB:.1f}{beyond}",
         "parts": parts_in_words(step["parts"]),
@@ -95,14 +100,19 @@ def parts_in_words(parts: Mapping[str, float]) -> str:
 def _notes(waterfall: Document) -> list[str]:
     """Say what has no effect, and which plans on the way do not fit."""
     found = []
-    nothing = [step["change"] for step in waterfall["steps"] if _is_nothing(step, waterfall)]
-    if nothing:
-        found.append(f"Without effect on time and memory: {'; '.join(nothing)}")
+    if nothing := without_effect(waterfall):
+        found.append(nothing)
     beyond = sum(not step["fits"] for step in waterfall["steps"])
     if beyond or not waterfall["mine"]["fits"]:
         told = f"{counted(beyond, 'plan')} on the way" if beyond else "the first plan"
         found.append(f"! needs more memory than there is: {told}")
     return found
+
+
+def without_effect(waterfall: Document) -> str:
+    """Name the changes without effect; nothing where there are none."""
+    names = [step["change"] for step in waterfall["steps"] if _is_nothing(step, waterfall)]
+    return f"Without effect on time and memory: {'; '.join(names)}" if names else ""
 
 
 def _is_nothing(step: Document, waterfall: Document) -> bool:
@@ -117,7 +127,7 @@ def _end(name: str, one: Document, digits: Digits, largest: float) -> dict[str, 
     return {**found, "bytes": memory, "time_after": "", "bytes_after": "", "parts": ""}
 
 
-def _signed(value: float, text: str) -> str:
+def signed(value: float, text: str) -> str:
     """Put a sign before a size; of one that is written as 0, none."""
     if not any(digit in text for digit in "123456789"):
         return text
