@@ -83,7 +83,8 @@ def _choices_in_words(
     if lost and not won and recomputes(before) and not recomputes(then):
         won = [NO_RECOMPUTE]
     if len(lost) == len(won) and lost:
-        yield from (f"{one} -> {other}" for one, other in zip(lost, won, strict=True))
+        for one, other in zip(lost, won, strict=True):
+            yield other if one.startswith("no ") else f"{one} -> {other}"
     elif lost or won:
         yield from won
         usual_again = all(name in DEFAULTS for name in names)

@@ -7,6 +7,7 @@ from calculon.apps.report.digits import Digits
 from calculon.apps.report.page import PARTS
 from calculon.apps.report.text_tables import EARLY, Column, Section, Table
 from calculon.apps.report.texts import counted
+from calculon.spec.axes import AXES
 from calculon.units import GIB
 
 Document = Mapping[str, Any]
@@ -21,6 +22,11 @@ NOTHING = 1e-5
 """Share of the time, and of a GiB, below which a change adds nothing."""
 
 _MOST_PARTS = 2
+
+_SHORT = {name: words for name, (words, _) in PARTS.items()} | {
+    f"{axis.name}_comm_exposed_time": f"{axis.name.upper()} traffic" for axis in AXES
+}
+"""Short words of the parts of the time."""
 
 _THE = {"best": "the best"}
 """What a plan is called within a sentence."""
@@ -85,14 +91,14 @@ def _cells(step: Document, digits: Digits, largest: float) -> dict[str, str]:
 def parts_in_words(parts: Mapping[str, float]) -> str:
     """Write which parts of the time become less, and which more.
 
-    >>> parts_in_words({"recompute_time": -0.9, "bubble_time": 0.3, "fw_time": 0.01})
-    'less recomputation; more pipeline bubble'
+    >>> parts_in_words({"recompute_time": -0.9, "tp_comm_exposed_time": 0.3, "fw_time": 0.01})
+    'less recomputation; more TP traffic'
     """
     largest = max(map(abs, parts.values()), default=0.0)
     told = [name for name, change in parts.items() if abs(change) >= SHARE * largest][:_MOST_PARTS]
     ways = {
-        "less": [PARTS[name][0] for name in told if parts[name] < 0],
-        "more": [PARTS[name][0] for name in told if parts[name] > 0],
+        "less": [_SHORT[name] for name in told if parts[name] < 0],
+        "more": [_SHORT[name] for name in told if parts[name] > 0],
     }
     return "; ".join(f"{way} {', '.join(words)}" for way, words in ways.items() if words)
 
