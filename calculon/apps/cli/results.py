@@ -19,6 +19,7 @@ from calculon.apps.cli.result_files import (
     results_in,
     short_name,
 )
+from calculon.apps.cli.waterfalls import Estimated
 from calculon.apps.report.result import Document, Result
 from calculon.apps.views.estimate_result import result_of
 from calculon.errors import Infeasible, Problem, SpecError
@@ -193,7 +194,8 @@ def _whole(
 ) -> Result:
     """Return an estimate as a result, with the edition in its name where several were asked for."""
     told = (f"edition {made.edition}",) if len(editions) > 1 else ()
-    return replace(result_of(made), documents=documents, parts=(*parts, *told))
+    found = replace(result_of(made), documents=documents, parts=(*parts, *told))
+    return Estimated.of(found, made)
 
 
 def _document(role: str, source: str) -> Document:

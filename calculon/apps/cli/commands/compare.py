@@ -4,6 +4,7 @@ import argparse
 
 from calculon.apps.cli.options import Log, Parser
 from calculon.apps.cli.results import add_result_arguments, asked_results, least_ratio_of
+from calculon.apps.cli.waterfalls import comparable
 from calculon.apps.report.text_tables import FORMATS
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import json_text
@@ -15,7 +16,8 @@ def configure(parser: Parser) -> None:
         "Set two or more executions or results side by side: the inputs that differ, the parts of the "
         "iteration time and of the memory that differ (the largest difference first), and every statistic with "
         "its difference and ratio. The others are compared with the first result. In edition corrected it says "
-        "whether measured runs confirm the order of their times.",
+        "whether measured runs confirm the order of their times. Plans of one model on one system are led from one to "
+        "the other, one change at a time.",
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g before.json\n"
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80e after.json\n"
         "calculon compare before.json after.json\n"
@@ -48,7 +50,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if not 2 <= len(results) <= MOST:
         wanted = f"2 to {MOST} results to compare"
         raise SpecError("compare", Problem("", wanted, str(len(results))))
-    comparison, form = Comparison(results, least_ratio_of(results)), arguments.format
+    ways = {results.index(best): told for best, told in comparable(results)}
+    comparison, form = Comparison(results, least_ratio_of(results), ways), arguments.format
     if form == "json":
         log(json_text(comparison.document()))
         return 0

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from calculon.apps.cli.options import Log, Parser, check_outputs
 from calculon.apps.cli.results import add_result_arguments, asked_results, least_ratio_of
+from calculon.errors import SpecError
 from calculon.spec.named_values import PUBLISHED
 
 if TYPE_CHECKING:
+    from calculon.apps.report.report_page import Drawn
     from calculon.apps.report.result import Result
     from calculon.apps.report.text_tables import Table
 
@@ -49,7 +51,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         named = edition != PUBLISHED and table.rows
         validation[f"{system}, edition {edition}" if named else system] = table
     told = [replace(one, winners=tuple(map(_with_usual, one.winners))) for one in results]
-    text = report_page(told, versions, validation, least_ratio_of(results))
+    text = report_page(told, versions, validation, least_ratio_of(results), _waterfalls(results))
     with replacing(output) as stream:
         stream.write(text.encode())
     log(f"Output: {output}")
@@ -66,6 +68,29 @@ def _with_usual(winner: "Result") -> "Result":
     return replace(
         winner, usual=agreed(winner.edition, execution.get("preset"))[1].usual(execution)
     )
+
+
+def _waterfalls(results: Sequence["Result"]) -> list["Drawn"]:
+    """Return the changes from the first result to each other one, with a picture where it can be drawn."""
+    from calculon.apps.cli.pictures import check_library
+    from calculon.apps.cli.waterfalls import comparable, fall_of
+    from calculon.apps.report.report_page import Drawn
+    from calculon.apps.report.waterfall_section import waterfall_section
+
+    found = []
+    for best, told in comparable(results):
+        fall = fall_of(results[0], best, told)
+        section = waterfall_section(told, fall.digits, fall.names)
+        try:
+            check_library()
+        except SpecError:
+            found.append(Drawn(section))
+            continue
+        from calculon.apps.report.pictures.canvas import svg
+        from calculon.apps.report.pictures.waterfall import draw
+
+        found.append(Drawn(section, svg(draw([fall]), section.title)))
+    return found
 
 
 def validation_of(system: str, edition: str) -> "Table":
