@@ -504,7 +504,8 @@ def write(
     head = [f"{dialect.title}, written for {dialect.version}: {processors:,} processors"]
     kept = _translated(dialect, execution)
     head += [f"{name}: {shown(new)}, not {shown(old)}" for name, (old, new) in kept.changes.items()]
-    told = {name: kept.fields.get(name) for name in dialect.elsewhere}
+    own = {"seq_length": model.seq_size} if model is not None else {}
+    told = {name: kept.fields[name] or own.get(name) for name in dialect.elsewhere}
     head += [f"{name}: {shown(v)}, said by the training script" for name, v in told.items() if v]
     return dialect.render(settings, processors, head)
 

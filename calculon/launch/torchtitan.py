@@ -14,6 +14,7 @@ from calculon.launch.torchtitan_files import (
     Recipe,
     flavor_of,
     indivisible,
+    mixes,
     model_of,
     parallel,
     parse,
@@ -21,7 +22,9 @@ from calculon.launch.torchtitan_files import (
     render,
 )
 from calculon.launch.torchtitan_pipeline import PIPELINE
+from calculon.presets import COMMON, find_preset, unmet
 
+_NAME = "torchtitan"
 _TOKENS = "training.num_tokens_per_microbatch_per_dp_rank"
 _STEP_TOKENS = "training.num_tokens_per_train_step"
 _LENGTH = "training.max_context_length"
@@ -301,6 +304,11 @@ def _read_recompute(one: Reading) -> Fields:
             raise one.error(stated, "selective, full or none")
         one.not_modelled(stated.name, f"{_OTHER_RECOMPUTES[kind]}: taken for selective")
         kind = "selective"
+    if kind == "selective" and mixes(model_of(one.parsed.settings)):
+        effect = "which results of experts are kept is not known: nothing is computed again"
+        for name in (_CHECKPOINT, f"{_CHECKPOINT}.mode"):
+            one.not_modelled(name, effect)
+        kind = "none"
     return {
         "activation_recompute": "full" if kind == "full" else "none",
         "recompute_modules": "ops" if kind == "selective" else "none",
@@ -567,6 +575,15 @@ def _write_campaign(one: Writing) -> Fields:
     return found
 
 
+def _read_preset(one: Reading) -> Fields:
+    """Say what torchtitan runs field by field where its preset, which keeps to defaults, has a limit against it."""
+    whole = find_preset(_NAME).completed({"training": True, **one.execution})
+    if next(unmet(find_preset(_NAME), whole.__getitem__), None) is None:
+        return {}
+    del whole["attn_kernel"]  # the system's own
+    return {**whole, "preset": COMMON}
+
+
 def _read_values(one: Reading) -> Fields:
     """Say of settings whose value alone decides whether they are modelled that they are not."""
     for name, (harmless, effect) in _ONLY_WITH.items():
@@ -683,14 +700,15 @@ _ROWS = (
         _write_campaign,
         "campaign",
     ),
+    Row((), (), _read_preset, lambda one: {}),
     Row((), tuple(_ONLY_WITH), _read_values, lambda one: {}, "campaign"),
 )
 
 TORCHTITAN = Dialect(
-    name="torchtitan",
+    name=_NAME,
     title="torchtitan",
     version="its main branch of August 2026",
-    preset="torchtitan",
+    preset=_NAME,
     rows=_ROWS,
     no_effect=(
         *("job.*", "profil*", "metrics*", "lr_scheduler*", "validat*", "comm.*", "dump_folder"),

@@ -109,6 +109,11 @@ def blocks_of(name: str) -> int:
     return int(_document(name)["num_blocks"])
 
 
+def mixes(name: str) -> bool:
+    """Whether a model of the catalog is a mixture of experts; an empty name is none."""
+    return bool(name) and int(_document(name).get("num_experts", 0)) > 1
+
+
 def flavor_of(model: Model) -> tuple[str, str] | None:
     """Return the names of a model in torchtitan, or None where it has none of this shape."""
     shape = {key: getattr(model, key) for key in _SHAPE}
