@@ -26,7 +26,7 @@ WIDTH = 99
 
 _QUIET = "opacity:0.7"
 _CELL = "text-align:left;vertical-align:top"
-_NUMBER = "text-align:right;vertical-align:top"
+_NUMBER = "text-align:right;vertical-align:top;white-space:nowrap"
 _GREY = "#888888"  # on light and on dark alike
 _BAR = 9.0  # em
 

@@ -201,7 +201,8 @@ def _fields(record: Any, kind: type, values: Mapping[str, Any]) -> str:
         for f in spec_fields(kind)
         if f.key in values
     ]
-    return table(Table(heads, rows), most=len(rows))
+    shown = tuple(head for head in heads if any(row[head.key] != "" for row in rows))
+    return table(Table(shown, rows), most=len(rows))
 
 
 def _field_value(value: Any) -> str:
