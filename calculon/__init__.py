@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from calculon.inspect.what_if import figures, what_if
     from calculon.plan.plan import Plan
     from calculon.planner.answer import Answer, plan
+    from calculon.planner.sensitivity import Sensitivity, sensitivity
+    from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.search.driver import SearchResult, executions, search
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
-    from calculon.spec.packing import packing
+    from calculon.spec.packing import Packing, packing
     from calculon.sweep.sweep_driver import sweep
     from calculon.sweep.sweep_result import Sweep
 
@@ -37,11 +39,14 @@ __all__ = [
     "Execution",
     "Infeasible",
     "Model",
+    "Packing",
     "Plan",
     "SearchResult",
+    "Sensitivity",
     "SpecError",
     "Sweep",
     "System",
+    "Waterfall",
     "__version__",
     "bounds",
     "estimate",
@@ -51,7 +56,9 @@ __all__ = [
     "packing",
     "plan",
     "search",
+    "sensitivity",
     "sweep",
+    "waterfall",
     "what_if",
 ]
 
@@ -64,10 +71,12 @@ _MODULES = {
     "hardware.system": ("System",),
     "plan.plan": ("Plan",),
     "planner.answer": ("Answer", "plan"),
+    "planner.waterfall": ("Waterfall", "waterfall"),
+    "planner.sensitivity": ("Sensitivity", "sensitivity"),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),
-    "spec.packing": ("packing",),
+    "spec.packing": ("Packing", "packing"),
     "sweep.sweep_driver": ("sweep",),
     "sweep.sweep_result": ("Sweep",),
 }

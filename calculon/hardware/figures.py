@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass, replace
 from typing import Any, cast
 
+import numpy as np
+
 from calculon.errors import Problem, SpecError, nearest
 from calculon.frozen import dataclass
 from calculon.hardware.kernels.stated_kernels import ANY, StatedKernels
@@ -120,7 +122,9 @@ def _in_file_units(value: float, scale: float) -> float:
 
 
 def with_figures(system: System, values: Mapping[str, float | Array]) -> System:
-    """Return a system with other values of some figures, in the units of its file.
+    """Return a system with other values of some figures, in the units of its file; they are not checked.
+
+    Arrays of values make a column of machines: all are of shape (rows,).
 
     Raises
     ------
@@ -138,7 +142,8 @@ def with_figures(system: System, values: Mapping[str, float | Array]) -> System:
             branch = branch.setdefault(id(step) if is_dataclass(step) else step, {})
         scale = figure.declaration.scale
         branch[figure.place[-1]] = value * scale if scale != 1.0 else value
-    return cast("System", _changed(system, tree))
+    variants = max((len(one) for one in values.values() if isinstance(one, np.ndarray)), default=0)
+    return cast("System", _changed(system, {**tree, "variants": variants}))
 
 
 def _changed(value: Any, tree: Mapping[Any, Any]) -> Any:
@@ -156,3 +161,36 @@ def _changed(value: Any, tree: Mapping[Any, Any]) -> Any:
         for name, new in tree.items()
     }
     return replace(value, **parts)
+
+
+def of_rows(system: System, rows: Array) -> System:
+    """Return the machines of some rows, of a column of them; a single machine is that of every row."""
+    if not system.variants:
+        return system
+    if len(rows) == system.variants and (rows == np.arange(len(rows))).all():
+        return system
+    part = cast("System", _of_rows(system, rows))
+    return replace(part, variants=len(rows))
+
+
+def _of_rows(value: Any, rows: Array) -> Any:
+    """Return a part of a column of machines with the figures of some rows; itself where it has no columns."""
+    if isinstance(value, StatedKernels):
+        new = {id(rate): _of_rows(rate, rows) for rate in value.rates.values()}
+        return StatedKernels({key: new[id(rate)] for key, rate in value.rates.items()})
+    if isinstance(value, dict):
+        return {key: _of_rows(one, rows) for key, one in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_of_rows(one, rows) for one in value)
+    changes = {}
+    kind: Any = type(value)
+    for field in spec_fields(kind) if is_dataclass(value) else ():
+        own = getattr(value, field.name)
+        if field.annotation in (int, float):
+            if isinstance(own, np.ndarray):
+                changes[field.name] = own.take(rows)
+        elif is_dataclass(own) or (own and type(own) in (dict, tuple)):
+            new = _of_rows(own, rows)
+            if new is not own:
+                changes[field.name] = new
+    return replace(value, **changes) if changes else value

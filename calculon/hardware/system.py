@@ -33,7 +33,11 @@ from calculon.units import Bytes, Flops, Seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System(Displayed):
-    """A machine of equal processors."""
+    """A machine of equal processors, or a column of ``variants`` that differ in figures.
+
+    Figures of a column are arrays of shape (variants,) wherever they differ: variant *i* is the machine of row *i* of
+    what is evaluated on it (:mod:`calculon.hardware.figures`).
+    """
 
     unknown_keys: ClassVar[str] = "warning"
     silent_keys: ClassVar[tuple[str, ...]] = ("about",)
@@ -55,6 +59,7 @@ class System(Displayed):
         forgiving=True,
     )
     name: str = field(default="system", compare=False)
+    variants: int = field(default=0, repr=False, compare=False)
     origin: Origin | None = field(default=None, init=False, repr=False, compare=False)
     fabric: Fabric = field(init=False, repr=False, compare=False)
 
@@ -121,7 +126,8 @@ class System(Displayed):
     def usable(self) -> tuple[float, float]:
         """Bytes of both tiers that an execution may use."""
         use = self.ext.memory
-        return max(0.0, self.mem1.capacity - use.withheld), self.mem2.capacity * use.host_share
+        left, host = self.mem1.capacity - use.withheld, self.mem2.capacity * use.host_share
+        return (np.maximum(0.0, left) if self.variants else max(0.0, left)), host
 
     @property
     def matmul_types(self) -> tuple[str, ...]:

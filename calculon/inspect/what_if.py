@@ -113,11 +113,41 @@ class _Machines:
         return None if figure is None else figure.problem(value, f"{place}: {path}")
 
     def groups(self) -> list[tuple[System, Array]]:
-        """Return the distinct systems, each with its rows."""
+        """Return columns of machines that are built alike, each with its rows."""
         rows: dict[Any, list[int]] = {}
         for i, change in enumerate(self._changes):
-            rows.setdefault(tuple(sorted(change.items())), []).append(i)
-        return [(self._system(dict(key)), np.array(own)) for key, own in rows.items()]
+            rows.setdefault(self._built(change), []).append(i)
+        return [self._column([path for path, _ in key[0]], own) for key, own in rows.items()]
+
+    def _built(self, change: Change) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+        """Return what of a change decides how a machine is built: all but sizes, and which of these are nothing.
+
+        A count, a point of a curve and a name may change which collectives there are, and a figure that is 0 switches
+        a formula off.
+        """
+        sizes = {
+            path for path in change if path in self._figures and self._figures[path].kind is float
+        }
+        others = tuple(sorted((path, repr(change[path])) for path in change.keys() - sizes))
+        none = tuple(
+            sorted(
+                path for path in sizes if (change[path] == 0) != (self._figures[path].value == 0)
+            )
+        )
+        return others, none
+
+    def _column(self, built: Sequence[str], rows: Sequence[int]) -> tuple[System, Array]:
+        """Return the machines of rows that are built alike, with equal values at some paths."""
+        first = self._changes[rows[0]]
+        system = self._system({path: first[path] for path in built}) if built else self._base
+        paths = dict.fromkeys(path for i in rows for path in self._changes[i] if path not in built)
+        columns: dict[str, float | Array] = {}
+        for path in paths:
+            usual = self._figures[path].value
+            values = [self._changes[i].get(path, usual) for i in rows]
+            same = all(value == values[0] for value in values)
+            columns[path] = values[0] if same else np.array(values, float)
+        return with_figures(system, columns) if columns else system, np.array(rows)
 
     def _system(self, change: Change) -> System:
         """Return the system with some of its values changed."""

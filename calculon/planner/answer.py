@@ -18,6 +18,7 @@ from calculon.planner.candidate import Candidate, candidates, of_estimate
 from calculon.planner.neighbours import hint
 from calculon.planner.remedies import BEST
 from calculon.planner.unfit import Unfit, unfit, why_none
+from calculon.planner.waterfall import Waterfall, waterfall
 from calculon.presets import Preset
 from calculon.search.driver import run
 from calculon.search.effect import COMMAND_LINE
@@ -76,10 +77,11 @@ class Tie:
 
 @dataclass(frozen=True)
 class Mine:
-    """A plan of one's own: its estimate, or why it cannot run."""
+    """A plan of one's own: its estimate, or why it cannot run; and the execution, where only memory is too small."""
 
     estimate: Estimate | None
     problem: str = ""
+    execution: Execution | None = None
 
     @cached_property
     def candidate(self) -> Candidate | None:
@@ -124,6 +126,15 @@ class Answer(Displayed):
     def best(self) -> Estimate | None:
         """The best plan; None where nothing fits."""
         return self.found[0] if len(self.found) else None
+
+    @cached_property
+    def waterfall(self) -> Waterfall | None:
+        """From the plan of one's own to the best, one change at a time; None where one of them breaks a rule."""
+        mine = None if self.mine is None else self.mine.execution
+        if mine is None or self.best is None:
+            return None
+        q = self.question
+        return waterfall(q.model, mine, self.best.execution, q.system)
 
     @property
     def splits(self) -> list[Candidate]:
@@ -174,6 +185,8 @@ class Answer(Displayed):
         if self.mine is not None:
             own = self.mine.candidate
             answer["mine"] = {"problem": self.mine.problem} if own is None else self._told(own)
+        if self.waterfall is not None:
+            answer["waterfall"] = self.waterfall.to_dict()
         plans = {str(rank): self._told(one) for rank, one in enumerate(self.splits)}
         return answer | {PLANS: plans}
 
@@ -392,7 +405,9 @@ def _execution(question: Question, fields: Mapping[str, Any]) -> Execution:
 
 def _estimated(question: Question, execution: Execution) -> Mine:
     try:
-        return Mine(estimate(question.model, execution, question.system))
+        return Mine(estimate(question.model, execution, question.system), execution=execution)
     except Infeasible as error:
+        legal = execution if error.tier else None
         would = hint(question.model, execution, question.system)
-        return Mine(None, f"{error}. {would[0].upper()}{would[1:]}." if would else f"{error}.")
+        text = f"{error}. {would[0].upper()}{would[1:]}." if would else f"{error}."
+        return Mine(None, text, legal)

@@ -1,0 +1,267 @@
+"""Megatron-Bridge and NeMo: their configurations, with the rows of Megatron-LM, whose code they start.
+
+Read are recipes in Python, overrides in YAML, and overrides on a command line (``model.sequence_parallel=true``);
+written are overrides in YAML. Recipes of NeMo 2 have the names of Megatron-Bridge below ``trainer.strategy``.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from calculon.errors import Problem, SpecError
+from calculon.launch import python_recipe, yaml_config
+from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Unresolved
+from calculon.launch.megatron_bridge_words import (
+    IGNORED,
+    NEMO_IGNORED,
+    NEMO_NOT_MODELLED,
+    NOT_MODELLED,
+)
+from calculon.launch.megatron_lm import ROWS
+from calculon.launch.megatron_names import BRIDGE, NEMO, PRECISION, spelled
+from calculon.launch.renaming import Spelling, renamed
+from calculon.launch.shell import run
+from calculon.launch.shell_flags import parse_script
+from calculon.launch.tree import TARGET, Leaf, Tree
+from calculon.spec import catalog
+
+_OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
+_SECTIONS = re.compile(
+    r"\A(model|train|optimizer|ddp|scheduler|checkpoint|dataset|logger|rng)_config\."
+)
+_STARTED = re.compile(r"--nproc[-_]per[-_]node[= ](\d+)(?:.*--nnodes[= ](\d+))?")
+_IN_NAME = re.compile(r"_(\d+)gpus?_")
+
+_MOVED = (
+    ("trainer.strategy.ddp.", "ddp."),
+    ("trainer.strategy.", "model."),
+    ("trainer.callbacks.MegatronCommOverlapCallback.", "comm_overlap."),
+    ("trainer.plugins.grad_reduce_in_fp32", f"{PRECISION}.grad_reduce_in_fp32"),
+    ("trainer.plugins.fp8", f"{PRECISION}.fp8"),
+    ("trainer.plugins.precision", PRECISION),
+    (f"trainer.plugins.{TARGET}", f"{PRECISION}.{TARGET}"),
+    ("model.config.", "model."),
+    ("optim.config.", "optimizer."),
+    ("data.global_batch_size", "train.global_batch_size"),
+    ("data.micro_batch_size", "train.micro_batch_size"),
+    ("trainer.max_steps", "train.train_iters"),
+)
+"""Beginnings of names of NeMo 2, and what Megatron-Bridge has there."""
+
+
+def _canonical(path: str) -> str:
+    """Return a name as Megatron-Bridge has it today.
+
+    >>> _canonical("trainer.strategy.context_parallel_size"), _canonical("model_config.seq_length")
+    ('model.context_parallel_size', 'model.seq_length')
+    """
+    path = _SECTIONS.sub(r"\1.", path)
+    for old, new in _MOVED:
+        if path.startswith(old):
+            return new + path[len(old) :]
+    return path
+
+
+def _is_python(text: str, file: str) -> bool:
+    return file.endswith(".py") or bool(
+        re.search(r"^(def |import |from |cfg\.)", text, re.MULTILINE)
+    )
+
+
+def _is_shell(text: str, file: str) -> bool:
+    return file.endswith((".sh", ".slurm", ".sbatch")) or text.startswith("#!")
+
+
+def parse(
+    text: str, file: str, variables: Mapping[str, str], *, rename: Callable[[str], str]
+) -> Parsed:
+    """Return the settings of a recipe, of overrides in YAML, or of a command line; and the processors."""
+    if _is_shell(text, file):
+        return _parse_command(text, file, variables, rename)
+    if _is_python(text, file):
+        tree = python_recipe.settings_in(text, file, variables, variables.get("recipe", ""))
+    else:
+        tree = yaml_config.settings_in(text, file, variables)
+    settings: dict[str, Setting] = {}
+    for path, leaf in tree.leaves():
+        if leaf.value is not None:
+            settings[rename(path)] = Setting(path, leaf.value, f"{file}:{leaf.line}")
+    _name_precision(settings)
+    return Parsed(file, settings, _processors(tree, text))
+
+
+def _name_precision(settings: dict[str, Setting]) -> None:
+    """State a precision by its name where a function of this name makes it: ``bf16_mixed()``."""
+    made = settings.get(f"{PRECISION}.{TARGET}")
+    name = "" if made is None else str(made.value).rpartition(".")[2]
+    if made is not None and PRECISION not in settings and name.endswith(("_mixed", "-mixed")):
+        settings[PRECISION] = Setting(made.name, name, made.place)
+        del settings[f"{PRECISION}.{TARGET}"]
+
+
+def _parse_command(
+    text: str, file: str, variables: Mapping[str, str], rename: Callable[[str], str]
+) -> Parsed:
+    """Return the overrides that a script puts behind a command."""
+    script = run(text, file, variables)
+    settings: dict[str, Setting] = {}
+    for command in script.commands:
+        for word in command.words:
+            if found := _OVERRIDE.fullmatch(word):
+                value = script.open(found[2]) or yaml_config.plain(found[2])
+                settings[rename(found[1])] = Setting(found[1], value, f"{file}:{command.line}")
+    if not settings:
+        wanted = "overrides such as model.tensor_model_parallel_size=4"
+        raise SpecError(file, Problem("", wanted, "none"))
+    started = parse_script(text, file, variables)
+    return Parsed(file, settings, started.num_procs, started.notes)
+
+
+def _processors(tree: Tree, text: str) -> int | Unresolved | None:
+    """Return the processors: nodes and devices of a trainer, those of a command in a comment, or of a recipe's name."""
+    sizes = [tree.at(("trainer", name)) for name in ("num_nodes", "devices")]
+    values = [one.value for one in sizes if isinstance(one, Leaf)]
+    for one in values:
+        if isinstance(one, Unresolved):
+            return one
+    if len(values) == len(sizes) and all(isinstance(one, int) for one in values):
+        return int(values[0] * values[1])
+    comments = "\n".join(line for line in text.splitlines() if line.lstrip().startswith("#"))
+    if found := _STARTED.search(comments):
+        return int(found[1]) * int(found[2] or 1)
+    names = {int(one) for one in _IN_NAME.findall(" ".join(re.findall(r"^def (\w+)", text, re.M)))}
+    return names.pop() if len(names) == 1 else None
+
+
+def render(
+    settings: Mapping[str, Any], num_procs: int, head: Sequence[str], *, started: Sequence[str]
+) -> str:
+    """Return a file of overrides."""
+    import yaml  # only to write it
+
+    per_node = max(one for one in range(1, 9) if num_procs % one == 0)
+    words = {"per_node": per_node, "nodes": num_procs // per_node}
+    tree: Fields = {}
+    for path, value in settings.items():
+        *names, last = path.split(".")
+        below = tree
+        for name in names:
+            below = below.setdefault(name, {})
+            if names[0] in _MADE and TARGET not in below:
+                below[TARGET] = _MADE[names[0]]
+        below[last] = value
+    if "trainer" in tree:
+        tree["trainer"] = {"num_nodes": words["nodes"], "devices": per_node, **tree["trainer"]}
+    lines = [f"# {one}" for one in (*head, *(one.format(**words) for one in started))]
+    body = yaml.safe_dump(tree, sort_keys=False, default_flow_style=None, width=100)
+    return "\n".join((*lines, "", body))
+
+
+_MADE = {
+    PRECISION: "megatron.bridge.training.mixed_precision.MixedPrecisionConfig",
+    "comm_overlap": "megatron.bridge.training.comm_overlap.CommOverlapConfig",
+}
+"""Parts of a configuration that recipes leave out, or state by name: they are made anew."""
+
+
+def _rows(names: Mapping[str, Spelling]) -> Iterator[Row]:
+    """Yield the rows of Megatron-LM under other names."""
+    for row in ROWS:
+        yield renamed(row, partial(spelled, names))
+
+
+_NAMED_BY = ("model.hf_model_id", f"model.{TARGET}", "run.name", "name")
+_NO_MODEL = re.compile(
+    r"(ModelProvider|Provider|Config|Model)\b|[()'\"]|to_megatron_provider|from_hf_pretrained"
+)
+
+
+def _model_of(text: str) -> str:
+    """Return the model of the catalog that a text means; nothing where it means none.
+
+    >>> _model_of("AutoBridge.from_hf_pretrained('meta-llama/Meta-Llama-3-70B').to_megatron_provider")
+    'llama3-70B'
+    >>> _model_of("Llama31ModelProvider405B"), _model_of("GPTModelProvider")
+    ('llama3.1-405B', '')
+    """
+    quoted = re.search(r"['\"]([^'\"]+)['\"]", text)
+    whole = quoted[1] if quoted else re.sub(r"(ModelProvider|Config|Model)", " ", text).strip()
+    for word in (whole, whole.rpartition("/")[2], whole.rpartition("/")[2].removesuffix("-Base")):
+        for spelling in (word, word.lower()):
+            try:
+                return catalog.exact("model", spelling) if re.search(r"\d", word) else ""
+            except SpecError:
+                continue
+    return ""
+
+
+def _named_model(one: Reading) -> Fields:
+    """Read the name of a model, where its shape is not stated."""
+    names = [found for name in _NAMED_BY if (found := one.setting(name)) is not None]
+    if one.parsed.settings.get("model.num_layers") is not None:
+        return {}
+    for found in names:
+        if isinstance(found.value, str) and (model := _model_of(found.value)):
+            one.model.clear()
+            return {"name": model}
+    return {}
+
+
+_NAMED = Row(("name",), _NAMED_BY, _named_model, lambda one: {}, "model")
+
+_STATED = re.compile(
+    r"(?<![-\w])(?:[\w.]+\.)?(tensor_model_parallel_size|pipeline_model_parallel_size|"
+    r"context_parallel_size|micro_batch_size|global_batch_size)\s*[:=]"
+)
+_OLD = re.compile(r"^\s+(encoder_seq_length|megatron_amp_O2|activations_checkpoint_\w+)\s*:", re.M)
+_BATCH_BELOW = re.compile(r"^\s+micro_batch_size\s*:", re.MULTILINE)
+_TRAIN = re.compile(r"^\s*train(_config)?\s*:", re.MULTILINE)
+
+
+def _is_nemo(text: str, file: str) -> bool:
+    """Return whether a text is a configuration of NeMo before 2.0."""
+    del file
+    batch = _BATCH_BELOW.search(text) and not _TRAIN.search(text)
+    return bool(_OLD.search(text) or ("model.encoder_seq_length=" in text)) or bool(
+        batch and re.search(r"^trainer\s*:", text, re.MULTILINE)
+    )
+
+
+def _is_bridge(text: str, file: str) -> bool:
+    """Return whether a text is a recipe or overrides of Megatron-Bridge, or a recipe of NeMo 2."""
+    return bool(_STATED.search(text)) and not _is_nemo(text, file)
+
+
+MEGATRON_BRIDGE = Dialect(
+    name="megatron-bridge",
+    title="Megatron-Bridge",
+    version="0.6 (2026-08); recipes of NeMo 2 are read, too",
+    preset="megatron-lm",
+    rows=(*_rows(BRIDGE), _NAMED),
+    no_effect=IGNORED,
+    not_modelled=NOT_MODELLED,
+    parse=partial(parse, rename=_canonical),
+    render=partial(
+        render,
+        started=(
+            "torchrun --nproc_per_node {per_node} --nnodes {nodes} RECIPE.py --config-file THIS_FILE",
+        ),
+    ),
+    recognises=_is_bridge,
+    suffix=".yaml",
+)
+
+NEMO_1 = Dialect(
+    name="nemo",
+    title="NeMo",
+    version="1.23 (2024)",
+    preset="megatron-lm",
+    rows=(*_rows(NEMO), _NAMED),
+    no_effect=NEMO_IGNORED,
+    not_modelled=NEMO_NOT_MODELLED,
+    parse=partial(parse, rename=str),
+    render=partial(render, started=("python megatron_gpt_pretraining.py --config-name THIS_FILE",)),
+    recognises=_is_nemo,
+    suffix=".yaml",
+)
