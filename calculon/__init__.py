@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 from calculon.version import __version__
 
 if TYPE_CHECKING:
+    from calculon.apps.notebook.comparing import compare, report
+    from calculon.apps.notebook.listing import catalog, validate
+    from calculon.apps.report.comparison import Comparison
     from calculon.errors import CalculonError, Infeasible, SpecError
     from calculon.estimate import Estimate, estimate
     from calculon.evaluate import Evaluation, evaluate
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "CalculonError",
+    "Comparison",
     "Estimate",
     "Evaluation",
     "Execution",
@@ -49,20 +53,27 @@ __all__ = [
     "Waterfall",
     "__version__",
     "bounds",
+    "catalog",
+    "compare",
     "estimate",
     "evaluate",
     "executions",
     "figures",
     "packing",
     "plan",
+    "report",
     "search",
     "sensitivity",
     "sweep",
+    "validate",
     "waterfall",
     "what_if",
 ]
 
 _MODULES = {
+    "apps.notebook.comparing": ("compare", "report"),
+    "apps.notebook.listing": ("catalog", "validate"),
+    "apps.report.comparison": ("Comparison",),
     "errors": ("CalculonError", "Infeasible", "SpecError"),
     "estimate": ("Estimate", "estimate"),
     "evaluate": ("Evaluation", "evaluate"),

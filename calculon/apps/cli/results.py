@@ -20,6 +20,7 @@ from calculon.apps.cli.result_files import (
     short_name,
 )
 from calculon.apps.report.result import Document, Result
+from calculon.apps.views.compared import labelled
 from calculon.apps.views.estimate_result import result_of
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
@@ -67,15 +68,6 @@ def asked_results(arguments: argparse.Namespace) -> list[Result]:
     return read_results(a.results, a.model, a.system, a.edition, a.preset, a.changes)
 
 
-def least_ratio_of(results: Sequence[Result]) -> float | None:
-    """Return the ratio of times from which an order is sure; nothing for results without intervals."""
-    if sum(one.interval is not None for one in results) < 2:
-        return None
-    from calculon.inspect.told_apart import least_ratio
-
-    return least_ratio()
-
-
 def read_results(
     texts: Sequence[str],
     model: str | None = None,
@@ -113,21 +105,7 @@ def read_results(
             wanted = "executions to estimate"
             hint = "give APP,EXE,SYS, or for the files of searches --model and --system"
             raise SpecError(option, Problem("", wanted, "files of results only", hint))
-    unnamed = [one.parts for one in found if not one.label]
-    mixed = len(unnamed) < len(found)  # where some have a name, an edition alone tells too little
-    shared = set() if len(editions) > 1 and mixed else _shared(unnamed)
-    named = []
-    for one in found:
-        parts = [part for i, part in enumerate(one.parts) if i not in shared] or one.parts
-        named.append(replace(one, label=one.label or ", ".join(parts)))
-    return named
-
-
-def _shared(names: Sequence[tuple[str, ...]]) -> set[int]:
-    """Return the positions of the parts that all names have in common."""
-    if len(names) < 2 or len(set(map(len, names))) > 1:
-        return set()
-    return {i for i, parts in enumerate(zip(*names, strict=True)) if len(set(parts)) == 1}
+    return labelled(found, several_editions=len(editions) > 1)
 
 
 @dataclass(frozen=True, slots=True)
