@@ -133,7 +133,7 @@ KINDS = (
         "waterfall",
         "from one plan to another, one change at a time: what each saves, and what memory it takes",
         add_result_arguments,
-        "waterfalls:falls",
+        "results:asked_falls",
         "waterfall",
         "calculon plot waterfall llama3-8B,llama3-8B_h100x64_p4,h100_80g_sxm llama3-8B,llama3-8B_h100x64,h100_80g_sxm "
         "-o waterfall.png\n"
