@@ -36,7 +36,7 @@ from calculon.spec.result_selection import split
 from calculon.version import __version__
 
 if TYPE_CHECKING:
-    from calculon.apps.report.pictures.waterfall import Fall
+    from calculon.apps.report.pictures.waterfall_bars import Fall
 
 RESULT_HELP = (
     "APP,EXE,SYS estimates an execution (names of the catalog or files); FILE is the JSON of llm or of loe; "

@@ -9,7 +9,7 @@ from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 
 if TYPE_CHECKING:
-    from calculon.apps.report.pictures.waterfall import Fall
+    from calculon.apps.report.pictures.waterfall_bars import Fall
     from calculon.apps.report.report_page import Drawn
     from calculon.estimate import Estimate
 
@@ -68,7 +68,7 @@ def falls(results: Sequence[Result]) -> "list[Fall]":
 
 def fall_of(mine: Result, best: Result, told: dict[str, Any]) -> "Fall":
     """Return a waterfall between two results with what its picture says beside."""
-    from calculon.apps.report.pictures.waterfall import Fall
+    from calculon.apps.report.pictures.waterfall_bars import Fall
     from calculon.apps.report.waterfall_section import digits_of_differences
 
     title = best.title if mine.title == best.title else f"{mine.title}, to {best.title}"
@@ -104,7 +104,7 @@ def drawn(results: Sequence[Result]) -> "list[Drawn]":
         except SpecError:
             found.append(Drawn(section))
             continue
-        from calculon.apps.report.pictures.waterfall import draw
+        from calculon.apps.report.pictures.waterfall_bars import draw
 
         found.append(Drawn(section, svg(draw([fall]), section.title)))
     return found
