@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 from calculon.errors import Problem, SpecError, nearest
 from calculon.launch.dialect import Dialect, Launch, read
+from calculon.launch.megatron_bridge import MEGATRON_BRIDGE, NEMO_1
 from calculon.launch.megatron_lm import MEGATRON_LM
 
-DIALECTS: dict[str, Dialect] = {one.name: one for one in (MEGATRON_LM,)}
+DIALECTS: dict[str, Dialect] = {one.name: one for one in (MEGATRON_LM, MEGATRON_BRIDGE, NEMO_1)}
 """The dialects by name, in the order in which a file is tried."""
 
 

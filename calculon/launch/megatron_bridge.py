@@ -6,7 +6,9 @@ written are overrides in YAML. Recipes of NeMo 2 have the names of Megatron-Brid
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from calculon.errors import Problem, SpecError
@@ -17,8 +19,10 @@ from calculon.launch.megatron_bridge_words import (
     NEMO_IGNORED,
     NEMO_NOT_MODELLED,
     NOT_MODELLED,
+    ON_BY_DEFAULT,
 )
 from calculon.launch.megatron_lm import ROWS
+from calculon.launch.megatron_model import NO_VOCABULARY
 from calculon.launch.megatron_names import BRIDGE, NEMO, PRECISION, spelled
 from calculon.launch.renaming import Spelling, renamed
 from calculon.launch.shell import run
@@ -27,11 +31,14 @@ from calculon.launch.tree import TARGET, Leaf, Tree
 from calculon.spec import catalog
 
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
-_SECTIONS = re.compile(r"\A(model|train|optimizer|ddp|scheduler|checkpoint|dataset|logger|rng)_config\.")
+_SECTIONS = re.compile(
+    r"\A(model|train|optimizer|ddp|scheduler|checkpoint|dataset|logger|rng)_config\."
+)
 _STARTED = re.compile(r"--nproc[-_]per[-_]node[= ](\d+)(?:.*--nnodes[= ](\d+))?")
 _IN_NAME = re.compile(r"_(\d+)gpus?_")
 
 _MOVED = (
+    (f"trainer.strategy.{TARGET}", f"strategy.{TARGET}"),
     ("trainer.strategy.ddp.", "ddp."),
     ("trainer.strategy.", "model."),
     ("trainer.callbacks.MegatronCommOverlapCallback.", "comm_overlap."),
@@ -62,7 +69,9 @@ def _canonical(path: str) -> str:
 
 
 def _is_python(text: str, file: str) -> bool:
-    return file.endswith(".py") or bool(re.search(r"^(def |import |from |cfg\.)", text, re.MULTILINE))
+    return file.endswith(".py") or bool(
+        re.search(r"^(def |import |from |cfg\.)", text, re.MULTILINE)
+    )
 
 
 def _is_shell(text: str, file: str) -> bool:
@@ -84,7 +93,38 @@ def parse(
         if leaf.value is not None:
             settings[rename(path)] = Setting(path, leaf.value, f"{file}:{leaf.line}")
     _name_precision(settings)
-    return Parsed(file, settings, _processors(tree, text))
+    _name_recipe(settings)
+    return Parsed(file, _without_usual(settings), _processors(tree, text))
+
+
+_OWN = ("_pretrain_common", "ConfigContainer", "megatron.bridge.training.config.ConfigContainer")
+"""What makes a configuration that no recipe is the beginning of."""
+
+RECIPE = "recipe"
+
+
+def _name_recipe(settings: dict[str, Setting]) -> None:
+    """Set apart the recipe of another file that a configuration begins with."""
+    made = settings.get(TARGET)
+    if made is not None and str(made.value) not in _OWN and "_config" in str(made.value):
+        settings[RECIPE] = settings.pop(TARGET)
+
+
+def _without_usual(settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Return settings by name, those that only say what is so without them under names of their own."""
+    found = {}
+    for name, setting in settings.items():
+        usual = setting.value is True if _matches(name, ON_BY_DEFAULT) else setting.value in _OFF
+        known = not usual or name in _KNOWN
+        found[name if known else f"usual.{name}"] = setting
+    return found
+
+
+_OFF: tuple[Any, ...] = (False, 0, [], "none")
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _name_precision(settings: dict[str, Setting]) -> None:
@@ -167,8 +207,11 @@ def _rows(names: Mapping[str, Spelling]) -> Iterator[Row]:
         yield renamed(row, partial(spelled, names))
 
 
-_NAMED_BY = ("model.hf_model_id", f"model.{TARGET}", "run.name", "name")
-_NO_MODEL = re.compile(r"(ModelProvider|Provider|Config|Model)\b|[()'\"]|to_megatron_provider|from_hf_pretrained")
+_NAMED_BY = (
+    *("model.hf_model_id", f"model.{TARGET}", RECIPE, "run.name", "name", "model.tokenizer.type"),
+    "tokenizer.tokenizer_model",
+)
+_TASK = re.compile(r"_(pretrain|sft|peft|finetune)\w*|ModelProvider|Config|Model")
 
 
 def _model_of(text: str) -> str:
@@ -180,7 +223,7 @@ def _model_of(text: str) -> str:
     ('llama3.1-405B', '')
     """
     quoted = re.search(r"['\"]([^'\"]+)['\"]", text)
-    whole = quoted[1] if quoted else re.sub(r"(ModelProvider|Config|Model)", " ", text).strip()
+    whole = quoted[1] if quoted else _TASK.sub(" ", text).strip()
     for word in (whole, whole.rpartition("/")[2], whole.rpartition("/")[2].removesuffix("-Base")):
         for spelling in (word, word.lower()):
             try:
@@ -191,18 +234,29 @@ def _model_of(text: str) -> str:
 
 
 def _named_model(one: Reading) -> Fields:
-    """Read the name of a model, where its shape is not stated."""
-    names = [found for name in _NAMED_BY if (found := one.setting(name)) is not None]
-    if one.parsed.settings.get("model.num_layers") is not None:
+    """Read the name of a model whose shape is not stated, or the vocabulary of a stated one that nothing says."""
+    words = [str(found.value) for name in _NAMED_BY if (found := one.setting(name)) is not None]
+    model = next(filter(None, map(_model_of, words)), "")
+    stated = one.model.get("num_blocks")
+    if not model or (stated and one.model.get("vocab")):
         return {}
-    for found in names:
-        if isinstance(found.value, str) and (model := _model_of(found.value)):
-            one.model.clear()
-            return {"name": model}
-    return {}
+    if not stated and one.parsed.settings.get("model.num_layers") is None:
+        one.model.clear()
+        return {"name": model}
+    known = catalog.load("model", model)[1]
+    shape = ("num_blocks", "hidden", "attn_heads")
+    if not isinstance(known, Mapping) or any(known.get(n) != one.model.get(n) for n in shape):
+        return {}
+    one.notes[:] = [note for note in one.notes if note != NO_VOCABULARY]
+    one.notes.append(f"the vocabulary is that of {model}, which has the same shape")
+    return {name: known[name] for name in ("vocab", "tied") if name in known}
 
 
 _NAMED = Row(("name",), _NAMED_BY, _named_model, lambda one: {}, "model")
+
+_KNOWN = frozenset(
+    chain.from_iterable(row.settings for names in (BRIDGE, NEMO) for row in _rows(names))
+)
 
 _STATED = re.compile(
     r"(?<![-\w])(?:[\w.]+\.)?(tensor_model_parallel_size|pipeline_model_parallel_size|"

@@ -1,6 +1,6 @@
 """Settings of Megatron-Bridge and NeMo that no row reads: without effect on time and memory, or not modelled.
 
-Names are patterns; those of Megatron-LM (:mod:`calculon.launch.megatron_words`) count below any part of a configuration.
+Names are patterns; those of Megatron-LM (:mod:`calculon.launch.megatron_words`) count below any part.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,15 @@ def _below(flags: Iterable[str]) -> tuple[str, ...]:
 
 _PARTS = (
     *("scheduler", "logger", "profiling", "rng", "tokenizer", "dataset", "data", "checkpoint"),
-    *("validation", "rerun_state_machine", "env_vars", "ft", "straggler", "nvrx_straggler", "resume"),
+    *(
+        "validation",
+        "rerun_state_machine",
+        "env_vars",
+        "ft",
+        "straggler",
+        "nvrx_straggler",
+        "resume",
+    ),
     *("inprocess_restart", "tensor_inspect", "optimizer_config_override_provider", "log", "run"),
     *("rng_config", "profiling_config"),
 )
@@ -34,7 +42,12 @@ _OPTIMIZER = (
 _DDP = (
     *("check_for_*", "disable_symmetric_registration", "gradient_reduce_div_fusion"),
     *("average_in_collective", "suggested_communication_unit_size", "param_name_patterns_*"),
-    *("fsdp_manual_registration", "keep_fp8_transpose_cache", "reuse_grad_buf_*", "fp8_param_gather"),
+    *(
+        "fsdp_manual_registration",
+        "keep_fp8_transpose_cache",
+        "reuse_grad_buf_*",
+        "fp8_param_gather",
+    ),
     *("fsdp_all_gather_in_start_param_sync", "fsdp_db_*", "megatron_fsdp_main_params_dtype"),
 )
 _DIST = (
@@ -56,13 +69,20 @@ _MODEL = (
     *("moe_permute_fusion", "moe_*_num_sms", "moe_per_layer_logging", "mtp_loss_scaling_factor"),
     *("perform_initialization", "init_model_with_meta_device", "use_cpu_initialization", "seed"),
     *("pipeline_dtype", "params_dtype", "autocast_*", "enable_autocast", "bf16", "fp16", "timers"),
-    *("cuda_graph_*", "deterministic_mode", "batch_p2p_*", "bias_*_fusion", "masked_softmax_fusion"),
+    *(
+        "cuda_graph_*",
+        "deterministic_mode",
+        "batch_p2p_*",
+        "bias_*_fusion",
+        "masked_softmax_fusion",
+    ),
     *("persist_layer_norm", "memory_efficient_layer_norm", "apply_rope_fusion", "fused_*"),
     *("load_weights", "hf_model_id", "transformer_layer_spec*", "parallel_output", "test_mode"),
     *("fp8_margin", "fp8_interval", "fp8_amax_*", "fp8_wgrad", "fp8_recipe", "fp4_recipe"),
     *("tp_comm_*", "overlap_p2p_comm", "restore_modelopt_state", "quant_*", "inference_*"),
     *("config_logger_dir", "softmax_*", "qk_clip*", "mup_*", "use_mup", "should_pad_vocab"),
     *("calculate_per_token_loss", "cross_entropy_fusion_impl", "barrier_*", "num_moe_experts_*"),
+    *("moe_a2a_overlap", "use_mamba_mem_eff_path", "mtp_use_repeated_layer", "is_hybrid_model"),
     *("gradient_as_bucket_view", "ckpt_*", "use_te_rng_tracker", "disable_parameter_*"),
     *("clone_scatter_output_*", "scatter_embedding_*", "flash_decode", "cache_mla_latents"),
 )
@@ -81,7 +101,16 @@ def _under(part: str, names: Iterable[str]) -> tuple[str, ...]:
 _EVERYWHERE = (
     *(f"{part}.*" for part in _PARTS),
     *_PARTS,
-    *("_target_", "*._target_", "name", "restore_from_path", "optimizer", "optim.*", "optim"),
+    *(
+        "usual.*",
+        "_target_",
+        "*._target_",
+        "name",
+        "restore_from_path",
+        "optimizer",
+        "optim.*",
+        "optim",
+    ),
     *_under("trainer", _TRAINER),
     *_below(NO_EFFECT),
 )
@@ -98,10 +127,20 @@ IGNORED = (
 )
 """Settings of Megatron-Bridge without effect on time and memory of a step."""
 
+ON_BY_DEFAULT = (
+    *("model.bias_*_fusion", "model.bias_dropout_add_fusion", "model.masked_softmax_fusion"),
+    *("model.apply_rope_fusion", "model.persist_layer_norm", "model.fp8_wgrad", "*.pin_cpu_*"),
+    *("mixed_precision.fp8_wgrad", "ddp.gradient_reduce_div_fusion", "model.tp_comm_bulk_*"),
+    *("model.tp_comm_split_*", "model.moe_permute_fusion", "model.gradient_accumulation_fusion"),
+    *("model.cpu_offloading_activations", "optimizer.store_param_remainders"),
+)
+"""Patterns of switches that are on where nothing is said."""
+
 _FLAGS = {_below((flag,))[0]: effect for flag, effect in OF_FLAGS.items()}
 
 NOT_MODELLED: Mapping[str, str] = {
     "calls.*": "settings by code that is not in this file",
+    "recipe": "what a recipe that is not in this file says counts as unsaid",
     "comm_overlap.defer_embedding_wgrad_compute": "gradients of the head, later",
     "model.defer_embedding_wgrad_compute": "gradients of the head, later",
     "comm_overlap.wgrad_deferral_limit": "gradients of the head, later",
@@ -116,16 +155,34 @@ NOT_MODELLED: Mapping[str, str] = {
 """Settings of Megatron-Bridge that change the result, but not here, and how."""
 
 _NEMO_MODEL = (
-    *("tokenizer.*", "nsys_profile.*", "data.*", "native_amp_*", "hysteresis", "apex_*", "onnx_safe"),
+    *(
+        "tokenizer.*",
+        "nsys_profile.*",
+        "data.*",
+        "native_amp_*",
+        "hysteresis",
+        "apex_*",
+        "onnx_safe",
+    ),
     *("resume_from_checkpoint", "gradient_as_bucket_view", "grad_allreduce_chunk_size_mb"),
     *("grad_div_ar_fusion", "sync_batch_comm", "batch_p2p_comm", "gc_interval", "pre_process"),
     *("post_process", "use_scaled_init_method", "headscale", "openai_gelu", "deteministic_mode"),
     *("normalize_attention_scores", "do_layer_norm_weight_decay", "use_emha", "fp8_e4m3"),
     *("fp8_hybrid", "fp32_residual_connection", "fp16_lm_cross_entropy", "enable_vboost", "sharp"),
-    *("get_attention_mask_from_fusion", "reduce_amax", "mcore_gpt", "megatron_amp_O2", "ffn_dropout"),
+    *(
+        "get_attention_mask_from_fusion",
+        "reduce_amax",
+        "mcore_gpt",
+        "megatron_amp_O2",
+        "ffn_dropout",
+    ),
     *("transformer_block_type", "attention_type", "mcore_customization_config.*", "precision"),
     *("bias_*_fusion", "bias_dropout_add_fusion", "masked_softmax_fusion", "transformer_engine"),
-    *("activations_checkpoint_method", "activations_checkpoint_num_layers", "fsdp_sharded_checkpoint"),
+    *(
+        "activations_checkpoint_method",
+        "activations_checkpoint_num_layers",
+        "fsdp_sharded_checkpoint",
+    ),
     *("optim.lr", "optim.weight_decay", "optim.betas", "optim.sched.*", "optim.name", "optim.eps"),
     *("optim.contiguous_*", "optim.dtype", "fsdp_sharding_strategy", "fsdp_grad_reduce_dtype"),
 )
