@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
-from calculon.launch.translation import translated
+from calculon.launch.translation import Translated, translated
 from calculon.spec.fields import shown
 from calculon.spec.model import Model
 
@@ -287,6 +287,8 @@ class Dialect:
         Whether a text, given the name of the file, is of this dialect.
     suffix : str
         That of its files.
+    presets : tuple of str
+        Further presets, which some of its settings choose.
     """
 
     name: str
@@ -300,6 +302,7 @@ class Dialect:
     render: Callable[[Mapping[str, Any], int, Sequence[str]], str]
     recognises: Callable[[str, str], bool]
     suffix: str = ".sh"
+    presets: tuple[str, ...] = ()
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -438,7 +441,7 @@ def settings_of(
     SpecError
         For a value that the launcher cannot express; the hint has the nearest that it can.
     """
-    fields = dict(translated(execution, dialect.preset, dialect.fields, dialect.title).fields)
+    fields = dict(_translated(dialect, execution).fields)
     if model is not None and not fields["seq_length"]:
         fields["seq_length"] = model.seq_size
     writing = Writing(dialect.title, fields, model, campaign or {})
@@ -449,6 +452,13 @@ def settings_of(
         found |= row.write(writing)
     _check_read_back(dialect, found, fields)
     return found
+
+
+def _translated(dialect: Dialect, execution: Mapping[str, Any]) -> Translated:
+    """Return an execution as the launcher runs it, under its usual preset or one that its settings choose."""
+    own = execution.get("preset")
+    preset = str(own) if own in dialect.presets else dialect.preset
+    return translated(execution, preset, dialect.fields, dialect.title)
 
 
 def _check_read_back(dialect: Dialect, settings: Fields, fields: Mapping[str, Any]) -> None:
@@ -480,7 +490,7 @@ def write(
     settings = settings_of(dialect, execution, model, campaign)
     processors = int(execution["num_procs"])
     head = [f"{dialect.title}, written for {dialect.version}: {processors:,} processors"]
-    kept = translated(execution, dialect.preset, dialect.fields, dialect.title).changes
+    kept = _translated(dialect, execution).changes
     head += [f"{name}: {shown(new)}, not {shown(old)}" for name, (old, new) in kept.items()]
     return dialect.render(settings, processors, head)
 

@@ -21,7 +21,7 @@ from calculon.launch.megatron_bridge_words import (
     NOT_MODELLED,
     ON_BY_DEFAULT,
 )
-from calculon.launch.megatron_lm import ROWS
+from calculon.launch.megatron_lm import MEGATRON_LM, ROWS
 from calculon.launch.megatron_model import NO_VOCABULARY
 from calculon.launch.megatron_names import BRIDGE, NEMO, PRECISION, spelled
 from calculon.launch.renaming import Spelling, renamed
@@ -29,6 +29,7 @@ from calculon.launch.shell import run
 from calculon.launch.shell_flags import parse_script
 from calculon.launch.tree import TARGET, Leaf, Tree
 from calculon.spec import catalog
+from calculon.spec.spellings.catalog_words import meaning
 
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
 _SECTIONS = re.compile(
@@ -187,10 +188,11 @@ def render(
             if names[0] in _MADE and TARGET not in below:
                 below[TARGET] = _MADE[names[0]]
         below[last] = value
+        below |= _BESIDE.get(path, {})
     if "trainer" in tree:
         tree["trainer"] = {"num_nodes": words["nodes"], "devices": per_node, **tree["trainer"]}
     lines = [f"# {one}" for one in (*head, *(one.format(**words) for one in started))]
-    body = yaml.safe_dump(tree, sort_keys=False, default_flow_style=None, width=100)
+    body = yaml.safe_dump(tree, sort_keys=False, default_flow_style=False, width=100)
     return "\n".join((*lines, "", body))
 
 
@@ -199,6 +201,13 @@ _MADE = {
     "comm_overlap": "megatron.bridge.training.comm_overlap.CommOverlapConfig",
 }
 """Parts of a configuration that recipes leave out, or state by name: they are made anew."""
+
+
+_BESIDE: Mapping[str, Fields] = {
+    "model.gated_linear_unit": {"activation_func": "silu"},
+    "model.cpu_offloading_num_layers": {"cpu_offloading": True},
+}
+"""What has to be stated beside some settings."""
 
 
 def _rows(names: Mapping[str, Spelling]) -> Iterator[Row]:
@@ -222,14 +231,16 @@ def _model_of(text: str) -> str:
     >>> _model_of("Llama31ModelProvider405B"), _model_of("GPTModelProvider")
     ('llama3.1-405B', '')
     """
+    known = catalog.names("model")
     quoted = re.search(r"['\"]([^'\"]+)['\"]", text)
     whole = quoted[1] if quoted else _TASK.sub(" ", text).strip()
     for word in (whole, whole.rpartition("/")[2], whole.rpartition("/")[2].removesuffix("-Base")):
-        for spelling in (word, word.lower()):
-            try:
-                return catalog.exact("model", spelling) if re.search(r"\d", word) else ""
-            except SpecError:
-                continue
+        if not re.search(r"\d", word):
+            return ""
+        if word.lower() in known:
+            return word.lower()
+        if len(names := meaning("model", word, known).names) == 1:
+            return names[0]
     return ""
 
 
@@ -284,7 +295,7 @@ def _is_bridge(text: str, file: str) -> bool:
 MEGATRON_BRIDGE = Dialect(
     name="megatron-bridge",
     title="Megatron-Bridge",
-    version="0.6 (2026-08); recipes of NeMo 2 are read, too",
+    version="0.6 (2026-08)",
     preset="megatron-lm",
     rows=(*_rows(BRIDGE), _NAMED),
     no_effect=IGNORED,
@@ -298,6 +309,7 @@ MEGATRON_BRIDGE = Dialect(
     ),
     recognises=_is_bridge,
     suffix=".yaml",
+    presets=MEGATRON_LM.presets,
 )
 
 NEMO_1 = Dialect(
@@ -312,4 +324,5 @@ NEMO_1 = Dialect(
     render=partial(render, started=("python megatron_gpt_pretraining.py --config-name THIS_FILE",)),
     recognises=_is_nemo,
     suffix=".yaml",
+    presets=MEGATRON_LM.presets,
 )

@@ -320,4 +320,5 @@ MEGATRON_LM = Dialect(
     parse=parse,
     render=render,
     recognises=recognises,
+    presets=("megatron-lm-ub",),
 )
