@@ -19,12 +19,17 @@ if TYPE_CHECKING:
     from calculon.evaluate import Evaluation, evaluate
     from calculon.hardware.system import System
     from calculon.inspect.bounds import bounds
+    from calculon.inspect.what_if import figures, what_if
     from calculon.plan.plan import Plan
     from calculon.planner.answer import Answer, plan
+    from calculon.planner.sensitivity import Sensitivity, sensitivity
+    from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.search.driver import SearchResult, executions, search
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
     from calculon.spec.packing import packing
+    from calculon.sweep.sweep_driver import sweep
+    from calculon.sweep.sweep_result import Sweep
 
 __all__ = [
     "Answer",
@@ -36,16 +41,24 @@ __all__ = [
     "Model",
     "Plan",
     "SearchResult",
+    "Sensitivity",
     "SpecError",
+    "Sweep",
     "System",
+    "Waterfall",
     "__version__",
     "bounds",
     "estimate",
     "evaluate",
     "executions",
+    "figures",
     "packing",
     "plan",
     "search",
+    "sensitivity",
+    "sweep",
+    "waterfall",
+    "what_if",
 ]
 
 _MODULES = {
@@ -53,13 +66,18 @@ _MODULES = {
     "estimate": ("Estimate", "estimate"),
     "evaluate": ("Evaluation", "evaluate"),
     "inspect.bounds": ("bounds",),
+    "inspect.what_if": ("figures", "what_if"),
     "hardware.system": ("System",),
     "plan.plan": ("Plan",),
     "planner.answer": ("Answer", "plan"),
+    "planner.waterfall": ("Waterfall", "waterfall"),
+    "planner.sensitivity": ("Sensitivity", "sensitivity"),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),
     "spec.packing": ("packing",),
+    "sweep.sweep_driver": ("sweep",),
+    "sweep.sweep_result": ("Sweep",),
 }
 _HOMES = {name: f"calculon.{module}" for module, names in _MODULES.items() for name in names}
 """The module of each public name: it is imported when the name is first used, so that an estimate loads no search."""

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
+from calculon.display import Displayed, drawn
 from calculon.errors import Infeasible, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
@@ -17,6 +18,7 @@ from calculon.planner.candidate import Candidate, candidates, of_estimate
 from calculon.planner.neighbours import hint
 from calculon.planner.remedies import BEST
 from calculon.planner.unfit import Unfit, unfit, why_none
+from calculon.planner.waterfall import Waterfall, waterfall
 from calculon.presets import Preset
 from calculon.search.driver import run
 from calculon.search.effect import COMMAND_LINE
@@ -30,6 +32,9 @@ from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 from calculon.spec.named_values import CORRECTED
 from calculon.spec.result_selection import PLANS, QUESTION
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REPEATED = 1.02
 """Ratio of times that the same run may have twice: repeated ones of ``validation/`` differ by 2 to 4 %."""
@@ -72,10 +77,11 @@ class Tie:
 
 @dataclass(frozen=True)
 class Mine:
-    """A plan of one's own: its estimate, or why it cannot run."""
+    """A plan of one's own: its estimate, or why it cannot run; and the execution, where only memory is too small."""
 
     estimate: Estimate | None
     problem: str = ""
+    execution: Execution | None = None
 
     @cached_property
     def candidate(self) -> Candidate | None:
@@ -84,7 +90,7 @@ class Mine:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Displayed):
     """A plan and what a planner asks next.
 
     Attributes
@@ -120,6 +126,15 @@ class Answer:
     def best(self) -> Estimate | None:
         """The best plan; None where nothing fits."""
         return self.found[0] if len(self.found) else None
+
+    @cached_property
+    def waterfall(self) -> Waterfall | None:
+        """From the plan of one's own to the best, one change at a time; None where one of them breaks a rule."""
+        mine = None if self.mine is None else self.mine.execution
+        if mine is None or self.best is None:
+            return None
+        q = self.question
+        return waterfall(q.model, mine, self.best.execution, q.system)
 
     @property
     def splits(self) -> list[Candidate]:
@@ -170,6 +185,8 @@ class Answer:
         if self.mine is not None:
             own = self.mine.candidate
             answer["mine"] = {"problem": self.mine.problem} if own is None else self._told(own)
+        if self.waterfall is not None:
+            answer["waterfall"] = self.waterfall.to_dict()
         plans = {str(rank): self._told(one) for rank, one in enumerate(self.splits)}
         return answer | {PLANS: plans}
 
@@ -192,6 +209,24 @@ class Answer:
     def _count(self, one: Count) -> dict[str, Any]:
         row: dict[str, Any] = {"num_procs": one.num_procs, "reason": one.reason}
         return row if one.best is None else row | self._told(one.best)
+
+    def plot(self, kind: str = "breakdown") -> "Figure":
+        """Draw the answer.
+
+        Parameters
+        ----------
+        kind : str
+            ``breakdown`` (default): time and memory of the best plan, and of one's own where it can run; ``scaling``:
+            rate and efficiency over the numbers of processors.
+
+        Raises
+        ------
+        SpecError
+            For another kind, and where matplotlib is missing.
+        Infeasible
+            When there is no plan to draw.
+        """
+        return drawn(self, kind)
 
     def __repr__(self) -> str:
         q = self.question
@@ -370,7 +405,9 @@ def _execution(question: Question, fields: Mapping[str, Any]) -> Execution:
 
 def _estimated(question: Question, execution: Execution) -> Mine:
     try:
-        return Mine(estimate(question.model, execution, question.system))
+        return Mine(estimate(question.model, execution, question.system), execution=execution)
     except Infeasible as error:
+        legal = execution if error.tier else None
         would = hint(question.model, execution, question.system)
-        return Mine(None, f"{error}. {would[0].upper()}{would[1:]}." if would else f"{error}.")
+        text = f"{error}. {would[0].upper()}{would[1:]}." if would else f"{error}."
+        return Mine(None, text, legal)

@@ -34,7 +34,11 @@ def varied(execution: Execution, changes: Mapping[str, Any]) -> Fields:
     preset = find_preset(execution.preset)
     usual = preset.usual(before)
     kept = {n: v for n, v in before.items() if n in _ASKED or usual.get(n, ...) != v}
-    return _consistent({**before, **preset.completed({**kept, **changes})})
+    left = before
+    if changes.get("preset", execution.preset) != execution.preset:
+        preset = find_preset(changes["preset"])
+        left = {**before, **{n: v for n, v in DEFAULTS.items() if n not in kept}}
+    return _consistent({**left, **preset.completed({**kept, **changes})})
 
 
 def _consistent(fields: Fields) -> Fields:

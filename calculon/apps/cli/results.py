@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from calculon.apps.cli.changes import add_changes, parsed, with_changes
-from calculon.apps.cli.commands.llm import result_of
 from calculon.apps.cli.options import Parser, add_edition, add_preset, naming
 from calculon.apps.cli.result_files import (
     DOCUMENTS,
@@ -21,6 +20,7 @@ from calculon.apps.cli.result_files import (
     short_name,
 )
 from calculon.apps.report.result import Document, Result
+from calculon.apps.views.estimate_result import result_of
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass

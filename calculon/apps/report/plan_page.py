@@ -17,6 +17,7 @@ from calculon.apps.report.setup import add_interval, speed_with_interval
 from calculon.apps.report.stage_table import stages_group
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, heading
+from calculon.apps.report.waterfall_section import digits_of_differences, waterfall_section
 from calculon.spec.origin import stated_name
 from calculon.spec.plan_words import (
     NO_RECOMPUTE,
@@ -72,6 +73,8 @@ class PlanPage:
         yield from (Text(), *self._counts())
         if "mine" in self.answer:
             yield from (Text(), *self._mine())
+        if "waterfall" in self.answer:
+            yield from self._waterfall(self.answer["waterfall"])
         if "belief" in self.answer:
             yield from (Text(), *_how_sure(self.answer["belief"]))
 
@@ -249,6 +252,16 @@ class PlanPage:
             alike = ratio < self.answer["ties"][-1]["ratio"]
             said += f": {_against(ratio - 1)}" + (", which is not told apart" if alike else "")
         yield indented(Text(said))
+
+    def _waterfall(self, waterfall: Document) -> Iterator[RenderableType]:
+        """Show the changes from one's own plan to the best."""
+        if not waterfall["steps"]:
+            return
+        ends = (self.answer["mine"], self.plans["0"])
+        digits = digits_of_differences(_digits(one["stats"]) for one in ends if "stats" in one)
+        section = waterfall_section(waterfall, digits)
+        yield from (Text(), heading(section.title, ""), indented(section.table))
+        yield from (indented(Text(note, "dim")) for note in section.notes)
 
 
 _ITEM = "  - "

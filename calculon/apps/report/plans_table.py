@@ -11,7 +11,8 @@ from calculon.apps.report.texts import gibibytes, quantity
 from calculon.frozen import dataclass
 from calculon.records import Column as Statistic
 from calculon.spec.axes import AXES
-from calculon.spec.plan_words import SHARDING, choices_words, degrees_words
+from calculon.spec.named_values import SHARDING
+from calculon.spec.plan_words import choices_words, degrees_words
 from calculon.statistics import BOUNDS
 from calculon.units import between
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from calculon.apps.cli.catalog_pages import show_document
 from calculon.apps.cli.catalog_show import show
-from calculon.apps.cli.catalog_tables import SINGULAR, TABLES
 from calculon.apps.cli.options import Log, Parser, Suggested
 from calculon.apps.report.text_tables import FORMATS, Table
+from calculon.apps.views.catalog_tables import SINGULAR, TABLES
 from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression, ExpressionError
 from calculon.inputs import model

@@ -70,11 +70,11 @@ def _with_usual(winner: "Result") -> "Result":
 
 def validation_of(system: str, edition: str) -> "Table":
     """Return the errors of an edition of the model against measurements on a system, by study and quantity."""
-    from calculon.apps.cli.validation_tables import STUDIES
     from calculon.apps.report.text_tables import Table
     from calculon.apps.validate.library import Library
     from calculon.apps.validate.measured_and_predicted import compare
     from calculon.apps.validate.published_study import Study
+    from calculon.apps.views.validation_tables import STUDIES
 
     library = Library.at()
     studies: Sequence[Study] = [one for one in library.studies() if one.system == system]

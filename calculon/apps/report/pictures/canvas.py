@@ -7,12 +7,14 @@ styles repeat what colours say, so that pictures can be read in grey.
 import contextlib
 import io
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calculon.apps.report.bars import COLORS
+from calculon.errors import Problem, SpecError
 from calculon.records import Column, columns
 from calculon.spec.files import replacing
 from calculon.statistics import CorrectedStats
@@ -132,6 +134,20 @@ def note_edition(axes: "Axes", editions: Sequence[str]) -> None:
     )
 
 
+LIBRARY = "matplotlib>=3.8"
+"""Requirement of the extra ``plot``."""
+
+
+def require_library() -> None:
+    """Raise SpecError with the command that installs it when matplotlib is missing."""
+    try:
+        import matplotlib as mpl  # noqa: F401
+    except ImportError:
+        wanted = "the library matplotlib, for pictures"
+        hint = f"{sys.executable} -m pip install '{LIBRARY}'"
+        raise SpecError("plot", Problem("", wanted, "it is not installed", hint)) from None
+
+
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
     """Draw with the settings of all pictures, whatever those of the user."""
@@ -145,10 +161,10 @@ def drawing() -> Iterator[None]:
 
 
 def figure(width: float, height: float) -> "Figure":
-    """Return an empty figure of some inches that lays itself out."""
-    from matplotlib.figure import Figure
+    """Return an empty figure of some inches that lays itself out, and that notebooks show."""
+    from calculon.apps.report.pictures.shown_figure import ShownFigure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return ShownFigure(drawing, figsize=(width, height), layout="constrained")
 
 
 def save(picture: "Figure", path: str, *, colors: int | None = None) -> None:
