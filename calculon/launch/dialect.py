@@ -52,6 +52,11 @@ class Setting:
     def __str__(self) -> str:
         return self.name if self.value is True else f"{self.name} {plain(self.value)}"
 
+    def to_dict(self) -> Fields:
+        """Return it as plain data; a value that the file alone does not say as its text."""
+        value = str(self.value) if isinstance(self.value, Unresolved) else self.value
+        return {"name": self.name, "value": value, "place": self.place}
+
 
 def plain(value: object) -> str:
     """Write a value of a setting as a message shows it.
@@ -336,6 +341,8 @@ class Launch:
         Settings of the model or the campaign whose value the file alone does not say.
     notes : tuple of str
         What else a reader must know of the file.
+    stated : mapping of str to Setting
+        All settings of the file, by their names in the dialect.
     """
 
     dialect: Dialect
@@ -348,6 +355,16 @@ class Launch:
     unknown: tuple[Setting, ...] = ()
     unresolved: tuple[Setting, ...] = ()
     notes: tuple[str, ...] = ()
+    stated: Mapping[str, Setting] = field(default_factory=dict)
+
+    def to_dict(self) -> Fields:
+        """Return it as plain data: format, what was read, and all settings by what became of them."""
+        document: Fields = {"format": self.dialect.name, "version": self.dialect.version}
+        document |= {name: dict(getattr(self, name)) for name in ("execution", "model", "campaign")}
+        for kind in ("used", "ignored", "unknown", "unresolved"):
+            document[kind] = [one.to_dict() for one in getattr(self, kind)]
+        lost = [one.to_dict() | {"effect": effect} for one, effect in self.not_modelled]
+        return document | {"not_modelled": lost, "notes": list(self.notes)}
 
 
 def read(
@@ -389,6 +406,7 @@ def read(
         model=reading.model,
         campaign=reading.campaign,
         notes=(*reading.parsed.notes, *reading.notes),
+        stated=reading.parsed.settings,
         **_sorted(dialect, reading),
     )
 

@@ -43,7 +43,8 @@ class Change:
         between = " " if self.name.startswith("-") else ": "
         if self.kind == "change":
             return f"change {_written(self.name, self.before, between)} to {plain(self.after)}"
-        return f"{self.kind} {_written(self.name, self.after if self.kind == 'add' else self.before, between)}"
+        value = self.after if self.kind == "add" else self.before
+        return f"{self.kind} {_written(self.name, value, between)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, with its words."""
@@ -83,7 +84,7 @@ class Difference:
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
         return {
-            "dialect": self.dialect.name,
+            "format": self.dialect.name,
             "title": self.dialect.title,
             "changes": [one.to_dict() for one in self.changes],
             "refused": [
@@ -189,7 +190,7 @@ def _changes(
 
 
 def _without(stated: Setting) -> Change:
-    """Return the change that takes a setting back; a switch of a recipe, which may be stated elsewhere, is turned off."""
+    """Return the change that takes a setting back; one of a recipe, which may be stated elsewhere, is turned off."""
     if stated.value is True and not stated.name.startswith("-"):
         return Change("change", stated.name, True, False, stated.place)
     return Change("drop", stated.name, stated.value, None, stated.place)

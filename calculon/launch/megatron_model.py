@@ -235,7 +235,7 @@ def _linear(one: Reading, hidden: int, _heads: int, _blocks: int) -> Fields:
 
 def _vocabulary(one: Reading, _hidden: int, _heads: int, _blocks: int) -> Fields:
     kind, merges = one.get("--tokenizer-type"), one.get("--merge-file")
-    stated = one.count("--vocab-size", "--padded-vocab-size")
+    stated = one.count("--vocab-size", "--padded-vocab-size", "--pad-vocab-size-to")
     tied = not one.switch("--untie-embeddings-and-output-weights")
     modules = one.count("--mtp-num-layers", default=0)
     if kind is None and merges is not None:
