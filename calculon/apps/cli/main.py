@@ -39,6 +39,8 @@ COMMANDS = (
     Command("plot", "draw where time and memory go, searches and validation"),
     Command("report", "write results as one page that needs nothing else"),
     Command("import-model", "turn a Hugging Face configuration into a model file"),
+    Command("import-flags", "turn a launch script or configuration into an execution"),
+    Command("export-flags", "write the launch script that runs an execution"),
     Command("calibrate", "fit a system file to measured times"),
     Command("matmul", "time a matrix product, alone or beside a copy from the host"),
     Command("collective", "estimate an all-reduce or another collective, by algorithm"),
