@@ -292,6 +292,8 @@ class Dialect:
         Whether a text, given the name of the file, is of this dialect.
     suffix : str
         That of its files.
+    presets : tuple of str
+        Further presets, which some of its settings choose.
     elsewhere : sequence of str
         Fields that a training script says and its files do not: they are kept as they are, and told in comments.
     """
@@ -307,6 +309,7 @@ class Dialect:
     render: Callable[[Mapping[str, Any], int, Sequence[str]], str]
     recognises: Callable[[str, str], bool]
     suffix: str = ".sh"
+    presets: tuple[str, ...] = ()
     elsewhere: Sequence[str] = ()
 
     @property
@@ -341,6 +344,8 @@ class Launch:
         Settings of the model or the campaign whose value the file alone does not say.
     notes : tuple of str
         What else a reader must know of the file.
+    stated : mapping of str to Setting
+        All settings of the file, by their names in the dialect.
     """
 
     dialect: Dialect
@@ -353,6 +358,7 @@ class Launch:
     unknown: tuple[Setting, ...] = ()
     unresolved: tuple[Setting, ...] = ()
     notes: tuple[str, ...] = ()
+    stated: Mapping[str, Setting] = field(default_factory=dict)
 
     def to_dict(self) -> Fields:
         """Return it as plain data: format, what was read, and all settings by what became of them."""
@@ -403,6 +409,7 @@ def read(
         model=reading.model,
         campaign=reading.campaign,
         notes=(*reading.parsed.notes, *reading.notes),
+        stated=reading.parsed.settings,
         **_sorted(dialect, reading),
     )
 
@@ -469,8 +476,11 @@ def settings_of(
 
 
 def _translated(dialect: Dialect, execution: Mapping[str, Any]) -> Translated:
+    """Return an execution as the launcher runs it, under its usual preset or one that its settings choose."""
+    own = execution.get("preset")
+    preset = str(own) if own in dialect.presets else dialect.preset
     kept = (*dialect.fields, *dialect.elsewhere)
-    return translated(execution, dialect.preset, kept, dialect.title)
+    return translated(execution, preset, kept, dialect.title)
 
 
 def _check_read_back(dialect: Dialect, settings: Fields, fields: Mapping[str, Any]) -> None:

@@ -347,4 +347,5 @@ MEGATRON_LM = Dialect(
     parse=parse,
     render=render,
     recognises=recognises,
+    presets=("megatron-lm-ub",),
 )
