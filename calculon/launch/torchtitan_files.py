@@ -4,13 +4,16 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Fields, Parsed, Reading, Setting
 from calculon.launch.python_config import Call, read_configuration, settings
+from calculon.launch.shell_flags import PROGRAM, parse_script
 from calculon.spec import catalog
+from calculon.spec.files import read_bytes
 from calculon.spec.model import Model
 
 MODELS: Mapping[tuple[str, str], str] = {
@@ -46,6 +49,14 @@ _OF_MODELS = re.compile(r"torchtitan\.models\.(\w+)")
 _SECTION = re.compile(r"\s*\[\s*([\w.\"-]+)\s*\]")
 _KEY = re.compile(r"\s*([\w-]+)\s*=")
 _TABLES = ("parallelism", "training", "activation_checkpoint", "experimental")
+_SCRIPT = re.compile(
+    r"^[^#\n]*(?:run_train\.sh|-m torchtitan\.train|torchtitan/train\.py)", re.MULTILINE
+)
+"""A command that starts torchtitan."""
+
+_SAID = ("CONFIG_FILE", "CONFIG", "job.config_file", "config")
+"""Variables and options that name a configuration, which is another file."""
+
 _MADE_BY = ("model_registry", "build_model_config")
 _QUANTIZED = re.compile(r"(?:model|model_converters)\.(?:converters|quantization)\.")
 
@@ -79,6 +90,8 @@ def indivisible(one: Reading, name: str, wanted: str, found: int) -> SpecError:
 def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     """Return the settings of a configuration by section and option, such as ``parallelism.tensor_parallel_degree``."""
     name, _, function = file.partition("#")
+    if name.endswith((".sh", ".slurm", ".sbatch")) or _SCRIPT.search(text):
+        return _of_script(text, name, variables)
     if function or name.endswith(".py") or (not name.endswith(".toml") and _is_python(text)):
         return _of_python(text, name, function)
     return _of_toml(text, file)
@@ -87,6 +100,8 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
 def recognises(text: str, file: str) -> bool:
     """Whether a text is a configuration of torchtitan."""
     name = file.partition("#")[0]
+    if name.endswith((".sh", ".slurm", ".sbatch")) or _SCRIPT.search(text):
+        return "torchtitan" in text or bool(_SCRIPT.search(text))
     if not name.endswith(".py"):
         try:
             tables = tomllib.loads(text)
@@ -140,6 +155,57 @@ def _is_python(text: str) -> bool:
         return False
     kinds = (ast.FunctionDef, ast.ImportFrom, ast.Import)
     return any(isinstance(one, kinds) for one in tree.body)
+
+
+def _of_script(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
+    """Return the options of a command line, which count before those of the configuration that it names."""
+    found = parse_script(
+        text, file, variables, is_flag=_is_option, name_of=_option, environment=_SAID
+    )
+    options, notes, below = dict(found.settings), list(found.notes), {}
+    said = [one for name in _SAID if (one := options.pop(name, None)) is not None]
+    for named in dict.fromkeys(str(one.value) for one in said):
+        configuration = _beside(named, file)
+        if configuration is None:
+            notes.append(f"{said[0].place or file}: what {named} says is not read")
+        else:
+            below = dict(configuration.settings)
+    options.pop(PROGRAM, None)
+    settings = below | dict(map(_switched, options.items()))
+    return Parsed(file, settings, found.num_procs or _counted(text), tuple(notes))
+
+
+def _beside(named: str, file: str) -> Parsed | None:
+    """Return what a configuration says that a script names, where it is there: here, or beside the script."""
+    for path in (Path(named), Path(file).parent / named):
+        if named.endswith(".toml") and path.is_file():
+            return _of_toml(read_bytes(str(path)).decode(errors="replace"), str(path))
+    return None
+
+
+def _switched(item: tuple[str, Setting]) -> tuple[str, Setting]:
+    """Return an option that is switched off under its own name: ``--checkpoint.no-enable``."""
+    name, one = item
+    section, dot, option = name.partition(".")
+    if not option.startswith("no_") or one.value is not True:
+        return item
+    name = f"{section}{dot}{option.removeprefix('no_')}"
+    return name, Setting(name, value=False, place=one.place)
+
+
+def _counted(text: str) -> int | None:
+    """Return the processors that are handed to ``run_train.sh``: ``NGPU=8``, on ``NNODES`` nodes."""
+    per_node, nodes = (re.search(rf"\b{name}=[\"']?(\d+)", text) for name in ("NGPU", "NNODES"))
+    return int(per_node[1]) * (int(nodes[1]) if nodes else 1) if per_node else None
+
+
+def _is_option(name: str) -> bool:
+    return "." in name or name in ("module", "config")
+
+
+def _option(word: str) -> str:
+    """Return the name of an option: ``--training.seq-len=4096`` is ``training.seq_len``."""
+    return word.partition("=")[0].removeprefix("--").replace("-", "_")
 
 
 def _of_toml(text: str, file: str) -> Parsed:
