@@ -142,7 +142,7 @@ def parsed(text: str, file: str) -> ast.Module:
     """
     try:
         return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         place = f"{file}:{line}" if line else file
         found = getattr(error, "msg", None) or str(error)
