@@ -54,6 +54,8 @@ _SCRIPT = re.compile(
 )
 """A command that starts torchtitan."""
 
+_SCRIPTS = (".sh", ".slurm", ".sbatch")
+
 _SAID = ("CONFIG_FILE", "CONFIG", "job.config_file", "config")
 """Variables and options that name a configuration, which is another file."""
 
@@ -88,28 +90,29 @@ def indivisible(one: Reading, name: str, wanted: str, found: int) -> SpecError:
 
 
 def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
-    """Return the settings of a configuration by section and option, such as ``parallelism.tensor_parallel_degree``."""
-    name, _, function = file.partition("#")
-    if name.endswith((".sh", ".slurm", ".sbatch")) or _SCRIPT.search(text):
-        return _of_script(text, name, variables)
-    if function or name.endswith(".py") or (not name.endswith(".toml") and _is_python(text)):
-        return _of_python(text, name, function)
+    """Return the settings of a configuration by section and option, such as ``parallelism.tensor_parallel_degree``.
+
+    Of a file of Python with several configurations the variable ``recipe`` names one.
+    """
+    if file.endswith(_SCRIPTS) or _SCRIPT.search(text):
+        return _of_script(text, file, variables)
+    if file.endswith(".py") or (not file.endswith(".toml") and _is_python(text)):
+        return _of_python(text, file, variables.get("recipe", ""))
     return _of_toml(text, file)
 
 
 def recognises(text: str, file: str) -> bool:
     """Whether a text is a configuration of torchtitan."""
-    name = file.partition("#")[0]
-    if name.endswith((".sh", ".slurm", ".sbatch")) or _SCRIPT.search(text):
-        return "torchtitan" in text or bool(_SCRIPT.search(text))
-    if not name.endswith(".py"):
+    if file.endswith(_SCRIPTS) or _SCRIPT.search(text):
+        return bool(_SCRIPT.search(text))
+    if not file.endswith(".py"):
         try:
             tables = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError):
             tables = {}
         if sum(isinstance(tables.get(table), dict) for table in _TABLES) > 1:
             return True
-    return not name.endswith(".toml") and "torchtitan" in text and _is_python(text)
+    return not file.endswith(".toml") and "torchtitan" in text and _is_python(text)
 
 
 def model_of(settings: Mapping[str, Setting]) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import calculon
 from calculon import inputs
 from calculon.errors import SpecError
-from calculon.launch.dialect import Dialect, Launch, read, write
+from calculon.launch.dialect import Dialect, Launch, Parsed, read, write
 from calculon.search.driver import feasible_numbers
 from calculon.search.request import make_space
 from calculon.spec.execution import Execution
@@ -21,7 +21,7 @@ def collected(folder: str) -> list[Path]:
     return sorted(path for path in (SCRIPTS / folder).iterdir() if path.is_file())
 
 
-def of_all_settings(dialect: Dialect, launch: Launch, text: str, file: str) -> None:
+def of_all_settings(launch: Launch, parsed: Parsed) -> None:
     """Hold that every setting of a file is used, ignored, not modelled, open or unknown, and in one list only."""
     told = [
         *launch.used,
@@ -30,8 +30,7 @@ def of_all_settings(dialect: Dialect, launch: Launch, text: str, file: str) -> N
         *launch.unknown,
         *launch.unresolved,
     ]
-    parsed = dialect.parse(text, file, {}).settings
-    assert sorted(one.name for one in told) == sorted(parsed)
+    assert sorted(one.name for one in told) == sorted(parsed.settings)
     assert all(effect for _, effect in launch.not_modelled)
 
 

@@ -37,7 +37,7 @@ def test_no_setting_of_public_files_is_lost(path):
     assert text.startswith("# Source: github.com/")
     assert recognised(text, str(path)) is ACCELERATE
     launch = read(ACCELERATE, text, str(path), num_procs=_procs(path))
-    of_all_settings(ACCELERATE, launch, text, str(path))
+    of_all_settings(launch, ACCELERATE.parse(text, str(path), {}))
     assert not launch.unknown
     assert not launch.unresolved
 

@@ -47,7 +47,7 @@ def test_no_setting_of_public_files_is_lost(path):
     assert json.loads(text)["_source"].startswith("github.com/")
     assert recognised(text, str(path)) is DEEPSPEED
     launch = read(DEEPSPEED, text, str(path), num_procs=_procs(path))
-    of_all_settings(DEEPSPEED, launch, text, str(path))
+    of_all_settings(launch, DEEPSPEED.parse(text, str(path), {}))
     assert not launch.unknown
     assert not launch.unresolved
 

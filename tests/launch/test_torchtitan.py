@@ -54,25 +54,29 @@ def _settings(**changes):
     return settings_of(TORCHTITAN, one.to_dict(), inputs.model("llama3-8B"))
 
 
-def _names(path):
-    """Return how a file is asked for: of one with several functions by that of the larger model."""
-    return f"{path}#deepseek_v3_671b" if path.name.startswith("deepseek_v3_2026") else str(path)
+def _launch(path):
+    """Read a file; of one with several functions that of the larger model."""
+    several = {"recipe": "deepseek_v3_671b"} if path.name.startswith("deepseek_v3_2026") else {}
+    procs = _procs(path.name)
+    text = path.read_text()
+    return read(TORCHTITAN, text, str(path), num_procs=procs, variables=several)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_no_setting_of_public_files_is_lost(path):
-    text, file = path.read_text(), _names(path)
+    text = path.read_text()
     assert text.startswith("# Source: ")
-    assert recognised(text, file) is TORCHTITAN
-    launch = read(TORCHTITAN, text, file, num_procs=_procs(path.name))
-    of_all_settings(TORCHTITAN, launch, text, file)
+    assert recognised(text, str(path)) is TORCHTITAN
+    launch = _launch(path)
+    several = {"recipe": "deepseek_v3_671b"} if "deepseek_v3_2026" in path.name else {}
+    of_all_settings(launch, TORCHTITAN.parse(text, str(path), several))
     assert not launch.unknown
     assert {one.name for one in launch.unresolved} <= {"parallelism.num_pp_microbatches"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_public_files_run_but_for_memory(path):
-    launch = read(TORCHTITAN, path.read_text(), _names(path), num_procs=_procs(path.name))
+    launch = _launch(path)
     model = launch.model.get("name", "llama3-8B")
     one, system = inputs.execution(dict(launch.execution)), inputs.system("b200_sxm")
     reason = check(inputs.model(model), system, Plan.of(one))[0]
@@ -81,7 +85,7 @@ def test_public_files_run_but_for_memory(path):
 
 def _read(name):
     (path,) = (path for path in FILES if path.name.startswith(name))
-    return read(TORCHTITAN, path.read_text(), _names(path), num_procs=_procs(path.name))
+    return _launch(path)
 
 
 def test_a_file_of_2025():
