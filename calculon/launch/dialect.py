@@ -5,6 +5,7 @@ writes them back. A setting that no row has asked for is told: as one without ef
 effect is not modelled, or as unknown. So is a value that the file alone does not say.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
@@ -183,7 +184,8 @@ class Reading:
         if found is None or found.value is None:
             return default
         value = found.value
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or value != int(value):
             raise self.error(found, "a whole number")
         return int(value)
 
@@ -553,7 +555,7 @@ def named(setting: str, name: str, ours: Mapping[Any, Any], default: Any) -> Row
         found = one.setting(setting)
         if found is None:
             return {name: ours[default]}
-        if found.value not in ours:
+        if isinstance(found.value, (list, dict)) or found.value not in ours:
             raise one.error(found, f"one of {', '.join(map(str, ours))}")
         return {name: ours[found.value]}
 

@@ -13,6 +13,7 @@ from calculon.launch.torchtitan_files import (
     model_of,
     parallel,
     parse,
+    positive,
     recognises,
     render,
 )
@@ -31,7 +32,7 @@ _EXCHANGES = {"allgather": "all_gather", "alltoall": "p2p"}
 
 def _read_degrees(one: Reading) -> Fields:
     tensor, pipeline, context, replicas = (
-        one.count(*parallel(name), default=1) or 1
+        positive(one, *parallel(name), default=1)
         for name in (
             "tensor_parallel_degree",
             "pipeline_parallel_degree",
@@ -44,6 +45,10 @@ def _read_degrees(one: Reading) -> Fields:
     )
     rest = tensor * pipeline * context * replicas
     product = f"tensor {tensor} x pipeline {pipeline} x context {context} x replicas {replicas}"
+    if shards is not None and shards != -1:
+        shards = positive(
+            one, *parallel("data_parallel_shard_degree"), "training.data_parallel_degree", default=1
+        )
     if shards is None or shards < 0:
         processors = one.processors()
         if processors % rest:
@@ -96,7 +101,7 @@ def _write_degrees(one: Writing) -> Fields:
 
 
 def _read_experts(one: Reading) -> Fields:
-    experts = one.count(*parallel("expert_parallel_degree"), default=1) or 1
+    experts = positive(one, *parallel("expert_parallel_degree"), default=1)
     width = one.setting(*parallel("expert_tensor_parallel_degree"))
     tensor = one.execution["tensor_par"]
     if experts == 1 or tensor == 1 or width is None:
@@ -131,9 +136,9 @@ def _read_batch(one: Reading) -> Fields:
 
 
 def _read_tokens(one: Reading) -> Fields:
-    length = one.count(LENGTH, "model.seq_len", default=2048) or 2048
-    tokens = one.count(TOKENS, default=16384) or 16384
-    passes = one.count(_PP_MICROBATCHES, default=1) or 1
+    length = positive(one, LENGTH, "model.seq_len", default=2048)
+    tokens = positive(one, TOKENS, default=16384)
+    passes = positive(one, _PP_MICROBATCHES, default=1)
     passes = passes if one.execution["pipeline_par"] > 1 else 1
     if tokens % length:
         raise indivisible(one, TOKENS, f"a multiple of max_context_length={length:,}", tokens)
@@ -149,9 +154,9 @@ def _read_tokens(one: Reading) -> Fields:
 
 
 def _read_sequences(one: Reading) -> Fields:
-    length = one.count("training.seq_len", default=2048) or 2048
-    local = one.count("training.local_batch_size", "training.batch_size", default=8) or 8
-    each = one.count(*parallel("pipeline_parallel_microbatch_size"), default=1) or 1
+    length = positive(one, "training.seq_len", default=2048)
+    local = positive(one, "training.local_batch_size", "training.batch_size", default=8)
+    each = positive(one, *parallel("pipeline_parallel_microbatch_size"), default=1)
     passes = one.count(*parallel("pipeline_parallel_microbatches"))
     micro = local
     if one.execution["pipeline_par"] > 1:

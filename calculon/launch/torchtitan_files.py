@@ -48,7 +48,7 @@ _FAMILIES = tuple(dict.fromkeys(name for name, _ in MODELS))
 _OF_MODELS = re.compile(r"torchtitan\.models\.(\w+)")
 _SECTION = re.compile(r"\s*\[\s*([\w.\"-]+)\s*\]")
 _KEY = re.compile(r"\s*([\w-]+)\s*=")
-_TABLES = ("parallelism", "training", "activation_checkpoint", "experimental")
+_TABLES = ("model", "parallelism", "training", "activation_checkpoint", "experimental")
 _SCRIPT = re.compile(
     r"^[^#\n]*(?:run_train\.sh|-m torchtitan\.train|torchtitan/train\.py)", re.MULTILINE
 )
@@ -82,6 +82,24 @@ def parallel(option: str) -> tuple[str, ...]:
     return tuple(f"{section}.{option}" for section in ("parallelism", *_OLDER))
 
 
+def positive(one: Reading, *names: str, default: int) -> int:
+    """Return a count of at least 1.
+
+    Raises
+    ------
+    SpecError
+        For any other value.
+    """
+    count = one.count(*names, default=default)
+    if count is None:
+        return default
+    if count < 1:
+        found = one.setting(*names)
+        assert found is not None
+        raise one.error(found, "a whole number of at least 1")
+    return count
+
+
 def indivisible(one: Reading, name: str, wanted: str, found: int) -> SpecError:
     """Return the error of a count that others do not divide."""
     stated = one.parsed.settings.get(name)
@@ -110,9 +128,11 @@ def recognises(text: str, file: str) -> bool:
             tables = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError):
             tables = {}
+            if file.endswith(".toml") and sum(f"[{one}" in text for one in _TABLES) > 1:
+                return True  # to be told what is wrong
         if sum(isinstance(tables.get(table), dict) for table in _TABLES) > 1:
             return True
-    return not file.endswith(".toml") and "torchtitan" in text and _is_python(text)
+    return "torchtitan" in text and (file.endswith(".py") or _is_python(text))
 
 
 def model_of(settings: Mapping[str, Setting]) -> str:
@@ -215,7 +235,9 @@ def _of_toml(text: str, file: str) -> Parsed:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SpecError(file, Problem("", "TOML, or Python", str(error))) from None
+        raise SpecError(
+            file, Problem("", "TOML" if file.endswith(".toml") else "TOML, or Python", str(error))
+        ) from None
     except RecursionError:
         raise SpecError(file, Problem("", "TOML", "tables that are nested too deeply")) from None
     lines = _lines(text)

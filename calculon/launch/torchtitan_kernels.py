@@ -120,10 +120,10 @@ def _read_optimizer(one: Reading) -> Fields:
             one.not_modelled(found.name, "taken for AdamW")
     older = one.setting("optimizer.fused")
     way = one.setting("optimizer.implementation")
-    if way is not None and way.value not in _IMPLEMENTATIONS:
+    if way is not None and str(way.value) not in _IMPLEMENTATIONS:
         raise one.error(way, f"one of {', '.join(_IMPLEMENTATIONS)}")
     if way is not None:
-        return {"optimizer": "adam", "optimizer_impl": _IMPLEMENTATIONS[way.value]}
+        return {"optimizer": "adam", "optimizer_impl": _IMPLEMENTATIONS[str(way.value)]}
     loose = older is not None and older.value is False
     return {"optimizer": "adam", "optimizer_impl": "foreach" if loose else "fused"}
 
@@ -156,6 +156,7 @@ def _read_recipe(one: Reading) -> Fields:
     """Read products in fewer bits: converters by name and a section of each until 2025, since then by class."""
     listed = one.get("model.converters", default=[])
     listed = listed.split(",") if isinstance(listed, str) else listed or []
+    listed = listed if isinstance(listed, list) else [listed]
     asked = {str(name).strip() for name in listed} - {""}
     known = {*CONVERTERS, *OF_EXPERTS}
     if strangers := sorted(asked - known):
