@@ -298,6 +298,10 @@ class Preset:
         """Return what the entries say of the fields of a whole execution, whatever it has there."""
         return {name: _computed(entry.value, execution) for name, entry in self.entries.items()}
 
+    def computed(self, name: str, known: Mapping[str, Any]) -> Any:
+        """Return what the entry of a field says, from the other fields, or columns of them, as files have them."""
+        return _computed(self.entries[name].value, known)
+
     def completed(self, stated: Mapping[str, Any]) -> dict[str, Any]:
         """Return fields of an execution, or columns of a table, with those that were left out.
 

@@ -1,5 +1,6 @@
 """Every rule that one execution breaks, each with the numbers of both sides."""
 
+import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from calculon.errors import Problem
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
-from calculon.plan.plan import Plan
+from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.rule import Request, Requests, Rule
 from calculon.spec.execution import Execution
@@ -15,6 +16,8 @@ from calculon.spec.model import Model
 
 _SENSELESS = (ArithmeticError, LookupError, ValueError, StopIteration, AssertionError)
 """What the explanation of a rule may raise where an earlier rule fails that it takes for granted."""
+
+_WORDS = re.compile("[a-z0-9_]+")
 
 _AFTER = {
     "microbatch_split": ("batch_split",),
@@ -58,6 +61,12 @@ class Failure:
             message = f"expected {explanation.expected}, found {explanation.found}"
             return cls(reason, explanation.field, message, explanation.hint)
         return cls(reason, "", explanation, malformed=False)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that it names, the one that it is about first."""
+        words = _WORDS.findall(f"{self.field} {self.message}")
+        return tuple(dict.fromkeys(word for word in words if word in NAMES))
 
     def __str__(self) -> str:
         field = f"{self.field}: " if self.field else ""
