@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from calculon.inspect.bounds import bounds
     from calculon.plan.plan import Plan
     from calculon.planner.answer import Answer, plan
+    from calculon.planner.why import Why, why
     from calculon.search.driver import SearchResult, executions, search
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
@@ -38,6 +39,7 @@ __all__ = [
     "SearchResult",
     "SpecError",
     "System",
+    "Why",
     "__version__",
     "bounds",
     "estimate",
@@ -46,6 +48,7 @@ __all__ = [
     "packing",
     "plan",
     "search",
+    "why",
 ]
 
 _MODULES = {
@@ -56,6 +59,7 @@ _MODULES = {
     "hardware.system": ("System",),
     "plan.plan": ("Plan",),
     "planner.answer": ("Answer", "plan"),
+    "planner.why": ("Why", "why"),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),

@@ -113,7 +113,7 @@ def of_processors(execution: Execution, *, fewer: bool) -> tuple[Move, ...]:
 def of_larger_split(model: Model, execution: Execution, times: int) -> tuple[Move, ...]:
     """Return the degrees that so many times the processors may have, and what needs less memory."""
     several = [k for k in divisors(times) if k > 1]
-    values = [
+    values: list[tuple[str, Any]] = [
         *(("tensor_par", execution.tensor_par * k) for k in several),
         *(("pipeline_par", execution.pipeline_par * k) for k in several),
         *(("microbatch_size", size) for size in divisors(execution.microbatch_size)[:-1]),
@@ -202,6 +202,8 @@ def _of_values(name: str, execution: Execution, system: System) -> Iterator[Move
     values = dict.fromkeys((*field.values, *(entry.tries if entry else ())))
     if entry is not None and entry.runs:
         values = dict.fromkeys(entry.runs)
+    if name == "zero_stage" and execution.training:
+        values.pop("auto", None)  # which says the same otherwise
     yield from (_move(name, value, execution) for value in values)
 
 

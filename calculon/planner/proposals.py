@@ -1,6 +1,6 @@
 """What would make an execution run: the fewest changes after which it does."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -10,10 +10,12 @@ from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES, Plan
+from calculon.plan.rules.check import check
 from calculon.plan.rules.failures import Failure, failures
 from calculon.planner.in_words import figures
 from calculon.planner.moves import (
     QUESTION,
+    SWITCHES,
     Move,
     fields_of,
     moves,
@@ -21,9 +23,9 @@ from calculon.planner.moves import (
     of_larger_split,
     of_processors,
 )
-from calculon.planner.trials import Trials, trials
+from calculon.planner.trials import NOT_TRIED, Trials, trials
 from calculon.planner.variations import Variations
-from calculon.presets import plain
+from calculon.presets import NODE, OF_SEQUENCES, PRACTISED, Practice, find_preset, plain
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 from calculon.units import Array
@@ -38,6 +40,11 @@ AT_ONCE = 16_384
 """Of more, so many are tried at a time: the nearest may do."""
 
 SHOWN, HINTED = 5, 3
+
+_PRACTISED = tuple(name for name in (*PRACTISED, *OF_SEQUENCES) if name in NAMES)
+
+_WITH_SPLIT = ("tensor_par_comm_type", "seq_par_ag_redo", "cp_comm")
+"""Switches that free memory of some splits only."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,8 @@ class Proposal:
         Seconds of a step.
     memory : tuple of float
         Bytes that are needed of both tiers.
+    practised : bool
+        Whether its degrees are as people choose them who run the framework.
     execution : Execution
         All of its fields.
     """
@@ -67,6 +76,7 @@ class Proposal:
     distance: float
     time: float
     memory: tuple[float, float]
+    practised: bool
     execution: Execution
 
     @property
@@ -89,6 +99,7 @@ class Proposal:
             "total_time": self.time,
             "proc_mem_tier1_cap_req": self.memory[0],
             "proc_mem_tier2_cap_req": self.memory[1],
+            "practised": self.practised,
             "execution": self.execution.to_dict(),
         }
 
@@ -113,12 +124,19 @@ class Tried:
         Those that they are made of.
     choices : array of int, shape (rows, changes)
         The moves of each variation.
+    plan : Plan
+        The variations.
+    trials : Trials
+        What became of them.
+    practised : array of bool
+        Whether degrees are as people choose them who run the framework.
     """
 
     moves: tuple[Move, ...]
     choices: Array
     plan: Plan
     trials: Trials
+    practised: Array
 
     @cached_property
     def distances(self) -> Array:
@@ -145,6 +163,8 @@ class Changes:
         The execution, and what it is an execution of.
     broken : sequence of Failure
         The rules that it breaks.
+    following : collection of str
+        Fields that nobody stated.
     """
 
     def __init__(
@@ -153,80 +173,119 @@ class Changes:
         execution: Execution,
         system: System,
         broken: Sequence[Failure] = (),
+        following: Collection[str] = (),
     ):
         self.model, self.execution, self.system = model, execution, system
-        self.variations = Variations(model, execution)
+        self.variations = Variations(model, execution, following)
         named = dict.fromkeys(name for failure in broken for name in failure.fields)
         self.moves = moves(model, execution, system, self.variations, tuple(named))
-        self.reasons = tuple(failure.reason for failure in broken)
+        self.broken = tuple(broken)
+        self._as_it_is = None if broken else self.tried((), np.zeros((1, 0), np.int64)).trials
 
-    def tried(self, moved: Sequence[Move], choices: Array, *, timed: bool = True) -> Tried:
+    def tried(self, moved: Sequence[Move], choices: Array) -> Tried:
         """Try a table of variations, each of several moves by their number."""
         plan = _table(self.variations, moved, choices)
-        found = trials(self.model, self.system, plan, timed=timed)
-        return Tried(tuple(moved), choices, plan, found)
+        return self._tried(moved, choices, plan, trials(self.model, self.system, plan))
 
-    def proposals(self, most: int = SHOWN, *, nearest: bool = False) -> tuple[Proposal, ...]:
+    def _tried(self, moved: Sequence[Move], choices: Array, plan: Plan, found: Trials) -> Tried:
+        practised = np.ones(len(plan), bool)
+        for one in self._practice:
+            practised &= np.asarray(one.that.value(self._degrees(plan).__getitem__), bool)
+        return Tried(tuple(moved), choices, plan, found, practised)
+
+    @cached_property
+    def _practice(self) -> tuple[Practice, ...]:
+        """What people keep to, in all that the execution keeps to, too."""
+        known = self._degrees(Plan.of(self.execution))
+        every = find_preset(self.execution.preset).practice
+        return tuple(one for one in every if np.all(one.that.value(known.__getitem__)))
+
+    def _degrees(self, plan: Plan) -> dict[str, Any]:
+        """Return what conditions of practice may read."""
+        length = np.where(plan.seq_length > 0, plan.seq_length, self.model.seq_size)
+        known = {NODE: self.system.node, "seq_size": length}
+        return known | {name: getattr(plan, name) for name in _PRACTISED}
+
+    @cached_property
+    def single(self) -> Tried:
+        """The variations with one change."""
+        return self.tried(self.moves, np.arange(len(self.moves))[:, None])
+
+    @cached_property
+    def _pair_codes(self) -> tuple[Array, Plan, Array]:
+        """All pairs of changes, as a table, and what rules say of them."""
+        choices = _choices(self.moves, 2, 0)
+        plan = _table(self.variations, self.moves, choices)
+        return choices, plan, check(self.model, self.system, plan)
+
+    @cached_property
+    def pairs(self) -> Tried:
+        """The variations with two changes, those left out that need no less memory than with one of the two."""
+        choices, plan, codes = self._pair_codes
+        legal = self.single.trials.legal
+        spared = (self._idle[choices] & legal[choices[:, ::-1]]).any(axis=1)
+        found = trials(
+            self.model, self.system, plan, np.where(spared & (codes == 0), NOT_TRIED, codes)
+        )
+        return self._tried(self.moves, choices, plan, found)
+
+    def triples(self) -> Iterator[Tried]:
+        """Yield the variations with three changes, the nearest first; left out are the same as of pairs."""
+        pairs, _, codes = self._pair_codes
+        legal = np.zeros((len(self.moves), len(self.moves)), bool)
+        legal[pairs[:, 0], pairs[:, 1]] = legal[pairs[:, 1], pairs[:, 0]] = codes == 0
+        choices = _choices(self.moves, 3, 0)
+        a, b, c = choices.T
+        idle = self._idle
+        spared = (idle[a] & legal[b, c]) | (idle[b] & legal[a, c]) | (idle[c] & legal[a, b])
+        for part in _parts(choices[~spared][:MOST_TRIED]):
+            yield self.tried(self.moves, part)
+
+    @cached_property
+    def _idle(self) -> Array:
+        """Mask of the moves of switches that rules allow, and that by themselves save neither memory nor time."""
+        if self._as_it_is is None:
+            return np.zeros(len(self.moves), bool)
+        found, now = self.single.trials, self._as_it_is
+        no_less = (found.memory >= now.memory).all(axis=0) & ~(found.time < now.time)
+        switches = [one.field in SWITCHES and one.field not in _WITH_SPLIT for one in self.moves]
+        return np.array(switches) & found.legal & no_less
+
+    def proposals(self, most: int = SHOWN) -> tuple[Proposal, ...]:
         """Return the variations that run with the fewest changes, at most one for each set of changed fields.
 
         Those on the same processors with the same batch first, then another batch, then other processors; by the number
-        of changes, their distance, and time.
-
-        Parameters
-        ----------
-        most : int
-            How many at most.
-        nearest : bool
-            Only those with the fewest changes.
+        of changes, their distance, and time. Three changes are tried where fewer do not do.
         """
         found: dict[frozenset[str], Proposal] = {}
-        for moved, size in self._levels():
-            if found and (nearest or len(found) >= most):
-                break
-            for one in self._running(moved, size, most - len(found), [*found]):
-                found.setdefault(frozenset(one.changes), one)
-            if any(one.asks_for_another for one in found.values()):
-                break
-        return tuple(found.values())[:most]
-
-    def _levels(self) -> Iterator[tuple[tuple[Sequence[Move], Sequence[Move]], int]]:
-        """Yield what may be combined: moves that are needed, others, and how many of all; nearest first.
-
-        Another batch, or other processors, are the last resort.
-        """
-        for size in range(1, MOST_CHANGES + 1):
-            yield ((), self.moves), size
-        for size in range(1, MOST_CHANGES):
-            yield (of_batch(self.execution), self.moves), size
-        fits = not self.reasons
-        for move in of_processors(self.execution, fewer=not fits):
-            times = move.value // self.execution.num_procs
-            split = of_larger_split(self.model, self.execution, max(times, 1))
-            others = split if fits else (*self.moves, *split)
-            for size in range(1, 5 if fits else 3):
-                yield ((move,), tuple(dict.fromkeys(others))), size
-
-    def _running(
-        self,
-        moved: tuple[Sequence[Move], Sequence[Move]],
-        size: int,
-        most: int,
-        known: Sequence[frozenset[str]],
-    ) -> tuple[Proposal, ...]:
-        """Return the variations of so many changes that run, without those that have more than known ones need."""
-        first, others = moved
-        every = (*first, *others)
-        choices = _choices(every, size, len(first), known)
-        found: dict[frozenset[str], Proposal] = {}
-        for part in _parts(choices):
-            tried = self.tried(every, part)
+        for tried, enough in self._levels():
             for row in _order(tried):
-                fields = frozenset(every[number].field for number in tried.choices[row])
-                if fields not in found:
+                fields = frozenset(tried.moves[number].field for number in tried.choices[row])
+                needless = (fields > fewer and one.practised for fewer, one in found.items())
+                if fields not in found and not any(needless):
                     found[fields] = self.proposal(tried, row)
                 if len(found) == most:
                     return tuple(found.values())
+            if enough and any(one.practised for one in found.values()):
+                break
         return tuple(found.values())
+
+    def _levels(self) -> Iterator[tuple[Tried, bool]]:
+        """Yield tables of variations, and whether what was found up to there is enough, however little it is."""
+        yield self.single, False
+        yield self.pairs, True
+        yield from ((tried, True) for tried in self.triples())
+        batches = of_batch(self.execution)
+        for size in (1, 2):
+            moved = (*batches, *self.moves)
+            yield self.tried(moved, _choices(moved, size, len(batches))), True
+        fits = not self.broken
+        for move in of_processors(self.execution, fewer=not fits):
+            times = max(1, move.value // self.execution.num_procs)
+            split = of_larger_split(self.model, self.execution, times)
+            moved = (move, *dict.fromkeys(split if fits else (*self.moves, *split)))
+            for size in range(1, MOST_CHANGES + 2 if fits else MOST_CHANGES):
+                yield self.tried(moved, _choices(moved, size, 1)), True
 
     def proposal(self, tried: Tried, row: int) -> Proposal:
         """Return a variation as a proposal."""
@@ -242,6 +301,7 @@ class Changes:
             distance=float(tried.distances[row]),
             time=float(tried.trials.time[row]),
             memory=(float(tried.trials.memory[0, row]), float(tried.trials.memory[1, row])),
+            practised=bool(tried.practised[row]),
             execution=execution,
         )
 
@@ -250,8 +310,10 @@ def hint(model: Model, execution: Execution, system: System) -> str:
     """Say in a sentence what would make an execution fit; nothing where no change of those tried does."""
     broken = failures(model, execution, system)
     changes = Changes(model, execution, system, broken)
-    found = [str(one) for one in changes.proposals(HINTED, nearest=True)]
-    return f"it fits with {'; or with '.join(found)}" if found else ""
+    found = changes.proposals()
+    usual = [one for one in found if one.practised] or found
+    texts = [str(one) for one in usual[:HINTED]]
+    return f"it fits with {'; or with '.join(texts)}" if texts else ""
 
 
 def _table(variations: Variations, moved: Sequence[Move], choices: Array) -> Plan:
@@ -282,32 +344,19 @@ def _distances(moved: Sequence[Move], choices: Array) -> Array:
     return found
 
 
-def _choices(
-    moved: Sequence[Move], size: int, needed: int, known: Iterable[frozenset[str]]
-) -> Array:
+def _choices(moved: Sequence[Move], size: int, needed: int) -> Array:
     """Return the moves of all variations of so many changes of different fields, the nearest first.
 
-    Parameters
-    ----------
-    needed : int
-        Each has one of so many first moves; 0: any.
-    known : iterable of set of str
-        Fields of which no variation changes all.
+    Each has one of so many first moves, where any are `needed`.
     """
     fields = _fields(moved)
+    found = _subsets(fields, size - bool(needed), needed)
     if needed:
-        first, rest = np.arange(needed)[:, None], _subsets(fields, size - 1, needed)
-        pairs = np.repeat(first, len(rest), axis=0), np.tile(rest, (needed, 1))
-        found = np.concatenate(pairs, axis=1)
+        first = np.repeat(np.arange(needed)[:, None], len(found), axis=0)
+        found = np.concatenate([first, np.tile(found, (needed, 1))], axis=1)
         found = found[(fields[found[:, 1:]] != fields[found[:, :1]]).all(axis=1)]
-    else:
-        found = _subsets(fields, size, 0)
-    names = [one.field for one in moved]
-    for several in known:
-        has = [np.isin(found, [n for n, one in enumerate(names) if one == name]) for name in several]
-        found = found[~np.logical_and.reduce([one.any(axis=1) for one in has])]
     order = np.argsort(np.round(_distances(moved, found), _DIGITS), kind="stable")
-    return found[order[:MOST_TRIED]]
+    return found[order]
 
 
 _DIGITS = 9
@@ -335,8 +384,9 @@ def _parts(choices: Array) -> Iterator[Array]:
 
 
 def _order(tried: Tried) -> list[int]:
-    """Return the variations that run, the nearest first, the faster of equally near ones before the other."""
+    """Return the variations that run: the practised first, then the nearest, then the fastest."""
     rows = np.flatnonzero(tried.trials.runs & tried.real)
     near = np.round(tried.distances[rows], _DIGITS)
-    order: list[int] = rows[np.lexsort((tried.trials.time[rows], near))].tolist()
+    by = tried.trials.time[rows], near, ~tried.practised[rows]
+    order: list[int] = rows[np.lexsort(by)].tolist()
     return order

@@ -39,6 +39,8 @@ class Variations:
     ----------
     model, execution
         What is varied; it may break rules.
+    following : collection of str
+        Fields that nobody stated: they follow from the others, whatever they are now.
 
     Attributes
     ----------
@@ -47,7 +49,7 @@ class Variations:
         give them that value is a change, too.
     """
 
-    def __init__(self, model: Model, execution: Execution):
+    def __init__(self, model: Model, execution: Execution, following: Collection[str] = ()):
         before = {name: getattr(execution, name) for name in NAMES}
         self._model, self._base = model, {name: held(name, one) for name, one in before.items()}
         self._preset = find_preset(execution.preset)
@@ -64,15 +66,14 @@ class Variations:
         self.broken = frozenset(
             name for name in NAMES if getattr(alone, name)[0] != self._base[name]
         ) | frozenset({"data_par"} if alone.malformed[0] >= 0 else ())
+        self.broken -= frozenset(following)
 
     @property
     def base(self) -> Mapping[str, Any]:
         """The fields of the execution, as columns hold them."""
         return self._base
 
-    def table(
-        self, rows: int, changes: Rows, followed: Mapping[str, Array] | None = None
-    ) -> Plan:
+    def table(self, rows: int, changes: Rows, followed: Mapping[str, Array] | None = None) -> Plan:
         """Return a table of variations.
 
         Parameters
@@ -96,7 +97,7 @@ class Variations:
 
     def of_rows(self, rows: Sequence[Mapping[str, Any]]) -> Plan:
         """Return a table with a row for each of several changes, their values as files have them."""
-        changes = {}
+        changes: dict[str, tuple[Array, Array]] = {}
         for name in dict.fromkeys(name for row in rows for name in row):
             places = [place for place, row in enumerate(rows) if name in row]
             values = [held(name, rows[place][name]) for place in places]
@@ -128,7 +129,8 @@ class _Draft(Mapping[str, Any]):
         for name, free in followed.items():
             self._held[name][free] = False
         for name, (places, values) in changes.items():
-            column, stated = np.full(rows, base[name], type_of(name)), np.zeros(rows, bool)
+            column: Array = np.full(rows, base[name], type_of(name))
+            stated = np.zeros(rows, bool)
             column[places], stated[places] = values, True
             self._columns[name], self._stated[name] = column, stated
 
@@ -202,7 +204,7 @@ def _replicas(draft: _Draft, malformed: Array) -> None:
 def _derive(draft: _Draft, values: Any, name: str, malformed: Array) -> None:
     """Set a field as its preset derives it, where it is not changed."""
     found = np.asarray(values)
-    if found.dtype.kind == "f" or found.dtype.kind == "U" or found.dtype.kind == "i":
+    if found.dtype.kind in "fiU":
         found, bad = parse(field_of(name), np.atleast_1d(found))
         malformed[np.broadcast_to(bad, draft.rows)] = NAMES.index(name)
     draft.put(name, ~np.broadcast_to(draft.stated(name), draft.rows), found)
@@ -218,7 +220,11 @@ def _published(draft: _Draft, model: Model) -> None:
     draft.put("optimizer_sharding", alone, False)
     draft.put("optimizer_sharding", ~draft.is_one("zero_stage", "auto"), split)
     draft.put("data_par_overlap", alone | ~np.asarray(training), False)
-    draft.put("tensor_par_overlap", np.equal(draft.of("tensor_par"), 1), code("tensor_par_overlap", "none"))
+    draft.put(
+        "tensor_par_overlap",
+        np.equal(draft.of("tensor_par"), 1),
+        code("tensor_par_overlap", "none"),
+    )
     draft.put("pipeline_interleaving", *_chunks(draft, model))
     whole = draft.is_one("activation_recompute", "full")
     every = draft.of("recompute_every") == np.maximum(1, draft.of("recompute_blocks"))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -67,6 +68,16 @@ class Failure:
         """The fields that it names, the one that it is about first."""
         words = _WORDS.findall(f"{self.field} {self.message}")
         return tuple(dict.fromkeys(word for word in words if word in NAMES))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "reason": self.reason,
+            "field": self.field,
+            "message": self.message,
+            "hint": self.hint,
+            "malformed": self.malformed,
+        }
 
     def __str__(self) -> str:
         field = f"{self.field}: " if self.field else ""
