@@ -123,8 +123,10 @@ def _set_back(execution: Execution) -> Iterator[tuple[str, Any, str]]:
         if name in _GIVEN or (name in DEFAULTS and execution.edition == PUBLISHED):
             continue
         plain = _PLAIN.get(name, DEFAULTS.get(name))
-        if name == "zero_stage" and fields[name] == "auto":
-            continue
+        if fields["zero_stage"] == "auto" and name == "zero_stage":
+            continue  # which says what optimizer_sharding says
+        if fields["zero_stage"] != "auto" and name == "optimizer_sharding":
+            continue  # which follows
         if name in usual and usual[name] != fields[name]:
             yield name, usual[name], OF_PRESET
         elif plain is not None and plain != fields[name]:

@@ -63,8 +63,8 @@ class Proposal:
         Seconds of a step.
     memory : tuple of float
         Bytes that are needed of both tiers.
-    practised : bool
-        Whether its degrees are as people choose them who run the framework.
+    unusual : tuple of str
+        Conditions of practice that its degrees do not meet: what people keep to who run the framework.
     execution : Execution
         All of its fields.
     """
@@ -76,8 +76,13 @@ class Proposal:
     distance: float
     time: float
     memory: tuple[float, float]
-    practised: bool
+    unusual: tuple[str, ...]
     execution: Execution
+
+    @property
+    def practised(self) -> bool:
+        """Whether its degrees are as people choose them who run the framework."""
+        return not self.unusual
 
     @property
     def asks_for_another(self) -> str:
@@ -99,7 +104,8 @@ class Proposal:
             "total_time": self.time,
             "proc_mem_tier1_cap_req": self.memory[0],
             "proc_mem_tier2_cap_req": self.memory[1],
-            "practised": self.practised,
+            "unusual": list(self.unusual),
+            "asks_for_another": self.asks_for_another,
             "execution": self.execution.to_dict(),
         }
 
@@ -199,6 +205,12 @@ class Changes:
         known = self._degrees(Plan.of(self.execution))
         every = find_preset(self.execution.preset).practice
         return tuple(one for one in every if np.all(one.that.value(known.__getitem__)))
+
+    def _unusual(self, plan: Plan) -> tuple[str, ...]:
+        """Return the conditions of practice that a variation does not meet."""
+        known = self._degrees(plan)
+        unmet = (one for one in self._practice if not np.all(one.that.value(known.__getitem__)))
+        return tuple(one.that.text for one in unmet)
 
     def _degrees(self, plan: Plan) -> dict[str, Any]:
         """Return what conditions of practice may read."""
@@ -301,7 +313,7 @@ class Changes:
             distance=float(tried.distances[row]),
             time=float(tried.trials.time[row]),
             memory=(float(tried.trials.memory[0, row]), float(tried.trials.memory[1, row])),
-            practised=bool(tried.practised[row]),
+            unusual=() if tried.practised[row] else self._unusual(tried.plan.take([row])),
             execution=execution,
         )
 
