@@ -1,13 +1,14 @@
 """The changes of one execution that are tried: each another value of one field."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from math import log2
+from math import log2, prod
 from typing import Any
 
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.columns import DEFAULTS, field_of, held
 from calculon.plan.divisors import divisors
+from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import NAMES
 from calculon.planner.variations import Variations
 from calculon.presets import find_preset
@@ -86,6 +87,8 @@ def moves(
         *(Move(name, None, 1.0) for name in sorted(variations.broken)),
         *(move for name in named for move in _of_named(name, model, execution, system)),
     ]
+    if "num_procs" in named and (product := _product(execution)) != execution.num_procs:
+        found.append(_move("num_procs", product, execution))
     return tuple(dict.fromkeys(move for move in found if _possible(move, execution)))
 
 
@@ -169,13 +172,16 @@ def _of_split(model: Model, execution: Execution) -> Iterator[Move]:
     if _known("expert_par", model, execution):
         degrees["expert_par"] = [d for d in divisors(model.num_experts) if d <= procs]
         degrees["expert_tensor_par"] = [0, *divisors(execution.tensor_par)]
-    product = execution.data_par
-    for name in ("tensor_par", "pipeline_par", "context_par"):
-        product *= getattr(execution, name)
+    product = _product(execution)
     for name, values in degrees.items():
         rest, left = divmod(procs * getattr(execution, name), product)
         exact = [rest] if not left and not name.startswith("expert") else []
         yield from _nearest(name, execution, (*values, *exact))
+
+
+def _product(execution: Execution) -> int:
+    """Return the processors that the stated degrees need."""
+    return prod(getattr(execution, name) for name in DEGREES)
 
 
 def _of_sizes(model: Model, execution: Execution) -> Iterator[Move]:

@@ -12,6 +12,7 @@ from calculon.hardware.system import System
 from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.check import check
 from calculon.plan.rules.failures import Failure, failures
+from calculon.planner.combinations import Tried, choices_of, in_order, parts_of, table_of
 from calculon.planner.in_words import figures
 from calculon.planner.moves import (
     QUESTION,
@@ -23,6 +24,7 @@ from calculon.planner.moves import (
     of_larger_split,
     of_processors,
 )
+from calculon.planner.repair import repaired
 from calculon.planner.trials import NOT_TRIED, Trials, trials
 from calculon.planner.variations import Variations
 from calculon.presets import NODE, OF_SEQUENCES, PRACTISED, Practice, find_preset, plain
@@ -35,9 +37,6 @@ MOST_CHANGES = 3
 
 MOST_TRIED = 100_000
 """Variations of one number of changes that are tried, the nearest ones."""
-
-AT_ONCE = 16_384
-"""Of more, so many are tried at a time: the nearest may do."""
 
 SHOWN, HINTED = 5, 3
 
@@ -120,46 +119,6 @@ class Proposal:
         return {name: value for name, value in self.follows.items() if name == "data_par"}
 
 
-@dataclass(frozen=True)
-class Tried:
-    """A table of variations, each with the same number of changes.
-
-    Attributes
-    ----------
-    moves : tuple of Move
-        Those that they are made of.
-    choices : array of int, shape (rows, changes)
-        The moves of each variation.
-    plan : Plan
-        The variations.
-    trials : Trials
-        What became of them.
-    practised : array of bool
-        Whether degrees are as people choose them who run the framework.
-    """
-
-    moves: tuple[Move, ...]
-    choices: Array
-    plan: Plan
-    trials: Trials
-    practised: Array
-
-    @cached_property
-    def distances(self) -> Array:
-        """The sum of the distances of the moves of each variation."""
-        return _distances(self.moves, self.choices)
-
-    @cached_property
-    def real(self) -> Array:
-        """Mask of the variations in which every changed field has the value that it was changed to."""
-        good = np.ones(len(self.choices), bool)
-        for number, move in enumerate(self.moves):
-            if move.value is not None:
-                rows = (self.choices == number).any(axis=1)
-                good &= ~rows | (getattr(self.plan, move.field) == move.value)
-        return good
-
-
 class Changes:
     """The changes of one execution, tried in tables.
 
@@ -190,7 +149,7 @@ class Changes:
 
     def tried(self, moved: Sequence[Move], choices: Array) -> Tried:
         """Try a table of variations, each of several moves by their number."""
-        plan = _table(self.variations, moved, choices)
+        plan = table_of(self.variations, moved, choices)
         return self._tried(moved, choices, plan, trials(self.model, self.system, plan))
 
     def _tried(self, moved: Sequence[Move], choices: Array, plan: Plan, found: Trials) -> Tried:
@@ -226,8 +185,8 @@ class Changes:
     @cached_property
     def _pair_codes(self) -> tuple[Array, Plan, Array]:
         """All pairs of changes, as a table, and what rules say of them."""
-        choices = _choices(self.moves, 2, 0)
-        plan = _table(self.variations, self.moves, choices)
+        choices = choices_of(self.moves, 2, 0)
+        plan = table_of(self.variations, self.moves, choices)
         return choices, plan, check(self.model, self.system, plan)
 
     @cached_property
@@ -246,11 +205,11 @@ class Changes:
         pairs, _, codes = self._pair_codes
         legal = np.zeros((len(self.moves), len(self.moves)), bool)
         legal[pairs[:, 0], pairs[:, 1]] = legal[pairs[:, 1], pairs[:, 0]] = codes == 0
-        choices = _choices(self.moves, 3, 0)
+        choices = choices_of(self.moves, 3, 0)
         a, b, c = choices.T
         idle = self._idle
         spared = (idle[a] & legal[b, c]) | (idle[b] & legal[a, c]) | (idle[c] & legal[a, b])
-        for part in _parts(choices[~spared][:MOST_TRIED]):
+        for part in parts_of(choices[~spared][:MOST_TRIED]):
             yield self.tried(self.moves, part)
 
     @cached_property
@@ -271,7 +230,7 @@ class Changes:
         """
         found: dict[frozenset[str], Proposal] = {}
         for tried, enough in self._levels():
-            for row in _order(tried):
+            for row in in_order(tried):
                 fields = frozenset(tried.moves[number].field for number in tried.choices[row])
                 needless = (fields > fewer and one.practised for fewer, one in found.items())
                 if fields not in found and not any(needless):
@@ -287,17 +246,19 @@ class Changes:
         yield self.single, False
         yield self.pairs, True
         yield from ((tried, True) for tried in self.triples())
-        batches = of_batch(self.execution)
+        moved = (*of_batch(self.execution), *self.moves)
+        few = len(moved) - len(self.moves)
+        yield from ((tried, True) for tried in repaired(self, self.moves, self.pairs))
         for size in (1, 2):
-            moved = (*batches, *self.moves)
-            yield self.tried(moved, _choices(moved, size, len(batches))), True
+            yield self.tried(moved, choices_of(moved, size, few)), True
         fits = not self.broken
         for move in of_processors(self.execution, fewer=not fits):
             times = max(1, move.value // self.execution.num_procs)
             split = of_larger_split(self.model, self.execution, times)
-            moved = (move, *dict.fromkeys(split if fits else (*self.moves, *split)))
-            for size in range(1, MOST_CHANGES + 2 if fits else MOST_CHANGES):
-                yield self.tried(moved, _choices(moved, size, 1)), True
+            moved = (move, *dict.fromkeys((*split, *self.moves)))
+            first = self.tried(moved, np.zeros((1, 1), np.int64))
+            yield first, True
+            yield from ((tried, True) for tried in repaired(self, moved, first))
 
     def proposal(self, tried: Tried, row: int) -> Proposal:
         """Return a variation as a proposal."""
@@ -326,79 +287,3 @@ def hint(model: Model, execution: Execution, system: System) -> str:
     usual = [one for one in found if one.practised] or found
     texts = [str(one) for one in usual[:HINTED]]
     return f"it fits with {'; or with '.join(texts)}" if texts else ""
-
-
-def _table(variations: Variations, moved: Sequence[Move], choices: Array) -> Plan:
-    """Return the table of variations that combine moves."""
-    changes: dict[str, tuple[Array, Array]] = {}
-    followed: dict[str, Array] = {}
-    fields, values = _fields(moved), np.array([one.value or 0 for one in moved], np.int64)
-    free = np.array([one.value is None for one in moved], bool)
-    for number, name in enumerate(dict.fromkeys(one.field for one in moved)):
-        rows, places = np.nonzero(fields[choices] == number)  # at most one change of a field
-        which = choices[rows, places]
-        if free[which].any():
-            followed[name] = rows[free[which]]
-        if not free[which].all():
-            stated = ~free[which]
-            changes[name] = rows[stated], values[which[stated]]
-    return variations.table(len(choices), changes, followed)
-
-
-def _fields(moved: Sequence[Move]) -> Array:
-    """Return a number for the field of each move, alike for moves of the same."""
-    numbers = {name: n for n, name in enumerate(dict.fromkeys(one.field for one in moved))}
-    return np.array([numbers[one.field] for one in moved], np.int64)
-
-
-def _distances(moved: Sequence[Move], choices: Array) -> Array:
-    found: Array = np.array([one.distance for one in moved])[choices].sum(axis=1)
-    return found
-
-
-def _choices(moved: Sequence[Move], size: int, needed: int) -> Array:
-    """Return the moves of all variations of so many changes of different fields, the nearest first.
-
-    Each has one of so many first moves, where any are `needed`.
-    """
-    fields = _fields(moved)
-    found = _subsets(fields, size - bool(needed), needed)
-    if needed:
-        first = np.repeat(np.arange(needed)[:, None], len(found), axis=0)
-        found = np.concatenate([first, np.tile(found, (needed, 1))], axis=1)
-        found = found[(fields[found[:, 1:]] != fields[found[:, :1]]).all(axis=1)]
-    order = np.argsort(np.round(_distances(moved, found), _DIGITS), kind="stable")
-    return found[order]
-
-
-_DIGITS = 9
-"""Digits of distances that count: sums of logarithms are rounded."""
-
-
-def _subsets(fields: Array, size: int, start: int) -> Array:
-    """Return all sets of so many moves of different fields, from one on: shape (sets, size)."""
-    found = np.zeros((1, 0), np.int64)
-    for _ in range(size):
-        last = found[:, -1] if found.shape[1] else np.full(1, start - 1)
-        counts = len(fields) - 1 - last
-        rows = np.repeat(np.arange(len(found)), counts)
-        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        new = last[rows] + 1 + within
-        apart = (fields[found[rows]] != fields[new][:, None]).all(axis=1)
-        found = np.concatenate([found[rows], new[:, None]], axis=1)[apart]
-    return found
-
-
-def _parts(choices: Array) -> Iterator[Array]:
-    """Yield variations as they are tried: all together where they are few, else the nearest first."""
-    for start in range(0, len(choices), AT_ONCE):
-        yield choices[start : start + AT_ONCE]
-
-
-def _order(tried: Tried) -> list[int]:
-    """Return the variations that run: the practised first, then the nearest, then the fastest."""
-    rows = np.flatnonzero(tried.trials.runs & tried.real)
-    near = np.round(tried.distances[rows], _DIGITS)
-    by = tried.trials.time[rows], near, ~tried.practised[rows]
-    order: list[int] = rows[np.lexsort(by)].tolist()
-    return order

@@ -15,8 +15,9 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.question import question
 from calculon.plan.rules.failures import Failure, failures
+from calculon.planner.combinations import Tried
 from calculon.planner.contributions import Contribution, contributions
-from calculon.planner.proposals import Changes, Proposal, Tried
+from calculon.planner.proposals import Changes, Proposal
 from calculon.planner.stage_needs import StageNeed, stage_needs
 from calculon.presets import Preset
 from calculon.spec.execution import Execution

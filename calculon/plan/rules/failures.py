@@ -14,6 +14,7 @@ from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.rule import Request, Requests, Rule
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
+from calculon.units import Array
 
 _SENSELESS = (ArithmeticError, LookupError, ValueError, StopIteration, AssertionError)
 """What the explanation of a rule may raise where an earlier rule fails that it takes for granted."""
@@ -104,6 +105,16 @@ def failures(model: Model, execution: Execution, system: System) -> tuple[Failur
             if not found:
                 raise
     return tuple(dict.fromkeys(found))
+
+
+def broken_rules(model: Model, system: System, plan: Plan) -> Array:
+    """Return for every row of a table how many rules it breaks."""
+    requests = Requests(model, system, plan)
+    count = np.zeros(len(plan), np.int64)
+    for rule in RULES:
+        if rule.concerns(requests):
+            count += ~np.broadcast_to(rule.holds(requests), len(plan))
+    return count
 
 
 def _explanations(rule: Rule, one: Request) -> Iterable[Problem | str]:

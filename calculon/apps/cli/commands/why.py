@@ -20,9 +20,9 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "Say why an execution cannot run: every rule that it breaks, with the numbers of both sides, memory by stage "
-        "and what fills it, and the fewest changes after which it runs. Of one that runs: what takes the time, how much "
-        "memory is left, the best change of one field and of two, and what each option saves. Exit code 1 where it "
-        "cannot run.",
+        "and what fills it, and the fewest changes after which it runs. Of one that runs: what takes the time, how "
+        "much memory is left, the best change of one field and of two, and what each option saves. Exit code 1 where "
+        "it cannot run.",
         "calculon why llama3-70B llama3-8B_h100x64 h100_80g_sxm\n"
         "calculon why llama3-8B llama3-8B_h100x64 h100_80g_sxm\n"
         "calculon why llama3-8B llama3-8B_h100x64 h100_80g_sxm --set microbatch_size=32 --set tensor_par=1 "
