@@ -62,11 +62,23 @@ class Variations:
             and usual[name] == before[name]
         )
         self.broken: frozenset[str] = frozenset()
+        self.broken = self._broken() - frozenset(following)
+
+    def _broken(self) -> frozenset[str]:
+        """Return the fields that do not have the value that the others leave them.
+
+        But for those that a preset derives, and would derive otherwise if the others had theirs.
+        """
         alone = self.table(1, {})
-        self.broken = frozenset(
-            name for name in NAMES if getattr(alone, name)[0] != self._base[name]
-        ) | frozenset({"data_par"} if alone.malformed[0] >= 0 else ())
-        self.broken -= frozenset(following)
+        mended = {name: getattr(alone, name)[0] for name in NAMES}
+        broken = {name for name in NAMES if mended[name] != self._base[name]}
+        if alone.malformed[0] >= 0:
+            broken.add("data_par")
+        draft = _Draft(mended, 1, {}, (), {})
+        for name in broken.intersection(self._derived):
+            if held(name, self._preset.computed(name, draft)) != self._base[name]:
+                broken.remove(name)
+        return frozenset(broken)
 
     @property
     def base(self) -> Mapping[str, Any]:
@@ -225,6 +237,8 @@ def _published(draft: _Draft, model: Model) -> None:
         np.equal(draft.of("tensor_par"), 1),
         code("tensor_par_overlap", "none"),
     )
+    whole_ranks = np.equal(draft.of("tensor_par"), 1) & draft.stated("tensor_par_comm_type")
+    draft.put("tensor_par_comm_type", whole_ranks, code("tensor_par_comm_type", "ar"))
     draft.put("pipeline_interleaving", *_chunks(draft, model))
     whole = draft.is_one("activation_recompute", "full")
     every = draft.of("recompute_every") == np.maximum(1, draft.of("recompute_blocks"))

@@ -83,7 +83,9 @@ def _ordinary(random: Random):
         fields["pipeline_interleaving"] = random.choice((2, 3, 4, 5, 8))
     if published and random.random() < 0.6 and not model.extensions:
         fields = PLAIN | fields | {"datatype": "float16", "preset": "published"}
-        fields |= {f"{axis}_par_net": random.choice((0, 1)) for axis in ("tensor", "pipeline", "data")}
+        fields |= {
+            f"{axis}_par_net": random.choice((0, 1)) for axis in ("tensor", "pipeline", "data")
+        }
         known = SWITCHES[:1] + SWITCHES[2:5] + SWITCHES[6:9]
     else:
         fields |= {"context_par": context, "datatype": sixteen, "edition": "corrected"}
