@@ -1,4 +1,4 @@
-"""Changes of executions once more, one at a time and in plain Python: what follows from them, and all that there are."""
+"""Changes of executions once more, one at a time and in plain Python: what follows, and all that there are."""
 
 from itertools import combinations
 
@@ -104,7 +104,7 @@ def single_changes(model, execution, system):
 
 
 def fewest(model, execution, system, most=2):
-    """The fewest changes after which an execution runs, and all sets of changed fields of so many; 0 where none does."""
+    """The fewest changes after which an execution runs, and the fields of all of so many; 0 where none does."""
     singles = single_changes(model, execution, system)
     for size in range(1, most + 1):
         several = [dict(some) for some in combinations(singles, size) if len(dict(some)) == size]
