@@ -72,11 +72,13 @@ def what_if(
     """
     model, base = inputs.model(model), inputs.system(system)
     plan = _plan(execution, len(changes), None if edition is None else find_edition(edition).name)
-    machines = _Machines(base, system, changes)
     parts = [
-        (rows, evaluate(model, machine, plan.take(rows))) for machine, rows in machines.groups()
+        (rows, evaluate(model, machine, plan.take(rows)))
+        for machine, rows in _Machines(base, system, changes).groups()
     ]
-    return _joined(plan, parts, evaluate(model, base, plan.take(slice(0))))
+    if len(parts) > 1:
+        return _joined(plan, parts)
+    return parts[0][1] if parts else evaluate(model, base, plan)
 
 
 def _plan(execution: Any, rows: int, edition: str | None) -> Plan:
@@ -171,9 +173,9 @@ def _source(base: System, source: Any) -> Any:
     return Changed.of(base.origin.source, base.origin.changes)
 
 
-def _joined(plan: Plan, parts: Sequence[tuple[Array, Evaluation]], none: Evaluation) -> Evaluation:
+def _joined(plan: Plan, parts: Sequence[tuple[Array, Evaluation]]) -> Evaluation:
     """Join evaluations of rows of a plan in the order of its rows."""
-    names = max((one.names for _, one in parts), key=len, default=none.names)
+    names = max((one.names for _, one in parts), key=len)
     values = {name: np.full(len(plan), np.nan) for name in names}
     codes = np.zeros(len(plan), np.int16)
     for rows, one in parts:

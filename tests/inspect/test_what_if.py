@@ -1,11 +1,14 @@
 """Executions on variants of a system: each row is the changed system alone."""
 
+import importlib
+
 import numpy as np
 import pytest
 
 import calculon
 from calculon import inputs
 from calculon.inputs import Changed
+from calculon.inspect import what_if
 from tests.helpers import table_bits
 
 MODEL, EXECUTION, SYSTEM = "llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm"
@@ -47,6 +50,38 @@ def test_a_table_has_an_execution_for_each_row():
     with pytest.raises(calculon.SpecError, match="one for each of the 3 changes, found 2"):
         calculon.what_if(MODEL, plan, SYSTEM, [{}] * 3)
     assert len(calculon.what_if(MODEL, EXECUTION, SYSTEM, [])) == 0
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("calculon.evaluate", "CHUNK_ROWS"), ("calculon.cost.block_tables", "BLOCK_ROWS")],
+)
+def test_the_size_of_chunks_does_not_show(module, name, monkeypatch):
+    changes = [{"mem1.GBps": 3000 + i, "networks[0].latency": i * 1e-6} for i in range(8)]
+    whole = table_bits(calculon.what_if(MODEL, EXECUTION, SYSTEM, changes))
+    assert len({row.tobytes() for row in whole}) == len(changes)
+    monkeypatch.setattr(importlib.import_module(module), name, 3)
+    assert (table_bits(calculon.what_if(MODEL, EXECUTION, SYSTEM, changes)) == whole).all()
+
+
+def test_machines_that_differ_only_in_terms_are_evaluated_together(monkeypatch):
+    """However many there are: one evaluation of each way in which they are built."""
+    columns = []
+
+    def counted(model, system, plan):
+        columns.append((system.variants, len(plan)))
+        return evaluate(model, system, plan)
+
+    evaluate = what_if.evaluate
+    monkeypatch.setattr(what_if, "evaluate", counted)
+    known = calculon.figures(SYSTEM)
+    terms = [
+        one for one in known.values() if not one.builds and one.problem(0.9 * one.value) is None
+    ]
+    changes = [{one.path: 0.9 * one.value} for one in terms if one.kind is float]
+    calculon.what_if(MODEL, EXECUTION, SYSTEM, [*changes, {"networks[0].size": 4}])
+    assert columns == [(len(changes), len(changes)), (0, 1)]
+    assert len(changes) > 150
 
 
 @pytest.mark.parametrize(
