@@ -13,6 +13,7 @@ import numpy as np
 from calculon import inputs
 from calculon.cost.batch import Batch
 from calculon.cost.block_tables import block_tables
+from calculon.display import Displayed, drawn
 from calculon.editions import EDITIONS, SC23, find_edition
 from calculon.editions.edition import Edition
 from calculon.errors import nearest
@@ -35,13 +36,14 @@ from calculon.units import Array
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 CHUNK_ROWS = 16_384
 """Rows whose batch formulas are evaluated at once: the temporaries stay in the cache."""
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Displayed):
     """The statistics of a table of executions.
 
     Attributes
@@ -129,6 +131,23 @@ class Evaluation:
         frame = self.plan.to_frame()
         stats = pd.DataFrame(self._values)
         return pd.concat([frame, pd.Series(self.reason, name="reason"), stats], axis=1)
+
+    def plot(self, x: str = "proc_mem_tier1_cap_req", y: str = "sample_rate") -> "Figure":
+        """Draw one statistic against another, and the executions that no other one beats in both.
+
+        Parameters
+        ----------
+        x, y : str
+            ``STATISTIC[:max|min]`` or ``num_procs``; without a sense, what is better for the statistic.
+
+        Raises
+        ------
+        SpecError
+            For an unknown statistic, and where matplotlib is missing.
+        Infeasible
+            When no execution can run.
+        """
+        return drawn(self, "scatter", x=x, y=y)
 
     def __repr__(self) -> str:
         return f"<Evaluation of {len(self):,} executions, {int(self.feasible.sum()):,} feasible>"

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from calculon.display import Displayed
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.collective_law import CollectiveLaw
@@ -31,7 +32,7 @@ from calculon.units import Bytes, Flops, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class System:
+class System(Displayed):
     """A machine of equal processors, or a column of ``variants`` that differ in figures.
 
     Figures of a column are arrays of shape (variants,) wherever they differ: variant *i* is the machine of row *i* of

@@ -13,7 +13,7 @@ from calculon.spec.fields import optional_defaults, spec_fields
 NO_SETTING = (
     *("edition", "preset"),
     *("mem_reserved_mib", "mem_fragments_percent", "data_par_slowdown", "coll_algo"),
-    *("tp_hidden_percent", "attn_kernel"),
+    *("tp_hidden_percent", "attn_kernel", "seq_length"),
     *("moe_imbalance_percent", "packed_percent", "pack_imbalance_percent", "stage_stop_us"),
     *("tensor_par_net", "pipeline_par_net", "data_par_net", "expert_par_net", "context_par_net"),
 )

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
+from calculon.display import Displayed, drawn
 from calculon.errors import Infeasible, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
@@ -31,6 +32,9 @@ from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 from calculon.spec.named_values import CORRECTED
 from calculon.spec.result_selection import PLANS, QUESTION
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REPEATED = 1.02
 """Ratio of times that the same run may have twice: repeated ones of ``validation/`` differ by 2 to 4 %."""
@@ -86,7 +90,7 @@ class Mine:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Displayed):
     """A plan and what a planner asks next.
 
     Attributes
@@ -205,6 +209,24 @@ class Answer:
     def _count(self, one: Count) -> dict[str, Any]:
         row: dict[str, Any] = {"num_procs": one.num_procs, "reason": one.reason}
         return row if one.best is None else row | self._told(one.best)
+
+    def plot(self, kind: str = "breakdown") -> "Figure":
+        """Draw the answer.
+
+        Parameters
+        ----------
+        kind : str
+            ``breakdown`` (default): time and memory of the best plan, and of one's own where it can run; ``scaling``:
+            rate and efficiency over the numbers of processors.
+
+        Raises
+        ------
+        SpecError
+            For another kind, and where matplotlib is missing.
+        Infeasible
+            When there is no plan to draw.
+        """
+        return drawn(self, kind)
 
     def __repr__(self) -> str:
         q = self.question

@@ -77,18 +77,22 @@ class Effect:
         low, high, at_low, at_high = (float(one or 0.0) for one in ends)
         return math.log(at_high / at_low) / math.log(high / low)
 
+    @property
+    def runs(self) -> bool:
+        """Whether the plan can run at both ends of the range."""
+        low, high = self.low is None or self.at_low is not None, self.high is None
+        return low and (high or self.at_high is not None)
+
     def swing(self, value: float) -> float:
-        """Return how far the statistic goes between the ends, from a value now; infinite where the plan cannot run."""
-        known = [one for one in (self.at_low, self.at_high) if one is not None]
-        missing = (self.low is not None and self.at_low is None) or (
-            self.high is not None and self.at_high is None
-        )
-        return math.inf if missing else max((*known, value)) - min((*known, value))
+        """Return how far the statistic goes between the ends at which the plan runs, from a value now."""
+        known = [value, *(one for one in (self.at_low, self.at_high) if one is not None)]
+        return max(known) - min(known)
 
     def matters(self, value: float) -> bool:
         """Whether the figure changes the statistic anywhere in its range."""
         scale = abs(value) or 1.0
-        return bool(abs(self.elasticity or 0.0) > STEADY or self.swing(value) > STEADY * scale)
+        felt = abs(self.elasticity or 0.0) > STEADY or self.swing(value) > STEADY * scale
+        return felt or not self.runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,14 +217,39 @@ def effects(case: Case, within: Range) -> tuple[float, tuple[Effect, ...]]:
         How far figures are taken.
     """
     figures = [one for one in figures_of(case.system).values() if one.value]
+    sizes = [one for one in figures if one.kind is float]
+    now, found = _effects(case, sizes, within, math.nan)
+    used = {_part(one.figure) for one in found if one.matters(now)}
+    known = {_part(one) for one in sizes}
+    counts = [
+        one
+        for one in figures
+        if one.kind is int
+        and (of_network_size(one) or _part(one) in used or _part(one) not in known)
+    ]
+    found += _effects(case, counts, within, now)[1]
+    by_path = {one.figure.path: one for one in found}
+    idle = (Effect(figure=one, elasticity=None) for one in figures if one.path not in by_path)
+    by_path |= {one.figure.path: one for one in idle}
+    return now, tuple(by_path[one.path] for one in figures)
+
+
+def _part(figure: Figure) -> str:
+    """Return the record that a figure is of; no number of a kernel has an effect if it is not run."""
+    return figure.path.rpartition(".")[0]
+
+
+def _effects(
+    case: Case, figures: Sequence[Figure], within: Range, now: float
+) -> tuple[float, list[Effect]]:
+    """Return the statistic now, and the effects of some figures; each count is a machine of its own."""
     tried = [*_tried(case.system, figures, within)]
-    values = case.values([{}, *(change for _, change in tried)])
-    now, found = (
-        float(values[0]),
-        dict(zip((key for key, _ in tried), values[1:].tolist(), strict=True)),
-    )
+    first: list[dict[str, float]] = [{}] if math.isnan(now) else []
+    values = case.values([*first, *(change for _, change in tried)]).tolist()
+    now = values.pop(0) if first else now
+    found = dict(zip((key for key, _ in tried), values, strict=True))
     ends = {key: change[key[0]] for key, change in tried}
-    return now, tuple(_effect(one, now, found, ends) for one in figures)
+    return now, [_effect(one, now, found, ends) for one in figures]
 
 
 _Key = tuple[str, str]
@@ -334,6 +363,7 @@ def described(found: Iterable[Effect]) -> list[dict[str, Any]]:
             "path": one.figure.path,
             "name": one.figure.name,
             "unit": one.figure.unit,
+            "hardware": of_hardware(one.figure),
             "value": one.figure.value,
             "elasticity": one.elasticity,
             "kink": one.kink,

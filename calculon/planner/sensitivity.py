@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -172,7 +172,12 @@ class Sensitivity:
             found["break_even"] = {
                 "with": self.rival,
                 "figures": [
-                    {"path": one.figure.path, "value": one.value, "factor": one.factor}
+                    {
+                        "path": one.figure.path,
+                        "unit": one.figure.unit,
+                        "value": one.value,
+                        "factor": one.factor,
+                    }
                     for one in self.break_evens
                 ],
             }
@@ -242,36 +247,38 @@ def sensitivity(
     <Sensitivity of total_time of megatron-1T on a100_80g: matrix.float16.tflops -0.85, mem1.GBps -0.08,
     networks[0].bandwidth -0.06>
     """
-    statistic = known_statistic(of, "sensitivity")
-    within = read_range(spread)
-    asked = _asked(model, execution, system, edition, preset)
-    shape, machine, plan, framework = asked
-    check_statistic(of, "sensitivity", EDITIONS[plan.edition])
+    statistic, within = known_statistic(of, "sensitivity"), read_range(spread)
     if against is not None and against_system is not None:
-        found = "both"
-        raise SpecError(
-            "sensitivity", Problem("against", "another execution or another system", found)
-        )
-    case = Case(shape, plan, machine, of)
-    now, found_effects = effects(case, within)
-    felt = [one for one in found_effects if one.matters(now)]
-    searched = _searched(case, framework, found_effects, now) if replan else None
-    rival, evens = _compared(case, framework, felt, within, against, against_system, replan=replan)
+        wanted = "another execution or another system"
+        raise SpecError("sensitivity", Problem("against", wanted, "both"))
+    shape, machine, plan, framework = _asked(model, execution, system, edition, preset)
+    check_statistic(of, "sensitivity", EDITIONS[plan.edition])
+    found = _found(Case(shape, plan, machine, of), framework, statistic, within, replan=replan)
+    if against is None and against_system is None:
+        return found
+    rival = _rival(found, against, against_system)
+    return replace(found, rival=rival.words, break_evens=_even(found, rival))
+
+
+def _found(
+    case: Case, preset: Preset, statistic: Column, within: Range, *, replan: bool
+) -> Sensitivity:
+    """Return what the statistic of a case depends on."""
+    now, every = effects(case, within)
+    felt = [one for one in every if one.matters(now)]
     timed = statistic.unit.symbol == "s" and now > 0
     return Sensitivity(
-        model=shape,
-        execution=plan,
-        system=machine,
-        preset=framework,
+        model=case.model,
+        execution=case.execution,
+        system=case.system,
+        preset=preset,
         statistic=statistic,
         within=within,
         value=now,
         effects=tuple(sorted(felt, key=lambda one: -one.swing(now))),
-        idle=tuple(one.figure.path for one in found_effects if not one.matters(now)),
-        total=total(case, found_effects) if timed else None,
-        searched=searched,
-        rival=rival,
-        break_evens=evens,
+        idle=tuple(one.figure.path for one in every if not one.matters(now)),
+        total=total(case, every) if timed else None,
+        searched=_searched(case, preset, every, now) if replan else None,
     )
 
 
@@ -322,60 +329,63 @@ def _asked(
 def _searched(case: Case, preset: Preset, every: tuple[Effect, ...], now: float) -> Searched:
     """Search the plan again on the changed machines."""
     replanner = Replanner(case, preset)
-    best = replanner.best(case.system)
+    best = replanner.best(case.system, now)
     assert best is not None  # at least the plan itself
 
-    def at(path: str, value: float | None) -> Replanned | None:
-        return None if value is None else replanner.with_figures({path: value})
+    def at(path: str, value: float | None, own: float | None) -> Replanned | None:
+        return None if value is None else replanner.with_figures({path: value}, own)
 
     ends = {
-        one.figure.path: (at(one.figure.path, one.low), at(one.figure.path, one.high))
+        path: (at(path, one.low, one.at_low), at(path, one.high, one.at_high))
         for one in replanner.worth(every, now)
+        for path in [one.figure.path]
     }
     sizes: dict[int, tuple[float | None, Replanned | None]] = {}
     for path, size in domain_sizes(case.system, case.execution.num_procs):
         value = case.on(with_figures(case.system, {path: size}))
         same = value if math.isfinite(value) else None
-        sizes[size] = same, replanner.with_figures({path: size})
+        sizes[size] = same, replanner.with_figures({path: size}, same)
     return Searched(now=best, ends=ends, sizes=sizes, staircase=replanner.staircase())
 
 
-def _compared(
-    case: Case,
-    preset: Preset,
-    felt: list[Effect],
-    within: Range,
-    against: Any,
-    against_system: Any,
-    *,
-    replan: bool,
-) -> tuple[str, tuple[BreakEven, ...]]:
-    """Return what the plan is compared with in words, and the break-even of each figure that has an effect."""
-    if against is None and against_system is None:
-        return "", ()
+def _rival(found: Sensitivity, against: Any, against_system: Any) -> Rival:
+    """Return what a plan is compared with: another one, or the same on another machine, planned again if this one was.
+
+    Raises
+    ------
+    Infeasible
+        When it cannot run.
+    """
+    plan: Any = found.execution
     if against is not None:
-        other = estimate(case.model, against, case.system)
-        words, rival = str(against), Rival(Case(*_specs(other), case.statistic), True)
-    else:
-        machine = inputs.system(against_system)
-        plan: Any = case.execution
-        if replan:
-            moved = Replanner(Case(case.model, plan, machine, case.statistic), preset)
-            best = moved.best(machine)
-            if best is None:
-                raise Infeasible("nothing", f"no plan fits on {machine.name}")
-            plan = inputs.execution(best.execution)
-        other = estimate(case.model, plan, machine)
-        words, rival = machine.name, Rival(Case(*_specs(other), case.statistic), False)
-    figures = {one.figure.path: one.figure for one in felt}
-    if against is not None:
-        now, others = effects(rival.case, within)
+        other = estimate(found.model, against, found.system)
+        words = against if isinstance(against, str) else "the other plan"
+        return Rival(_case(other, found), words, same_machine=True)
+    machine = inputs.system(against_system)
+    if found.searched is not None:
+        there = Case(found.model, plan, machine, found.statistic.name)
+        value = there.on(machine)
+        own = value if math.isfinite(value) else None
+        best = Replanner(there, found.preset).best(machine, own)
+        if best is None:
+            raise Infeasible("nothing", f"no plan fits on {machine.name}")
+        plan = inputs.execution(best.execution)
+    other = estimate(found.model, plan, machine)
+    return Rival(_case(other, found), machine.name, same_machine=False)
+
+
+def _case(other: Estimate, found: Sensitivity) -> Case:
+    return Case(other.model, other.execution, other.system, found.statistic.name)
+
+
+def _even(found: Sensitivity, rival: Rival) -> tuple[BreakEven, ...]:
+    """Return the break-even of each figure with an effect on either plan."""
+    case = Case(found.model, found.execution, found.system, found.statistic.name)
+    figures = {one.figure.path: one.figure for one in found.effects}
+    if rival.same_machine:
+        now, others = effects(rival.case, found.within)
         figures |= {one.figure.path: one.figure for one in others if one.matters(now)}
-    return words, break_evens(case, rival, list(figures.values()), _weight)
-
-
-def _specs(found: Estimate) -> tuple[Model, Execution, System]:
-    return found.model, found.execution, found.system
+    return break_evens(case, rival, list(figures.values()), _weight)
 
 
 def _weight(case: Case) -> float:

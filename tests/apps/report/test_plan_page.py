@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console, Group
 
 import calculon
-from calculon.apps.cli.commands.llm import result_of
 from calculon.apps.report.expert_section import experts_section
 from calculon.apps.report.plan_page import PlanPage, _tokens
+from calculon.apps.views.estimate_result import result_of
 from calculon.planner.answer import plan
 from tests.helpers import document
 
