@@ -113,7 +113,11 @@ class _Machines:
     """The variants of a system, one for each row."""
 
     def __init__(self, base: System, source: Any, changes: Sequence[Change]):
-        self._base, self._source, self._figures = base, _source(base, source), figures_of(base)
+        self._base, self._source, self._figures = (
+            base,
+            _source(base, source),
+            figures_of(base, points=True),
+        )
         self._changes = changes
         problems = [
             problem
