@@ -118,3 +118,14 @@ def test_figures_of_systems_of_the_catalog(name, model, executions):
     executions = [COMMON | execution for execution in executions]
     plan = calculon.Plan.from_records([random.choice(executions) for _ in changes])
     assert_rows_are_alone(inputs.model(model), plan, system, changes)
+
+
+@pytest.mark.parametrize("execution", [DENSE[1], DENSE[6]], ids=["mesh", "launches"])
+def test_what_is_nothing_in_some_rows_switches_nothing_off_in_others(execution):
+    system = inputs.system("a100_80g_sxm")
+    parts = ("ext.networks", "ext.launch", "ext.memory", "networks", "ext.kernels.product.bfloat16")
+    terms = [one for one in calculon.figures(system).values() if not one.builds]
+    some = [one for one in terms if one.path.startswith(parts) and one.problem(0) is None]
+    changes = [{one.path: 0 if one.value else 1e-6} for one in some]
+    plan = calculon.Plan.from_records([COMMON | execution] * len(changes))
+    assert_rows_are_alone(inputs.model("llama3-8B"), plan, system, changes)
