@@ -28,6 +28,7 @@ from calculon.spec.files import reason
 COMMANDS = (
     Command("plan", "from a question to a plan: which one, does it fit, how long, how sure"),
     Command("llm", "estimate one execution of a model on a system"),
+    Command("why", "say why an execution cannot run, or what takes its time, and what to change"),
     Command("block", "list what one block, MLP or attention does, by operator"),
     Command("llm-optimal-execution", "find the best executions of a model on a system", "loe"),
     Command("llm-all-executions", "write every feasible execution to a table", "lae"),
@@ -39,6 +40,8 @@ COMMANDS = (
     Command("plot", "draw where time and memory go, searches and validation"),
     Command("report", "write results as one page that needs nothing else"),
     Command("import-model", "turn a Hugging Face configuration into a model file"),
+    Command("import-flags", "turn a launch script or configuration into an execution"),
+    Command("export-flags", "write the launch script that runs an execution"),
     Command("calibrate", "fit a system file to measured times"),
     Command("matmul", "time a matrix product, alone or beside a copy from the host"),
     Command("collective", "estimate an all-reduce or another collective, by algorithm"),
