@@ -248,6 +248,13 @@ def work():
     return calculon.search(*given, preset="megatron-lm").counts.total
 """
 
+_SENSITIVITY = """
+best = calculon.plan("llama-3.1-70b", 1024, "h100").best
+def work():
+    calculon.sensitivity(best.model, best.execution, best.system, replan={0})
+    return 1
+"""
+
 SNIPPETS = (
     Snippet(
         "search_published",
@@ -357,6 +364,21 @@ SNIPPETS = (
         _DEEPSEEK,
         rate=170_000,
         runs=3,
+    ),
+    Snippet(
+        "sensitivity",
+        "elasticities and ranges of all figures of a system",
+        "llama3-70B on 1,024 H100, 205 figures",
+        _SENSITIVITY.format(False),
+        rate=1 / 0.3,
+    ),
+    Snippet(
+        "sensitivity_replan",
+        "the same with the plan searched again",
+        "llama3-70B on 1,024 H100",
+        _SENSITIVITY.format(True),
+        rate=0.1,
+        runs=2,
     ),
     Snippet(
         "search_seven_added",
