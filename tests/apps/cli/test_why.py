@@ -22,7 +22,8 @@ def test_what_runs_is_told_with_exit_code_0(run):
 
 def test_what_does_not_fit_is_told_with_exit_code_1(run):
     code, out, err = run("why", *RUNS, "--set", "activation_recompute=none")
-    assert (code, err) == (1, "")
+    said = "calculon: infeasible: it cannot run: tier-1 memory is too small by 606.9 GiB\n"
+    assert (code, err) == (1, said)
     assert "606.88 GiB too much" in out
     assert "59 of 64 stages need too much" in out
     assert "activation_recompute none -> full" in out
@@ -30,8 +31,10 @@ def test_what_does_not_fit_is_told_with_exit_code_1(run):
 
 def test_every_broken_rule_is_told(run):
     changes = ("--set", "tensor_par=5", "--set", "batch_size=1000")
-    code, out, _ = run("why", *RUNS, *changes)
+    code, out, err = run("why", *RUNS, *changes)
     assert code == 1
+    assert err.startswith("calculon: infeasible: it cannot run: num_procs: expected")
+    assert err.endswith("; and 3 more\n")
     for words in ("What is wrong", "num_procs", "a multiple of data_par=12", "seq_size = 8192"):
         assert words in out
 
