@@ -11,8 +11,6 @@ from calculon import inputs
 from calculon.errors import Infeasible
 from calculon.plan.plan import NAMES
 from calculon.plan.rules.failures import failures
-from calculon.planner.contributions import contributions
-from calculon.planner.stage_needs import stage_needs
 from tests.helpers import document
 from tests.plan.rules.test_all_rules import BASE, MODEL, SHAPES, SYSTEMS
 from tests.planner import by_hand
@@ -55,26 +53,6 @@ def test_memory_is_told_by_stage_and_tier(large):
     assert sum(worst.parts[0].values()) == pytest.approx(worst.needed[0], rel=1e-9)
     assert large.failures == ()
     assert large.estimate is None
-
-
-@pytest.mark.parametrize(
-    ("model", "execution", "system"),
-    [
-        LLAMA,
-        ("llama3.1-405B", "llama3.1-405B_h100x16384", "h100_80g_sxm"),
-        ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g"),
-        ("gpt3-13B-hf", "gpt3-13B_a100x2_fsdp", "a100_80g_sxm"),
-    ],
-)
-def test_the_fullest_stage_is_what_an_estimate_needs(model, execution, system):
-    found = calculon.estimate(model, execution, system)
-    stages = stage_needs(found.model, found.execution, found.system)
-    assert len(stages) == found.execution.pipeline_par
-    for tier in (0, 1):
-        needed = found.stats[f"proc_mem_tier{tier + 1}_cap_req"]
-        assert max(one.needed[tier] for one in stages) == pytest.approx(needed, rel=1e-9)
-    for one in stages:
-        assert sum(one.parts[0].values()) == pytest.approx(one.needed[0], rel=1e-6)
 
 
 def test_what_cannot_be_read_is_told_beside_the_rest():
@@ -139,35 +117,6 @@ def test_better_changes_are_the_best_of_one_and_of_two_fields(running):
         assert len(one.changes) == count
         assert one.time < before
     assert first.time < now
-
-
-def test_options_are_worth_what_an_estimate_says_without_them(running):
-    time = running.estimate.stats["total_time"]
-    memory = running.estimate.stats["proc_mem_tier1_cap_req"]
-    assert {"tp_async", "data_par_overlap", "microbatch_size"} <= {
-        one.field for one in running.contributions
-    }
-    for one in running.contributions:
-        assert one.value == getattr(running.execution, one.field) != one.without
-        row = by_hand.followed(running.model, running.execution, {one.field: one.without})
-        if one.gain is None:
-            assert not by_hand.runs(running.model, row, running.system)
-            continue
-        without = calculon.estimate(running.model, row, running.system).stats
-        assert one.gain == pytest.approx(time / without["total_time"] - 1)
-        assert one.memory == pytest.approx(memory - without["proc_mem_tier1_cap_req"])
-    gains = [one.gain for one in running.contributions if one.gain is not None]
-    assert gains == sorted(gains)
-
-
-def test_an_option_that_the_preset_has_otherwise_is_set_back_to_that():
-    changes = {"activation_recompute": "full", "ce_impl": "fused"}
-    execution = inputs.execution("llama3-8B_h100x64", changes=changes)
-    found = contributions(inputs.model("llama3-8B"), execution, inputs.system("h100_80g_sxm"))
-    back = {one.field: (one.of, one.without) for one in found}
-    assert back["activation_recompute"] == ("preset", "none")
-    assert back["ce_impl"] == ("preset", "megatron")
-    assert back["data_par_overlap"] == ("field", False)
 
 
 def test_published_executions_know_published_options_only():
