@@ -27,7 +27,9 @@ from calculon.launch.tree import TARGET, Leaf, Tree
 from calculon.spec import catalog
 
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
-_SECTIONS = re.compile(r"\A(model|train|optimizer|ddp|scheduler|checkpoint|dataset|logger|rng)_config\.")
+_SECTIONS = re.compile(
+    r"\A(model|train|optimizer|ddp|scheduler|checkpoint|dataset|logger|rng)_config\."
+)
 _STARTED = re.compile(r"--nproc[-_]per[-_]node[= ](\d+)(?:.*--nnodes[= ](\d+))?")
 _IN_NAME = re.compile(r"_(\d+)gpus?_")
 
@@ -62,7 +64,9 @@ def _canonical(path: str) -> str:
 
 
 def _is_python(text: str, file: str) -> bool:
-    return file.endswith(".py") or bool(re.search(r"^(def |import |from |cfg\.)", text, re.MULTILINE))
+    return file.endswith(".py") or bool(
+        re.search(r"^(def |import |from |cfg\.)", text, re.MULTILINE)
+    )
 
 
 def _is_shell(text: str, file: str) -> bool:
@@ -168,7 +172,9 @@ def _rows(names: Mapping[str, Spelling]) -> Iterator[Row]:
 
 
 _NAMED_BY = ("model.hf_model_id", f"model.{TARGET}", "run.name", "name")
-_NO_MODEL = re.compile(r"(ModelProvider|Provider|Config|Model)\b|[()'\"]|to_megatron_provider|from_hf_pretrained")
+_NO_MODEL = re.compile(
+    r"(ModelProvider|Provider|Config|Model)\b|[()'\"]|to_megatron_provider|from_hf_pretrained"
+)
 
 
 def _model_of(text: str) -> str:

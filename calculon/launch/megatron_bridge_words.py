@@ -16,7 +16,15 @@ def _below(flags: Iterable[str]) -> tuple[str, ...]:
 
 _PARTS = (
     *("scheduler", "logger", "profiling", "rng", "tokenizer", "dataset", "data", "checkpoint"),
-    *("validation", "rerun_state_machine", "env_vars", "ft", "straggler", "nvrx_straggler", "resume"),
+    *(
+        "validation",
+        "rerun_state_machine",
+        "env_vars",
+        "ft",
+        "straggler",
+        "nvrx_straggler",
+        "resume",
+    ),
     *("inprocess_restart", "tensor_inspect", "optimizer_config_override_provider", "log", "run"),
     *("rng_config", "profiling_config"),
 )
@@ -34,7 +42,12 @@ _OPTIMIZER = (
 _DDP = (
     *("check_for_*", "disable_symmetric_registration", "gradient_reduce_div_fusion"),
     *("average_in_collective", "suggested_communication_unit_size", "param_name_patterns_*"),
-    *("fsdp_manual_registration", "keep_fp8_transpose_cache", "reuse_grad_buf_*", "fp8_param_gather"),
+    *(
+        "fsdp_manual_registration",
+        "keep_fp8_transpose_cache",
+        "reuse_grad_buf_*",
+        "fp8_param_gather",
+    ),
     *("fsdp_all_gather_in_start_param_sync", "fsdp_db_*", "megatron_fsdp_main_params_dtype"),
 )
 _DIST = (
@@ -56,7 +69,13 @@ _MODEL = (
     *("moe_permute_fusion", "moe_*_num_sms", "moe_per_layer_logging", "mtp_loss_scaling_factor"),
     *("perform_initialization", "init_model_with_meta_device", "use_cpu_initialization", "seed"),
     *("pipeline_dtype", "params_dtype", "autocast_*", "enable_autocast", "bf16", "fp16", "timers"),
-    *("cuda_graph_*", "deterministic_mode", "batch_p2p_*", "bias_*_fusion", "masked_softmax_fusion"),
+    *(
+        "cuda_graph_*",
+        "deterministic_mode",
+        "batch_p2p_*",
+        "bias_*_fusion",
+        "masked_softmax_fusion",
+    ),
     *("persist_layer_norm", "memory_efficient_layer_norm", "apply_rope_fusion", "fused_*"),
     *("load_weights", "hf_model_id", "transformer_layer_spec*", "parallel_output", "test_mode"),
     *("fp8_margin", "fp8_interval", "fp8_amax_*", "fp8_wgrad", "fp8_recipe", "fp4_recipe"),
@@ -116,16 +135,34 @@ NOT_MODELLED: Mapping[str, str] = {
 """Settings of Megatron-Bridge that change the result, but not here, and how."""
 
 _NEMO_MODEL = (
-    *("tokenizer.*", "nsys_profile.*", "data.*", "native_amp_*", "hysteresis", "apex_*", "onnx_safe"),
+    *(
+        "tokenizer.*",
+        "nsys_profile.*",
+        "data.*",
+        "native_amp_*",
+        "hysteresis",
+        "apex_*",
+        "onnx_safe",
+    ),
     *("resume_from_checkpoint", "gradient_as_bucket_view", "grad_allreduce_chunk_size_mb"),
     *("grad_div_ar_fusion", "sync_batch_comm", "batch_p2p_comm", "gc_interval", "pre_process"),
     *("post_process", "use_scaled_init_method", "headscale", "openai_gelu", "deteministic_mode"),
     *("normalize_attention_scores", "do_layer_norm_weight_decay", "use_emha", "fp8_e4m3"),
     *("fp8_hybrid", "fp32_residual_connection", "fp16_lm_cross_entropy", "enable_vboost", "sharp"),
-    *("get_attention_mask_from_fusion", "reduce_amax", "mcore_gpt", "megatron_amp_O2", "ffn_dropout"),
+    *(
+        "get_attention_mask_from_fusion",
+        "reduce_amax",
+        "mcore_gpt",
+        "megatron_amp_O2",
+        "ffn_dropout",
+    ),
     *("transformer_block_type", "attention_type", "mcore_customization_config.*", "precision"),
     *("bias_*_fusion", "bias_dropout_add_fusion", "masked_softmax_fusion", "transformer_engine"),
-    *("activations_checkpoint_method", "activations_checkpoint_num_layers", "fsdp_sharded_checkpoint"),
+    *(
+        "activations_checkpoint_method",
+        "activations_checkpoint_num_layers",
+        "fsdp_sharded_checkpoint",
+    ),
     *("optim.lr", "optim.weight_decay", "optim.betas", "optim.sched.*", "optim.name", "optim.eps"),
     *("optim.contiguous_*", "optim.dtype", "fsdp_sharding_strategy", "fsdp_grad_reduce_dtype"),
 )

@@ -3,12 +3,12 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 import calculon
-from calculon.inspect.told_apart import least_ratio
 from tests.apps.cli.conftest import ARGUMENTS
 from tests.helpers import NAMES, document
 
@@ -227,11 +227,21 @@ def other():
 def test_results_that_are_not_told_apart_say_so(run, other):
     near = run("compare", TODAY, other(data_par_overlap=False))
     assert near.out.count("Intervals of the time (90 %): A ") == 1
-    assert "\nA and B are not told apart: they differ by " in near.out
+    assert re.search(r"\nA and B are (not )?told apart, [AB] beats [AB] with ", near.out)
     far = other(activation_recompute="full", tensor_par=8, data_par=8, tensor_par_overlap="none")
     found = json.loads(run("compare", TODAY, far, "-f", "json").out)
     (total,) = [one for one in found["statistics"] if one["name"] == "total_time"]
-    assert found["told_apart"] == [total["ratios"][0] > least_ratio()]
+    order = found["orders"]["B"]
+    assert order["longer"] == pytest.approx(total["ratios"][0] - 1)
+    assert found["told_apart"] == [order["longer"] > order["margin"]]
+    assert order["probability"] > 0.5
+    same = json.loads(run("compare", TODAY, other(), "-f", "json").out)
+    assert same["orders"]["B"] == {
+        "longer": 0,
+        "margin": 0,
+        "probability": 0.5,
+        "told_apart": False,
+    }
     assert all(one["interval"]["low"] < one["interval"]["high"] for one in found["results"])
 
 

@@ -3,7 +3,7 @@
 import argparse
 
 from calculon.apps.cli.options import Log, Parser
-from calculon.apps.cli.results import add_result_arguments, asked_results, least_ratio_of
+from calculon.apps.cli.results import add_result_arguments, asked_results, orders_of
 from calculon.apps.cli.waterfalls import comparable
 from calculon.apps.report.text_tables import FORMATS
 from calculon.errors import Problem, SpecError
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         wanted = f"2 to {MOST} results to compare"
         raise SpecError("compare", Problem("", wanted, str(len(results))))
     ways = {results.index(best): told for best, told in comparable(results)}
-    comparison, form = Comparison(results, least_ratio_of(results), ways), arguments.format
+    comparison, form = Comparison(results, orders_of(results), ways), arguments.format
     if form == "json":
         log(json_text(comparison.document()))
         return 0

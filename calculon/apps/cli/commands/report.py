@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calculon.apps.cli.options import Log, Parser, check_outputs
-from calculon.apps.cli.results import add_result_arguments, asked_results, least_ratio_of
+from calculon.apps.cli.results import add_result_arguments, asked_results, orders_of
 from calculon.errors import SpecError
 from calculon.spec.named_values import PUBLISHED
 
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         named = edition != PUBLISHED and table.rows
         validation[f"{system}, edition {edition}" if named else system] = table
     told = [replace(one, winners=tuple(map(_with_usual, one.winners))) for one in results]
-    text = report_page(told, versions, validation, least_ratio_of(results), _waterfalls(results))
+    text = report_page(told, versions, validation, orders_of(results), _waterfalls(results))
     with replacing(output) as stream:
         stream.write(text.encode())
     log(f"Output: {output}")
