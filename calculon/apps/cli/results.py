@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from calculon.apps.cli.changes import add_changes, parsed, with_changes
+from calculon.apps.cli.estimated import Estimated
 from calculon.apps.cli.options import Parser, add_edition, add_preset, naming
 from calculon.apps.cli.result_files import (
     DOCUMENTS,
@@ -21,7 +22,6 @@ from calculon.apps.cli.result_files import (
     results_in,
     short_name,
 )
-from calculon.apps.cli.waterfalls import Estimated
 from calculon.apps.report.result import Document, Result
 from calculon.apps.views.estimate_result import result_of
 from calculon.errors import Infeasible, Problem, SpecError

@@ -2,32 +2,17 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from calculon.apps.cli.estimated import Estimated
 from calculon.apps.report.result import Result
 from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
 
 if TYPE_CHECKING:
-    from calculon.apps.report.pictures.waterfall import Fall
-    from calculon.estimate import Estimate
+    from calculon.apps.report.pictures.falls import Fall
 
 LEAST = 2
 """Results that there are at least: a plan of one's own, and a better one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimated(Result):
-    """A result with the estimate that it is from."""
-
-    estimate: "Estimate"
-
-    @classmethod
-    def of(cls, result: Result, estimate: "Estimate") -> "Estimated":
-        """Return a result with its estimate beside it."""
-        members = {field.name: getattr(result, field.name) for field in fields(Result)}
-        return cls(**members, estimate=estimate)
 
 
 def waterfall_of(mine: Result, best: Result) -> dict[str, Any] | None:
@@ -70,7 +55,7 @@ def falls(arguments: argparse.Namespace) -> "list[Fall]":
 
 def fall_of(mine: Result, best: Result, told: dict[str, Any]) -> "Fall":
     """Return a waterfall between two results with what its picture says beside."""
-    from calculon.apps.report.pictures.waterfall import Fall
+    from calculon.apps.report.pictures.falls import Fall
     from calculon.apps.report.waterfall_section import digits_of_differences
 
     title = best.title if mine.title == best.title else f"{mine.title}, to {best.title}"

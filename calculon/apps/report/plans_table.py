@@ -120,16 +120,11 @@ def plans_table(
     own = [", ".join(_short(w) for w in one if w not in shared) for one in words]
     known = {*_SHOWN.values(), *map(mfu_name, executions)}
     more = [one for one in asked if one.name not in known]
+    called = numbers or ranks(executions)
+    marks = [TIED if tie else "" for tie in ties] or [""] * len(own)
     rows = [
-        {"rank": number, "tie": TIED if tie else "", "words": text} | _cells(e, s, more)
-        for number, tie, text, e, s in zip(
-            numbers or ranks(executions),
-            ties or [False] * len(own),
-            own,
-            executions,
-            stats,
-            strict=True,
-        )
+        {"rank": number, "tie": mark, "words": text} | _cells(e, s, more)
+        for number, mark, text, e, s in zip(called, marks, own, executions, stats, strict=True)
     ]
     named = {one.name for one in asked}
     columns = (

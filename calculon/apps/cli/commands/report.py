@@ -87,7 +87,7 @@ def _waterfalls(results: Sequence["Result"]) -> list["Drawn"]:
             found.append(Drawn(section))
             continue
         from calculon.apps.report.pictures.canvas import svg
-        from calculon.apps.report.pictures.waterfall import draw
+        from calculon.apps.report.pictures.falls import draw
 
         found.append(Drawn(section, svg(draw([fall]), section.title)))
     return found
