@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 from calculon.version import __version__
 
 if TYPE_CHECKING:
+    from calculon.apps.notebook.comparing import compare, report
+    from calculon.apps.notebook.listing import catalog, validate
+    from calculon.apps.report.comparison import Comparison
     from calculon.errors import CalculonError, Infeasible, SpecError
     from calculon.estimate import Estimate, estimate
     from calculon.evaluate import Evaluation, evaluate
@@ -24,21 +27,24 @@ if TYPE_CHECKING:
     from calculon.planner.answer import Answer, plan
     from calculon.planner.sensitivity import Sensitivity, sensitivity
     from calculon.planner.waterfall import Waterfall, waterfall
+    from calculon.planner.why import Why, why
     from calculon.search.driver import SearchResult, executions, search
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
-    from calculon.spec.packing import packing
+    from calculon.spec.packing import Packing, packing
     from calculon.sweep.sweep_driver import sweep
     from calculon.sweep.sweep_result import Sweep
 
 __all__ = [
     "Answer",
     "CalculonError",
+    "Comparison",
     "Estimate",
     "Evaluation",
     "Execution",
     "Infeasible",
     "Model",
+    "Packing",
     "Plan",
     "SearchResult",
     "Sensitivity",
@@ -46,22 +52,31 @@ __all__ = [
     "Sweep",
     "System",
     "Waterfall",
+    "Why",
     "__version__",
     "bounds",
+    "catalog",
+    "compare",
     "estimate",
     "evaluate",
     "executions",
     "figures",
     "packing",
     "plan",
+    "report",
     "search",
     "sensitivity",
     "sweep",
+    "validate",
     "waterfall",
     "what_if",
+    "why",
 ]
 
 _MODULES = {
+    "apps.notebook.comparing": ("compare", "report"),
+    "apps.notebook.listing": ("catalog", "validate"),
+    "apps.report.comparison": ("Comparison",),
     "errors": ("CalculonError", "Infeasible", "SpecError"),
     "estimate": ("Estimate", "estimate"),
     "evaluate": ("Evaluation", "evaluate"),
@@ -72,10 +87,11 @@ _MODULES = {
     "planner.answer": ("Answer", "plan"),
     "planner.waterfall": ("Waterfall", "waterfall"),
     "planner.sensitivity": ("Sensitivity", "sensitivity"),
+    "planner.why": ("Why", "why"),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),
-    "spec.packing": ("packing",),
+    "spec.packing": ("Packing", "packing"),
     "sweep.sweep_driver": ("sweep",),
     "sweep.sweep_result": ("Sweep",),
 }

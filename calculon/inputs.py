@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
@@ -16,14 +17,17 @@ from calculon.hardware.system import System
 from calculon.presets import COMMON, Preset, filled, find_preset
 from calculon.records import columns
 from calculon.spec import catalog
-from calculon.spec.decode import decode
+from calculon.spec.decode import SpecWarning, decode
 from calculon.spec.execution import Execution
 from calculon.spec.fields import Declaration, optional_defaults, shown, spec_fields
+from calculon.spec.files import SUFFIXES, document_suffix
 from calculon.spec.model import Model
 from calculon.spec.named_values import CORRECTED
 from calculon.spec.origin import Origin, digest_of, titled
+from calculon.spec.overlay import BASE
 from calculon.spec.override import override
 from calculon.spec.paths import no_path, steps_of
+from calculon.spec.result_selection import TABLE
 from calculon.statistics import BOUNDS, CorrectedStats
 
 
@@ -157,6 +161,73 @@ def asked_execution(
     changes: Mapping[str, Any] | None = None,
 ) -> Asked:
     """Return an execution, the preset that filled it in, and where it came from; as :func:`execution`."""
+    return _asked(source, edition, preset, changes)
+
+
+STAND_INS: Mapping[str, Any] = {"tensor_par": 1, "pipeline_par": 1, "batch_size": 1}
+"""What stands for fields that no preset fills in where they cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """An execution as far as it can be read.
+
+    Attributes
+    ----------
+    asked : Asked
+        The execution; where a field cannot be read it has what its preset fills in.
+    problems : tuple of Problem
+        What cannot be read of it.
+    unread : mapping
+        The fields of these problems, with what stands for them.
+    left_out : tuple of str
+        ``data_par``, where it is left out and the other degrees do not divide the processors.
+    """
+
+    asked: Asked
+    problems: tuple[Problem, ...] = ()
+    unread: Mapping[str, Any] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+
+def readable_execution(
+    source: Source | Execution, *, edition: str | None = None, preset: str | None = None
+) -> Readable:
+    """Return an execution as far as it can be read, and what of it cannot.
+
+    Raises
+    ------
+    SpecError
+        Where too little can be read; otherwise as :func:`execution`.
+    """
+    try:
+        return Readable(_asked(source, edition, preset))
+    except SpecError as error:
+        if isinstance(source, Execution):
+            raise
+        names = [one.field for one in error.problems]
+        try:
+            if names == ["num_procs"]:  # the processors are right, and no replicas follow from them
+                found = _asked(source, edition, preset, replicas=True)
+                return Readable(found, error.problems, left_out=("data_par",))
+            found = _asked(source, edition, preset, unread=names)
+        except SpecError:
+            raise error from None
+        fields = (name for name in names if hasattr(found.execution, name))
+        unread = {name: getattr(found.execution, name) for name in fields}
+        return Readable(found, error.problems, unread)
+
+
+def _asked(
+    source: Source | Execution,
+    edition: str | None,
+    preset: str | None,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    unread: Collection[str] = (),
+    replicas: bool = False,
+) -> Asked:
+    """Return an execution, some fields of which are as if they were not stated; its replicas rounded down if asked."""
     asked = {**(changes or {})}
     if isinstance(source, Execution):
         if preset is not None:
@@ -166,8 +237,11 @@ def asked_execution(
         whole = replace(source, **asked) if asked else source
         return Asked(whole, find_preset(whole.preset if preset is None else preset))
     raw, file, origin, question = stated_execution(source)
-    stated = {**raw, **asked}
+    stated = {name: one for name, one in {**raw, **asked}.items() if name not in unread}
+    stated |= {name: one for name, one in STAND_INS.items() if name in unread}
     fields_of, framework = filled(stated, edition, preset, file)
+    if replicas and isinstance(count := fields_of.get("data_par"), float):
+        fields_of = {**fields_of, "data_par": max(1, int(count))}
     try:
         found = decode(Execution, fields_of, file)
     except SpecError as error:
@@ -434,7 +508,7 @@ def _load(
         if not isinstance(source, (str, os.PathLike)) or not str(source):
             raise SpecError(argument, _no_source(argument, source))
         path = os.fsdecode(source)
-        name, document, question = catalog.read(argument, path)
+        name, document, question = _read(argument, path, changes)
         file = "<stdin>" if name == "stdin" else path
         path = (
             path if name == "stdin" or Path(path).exists() else name
@@ -444,6 +518,45 @@ def _load(
     digest = digest_of(document, getattr(record, "silent_keys", ()))
     origin = Origin(name=printable(name), source=path, changes=changes, digest=digest)
     return document, file, origin, question
+
+
+def _read(
+    argument: str, path: str, changes: Mapping[str, object]
+) -> tuple[str, object, Mapping[str, Any]]:
+    """Read a spec, and the question where it is the execution of a result; an execution may be a launch file."""
+    launched = None
+    if argument == "execution" and document_suffix(path) not in (*SUFFIXES, TABLE):
+        launched = _launched(path, changes)
+    if launched is None:
+        name, document, question = catalog.read(argument, path)
+        known = not isinstance(document, Mapping) or {*_FIELDS[Execution], BASE} & document.keys()
+        if argument != "execution" or question or known:
+            return name, document, question
+        launched = _launched(path, changes)
+        if launched is None:
+            return name, document, question
+    return Path(path).name, catalog.whole(argument, launched, path), {}
+
+
+def _launched(path: str, changes: Mapping[str, object]) -> Mapping[str, Any] | None:
+    """Return the execution of a launch file; nothing for any other. What is lost of its settings is told once."""
+    if not Path(path).is_file():
+        return None
+    from calculon.launch.files import launched_execution, lost_in_words  # rarely needed
+
+    stated = changes.get("num_procs")
+    launch = launched_execution(path, num_procs=stated if type(stated) is int else None)
+    if launch is None:
+        return None
+    words = f"{path}: {lost_in_words(launch)}"
+    if lost_in_words(launch) and words not in _TOLD:
+        _TOLD.add(words)
+        warnings.warn(printable(words), SpecWarning, stacklevel=2)
+    return launch.execution
+
+
+_TOLD: set[str] = set()
+"""What was said of launch files."""
 
 
 def _no_source(argument: str, source: object) -> Problem:

@@ -17,7 +17,7 @@ from calculon.inspect.told_apart import Order, orders
 from calculon.plan.plan import Plan
 from calculon.planner.ask import Question, ask
 from calculon.planner.candidate import Candidate, candidates, of_estimate
-from calculon.planner.neighbours import hint
+from calculon.planner.proposals import hint
 from calculon.planner.remedies import BEST
 from calculon.planner.unfit import Unfit, unfit, why_none
 from calculon.planner.waterfall import Waterfall, waterfall

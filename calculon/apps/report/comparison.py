@@ -6,18 +6,23 @@ from dataclasses import field
 from functools import cached_property
 from operator import sub, truediv
 from string import ascii_uppercase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calculon.apps.report.how_sure import Order, order_in_words
 from calculon.apps.report.page import PARTS
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import percent
+from calculon.display import Displayed, drawn
 from calculon.frozen import dataclass
 from calculon.records import columns
 from calculon.spec.named_values import PUBLISHED
 from calculon.statistics import CorrectedStats
 from calculon.units import Unit
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 MOST = len(ascii_uppercase)
 """Results that have a letter each."""
@@ -71,7 +76,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Displayed):
     """Two or more results; the others are compared with the first.
 
     Attributes
@@ -182,8 +187,8 @@ class Comparison:
                 f"measured runs of plans so unlike confirm an order from {percent(order['margin'])} on"
             )
 
-    def document(self) -> dict[str, Any]:
-        """Return everything, for JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
         return {
             "results": [
                 {
@@ -205,6 +210,25 @@ class Comparison:
             "statistics": [_record(line) for line in self.statistics],
             "waterfalls": {self.letters[i]: told for i, told in self.waterfalls.items()},
         }
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a DataFrame with a row for each value that has a reference: the columns of ``--format csv``."""
+        import pandas as pd  # only for people who want frames
+
+        return pd.DataFrame(self.values().records())
+
+    def plot(self) -> "Figure":
+        """Draw where the time and the memory of each result go, as ``calculon plot breakdown`` does.
+
+        Raises
+        ------
+        SpecError
+            Where matplotlib is missing.
+        """
+        return drawn(self, "breakdown")
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {', '.join(self.names)}>"
 
     def values(self) -> Table:
         """Return a row for each value that has a reference, for CSV."""

@@ -8,8 +8,7 @@ import pytest
 from calculon.apps.cli.plot_curves import pareto, scaling
 from calculon.apps.cli.plot_heatmap import heatmap, why_not
 from calculon.apps.cli.plot_schedule import gantt
-from calculon.apps.cli.results import read_results
-from calculon.apps.cli.waterfalls import falls
+from calculon.apps.cli.results import asked_falls, read_results
 from calculon.apps.report.digits import Digits
 from calculon.apps.report.page import PARTS
 from calculon.errors import SpecError
@@ -23,9 +22,8 @@ from mpl_toolkits.mplot3d import Axes3D
 
 from calculon.apps.cli.commands.plot import configure
 from calculon.apps.cli.options import Parser
-from calculon.apps.report.pictures import canvas
+from calculon.apps.report.pictures import canvas, waterfall_bars
 from calculon.apps.report.pictures import error_scatter as validation
-from calculon.apps.report.pictures import falls as falls_picture
 from calculon.apps.report.pictures import gantt as schedule
 from calculon.apps.report.pictures import heatmap as heatmap_picture
 from calculon.apps.report.pictures import pareto as pareto_picture
@@ -84,7 +82,7 @@ BEST = "best=llama3-8B,llama3-8B_h100x64,h100_80g_sxm"
 
 
 def test_bars_of_a_waterfall_lead_from_one_time_to_the_other():
-    figure = falls_picture.draw(falls(arguments("waterfall", MINE, BEST)))
+    figure = waterfall_bars.draw(asked_falls(arguments("waterfall", MINE, BEST)))
     (panel,) = figure.subfigs
     times, memory = panel.axes
     mine, best = read_results([MINE, BEST])
@@ -118,15 +116,15 @@ def test_small_changes_are_drawn_without_the_beginning_of_the_axis():
         "fits": True,
     }
     told = {"per": "sample", "mine": {**near, "seconds": 10.0}, "best": near, "steps": [step]}
-    fall = falls_picture.Fall(told, ("A", "B"), "title", "corrected", Digits(0.01))
-    times, memory = falls_picture.draw([fall]).subfigs[0].axes
+    fall = waterfall_bars.Fall(told, ("A", "B"), "title", "corrected", Digits(0.01))
+    times, memory = waterfall_bars.draw([fall]).subfigs[0].axes
     assert 9 < times.get_xlim()[0] < 9.9
     assert times.get_xlabel() == "Time of a sample (s, not from 0)"
     assert memory.lines == [] or len(memory.lines) == 0
     step["fits"], step["seconds"] = False, -5.0
     near |= {"seconds": 5.0}
     step["time_after"] = 5.0
-    times, memory = falls_picture.draw([fall]).subfigs[0].axes
+    times, memory = waterfall_bars.draw([fall]).subfigs[0].axes
     assert times.get_xlim()[0] == 0
     assert [bar.get_hatch() for bar in memory.patches] == [None, "////", None]
 

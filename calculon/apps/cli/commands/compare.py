@@ -3,10 +3,8 @@
 import argparse
 
 from calculon.apps.cli.options import Log, Parser
-from calculon.apps.cli.results import add_result_arguments, asked_results, orders_of
-from calculon.apps.cli.waterfalls import comparable
+from calculon.apps.cli.results import add_result_arguments, asked_results
 from calculon.apps.report.text_tables import FORMATS
-from calculon.errors import Problem, SpecError
 from calculon.spec.files import json_text
 
 
@@ -44,16 +42,12 @@ def configure(parser: Parser) -> None:
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Read the results and print their differences."""
     results = asked_results(arguments)
-    from calculon.apps.report.comparison import MOST, Comparison
     from calculon.apps.report.comparison_tables import sections
+    from calculon.apps.views.compared import compared
 
-    if not 2 <= len(results) <= MOST:
-        wanted = f"2 to {MOST} results to compare"
-        raise SpecError("compare", Problem("", wanted, str(len(results))))
-    ways = {results.index(best): told for best, told in comparable(results)}
-    comparison, form = Comparison(results, orders_of(results), ways), arguments.format
+    comparison, form = compared(results), arguments.format
     if form == "json":
-        log(json_text(comparison.document()))
+        log(json_text(comparison.to_dict()))
         return 0
     if form == "csv":
         log(comparison.values().csv())
