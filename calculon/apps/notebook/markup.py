@@ -98,7 +98,7 @@ def _table(
     parts = [f"<caption>{escape(caption)}</caption>"] if caption else []
     if any(heads):
         cells = (
-            f'<th scope="col" style="{style}">{head}</th>'
+            f'<th scope="col" style="{style}">{head}</th>' if head else "<td></td>"
             for head, style in zip(heads, styles, strict=True)
         )
         parts.append(f"<thead><tr>{''.join(cells)}</tr></thead>")

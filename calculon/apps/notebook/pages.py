@@ -36,7 +36,7 @@ from calculon.units import scaled
 
 def page_of(result: Any) -> str:
     """Return a result as HTML."""
-    return next(show for kind, show in _PAGES.items() if isinstance(result, kind))(result)
+    return next(show for kind, show in PAGES.items() if isinstance(result, kind))(result)
 
 
 def _estimate(one: Estimate) -> str:
@@ -261,7 +261,7 @@ def _comparison(one: Comparison) -> str:
 Shower = Callable[[Any], str]
 """What makes the HTML of one kind of result."""
 
-_PAGES: dict[type, Shower] = {
+PAGES: dict[type, Shower] = {
     Estimate: _estimate,
     Answer: _answer,
     SearchResult: _search,
@@ -274,3 +274,4 @@ _PAGES: dict[type, Shower] = {
     System: _system,
     Packing: _packing,
 }
+"""What makes the HTML of each kind of result."""
