@@ -47,16 +47,16 @@ def check(swept, models, systems, executions, values):
 def test_every_row_is_the_estimate_of_its_specs():
     values = {
         "model.seq_size": [2048, 8192],
-        "microbatch_size": [1, 3, 4],
+        "microbatch_size": [3, 4],
         "system.mem1.GBps": [1000.0, 3350.0],
         "networks[0].bandwidth": [100.0],
     }
     models, systems = [MODEL, "llama2-7B"], ["a100_80g_sxm", SYSTEM]
-    executions = [EXECUTION, "llama3-8B_h100x64_p4"]
+    executions = [EXECUTION]
     swept = sweep(models, systems, executions, set=values)
     check(swept, models, systems, executions, values)
     assert 0 < swept.feasible.sum() < len(swept)
-    assert swept.axes == ("model", "system", "execution", *list(values)[:3])
+    assert swept.axes == ("model", "system", *list(values)[:3])
     assert swept["model"].tolist()[:: len(swept) // 2] == models
 
 
