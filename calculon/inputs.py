@@ -2,6 +2,7 @@
 
 import os
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache
@@ -16,14 +17,17 @@ from calculon.hardware.system import System
 from calculon.presets import COMMON, Preset, filled, find_preset
 from calculon.records import columns
 from calculon.spec import catalog
-from calculon.spec.decode import decode
+from calculon.spec.decode import SpecWarning, decode
 from calculon.spec.execution import Execution
 from calculon.spec.fields import Declaration, optional_defaults, shown, spec_fields
+from calculon.spec.files import SUFFIXES, document_suffix
 from calculon.spec.model import Model
 from calculon.spec.named_values import CORRECTED
 from calculon.spec.origin import Origin, digest_of, titled
+from calculon.spec.overlay import BASE
 from calculon.spec.override import override
 from calculon.spec.paths import no_path, steps_of
+from calculon.spec.result_selection import TABLE
 from calculon.statistics import BOUNDS, CorrectedStats
 
 
@@ -434,7 +438,7 @@ def _load(
         if not isinstance(source, (str, os.PathLike)) or not str(source):
             raise SpecError(argument, _no_source(argument, source))
         path = os.fsdecode(source)
-        name, document, question = catalog.read(argument, path)
+        name, document, question = _read(argument, path, changes)
         file = "<stdin>" if name == "stdin" else path
         path = (
             path if name == "stdin" or Path(path).exists() else name
@@ -444,6 +448,45 @@ def _load(
     digest = digest_of(document, getattr(record, "silent_keys", ()))
     origin = Origin(name=printable(name), source=path, changes=changes, digest=digest)
     return document, file, origin, question
+
+
+def _read(
+    argument: str, path: str, changes: Mapping[str, object]
+) -> tuple[str, object, Mapping[str, Any]]:
+    """Read a spec, and the question where it is the execution of a result; an execution may be a launch file."""
+    launched = None
+    if argument == "execution" and document_suffix(path) not in (*SUFFIXES, TABLE):
+        launched = _launched(path, changes)
+    if launched is None:
+        name, document, question = catalog.read(argument, path)
+        known = not isinstance(document, Mapping) or {*_FIELDS[Execution], BASE} & document.keys()
+        if argument != "execution" or question or known:
+            return name, document, question
+        launched = _launched(path, changes)
+        if launched is None:
+            return name, document, question
+    return Path(path).name, catalog.whole(argument, launched, path), {}
+
+
+def _launched(path: str, changes: Mapping[str, object]) -> Mapping[str, Any] | None:
+    """Return the execution of a launch file; nothing for any other. What is lost of its settings is told once."""
+    if not Path(path).is_file():
+        return None
+    from calculon.launch.files import launched_execution, lost_in_words  # rarely needed
+
+    stated = changes.get("num_procs")
+    launch = launched_execution(path, num_procs=stated if type(stated) is int else None)
+    if launch is None:
+        return None
+    words = f"{path}: {lost_in_words(launch)}"
+    if lost_in_words(launch) and words not in _TOLD:
+        _TOLD.add(words)
+        warnings.warn(printable(words), SpecWarning, stacklevel=2)
+    return launch.execution
+
+
+_TOLD: set[str] = set()
+"""What was said of launch files."""
 
 
 def _no_source(argument: str, source: object) -> Problem:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
-from calculon.launch.translation import translated
+from calculon.launch.translation import Translated, translated
 from calculon.spec.fields import shown
 from calculon.spec.model import Model
 
@@ -51,6 +51,11 @@ class Setting:
 
     def __str__(self) -> str:
         return self.name if self.value is True else f"{self.name} {plain(self.value)}"
+
+    def to_dict(self) -> Fields:
+        """Return it as plain data; a value that the file alone does not say as its text."""
+        value = str(self.value) if isinstance(self.value, Unresolved) else self.value
+        return {"name": self.name, "value": value, "place": self.place}
 
 
 def plain(value: object) -> str:
@@ -287,6 +292,10 @@ class Dialect:
         Whether a text, given the name of the file, is of this dialect.
     suffix : str
         That of its files.
+    presets : tuple of str
+        Further presets, which some of its settings choose.
+    elsewhere : sequence of str
+        Fields that a training script says and its files do not: they are kept as they are, and told in comments.
     """
 
     name: str
@@ -300,6 +309,8 @@ class Dialect:
     render: Callable[[Mapping[str, Any], int, Sequence[str]], str]
     recognises: Callable[[str, str], bool]
     suffix: str = ".sh"
+    presets: tuple[str, ...] = ()
+    elsewhere: Sequence[str] = ()
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -333,6 +344,8 @@ class Launch:
         Settings of the model or the campaign whose value the file alone does not say.
     notes : tuple of str
         What else a reader must know of the file.
+    stated : mapping of str to Setting
+        All settings of the file, by their names in the dialect.
     """
 
     dialect: Dialect
@@ -345,6 +358,16 @@ class Launch:
     unknown: tuple[Setting, ...] = ()
     unresolved: tuple[Setting, ...] = ()
     notes: tuple[str, ...] = ()
+    stated: Mapping[str, Setting] = field(default_factory=dict)
+
+    def to_dict(self) -> Fields:
+        """Return it as plain data: format, what was read, and all settings by what became of them."""
+        document: Fields = {"format": self.dialect.name, "version": self.dialect.version}
+        document |= {name: dict(getattr(self, name)) for name in ("execution", "model", "campaign")}
+        for kind in ("used", "ignored", "unknown", "unresolved"):
+            document[kind] = [one.to_dict() for one in getattr(self, kind)]
+        lost = [one.to_dict() | {"effect": effect} for one, effect in self.not_modelled]
+        return document | {"not_modelled": lost, "notes": list(self.notes)}
 
 
 def read(
@@ -386,6 +409,7 @@ def read(
         model=reading.model,
         campaign=reading.campaign,
         notes=(*reading.parsed.notes, *reading.notes),
+        stated=reading.parsed.settings,
         **_sorted(dialect, reading),
     )
 
@@ -438,7 +462,7 @@ def settings_of(
     SpecError
         For a value that the launcher cannot express; the hint has the nearest that it can.
     """
-    fields = dict(translated(execution, dialect.preset, dialect.fields, dialect.title).fields)
+    fields = dict(_translated(dialect, execution).fields)
     if model is not None and not fields["seq_length"]:
         fields["seq_length"] = model.seq_size
     writing = Writing(dialect.title, fields, model, campaign or {})
@@ -449,6 +473,14 @@ def settings_of(
         found |= row.write(writing)
     _check_read_back(dialect, found, fields)
     return found
+
+
+def _translated(dialect: Dialect, execution: Mapping[str, Any]) -> Translated:
+    """Return an execution as the launcher runs it, under its usual preset or one that its settings choose."""
+    own = execution.get("preset")
+    preset = str(own) if own in dialect.presets else dialect.preset
+    kept = (*dialect.fields, *dialect.elsewhere)
+    return translated(execution, preset, kept, dialect.title)
 
 
 def _check_read_back(dialect: Dialect, settings: Fields, fields: Mapping[str, Any]) -> None:
@@ -480,8 +512,10 @@ def write(
     settings = settings_of(dialect, execution, model, campaign)
     processors = int(execution["num_procs"])
     head = [f"{dialect.title}, written for {dialect.version}: {processors:,} processors"]
-    kept = translated(execution, dialect.preset, dialect.fields, dialect.title).changes
-    head += [f"{name}: {shown(new)}, not {shown(old)}" for name, (old, new) in kept.items()]
+    kept = _translated(dialect, execution)
+    head += [f"{name}: {shown(new)}, not {shown(old)}" for name, (old, new) in kept.changes.items()]
+    told = {name: kept.fields.get(name) for name in dialect.elsewhere}
+    head += [f"{name}: {shown(v)}, said by the training script" for name, v in told.items() if v]
     return dialect.render(settings, processors, head)
 
 

@@ -181,21 +181,39 @@ ATTENTION = Row(
 )
 
 
+_BLOCKING = "CUDA_LAUNCH_BLOCKING"
+"""Variable of the environment with which the host waits for each kernel."""
+
+
 def _graphs(one: Reading) -> Fields:
     scope = one.get("--cuda-graph-scope", default="full")
     kind = one.get("--cuda-graph-impl", default="none")
     asked = one.switch("--enable-cuda-graph") or one.switch("--external-cuda-graph")
     whole = scope in ("full", "full_iteration", [])
+    if one.get(_BLOCKING, default=0) == 1:
+        return {"launch_mode": "blocking"}
     if (asked or kind != "none") and not whole:
         one.not_modelled("--cuda-graph-scope", "launches of some parts of a block alone as graphs")
     return {"launch_mode": "graph" if (asked or kind != "none") and whole else "auto"}
 
 
+def _write_graphs(one: Writing) -> Fields:
+    if one["launch_mode"] == "blocking":
+        return {_BLOCKING: 1}
+    return {"--cuda-graph-impl": "local"} if one["launch_mode"] == "graph" else {}
+
+
 GRAPHS = Row(
     ("launch_mode",),
-    ("--cuda-graph-impl", "--cuda-graph-scope", "--enable-cuda-graph", "--external-cuda-graph"),
+    (
+        _BLOCKING,
+        "--cuda-graph-impl",
+        "--cuda-graph-scope",
+        "--enable-cuda-graph",
+        "--external-cuda-graph",
+    ),
     _graphs,
-    lambda one: {"--cuda-graph-impl": "local"} if one["launch_mode"] == "graph" else {},
+    _write_graphs,
 )
 
 ROWS = (
@@ -251,7 +269,13 @@ _SURE = 2
 
 def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     """Return the flags of a script of Megatron-LM; abbreviations are written out, other spellings replaced."""
-    parsed = parse_script(text, file, variables, is_flag=lambda name: _written_out(name) in _FLAGS)
+    parsed = parse_script(
+        text,
+        file,
+        variables,
+        is_flag=lambda name: _written_out(name) in _FLAGS,
+        environment=(_BLOCKING,),
+    )
     settings: dict[str, Setting] = {}
     for name, setting in parsed.settings.items():
         whole = _written_out(name)
@@ -286,15 +310,18 @@ def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> 
     per_node = min(num_procs, _PER_NODE)
     whole = num_procs % per_node == 0
     lines = ["#!/bin/bash", *(f"# {one}" for one in head)]
-    lines += ["export CUDA_DEVICE_MAX_CONNECTIONS=1", ""]
+    flags = {name: value for name, value in settings.items() if name.startswith("--")}
+    lines += ["export CUDA_DEVICE_MAX_CONNECTIONS=1"]
+    lines += [f"export {name}={value}" for name, value in settings.items() if name not in flags]
+    lines += [""]
     lines += [f"GPUS_PER_NODE={per_node if whole else 1}"]
     lines += [f"NUM_NODES={num_procs // per_node if whole else num_procs}", "", "ARGS=("]
-    lines += [f"    {flag} {_text(value)}".rstrip() for flag, value in settings.items()]
+    lines += [f"    {flag} {_text(value)}".rstrip() for flag, value in flags.items()]
     lines += [
         *(")", ""),
         "torchrun --nproc_per_node $GPUS_PER_NODE --nnodes $NUM_NODES \\",
         '    --rdzv_backend c10d --rdzv_endpoint "${MASTER_ADDR:-localhost}:${MASTER_PORT:-29500}" \\',
-        '    pretrain_gpt.py "${ARGS[@]}" "$@"',
+        '    pretrain_gpt.py "${ARGS[@]}"',
     ]
     return "\n".join(lines) + "\n"
 
@@ -320,4 +347,5 @@ MEGATRON_LM = Dialect(
     parse=parse,
     render=render,
     recognises=recognises,
+    presets=("megatron-lm-ub",),
 )

@@ -15,6 +15,9 @@ from calculon.spec.model import Model
 VOCABULARIES = {"GPT2BPETokenizer": 50_257, "Llama2Tokenizer": 32_000}
 """Words of tokenizers that are one vocabulary each."""
 
+NO_VOCABULARY = "the vocabulary is that of the tokenizer: state vocab in the model, or --vocab-size"
+"""What is said of a model whose vocabulary the flags do not tell."""
+
 _MOE_WIDTH, _SHARED = "--moe-ffn-hidden-size", "--moe-shared-expert-intermediate-size"
 _NEEDED = ("--num-layers", "--hidden-size", "--num-attention-heads", "--seq-length")
 _OTHER_SHAPES = {
@@ -232,16 +235,14 @@ def _linear(one: Reading, hidden: int, _heads: int, _blocks: int) -> Fields:
 
 def _vocabulary(one: Reading, _hidden: int, _heads: int, _blocks: int) -> Fields:
     kind, merges = one.get("--tokenizer-type"), one.get("--merge-file")
-    stated = one.count("--vocab-size", "--padded-vocab-size")
+    stated = one.count("--vocab-size", "--padded-vocab-size", "--pad-vocab-size-to")
     tied = not one.switch("--untie-embeddings-and-output-weights")
     modules = one.count("--mtp-num-layers", default=0)
     if kind is None and merges is not None:
         kind = "GPT2BPETokenizer"
     words = stated or VOCABULARIES.get(str(kind), 0)
-    if not words:
-        one.notes.append(
-            "the vocabulary is that of the tokenizer: state vocab in the model, or --vocab-size"
-        )
+    if not words and one.count("--num-layers"):
+        one.notes.append(NO_VOCABULARY)
     return {"vocab": words, "tied": tied and words > 0, "mtp_layers": modules if words else 0}
 
 

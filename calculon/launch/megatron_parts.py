@@ -12,6 +12,7 @@ _BLOCKS = "--num-layers-per-virtual-pipeline-stage"
 _MAP = "--pipeline-model-parallel-layout"
 _FIRST, _LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers"
 _ENDS = "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"
+_METHOD = "--pp-partition-method"
 _LONGEST = 20_000
 """Characters of a layout that is written out."""
 
@@ -41,6 +42,8 @@ def _layout(one: Reading) -> Fields:
     pipeline = one.execution["pipeline_par"]
     first, last = one.count(_FIRST, default=0), one.count(_LAST, default=0)
     ends = tuple(int(one.switch(name)) for name in _ENDS)
+    if str(one.get(_METHOD, default="")) == "type:transformer|embedding":
+        ends = (1, 1)  # DeepSpeed: embedding and head count as a block each
     stated = one.setting(_MAP)
     chunks = _chunks(one, pipeline, sum(ends))
     found: Fields = {
@@ -128,7 +131,7 @@ LAYOUT = (
             *("pipeline_interleaving", "pp_layout", "first_stage_blocks", "last_stage_blocks"),
             "stage_blocks",
         ),
-        (_STAGES, _BLOCKS, _MAP, _FIRST, _LAST, *_ENDS),
+        (_STAGES, _BLOCKS, _MAP, _FIRST, _LAST, *_ENDS, _METHOD),
         _layout,
         _write_layout,
     ),

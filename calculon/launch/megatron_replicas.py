@@ -44,7 +44,17 @@ def _stage(one: Reading) -> str:
         if strategy is not None and name not in _STAGES:
             raise one.error(strategy, f"one of {', '.join(_STAGES)}")
         return _STAGES[name]
+    if _sums_apart(one):
+        return "1"
     return "1" if whole else str(min(stated or 0, 3))
+
+
+def _sums_apart(one: Reading) -> bool:
+    """Return whether DeepSpeed's optimizer of bf16 runs: gradients of 2 bytes, added to split sums of 4 beside them.
+
+    Source: BigScience, script of BLOOM-176B: "bf16 must use z0! it implements its own zero stage 1 equivalent".
+    """
+    return one.switch("--deepspeed") and one.switch("--bf16") and not one.count("--zero-stage")
 
 
 def _write_sharing(one: Writing) -> Fields:
@@ -78,12 +88,18 @@ def _gradients(one: Reading) -> Fields:
     if datatype == "bfloat16":
         wide = not narrow
     kind = "float32" if wide else _SUMS[datatype]
+    apart = _sums_apart(one)
     bucket = one.count(_BUCKET)
     size = 4 if kind == "float32" else 2
     # buckets of the sharded optimizer alone, which has no other form where weights are split
     counts = bucket is not None and one.execution["zero_stage"] in ("0", "1", "2")
     mib = round(bucket * size / _MIB) if counts and bucket else 0
-    return {"grad_dtype": kind, "grad_comm_dtype": kind, "ddp_bucket_mib": mib}
+    return {
+        "grad_dtype": "bfloat16" if apart else kind,
+        "grad_comm_dtype": kind,
+        "grad_sums": apart,
+        "ddp_bucket_mib": mib,
+    }
 
 
 def _write_gradients(one: Writing) -> Fields:
@@ -198,8 +214,8 @@ REPLICAS = (
         _write_sharing,
     ),
     Row(
-        ("grad_dtype", "grad_comm_dtype", "ddp_bucket_mib"),
-        ("--accumulate-allreduce-grads-in-fp32", "--grad-reduce-in-bf16", _BUCKET),
+        ("grad_dtype", "grad_comm_dtype", "grad_sums", "ddp_bucket_mib"),
+        ("--deepspeed", "--accumulate-allreduce-grads-in-fp32", "--grad-reduce-in-bf16", _BUCKET),
         _gradients,
         _write_gradients,
     ),

@@ -29,6 +29,9 @@ _OF_BATCH_SYSTEM = {
 _BOTH = ("SLURM_NTASKS", "SLURM_NPROCS")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
+PROGRAM = "program"
+"""The setting that is the name of the program that trains."""
+
 _OPEN = "[\ue000-\uf8ff]"
 
 Size = int | Unresolved | None
@@ -63,6 +66,7 @@ def parse_script(
     *,
     is_flag: Callable[[str], bool] = lambda name: True,
     name_of: Callable[[str], str] | None = None,
+    environment: Sequence[str] = (),
 ) -> Parsed:
     """Return the flags of the training command of a script, by name, and its processors.
 
@@ -78,6 +82,9 @@ def parse_script(
         Whether a name is one that the dialect knows: of several commands the one with most of these counts.
     name_of : callable, optional
         Returns the name of a flag, which may be followed by its value; by default :func:`flag_name`.
+    environment : sequence of str
+        Variables of the environment that are settings, too, where the script says them. So is the name of the program
+        that it runs, under :data:`PROGRAM`.
 
     Raises
     ------
@@ -104,6 +111,13 @@ def parse_script(
     before, after = _halves(command, known)
     settings, loose = _flags(after, script, named, _Lines(text, file))
     notes += [f"{one} may hold further settings" for one in loose]
+    lines = _Lines(text, file)
+    for name in environment:
+        if isinstance(value := script.variables.get(name), str) and not script.open(value):
+            settings[name] = Setting(name, plain_value(value), lines.place(name))
+    if program := next((word for word in command if word.endswith(".py")), ""):
+        name = program.rpartition("/")[2]
+        settings[PROGRAM] = Setting(PROGRAM, name, lines.place(name))
     return Parsed(file, settings, _processors(before, batch, script), tuple(notes))
 
 
@@ -178,6 +192,9 @@ def _flags(
             continue
         values = [word.partition("=")[2]] if "=" in word else []
         while "=" not in word and place < len(words) and not _is_flag(words[place]):
+            opening = script.open(words[place])
+            if opening and re.fullmatch(r"\$\{?[@*].*", opening.text):
+                break  # the arguments of the script
             values.append(words[place])
             place += 1
         name, opening = name_of(word), script.open(word.partition("=")[0])

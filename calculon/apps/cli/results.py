@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calculon.apps.cli.changes import add_changes, parsed, with_changes
 from calculon.apps.cli.options import Parser, add_edition, add_preset, naming
@@ -22,6 +22,7 @@ from calculon.apps.cli.result_files import (
 from calculon.apps.report.result import Document, Result
 from calculon.apps.views.compared import labelled
 from calculon.apps.views.estimate_result import result_of
+from calculon.apps.views.waterfalls import Estimated, falls
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
@@ -33,6 +34,9 @@ from calculon.spec.files import STDIN, document_suffix
 from calculon.spec.origin import titled
 from calculon.spec.result_selection import split
 from calculon.version import __version__
+
+if TYPE_CHECKING:
+    from calculon.apps.report.pictures.waterfall_bars import Fall
 
 RESULT_HELP = (
     "APP,EXE,SYS estimates an execution (names of the catalog or files); FILE is the JSON of llm or of loe; "
@@ -66,6 +70,11 @@ def asked_results(arguments: argparse.Namespace) -> list[Result]:
     """Return the results that the arguments of :func:`add_result_arguments` name."""
     a = arguments
     return read_results(a.results, a.model, a.system, a.edition, a.preset, a.changes)
+
+
+def asked_falls(arguments: argparse.Namespace) -> "list[Fall]":
+    """Return the waterfalls from the first of these results to each of the others."""
+    return falls(asked_results(arguments))
 
 
 def read_results(
@@ -171,7 +180,8 @@ def _whole(
 ) -> Result:
     """Return an estimate as a result, with the edition in its name where several were asked for."""
     told = (f"edition {made.edition}",) if len(editions) > 1 else ()
-    return replace(result_of(made), documents=documents, parts=(*parts, *told))
+    found = replace(result_of(made), documents=documents, parts=(*parts, *told))
+    return Estimated.of(found, made)
 
 
 def _document(role: str, source: str) -> Document:

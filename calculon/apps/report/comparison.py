@@ -1,7 +1,8 @@
 """Results side by side: the inputs that differ, and the parts of time and memory that make the difference."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import cached_property
 from operator import sub, truediv
 from string import ascii_uppercase
@@ -84,10 +85,14 @@ class Comparison(Displayed):
     least_ratio : float, optional
         Ratio of two times of one model on one system from which their order is sure: see
         :func:`~calculon.inspect.told_apart.least_ratio`.
+    waterfalls : mapping of int to mapping, optional
+        By the number of a result, the changes from the first to it as plain data (:class:`calculon.Waterfall`), where
+        both are plans of one model on one system.
     """
 
     results: Sequence[Result]
     least_ratio: float | None = None
+    waterfalls: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def letters(self) -> str:
@@ -216,6 +221,7 @@ class Comparison(Displayed):
             "time": [_record(line) for line in self.time],
             "memory": {f"tier{t + 1}": [_record(x) for x in self.memory(t)] for t in (0, 1)},
             "statistics": [_record(line) for line in self.statistics],
+            "waterfalls": {self.letters[i]: told for i, told in self.waterfalls.items()},
         }
 
     def to_frame(self) -> "pd.DataFrame":
@@ -242,7 +248,7 @@ class Comparison(Displayed):
         lines = [("statistics", line) for line in self.statistics]
         lines += [("time", line) for line in self.time]
         lines += [(f"memory, tier {t + 1}", line) for t in (0, 1) for line in self.memory(t)]
-        rows = [
+        rows: list[dict[str, Any]] = [
             {
                 "table": table,
                 "name": line.name,
@@ -260,7 +266,29 @@ class Comparison(Displayed):
                 self.results[1:], line.values[1:], line.differences, line.ratios, strict=True
             )
         ]
+        rows += [row for number in self.waterfalls for row in self._changes(number)]
         return Table(tuple(Column(name) for name in rows[0]), rows)
+
+    def _changes(self, number: int) -> Iterator[dict[str, Any]]:
+        """Yield the time and the memory after each change from the first result to another, against before it."""
+        told = self.waterfalls[number]
+        first, other = self.results[0], self.results[number]
+        for key, after, unit in (("seconds", "time_after", "s"), ("bytes", "bytes_after", "B")):
+            for step in told["steps"]:
+                yield {
+                    "table": f"waterfall, {unit} a {told['per']}"
+                    if unit == "s"
+                    else "waterfall, B",
+                    "name": step["change"],
+                    "unit": unit,
+                    "result": other.label,
+                    "edition": other.edition,
+                    "value": step[after],
+                    "reference": step[after] - step[key],
+                    "reference_edition": first.edition,
+                    "difference": step[key],
+                    "ratio": step[after] / (step[after] - step[key]),
+                }
 
 
 def _machine(result: Result) -> tuple[Any, ...]:

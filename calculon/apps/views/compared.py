@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calculon.apps.report.result import Result
+from calculon.apps.views.waterfalls import comparable
 from calculon.errors import Problem, SpecError
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ def compared(results: Sequence[Result]) -> "Comparison":
     if not 2 <= len(results) <= MOST:
         wanted = f"2 to {MOST} results to compare"
         raise SpecError("compare", Problem("", wanted, str(len(results))))
-    return Comparison(results, least_ratio_of(results))
+    ways = {results.index(best): told for best, told in comparable(results)}
+    return Comparison(results, least_ratio_of(results), ways)
 
 
 def least_ratio_of(results: Sequence[Result]) -> float | None:

@@ -9,6 +9,7 @@ from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Table
 from calculon.apps.views.compared import least_ratio_of
 from calculon.apps.views.validation_tables import STUDIES
+from calculon.apps.views.waterfalls import drawn
 from calculon.presets import agreed
 from calculon.spec.files import replacing
 from calculon.spec.named_values import PUBLISHED
@@ -28,7 +29,7 @@ def write_report(results: Sequence[Result], path: str) -> None:
         named = edition != PUBLISHED and table.rows
         validation[f"{system}, edition {edition}" if named else system] = table
     told = [replace(one, winners=tuple(map(_with_usual, one.winners))) for one in results]
-    text = report_page(told, versions, validation, least_ratio_of(results))
+    text = report_page(told, versions, validation, least_ratio_of(results), drawn(results))
     with replacing(path) as stream:
         stream.write(text.encode())
 

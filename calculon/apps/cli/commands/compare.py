@@ -14,7 +14,8 @@ def configure(parser: Parser) -> None:
         "Set two or more executions or results side by side: the inputs that differ, the parts of the "
         "iteration time and of the memory that differ (the largest difference first), and every statistic with "
         "its difference and ratio. The others are compared with the first result. In edition corrected it says "
-        "whether measured runs confirm the order of their times.",
+        "whether measured runs confirm the order of their times. Plans of one model on one system are led from one to "
+        "the other, one change at a time.",
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g before.json\n"
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80e after.json\n"
         "calculon compare before.json after.json\n"
