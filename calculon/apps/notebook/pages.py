@@ -9,10 +9,13 @@ from calculon.apps.report.comparison_tables import sections
 from calculon.apps.report.page import Page
 from calculon.apps.report.plan_page import PlanPage
 from calculon.apps.report.plans_table import plans_table
+from calculon.apps.report.sensitivity_page import SensitivityPage
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import bandwidth, capacity, figure, quantity
+from calculon.apps.report.waterfall_section import waterfall_section
 from calculon.apps.report.winners import reasons_table, winners_table
 from calculon.apps.views.estimate_result import result_of
+from calculon.apps.views.waterfalls import fall_alone
 from calculon.architecture.parameters import parameter_count
 from calculon.errors import in_words
 from calculon.estimate import Estimate
@@ -20,6 +23,8 @@ from calculon.evaluate import Evaluation
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES, Plan
 from calculon.planner.answer import Answer
+from calculon.planner.sensitivity import Sensitivity
+from calculon.planner.waterfall import Waterfall
 from calculon.presets import find_preset
 from calculon.records import columns
 from calculon.search.search_result import SearchResult
@@ -258,6 +263,20 @@ def _comparison(one: Comparison) -> str:
     return framed(*parts)
 
 
+def _waterfall(one: Waterfall) -> str:
+    """Return a row for each change between both plans."""
+    fall = fall_alone(one)
+    section = waterfall_section(fall.waterfall, fall.digits)
+    notes = (paragraph(note, quiet=True) for note in section.notes)
+    shown = table(section.table, most=len(section.table.rows))
+    return framed(heading(fall.title, f"edition {fall.terms}"), shown, *notes)
+
+
+def _sensitivity(one: Sensitivity) -> str:
+    shown = SensitivityPage(one.to_dict(), one.preset.usual)
+    return page(shown, ("Hardware", "How", "Searched"))
+
+
 Shower = Callable[[Any], str]
 """What makes the HTML of one kind of result."""
 
@@ -266,6 +285,8 @@ PAGES: dict[type, Shower] = {
     Answer: _answer,
     SearchResult: _search,
     Evaluation: _evaluation,
+    Sensitivity: _sensitivity,
+    Waterfall: _waterfall,
     Sweep: _sweep,
     Comparison: _comparison,
     Plan: _plan,

@@ -11,6 +11,7 @@ from calculon import inputs
 from calculon.apps.notebook.markup import ROWS
 from calculon.apps.report.page import Page
 from calculon.apps.report.plan_page import PlanPage
+from calculon.apps.report.sensitivity_page import SensitivityPage
 from calculon.apps.views.estimate_result import result_of
 from calculon.errors import in_words
 from calculon.units import scaled
@@ -163,9 +164,21 @@ def test_names_of_users_are_texts():
 def test_every_public_result_is_shown():
     kinds = [getattr(calculon, name) for name in calculon.__all__ if name[0].isupper()]
     results = [kind for kind in kinds if not issubclass(kind, Exception)]
-    results = [kind for kind in results if kind.__name__ not in ("Sensitivity", "Waterfall")]
     assert len(results) > 10
     assert [kind.__name__ for kind in results if not hasattr(kind, "_repr_html_")] == []
     from calculon.apps.notebook.pages import PAGES
 
     assert [kind.__name__ for kind in results if kind not in PAGES] == []
+
+
+def test_advice_says_all_of_its_page():
+    answer = calculon.plan("llama-3-8b", 64, "h100", mine="tp=4 pp=2 mbs=1")
+    way = calculon.waterfall(answer.mine.estimate, answer.best)
+    text = checked(way._repr_html_()).text
+    assert all(step.words.replace(" -> ", " -> ") in text for step in way.steps)
+    told = calculon.sensitivity(answer.best.model, answer.best.execution, answer.best.system)
+    found = set(words(checked(told._repr_html_()).text))
+    shown = SensitivityPage(told.to_dict(), told.preset.usual)
+    bars = re.compile(r"[^\w.,%/+<-]+")
+    missing = [word for word in words_of(shown) if word not in found and not bars.fullmatch(word)]
+    assert missing == []
