@@ -52,7 +52,7 @@ def _answer(one: Answer) -> str:
     best = None if one.best is None else result_of(one.best)
     preset = one.question.preset
     shown = PlanPage(one.to_dict(), best, preset.usual, preset.words)
-    return page(shown, ("Best", "No plan", "Next best", "Processors", "Mine"))
+    return page(shown, ("Best", "No plan", "Next best", "Processors", "Mine", "From"))
 
 
 def _search(one: SearchResult) -> str:
@@ -153,7 +153,10 @@ def _sweep(one: Sweep) -> str:
         | {name: float(one[name][i]) for name in shown}
         for i in first
     ]
-    asked = [Column(name, _with_unit(name, one.units), text=_value) for name in one.asked]
+    asked = [
+        Column(name, _with_unit(name, one.units), right=values.dtype.kind in "if", text=_value)
+        for name, values in one.asked.items()
+    ]
     reason = () if good == len(one) else (_REASON,)
     return framed(
         title, table(Table((*asked, *map(_statistic, shown), *reason), rows), total=len(one))
