@@ -13,6 +13,7 @@ from calculon.apps.report.sensitivity_page import SensitivityPage
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import bandwidth, capacity, figure, quantity
 from calculon.apps.report.waterfall_section import waterfall_section
+from calculon.apps.report.why_page import WhyPage
 from calculon.apps.report.winners import reasons_table, winners_table
 from calculon.apps.views.estimate_result import result_of
 from calculon.apps.views.waterfalls import fall_alone
@@ -25,6 +26,7 @@ from calculon.plan.plan import NAMES, Plan
 from calculon.planner.answer import Answer
 from calculon.planner.sensitivity import Sensitivity
 from calculon.planner.waterfall import Waterfall
+from calculon.planner.why import Why
 from calculon.presets import find_preset
 from calculon.records import columns
 from calculon.search.search_result import SearchResult
@@ -280,6 +282,12 @@ def _sensitivity(one: Sensitivity) -> str:
     return page(shown, ("Hardware", "How", "Searched"))
 
 
+def _why(one: Why) -> str:
+    result = None if one.estimate is None else result_of(one.estimate)
+    shown = WhyPage(one.to_dict(), result, one.preset.usual)
+    return page(shown, ("What", "Memory"))
+
+
 Shower = Callable[[Any], str]
 """What makes the HTML of one kind of result."""
 
@@ -290,6 +298,7 @@ PAGES: dict[type, Shower] = {
     Evaluation: _evaluation,
     Sensitivity: _sensitivity,
     Waterfall: _waterfall,
+    Why: _why,
     Sweep: _sweep,
     Comparison: _comparison,
     Plan: _plan,

@@ -12,6 +12,7 @@ from calculon.apps.notebook.markup import ROWS
 from calculon.apps.report.page import Page
 from calculon.apps.report.plan_page import PlanPage
 from calculon.apps.report.sensitivity_page import SensitivityPage
+from calculon.apps.report.why_page import WhyPage
 from calculon.apps.views.estimate_result import result_of
 from calculon.errors import in_words
 from calculon.units import scaled
@@ -176,6 +177,15 @@ def test_advice_says_all_of_its_page():
     way = calculon.waterfall(answer.mine.estimate, answer.best)
     text = checked(way._repr_html_()).text
     assert all(step.words.replace(" -> ", " -> ") in text for step in way.steps)
+    why = calculon.why("llama-3-8b", answer.best.execution, "h100_80g_sxm")
+    shown = WhyPage(why.to_dict(), result_of(why.estimate), why.preset.usual)
+    found = set(words(checked(why._repr_html_()).text))
+    assert [word for word in words_of(shown) if word not in found] == []
+    large = answer.best.execution.to_dict() | {"microbatch_size": 16}
+    mended = calculon.why("llama-3-8b", large, "h100_80g_sxm")
+    text = checked(mended._repr_html_()).text
+    assert "cannot run" in text
+    assert "What would do" in text
     told = calculon.sensitivity(answer.best.model, answer.best.execution, answer.best.system)
     found = set(words(checked(told._repr_html_()).text))
     shown = SensitivityPage(told.to_dict(), told.preset.usual)
