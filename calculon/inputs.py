@@ -3,7 +3,7 @@
 import os
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
@@ -161,6 +161,83 @@ def asked_execution(
     changes: Mapping[str, Any] | None = None,
 ) -> Asked:
     """Return an execution, the preset that filled it in, and where it came from; as :func:`execution`."""
+    return _asked(source, edition, preset, changes)
+
+
+STAND_INS: Mapping[str, Any] = {"tensor_par": 1, "pipeline_par": 1, "batch_size": 1}
+"""What stands for fields that no preset fills in where they cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """An execution as far as it can be read.
+
+    Attributes
+    ----------
+    asked : Asked
+        The execution; where a field cannot be read it has what its preset fills in.
+    problems : tuple of Problem
+        What cannot be read of it.
+    unread : mapping
+        The fields of these problems, with what stands for them.
+    left_out : tuple of str
+        ``data_par``, where it is left out and the other degrees do not divide the processors.
+    """
+
+    asked: Asked
+    problems: tuple[Problem, ...] = ()
+    unread: Mapping[str, Any] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+
+def readable_execution(
+    source: Source | Execution, *, edition: str | None = None, preset: str | None = None
+) -> Readable:
+    """Return an execution as far as it can be read, and what of it cannot.
+
+    Raises
+    ------
+    SpecError
+        Where too little can be read; otherwise as :func:`execution`.
+    """
+    try:
+        return Readable(_asked(source, edition, preset))
+    except SpecError as error:
+        if isinstance(source, Execution):
+            raise
+        found, left_out = _readable(source, edition, preset, error)
+        kept = {"num_procs"} if left_out else set()
+        names = [one.field for one in error.problems if one.field not in kept]
+        fields = (name for name in names if hasattr(found.execution, name))
+        unread = {name: getattr(found.execution, name) for name in fields}
+        return Readable(found, error.problems, unread, left_out)
+
+
+def _readable(
+    source: Source, edition: str | None, preset: str | None, error: SpecError
+) -> tuple[Asked, tuple[str, ...]]:
+    """Return an execution without the fields of an error, and what of it nobody stated: with processors if possible."""
+    names = [one.field for one in error.problems]
+    rest = [name for name in names if name != "num_procs"]
+    for unread, replicas in ((rest, False), (rest, True), (names, False), (names, True)):
+        try:
+            found = _asked(source, edition, preset, unread=unread, replicas=replicas)
+        except SpecError:
+            continue
+        return found, ("data_par",) if replicas else ()
+    raise error from None
+
+
+def _asked(
+    source: Source | Execution,
+    edition: str | None,
+    preset: str | None,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    unread: Collection[str] = (),
+    replicas: bool = False,
+) -> Asked:
+    """Return an execution, some fields of which are as if they were not stated; its replicas rounded down if asked."""
     asked = {**(changes or {})}
     if isinstance(source, Execution):
         if preset is not None:
@@ -170,8 +247,11 @@ def asked_execution(
         whole = replace(source, **asked) if asked else source
         return Asked(whole, find_preset(whole.preset if preset is None else preset))
     raw, file, origin, question = stated_execution(source)
-    stated = {**raw, **asked}
+    stated = {name: one for name, one in {**raw, **asked}.items() if name not in unread}
+    stated |= {name: one for name, one in STAND_INS.items() if name in unread}
     fields_of, framework = filled(stated, edition, preset, file)
+    if replicas and isinstance(count := fields_of.get("data_par"), float):
+        fields_of = {**fields_of, "data_par": max(1, int(count))}
     try:
         found = decode(Execution, fields_of, file)
     except SpecError as error:
