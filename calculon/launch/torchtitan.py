@@ -20,7 +20,7 @@ from calculon.launch.torchtitan_files import (
 from calculon.launch.torchtitan_kernels import KERNELS, LENGTH, TOKENS
 from calculon.launch.torchtitan_pipeline import PIPELINE
 from calculon.launch.torchtitan_words import NO_EFFECT, NOT_MODELLED, ONLY_WITH
-from calculon.presets import COMMON, find_preset, unmet
+from calculon.presets import COMMON, find_preset, lacking, refused
 
 _NAME = "torchtitan"
 _STEP_TOKENS = "training.num_tokens_per_train_step"
@@ -308,8 +308,10 @@ def _write_campaign(one: Writing) -> Fields:
 
 def _read_preset(one: Reading) -> Fields:
     """Say what torchtitan runs field by field where its preset, which keeps to defaults, has a limit against it."""
-    whole = find_preset(_NAME).completed({"training": True, **one.execution})
-    if next(unmet(find_preset(_NAME), whole.__getitem__), None) is None:
+    preset = find_preset(_NAME)
+    whole = preset.completed({"training": True, **one.execution})
+    value_of = whole.__getitem__
+    if not any((*lacking(preset, value_of), *refused(preset, value_of))):
         return {}
     del whole["attn_kernel"]  # the system's own
     return {**whole, "preset": COMMON}
