@@ -252,7 +252,8 @@ class Row:
     fields : tuple of str
         The fields that it reads, and writes: for these ``read(write(x)) = x``.
     settings : tuple of str
-        The names that it knows; the first of those with one meaning is the one that is written.
+        The names that it knows, which count as read whether it asks for them or not; the first of those with one
+        meaning is the one that is written.
     read : callable
         Returns all of its fields, of a setting that is absent with what the launcher does without it.
     write : callable
@@ -391,6 +392,7 @@ def read(
     reading = Reading(dialect.parse(text, file, variables or {}), num_procs)
     for row in dialect.rows:
         reading.lenient = row.subject != "execution"
+        reading.used.update(row.settings)
         getattr(reading, row.subject).update(row.read(reading))
     fields = dict(reading.execution)
     base = fields.pop("preset", dialect.preset)

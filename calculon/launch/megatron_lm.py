@@ -7,7 +7,7 @@ means the launcher's default, whatever recipes usually state.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from calculon.errors import Problem, SpecError
 from calculon.launch.dialect import (
@@ -279,8 +279,21 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     settings: dict[str, Setting] = {}
     for name, setting in parsed.settings.items():
         whole = _written_out(name)
-        settings[whole] = Setting(whole, setting.value, setting.place)
+        value = (
+            _SWITCHES.get(setting.value, setting.value)
+            if _is_text(setting.value)
+            else setting.value
+        )
+        settings[whole] = Setting(whole, value, setting.place)
     return Parsed(parsed.file, settings, parsed.num_procs, parsed.notes)
+
+
+_SWITCHES: dict[str, bool] = {"true": True, "false": False, "True": True, "False": False}
+"""Values of switches, as launchers of Megatron-LM beside its own scripts have them."""
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    return isinstance(value, str)
 
 
 def _written_out(name: str) -> str:

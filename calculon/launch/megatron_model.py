@@ -9,6 +9,7 @@ from typing import Any
 
 from calculon.errors import Problem, SpecError
 from calculon.launch.dialect import Fields, Parsed, Reading, Row, Setting, Writing
+from calculon.launch.shell_flags import PROGRAM
 from calculon.spec.fields import shown, spec_fields
 from calculon.spec.model import Model
 
@@ -17,6 +18,7 @@ VOCABULARIES = {"GPT2BPETokenizer": 50_257, "Llama2Tokenizer": 32_000}
 
 _MOE_WIDTH, _SHARED = "--moe-ffn-hidden-size", "--moe-shared-expert-intermediate-size"
 _NEEDED = ("--num-layers", "--hidden-size", "--num-attention-heads", "--seq-length")
+_SHARES = ("--hybrid-attention-ratio", "--hybrid-mlp-ratio")
 _OTHER_SHAPES = {
     "--heterogeneous-layers-config-path": "blocks that are not alike",
     "--heterogeneous-layers-config-encoded-json": "blocks that are not alike",
@@ -35,7 +37,9 @@ def _shape(one: Reading) -> Fields:
     for part in (_widths, _kinds, _experts, _latents, _linear, _vocabulary):
         every |= part(one, hidden or 1, heads or 1, blocks or 1)
     strange = next((what for name, what in _OTHER_SHAPES.items() if one.get(name) is not None), "")
-    program = str(one.get("program", default=""))
+    if any(one.get(name) for name in _SHARES) and "layer_pattern" not in every:
+        strange = "a hybrid whose order of blocks follows from shares"
+    program = str(one.get(PROGRAM, default=""))
     if not strange and re.search("t5|vision|multimodal|vlm|retro|ict", program):
         strange = f"that of {program}"
     if strange:
@@ -44,6 +48,10 @@ def _shape(one: Reading) -> Fields:
         return {}
     causal = {"causal": False} if "bert" in program else {}
     every |= {"num_blocks": blocks, "hidden": hidden, "attn_heads": heads, "seq_size": sequence}
+    if not every["vocab"]:
+        one.notes.append(
+            "the vocabulary is that of the tokenizer: state vocab in the model, or --vocab-size"
+        )
     return _stated(every | causal)
 
 
@@ -231,17 +239,13 @@ def _linear(one: Reading, hidden: int, _heads: int, _blocks: int) -> Fields:
 
 
 def _vocabulary(one: Reading, _hidden: int, _heads: int, _blocks: int) -> Fields:
-    kind, merges = one.get("--tokenizer-type"), one.get("--merge-file")
+    kind, merges = one.get("--tokenizer-type"), "--merge-file" in one.parsed.settings
     stated = one.count("--vocab-size", "--padded-vocab-size", "--pad-vocab-size-to")
     tied = not one.switch("--untie-embeddings-and-output-weights")
     modules = one.count("--mtp-num-layers", default=0)
-    if kind is None and merges is not None:
+    if kind is None and merges:
         kind = "GPT2BPETokenizer"
     words = stated or VOCABULARIES.get(str(kind), 0)
-    if not words:
-        one.notes.append(
-            "the vocabulary is that of the tokenizer: state vocab in the model, or --vocab-size"
-        )
     return {"vocab": words, "tied": tied and words > 0, "mtp_layers": modules if words else 0}
 
 
@@ -378,7 +382,10 @@ _READ_BY_SHAPE = (
     *("--hybrid-override-pattern", "--is-hybrid-model", "--mamba-num-heads"),
     *(flag for flag, _ in _STATES.values()),
     *("--vocab-size", "--untie-embeddings-and-output-weights", "--mtp-num-layers"),
-    *("--tokenizer-type", "--merge-file", "--attention-output-gate"),
+    *("--tokenizer-type", "--padded-vocab-size", "--pad-vocab-size-to"),
+    *("--attention-output-gate", "--glu-activation", "--embed-layernorm"),
+    *("--no-position-embedding", "--encoder-seq-length", "--hybrid-layer-pattern"),
+    *(*_SHARES, PROGRAM),
 )
 
 MODEL = (

@@ -10,6 +10,9 @@ SPELLINGS = {
     "--fp4": "--fp4-format",
     "--tp-size": "--tensor-model-parallel-size",
     "--pp-size": "--pipeline-model-parallel-size",
+    "--moe-expert-parallel-size": "--expert-model-parallel-size",
+    "--moe-train-capacity-factor": "--moe-expert-capacity-factor",
+    "--max-length": "--seq-length",
     "--qk-nope-head-dim": "--qk-head-dim",
     "--qk-rope-head-dim": "--qk-pos-emb-head-dim",
     "--checkpoint-num-layers": "--activations-checkpoint-num-layers",
@@ -84,6 +87,8 @@ NO_EFFECT = (
     *("--moe-router-pre-softmax", "--moe-router-force-load-balancing", "--moe-input-jitter-eps"),
     *("--moe-token-drop-policy", "--moe-expert-score-function", "--moe-use-legacy-grouped-gemm"),
     *("--moe-aux-loss-free*", "--moe-router-force-biased", "--moe-upcycling*", "--norm-topk-prob"),
+    *("--moe-loss-coeff", "--moe-eval-capacity-factor", "--moe-min-capacity"),
+    *("--create-moe-param-group", "--valid-num-workers", "--max-epochs"),
     *("--no-load-balancing*", "--moe-router-aux-loss*", "--qk-clip*", "--attention-dropout-*"),
 )
 """Flags that change neither time nor memory of a step, or not by anything that is estimated."""
@@ -193,6 +198,7 @@ NOT_MODELLED = {
     "--manual-gc*": _BALANCE,
     "--deterministic-mode": "kernels that always give the same bits",
     "--batch-invariant-mode": "kernels that always give the same bits",
+    "--packing": "documents that do not see each other",
     "--reset-position-ids": "documents that do not see each other",
     "--reset-attention-mask": "documents that do not see each other",
     "--variable-seq-lengths": "sequences of several lengths",

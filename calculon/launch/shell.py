@@ -281,32 +281,35 @@ class _Shell:
         self.depth += 1
         fields: list[str] = []
         current: list[str] = []
-        started = at = 0
+        started, at = False, 0
         while at < len(word):
             char = word[at]
             if char in "'\"":
                 end = _quote_end(word, at)
                 inner = word[at + 1 : end]
                 pieces = [inner] if char == "'" else self._quoted(inner)
-                started, at = 1, end + 1
+                started, at = started or not self._is_empty_list(inner), end + 1
             elif char == "\\":
-                pieces, started, at = [word[at + 1 : at + 2].replace("\n", "")], 1, at + 2
+                pieces, at = [word[at + 1 : at + 2].replace("\n", "")], at + 2
             elif char in "$`":
                 text, at = _substitution(word, at)
                 pieces = self._value(text)
                 if splits:
                     pieces = _resplit(pieces)
-                    started |= pieces != [""]
             else:
-                pieces, started, at = [char], 1, at + 1
+                pieces, at = [char], at + 1
             current.append(pieces[0] if pieces else "")
             for piece in pieces[1:]:
                 fields.append("".join(current))
                 current = [piece]
         self.depth -= 1
-        if started or not splits:
-            fields.append("".join(current))
+        fields.append("".join(current))
         return [one for one in fields if one or started] if splits else [" ".join(fields)]
+
+    def _is_empty_list(self, text: str) -> bool:
+        """Return whether a text is ``${LIST[@]}`` of a list without words, which is no word even in quotes."""
+        found = re.fullmatch(rf"\$\{{({_NAME})\[@\]\}}", text)
+        return found is not None and self.values.get(found[1]) == []
 
     def _quoted(self, text: str) -> list[str]:
         """Return the words of a text inside of double quotes: one, but of ``"${LIST[@]}"``."""

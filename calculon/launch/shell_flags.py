@@ -6,6 +6,7 @@ DeepSpeed documentation, *Getting Started*; Hugging Face Accelerate documentatio
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
@@ -27,6 +28,9 @@ _OF_BATCH_SYSTEM = {
     "per_node": ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE", "SLURM_NTASKS_PER_NODE"),
 }
 _BOTH = ("SLURM_NTASKS", "SLURM_NPROCS")
+_CONTROL = re.compile(r"\|\|?|\|&|&&?|;|\d*(>|>>|>&|&>|&>>|<).*")
+"""Words of a command that was one text, after which others follow: ``eval "$CMD &> run.log"``."""
+
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 PROGRAM = "program"
@@ -109,6 +113,7 @@ def parse_script(
         wanted = "a command with flags of a launcher"
         raise SpecError(file, Problem("", wanted, "none", "lists of flags are read, too"))
     before, after = _halves(command, known)
+    after = list(takewhile(lambda word: not _CONTROL.fullmatch(word), after))
     settings, loose = _flags(after, script, named, _Lines(text, file))
     notes += [f"{one} may hold further settings" for one in loose]
     lines = _Lines(text, file)
@@ -136,9 +141,9 @@ def plain_value(word: str) -> int | float | str:
     >>> plain_value("16"), plain_value("6.0e-5"), plain_value("949,50,1")
     (16, 6e-05, '949,50,1')
     """
-    if not _NUMBER.fullmatch(word):
-        return word
-    return int(word) if re.fullmatch(r"[+-]?\d+", word) else float(word)
+    if re.fullmatch(r"[+-]?\d+(_\d+)*", word):
+        return int(word)
+    return float(word) if _NUMBER.fullmatch(word) else word
 
 
 def _words(script: Script, command: Command) -> list[str]:
@@ -307,9 +312,13 @@ def _processors(before: Sequence[str], batch: Mapping[str, str], script: Script)
 
 
 def _world(script: Script) -> Size:
-    """Return the variable ``WORLD_SIZE`` of a script."""
-    value = script.variables.get("WORLD_SIZE")
-    if not isinstance(value, str):
-        return None
-    number = plain_value(value)
-    return script.open(value) or (number if isinstance(number, int) else None)
+    """Return what variables that launchers read say of processors."""
+
+    def of(name: str) -> Size:
+        value = script.variables.get(name)
+        if not isinstance(value, str):
+            return None
+        number = plain_value(value)
+        return script.open(value) or (number if isinstance(number, int) else None)
+
+    return _Where(of("NNODES"), of("NPROC_PER_NODE"), of("WORLD_SIZE")).processors
