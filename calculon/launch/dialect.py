@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
-from calculon.launch.translation import translated
+from calculon.launch.translation import Translated, translated
 from calculon.spec.fields import shown
 from calculon.spec.model import Model
 
@@ -32,10 +32,13 @@ class Unresolved:
         What stands there, such as ``$SLURM_NNODES``, or ``8 or 4``.
     needs : str
         The variable on which it depends, where there is one: what is asked for.
+    conditional : bool
+        Whether the file alone does not say if there is the setting at all, rather than its value.
     """
 
     text: str
     needs: str = ""
+    conditional: bool = False
 
     def __str__(self) -> str:
         return self.text
@@ -188,13 +191,18 @@ class Reading:
         return int(value)
 
     def switch(self, *names: str, default: bool = False) -> bool:
-        """Return a switch.
+        """Return a switch; what a script has after it, and does not say, are other settings.
 
         Raises
         ------
         SpecError
             For any other value than true and false.
         """
+        after = next((s.value for n in names if (s := self.parsed.settings.get(n))), None)
+        if isinstance(after, Unresolved) and not after.conditional:
+            self.used.update(names)
+            self.notes.append(f"{after.text} may hold further settings")
+            return True
         found = self.setting(*names)
         if found is None or found.value is None:
             return default
@@ -293,6 +301,8 @@ class Dialect:
         Whether a text, given the name of the file, is of this dialect.
     suffix : str
         That of its files.
+    presets : sequence of str
+        Further presets that it runs, beside its own.
     """
 
     name: str
@@ -306,12 +316,19 @@ class Dialect:
     render: Callable[[Mapping[str, Any], int, Sequence[str]], str]
     recognises: Callable[[str, str], bool]
     suffix: str = ".sh"
+    presets: Sequence[str] = ()
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields of an execution that its settings say."""
         rows = (row for row in self.rows if row.subject == "execution")
         return tuple(dict.fromkeys(name for row in rows for name in row.fields))
+
+    def translated(self, execution: Mapping[str, Any]) -> Translated:
+        """Return an execution as the launcher runs it (:func:`calculon.launch.translation.translated`)."""
+        stated = execution.get("preset")
+        preset = str(stated) if stated in self.presets else self.preset
+        return translated(execution, preset, self.fields, self.title)
 
 
 @dataclass(frozen=True)
@@ -454,7 +471,7 @@ def settings_of(
     SpecError
         For a value that the launcher cannot express; the hint has the nearest that it can.
     """
-    fields = dict(translated(execution, dialect.preset, dialect.fields, dialect.title).fields)
+    fields = dict(dialect.translated(execution).fields)
     if model is not None and not fields["seq_length"]:
         fields["seq_length"] = model.seq_size
     writing = Writing(dialect.title, fields, model, campaign or {})
@@ -496,7 +513,7 @@ def write(
     settings = settings_of(dialect, execution, model, campaign)
     processors = int(execution["num_procs"])
     head = [f"{dialect.title}, written for {dialect.version}: {processors:,} processors"]
-    kept = translated(execution, dialect.preset, dialect.fields, dialect.title).changes
+    kept = dialect.translated(execution).changes
     head += [f"{name}: {shown(new)}, not {shown(old)}" for name, (old, new) in kept.items()]
     return dialect.render(settings, processors, head)
 

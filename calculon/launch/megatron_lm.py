@@ -24,7 +24,7 @@ from calculon.launch.megatron_model import CAMPAIGN, MODEL
 from calculon.launch.megatron_parts import CONTEXT, EXPERTS, LAYOUT
 from calculon.launch.megatron_replicas import RECOMPUTE, REPLICAS
 from calculon.launch.megatron_words import NO_EFFECT, NOT_MODELLED, SPELLINGS
-from calculon.launch.shell_flags import flag_name, parse_script
+from calculon.launch.shell_flags import PROGRAM, flag_name, parse_script
 from calculon.spec.recipes import GATHERED, NO_RECIPE
 
 _TP = ("--tensor-model-parallel-size", "--model-parallel-size")
@@ -325,7 +325,8 @@ def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> 
     lines = ["#!/bin/bash", *(f"# {one}" for one in head)]
     flags = {name: value for name, value in settings.items() if name.startswith("--")}
     lines += ["export CUDA_DEVICE_MAX_CONNECTIONS=1"]
-    lines += [f"export {name}={value}" for name, value in settings.items() if name not in flags]
+    said = {name: value for name, value in settings.items() if name not in (*flags, PROGRAM)}
+    lines += [f"export {name}={value}" for name, value in said.items()]
     lines += [""]
     lines += [f"GPUS_PER_NODE={per_node if whole else 1}"]
     lines += [f"NUM_NODES={num_procs // per_node if whole else num_procs}", "", "ARGS=("]
@@ -334,7 +335,7 @@ def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> 
         *(")", ""),
         "torchrun --nproc_per_node $GPUS_PER_NODE --nnodes $NUM_NODES \\",
         '    --rdzv_backend c10d --rdzv_endpoint "${MASTER_ADDR:-localhost}:${MASTER_PORT:-29500}" \\',
-        '    pretrain_gpt.py "${ARGS[@]}"',
+        f'    {settings.get(PROGRAM, "pretrain_gpt.py")} "${{ARGS[@]}}"',
     ]
     return "\n".join(lines) + "\n"
 
@@ -360,4 +361,5 @@ MEGATRON_LM = Dialect(
     parse=parse,
     render=render,
     recognises=recognises,
+    presets=("megatron-lm-ub",),
 )

@@ -257,6 +257,8 @@ def _write_shape(one: Writing) -> Fields:
     for part in (_write_widths, _write_kinds, _write_experts, _write_latents, _write_vocabulary):
         found |= part(model)
     found["--seq-length"] = one["seq_length"] or model.seq_size
+    if not model.causal:
+        found[PROGRAM] = "pretrain_bert.py"
     stated = {name: Setting(name, value) for name, value in found.items()}
     again = Model(**_shape(Reading(Parsed("model", stated))))
     same = replace(

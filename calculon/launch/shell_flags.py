@@ -6,6 +6,7 @@ DeepSpeed documentation, *Getting Started*; Hugging Face Accelerate documentatio
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import takewhile
 
 from calculon.errors import Problem, SpecError
@@ -28,6 +29,9 @@ _OF_BATCH_SYSTEM = {
     "per_node": ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE", "SLURM_NTASKS_PER_NODE"),
 }
 _BOTH = ("SLURM_NTASKS", "SLURM_NPROCS")
+_SAYING = ("echo", "printf", "cat")
+"""Commands that show others."""
+
 _CONTROL = re.compile(r"\|\|?|\|&|&&?|;|\d*(>|>>|>&|&>|&>>|<).*")
 """Words of a command that was one text, after which others follow: ``eval "$CMD &> run.log"``."""
 
@@ -103,7 +107,7 @@ def parse_script(
     batch = _batch_system(text)
     given = _slurm_variables(batch) | dict(variables)
     script = run(text, file, given)
-    commands = [_words(script, one) for one in script.commands]
+    commands = [_words(script, one) for one in script.commands if one.words[0] not in _SAYING]
     command = max(commands, key=lambda words: _score(words, known), default=[])
     notes = [f"{one} is not read" for one in script.sourced]
     if not _score(command, known):
@@ -205,7 +209,9 @@ def _flags(
         name, opening = name_of(word), script.open(word.partition("=")[0])
         if opening:  # a flag of a branch that is open
             name = re.sub(_OPEN, "", name)
-            value: object = script.open("".join(re.findall(_OPEN, word)))
+            where = script.open("".join(re.findall(_OPEN, word)))
+            assert where is not None
+            value: object = replace(where, conditional=True)
         else:
             value = _value([script.open(one) or plain_value(one) for one in values])
         found.pop(name, None)

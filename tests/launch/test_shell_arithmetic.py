@@ -13,8 +13,10 @@ def _none(name):
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("2 + 3 * 4", 14), ("(2 + 3) * 4", 20), ("-7 / 2", -3), ("7 % 4", 3), ("-7 % 4", -3)]
-    + [("2 > 1 ? 5 : 6", 5), ("2 < 1 ? 5 : 6", 6), ("3 == 3", 1), ("3 != 3", 0)],
+    [
+        *(("2 + 3 * 4", 14), ("(2 + 3) * 4", 20), ("-7 / 2", -3), ("7 % 4", 3), ("-7 % 4", -3)),
+        *(("2 > 1 ? 5 : 6", 5), ("2 < 1 ? 5 : 6", 6), ("3 == 3", 1), ("3 != 3", 0)),
+    ],
 )
 def test_expressions_have_the_values_of_c(text, value):
     assert whole(text, _none) == value
@@ -37,9 +39,11 @@ def test_quotient_and_remainder_give_the_number_again(a, b):
 
 @pytest.mark.parametrize(
     ("first", "operator", "second", "holds"),
-    [("8B", "=", "8B", True), ("8B", "==", "7?", False), ("70B", "==", "7*", True)]
-    + [("a", "!=", "b", True), ("8", "-gt", "4", True), ("", "-eq", "0", True)]
-    + [("x", "-eq", "0", None), ("a", "=~", "a", None)],
+    [
+        *(("8B", "=", "8B", True), ("8B", "==", "7?", False), ("70B", "==", "7*", True)),
+        *(("a", "!=", "b", True), ("8", "-gt", "4", True), ("", "-eq", "0", True)),
+        *(("x", "-eq", "0", None), ("a", "=~", "a", None)),
+    ],
 )
 def test_comparisons_hold_or_are_not_known(first, operator, second, holds):
     assert decided(first, operator, second) is holds
