@@ -301,8 +301,10 @@ class Dialect:
         Whether a text, given the name of the file, is of this dialect.
     suffix : str
         That of its files.
-    presets : sequence of str
-        Further presets that it runs, beside its own.
+    presets : tuple of str
+        Further presets, which some of its settings choose.
+    elsewhere : sequence of str
+        Fields that a training script says and its files do not: they are kept as they are, and told in comments.
     """
 
     name: str
@@ -316,19 +318,14 @@ class Dialect:
     render: Callable[[Mapping[str, Any], int, Sequence[str]], str]
     recognises: Callable[[str, str], bool]
     suffix: str = ".sh"
-    presets: Sequence[str] = ()
+    presets: tuple[str, ...] = ()
+    elsewhere: Sequence[str] = ()
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields of an execution that its settings say."""
         rows = (row for row in self.rows if row.subject == "execution")
         return tuple(dict.fromkeys(name for row in rows for name in row.fields))
-
-    def translated(self, execution: Mapping[str, Any]) -> Translated:
-        """Return an execution as the launcher runs it (:func:`calculon.launch.translation.translated`)."""
-        stated = execution.get("preset")
-        preset = str(stated) if stated in self.presets else self.preset
-        return translated(execution, preset, self.fields, self.title)
 
 
 @dataclass(frozen=True)
@@ -356,6 +353,8 @@ class Launch:
         Settings of the model or the campaign whose value the file alone does not say.
     notes : tuple of str
         What else a reader must know of the file.
+    stated : mapping of str to Setting
+        All settings of the file, by their names in the dialect.
     """
 
     dialect: Dialect
@@ -368,6 +367,7 @@ class Launch:
     unknown: tuple[Setting, ...] = ()
     unresolved: tuple[Setting, ...] = ()
     notes: tuple[str, ...] = ()
+    stated: Mapping[str, Setting] = field(default_factory=dict)
 
     def to_dict(self) -> Fields:
         """Return it as plain data: format, what was read, and all settings by what became of them."""
@@ -419,6 +419,7 @@ def read(
         model=reading.model,
         campaign=reading.campaign,
         notes=(*reading.parsed.notes, *reading.notes),
+        stated=reading.parsed.settings,
         **_sorted(dialect, reading),
     )
 
@@ -471,7 +472,7 @@ def settings_of(
     SpecError
         For a value that the launcher cannot express; the hint has the nearest that it can.
     """
-    fields = dict(dialect.translated(execution).fields)
+    fields = dict(_translated(dialect, execution).fields)
     if model is not None and not fields["seq_length"]:
         fields["seq_length"] = model.seq_size
     writing = Writing(dialect.title, fields, model, campaign or {})
@@ -482,6 +483,14 @@ def settings_of(
         found |= row.write(writing)
     _check_read_back(dialect, found, fields)
     return found
+
+
+def _translated(dialect: Dialect, execution: Mapping[str, Any]) -> Translated:
+    """Return an execution as the launcher runs it, under its usual preset or one that its settings choose."""
+    own = execution.get("preset")
+    preset = str(own) if own in dialect.presets else dialect.preset
+    kept = (*dialect.fields, *dialect.elsewhere)
+    return translated(execution, preset, kept, dialect.title)
 
 
 def _check_read_back(dialect: Dialect, settings: Fields, fields: Mapping[str, Any]) -> None:
@@ -513,8 +522,10 @@ def write(
     settings = settings_of(dialect, execution, model, campaign)
     processors = int(execution["num_procs"])
     head = [f"{dialect.title}, written for {dialect.version}: {processors:,} processors"]
-    kept = dialect.translated(execution).changes
-    head += [f"{name}: {shown(new)}, not {shown(old)}" for name, (old, new) in kept.items()]
+    kept = _translated(dialect, execution)
+    head += [f"{name}: {shown(new)}, not {shown(old)}" for name, (old, new) in kept.changes.items()]
+    told = {name: kept.fields.get(name) for name in dialect.elsewhere}
+    head += [f"{name}: {shown(v)}, said by the training script" for name, v in told.items() if v]
     return dialect.render(settings, processors, head)
 
 

@@ -6,7 +6,9 @@ written are overrides in YAML. Recipes of NeMo 2 have the names of Megatron-Brid
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from calculon.errors import Problem, SpecError
@@ -17,14 +19,17 @@ from calculon.launch.megatron_bridge_words import (
     NEMO_IGNORED,
     NEMO_NOT_MODELLED,
     NOT_MODELLED,
+    ON_BY_DEFAULT,
 )
-from calculon.launch.megatron_lm import ROWS
+from calculon.launch.megatron_lm import MEGATRON_LM, ROWS
+from calculon.launch.megatron_model import NO_VOCABULARY
 from calculon.launch.megatron_names import BRIDGE, NEMO, PRECISION, spelled
 from calculon.launch.renaming import Spelling, renamed
 from calculon.launch.shell import run
 from calculon.launch.shell_flags import parse_script
 from calculon.launch.tree import TARGET, Leaf, Tree
 from calculon.spec import catalog
+from calculon.spec.spellings.catalog_words import meaning
 
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
 _SECTIONS = re.compile(
@@ -34,6 +39,7 @@ _STARTED = re.compile(r"--nproc[-_]per[-_]node[= ](\d+)(?:.*--nnodes[= ](\d+))?"
 _IN_NAME = re.compile(r"_(\d+)gpus?_")
 
 _MOVED = (
+    (f"trainer.strategy.{TARGET}", f"strategy.{TARGET}"),
     ("trainer.strategy.ddp.", "ddp."),
     ("trainer.strategy.", "model."),
     ("trainer.callbacks.MegatronCommOverlapCallback.", "comm_overlap."),
@@ -88,7 +94,38 @@ def parse(
         if leaf.value is not None:
             settings[rename(path)] = Setting(path, leaf.value, f"{file}:{leaf.line}")
     _name_precision(settings)
-    return Parsed(file, settings, _processors(tree, text))
+    _name_recipe(settings)
+    return Parsed(file, _without_usual(settings), _processors(tree, text))
+
+
+_OWN = ("_pretrain_common", "ConfigContainer", "megatron.bridge.training.config.ConfigContainer")
+"""What makes a configuration that no recipe is the beginning of."""
+
+RECIPE = "recipe"
+
+
+def _name_recipe(settings: dict[str, Setting]) -> None:
+    """Set apart the recipe of another file that a configuration begins with."""
+    made = settings.get(TARGET)
+    if made is not None and str(made.value) not in _OWN and "_config" in str(made.value):
+        settings[RECIPE] = settings.pop(TARGET)
+
+
+def _without_usual(settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Return settings by name, those that only say what is so without them under names of their own."""
+    found = {}
+    for name, setting in settings.items():
+        usual = setting.value is True if _matches(name, ON_BY_DEFAULT) else setting.value in _OFF
+        known = not usual or name in _KNOWN
+        found[name if known else f"usual.{name}"] = setting
+    return found
+
+
+_OFF: tuple[Any, ...] = (False, 0, [], "none")
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _name_precision(settings: dict[str, Setting]) -> None:
@@ -151,10 +188,11 @@ def render(
             if names[0] in _MADE and TARGET not in below:
                 below[TARGET] = _MADE[names[0]]
         below[last] = value
+        below |= _BESIDE.get(path, {})
     if "trainer" in tree:
         tree["trainer"] = {"num_nodes": words["nodes"], "devices": per_node, **tree["trainer"]}
     lines = [f"# {one}" for one in (*head, *(one.format(**words) for one in started))]
-    body = yaml.safe_dump(tree, sort_keys=False, default_flow_style=None, width=100)
+    body = yaml.safe_dump(tree, sort_keys=False, default_flow_style=False, width=100)
     return "\n".join((*lines, "", body))
 
 
@@ -165,16 +203,24 @@ _MADE = {
 """Parts of a configuration that recipes leave out, or state by name: they are made anew."""
 
 
+_BESIDE: Mapping[str, Fields] = {
+    "model.gated_linear_unit": {"activation_func": "silu"},
+    "model.cpu_offloading_num_layers": {"cpu_offloading": True},
+}
+"""What has to be stated beside some settings."""
+
+
 def _rows(names: Mapping[str, Spelling]) -> Iterator[Row]:
     """Yield the rows of Megatron-LM under other names."""
     for row in ROWS:
         yield renamed(row, partial(spelled, names))
 
 
-_NAMED_BY = ("model.hf_model_id", f"model.{TARGET}", "run.name", "name")
-_NO_MODEL = re.compile(
-    r"(ModelProvider|Provider|Config|Model)\b|[()'\"]|to_megatron_provider|from_hf_pretrained"
+_NAMED_BY = (
+    *("model.hf_model_id", f"model.{TARGET}", RECIPE, "run.name", "name", "model.tokenizer.type"),
+    "tokenizer.tokenizer_model",
 )
+_TASK = re.compile(r"_(pretrain|sft|peft|finetune)\w*|ModelProvider|Config|Model")
 
 
 def _model_of(text: str) -> str:
@@ -185,30 +231,43 @@ def _model_of(text: str) -> str:
     >>> _model_of("Llama31ModelProvider405B"), _model_of("GPTModelProvider")
     ('llama3.1-405B', '')
     """
+    known = catalog.names("model")
     quoted = re.search(r"['\"]([^'\"]+)['\"]", text)
-    whole = quoted[1] if quoted else re.sub(r"(ModelProvider|Config|Model)", " ", text).strip()
+    whole = quoted[1] if quoted else _TASK.sub(" ", text).strip()
     for word in (whole, whole.rpartition("/")[2], whole.rpartition("/")[2].removesuffix("-Base")):
-        for spelling in (word, word.lower()):
-            try:
-                return catalog.exact("model", spelling) if re.search(r"\d", word) else ""
-            except SpecError:
-                continue
+        if not re.search(r"\d", word):
+            return ""
+        if word.lower() in known:
+            return word.lower()
+        if len(names := meaning("model", word, known).names) == 1:
+            return names[0]
     return ""
 
 
 def _named_model(one: Reading) -> Fields:
-    """Read the name of a model, where its shape is not stated."""
-    names = [found for name in _NAMED_BY if (found := one.setting(name)) is not None]
-    if one.parsed.settings.get("model.num_layers") is not None:
+    """Read the name of a model whose shape is not stated, or the vocabulary of a stated one that nothing says."""
+    words = [str(found.value) for name in _NAMED_BY if (found := one.setting(name)) is not None]
+    model = next(filter(None, map(_model_of, words)), "")
+    stated = one.model.get("num_blocks")
+    if not model or (stated and one.model.get("vocab")):
         return {}
-    for found in names:
-        if isinstance(found.value, str) and (model := _model_of(found.value)):
-            one.model.clear()
-            return {"name": model}
-    return {}
+    if not stated and one.parsed.settings.get("model.num_layers") is None:
+        one.model.clear()
+        return {"name": model}
+    known = catalog.load("model", model)[1]
+    shape = ("num_blocks", "hidden", "attn_heads")
+    if not isinstance(known, Mapping) or any(known.get(n) != one.model.get(n) for n in shape):
+        return {}
+    one.notes[:] = [note for note in one.notes if note != NO_VOCABULARY]
+    one.notes.append(f"the vocabulary is that of {model}, which has the same shape")
+    return {name: known[name] for name in ("vocab", "tied") if name in known}
 
 
 _NAMED = Row(("name",), _NAMED_BY, _named_model, lambda one: {}, "model")
+
+_KNOWN = frozenset(
+    chain.from_iterable(row.settings for names in (BRIDGE, NEMO) for row in _rows(names))
+)
 
 _STATED = re.compile(
     r"(?<![-\w])(?:[\w.]+\.)?(tensor_model_parallel_size|pipeline_model_parallel_size|"
@@ -236,7 +295,7 @@ def _is_bridge(text: str, file: str) -> bool:
 MEGATRON_BRIDGE = Dialect(
     name="megatron-bridge",
     title="Megatron-Bridge",
-    version="0.6 (2026-08); recipes of NeMo 2 are read, too",
+    version="0.6 (2026-08)",
     preset="megatron-lm",
     rows=(*_rows(BRIDGE), _NAMED),
     no_effect=IGNORED,
@@ -250,6 +309,7 @@ MEGATRON_BRIDGE = Dialect(
     ),
     recognises=_is_bridge,
     suffix=".yaml",
+    presets=MEGATRON_LM.presets,
 )
 
 NEMO_1 = Dialect(
@@ -264,4 +324,5 @@ NEMO_1 = Dialect(
     render=partial(render, started=("python megatron_gpt_pretraining.py --config-name THIS_FILE",)),
     recognises=_is_nemo,
     suffix=".yaml",
+    presets=MEGATRON_LM.presets,
 )

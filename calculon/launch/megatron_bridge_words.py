@@ -1,6 +1,6 @@
 """Settings of Megatron-Bridge and NeMo that no row reads: without effect on time and memory, or not modelled.
 
-Names are patterns; those of Megatron-LM (:mod:`calculon.launch.megatron_words`) count below any part of a configuration.
+Names are patterns; those of Megatron-LM (:mod:`calculon.launch.megatron_words`) count below any part.
 """
 
 from collections.abc import Iterable, Mapping
@@ -82,6 +82,7 @@ _MODEL = (
     *("tp_comm_*", "overlap_p2p_comm", "restore_modelopt_state", "quant_*", "inference_*"),
     *("config_logger_dir", "softmax_*", "qk_clip*", "mup_*", "use_mup", "should_pad_vocab"),
     *("calculate_per_token_loss", "cross_entropy_fusion_impl", "barrier_*", "num_moe_experts_*"),
+    *("moe_a2a_overlap", "use_mamba_mem_eff_path", "mtp_use_repeated_layer", "is_hybrid_model"),
     *("gradient_as_bucket_view", "ckpt_*", "use_te_rng_tracker", "disable_parameter_*"),
     *("clone_scatter_output_*", "scatter_embedding_*", "flash_decode", "cache_mla_latents"),
 )
@@ -100,7 +101,16 @@ def _under(part: str, names: Iterable[str]) -> tuple[str, ...]:
 _EVERYWHERE = (
     *(f"{part}.*" for part in _PARTS),
     *_PARTS,
-    *("_target_", "*._target_", "name", "restore_from_path", "optimizer", "optim.*", "optim"),
+    *(
+        "usual.*",
+        "_target_",
+        "*._target_",
+        "name",
+        "restore_from_path",
+        "optimizer",
+        "optim.*",
+        "optim",
+    ),
     *_under("trainer", _TRAINER),
     *_below(NO_EFFECT),
 )
@@ -117,10 +127,20 @@ IGNORED = (
 )
 """Settings of Megatron-Bridge without effect on time and memory of a step."""
 
+ON_BY_DEFAULT = (
+    *("model.bias_*_fusion", "model.bias_dropout_add_fusion", "model.masked_softmax_fusion"),
+    *("model.apply_rope_fusion", "model.persist_layer_norm", "model.fp8_wgrad", "*.pin_cpu_*"),
+    *("mixed_precision.fp8_wgrad", "ddp.gradient_reduce_div_fusion", "model.tp_comm_bulk_*"),
+    *("model.tp_comm_split_*", "model.moe_permute_fusion", "model.gradient_accumulation_fusion"),
+    *("model.cpu_offloading_activations", "optimizer.store_param_remainders"),
+)
+"""Patterns of switches that are on where nothing is said."""
+
 _FLAGS = {_below((flag,))[0]: effect for flag, effect in OF_FLAGS.items()}
 
 NOT_MODELLED: Mapping[str, str] = {
     "calls.*": "settings by code that is not in this file",
+    "recipe": "what a recipe that is not in this file says counts as unsaid",
     "comm_overlap.defer_embedding_wgrad_compute": "gradients of the head, later",
     "model.defer_embedding_wgrad_compute": "gradients of the head, later",
     "comm_overlap.wgrad_deferral_limit": "gradients of the head, later",

@@ -16,6 +16,9 @@ from calculon.spec.model import Model
 VOCABULARIES = {"GPT2BPETokenizer": 50_257, "Llama2Tokenizer": 32_000}
 """Words of tokenizers that are one vocabulary each."""
 
+NO_VOCABULARY = "the vocabulary is that of the tokenizer: state vocab in the model, or --vocab-size"
+"""What is said of a model whose vocabulary the flags do not tell."""
+
 _MOE_WIDTH, _SHARED = "--moe-ffn-hidden-size", "--moe-shared-expert-intermediate-size"
 _NEEDED = ("--num-layers", "--hidden-size", "--num-attention-heads", "--seq-length")
 _SHARES = ("--hybrid-attention-ratio", "--hybrid-mlp-ratio")
@@ -49,9 +52,7 @@ def _shape(one: Reading) -> Fields:
     causal = {"causal": False} if "bert" in program else {}
     every |= {"num_blocks": blocks, "hidden": hidden, "attn_heads": heads, "seq_size": sequence}
     if not every["vocab"]:
-        one.notes.append(
-            "the vocabulary is that of the tokenizer: state vocab in the model, or --vocab-size"
-        )
+        one.notes.append(NO_VOCABULARY)
     return _stated(every | causal)
 
 

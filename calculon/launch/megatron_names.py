@@ -144,7 +144,9 @@ BRIDGE: Mapping[str, Spelling] = {
     "--data-parallel-sharding-strategy": _fields("ddp.data_parallel_sharding_strategy"),
     "--ddp-bucket-size": _fields("ddp.bucket_size", "comm_overlap.bucket_size"),
     "--ddp-average-in-collective": _fields("ddp.average_in_collective"),
-    "--recompute-activations": Spelling(()),
+    "--recompute-activations": Spelling(
+        (Name("model.recompute_granularity", lambda _, __: None, lambda _: "selective"),)
+    ),
     "--attention-backend": Spelling((Name("model.attention_backend", _last),)),
     "--use-flash-attn": Spelling(()),
     "--use-flash-attn-v2": Spelling(()),
@@ -155,9 +157,7 @@ BRIDGE: Mapping[str, Spelling] = {
     "--fp8": Spelling(()),
     "--fp8-hybrid": Spelling(()),
     "--fp8-e4m3": Spelling(()),
-    "--fp8-recipe": _precision(
-        "--fp8-recipe", f"{PRECISION}.fp8_recipe", default="tensorwise", absent="delayed"
-    ),
+    "--fp8-recipe": _precision("--fp8-recipe", f"{PRECISION}.fp8_recipe", default="tensorwise"),
     "--fp8-param-gather": _precision(
         "--fp8-param-gather", f"{PRECISION}.fp8_param_gather", f"{PRECISION}.fp8_param"
     ),
@@ -207,6 +207,16 @@ BRIDGE: Mapping[str, Spelling] = {
     "--qk-layernorm": _fields("model.qk_layernorm"),
     "--use-rotary-position-embeddings": Spelling(()),
     "--encoder-num-layers": Spelling(()),
+    "--activations-checkpoint-method": Spelling(()),
+    "--activations-checkpoint-num-layers": Spelling(()),
+    "--checkpoint-num-layers": Spelling(()),
+    "--checkpoint-activations": Spelling(()),
+    "--deepspeed-activation-checkpointing": Spelling(()),
+    "--zero-stage": Spelling(()),
+    "--tokenizer-type": _fields("tokenizer.tokenizer_type"),
+    "--merge-file": _fields("tokenizer.merge_file"),
+    "--sgd-momentum": _fields("optimizer.sgd_momentum"),
+    "--cuda-graph-scope": _fields("model.cuda_graph_scope"),
     "--hybrid-override-pattern": _fields(
         "model.hybrid_layer_pattern", "model.hybrid_override_pattern"
     ),
@@ -232,12 +242,17 @@ def _format(value: Any, one: Reading) -> Any:
 
 
 _SHARDED = ("mcore_distributed_optim", "distributed_fused_adam")
-_HALF = {16: "--fp16", "16": "--fp16", "16-mixed": "--fp16"}
-_BF16 = {"bf16": "--bf16", "bf16-mixed": "--bf16"}
+_PRECISIONS: Mapping[Any, str] = {
+    16: "--fp16",
+    "16": "--fp16",
+    "16-mixed": "--fp16",
+    "bf16": "--bf16",
+    "bf16-mixed": "--bf16",
+}
 
 
 def _stored(flag: str, value: Any, _: Reading) -> Any:
-    return True if {**_HALF, **_BF16}.get(value) == flag else None
+    return True if _PRECISIONS.get(value) == flag else None
 
 
 _NORMS = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm"}
@@ -275,6 +290,15 @@ _OWN: Mapping[str, Spelling] = {
     "--ddp-bucket-size": Spelling(()),
     "--ddp-average-in-collective": Spelling(()),
     "--recompute-granularity": _fields("model.activations_checkpoint_granularity"),
+    "--recompute-activations": Spelling(
+        (
+            Name(
+                "model.activations_checkpoint_granularity",
+                lambda _, __: None,
+                lambda _: "selective",
+            ),
+        )
+    ),
     "--recompute-method": Spelling((Name("model.activations_checkpoint_method", _only_full),)),
     "--recompute-num-layers": Spelling(
         (Name("model.activations_checkpoint_num_layers", _only_full),)
@@ -302,6 +326,9 @@ _OWN: Mapping[str, Spelling] = {
     "--exp-avg-dtype": Spelling(()),
     "--exp-avg-sq-dtype": Spelling(()),
     "--optimizer": Spelling(()),
+    "--tokenizer-type": _fields("model.tokenizer.type"),
+    "--merge-file": _fields("model.tokenizer.merge_file"),
+    "--sgd-momentum": Spelling(()),
     "--clip-grad": _fields("trainer.gradient_clip_val", default=0.0, absent=1.0),
     "--optimizer-cpu-offload": Spelling(()),
     "--optimizer-offload-fraction": Spelling(()),
