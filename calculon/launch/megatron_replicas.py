@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from calculon.launch.dialect import Fields, Reading, Row, Writing, switch
+from calculon.launch.dialect import Fields, Reading, Row, Writing
+from calculon.launch.rows import switch
 from calculon.spec.module_sets import ALIASES, MODULES, modules_of, written
 
 _FSDP, _STRATEGY = "--use-megatron-fsdp", "--data-parallel-sharding-strategy"
