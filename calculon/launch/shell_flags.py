@@ -118,16 +118,25 @@ def parse_script(
         raise SpecError(file, Problem("", wanted, "none", "lists of flags are read, too"))
     before, after = _halves(command, known)
     after = list(takewhile(lambda word: not _CONTROL.fullmatch(word), after))
-    settings, loose = _flags(after, script, named, _Lines(text, file))
-    notes += [f"{one} may hold further settings" for one in loose]
     lines = _Lines(text, file)
+    settings, loose = _flags(after, script, named, lines)
+    notes += [f"{one} may hold further settings" for one in loose]
+    settings |= _beside(command, script, environment, lines)
+    return Parsed(file, settings, _processors(before, batch, script), tuple(notes))
+
+
+def _beside(
+    command: Sequence[str], script: Script, environment: Sequence[str], lines: "_Lines"
+) -> dict[str, Setting]:
+    """Return the settings that are no flags: the program, and variables of the environment that the script sets."""
+    found: dict[str, Setting] = {}
     for name in environment:
         if isinstance(value := script.variables.get(name), str) and not script.open(value):
-            settings[name] = Setting(name, plain_value(value), lines.place(name))
+            found[name] = Setting(name, plain_value(value), lines.place(name))
     if program := next((word for word in command if word.endswith(".py")), ""):
         name = program.rpartition("/")[2]
-        settings[PROGRAM] = Setting(PROGRAM, name, lines.place(name))
-    return Parsed(file, settings, _processors(before, batch, script), tuple(notes))
+        found[PROGRAM] = Setting(PROGRAM, name, lines.place(name))
+    return found
 
 
 def flag_name(word: str) -> str:
