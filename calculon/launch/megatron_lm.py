@@ -316,6 +316,14 @@ def recognises(text: str, file: str) -> bool:
 
 
 _PER_NODE = 8
+_TRIAL: dict[str, Any] = {
+    "--mock-data": True,
+    "--tokenizer-type": "NullTokenizer",
+    "--lr": 3e-4,
+    "--lr-decay-style": "constant",
+    "--eval-iters": 0,
+}
+"""Flags with which a script runs, of what no plan says."""
 
 
 def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> str:
@@ -332,10 +340,18 @@ def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> 
     lines += [f"NUM_NODES={num_procs // per_node if whole else num_procs}", "", "ARGS=("]
     lines += [f"    {flag} {_text(value)}".rstrip() for flag, value in flags.items()]
     lines += [
+        ")",
+        "",
+        "# What the plan does not say: data, tokenizer, rates. Yours take their place.",
+        "RUN_ARGS=(",
+    ]
+    length = {} if {"--train-samples", "--train-iters"} & flags.keys() else {"--train-iters": 50}
+    lines += [f"    {flag} {_text(value)}".rstrip() for flag, value in (_TRIAL | length).items()]
+    lines += [
         *(")", ""),
         "torchrun --nproc_per_node $GPUS_PER_NODE --nnodes $NUM_NODES \\",
         '    --rdzv_backend c10d --rdzv_endpoint "${MASTER_ADDR:-localhost}:${MASTER_PORT:-29500}" \\',
-        f'    {settings.get(PROGRAM, "pretrain_gpt.py")} "${{ARGS[@]}}"',
+        f'    {settings.get(PROGRAM, "pretrain_gpt.py")} "${{ARGS[@]}}" "${{RUN_ARGS[@]}}"',
     ]
     return "\n".join(lines) + "\n"
 

@@ -58,6 +58,7 @@ NO_EFFECT = (
     *("--log-*", "--logging-level", "--tensorboard-*", "--wandb-*", "--timing-log-*", "--profile*"),
     *("--eval-*", "--skip-train", "--test-mode", "--enable-one-logger", "--no-one-logger"),
     *("--one-logger-*", "--use-pytorch-profiler*", "--record-memory-history", "--memory-snapshot*"),
+    *("--manual-gc", "--manual-gc-interval", "--manual-gc-eval"),
     *("--report-*", "--no-barrier-with-level-1-timing", "--barrier-with-L1-time", "--codecarbon*"),
     *("--app-tag-run-*", "--no-log-*", "--disable-straggler-on-startup", "--straggler-*"),
     *("--moe-per-layer-logging", "--print-*", "--throughput*", "--no-pipeline-parallel-timers"),
@@ -96,7 +97,6 @@ NO_EFFECT = (
 _UNFUSED = "operators that a fused kernel joins here"
 _KERNEL = "another kernel of the same operator"
 _LAST_BITS = "types of single operators"
-_BALANCE = "work of the host beside the step"
 
 NOT_MODELLED = {
     "--no-bias-gelu-fusion": _UNFUSED,
@@ -195,7 +195,6 @@ NOT_MODELLED = {
     "--cuda-graph-*": "parts of a step as graphs",
     "--enable-cuda-graph": "parts of a step as graphs",
     "--empty-unused-memory-level": "memory that is given back in a step",
-    "--manual-gc*": _BALANCE,
     "--deterministic-mode": "kernels that always give the same bits",
     "--batch-invariant-mode": "kernels that always give the same bits",
     "--packing": "documents that do not see each other",
