@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from calculon.planner.answer import Answer, plan
     from calculon.planner.sensitivity import Sensitivity, sensitivity
     from calculon.planner.waterfall import Waterfall, waterfall
+    from calculon.planner.why import Why, why
     from calculon.search.driver import SearchResult, executions, search
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
@@ -51,6 +52,7 @@ __all__ = [
     "Sweep",
     "System",
     "Waterfall",
+    "Why",
     "__version__",
     "bounds",
     "catalog",
@@ -68,6 +70,7 @@ __all__ = [
     "validate",
     "waterfall",
     "what_if",
+    "why",
 ]
 
 _MODULES = {
@@ -84,6 +87,7 @@ _MODULES = {
     "planner.answer": ("Answer", "plan"),
     "planner.waterfall": ("Waterfall", "waterfall"),
     "planner.sensitivity": ("Sensitivity", "sensitivity"),
+    "planner.why": ("Why", "why"),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),

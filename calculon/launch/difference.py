@@ -1,4 +1,4 @@
-"""What to change in a launch file to run another execution: in the settings of its launcher, as the file writes them."""
+"""What to change in a launch file to run another execution: in settings of its launcher, as the file writes them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal

@@ -15,7 +15,7 @@ from calculon.inspect.question import question
 from calculon.inspect.told_apart import least_ratio
 from calculon.planner.ask import Question, ask
 from calculon.planner.candidate import Candidate, candidates, of_estimate
-from calculon.planner.neighbours import hint
+from calculon.planner.proposals import hint
 from calculon.planner.remedies import BEST
 from calculon.planner.unfit import Unfit, unfit, why_none
 from calculon.planner.waterfall import Waterfall, waterfall
