@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 from calculon.version import __version__
 
 if TYPE_CHECKING:
+    from calculon.apps.notebook.comparing import compare, report
+    from calculon.apps.notebook.listing import catalog, validate
+    from calculon.apps.report.comparison import Comparison
     from calculon.errors import CalculonError, Infeasible, SpecError
     from calculon.estimate import Estimate, estimate
     from calculon.evaluate import Evaluation, evaluate
@@ -27,18 +30,20 @@ if TYPE_CHECKING:
     from calculon.search.driver import SearchResult, executions, search
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
-    from calculon.spec.packing import packing
+    from calculon.spec.packing import Packing, packing
     from calculon.sweep.sweep_driver import sweep
     from calculon.sweep.sweep_result import Sweep
 
 __all__ = [
     "Answer",
     "CalculonError",
+    "Comparison",
     "Estimate",
     "Evaluation",
     "Execution",
     "Infeasible",
     "Model",
+    "Packing",
     "Plan",
     "SearchResult",
     "Sensitivity",
@@ -48,20 +53,27 @@ __all__ = [
     "Waterfall",
     "__version__",
     "bounds",
+    "catalog",
+    "compare",
     "estimate",
     "evaluate",
     "executions",
     "figures",
     "packing",
     "plan",
+    "report",
     "search",
     "sensitivity",
     "sweep",
+    "validate",
     "waterfall",
     "what_if",
 ]
 
 _MODULES = {
+    "apps.notebook.comparing": ("compare", "report"),
+    "apps.notebook.listing": ("catalog", "validate"),
+    "apps.report.comparison": ("Comparison",),
     "errors": ("CalculonError", "Infeasible", "SpecError"),
     "estimate": ("Estimate", "estimate"),
     "evaluate": ("Evaluation", "evaluate"),
@@ -75,7 +87,7 @@ _MODULES = {
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),
-    "spec.packing": ("packing",),
+    "spec.packing": ("Packing", "packing"),
     "sweep.sweep_driver": ("sweep",),
     "sweep.sweep_result": ("Sweep",),
 }

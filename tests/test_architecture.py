@@ -53,6 +53,7 @@ LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 APPLICATION_LEVEL = {room: level for level, rooms in enumerate(APPLICATIONS) for room in rooms}
 REPORT_MAY_IMPORT = {
     "apps",
+    "display",
     "frozen",
     "records",
     "units",

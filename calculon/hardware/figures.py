@@ -8,11 +8,28 @@ import numpy as np
 
 from calculon.errors import Problem, SpecError, nearest
 from calculon.frozen import dataclass
+from calculon.hardware.extension import ExpertLibrary
+from calculon.hardware.host import Host
+from calculon.hardware.kernels.fused_attention import FusedAttention
+from calculon.hardware.kernels.grouped import ExpertCalls
 from calculon.hardware.kernels.stated_kernels import ANY, StatedKernels
+from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.system import System
 from calculon.spec.fields import Declaration, SpecField, spec_fields
 from calculon.spec.paths import joined
 from calculon.units import Array
+
+IN_FORMULAS = frozenset(
+    {
+        (ExpertCalls, "together"),
+        (ExpertLibrary, "multiprocessors"),
+        (ExpertLibrary, "num_sms"),
+        (FusedAttention, "multiprocessors"),
+        (Gemm, "multiprocessors"),
+        (Host, "processors"),
+    }
+)
+"""Counts that are terms of formulas, as other figures are; any other one may decide which groups there are."""
 
 Place = tuple[Any, ...]
 """Where a record keeps a figure: attributes, keys of mappings and positions in lists, outermost first."""
@@ -34,6 +51,9 @@ class Figure:
         Its unit, limits and meaning.
     place : tuple
         Where the record has it.
+    builds : bool
+        It decides how a machine is built. All others may differ within a column of machines, unless they are 0 in some
+        and not in others: that may switch a formula off.
     """
 
     path: str
@@ -41,6 +61,7 @@ class Figure:
     kind: type
     declaration: Declaration
     place: Place
+    builds: bool = False
 
     @property
     def unit(self) -> str:
@@ -75,7 +96,7 @@ def _in_record(record: Any, path: str, place: Place) -> Iterator[Figure]:
         value = getattr(record, field.name)
         inside = joined(path, field.key), (*place, field.name)
         if field.annotation in (int, float):
-            if (found := _figure(field, value, *inside)) is not None:
+            if (found := _figure(kind, field, value, *inside)) is not None:
                 yield found
         elif not (field.declaration.optional and value == field.default):
             yield from _in_part(value, *inside)
@@ -103,7 +124,7 @@ def _rates(kernels: StatedKernels) -> dict[tuple[str, str], Any]:
     return found
 
 
-def _figure(field: SpecField, value: Any, path: str, place: Place) -> Figure | None:
+def _figure(record: type, field: SpecField, value: Any, path: str, place: Place) -> Figure | None:
     """Return a number of a record as its figure; None for one that a file would not state."""
     declared = field.declaration
     if value is None or (field.annotation is int and declared.optional and field.default is None):
@@ -111,7 +132,8 @@ def _figure(field: SpecField, value: Any, path: str, place: Place) -> Figure | N
     stated = _in_file_units(value, declared.scale) if declared.scale != 1.0 else value
     if declared.problem(field.annotation, stated, path) is not None:
         return None
-    return Figure(path, stated, field.annotation, declared, place)
+    builds = field.annotation is int and (record, field.name) not in IN_FORMULAS
+    return Figure(path, stated, field.annotation, declared, place, builds)
 
 
 def _in_file_units(value: float, scale: float) -> float:

@@ -84,6 +84,9 @@ class Run:
         Model FLOP utilisation as measured, with full and with causal attention.
     measured_memory, predicted_memory : float or None
         Bytes of a processor, where measured.
+    parts : str
+        Shares of the parts of the predicted time in percent, in the order of
+        :data:`~calculon.statistics.ALL_PARTS_OF_TIME`, separated by spaces.
     fitted : str
         Fields of executions whose values in a preset were fitted with the run in sight, separated by spaces.
     citation : str
@@ -119,6 +122,7 @@ class Run:
     mfu_causal: float
     measured_memory: float | None = None
     predicted_memory: float | None = None
+    parts: str = ""
     fitted: str
     citation: str
 
@@ -232,6 +236,12 @@ class Runs:
         small = parameters < SMALL_MODEL
         named = self._presets.get(framework(preset), -1)
         return np.array([named, generation, kind(datatype), small, experts])
+
+    @cached_property
+    def shares(self) -> Array:
+        """Shares of the parts of the predicted time, shape (parts, runs)."""
+        cells = (one.split() for one in self.columns["parts"])
+        return np.array([[float(cell) / 100 for cell in row] for row in cells]).T
 
     @cached_property
     def features(self) -> Array:

@@ -117,36 +117,42 @@ class _Machines:
         rows: dict[Any, list[int]] = {}
         for i, change in enumerate(self._changes):
             rows.setdefault(self._built(change), []).append(i)
-        return [self._column([path for path, _ in key[0]], own) for key, own in rows.items()]
+        return [self._checked([path for path, _ in key[0]], own) for key, own in rows.items()]
 
     def _built(self, change: Change) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-        """Return what of a change decides how a machine is built: all but sizes, and which of these are nothing.
+        """Return what of a change decides how a machine is built: values that do, and figures that are 0 or no more."""
+        known = self._figures
+        terms = [path for path in change if path in known and not known[path].builds]
+        switched = [path for path in terms if (change[path] == 0) != (known[path].value == 0)]
+        if len(terms) == len(change):
+            return (), tuple(sorted(switched))
+        others = sorted((path, repr(change[path])) for path in change.keys() - set(terms))
+        return tuple(others), tuple(sorted(switched))
 
-        A count, a point of a curve and a name may change which collectives there are, and a figure that is 0 switches
-        a formula off.
-        """
-        sizes = {
-            path for path in change if path in self._figures and self._figures[path].kind is float
-        }
-        others = tuple(sorted((path, repr(change[path])) for path in change.keys() - sizes))
-        none = tuple(
-            sorted(
-                path for path in sizes if (change[path] == 0) != (self._figures[path].value == 0)
-            )
-        )
-        return others, none
+    def _checked(self, built: Sequence[str], rows: Sequence[int]) -> tuple[System, Array]:
+        """Return :meth:`_column`, or say which row has figures that do not go together."""
+        try:
+            return self._column(built, rows)
+        except SpecError:
+            for i in rows:
+                try:
+                    self._system(self._changes[i])
+                except SpecError as error:
+                    raise SpecError(f"changes[{i}]", error.problems) from None
+            raise
 
     def _column(self, built: Sequence[str], rows: Sequence[int]) -> tuple[System, Array]:
         """Return the machines of rows that are built alike, with equal values at some paths."""
-        first = self._changes[rows[0]]
-        system = self._system({path: first[path] for path in built}) if built else self._base
-        paths = dict.fromkeys(path for i in rows for path in self._changes[i] if path not in built)
+        changes = [self._changes[i] for i in rows]
+        system = self._system({path: changes[0][path] for path in built}) if built else self._base
         columns: dict[str, float | Array] = {}
-        for path in paths:
-            usual = self._figures[path].value
-            values = [self._changes[i].get(path, usual) for i in rows]
-            same = all(value == values[0] for value in values)
-            columns[path] = values[0] if same else np.array(values, float)
+        for path in dict.fromkeys(path for change in changes for path in change):
+            if path in built:
+                continue
+            figure = self._figures[path]
+            values = [change.get(path, figure.value) for change in changes]
+            same = values.count(values[0]) == len(values)
+            columns[path] = values[0] if same else np.array(values, figure.kind)
         return with_figures(system, columns) if columns else system, np.array(rows)
 
     def _system(self, change: Change) -> System:

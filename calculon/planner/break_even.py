@@ -122,6 +122,8 @@ def _roots(difference: Difference, count: int) -> Array:
     for i in sorted(range(_POINTS - 1), key=lambda i: -abs(ends[i] + ends[i + 1])):
         crosses = grid[:, i] * grid[:, i + 1] <= 0  # the last one found is the nearest
         low[crosses], high[crosses] = ends[i], ends[i + 1]
+    equal = np.abs(grid[:, _POINTS // 2]) <= TOLERANCE
+    low[equal] = high[equal] = 0.0
     return _refined(difference, low, high)
 
 

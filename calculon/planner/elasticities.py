@@ -217,14 +217,39 @@ def effects(case: Case, within: Range) -> tuple[float, tuple[Effect, ...]]:
         How far figures are taken.
     """
     figures = [one for one in figures_of(case.system).values() if one.value]
+    sizes = [one for one in figures if one.kind is float]
+    now, found = _effects(case, sizes, within, math.nan)
+    used = {_part(one.figure) for one in found if one.matters(now)}
+    known = {_part(one) for one in sizes}
+    counts = [
+        one
+        for one in figures
+        if one.kind is int
+        and (of_network_size(one) or _part(one) in used or _part(one) not in known)
+    ]
+    found += _effects(case, counts, within, now)[1]
+    by_path = {one.figure.path: one for one in found}
+    idle = (Effect(figure=one, elasticity=None) for one in figures if one.path not in by_path)
+    by_path |= {one.figure.path: one for one in idle}
+    return now, tuple(by_path[one.path] for one in figures)
+
+
+def _part(figure: Figure) -> str:
+    """Return the record that a figure is of; no number of a kernel has an effect if it is not run."""
+    return figure.path.rpartition(".")[0]
+
+
+def _effects(
+    case: Case, figures: Sequence[Figure], within: Range, now: float
+) -> tuple[float, list[Effect]]:
+    """Return the statistic now, and the effects of some figures; each count is a machine of its own."""
     tried = [*_tried(case.system, figures, within)]
-    values = case.values([{}, *(change for _, change in tried)])
-    now, found = (
-        float(values[0]),
-        dict(zip((key for key, _ in tried), values[1:].tolist(), strict=True)),
-    )
+    first: list[dict[str, float]] = [{}] if math.isnan(now) else []
+    values = case.values([*first, *(change for _, change in tried)]).tolist()
+    now = values.pop(0) if first else now
+    found = dict(zip((key for key, _ in tried), values, strict=True))
     ends = {key: change[key[0]] for key, change in tried}
-    return now, tuple(_effect(one, now, found, ends) for one in figures)
+    return now, [_effect(one, now, found, ends) for one in figures]
 
 
 _Key = tuple[str, str]

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from calculon.estimate import Estimate
+from calculon.plan.columns import DEFAULTS
 from calculon.plan.plan import NAMES
 from calculon.presets import find_preset, plain
 from calculon.spec.axes import AXES
@@ -82,10 +83,16 @@ def _choices_in_words(
     if lost and not won and recomputes(before) and not recomputes(then):
         won = [NO_RECOMPUTE]
     if len(lost) == len(won) and lost:
-        yield from (f"{one} -> {other}" for one, other in zip(lost, won, strict=True))
+        for one, other in zip(lost, won, strict=True):
+            yield other if one.startswith("no ") else f"{one} -> {other}"
     elif lost or won:
         yield from won
-        yield from (w.removeprefix("no ") if w.startswith("no ") else f"no {w}" for w in lost)
+        usual_again = all(name in DEFAULTS for name in names)
+        for word in lost:
+            if word.startswith("no "):
+                yield word.removeprefix("no ")
+            else:
+                yield f"{word} -> as usual" if usual_again else f"no {word}"
     else:
         yield from (f"{n} {plain(before[n])} -> {plain(after[n])}" for n in names)
 

@@ -156,18 +156,20 @@ class Replanner:
         self.objective = Objective.parse(case.statistic)
         self.space = space_around(case, preset)
 
-    def best(self, system: System) -> Replanned | None:
-        """Return the best plan on a system; None where nothing fits."""
+    def best(self, system: System, own: float | None) -> Replanned | None:
+        """Return the best plan on a system, where the one that was asked about has the statistic `own`.
+
+        Without a number it cannot run there. None where nothing fits.
+        """
         found = run(self._space(system), Best(self.objective, 1))
         score = float(found.scores[0, 0]) if len(found) else -math.inf
-        own = self._kept(system)
-        if own is not None and score <= self._score(own.value):
-            return own
+        if own is not None and score <= self._score(own):
+            return Replanned(value=own, execution=_fields(self.case.execution), kept=True)
         return self._replanned(score, found.plan.row(0)) if len(found) else None
 
-    def with_figures(self, values: Mapping[str, float]) -> Replanned | None:
-        """Return the best plan on the system with changed figures."""
-        return self.best(with_figures(self.case.system, values))
+    def with_figures(self, values: Mapping[str, float], own: float | None) -> Replanned | None:
+        """Return the best plan on the system with changed figures; arguments as of :meth:`best`."""
+        return self.best(with_figures(self.case.system, values), own)
 
     def staircase(self) -> Staircase:
         """Return the best plan of each capacity of tier 1.
@@ -186,8 +188,10 @@ class Replanner:
             )
             for i, (score, need) in enumerate(found.scores.T.tolist())
         ]
-        if (own := self._kept(large)) is not None:
-            steps.append(Step(capacity=self._own_need(large) + withheld, best=own))
+        value, need = (self._of_own(name, large) for name in (self.case.statistic, MEMORY[0]))
+        if math.isfinite(value):
+            own = Replanned(value=value, execution=_fields(self.case.execution), kept=True)
+            steps.append(Step(capacity=need + withheld, best=own))
         rising: list[Step] = []
         for one in sorted(steps, key=lambda s: (s.capacity, -self._score(s.best.value))):
             if not rising or self._score(one.best.value) > self._score(rising[-1].best.value):
@@ -219,15 +223,9 @@ class Replanner:
     def _score(self, value: float) -> float:
         return value if self.objective.sense == "max" else -value
 
-    def _kept(self, system: System) -> Replanned | None:
-        """Return the plan that was asked about; None where it cannot run."""
-        value = self.case.on(system)
-        if not math.isfinite(value):
-            return None
-        return Replanned(value=value, execution=_fields(self.case.execution), kept=True)
-
-    def _own_need(self, system: System) -> float:
-        return Case(self.case.model, self.case.execution, system, MEMORY[0]).on(system)
+    def _of_own(self, statistic: str, system: System) -> float:
+        """Return a statistic of the plan that was asked about."""
+        return Case(self.case.model, self.case.execution, system, statistic).on(system)
 
     def _replanned(self, score: float, execution: Execution) -> Replanned:
         value = float(np.asarray(self.objective.value(np.array(score))))

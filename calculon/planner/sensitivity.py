@@ -172,7 +172,12 @@ class Sensitivity:
             found["break_even"] = {
                 "with": self.rival,
                 "figures": [
-                    {"path": one.figure.path, "value": one.value, "factor": one.factor}
+                    {
+                        "path": one.figure.path,
+                        "unit": one.figure.unit,
+                        "value": one.value,
+                        "factor": one.factor,
+                    }
                     for one in self.break_evens
                 ],
             }
@@ -324,21 +329,22 @@ def _asked(
 def _searched(case: Case, preset: Preset, every: tuple[Effect, ...], now: float) -> Searched:
     """Search the plan again on the changed machines."""
     replanner = Replanner(case, preset)
-    best = replanner.best(case.system)
+    best = replanner.best(case.system, now)
     assert best is not None  # at least the plan itself
 
-    def at(path: str, value: float | None) -> Replanned | None:
-        return None if value is None else replanner.with_figures({path: value})
+    def at(path: str, value: float | None, own: float | None) -> Replanned | None:
+        return None if value is None else replanner.with_figures({path: value}, own)
 
     ends = {
-        one.figure.path: (at(one.figure.path, one.low), at(one.figure.path, one.high))
+        path: (at(path, one.low, one.at_low), at(path, one.high, one.at_high))
         for one in replanner.worth(every, now)
+        for path in [one.figure.path]
     }
     sizes: dict[int, tuple[float | None, Replanned | None]] = {}
     for path, size in domain_sizes(case.system, case.execution.num_procs):
         value = case.on(with_figures(case.system, {path: size}))
         same = value if math.isfinite(value) else None
-        sizes[size] = same, replanner.with_figures({path: size})
+        sizes[size] = same, replanner.with_figures({path: size}, same)
     return Searched(now=best, ends=ends, sizes=sizes, staircase=replanner.staircase())
 
 
@@ -358,7 +364,9 @@ def _rival(found: Sensitivity, against: Any, against_system: Any) -> Rival:
     machine = inputs.system(against_system)
     if found.searched is not None:
         there = Case(found.model, plan, machine, found.statistic.name)
-        best = Replanner(there, found.preset).best(machine)
+        value = there.on(machine)
+        own = value if math.isfinite(value) else None
+        best = Replanner(there, found.preset).best(machine, own)
         if best is None:
             raise Infeasible("nothing", f"no plan fits on {machine.name}")
         plan = inputs.execution(best.execution)

@@ -61,3 +61,10 @@ def test_a_table_has_an_execution_for_each_row():
 def test_what_cannot_be_is_named(change, text):
     with pytest.raises(calculon.SpecError, match=text):
         calculon.what_if(MODEL, EXECUTION, SYSTEM, [{}, change])
+
+
+def test_figures_that_do_not_go_together_are_named_by_their_row():
+    library = "ext.ep_library"
+    changes = [{f"{library}.num_sms": n} for n in (20, 24, 132)]
+    with pytest.raises(calculon.SpecError, match=r"^changes\[2\]: num_sms: expected less than"):
+        calculon.what_if(MODEL, EXECUTION, SYSTEM, changes)

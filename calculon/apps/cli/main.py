@@ -34,6 +34,7 @@ COMMANDS = (
     Command("study", "run many searches from one file, resumed when interrupted"),
     Command("llm-parameter-calculator", "count the parameters of a model", "lpc", "parameters"),
     Command("llm-validation", "compare the model with published measurements", "lv"),
+    Command("sensitivity", "what a plan depends on, what more of the machine is worth, break-even"),
     Command("compare", "set executions or results side by side"),
     Command("plot", "draw where time and memory go, searches and validation"),
     Command("report", "write results as one page that needs nothing else"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from calculon.apps.report.comparison import Comparison
 from calculon.apps.report.pictures.canvas import require_library
 from calculon.apps.report.pictures.scaling import Point, Series
 from calculon.apps.report.result import Result
@@ -35,6 +36,10 @@ def _labelled(one: Estimate, label: str = "") -> Result:
 
 def _breakdown(one: Estimate) -> list[Result]:
     return [_labelled(one)]
+
+
+def _compared(one: Comparison) -> list[Result]:
+    return list(one.results)
 
 
 def _plans(one: Answer) -> list[Result]:
@@ -102,6 +107,7 @@ Content = Callable[..., Any]
 _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     Estimate: {"breakdown": (_breakdown, "time_breakdown"), "schedule": (passes, "gantt")},
     Answer: {"breakdown": (_plans, "time_breakdown"), "scaling": (_counts, "scaling")},
+    Comparison: {"breakdown": (_compared, "time_breakdown")},
     Evaluation: {"scatter": (_scatter, "pareto")},
     SearchResult: {"pareto": (_front, "pareto")},
     Sweep: {"curves": (_curves, "curves")},

@@ -26,7 +26,7 @@ WIDTH = 99
 
 _QUIET = "opacity:0.7"
 _CELL = "text-align:left;vertical-align:top"
-_NUMBER = "text-align:right;vertical-align:top"
+_NUMBER = "text-align:right;vertical-align:top;white-space:nowrap"
 _GREY = "#888888"  # on light and on dark alike
 _BAR = 9.0  # em
 
@@ -46,6 +46,16 @@ def paragraph(text: str, *, quiet: bool = False) -> str:
     """Return a sentence or a few."""
     style = f' style="{_QUIET}"' if quiet else ""
     return f"<p{style}>{escape(text)}</p>"
+
+
+def folded(title: str, body: str, *, opened: bool = False) -> str:
+    """Return a part of a page below its title, which folds it away; only the first part of a title is bold."""
+    name, colon, rest = title.partition(":")
+    return _folded(f"<strong>{escape(name)}</strong>{colon}{escape(rest)}", body, opened=opened)
+
+
+def _folded(summary: str, body: str, *, opened: bool) -> str:
+    return f"<details{' open' if opened else ''}><summary>{summary}</summary>{body}</details>"
 
 
 def table(one: Table, most: int = ROWS, total: int | None = None, caption: str = "") -> str:
@@ -126,8 +136,8 @@ def page(renderable: RenderableType, opened: Sequence[str] = ()) -> str:
         if not inner:
             parts.append(drawn.html(title))
             continue
-        state = " open" if title.plain.startswith(tuple(opened)) else ""
-        parts.append(f"<details{state}><summary>{_inline(title)}</summary>{inner}</details>")
+        opens = title.plain.startswith(tuple(opened))
+        parts.append(_folded(_inline(title), inner, opened=opens))
     return framed(*parts)
 
 

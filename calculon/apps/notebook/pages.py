@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from calculon.apps.notebook.markup import ROWS, framed, heading, page, paragraph, table
+from calculon.apps.notebook.markup import ROWS, folded, framed, heading, page, paragraph, table
+from calculon.apps.report.comparison import Comparison
+from calculon.apps.report.comparison_tables import sections
 from calculon.apps.report.page import Page
 from calculon.apps.report.plan_page import PlanPage
 from calculon.apps.report.plans_table import plans_table
@@ -179,8 +181,7 @@ def _execution(one: Execution) -> str:
         if not field.declaration.optional or getattr(one, field.name) != field.default
     }
     inner = _fields(one, Execution, shown)
-    folded = f"<details><summary>{len(shown)} fields</summary>{inner}</details>"
-    return framed(title, paragraph(words), folded)
+    return framed(title, paragraph(words), folded(f"{len(shown)} fields", inner))
 
 
 def _fields(record: Any, kind: type, values: Mapping[str, Any]) -> str:
@@ -201,7 +202,8 @@ def _fields(record: Any, kind: type, values: Mapping[str, Any]) -> str:
         for f in spec_fields(kind)
         if f.key in values
     ]
-    return table(Table(heads, rows), most=len(rows))
+    shown = tuple(head for head in heads if any(row[head.key] != "" for row in rows))
+    return table(Table(shown, rows), most=len(rows))
 
 
 def _field_value(value: Any) -> str:
@@ -239,6 +241,23 @@ def _packing(one: Packing) -> str:
     return framed(table(Table(heads, rows)))
 
 
+def _comparison(one: Comparison) -> str:
+    """Return the tables of differences but those of single statistics, each folded away but the first of time."""
+    named = zip(one.letters, one.names, strict=True)
+    parts = [paragraph(", ".join(f"{letter}: {name}" for letter, name in named))]
+    for section in sections(one):
+        if section.title.startswith("Statistics"):
+            continue
+        title, _, more = section.title.partition("\n")
+        notes = [
+            paragraph(note, quiet=True) for note in (*section.notes, *filter(None, [more.strip()]))
+        ]
+        inner = f"{''.join(notes)}{table(section.table, most=len(section.table.rows))}"
+        opened = title.startswith(("Asked", "Time", "From"))
+        parts.append(folded(title, inner, opened=opened))
+    return framed(*parts)
+
+
 Shower = Callable[[Any], str]
 """What makes the HTML of one kind of result."""
 
@@ -248,6 +267,7 @@ _PAGES: dict[type, Shower] = {
     SearchResult: _search,
     Evaluation: _evaluation,
     Sweep: _sweep,
+    Comparison: _comparison,
     Plan: _plan,
     Execution: _execution,
     Model: _model,

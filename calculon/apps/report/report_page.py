@@ -16,8 +16,9 @@ from calculon.apps.report.comparison_tables import sections
 from calculon.apps.report.page import Page
 from calculon.apps.report.plans_table import meaning, plans_table
 from calculon.apps.report.result import Result
-from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.report.text_tables import Column, Section, Table
 from calculon.apps.report.winners import LEGEND, winners_table
+from calculon.frozen import dataclass
 from calculon.records import columns
 from calculon.spec.named_values import PUBLISHED
 from calculon.statistics import CorrectedStats
@@ -27,6 +28,15 @@ WIDTH = 120
 """Characters of a line: enough for all columns of the layers."""
 
 _NAMED = 3  # results that the title names
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A table, and a picture of it as an element of a page; empty where there is none."""
+
+    section: Section
+    svg: str = ""
+
 
 _COLORS = {"#7f7f7f": "var(--quiet)", "#010101": "var(--rule)"}
 """Dim texts and empty parts of bars, which a style sheet makes light or dark; all other colours suit both."""
@@ -40,6 +50,7 @@ def report_page(
     versions: Mapping[str, str],
     validation: Mapping[str, Table],
     least_ratio: float | None = None,
+    waterfalls: Sequence[Drawn] = (),
 ) -> str:
     """Return the report of some results.
 
@@ -53,6 +64,8 @@ def report_page(
         For each system (and edition) its measured studies; a table may have no rows.
     least_ratio : float, optional
         As of a :class:`~calculon.apps.report.comparison.Comparison`.
+    waterfalls : sequence of Drawn
+        The changes from the first result to others.
     """
     several = len(results) > 1
     parts = [
@@ -61,6 +74,8 @@ def report_page(
     ]
     if several:
         parts.append(("comparison", "Side by side", _comparison(results[:MOST], least_ratio)))
+    if waterfalls:
+        parts.append(("waterfall", "One change at a time", "\n".join(map(_drawn, waterfalls))))
     if validation:
         parts.append(("validation", "Validation", _validation(validation)))
     editions = list(dict.fromkeys(one.edition for one in results))
@@ -164,6 +179,12 @@ def _comparison(results: Sequence[Result], least_ratio: float | None) -> str:
         if not section.title.startswith("Statistics")
     ]
     return "\n".join(parts)
+
+
+def _drawn(one: Drawn) -> str:
+    """Return a picture with its table below."""
+    picture = f'<div class="scroll">{one.svg}</div>\n' if one.svg else ""
+    return picture + _titled(one.section.title, one.section.table, *one.section.notes)
 
 
 def _validation(validation: Mapping[str, Table]) -> str:

@@ -7,6 +7,7 @@ from calculon.apps.report.digits import Digits
 from calculon.apps.report.page import PARTS
 from calculon.apps.report.text_tables import EARLY, Column, Section, Table
 from calculon.apps.report.texts import counted
+from calculon.spec.axes import AXES
 from calculon.units import GIB
 
 Document = Mapping[str, Any]
@@ -21,6 +22,11 @@ NOTHING = 1e-5
 """Share of the time, and of a GiB, below which a change adds nothing."""
 
 _MOST_PARTS = 2
+
+_SHORT = {name: words for name, (words, _) in PARTS.items()} | {
+    f"{axis.name}_comm_exposed_time": f"{axis.name.upper()} traffic" for axis in AXES
+}
+"""Short words of the parts of the time."""
 
 _THE = {"best": "the best"}
 """What a plan is called within a sentence."""
@@ -60,8 +66,13 @@ def waterfall_table(waterfall: Document, digits: Digits, names: tuple[str, str] 
     mine, best = (
         _end(name, waterfall[key], digits, largest) for name, key in zip(names, NAMES, strict=True)
     )
-    steps = (step for step in waterfall["steps"] if not _is_nothing(step, waterfall))
-    return Table(columns, [mine, *(_cells(step, digits, largest) for step in steps), best])
+    steps = (_cells(step, digits, largest) for step in steps_with_effect(waterfall))
+    return Table(columns, [mine, *steps, best])
+
+
+def steps_with_effect(waterfall: Document) -> list[Document]:
+    """Return the changes that add or save time or memory."""
+    return [step for step in waterfall["steps"] if not _is_nothing(step, waterfall)]
 
 
 def _cells(step: Document, digits: Digits, largest: float) -> dict[str, str]:
@@ -69,8 +80,8 @@ def _cells(step: Document, digits: Digits, largest: float) -> dict[str, str]:
     beyond = "" if step["fits"] else " !"
     return {
         "change": step["change"],
-        "seconds": _signed(step["seconds"], added),
-        "bytes": _signed(step["bytes"], f"{abs(step['bytes']) / GIB:.1f}") + beyond,
+        "seconds": signed(step["seconds"], added),
+        "bytes": signed(step["bytes"], f"{abs(step['bytes']) / GIB:.1f}") + beyond,
         "time_after": then,
         "bytes_after": f"{step['bytes_after'] / GIB:.1f}{beyond}",
         "parts": parts_in_words(step["parts"]),
@@ -80,14 +91,14 @@ def _cells(step: Document, digits: Digits, largest: float) -> dict[str, str]:
 def parts_in_words(parts: Mapping[str, float]) -> str:
     """Write which parts of the time become less, and which more.
 
-    >>> parts_in_words({"recompute_time": -0.9, "bubble_time": 0.3, "fw_time": 0.01})
-    'less recomputation; more pipeline bubble'
+    >>> parts_in_words({"recompute_time": -0.9, "tp_comm_exposed_time": 0.3, "fw_time": 0.01})
+    'less recomputation; more TP traffic'
     """
     largest = max(map(abs, parts.values()), default=0.0)
     told = [name for name, change in parts.items() if abs(change) >= SHARE * largest][:_MOST_PARTS]
     ways = {
-        "less": [PARTS[name][0] for name in told if parts[name] < 0],
-        "more": [PARTS[name][0] for name in told if parts[name] > 0],
+        "less": [_SHORT[name] for name in told if parts[name] < 0],
+        "more": [_SHORT[name] for name in told if parts[name] > 0],
     }
     return "; ".join(f"{way} {', '.join(words)}" for way, words in ways.items() if words)
 
@@ -95,14 +106,19 @@ def parts_in_words(parts: Mapping[str, float]) -> str:
 def _notes(waterfall: Document) -> list[str]:
     """Say what has no effect, and which plans on the way do not fit."""
     found = []
-    nothing = [step["change"] for step in waterfall["steps"] if _is_nothing(step, waterfall)]
-    if nothing:
-        found.append(f"Without effect on time and memory: {'; '.join(nothing)}")
+    if nothing := without_effect(waterfall):
+        found.append(nothing)
     beyond = sum(not step["fits"] for step in waterfall["steps"])
     if beyond or not waterfall["mine"]["fits"]:
         told = f"{counted(beyond, 'plan')} on the way" if beyond else "the first plan"
         found.append(f"! needs more memory than there is: {told}")
     return found
+
+
+def without_effect(waterfall: Document) -> str:
+    """Name the changes without effect; nothing where there are none."""
+    names = [step["change"] for step in waterfall["steps"] if _is_nothing(step, waterfall)]
+    return f"Without effect on time and memory: {'; '.join(names)}" if names else ""
 
 
 def _is_nothing(step: Document, waterfall: Document) -> bool:
@@ -117,7 +133,7 @@ def _end(name: str, one: Document, digits: Digits, largest: float) -> dict[str, 
     return {**found, "bytes": memory, "time_after": "", "bytes_after": "", "parts": ""}
 
 
-def _signed(value: float, text: str) -> str:
+def signed(value: float, text: str) -> str:
     """Put a sign before a size; of one that is written as 0, none."""
     if not any(digit in text for digit in "123456789"):
         return text

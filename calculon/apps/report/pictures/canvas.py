@@ -189,6 +189,18 @@ def save(picture: "Figure", path: str, *, colors: int | None = None) -> None:
         stream.write(drawn.getbuffer())
 
 
+def svg(picture: "Figure", words: str) -> str:
+    """Return a picture as an element of an HTML page, with words for those who do not see it."""
+    from html import escape
+
+    drawn = io.StringIO()
+    with drawing():
+        picture.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
+    element = drawn.getvalue()
+    element = element[element.index("<svg ") :].rstrip()
+    return element.replace("<svg ", f'<svg role="img" aria-label="{escape(words)}" ', 1)
+
+
 def _of_few_colors(drawn: io.BytesIO, colors: int) -> io.BytesIO:
     from PIL import Image
 
