@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from calculon import inputs
 from calculon.errors import Problem, SpecError
@@ -18,12 +18,17 @@ from calculon.spec.execution import Execution
 from calculon.spec.files import STDIN
 from calculon.spec.model import Model
 
-if TYPE_CHECKING:
-    from calculon.planner.answer import Answer
+
+class Answered(Protocol):
+    """What has a best plan: the answer of :func:`calculon.plan`."""
+
+    @property
+    def best(self) -> Estimate | None:
+        """The best plan; None where nothing fits."""
 
 
 def export_flags(
-    plan: "Estimate | Answer | Execution | Source",
+    plan: Estimate | Answered | Execution | Source,
     dialect: str,
     *,
     model: Source | Model | None = None,

@@ -88,11 +88,18 @@ class Comparison(Displayed):
     waterfalls : mapping of int to mapping, optional
         By the number of a result, the changes from the first to it as plain data (:class:`calculon.Waterfall`), where
         both are plans of one model on one system.
+    launched : int
+        The number of the result whose settings `settings` changes: of a launch file, or the first.
+    settings : mapping of int to mapping, optional
+        By the number of a result, what to change in these settings to run it, as plain data
+        (:meth:`calculon.launch.difference.Difference.to_dict`).
     """
 
     results: Sequence[Result]
     least_ratio: float | None = None
     waterfalls: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    launched: int = 0
+    settings: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def letters(self) -> str:
@@ -184,6 +191,11 @@ class Comparison(Displayed):
         ratio = other.value("sample_rate") / self.results[0].value("sample_rate")
         return max(ratio, 1 / ratio)
 
+    def longer(self, one: int, other: int) -> float:
+        """Return by what share of the time of a sample of one result another takes longer."""
+        rates = [self.results[i].value("sample_rate") for i in (one, other)]
+        return rates[0] / rates[1] - 1
+
     @property
     def sureness(self) -> Iterator[str]:
         """The intervals of the times, and which results are told apart, each in a sentence."""
@@ -222,6 +234,10 @@ class Comparison(Displayed):
             "memory": {f"tier{t + 1}": [_record(x) for x in self.memory(t)] for t in (0, 1)},
             "statistics": [_record(line) for line in self.statistics],
             "waterfalls": {self.letters[i]: told for i, told in self.waterfalls.items()},
+            "settings": {
+                self.letters[i]: {"from": self.letters[self.launched], **told}
+                for i, told in self.settings.items()
+            },
         }
 
     def to_frame(self) -> "pd.DataFrame":

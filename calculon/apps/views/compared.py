@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calculon.apps.report.result import Result
+from calculon.apps.views.settings import settings_changes
 from calculon.apps.views.waterfalls import comparable
 from calculon.errors import Problem, SpecError
 
@@ -12,13 +13,20 @@ if TYPE_CHECKING:
     from calculon.apps.report.comparison import Comparison
 
 
-def compared(results: Sequence[Result]) -> "Comparison":
+def compared(results: Sequence[Result], dialect: str = "") -> "Comparison":
     """Set results side by side; the others are compared with the first.
+
+    Parameters
+    ----------
+    results : sequence of Result
+        The results.
+    dialect : str
+        Launcher in whose settings the differences are told; by default that of the first launch file.
 
     Raises
     ------
     SpecError
-        For fewer than two of them, and for more than there are letters.
+        For fewer than two of them, for more than there are letters, and as :func:`settings_changes`.
     """
     from calculon.apps.report.comparison import MOST, Comparison
 
@@ -26,7 +34,8 @@ def compared(results: Sequence[Result]) -> "Comparison":
         wanted = f"2 to {MOST} results to compare"
         raise SpecError("compare", Problem("", wanted, str(len(results))))
     ways = {results.index(best): told for best, told in comparable(results)}
-    return Comparison(results, least_ratio_of(results), ways)
+    number, changes = settings_changes(results, dialect)
+    return Comparison(results, least_ratio_of(results), ways, number, changes)
 
 
 def least_ratio_of(results: Sequence[Result]) -> float | None:
