@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from calculon.planner.launch_flags import export_flags, import_flags
     from calculon.planner.sensitivity import Sensitivity, sensitivity
     from calculon.planner.waterfall import Waterfall, waterfall
+    from calculon.planner.why import Why, why
     from calculon.search.driver import SearchResult, executions, search
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
@@ -54,6 +55,7 @@ __all__ = [
     "Sweep",
     "System",
     "Waterfall",
+    "Why",
     "__version__",
     "bounds",
     "catalog",
@@ -73,6 +75,7 @@ __all__ = [
     "validate",
     "waterfall",
     "what_if",
+    "why",
 ]
 
 _MODULES = {
@@ -91,6 +94,7 @@ _MODULES = {
     "planner.launch_flags": ("export_flags", "import_flags"),
     "planner.waterfall": ("Waterfall", "waterfall"),
     "planner.sensitivity": ("Sensitivity", "sensitivity"),
+    "planner.why": ("Why", "why"),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),

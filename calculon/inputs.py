@@ -3,7 +3,7 @@
 import os
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
@@ -161,6 +161,73 @@ def asked_execution(
     changes: Mapping[str, Any] | None = None,
 ) -> Asked:
     """Return an execution, the preset that filled it in, and where it came from; as :func:`execution`."""
+    return _asked(source, edition, preset, changes)
+
+
+STAND_INS: Mapping[str, Any] = {"tensor_par": 1, "pipeline_par": 1, "batch_size": 1}
+"""What stands for fields that no preset fills in where they cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """An execution as far as it can be read.
+
+    Attributes
+    ----------
+    asked : Asked
+        The execution; where a field cannot be read it has what its preset fills in.
+    problems : tuple of Problem
+        What cannot be read of it.
+    unread : mapping
+        The fields of these problems, with what stands for them.
+    left_out : tuple of str
+        ``data_par``, where it is left out and the other degrees do not divide the processors.
+    """
+
+    asked: Asked
+    problems: tuple[Problem, ...] = ()
+    unread: Mapping[str, Any] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+
+def readable_execution(
+    source: Source | Execution, *, edition: str | None = None, preset: str | None = None
+) -> Readable:
+    """Return an execution as far as it can be read, and what of it cannot.
+
+    Raises
+    ------
+    SpecError
+        Where too little can be read; otherwise as :func:`execution`.
+    """
+    try:
+        return Readable(_asked(source, edition, preset))
+    except SpecError as error:
+        if isinstance(source, Execution):
+            raise
+        names = [one.field for one in error.problems]
+        try:
+            if names == ["num_procs"]:  # the processors are right, and no replicas follow from them
+                found = _asked(source, edition, preset, replicas=True)
+                return Readable(found, error.problems, left_out=("data_par",))
+            found = _asked(source, edition, preset, unread=names)
+        except SpecError:
+            raise error from None
+        fields = (name for name in names if hasattr(found.execution, name))
+        unread = {name: getattr(found.execution, name) for name in fields}
+        return Readable(found, error.problems, unread)
+
+
+def _asked(
+    source: Source | Execution,
+    edition: str | None,
+    preset: str | None,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    unread: Collection[str] = (),
+    replicas: bool = False,
+) -> Asked:
+    """Return an execution, some fields of which are as if they were not stated; its replicas rounded down if asked."""
     asked = {**(changes or {})}
     if isinstance(source, Execution):
         if preset is not None:
@@ -170,8 +237,11 @@ def asked_execution(
         whole = replace(source, **asked) if asked else source
         return Asked(whole, find_preset(whole.preset if preset is None else preset))
     raw, file, origin, question = stated_execution(source)
-    stated = {**raw, **asked}
+    stated = {name: one for name, one in {**raw, **asked}.items() if name not in unread}
+    stated |= {name: one for name, one in STAND_INS.items() if name in unread}
     fields_of, framework = filled(stated, edition, preset, file)
+    if replicas and isinstance(count := fields_of.get("data_par"), float):
+        fields_of = {**fields_of, "data_par": max(1, int(count))}
     try:
         found = decode(Execution, fields_of, file)
     except SpecError as error:

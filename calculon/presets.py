@@ -298,6 +298,10 @@ class Preset:
         """Return what the entries say of the fields of a whole execution, whatever it has there."""
         return {name: _computed(entry.value, execution) for name, entry in self.entries.items()}
 
+    def computed(self, name: str, known: Mapping[str, Any]) -> Any:
+        """Return what the entry of a field says, from the other fields, or columns of them, as files have them."""
+        return _computed(self.entries[name].value, known)
+
     def completed(self, stated: Mapping[str, Any]) -> dict[str, Any]:
         """Return fields of an execution, or columns of a table, with those that were left out.
 
@@ -449,8 +453,8 @@ def filled(
     return found.completed({**stated, "edition": chosen}), found
 
 
-def unmet(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[Problem]:
-    """Yield what a framework cannot run of one execution.
+def lacking(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[Problem]:
+    """Yield the values of one execution that a framework does not have.
 
     Parameters
     ----------
@@ -460,8 +464,12 @@ def unmet(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[Problem]:
     for name in preset.entries:
         if problem := preset.problem(name, value_of(name)):
             yield problem
+
+
+def refused(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[tuple[Limit, Problem]]:
+    """Yield the limits of a framework that one execution breaks; `value_of` as for :func:`lacking`."""
     for limit in preset.limits:
         if not limit.that.value(value_of):
             given = ", ".join(f"{n}={plain(value_of(n))}" for n in limit.that.names)
             wanted = f"{limit.that.text}, as {preset.name} needs it"
-            yield Problem(limit.that.names[0], wanted, given, limit.why)
+            yield limit, Problem(limit.that.names[0], wanted, given, limit.why)

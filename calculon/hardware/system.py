@@ -123,6 +123,12 @@ class System(Displayed):
         return engine.time(flops) if self.ext.traffic is None else engine.long_time(flops)
 
     @property
+    def node(self) -> int:
+        """Processors of a node, or of the innermost network where that joins more."""
+        host = self.ext.host
+        return max(self.networks[0].size, 0 if host is None else host.processors)
+
+    @property
     def usable(self) -> tuple[float, float]:
         """Bytes of both tiers that an execution may use."""
         use = self.ext.memory

@@ -294,6 +294,8 @@ class Dialect:
         That of its files.
     presets : tuple of str
         Further presets, which some of its settings choose.
+    elsewhere : sequence of str
+        Fields that a training script says and its files do not: they are kept as they are, and told in comments.
     """
 
     name: str
@@ -308,6 +310,7 @@ class Dialect:
     recognises: Callable[[str, str], bool]
     suffix: str = ".sh"
     presets: tuple[str, ...] = ()
+    elsewhere: Sequence[str] = ()
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -488,7 +491,8 @@ def _translated(dialect: Dialect, execution: Mapping[str, Any]) -> Translated:
     """Return an execution as the launcher runs it, under its usual preset or one that its settings choose."""
     own = execution.get("preset")
     preset = str(own) if own in dialect.presets else dialect.preset
-    return translated(execution, preset, dialect.fields, dialect.title)
+    kept = (*dialect.fields, *dialect.elsewhere)
+    return translated(execution, preset, kept, dialect.title)
 
 
 def _unsaid(dialect: Dialect, settings: Fields, fields: Mapping[str, Any]) -> list[Problem]:
@@ -518,8 +522,10 @@ def write(
     settings = settings_of(dialect, execution, model, campaign)
     processors = int(execution["num_procs"])
     head = [f"{dialect.title}, written for {dialect.version}: {processors:,} processors"]
-    kept = _translated(dialect, execution).changes
-    head += [f"{name}: {shown(new)}, not {shown(old)}" for name, (old, new) in kept.items()]
+    kept = _translated(dialect, execution)
+    head += [f"{name}: {shown(new)}, not {shown(old)}" for name, (old, new) in kept.changes.items()]
+    told = {name: kept.fields.get(name) for name in dialect.elsewhere}
+    head += [f"{name}: {shown(v)}, said by the training script" for name, v in told.items() if v]
     return dialect.render(settings, processors, head)
 
 

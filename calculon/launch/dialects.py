@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 
 from calculon.errors import Problem, SpecError, nearest
+from calculon.launch.accelerate import ACCELERATE
+from calculon.launch.deepspeed import DEEPSPEED
 from calculon.launch.dialect import Dialect, Launch, read
 from calculon.launch.megatron_bridge import MEGATRON_BRIDGE, NEMO_1
 from calculon.launch.megatron_lm import MEGATRON_LM
 from calculon.launch.torchtitan import TORCHTITAN
 
-_ALL = (MEGATRON_LM, TORCHTITAN, MEGATRON_BRIDGE, NEMO_1)
+_ALL = (MEGATRON_LM, MEGATRON_BRIDGE, NEMO_1, TORCHTITAN, DEEPSPEED, ACCELERATE)
 DIALECTS: dict[str, Dialect] = {one.name: one for one in _ALL}
 """The dialects by name, in the order in which a file is tried."""
 

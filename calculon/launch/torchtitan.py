@@ -284,9 +284,8 @@ def _write_batch(one: Writing) -> Fields:
 def _read_recompute(one: Reading) -> Fields:
     """Read what is recomputed: a class since 2026, before a mode and, of selective, an option."""
     made, mode = one.setting(_CHECKPOINT), one.setting(f"{_CHECKPOINT}.mode")
-    option = str(
-        one.get(f"{_CHECKPOINT}.selective_ac_option", default="op" if _recipe(one) else "2")
-    )
+    usual = "op" if made is not None or _recipe(one) else "2"
+    option = str(one.get(f"{_CHECKPOINT}.selective_ac_option", default=usual))
     stated = made if made is not None else mode
     kind = "selective" if stated is None else str(stated.value)
     kind = _RECOMPUTES.get(kind, kind).lower()
@@ -471,9 +470,7 @@ def _write_clipping(one: Writing) -> Fields:
 def _read_launches(one: Reading) -> Fields:
     """Read whether steps are graphs: as they are since August 2026, unless asked otherwise."""
     eager = one.switch("training.disable_cuda_graphs")
-    graphs = (
-        _recipe(one) and not eager and any(n in one.parsed.settings for n in (_TOKENS, _LENGTH))
-    )
+    graphs = not eager and any(name in one.parsed.settings for name in (_TOKENS, _LENGTH))
     return {"launch_mode": "graph" if graphs else "auto"}
 
 

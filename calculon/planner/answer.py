@@ -19,7 +19,7 @@ from calculon.launch.difference import Difference
 from calculon.planner.ask import Question, ask
 from calculon.planner.candidate import Candidate, candidates, of_estimate
 from calculon.planner.launch_flags import settings_between
-from calculon.planner.neighbours import hint
+from calculon.planner.proposals import hint
 from calculon.planner.remedies import BEST
 from calculon.planner.unfit import Unfit, unfit, why_none
 from calculon.planner.waterfall import Waterfall, waterfall

@@ -15,6 +15,7 @@ from calculon.plan.plan import NAMES
 from calculon.planner.variations import Fields, varied
 from calculon.spec.axes import AXES, MESH_AXES
 from calculon.spec.execution import Execution
+from calculon.spec.model import Model
 
 REPLICAS = "data_par"
 
@@ -84,19 +85,26 @@ def _keeps(mine: Fields, best: Fields, names: Sequence[str]) -> bool:
 
 
 def with_followers(
-    now: Mapping[str, Any], best: Fields, some: Sequence[Change], left: Sequence[Change]
+    model: Model,
+    now: Mapping[str, Any],
+    best: Fields,
+    some: Sequence[Change],
+    left: Sequence[Change],
 ) -> tuple[Change, ...]:
     """Return changes, with those of the rest that follow from them.
 
     Parameters
     ----------
+    model : Model
+        The model.
     now, best : mapping
         The execution that is changed, and the one whose values it gets.
     some, left : sequence of Change
         The changes, and those that are still to be made: all of `some` are among them.
     """
     made = after(now, best, some)
-    then = varied(Execution(**now), {name: made[name] for name in NAMES if made[name] != now[name]})
+    changed = {name: made[name] for name in NAMES if made[name] != now[name]}
+    then = varied(model, Execution(**now), changed)
     others = [one for one in left if one not in some and not one.moves_replicas]
     follow = (one for one in others if all(_follows(name, now, then, best) for name in one.names))
     return (*some, *follow)

@@ -12,7 +12,8 @@ from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
 from calculon.plan.divisors import divisors, zigzag_degrees
 from calculon.planner.nearest_miss import Miss, with_memory
-from calculon.planner.variations import evaluated, varied
+from calculon.planner.trials import trials
+from calculon.planner.variations import Variations
 from calculon.search.candidates import EXTENSIONS
 from calculon.search.driver import run
 from calculon.search.objective import Objective
@@ -285,8 +286,24 @@ def _fitting(
     space: Space, misses: Sequence[Miss], several: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     """Return the options with which the nearest misses fit on some split, the fastest first; not all of them."""
-    rows, options = [], []
-    for miss, (place, values), unit in product(misses, enumerate(several), space.units):
+    places, times = [], []
+    for miss in misses:
+        options, rows = _on_splits(space, several)
+        if rows:
+            table = Variations(space.model, miss.estimate.execution).of_rows(rows)
+            places += options
+            times += trials(space.model, space.system, table).time.tolist()
+    order = [row for row in np.argsort(times, kind="stable").tolist() if np.isfinite(times[row])]
+    return [several[place] for place in dict.fromkeys(places[row] for row in order)][:MOST_OPTIONS]
+
+
+def _on_splits(
+    space: Space, several: Sequence[Mapping[str, Any]]
+) -> tuple[list[int], list[Mapping[str, Any]]]:
+    """Return options, by their place, on all splits of a space: what is changed of an execution for each."""
+    options: list[int] = []
+    rows: list[Mapping[str, Any]] = []
+    for (place, values), unit in product(enumerate(several), space.units):
         parts = values.get("context_par", unit.further)
         data_par, rest = divmod(unit.data_par * unit.further, parts)
         if rest:
@@ -298,15 +315,9 @@ def _fitting(
             "pipeline_interleaving": unit.interleavings[0],
             "microbatch_size": unit.microbatches[0],
         }
-        rows.append(varied(miss.estimate.execution, {**split, **values}))
+        rows.append({**split, **values})
         options.append(place)
-    if not rows:
-        return []
-    table = evaluated(space.model, space.system, rows, networks=False)
-    times = np.where(table.feasible, table["total_time"], np.inf)
-    order = np.argsort(times, kind="stable")
-    places = [options[row] for row in order.tolist() if np.isfinite(times[row])]
-    return [several[place] for place in dict.fromkeys(places)][:MOST_OPTIONS]
+    return options, rows
 
 
 _OF_UNITS = ("tensor_par", "pipeline_par", "batch_size")

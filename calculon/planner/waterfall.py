@@ -299,11 +299,14 @@ class _Road:
 
         Where there are none, the fewest of all that are left.
         """
-        single = [with_followers(now, self.best, (one,), left) for one in left]
+        single = [with_followers(self.model, now, self.best, (one,), left) for one in left]
         legal = self._legal(now, single)
         ways = [some for some, good in zip(single, legal, strict=True) if good]
         waiting = [some[0] for some, good in zip(single, legal, strict=True) if not good]
-        pairs = [with_followers(now, self.best, two, left) for two in combinations(waiting, 2)]
+        pairs = [
+            with_followers(self.model, now, self.best, two, left)
+            for two in combinations(waiting, 2)
+        ]
         ways += [some for some, good in zip(pairs, self._legal(now, pairs), strict=True) if good]
         return ways or [self._fewest(now, tuple(left))]
 

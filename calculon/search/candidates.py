@@ -223,7 +223,7 @@ class Candidates:
         if name == "expert_par":
             return divisors(model.num_experts) if model.mixes else (1,)
         runs = self.preset.entries[name].runs or divisors(self.num_procs)
-        known = {"num_procs": self.num_procs, NODE: self.node, "seq_size": self._longest}
+        known = {"num_procs": self.num_procs, NODE: self.system.node, "seq_size": self._longest}
         degrees = zigzag_degrees(self._longest, runs) if model.attends else []
         good = (d for d in degrees if self.preset.practised({**known, name: d}, self.fix))
         return tuple(dict.fromkeys((1, *good)))
@@ -363,7 +363,7 @@ class Candidates:
         """Whether every other loop has a candidate at these degrees."""
         same = data_par * further  # most ranks with the same weights
         degrees = {"tensor_par": tensor_par, "pipeline_par": pipeline_par, "data_par": data_par}
-        known = {**degrees, "num_procs": self.num_procs, NODE: self.node}
+        known = {**degrees, "num_procs": self.num_procs, NODE: self.system.node}
         return self.preset.practised(known, self.fix) and all(
             (
                 self._fixed("data_par", (data_par,)),
@@ -375,12 +375,6 @@ class Candidates:
                 *self.switches.values(),
             )
         )
-
-    @property
-    def node(self) -> int:
-        """Processors of a node, or of the innermost network where that joins more."""
-        host = self.system.ext.host
-        return max(self.system.networks[0].size, 0 if host is None else host.processors)
 
     def _pipelines(self, rest: int) -> tuple[int, ...]:
         """Pipeline degrees for a number of processors per tensor rank, ascending."""

@@ -1,6 +1,6 @@
 """Whether the framework of a preset has what an execution asks for."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -10,7 +10,7 @@ from calculon.errors import Problem
 from calculon.plan.columns import field_of, held
 from calculon.plan.plan import NAMES
 from calculon.plan.rules.rule import Request, Requests, Rule
-from calculon.presets import Preset, find_preset, unmet
+from calculon.presets import Preset, find_preset, lacking, refused
 from calculon.spec.named_values import PRESETS
 from calculon.units import Array
 
@@ -83,21 +83,48 @@ def _value(r: Requests, name: str) -> Any:
     return _Named(values, choices) if choices else values
 
 
-def _explain(one: Request) -> Problem:
+def _of(one: Request) -> tuple[Preset, Callable[[str], Any]]:
+    """Return the preset of one execution, and what its fields and its model have."""
+
     def value_of(name: str) -> Any:
         return getattr(one.execution if name in NAMES else one.model, name)
 
-    return next(unmet(find_preset(one.execution.preset), value_of))
+    return find_preset(one.execution.preset), value_of
+
+
+def _lacking(one: Request) -> Iterator[Problem]:
+    return lacking(*_of(one))
+
+
+def _refused(one: Request, *, inner: bool) -> Iterator[Problem]:
+    """Yield what limits say, those on inner loops or the others."""
+    for limit, problem in refused(*_of(one)):
+        if inner is not INNER.isdisjoint(limit.that.names):
+            yield problem
+
+
+def _rule(
+    reason: str,
+    holds: Callable[[Preset, Requests], Array],
+    every: Callable[[Request], Iterator[Problem]],
+    *,
+    counted: bool = False,
+) -> Rule:
+    """Make a rule on all fields of a framework, or on all of its limits, of which an execution may break several."""
+
+    def explain(one: Request) -> Problem:
+        return next(every(one))
+
+    return Rule(reason, _of_each(holds), explain, ("preset",), counted, every)
 
 
 PRESET_RULES: tuple[Rule, ...] = (
-    Rule("framework_option", _of_each(_has_values), _explain, ("preset",)),
-    Rule("framework_limit", _of_each(partial(_meets_limits, inner=False)), _explain, ("preset",)),
-    Rule(
+    _rule("framework_option", _has_values, _lacking),
+    _rule("framework_limit", partial(_meets_limits, inner=False), partial(_refused, inner=False)),
+    _rule(
         "framework_schedule",
-        _of_each(partial(_meets_limits, inner=True)),
-        _explain,
-        ("preset",),
+        partial(_meets_limits, inner=True),
+        partial(_refused, inner=True),
         counted=True,
     ),
 )

@@ -1,6 +1,6 @@
 """The form of a rule: a mask for tables and grids alike, a message with numbers for one execution."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
 import numpy as np
@@ -71,6 +71,8 @@ class Rule:
     counted : bool
         A search counts what it rejects as infeasible. What other rules reject is not in the space at all: the
         published enumeration has no loop for it.
+    every : callable, optional
+        Explanations of all that breaks it, where it asks for several things at once; by default `explain` is all.
     """
 
     reason: str
@@ -78,6 +80,7 @@ class Rule:
     explain: Callable[[Request], Problem | str]
     about: tuple[str, ...] = ()
     counted: bool = False
+    every: Callable[[Request], Iterable[Problem | str]] | None = None
 
     def concerns(self, requests: Requests) -> bool:
         """Whether any row can break the rule."""

@@ -1,0 +1,271 @@
+"""The page of ``calculon why``: what is wrong and the fewest changes that mend it, or what takes the time."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.text import Text
+
+from calculon.apps.report.bars import Bar, Share
+from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
+from calculon.apps.report.grids import grid, indented, styled
+from calculon.apps.report.page import GROUP_COLORS, PARTS
+from calculon.apps.report.result import Result
+from calculon.apps.report.texts import heading
+from calculon.errors import in_words
+from calculon.presets import plain
+from calculon.spec.named_values import PUBLISHED
+from calculon.spec.origin import stated_name
+from calculon.spec.plan_words import plan_words
+from calculon.units import GIB
+
+Document = Mapping[str, Any]
+Usual = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""What a preset says of the fields of an execution (:meth:`calculon.presets.Preset.usual`)."""
+
+_MOST_PARTS = 6
+"""Parts of time or of memory that are told."""
+
+_MOST_STAGES = 4
+"""Groups of stages that are told."""
+
+_LEAST_SHARE = 0.001
+"""Share of the time from which on a part is told, and a change of it."""
+
+_ANOTHER = {"batch_size": "another batch", "num_procs": "other processors"}
+
+
+class WhyPage:
+    """The page of an answer; it lays itself out for the width at hand.
+
+    Parameters
+    ----------
+    answer : mapping
+        The answer as plain data (:meth:`calculon.planner.why.Why.to_dict`).
+    result : Result or None
+        The execution with its stages, where it runs.
+    usual : callable
+        What needs no word of an execution.
+    """
+
+    def __init__(self, answer: Document, result: Result | None, usual: Usual):
+        self.answer, self.result, self.usual = answer, result, usual
+        self.fields: Document = answer["question"]["execution"]["fields"]
+        published = answer["question"]["edition"] == PUBLISHED
+        self.digits = result.digits if result else Digits(0.0 if published else WITHOUT_INTERVAL)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self._title()
+        if self.result is not None:
+            yield from (Text(), *self._time(self.result), Text(), *self._room())
+            yield from (Text(), *self._better(), Text(), *self._options())
+            return
+        if self.answer["failures"]:
+            yield from (Text(), *self._failures())
+        for tier in self.answer["short"]:
+            yield from (Text(), *self._short(int(tier)))
+        yield from (Text(), *self._proposals())
+
+    def _title(self) -> Iterator[RenderableType]:
+        asked = self.answer["question"]
+        preset = stated_name(asked["preset"])
+        terms = asked["edition"] + ("" if asked["edition"] == PUBLISHED else f", {preset}")
+        procs = f"{self.fields['num_procs']:,} x {stated_name(asked['system'])}"
+        does = "runs" if self.answer["runs"] else "cannot run"
+        title = f"Why {stated_name(asked['model'])} {does} on {procs}"
+        if self.result is not None:
+            time = self.digits.duration(self.result.value("total_time"))
+            title = f"Why {stated_name(asked['model'])} takes {time} a step on {procs}"
+        yield Text.assemble((title, "bold underline"), ("   edition " + terms, "dim"))
+        yield indented(Text(plan_words(self.fields, self.usual(self.fields))))
+        if unread := self.answer["unread"]:
+            told = ", ".join(f"{name}={plain(value)}" for name, value in unread.items())
+            yield indented(Text(f"read as with {told}", "dim"))
+
+    def _failures(self) -> Iterator[RenderableType]:
+        found = self.answer["failures"]
+        yield heading("What is wrong", "every rule that it breaks" if len(found) > 1 else "")
+        table = grid("left", "text")
+        for one in found:
+            text = Text(one["message"])
+            if one["hint"]:
+                text.append(f" ({one['hint']})", "dim")
+            table.add_row(Text(one["field"] or "system", "bold"), text)
+        yield indented(table)
+
+    def _short(self, tier: int) -> Iterator[RenderableType]:
+        """Tell by stage how much memory lacks, and what fills it."""
+        stages = self.answer["stages"]
+        place = tier - 1
+        worst = max(stages, key=lambda one: one["over"][place])
+        said = (
+            f"{self.digits.gib(worst['needed'][place])} needed, "
+            f"{self.digits.gib(worst['available'][place])} usable: {self.digits.gib(worst['over'][place])} too much"
+        )
+        yield heading(f"Tier-{tier} memory", said)
+        table = grid("left", "right", "right", "text")
+        if len(stages) > 1:
+            table.add_row(*styled(("", "needed", "too much", "what fills it"), "dim"))
+        for first, last in _alike(stages, place)[:_MOST_STAGES]:
+            number = f"stage {first['stage']}"
+            if first is not last:
+                number += f" to {last['stage']}"
+            over = first["over"][place]
+            table.add_row(
+                Text(number if len(stages) > 1 else "it has"),
+                self.digits.gib(first["needed"][place]),
+                self.digits.gib(over) if over > 0 else "-",
+                self._parts(first["parts"][place]),
+            )
+        if (more := len(_alike(stages, place)) - _MOST_STAGES) > 0:
+            table.add_row(Text(f"{more} more", "dim"), "", "", "")
+        yield indented(table)
+
+    def _parts(self, parts: Document) -> str:
+        """Write what fills a memory."""
+        items = list(parts.items())
+        shown = [f"{kind} {self.digits.gib(size)}" for kind, size in items[:_MOST_PARTS]]
+        if rest := sum(size for _, size in items[_MOST_PARTS:]):
+            shown.append(f"the rest {self.digits.gib(rest)}")
+        return ", ".join(shown)
+
+    def _proposals(self) -> Iterator[RenderableType]:
+        found = self.answer["proposals"]
+        if not found:
+            yield heading("What would do", "nothing that was tried")
+            words = "No three changes of it, no other batch, and no more processors up to 64 times as many."
+            yield indented(Text(words))
+            return
+        yield heading("What would do", "the fewest changes first, then the nearest")
+        yield indented(self._changes(found, "slower"))
+
+    def _changes(self, rows: Sequence[Document], title: str) -> RenderableType:
+        """Return a table of changes with their memory and time, and what follows from each below."""
+        table = grid("text", "right", "right", "right")
+        table.add_row(*styled(("change", "memory", "time", title), "dim"))
+        for one in rows:
+            longer = one["longer"]
+            table.add_row(
+                Text(", ".join(self._change(name, v) for name, v in one["changes"].items())),
+                self.digits.gib(one["proc_mem_tier1_cap_req"]),
+                self.digits.duration(one["total_time"]),
+                "fastest" if longer == 0 else _percent(longer),
+            )
+            follows = [f"{name}={plain(value)}" for name, value in one["follows"].items()]
+            notes = [f"with {', '.join(follows)}"] if follows else []
+            notes += [f"unlike practice: {text}" for text in one["unusual"]]
+            if one["asks_for_another"]:
+                notes.append(_ANOTHER[one["asks_for_another"]])
+            if notes:
+                table.add_row(indented(Text("; ".join(notes), "dim")), "", "", "")
+        return table
+
+    def _change(self, name: str, value: Any) -> str:
+        if name in self.answer["unread"]:
+            return f"{name}={plain(value)}"
+        return f"{name} {plain(self.fields[name])} -> {plain(value)}"
+
+    def _time(self, result: Result) -> Iterator[RenderableType]:
+        """Tell the largest parts of the time."""
+        total = result.value("total_time")
+        parts = sorted(result.times().items(), key=lambda one: -one[1])
+        shown = [(name, time) for name, time in parts if time > _LEAST_SHARE * total][:_MOST_PARTS]
+        yield heading("What takes the time", self.digits.duration(total))
+        table = grid("left", "right", "right", "wide")
+        seconds = self.digits.seconds([time for _, time in shown], total)
+        for (name, time), text in zip(shown, seconds, strict=True):
+            words, group = PARTS[name]
+            bar = Bar((Share(time / total, GROUP_COLORS[group]),))
+            table.add_row(words, text, self.digits.share(time / total), bar)
+        yield indented(table)
+
+    def _room(self) -> Iterator[RenderableType]:
+        """Tell how much memory every stage leaves."""
+        stages = self.answer["stages"]
+        worst = max(stages, key=lambda one: one["over"][0])
+        there, left = worst["available"][0], -worst["over"][0]
+        where = f" on stage {worst['stage']}" if len(stages) > 1 else ""
+        said = f"{self.digits.gib(worst['needed'][0])} of {self.digits.gib(there)} usable, {self.digits.gib(left)} free"
+        yield heading("Memory", said + where)
+        table = grid("left", "right", "text")
+        if len(stages) > 1:
+            table.add_row(*styled(("", "free", "what fills it"), "dim"))
+        for first, last in _alike(stages, 0)[:_MOST_STAGES]:
+            number = f"stage {first['stage']}"
+            if first is not last:
+                number += f" to {last['stage']}"
+            parts = self._parts(first["parts"][0])
+            free = self.digits.gib(-first["over"][0]) if len(stages) > 1 else ""
+            table.add_row(number if len(stages) > 1 else "it has", free, parts)
+        yield indented(table)
+
+    def _better(self) -> Iterator[RenderableType]:
+        found = self.answer["better"]
+        if not found:
+            yield heading("What would be faster", "no change of one or two fields")
+            return
+        words = "the best change" + (
+            ", and the best two" if len(found) > 1 else "; no two save more"
+        )
+        yield heading("What would be faster", words)
+        yield indented(self._changes(found, "longer"))
+
+    def _options(self) -> Iterator[RenderableType]:
+        """Tell what each option saves: its time against that without it."""
+        rows = self.answer["contributions"]
+        if not rows:
+            yield heading("What the options save", "none differs from its default")
+            return
+        yield heading("What the options save", "each set back by itself")
+        table = grid("left", "left", "right", "right", "text")
+        table.add_row(*styled(("option", "set back to", "time", "memory", ""), "dim"))
+        for row in rows:
+            time = "-" if row["gain"] is None else _percent(row["gain"])
+            memory = "-" if row["memory"] is None else _gib(row["memory"])
+            table.add_row(
+                f"{row['field']}={plain(row['value'])}",
+                plain(row["without"]),
+                time,
+                memory,
+                Text(_needed(row["reason"]), "dim"),
+            )
+        yield indented(table)
+
+
+def _alike(stages: Sequence[Document], tier: int) -> list[tuple[Document, Document]]:
+    """Return the first and the last of neighbours that need as much; those that need most first."""
+    groups = [list(group) for _, group in groupby(stages, lambda one: one["needed"][tier])]
+    groups.sort(key=lambda group: -group[0]["needed"][tier])
+    return [(group[0], group[-1]) for group in groups]
+
+
+def _needed(reason: str) -> str:
+    """Say why nothing runs without an option.
+
+    >>> _needed("mem1_capacity"), _needed("offload_blocks"), _needed("")
+    ('it does not fit', 'not without: offloading with fewer than 3 blocks per stage', '')
+    """
+    if reason.endswith("_capacity"):
+        return "it does not fit"
+    return f"not without: {in_words(reason)}" if reason else ""
+
+
+def _percent(longer: float) -> str:
+    """Write a relative difference of times with its sign.
+
+    >>> _percent(0.0693), _percent(-0.031), _percent(0.00004), _percent(1.524)
+    ('+6.9 %', '-3.1 %', '0.0 %', '+152 %')
+    """
+    if abs(longer) < _LEAST_SHARE / 2:
+        return "0.0 %"
+    return f"{longer * 100:+.0f} %" if abs(longer) >= 1 else f"{longer * 100:+.1f} %"
+
+
+def _gib(size: float) -> str:
+    """Write a difference of memory with its sign.
+
+    >>> _gib(-12.34 * GIB), _gib(0.0)
+    ('-12.3 GiB', '0')
+    """
+    return f"{size / GIB:+.1f} GiB" if abs(size) >= 0.05 * GIB else "0"

@@ -1,0 +1,289 @@
+"""What would make an execution run: the fewest changes after which it does."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from calculon.estimate import Estimate, estimate
+from calculon.frozen import dataclass
+from calculon.hardware.system import System
+from calculon.plan.plan import NAMES, Plan
+from calculon.plan.rules.check import check
+from calculon.plan.rules.failures import Failure, failures
+from calculon.planner.combinations import Tried, choices_of, in_order, parts_of, table_of
+from calculon.planner.in_words import figures
+from calculon.planner.moves import (
+    QUESTION,
+    SWITCHES,
+    Move,
+    fields_of,
+    moves,
+    of_batch,
+    of_larger_split,
+    of_processors,
+)
+from calculon.planner.repair import repaired
+from calculon.planner.trials import NOT_TRIED, Trials, trials
+from calculon.planner.variations import Variations
+from calculon.presets import NODE, OF_SEQUENCES, PRACTISED, Practice, find_preset, plain
+from calculon.spec.execution import Execution
+from calculon.spec.model import Model
+from calculon.units import Array
+
+MOST_CHANGES = 3
+"""Changes that are tried together."""
+
+MOST_TRIED = 100_000
+"""Variations of one number of changes that are tried, the nearest ones."""
+
+SHOWN, HINTED = 5, 3
+
+_PRACTISED = tuple(name for name in (*PRACTISED, *OF_SEQUENCES) if name in NAMES)
+
+_WITH_SPLIT = ("tensor_par_comm_type", "seq_par_ag_redo", "cp_comm")
+"""Switches that free memory of some splits only."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """An execution that runs, next to one that does not.
+
+    Attributes
+    ----------
+    changes : mapping
+        The fields that are changed, with their values.
+    follows : mapping
+        The fields that follow from them.
+    distance : float
+        Sum over the changes: the binary logarithm of the ratio of two numbers, 1 for anything else.
+    time : float
+        Seconds of a step.
+    memory : tuple of float
+        Bytes that are needed of both tiers.
+    unusual : tuple of str
+        Conditions of practice that its degrees do not meet: what people keep to who run the framework.
+    execution : Execution
+        All of its fields.
+    """
+
+    model: Model
+    system: System
+    changes: Mapping[str, Any]
+    follows: Mapping[str, Any]
+    distance: float
+    time: float
+    memory: tuple[float, float]
+    unusual: tuple[str, ...]
+    execution: Execution
+
+    @property
+    def practised(self) -> bool:
+        """Whether its degrees are as people choose them who run the framework."""
+        return not self.unusual
+
+    @property
+    def asks_for_another(self) -> str:
+        """The field of the question itself that it changes: ``batch_size`` or ``num_procs``; empty where none."""
+        return next((name for name in QUESTION if name in self.changes), "")
+
+    @cached_property
+    def found(self) -> Estimate:
+        """Its estimate."""
+        return estimate(self.model, self.execution, self.system)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "changes": dict(self.changes),
+            "follows": dict(self.follows),
+            "count": len(self.changes),
+            "distance": self.distance,
+            "total_time": self.time,
+            "proc_mem_tier1_cap_req": self.memory[0],
+            "proc_mem_tier2_cap_req": self.memory[1],
+            "unusual": list(self.unusual),
+            "asks_for_another": self.asks_for_another,
+            "execution": self.execution.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        fields = {**self.changes, **self._processors}
+        text = ", ".join(f"{name}={plain(value)}" for name, value in fields.items())
+        return f"{text} ({figures(self.found)})"
+
+    @property
+    def _processors(self) -> Mapping[str, Any]:
+        """The replicas, where they follow: who states a split states them, too."""
+        return {name: value for name, value in self.follows.items() if name == "data_par"}
+
+
+class Changes:
+    """The changes of one execution, tried in tables.
+
+    Parameters
+    ----------
+    model, execution, system
+        The execution, and what it is an execution of.
+    broken : sequence of Failure
+        The rules that it breaks.
+    following : collection of str
+        Fields that nobody stated.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        execution: Execution,
+        system: System,
+        broken: Sequence[Failure] = (),
+        following: Collection[str] = (),
+    ):
+        self.model, self.execution, self.system = model, execution, system
+        self.variations = Variations(model, execution, following)
+        named = dict.fromkeys(name for failure in broken for name in failure.fields)
+        self.moves = moves(model, execution, system, self.variations, tuple(named))
+        self.broken = tuple(broken)
+        self._as_it_is = None if broken else self.tried((), np.zeros((1, 0), np.int64)).trials
+
+    def tried(self, moved: Sequence[Move], choices: Array) -> Tried:
+        """Try a table of variations, each of several moves by their number."""
+        plan = table_of(self.variations, moved, choices)
+        return self._tried(moved, choices, plan, trials(self.model, self.system, plan))
+
+    def _tried(self, moved: Sequence[Move], choices: Array, plan: Plan, found: Trials) -> Tried:
+        practised = np.ones(len(plan), bool)
+        for one in self._practice:
+            practised &= np.asarray(one.that.value(self._degrees(plan).__getitem__), bool)
+        return Tried(tuple(moved), choices, plan, found, practised)
+
+    @cached_property
+    def _practice(self) -> tuple[Practice, ...]:
+        """What people keep to, in all that the execution keeps to, too."""
+        known = self._degrees(Plan.of(self.execution))
+        every = find_preset(self.execution.preset).practice
+        return tuple(one for one in every if np.all(one.that.value(known.__getitem__)))
+
+    def _unusual(self, plan: Plan) -> tuple[str, ...]:
+        """Return the conditions of practice that a variation does not meet."""
+        known = self._degrees(plan)
+        unmet = (one for one in self._practice if not np.all(one.that.value(known.__getitem__)))
+        return tuple(one.that.text for one in unmet)
+
+    def _degrees(self, plan: Plan) -> dict[str, Any]:
+        """Return what conditions of practice may read."""
+        length = np.where(plan.seq_length > 0, plan.seq_length, self.model.seq_size)
+        known = {NODE: self.system.node, "seq_size": length}
+        return known | {name: getattr(plan, name) for name in _PRACTISED}
+
+    @cached_property
+    def single(self) -> Tried:
+        """The variations with one change."""
+        return self.tried(self.moves, np.arange(len(self.moves))[:, None])
+
+    @cached_property
+    def _pair_codes(self) -> tuple[Array, Plan, Array]:
+        """All pairs of changes, as a table, and what rules say of them."""
+        choices = choices_of(self.moves, 2, 0)
+        plan = table_of(self.variations, self.moves, choices)
+        return choices, plan, check(self.model, self.system, plan)
+
+    @cached_property
+    def pairs(self) -> Tried:
+        """The variations with two changes, those left out that need no less memory than with one of the two."""
+        choices, plan, codes = self._pair_codes
+        legal = self.single.trials.legal
+        spared = (self._idle[choices] & legal[choices[:, ::-1]]).any(axis=1)
+        found = trials(
+            self.model, self.system, plan, np.where(spared & (codes == 0), NOT_TRIED, codes)
+        )
+        return self._tried(self.moves, choices, plan, found)
+
+    def triples(self) -> Iterator[Tried]:
+        """Yield the variations with three changes, the nearest first; left out are the same as of pairs."""
+        pairs, _, codes = self._pair_codes
+        legal = np.zeros((len(self.moves), len(self.moves)), bool)
+        legal[pairs[:, 0], pairs[:, 1]] = legal[pairs[:, 1], pairs[:, 0]] = codes == 0
+        choices = choices_of(self.moves, 3, 0)
+        a, b, c = choices.T
+        idle = self._idle
+        spared = (idle[a] & legal[b, c]) | (idle[b] & legal[a, c]) | (idle[c] & legal[a, b])
+        for part in parts_of(choices[~spared][:MOST_TRIED]):
+            yield self.tried(self.moves, part)
+
+    @cached_property
+    def _idle(self) -> Array:
+        """Mask of the moves of switches that rules allow, and that by themselves save neither memory nor time."""
+        if self._as_it_is is None:
+            return np.zeros(len(self.moves), bool)
+        found, now = self.single.trials, self._as_it_is
+        no_less = (found.memory >= now.memory).all(axis=0) & ~(found.time < now.time)
+        switches = [one.field in SWITCHES and one.field not in _WITH_SPLIT for one in self.moves]
+        return np.array(switches) & found.legal & no_less
+
+    def proposals(self, most: int = SHOWN) -> tuple[Proposal, ...]:
+        """Return the variations that run with the fewest changes, at most one for each set of changed fields.
+
+        Those on the same processors with the same batch first, then another batch, then other processors; by the number
+        of changes, their distance, and time. Three changes are tried where fewer do not do.
+        """
+        found: dict[frozenset[str], Proposal] = {}
+        for tried, enough in self._levels():
+            for row in in_order(tried):
+                fields = frozenset(tried.moves[number].field for number in tried.choices[row])
+                needless = (fields > fewer and one.practised for fewer, one in found.items())
+                if fields not in found and not any(needless):
+                    found[fields] = self.proposal(tried, row)
+                if len(found) == most:
+                    return tuple(found.values())
+            if enough and any(one.practised for one in found.values()):
+                break
+        return tuple(found.values())
+
+    def _levels(self) -> Iterator[tuple[Tried, bool]]:
+        """Yield tables of variations, and whether what was found up to there is enough, however little it is."""
+        yield self.single, False
+        yield self.pairs, True
+        yield from ((tried, True) for tried in self.triples())
+        moved = (*of_batch(self.execution), *self.moves)
+        few = len(moved) - len(self.moves)
+        yield from ((tried, True) for tried in repaired(self, self.moves, self.pairs))
+        for size in (1, 2):
+            yield self.tried(moved, choices_of(moved, size, few)), True
+        fits = not self.broken
+        for move in of_processors(self.execution, fewer=not fits):
+            times = max(1, move.value // self.execution.num_procs)
+            split = of_larger_split(self.model, self.execution, times)
+            moved = (move, *dict.fromkeys((*split, *self.moves)))
+            first = self.tried(moved, np.zeros((1, 1), np.int64))
+            yield first, True
+            yield from ((tried, True) for tried in repaired(self, moved, first))
+
+    def proposal(self, tried: Tried, row: int) -> Proposal:
+        """Return a variation as a proposal."""
+        execution = tried.plan.row(row)
+        now = self.execution
+        changed = {n: v for n in NAMES if (v := getattr(execution, n)) != getattr(now, n)}
+        asked = fields_of([tried.moves[number] for number in tried.choices[row]])
+        return Proposal(
+            model=self.model,
+            system=self.system,
+            changes={name: changed[name] for name in asked},
+            follows={name: value for name, value in changed.items() if name not in asked},
+            distance=float(tried.distances[row]),
+            time=float(tried.trials.time[row]),
+            memory=(float(tried.trials.memory[0, row]), float(tried.trials.memory[1, row])),
+            unusual=() if tried.practised[row] else self._unusual(tried.plan.take([row])),
+            execution=execution,
+        )
+
+
+def hint(model: Model, execution: Execution, system: System) -> str:
+    """Say in a sentence what would make an execution fit; nothing where no change of those tried does."""
+    broken = failures(model, execution, system)
+    changes = Changes(model, execution, system, broken)
+    found = changes.proposals()
+    usual = [one for one in found if one.practised] or found
+    texts = [str(one) for one in usual[:HINTED]]
+    return f"it fits with {'; or with '.join(texts)}" if texts else ""

@@ -1,0 +1,72 @@
+"""All rules that one execution breaks: the first is the one that an estimate raises, and none is left out."""
+
+from itertools import combinations
+from random import Random
+
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.plan.rules.failures import failures
+from tests.helpers import document
+from tests.plan.rules.test_all_rules import BASE, INFEASIBLE, MALFORMED, MODEL, SHAPES, SYSTEMS
+
+CASES = {**MALFORMED, **INFEASIBLE}
+
+
+def _failures(changes, reason="", base=BASE):
+    model, system = SHAPES.get(reason, MODEL), SYSTEMS.get(reason, "a100_80g")
+    execution = inputs.execution(base | changes)
+    return failures(inputs.model(model), execution, inputs.system(system))
+
+
+def test_what_breaks_no_rule_has_none():
+    assert _failures({}) == ()
+
+
+@pytest.mark.parametrize("reason", CASES)
+def test_the_first_is_what_an_estimate_raises(reason):
+    model, system = SHAPES.get(reason, MODEL), SYSTEMS.get(reason, "a100_80g")
+    with pytest.raises((calculon.SpecError, calculon.Infeasible)) as error:
+        calculon.estimate(model, BASE | CASES[reason][0], system)
+    first = _failures(CASES[reason][0], reason)[0]
+    assert first.reason == reason
+    assert str(first) in str(error.value)
+    assert first.malformed is isinstance(error.value, calculon.SpecError)
+
+
+def test_each_of_several_independent_ones_is_named():
+    changes = {"num_procs": 48, "tensor_par": 12, "batch_size": 33}
+    found = {one.reason: one for one in _failures(changes | {"pipeline_interleaving": 4})}
+    assert {"batch_split", "interleaving_split", "attn_heads_split"} <= {*found}
+    assert "pipeline_interleaving=4" in found["interleaving_split"].message
+    assert found["batch_split"].message.endswith("found 33")
+    assert "microbatch_split" not in found  # which has no meaning before
+
+
+def test_what_breaks_a_rule_twice_is_told_twice():
+    execution = document("examples", "llama3-8B_h100x64")
+    changes = {"pp_schedule": "gpipe", "tensor_par_overlap": "ring", "pp_layout": "balanced"}
+    found = _failures(changes, base=execution)
+    options = [one.field for one in found if one.reason == "framework_option"]
+    limits = [one.field for one in found if one.reason == "framework_limit"]
+    assert sorted(options) == ["pp_schedule", "tensor_par_overlap"]
+    assert limits == ["pp_layout"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_pairs_of_broken_rules_are_told_without_an_error(seed):
+    """What the explanations of later rules take for granted may not hold; the first never is in doubt."""
+    plain = sorted({*CASES} - {*SHAPES} - {*SYSTEMS})
+    pairs = Random(seed).sample([*combinations(plain, 2)], 40)
+    for pair in pairs:
+        changes = CASES[pair[0]][0] | CASES[pair[1]][0]
+        try:
+            execution = inputs.execution(BASE | changes)
+        except calculon.SpecError:
+            continue
+        found = failures(inputs.model(MODEL), execution, inputs.system("a100_80g"))
+        with pytest.raises((calculon.SpecError, calculon.Infeasible)) as error:
+            calculon.estimate(MODEL, execution, "a100_80g")
+        assert str(found[0]) in str(error.value)
+        assert len({str(one) for one in found}) == len(found)

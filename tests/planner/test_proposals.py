@@ -1,0 +1,219 @@
+"""What would make one execution run: plans that run, with the fewest changes."""
+
+import os
+from itertools import islice
+from random import Random
+
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.errors import Infeasible
+from calculon.plan.rules.failures import failures
+from calculon.planner.moves import QUESTION
+from calculon.planner.proposals import Changes, hint
+from tests.helpers import PLAIN as PUBLISHED
+from tests.helpers import document
+from tests.planner import by_hand
+from tests.planner.infeasible import infeasible
+
+DRAWN, MANY = 3 * int(os.environ.get("CALCULON_EXAMPLES", "20")) // 5, 100
+"""Random executions that cannot run, and how many of them are many; ``CALCULON_EXAMPLES`` asks for more."""
+
+PLAIN = {"datatype": "bfloat16", "preset": "megatron-lm", "pipeline_par": 1}
+CASES = {
+    "ZeRO on 64": (
+        "llama3-70B",
+        PLAIN | {"num_procs": 64, "tensor_par": 2, "batch_size": 512, "microbatch_size": 4},
+        "h100_80g_sxm",
+    ),
+    "more processors": (
+        "gpt3-175B",
+        PLAIN | {"num_procs": 8, "tensor_par": 8, "batch_size": 512, "microbatch_size": 4},
+        "h100_80g_sxm",
+    ),
+    "stages and chunks": (
+        "llama3.1-405B",
+        PLAIN
+        | {"num_procs": 512, "tensor_par": 8, "batch_size": 512, "microbatch_size": 1}
+        | {"pipeline_par": 2, "pipeline_interleaving": 21},
+        "h100_80g_sxm",
+    ),
+    "offloading": ("gpt3-13B-hf", "gpt3-13B_a100x2_fsdp", "a100_40g_sxm"),
+}
+
+
+def _read(case):
+    model, execution, system = case
+    return inputs.model(model), inputs.execution(execution), inputs.system(system)
+
+
+def _changes(model, execution, system):
+    return Changes(model, execution, system, failures(model, execution, system))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_proposals_run_and_change_what_they_say(name):
+    model, execution, system = _read(CASES[name])
+    with pytest.raises(Infeasible):
+        calculon.estimate(model, execution, system)
+    found = _changes(model, execution, system).proposals()
+    assert 1 <= len(found) <= 5
+    for one in found:
+        again = calculon.estimate(model, one.execution, system)
+        assert again.stats["total_time"] == one.time
+        assert again.stats["proc_mem_tier1_cap_req"] == one.memory[0]
+        fields = by_hand.fields_of(execution) | one.changes | one.follows
+        assert by_hand.fields_of(one.execution) == fields
+        assert by_hand.followed(model, execution, dict(one.changes)) == fields
+        assert "batch_size" not in one.changes
+    order = [(len(one.changes), not one.practised, one.distance, one.time) for one in found]
+    assert order == sorted(order)
+    assert len({frozenset(one.changes) for one in found}) == len(found)
+
+
+SMALL = {"base": "a100_80g_sxm", "mem1": {"GiB": 6}}
+SHAPE = document("models", "gpt2-1.5B") | {"num_blocks": 12, "hidden": 1536, "feedforward": 6144}
+SHAPE |= {"attn_heads": 24}
+TINY = PLAIN | {"num_procs": 4, "tensor_par": 1, "batch_size": 8, "microbatch_size": 4}
+OPEN = PUBLISHED | {"num_procs": 16, "tensor_par": 4, "data_par": 4, "batch_size": 16}
+PLAINEST = document("models", "megatron-126M") | {"num_blocks": 4}
+EXPERTS = document("models", "mixtral-8x7B") | {"num_blocks": 8}
+BRUTE = {
+    "memory": (SHAPE, TINY, SMALL),
+    "networks": (PLAINEST, OPEN, "a100_80g"),
+    "two broken rules": (
+        SHAPE,
+        TINY | {"pipeline_par": 4, "microbatch_size": 5, "pp_layout": "both_as_blocks"},
+        "a100_80g_sxm",
+    ),
+    "memory of a pipeline": (SHAPE, TINY | {"pipeline_par": 2}, {**SMALL, "mem1": {"GiB": 5}}),
+    "a degree that does not divide": (
+        SHAPE,
+        TINY | {"num_procs": 20, "tensor_par": 5},
+        "a100_80g_sxm",
+    ),
+    "experts": (
+        EXPERTS,
+        TINY | {"num_procs": 8, "tensor_par": 2, "microbatch_size": 1},
+        {"base": "h100_80g_sxm", "mem1": {"GiB": 48}},
+    ),
+    "networks and memory": (PLAINEST, OPEN, {"base": "a100_80g", "mem1": {"GiB": 0.5}}),
+    "replicas": (SHAPE, TINY | {"num_procs": 6, "batch_size": 16}, SMALL),
+}
+ALWAYS = 2
+"""So many of these are tried each time; the others, which take minutes together, where many examples are asked for."""
+
+
+@pytest.mark.parametrize("name", [*BRUTE][: ALWAYS if DRAWN < MANY else None])
+def test_no_fewer_changes_do(name):
+    """All changes of one field and of two, with what follows from them, by hand."""
+    model, execution, system = _read(BRUTE[name])
+    _no_fewer(model, execution, system, _changes(model, execution, system).proposals())
+
+
+def _no_fewer(model, execution, system, found):
+    assert not Changes(
+        model, execution, system
+    ).variations.broken  # which the oracle knows nothing of
+    size, known = by_hand.fewest(model, execution, system)
+    first = [one for one in found if not one.asks_for_another]
+    if not size:
+        assert all(len(one.changes) > 2 for one in first)
+        return
+    assert len(first[0].changes) == size
+    least = [frozenset(one.changes) for one in first if len(one.changes) == size]
+    assert known.issuperset(least)
+    assert len(found) == 5 or len(least) == len(known)
+
+
+def test_practice_is_kept_where_something_keeps_to_it():
+    """Tensor parallelism beyond a node is the only single change; what people would do is told, too."""
+    found = _changes(*_read(CASES["ZeRO on 64"])).proposals()
+    assert dict(found[0].changes) == {"tensor_par": 32}
+    assert found[0].unusual == ("tensor_par <= node",)
+    assert all(one.practised for one in found[1:])
+    assert "tensor_par=32" not in hint(*_read(CASES["ZeRO on 64"]))
+
+
+def test_larger_groups_of_experts_are_proposed_alone():
+    execution = {**document("examples", "mixtral-8x7B_h100x64"), "expert_par": 1}
+    found = _changes(*_read(("mixtral-8x7B", execution, "h100_80g_sxm"))).proposals()
+    degrees = [one.changes["expert_par"] for one in found if {*one.changes} == {"expert_par"}]
+    (degree,) = degrees
+    for fewer in (d for d in (2, 4, 8) if d < degree):
+        with pytest.raises(Infeasible):
+            calculon.estimate("mixtral-8x7B", execution | {"expert_par": fewer}, "h100_80g_sxm")
+
+
+def test_published_executions_stay_published():
+    model = inputs.model("megatron-1T")
+    execution = inputs.execution(
+        "3072_t4_p64_d12_mbs4_full",
+        changes={"activation_recompute": "none", "optimizer_sharding": False},
+    )
+    found = _changes(model, execution, inputs.system("a100_80g")).proposals()
+    assert found
+    for one in found:
+        assert one.execution.edition == "sc23"
+        assert not {*one.execution.extensions} - {*execution.extensions}
+
+
+def test_more_processors_where_nothing_else_does():
+    model, execution, system = _read(CASES["more processors"])
+    (*_, last) = _changes(model, execution, system).proposals()
+    assert last.asks_for_another == "num_procs"
+    assert last.execution.num_procs == last.changes["num_procs"] > execution.num_procs
+    for name in set(last.changes) - {"num_procs"}:  # none of them can be spared
+        fewer = {n: v for n, v in last.changes.items() if n != name}
+        row = by_hand.followed(model, execution, fewer)
+        assert row is None or not by_hand.runs(model, row, system)
+
+
+def test_another_batch_is_told_only_where_nothing_else_does():
+    """Seven replicas of two stages: 14 processors cannot share a batch of 9 otherwise than by one replica."""
+    execution = PUBLISHED | {"num_procs": 7, "data_par": 7, "batch_size": 9, "data_par_net": 0}
+    found = _changes(*_read(("gpt2-1.5B", execution, "a100_80g"))).proposals()
+    asks = [one.asks_for_another for one in found]
+    assert asks == sorted(asks)
+    for one in found:
+        assert by_hand.runs("gpt2-1.5B", one.execution, "a100_80g")
+
+
+def test_nothing_is_said_where_nothing_would_do():
+    stated = {"num_procs": 1, "tensor_par": 1, "batch_size": 1, "microbatch_size": 1}
+    tiny = {"base": "v100_sxm2_32g", "mem1": {"GiB": 0.01}, "mem2": {"GiB": 0}}
+    case = _read((SHAPE, PLAIN | stated | {"datatype": "float16"}, tiny))
+    assert _changes(*case).proposals() == ()
+    assert hint(*case) == ""
+
+
+def test_most_of_what_cannot_run_has_a_proposal():
+    """Each can be run; 95 % of random executions that cannot run, by broken rules of every kind or memory, have one."""
+    drawn = islice((one for seed in range(10**6) if (one := infeasible(seed))), DRAWN)
+    without = []
+    for model, execution, system, reason in drawn:
+        found = _changes(model, execution, system).proposals(1)
+        without += [] if found else [reason]
+        for one in found:
+            assert by_hand.runs(model, one.execution, system)
+            assert {*one.changes} & {*QUESTION} == ({one.asks_for_another} - {""})
+    assert len(without) <= 0.05 * DRAWN, without
+
+
+@pytest.mark.parametrize("seed", range(max(1, DRAWN // 40)))
+def test_no_fewer_changes_do_of_random_ones(seed):
+    model, system = inputs.model(SHAPE), inputs.system(SMALL)
+    random = Random(seed)
+    while True:
+        degrees = {n: random.choice((1, 2, 3, 4)) for n in ("tensor_par", "pipeline_par")}
+        sizes = {"num_procs": random.choice((4, 8, 12)), "batch_size": random.choice((8, 12, 18))}
+        options = {"preset": random.choice(("megatron-lm", "common")), "microbatch_size": 3}
+        options |= {"pipeline_interleaving": random.choice((1, 2, 5))}
+        try:
+            execution = inputs.execution(PLAIN | degrees | sizes | options)
+        except calculon.SpecError:
+            continue
+        if not by_hand.runs(model, execution, system):
+            break
+    _no_fewer(model, execution, system, _changes(model, execution, system).proposals())
