@@ -32,10 +32,13 @@ class Unresolved:
         What stands there, such as ``$SLURM_NNODES``, or ``8 or 4``.
     needs : str
         The variable on which it depends, where there is one: what is asked for.
+    conditional : bool
+        Whether the file alone does not say if there is the setting at all, rather than its value.
     """
 
     text: str
     needs: str = ""
+    conditional: bool = False
 
     def __str__(self) -> str:
         return self.text
@@ -188,13 +191,18 @@ class Reading:
         return int(value)
 
     def switch(self, *names: str, default: bool = False) -> bool:
-        """Return a switch.
+        """Return a switch; what a script has after it, and does not say, are other settings.
 
         Raises
         ------
         SpecError
             For any other value than true and false.
         """
+        after = next((s.value for n in names if (s := self.parsed.settings.get(n))), None)
+        if isinstance(after, Unresolved) and not after.conditional:
+            self.used.update(names)
+            self.notes.append(f"{after.text} may hold further settings")
+            return True
         found = self.setting(*names)
         if found is None or found.value is None:
             return default
@@ -252,7 +260,8 @@ class Row:
     fields : tuple of str
         The fields that it reads, and writes: for these ``read(write(x)) = x``.
     settings : tuple of str
-        The names that it knows; the first of those with one meaning is the one that is written.
+        The names that it knows, which count as read whether it asks for them or not; the first of those with one
+        meaning is the one that is written.
     read : callable
         Returns all of its fields, of a setting that is absent with what the launcher does without it.
     write : callable
@@ -400,6 +409,7 @@ def read(
     reading = Reading(dialect.parse(text, file, variables or {}), num_procs)
     for row in dialect.rows:
         reading.lenient = row.subject != "execution"
+        reading.used.update(row.settings)
         getattr(reading, row.subject).update(row.read(reading))
     fields = dict(reading.execution)
     base = fields.pop("preset", dialect.preset)
@@ -527,51 +537,6 @@ def write(
     told = {name: kept.fields.get(name) for name in dialect.elsewhere}
     head += [f"{name}: {shown(v)}, said by the training script" for name, v in told.items() if v]
     return dialect.render(settings, processors, head)
-
-
-def number(setting: str, name: str, default: int = 1, *others: str) -> Row:
-    """Return the row of a whole number that is a field as it is; left out where it is the default."""
-    return Row(
-        fields=(name,),
-        settings=(setting, *others),
-        read=lambda one: {name: one.count(setting, *others, default=default)},
-        write=lambda one: {} if one[name] == default else {setting: one[name]},
-    )
-
-
-def switch(setting: str, name: str, on: Any = True, off: Any = False) -> Row:
-    """Return the row of a switch that is a field with two values; left out where it is off."""
-    return Row(
-        fields=(name,),
-        settings=(setting,),
-        read=lambda one: {name: on if one.switch(setting) else off},
-        write=lambda one: {setting: True} if one[name] == on else {},
-    )
-
-
-def named(setting: str, name: str, ours: Mapping[Any, Any], default: Any) -> Row:
-    """Return the row of a field with names: those of the launcher, and ours; left out where it is its default.
-
-    Where several names of the launcher are one value of ours, the first is written.
-    """
-    theirs: Fields = {}
-    for there, here in ours.items():
-        theirs.setdefault(here, there)
-
-    def read_name(one: Reading) -> Fields:
-        found = one.setting(setting)
-        if found is None:
-            return {name: ours[default]}
-        if found.value not in ours:
-            raise one.error(found, f"one of {', '.join(map(str, ours))}")
-        return {name: ours[found.value]}
-
-    def write_name(one: Writing) -> Fields:
-        if one[name] not in theirs:
-            raise one.refuse(name, ", ".join(map(str, theirs)))
-        return {} if one[name] == ours[default] else {setting: theirs[one[name]]}
-
-    return Row((name,), (setting,), read_name, write_name)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

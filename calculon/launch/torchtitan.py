@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from calculon.errors import Problem, SpecError
-from calculon.launch.dialect import Dialect, Fields, Reading, Row, Writing, named
+from calculon.launch.dialect import Dialect, Fields, Reading, Row, Writing
+from calculon.launch.rows import named
 from calculon.launch.torchtitan_files import (
     Recipe,
     flavor_of,
