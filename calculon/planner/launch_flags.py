@@ -11,7 +11,7 @@ from calculon.inputs import Source
 from calculon.launch.dialect import Launch
 from calculon.launch.dialects import find_dialect
 from calculon.launch.difference import Difference, difference
-from calculon.launch.files import launched_execution, read_launch_file
+from calculon.launch.launch_files import launched_execution, read_launch_file
 from calculon.plan.plan import NAMES
 from calculon.planner.launch_text import launch_text, with_listed_stages
 from calculon.spec.execution import Execution

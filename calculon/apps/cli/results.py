@@ -153,7 +153,7 @@ def _launch_file(text: str) -> str | None:
         return None
     if document_suffix(path) in DOCUMENTS and Path(path).stat().st_size > _LARGEST_LAUNCH:
         return None
-    from calculon.launch.files import is_launch_file  # only for files
+    from calculon.launch.launch_files import is_launch_file  # only for files
 
     return path if is_launch_file(path) else None
 
