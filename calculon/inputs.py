@@ -552,7 +552,7 @@ def _launched(path: str, changes: Mapping[str, object]) -> Mapping[str, Any] | N
     """Return the execution of a launch file; nothing for any other. What is lost of its settings is told once."""
     if not Path(path).is_file():
         return None
-    from calculon.launch.files import launched_execution, lost_in_words  # rarely needed
+    from calculon.launch.launch_files import launched_execution, lost_in_words  # rarely needed
 
     stated = changes.get("num_procs")
     launch = launched_execution(path, num_procs=stated if type(stated) is int else None)

@@ -6,7 +6,8 @@ sequences: they are written.
 """
 
 from calculon.errors import Problem, SpecError
-from calculon.launch.dialect import Dialect, Fields, Reading, Row, Writing, named
+from calculon.launch.dialect import Dialect, Fields, Reading, Row, Writing
+from calculon.launch.rows import named
 from calculon.launch.torchtitan_files import (
     flavor_of,
     indivisible,
@@ -310,8 +311,7 @@ def _read_preset(one: Reading) -> Fields:
     """Say what torchtitan runs field by field where its preset, which keeps to defaults, has a limit against it."""
     preset = find_preset(_NAME)
     whole = preset.completed({"training": True, **one.execution})
-    value_of = whole.__getitem__
-    if not any((*lacking(preset, value_of), *refused(preset, value_of))):
+    if not any(any(broken(preset, whole.__getitem__)) for broken in (lacking, refused)):
         return {}
     del whole["attn_kernel"]  # the system's own
     return {**whole, "preset": COMMON}
