@@ -14,56 +14,86 @@ from typing import TYPE_CHECKING, Any
 from calculon.version import __version__
 
 if TYPE_CHECKING:
+    from calculon.apps.notebook.comparing import compare, report
+    from calculon.apps.notebook.listing import catalog, validate
+    from calculon.apps.report.comparison import Comparison
     from calculon.errors import CalculonError, Infeasible, SpecError
     from calculon.estimate import Estimate, estimate
     from calculon.evaluate import Evaluation, evaluate
     from calculon.hardware.system import System
     from calculon.inspect.bounds import bounds
+    from calculon.inspect.what_if import figures, what_if
     from calculon.plan.plan import Plan
     from calculon.planner.answer import Answer, plan
+    from calculon.planner.sensitivity import Sensitivity, sensitivity
+    from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.planner.why import Why, why
     from calculon.search.driver import SearchResult, executions, search
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
-    from calculon.spec.packing import packing
+    from calculon.spec.packing import Packing, packing
+    from calculon.sweep.sweep_driver import sweep
+    from calculon.sweep.sweep_result import Sweep
 
 __all__ = [
     "Answer",
     "CalculonError",
+    "Comparison",
     "Estimate",
     "Evaluation",
     "Execution",
     "Infeasible",
     "Model",
+    "Packing",
     "Plan",
     "SearchResult",
+    "Sensitivity",
     "SpecError",
+    "Sweep",
     "System",
+    "Waterfall",
     "Why",
     "__version__",
     "bounds",
+    "catalog",
+    "compare",
     "estimate",
     "evaluate",
     "executions",
+    "figures",
     "packing",
     "plan",
+    "report",
     "search",
+    "sensitivity",
+    "sweep",
+    "validate",
+    "waterfall",
+    "what_if",
     "why",
 ]
 
 _MODULES = {
+    "apps.notebook.comparing": ("compare", "report"),
+    "apps.notebook.listing": ("catalog", "validate"),
+    "apps.report.comparison": ("Comparison",),
     "errors": ("CalculonError", "Infeasible", "SpecError"),
     "estimate": ("Estimate", "estimate"),
     "evaluate": ("Evaluation", "evaluate"),
     "inspect.bounds": ("bounds",),
+    "inspect.what_if": ("figures", "what_if"),
     "hardware.system": ("System",),
     "plan.plan": ("Plan",),
     "planner.answer": ("Answer", "plan"),
+    "planner.waterfall": ("Waterfall", "waterfall"),
+    "planner.sensitivity": ("Sensitivity", "sensitivity"),
     "planner.why": ("Why", "why"),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),
-    "spec.packing": ("packing",),
+    "spec.packing": ("Packing", "packing"),
+    "sweep.sweep_driver": ("sweep",),
+    "sweep.sweep_result": ("Sweep",),
 }
 _HOMES = {name: f"calculon.{module}" for module, names in _MODULES.items() for name in names}
 """The module of each public name: it is imported when the name is first used, so that an estimate loads no search."""

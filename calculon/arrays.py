@@ -11,7 +11,7 @@ from calculon.units import Array
 if TYPE_CHECKING:
     from functools import cached_property as derived
 
-    __all__ = ["derived", "is_nothing", "nothing", "ordered_sum", "rate"]
+    __all__ = ["derived", "is_nothing", "nothing", "occurs", "ordered_sum", "over_passes", "rate"]
 else:
 
     class derived:
@@ -75,3 +75,18 @@ def rate(amount: Array, time: Array) -> Array:
     amount, time = np.broadcast_arrays(amount, time)
     found = np.where(amount > 0, np.nan, 0.0)
     return np.divide(amount, time, out=found, where=time != 0)
+
+
+def occurs(figure: "float | Array") -> bool:
+    """Return whether a figure of a machine is not 0: that of one, or of some of a column of machines."""
+    return bool(figure.any()) if isinstance(figure, np.ndarray) else figure != 0
+
+
+def over_passes(*shares: "float | Array", axes: int = 2) -> Array:
+    """Return a figure of each pass to broadcast with arrays of shape (passes, ..., rows); see :func:`occurs`.
+
+    `axes` is how many axes these have beside that of passes.
+    """
+    several = any(isinstance(share, np.ndarray) for share in shares)
+    found = np.stack(np.broadcast_arrays(*shares)) if several else np.array(shares)
+    return found.reshape(len(shares), *(1,) * (axes + 1 - found.ndim), *found.shape[1:])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calculon import inputs
+from calculon.display import Displayed, drawn
 from calculon.editions import EDITIONS, find_edition
 from calculon.editions.edition import Edition
 from calculon.evaluate import evaluate_one
@@ -38,11 +39,13 @@ from calculon.statistics import BOUNDS
 from calculon.units import GIB, between, duration, known, significant
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from calculon.inspect.validated_runs import Belief
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Displayed):
     """One execution of a model on a system, and what it costs.
 
     Attributes
@@ -196,6 +199,31 @@ class Estimate:
         if self.layers is not None:
             document["layers"] = self.layers
         return document
+
+    def plot(self, kind: str = "breakdown", **options: Any) -> "Figure":
+        """Draw the estimate, as ``calculon plot`` does.
+
+        A notebook shows the picture where it is the last value of a cell; ``savefig`` writes it.
+
+        Parameters
+        ----------
+        kind : str
+            ``breakdown`` (default): where time and memory go, against the capacity; ``schedule``: the passes of each
+            pipeline stage over time.
+        options
+            Of ``schedule``: ``microbatches``, how many are drawn (default: twice as many as stages).
+
+        Raises
+        ------
+        SpecError
+            For another kind, and where matplotlib is missing.
+
+        Examples
+        --------
+        >>> figure = estimate("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g").plot()
+        >>> figure.savefig("breakdown.png")  # doctest: +SKIP
+        """
+        return drawn(self, kind, **options)
 
     def __repr__(self) -> str:
         e = self.execution

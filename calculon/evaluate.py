@@ -13,10 +13,12 @@ import numpy as np
 from calculon import inputs
 from calculon.cost.batch import Batch
 from calculon.cost.block_tables import block_tables
+from calculon.display import Displayed, drawn
 from calculon.editions import EDITIONS, SC23, find_edition
 from calculon.editions.edition import Edition
 from calculon.errors import nearest
 from calculon.frozen import dataclass
+from calculon.hardware.figures import of_rows
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.choices import grouped
@@ -34,13 +36,14 @@ from calculon.units import Array
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 CHUNK_ROWS = 16_384
 """Rows whose batch formulas are evaluated at once: the temporaries stay in the cache."""
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Displayed):
     """The statistics of a table of executions.
 
     Attributes
@@ -129,6 +132,23 @@ class Evaluation:
         stats = pd.DataFrame(self._values)
         return pd.concat([frame, pd.Series(self.reason, name="reason"), stats], axis=1)
 
+    def plot(self, x: str = "proc_mem_tier1_cap_req", y: str = "sample_rate") -> "Figure":
+        """Draw one statistic against another, and the executions that no other one beats in both.
+
+        Parameters
+        ----------
+        x, y : str
+            ``STATISTIC[:max|min]`` or ``num_procs``; without a sense, what is better for the statistic.
+
+        Raises
+        ------
+        SpecError
+            For an unknown statistic, and where matplotlib is missing.
+        Infeasible
+            When no execution can run.
+        """
+        return drawn(self, "scatter", x=x, y=y)
+
     def __repr__(self) -> str:
         return f"<Evaluation of {len(self):,} executions, {int(self.feasible.sum()):,} feasible>"
 
@@ -145,7 +165,7 @@ def evaluate(
     Parameters
     ----------
     model, system : str, path, mapping or record
-        As in :func:`calculon.estimate`.
+        As in :func:`calculon.estimate`; of a column of machines each row has its own.
     plan : Plan, DataFrame, mapping of columns, or iterable of records or mappings
         The executions. Rows that alone would be an error are marked with their reason and hold not-a-number. Of a
         DataFrame what tables of results have beside execution fields (statistics, say) is left out. In edition
@@ -180,12 +200,12 @@ def _fill(
     edition: Edition,
 ) -> None:
     """Evaluate some rows of one edition into a table of statistics, and mark those whose memory does not fit."""
-    whole, machine = len(rows) == len(plan), edition.machine(system)
-    for part, batch in evaluate_rows(model, system, plan if whole else plan.take(rows), edition):
+    whole = len(rows) == len(plan)
+    some = (system, plan) if whole else (of_rows(system, rows), plan.take(rows))
+    for part, batch in evaluate_rows(model, *some, edition):
         here, needed = rows[part], batch.capacity
-        found = check_memory(
-            codes[here], needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req, machine
-        )
+        tiers = needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req
+        found = check_memory(codes[here], *tiers, batch.system)
         codes[here] = found
         all_fit = not found.any()
         good: Array | slice = slice(None) if all_fit else found == 0
@@ -210,7 +230,8 @@ def evaluate_rows(
     if model.mtp_layers and not plan.training.all():  # modules have no part in inference
         for training in (True, False):
             some = np.flatnonzero(plan.training == training)
-            of_some = model.executed(training=training), system, plan.take(some), edition
+            own = of_rows(system, some)
+            of_some = model.executed(training=training), own, plan.take(some), edition
             for part, batch in evaluate_rows(*of_some):
                 yield some[part], batch
         return
@@ -220,12 +241,13 @@ def evaluate_rows(
         for start in range(0, len(group), CHUNK_ROWS):
             part = group[start : start + CHUNK_ROWS]
             rows = plan if len(part) == len(plan) else Selected(plan, part)
+            own = of_rows(system, part)
             batch = Batch(
                 model,
                 gather(tables.block, tables.block_row[part]),
                 gather(tables.optimizer, tables.optimizer_row[part]),
-                Schedule(rows, choice, model, system),
-                system,
+                Schedule(rows, choice, model, own),
+                own,
                 edition,
                 tables.embedding_head_of(part),
                 tables.kinds_of(part),

@@ -2,6 +2,7 @@
 
 import os
 import re
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache
@@ -16,13 +17,17 @@ from calculon.hardware.system import System
 from calculon.presets import COMMON, Preset, filled, find_preset
 from calculon.records import columns
 from calculon.spec import catalog
-from calculon.spec.decode import decode
+from calculon.spec.decode import SpecWarning, decode
 from calculon.spec.execution import Execution
 from calculon.spec.fields import Declaration, optional_defaults, shown, spec_fields
+from calculon.spec.files import SUFFIXES, document_suffix
 from calculon.spec.model import Model
 from calculon.spec.named_values import CORRECTED
 from calculon.spec.origin import Origin, digest_of, titled
+from calculon.spec.overlay import BASE
 from calculon.spec.override import override
+from calculon.spec.paths import no_path, steps_of
+from calculon.spec.result_selection import TABLE
 from calculon.statistics import BOUNDS, CorrectedStats
 
 
@@ -48,7 +53,12 @@ Source = str | os.PathLike[str] | Mapping[str, Any] | Changed
 
 _LONGEST = 60  # characters of a value in a message
 
-_FIELDS = {kind: [f.key for f in spec_fields(kind)] for kind in (Execution, Model, System)}
+_SPECS: dict[str, type] = {"model": Model, "execution": Execution, "system": System}
+
+_FIELDS = {kind: [f.key for f in spec_fields(kind)] for kind in _SPECS.values()}
+
+_FIELDS_OF = {kind: _FIELDS[record] for kind, record in _SPECS.items()}
+"""The fields of each kind of spec, as files name them."""
 
 BESIDE = (
     *("reason", "layers", *BOUNDS),
@@ -236,18 +246,7 @@ def _asked(
             asked["edition"] = edition or CORRECTED
         whole = replace(source, **asked) if asked else source
         return Asked(whole, find_preset(whole.preset if preset is None else preset))
-    raw, file, origin, question = _load("execution", Execution, source)
-    if not isinstance(raw, Mapping):
-        raise SpecError(file, Problem("", "an object with named fields", shown(raw)))
-    if is_row(source):
-        check_columns(raw, file)
-        fields = {field.key for field in spec_fields(Execution)}
-        optional = optional_defaults(Execution)
-        raw = {
-            name: value
-            for name, value in raw.items()
-            if name in fields and not (name in optional and value != value)  # noqa: PLR0124
-        }
+    raw, file, origin, question = stated_execution(source)
     stated = {name: one for name, one in {**raw, **asked}.items() if name not in unread}
     stated |= {name: one for name, one in STAND_INS.items() if name in unread}
     fields_of, framework = filled(stated, edition, preset, file)
@@ -260,6 +259,30 @@ def _asked(
         problems = _causes(error.problems, stated, fields_of, entries)
         raise SpecError(file, problems) from None
     return Asked(found, framework or find_preset(found.preset), origin, question)
+
+
+def stated_execution(source: Source) -> tuple[Mapping[str, Any], str, Origin, Mapping[str, Any]]:
+    """Return the fields that the source of an execution states, without what a preset fills in.
+
+    Beside them where that came from, for messages and for results, and the question of a result.
+
+    Raises
+    ------
+    SpecError
+        When there is no such execution; whether its fields are right is checked where it is completed.
+    """
+    raw, file, origin, question = _load("execution", Execution, source)
+    if not isinstance(raw, Mapping):
+        raise SpecError(file, Problem("", "an object with named fields", shown(raw)))
+    if is_row(source):
+        check_columns(raw, file)
+        optional = optional_defaults(Execution)
+        raw = {
+            name: value
+            for name, value in raw.items()
+            if name in _FIELDS[Execution] and not (name in optional and value != value)  # noqa: PLR0124
+        }
+    return raw, file, origin, question
 
 
 _MANY = 3
@@ -302,6 +325,58 @@ def _causes(
         missing = f"nothing, and no {', '.join(name for name in absent if name != 'num_procs')}"
         return [*left, Problem("edition", wanted, missing)]
     return found or list(problems)
+
+
+def owner(path: str, kinds: Sequence[str], place: str) -> tuple[str, str]:
+    """Return the kind of spec that a path is about, and the path in it.
+
+    Parameters
+    ----------
+    path : str
+        With the kind before it (``system.mem1.GiB``), or without where only one kind has its first field.
+    kinds : sequence of str
+        The kinds that there are: model, execution, system.
+    place : str
+        What messages name.
+
+    Raises
+    ------
+    SpecError
+        For a path that none of them has, or that several have. Whether it leads to a value is checked where the spec
+        is read.
+    """
+    if not steps_of(path):
+        raise SpecError(place, no_path(path))
+    fields = _FIELDS_OF
+    first, _, rest = path.partition(".")
+    if first in fields and rest:
+        if first in kinds:
+            return first, rest
+        raise SpecError(place, _not_here(path, first, rest, kinds))
+    name = str(steps_of(path)[0])
+    owners = [kind for kind in kinds if name in fields[kind]]
+    if len(owners) == 1:
+        return owners[0], path
+    if owners:
+        both = " or ".join(f"{kind}.{path}" for kind in owners)
+        raise SpecError(place, Problem(path, both, "a field of each"))
+    for kind, known in fields.items():
+        if name in known:
+            raise SpecError(place, _not_here(path, kind, path, kinds))
+    known = [*kinds, *(one for kind in kinds for one in fields[kind])]
+    hint = nearest(name, known) or "see: calculon describe " + kinds[0]
+    wanted = f"a field of the {_listed(kinds)}"
+    raise SpecError(place, Problem(path, wanted, repr(name), hint))
+
+
+def _not_here(path: str, kind: str, inside: str, kinds: Sequence[str]) -> Problem:
+    """Return the problem with a path into a spec that the command does not take."""
+    hint = f"in a search: --fix {inside}=VALUE" if kind == "execution" else ""
+    return Problem(path, f"a field of the {_listed(kinds)}", f"one of the {kind}", hint)
+
+
+def _listed(kinds: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(kinds[:-1]), kinds[-1])))
 
 
 def sources_in(question: Mapping[str, Any], path: str) -> dict[str, Source]:
@@ -443,7 +518,7 @@ def _load(
         if not isinstance(source, (str, os.PathLike)) or not str(source):
             raise SpecError(argument, _no_source(argument, source))
         path = os.fsdecode(source)
-        name, document, question = catalog.read(argument, path)
+        name, document, question = _read(argument, path, changes)
         file = "<stdin>" if name == "stdin" else path
         path = (
             path if name == "stdin" or Path(path).exists() else name
@@ -453,6 +528,45 @@ def _load(
     digest = digest_of(document, getattr(record, "silent_keys", ()))
     origin = Origin(name=printable(name), source=path, changes=changes, digest=digest)
     return document, file, origin, question
+
+
+def _read(
+    argument: str, path: str, changes: Mapping[str, object]
+) -> tuple[str, object, Mapping[str, Any]]:
+    """Read a spec, and the question where it is the execution of a result; an execution may be a launch file."""
+    launched = None
+    if argument == "execution" and document_suffix(path) not in (*SUFFIXES, TABLE):
+        launched = _launched(path, changes)
+    if launched is None:
+        name, document, question = catalog.read(argument, path)
+        known = not isinstance(document, Mapping) or {*_FIELDS[Execution], BASE} & document.keys()
+        if argument != "execution" or question or known:
+            return name, document, question
+        launched = _launched(path, changes)
+        if launched is None:
+            return name, document, question
+    return Path(path).name, catalog.whole(argument, launched, path), {}
+
+
+def _launched(path: str, changes: Mapping[str, object]) -> Mapping[str, Any] | None:
+    """Return the execution of a launch file; nothing for any other. What is lost of its settings is told once."""
+    if not Path(path).is_file():
+        return None
+    from calculon.launch.launch_files import launched_execution, lost_in_words  # rarely needed
+
+    stated = changes.get("num_procs")
+    launch = launched_execution(path, num_procs=stated if type(stated) is int else None)
+    if launch is None:
+        return None
+    words = f"{path}: {lost_in_words(launch)}"
+    if lost_in_words(launch) and words not in _TOLD:
+        _TOLD.add(words)
+        warnings.warn(printable(words), SpecWarning, stacklevel=2)
+    return launch.execution
+
+
+_TOLD: set[str] = set()
+"""What was said of launch files."""
 
 
 def _no_source(argument: str, source: object) -> Problem:

@@ -20,11 +20,11 @@ import numpy as np
 
 from calculon import inputs
 from calculon.apps.cli.main import main
-from calculon.apps.cli.validation_tables import markdown, runs_file
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import Result, compare
 from calculon.apps.validate.predict import UNLIMITED
+from calculon.apps.views.validation_tables import markdown, runs_file
 from calculon.evaluate import evaluate
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan

@@ -15,7 +15,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 ROOMS = (
     ("frozen",),
-    ("units", "errors", "version"),
+    ("units", "errors", "version", "display"),
     ("arrays", "records"),
     ("spec",),
     ("statistics", "expression"),
@@ -28,22 +28,32 @@ ROOMS = (
     ("cost",),
     ("evaluate",),
     ("inspect",),
-    ("estimate",),
+    ("estimate", "sweep"),
     ("search",),
     ("planner",),
 )
 """The rooms of the model, from the ground up: each imports from itself and from what is above it in this list."""
 
-APPLICATIONS = (("output", "report"), ("validate", "calibrate"), ("sweep",), ("cli",))
+APPLICATIONS = (
+    ("output", "report"),
+    ("validate", "calibrate"),
+    ("sweep",),
+    ("views",),
+    ("notebook", "cli"),
+)
 """The rooms behind the wall, likewise; a report is made of records and plain data only."""
 
 ROOF = {"__init__", "__main__"}
 """Import everything, and nothing imports them."""
 
+DOOR = "display.py"
+"""The only module of the model that calls an application: by name, when a notebook looks at a result."""
+
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 APPLICATION_LEVEL = {room: level for level, rooms in enumerate(APPLICATIONS) for room in rooms}
 REPORT_MAY_IMPORT = {
     "apps",
+    "display",
     "frozen",
     "records",
     "units",
@@ -136,6 +146,14 @@ def test_a_room_imports_only_from_itself_and_the_rooms_below():
 
 def test_the_model_knows_no_application():
     assert _violations(lambda path: _rooms_used(path) & {"apps"}, CORE) == {}
+
+
+def test_the_model_calls_an_application_through_one_door_only():
+    def named(path):
+        constants = (n.value for n in ast.walk(_tree(path)) if isinstance(n, ast.Constant))
+        return [text for text in constants if isinstance(text, str) and "calculon.apps" in text]
+
+    assert _violations(named, CORE) == {DOOR: ["calculon.apps.notebook"]}
 
 
 def test_an_application_imports_only_from_itself_and_the_applications_below():

@@ -25,7 +25,6 @@ import numpy as np
 from calculon.architecture.layers import Flags, Layer, When, communication
 from calculon.architecture.layers.flash_attention import STATISTIC_BYTES
 from calculon.architecture.ring_attention import (
-    RINGS,
     MeanKeys,
     Ring,
     imbalance,
@@ -33,7 +32,7 @@ from calculon.architecture.ring_attention import (
     ring_of,
 )
 from calculon.architecture.shape import BlockShape
-from calculon.spec.named_values import BETWEEN_PARTS
+from calculon.spec.named_values import BETWEEN_PARTS, HEAD_EXCHANGES, RINGS
 from calculon.units import Count, Elements, Fraction
 
 AXIS = "cp"
@@ -43,9 +42,6 @@ SUM_BYTES = 4
 
 RING = "AttnBlock_KV_Ring"
 """Layer that hands keys and values on, beside attention to those that are there."""
-
-HEADS = ("a2a", "a2a_p2p")
-"""Ways of exchange in which ranks get tokens of all of them for a share of the heads."""
 
 _EXCHANGED = Flags(recommunicate=When.RECOMPUTE_ATTENTION, drops_activation=When.ALWAYS)
 """What core attention exchanges: again where that is computed again; the core keeps what it reads of it."""
@@ -78,7 +74,7 @@ class CoreShare(NamedTuple):
         """Return the share of one rank: of the heads where they are exchanged, else of the queries."""
         work, ranks = shape.workload, shape.tensor_par
         queries, tokens = work.queries, shape.tokens
-        if shape.choice.cp_comm in HEADS:
+        if shape.choice.cp_comm in HEAD_EXCHANGES:
             near = shape.sizes.exchanging(shape.choice.cp_comm)
             ranks, queries, tokens = ranks * near, queries * near, tokens * near
         return cls(
@@ -95,7 +91,7 @@ def layers_before_core(shape: BlockShape) -> Iterator[Layer]:
     """Yield what brings keys and values to queries, or queries to keys and values."""
     if not (shape.sizes.context_par > 1).any():
         return
-    if shape.choice.cp_comm in HEADS:
+    if shape.choice.cp_comm in HEAD_EXCHANGES:
         yield _heads_of_inputs(shape)
     if shape.choice.cp_comm == "all_gather":
         yield from _gathered(shape)
@@ -109,7 +105,7 @@ def layers_after_core(shape: BlockShape) -> Iterator[Layer]:
         return
     if shape.choice.cp_comm in RINGS:
         yield _summed(shape)
-    if shape.choice.cp_comm in HEADS:
+    if shape.choice.cp_comm in HEAD_EXCHANGES:
         outputs = shape.tokens * shape.split(shape.model.attn_heads) * shape.model.value_size
         yield _of_heads("AttnBlock_Heads_Out", shape, outputs, kept=shape.choice.flash)
 
@@ -213,7 +209,7 @@ def _handed_on(shape: BlockShape) -> Layer:
     )
     assert layer.collective is not None
     message = layer.collective.message
-    group = "ring" if shape.choice.cp_comm in HEADS else ""
+    group = "ring" if shape.choice.cp_comm in HEAD_EXCHANGES else ""
     return layer._replace(
         inputs=elements,
         accessed=(2 * steps[0] * message, 2 * steps[1] * message, 0.0),

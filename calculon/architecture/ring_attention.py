@@ -8,9 +8,6 @@ import numpy as np
 from calculon.spec.model import Model
 from calculon.units import Array, Count, Fraction
 
-RINGS = ("p2p", "a2a_p2p")
-"""Ways of exchange in which keys and values go round a ring."""
-
 
 class Ring(NamedTuple):
     """Attention of a rank in steps: to its own keys, then to those of one other rank after the other.

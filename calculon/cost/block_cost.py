@@ -10,7 +10,7 @@ from calculon.architecture.experts import shape_of_rows
 from calculon.architecture.layer import PHASES
 from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.segments import LayerGenerator
-from calculon.arrays import derived, is_nothing, nothing, ordered_sum
+from calculon.arrays import derived, is_nothing, nothing, occurs, ordered_sum
 from calculon.cost.context_overlap import ring_hidden
 from calculon.cost.expert_overlap import ExpertTimes, exchange_rows
 from calculon.cost.layer_cost import (
@@ -217,7 +217,7 @@ class BlockLayout:
         sum over a pass, and not one by one. Where the host waits for each kernel, the device waits for it as often.
         Source: PyTorch, *CUDA semantics*, asynchronous execution.
         """
-        return self.table.launches() * self.launch if self.launch else None
+        return self.table.launches() * self.launch if occurs(self.launch) else None
 
     @property
     def launch(self) -> float:

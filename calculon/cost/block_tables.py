@@ -26,6 +26,7 @@ from calculon.cost.optimizer_step import OptimizerCost, optimizer_cost, paramete
 from calculon.cost.prediction_modules import step_with_modules, with_modules
 from calculon.editions.edition import Edition
 from calculon.frozen import dataclass
+from calculon.hardware.figures import of_rows
 from calculon.hardware.system import System
 from calculon.plan.choices import distinct, grouped
 from calculon.plan.mesh import data_ranks
@@ -82,16 +83,18 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
     """Cost every distinct block, and every distinct optimizer step, of a plan once.
 
     A block depends on its choice and on the numbers of :data:`SIZE_FIELDS`; a step on its own choice, the tensor degree
-    and the shards.
+    and the shards. Of a column of machines, each row has blocks and steps of its own.
     """
     embedding_head = EmbeddingHeadTables(model, system, edition) if model.vocab else None
     blocks: list[OfKinds[BlockCost]] = []
     block_row, count = np.zeros(len(plan), np.int64), 0
     for block, rows in grouped(plan, BlockChoice):
-        sizes, size_of, _ = distinct([getattr(plan, name)[rows] for name in SIZE_FIELDS])
-        blocks += block_costs(model, system, [block], sizes, edition)
+        alike = [getattr(plan, name)[rows] for name in SIZE_FIELDS]
+        sizes, size_of, first = distinct([*alike, *_machines(system, rows)])
+        own, sizes = of_rows(system, rows[first]), sizes[:, : len(alike)]
+        blocks += block_costs(model, own, [block], sizes, edition)
         if embedding_head is not None:
-            embedding_head.add_cost(block, sizes)
+            embedding_head.add_cost(block, sizes, own)
         block_row[rows] = count + size_of
         count += len(sizes)
     shards = shard_count(plan.optimizer_sharding, plan.dp_shard, data_ranks(plan))
@@ -100,14 +103,14 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
     for step, rows in grouped(plan, StepChoice):
         further = (getattr(plan, name) for name in FURTHER_DEGREES)
         counts = shards.astype(np.int64)
-        own = (plan.tensor_par, plan.vocab_pad_multiple, *further, counts)
-        pairs, pair_of, first = distinct([column[rows] for column in own])
+        alike = [plan.tensor_par[rows], plan.vocab_pad_multiple[rows], *(n[rows] for n in further)]
+        pairs, pair_of, first = distinct([*alike, counts[rows], *_machines(system, rows)])
         sizes = np.stack([getattr(plan, name)[rows[first]] for name in SIZE_FIELDS], axis=1)
-        shared = pairs[:, -1].astype(float)
-        weights = layer_parameters(model, system, step, sizes, edition)
-        steps.append(step_cost(model, system, step, weights, shared, edition))
+        shared, own = pairs[:, len(alike)].astype(float), of_rows(system, rows[first])
+        weights = layer_parameters(model, own, step, sizes, edition)
+        steps.append(step_cost(model, own, step, weights, shared, edition))
         if embedding_head is not None:
-            embedding_head.add_steps(step, sizes, shared)
+            embedding_head.add_steps(step, sizes, shared, own)
         step_row[rows] = count + pair_of
         count += len(pairs)
     mean, kinds = joined_kinds(model, blocks, steps)
@@ -119,6 +122,11 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
         None if embedding_head is None else embedding_head.embedding_head(),
         kinds,
     )
+
+
+def _machines(system: System, rows: Array) -> list[Array]:
+    """Return the numbers of the machines of rows, as a column where there are several."""
+    return [rows] if system.variants else []
 
 
 def joined_kinds(
@@ -148,13 +156,14 @@ def block_costs(
     costs: list[list[list[BlockCost]]] = [[[] for _ in kinds] for _ in choices]
     for start in range(0, len(sizes), BLOCK_ROWS):
         part = Sizes.of(sizes[start : start + BLOCK_ROWS])
+        own = of_rows(system, np.arange(start, start + part.tensor_par.size))
         found: dict[bool, list[BlockLayout]] = {}
         for of_choice, choice in zip(costs, choices, strict=True):
             halves = choice.in_halves
             if halves not in found:
                 of_part = part.halved() if halves else part
                 found[halves] = [
-                    BlockLayout(model, system, choice.layout, of_part, edition, kind.layers)
+                    BlockLayout(model, own, choice.layout, of_part, edition, kind.layers)
                     for kind in kinds
                 ]
             for of_kind, layout in zip(of_choice, found[halves], strict=True):
@@ -222,12 +231,14 @@ class EmbeddingHeadTables:
         self._modules: list[ModuleWeights] = []
         self._known: _OfSizes | None = None
 
-    def add_cost(self, choice: BlockChoice, sizes: Array) -> None:
+    def add_cost(self, choice: BlockChoice, sizes: Array, own: System | None = None) -> None:
         """Cost embedding and LM head of a choice, for rows of sizes as in :func:`block_costs`.
 
         Choices with the same rows share what of it does not depend on them: those of one layout follow each other.
+        Rows of a column of machines have their `own`.
         """
-        model, system, edition = self._model, self._system, self._edition
+        model, edition = self._model, self._edition
+        system = self._system if own is None else own
         if self._known is None or self._known.sizes is not sizes:
             self._known = _OfSizes(sizes, Sizes.of(sizes), {}, {})
         known, plain = self._known, plain_choice(choice, system)
@@ -244,9 +255,12 @@ class EmbeddingHeadTables:
         layout = known.modules[choice.layout]
         self._costs.append(with_modules(known.ends[plain], module, choice, layout))
 
-    def add_steps(self, choice: StepChoice, sizes: Array, shards: Array) -> None:
-        """Cost the weights of embedding and LM head, for each optimizer step."""
-        args = (self._model, self._system, choice, Sizes.of(sizes), shards, self._edition)
+    def add_steps(
+        self, choice: StepChoice, sizes: Array, shards: Array, own: System | None = None
+    ) -> None:
+        """Cost the weights of embedding and LM head, for each optimizer step; machines as for :meth:`add_cost`."""
+        system = self._system if own is None else own
+        args = (self._model, system, choice, Sizes.of(sizes), shards, self._edition)
         step = embedding_head_step(*args)
         if (found := step_with_modules(step, *args)) is not None:
             step, modules = found

@@ -11,7 +11,7 @@ from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.layers import Layer
 from calculon.architecture.segments import LayerGenerator
 from calculon.architecture.shape import BlockShape
-from calculon.arrays import derived
+from calculon.arrays import derived, occurs
 from calculon.cost.ring_steps import ring_steps
 from calculon.editions.edition import Edition
 from calculon.hardware.kernels.all_kernels import KERNELS
@@ -167,12 +167,15 @@ class LayerTable:
         """Return the numbers of the layers that run on an engine."""
         return [i for i, layer in enumerate(self.layers) if layer.engine == engine]
 
-    def by_kernel(self, system: System, types: Types) -> dict[Kernel, list[int]]:
+    def by_kernel(self, system: System, types: Types) -> list[tuple[Kernel, list[int]]]:
         """Return the numbers of the layers by the kernel that runs them; kinds at one rate are together."""
+        of_kinds = [(KERNELS[kind](system, types), rows) for kind, rows in self.kinds.items()]
+        if system.variants:  # whose rates are columns, and not compared
+            return of_kinds
         found: dict[Kernel, list[int]] = {}
-        for kind, rows in self.kinds.items():
-            found.setdefault(KERNELS[kind](system, types), []).extend(rows)
-        return found
+        for kernel, rows in of_kinds:
+            found.setdefault(kernel, []).extend(rows)
+        return list(found.items())
 
     def launches(self) -> Array:
         """Return how many kernels each pass of a layer launches: shape (phases, layers, blocks)."""
@@ -256,7 +259,7 @@ def layer_times(table: LayerTable, system: System, choice: LayoutChoice) -> Laye
     """
     types = kernel_types(system, choice)
     arithmetic, memory = np.empty_like(table.flops), system.move_time(table.accessed)
-    for kernel, layers in table.by_kernel(system, types).items():
+    for kernel, layers in table.by_kernel(system, types):
         rows = np.array(layers)
         shapes = Shapes(table.flops, table.accessed, table.layers, rows)
         arithmetic[:, rows], own = kernel.times(shapes, system.mem1)
@@ -272,7 +275,7 @@ def layer_times(table: LayerTable, system: System, choice: LayoutChoice) -> Laye
         found = ring_steps(table.layers[i], table.flops[:, i], table.accessed[:, i], system, types)
         arithmetic[:, i], memory[:, i] = found.arithmetic, found.memory
     processing = system.combine(arithmetic, memory)
-    if system.ext.launch.kernel:
+    if occurs(system.ext.launch.kernel):
         processing = system.ext.launch.bounded(processing, table.launches())
     for rows_of_axis in table.collectives.values():
         processing[:, rows_of_axis] = 0.0
@@ -335,7 +338,7 @@ def layer_cost(
     system, sizes = network.system, network.sizes
     rows, overlapped = table.collective_rows(), choice.tensor_par_overlap != "none"
     launching = None
-    if overlapped and system.ext.launch.kernel:
+    if overlapped and occurs(system.ext.launch.kernel):
         launching = system.ext.launch.kernel * table.launches()[:, rows]
     traffic = tensor_traffic(
         [table.layers[i] for i in rows],

@@ -3,6 +3,8 @@
 from dataclasses import field, replace
 from typing import ClassVar
 
+import numpy as np
+
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.collective_law import MEASURABLE, CollectiveLaw
@@ -106,7 +108,7 @@ class ExpertLibrary:
     def __post_init__(self) -> None:
         """Check that multiprocessors are left."""
         check_record(self)
-        if self.num_sms >= self.multiprocessors:
+        if np.any(np.asarray(self.num_sms) >= self.multiprocessors):
             wanted = f"less than multiprocessors={self.multiprocessors}"
             hint = "products have what the library leaves"
             raise SpecError("ext.ep_library", [Problem("num_sms", wanted, str(self.num_sms), hint)])

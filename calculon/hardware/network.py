@@ -1,12 +1,13 @@
 """Networks: the time of a point-to-point transfer and of the collectives."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import chain, repeat
 from typing import Any, ClassVar
 
 import numpy as np
 
+from calculon.arrays import occurs
 from calculon.errors import Problem
 from calculon.frozen import dataclass
 from calculon.hardware.extension import Link
@@ -113,6 +114,31 @@ def _usage(network: Network, link: Link) -> float:
     return network.processor_usage if link.processor_usage is None else link.processor_usage
 
 
+class Varied:
+    """A column of the networks of a column of machines, of shape (networks, rows): a number selects it for each row."""
+
+    __slots__ = ("_rows", "_values")
+
+    def __init__(self, values: Array):
+        self._values, self._rows = values, np.arange(values.shape[1])
+
+    def __getitem__(self, network: Count) -> Array:
+        """Return the values of networks whose numbers broadcast with the rows, the last axis."""
+        found: Array = self._values[network, self._rows]
+        return found
+
+    def __iter__(self) -> Iterator[Array]:
+        """Yield the values of each network, by row."""
+        return iter(self._values)
+
+
+def _column(values: Sequence[float | Array]) -> Any:
+    """Return values of the networks as a column; of many machines those of each."""
+    if any(isinstance(value, np.ndarray) for value in values):
+        return Varied(np.stack(np.broadcast_arrays(*values)))
+    return np.array(values)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Fabric:
     """All networks of a system as columns, so that an array of network numbers selects them.
@@ -120,7 +146,7 @@ class Fabric:
     Every attribute has shape ``(networks,)``; ``ramp`` is None where no network has one. ``launch`` is the least time
     of an operation, which is a kernel like others. ``stated_by_bus`` says where the kind of the links is known, or that
     they are a torus: rates are then bus bandwidths as nccl-tests shows them, and contain the memory passes of a
-    collective.
+    collective. Of a column of machines, figures that differ are :class:`Varied`.
     """
 
     bandwidth: Array
@@ -142,13 +168,13 @@ class Fabric:
         """Lay networks out as columns; the bandwidth is the achieved one."""
         names = [field.name for field in fields(Operations)]
         pairs = list(zip(networks, chain(links, repeat(Link())), strict=False))
-        ramp = np.array([link.ramp for _, link in pairs])
+        ramps = [link.ramp for _, link in pairs]
         return cls(
-            bandwidth=np.array([n.bandwidth * n.efficiency for n in networks]),
-            latency=np.array([n.latency for n in networks]),
-            step_latency=np.array([link.step(network.latency) for network, link in pairs]),
-            ramp=ramp if ramp.any() else None,
-            processor_usage=np.array([_usage(n, link) for n, link in pairs]),
+            bandwidth=_column([n.bandwidth * n.efficiency for n in networks]),
+            latency=_column([n.latency for n in networks]),
+            step_latency=_column([link.step(network.latency) for network, link in pairs]),
+            ramp=_column(ramps) if any(map(occurs, ramps)) else None,
+            processor_usage=_column([_usage(n, link) for n, link in pairs]),
             size=np.array([n.size for n in networks], dtype=np.int64),
             must_be_filled=np.array([n.must_be_filled for n in networks]),
             scalars={o: np.array([getattr(n.ops, o).scalar for n in networks]) for o in names},
@@ -198,7 +224,7 @@ class Fabric:
             steps = RING_STEPS[operation] * (participants - 1)
             latency = np.where(per_step, steps * self.step_latency[network], latency)
         time: Seconds = latency + self.moving(network, volume)
-        return np.maximum(time, self.launch) if self.launch else time
+        return np.maximum(time, self.launch) if occurs(self.launch) else time
 
     def moving(self, network: Count, volume: Bytes) -> Seconds:
         r"""Time to move n bytes per endpoint, alike for every operation, without the latency.

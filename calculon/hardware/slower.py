@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from calculon.hardware.extension import Link
-from calculon.hardware.kernels.kernel import ENGINES
+from calculon.hardware.kernels.kernel import ENGINES, Rate
+from calculon.hardware.kernels.measured_table import MeasuredTable
 from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.residuals import Spread
@@ -134,3 +135,30 @@ def _slowed_network(system: System, spread: Spread, number: int, factor: float) 
         links[number] = replace(link, **slower)
     ext = replace(system.ext, networks=tuple(links))
     return replace(system, networks=tuple(networks), ext=ext)
+
+
+def with_slower_lists(system: System, factor: float) -> System:
+    """Return a system whose times in lists, which are no figures by themselves, are `factor` times as long.
+
+    They are the ramps of collectives by group size, and tables of kernels in seconds.
+    """
+    links = tuple(_with_slower_ramps(link, factor) for link in system.ext.networks)
+    rates = {
+        part: rate.slowed(factor, 0.0, math.inf) if _in_seconds(rate) else rate
+        for part, rate in system.ext.rates.items()
+    }
+    return replace(system, ext=replace(system.ext, networks=links).with_rates(rates))
+
+
+def _in_seconds(rate: Rate) -> bool:
+    return isinstance(rate, MeasuredTable) and rate.values == "seconds"
+
+
+def _with_slower_ramps(link: Link, factor: float) -> Link:
+    if not link.operations:
+        return link
+    laws = {}
+    for name, law in link.operations.items():
+        ramps = tuple(ramp * factor for ramp in law.rates.ramps)
+        laws[name] = replace(law, rates=replace(law.rates, ramps=ramps))
+    return replace(link, operations=laws)

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from calculon.display import Displayed
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.collective_law import CollectiveLaw
@@ -31,8 +32,12 @@ from calculon.units import Bytes, Flops, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class System:
-    """A machine of equal processors."""
+class System(Displayed):
+    """A machine of equal processors, or a column of ``variants`` that differ in figures.
+
+    Figures of a column are arrays of shape (variants,) wherever they differ: variant *i* is the machine of row *i* of
+    what is evaluated on it (:mod:`calculon.hardware.figures`).
+    """
 
     unknown_keys: ClassVar[str] = "warning"
     silent_keys: ClassVar[tuple[str, ...]] = ("about",)
@@ -54,6 +59,7 @@ class System:
         forgiving=True,
     )
     name: str = field(default="system", compare=False)
+    variants: int = field(default=0, repr=False, compare=False)
     origin: Origin | None = field(default=None, init=False, repr=False, compare=False)
     fabric: Fabric = field(init=False, repr=False, compare=False)
 
@@ -126,7 +132,8 @@ class System:
     def usable(self) -> tuple[float, float]:
         """Bytes of both tiers that an execution may use."""
         use = self.ext.memory
-        return max(0.0, self.mem1.capacity - use.withheld), self.mem2.capacity * use.host_share
+        left, host = self.mem1.capacity - use.withheld, self.mem2.capacity * use.host_share
+        return (np.maximum(0.0, left) if self.variants else max(0.0, left)), host
 
     @property
     def matmul_types(self) -> tuple[str, ...]:

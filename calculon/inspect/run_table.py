@@ -22,6 +22,7 @@ from calculon.spec.files import document_stem
 from calculon.spec.model import Model
 from calculon.spec.named_values import ENGINE_BYTES
 from calculon.spec.origin import plain_name
+from calculon.statistics import ALL_PARTS_OF_TIME
 from calculon.units import Array
 
 FILE = "validation/runs.csv"
@@ -84,6 +85,9 @@ class Run:
         Model FLOP utilisation as measured, with full and with causal attention.
     measured_memory, predicted_memory : float or None
         Bytes of a processor, where measured.
+    parts : str
+        Shares of the parts of the predicted time in percent, in the order of
+        :data:`~calculon.statistics.ALL_PARTS_OF_TIME`, separated by spaces.
     fitted : str
         Fields of executions whose values in a preset were fitted with the run in sight, separated by spaces.
     citation : str
@@ -119,6 +123,7 @@ class Run:
     mfu_causal: float
     measured_memory: float | None = None
     predicted_memory: float | None = None
+    parts: str = ""
     fitted: str
     citation: str
 
@@ -232,6 +237,16 @@ class Runs:
         small = parameters < SMALL_MODEL
         named = self._presets.get(framework(preset), -1)
         return np.array([named, generation, kind(datatype), small, experts])
+
+    @cached_property
+    def shares(self) -> Array:
+        """Shares of the parts of the predicted time, shape (parts, runs)."""
+        cells = [float(cell) for one in self.columns["parts"] for cell in one.split()]
+        return (
+            np.array(cells).reshape(len(self), -1).T / 100
+            if cells
+            else np.zeros((len(ALL_PARTS_OF_TIME), 0))
+        )
 
     @cached_property
     def features(self) -> Array:

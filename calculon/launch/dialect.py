@@ -2,9 +2,10 @@
 
 A dialect is a list of rows. A row reads some settings into fields of an execution, of a model or of a campaign, and
 writes them back. A setting that no row has asked for is told: as one without effect on time or memory, as one whose
-effect is not modelled, or as unknown.
+effect is not modelled, or as unknown. So is a value that the file alone does not say.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
@@ -12,6 +13,7 @@ from typing import Any, Literal
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
+from calculon.launch.translation import Translated, translated
 from calculon.spec.fields import shown
 from calculon.spec.model import Model
 
@@ -19,6 +21,28 @@ Fields = dict[str, Any]
 
 Subject = Literal["execution", "model", "campaign"]
 """What the fields of a row are of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """A value that a file alone does not say.
+
+    Attributes
+    ----------
+    text : str
+        What stands there, such as ``$SLURM_NNODES``, or ``8 or 4``.
+    needs : str
+        The variable on which it depends, where there is one: what is asked for.
+    conditional : bool
+        Whether the file alone does not say if there is the setting at all, rather than its value.
+    """
+
+    text: str
+    needs: str = ""
+    conditional: bool = False
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +54,45 @@ class Setting:
     place: str = ""
 
     def __str__(self) -> str:
-        return self.name if self.value is True else f"{self.name} {shown(self.value)}"
+        return self.name if self.value is True else f"{self.name} {plain(self.value)}"
+
+    def to_dict(self) -> Fields:
+        """Return it as plain data; a value that the file alone does not say as its text."""
+        value = str(self.value) if isinstance(self.value, Unresolved) else self.value
+        return {"name": self.name, "value": value, "place": self.place}
+
+
+def plain(value: object) -> str:
+    """Write a value of a setting as a message shows it.
+
+    >>> plain([8, "a"]), plain(False), plain(Unresolved("$TP"))
+    ('8 a', 'false', '$TP')
+    """
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(plain, value))
+    return str(value) if isinstance(value, (str, Unresolved)) else shown(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The settings of a file, by name in its dialect, and the processors that it is launched on, where it says so."""
+    """What a file says, in the names of its dialect.
+
+    Attributes
+    ----------
+    file : str
+        Its name, for messages.
+    settings : mapping of str to Setting
+        Its settings by name; values are numbers, texts, true and false, lists of these, or :class:`Unresolved`.
+    num_procs : int, Unresolved or None
+        Processors that it is launched on; None where it says nothing of them.
+    notes : tuple of str
+        What else a reader must know: branches that were not decided, commands that were passed over.
+    """
 
     file: str
     settings: Mapping[str, Setting]
-    num_procs: int | None = None
+    num_procs: int | Unresolved | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Reading:
@@ -51,25 +104,74 @@ class Reading:
         What the file says.
     execution, model, campaign : dict
         The fields that earlier rows have read.
-    num_procs : int or None
-        Processors: those that were asked for, else those of the file.
+    used : set of str
+        Names that rows have asked for, stated or not.
+    lost : dict of str to str
+        Names whose value is not modelled, and what that changes (:meth:`not_modelled`).
+    notes : list of str
+        What else a reader must know of the file.
+    lenient : bool
+        Whether values that the file alone does not say count as absent: for a model or a campaign.
     """
 
     def __init__(self, parsed: Parsed, num_procs: int | None = None) -> None:
         self.parsed = parsed
-        self.num_procs = num_procs or parsed.num_procs
+        self.asked_procs = num_procs
         self.execution: Fields = {}
         self.model: Fields = {}
         self.campaign: Fields = {}
         self.used: set[str] = set()
+        self.lost: dict[str, str] = {}
+        self.notes: list[str] = []
+        self.lenient = False
+
+    @property
+    def num_procs(self) -> int | None:
+        """Processors: those that were asked for, else those of the file; None where neither says how many.
+
+        Raises
+        ------
+        SpecError
+            Where the file says that it depends on something else.
+        """
+        if self.asked_procs is not None:
+            return self.asked_procs
+        found = self.parsed.num_procs
+        if isinstance(found, Unresolved):
+            raise self._unknown_procs(found.text)
+        return found
+
+    def processors(self) -> int:
+        """Return the processors; errors as :attr:`num_procs`, also where nothing says how many."""
+        found = self.num_procs
+        if found is None:
+            raise self._unknown_procs("nothing that says it")
+        return found
+
+    def _unknown_procs(self, found: str) -> SpecError:
+        hint = "--procs N says how many"
+        return SpecError(self.parsed.file, Problem("processors", "a number", found, hint))
 
     def setting(self, *names: str) -> Setting | None:
-        """Return the first of some settings that is stated; all of them count as read."""
+        """Return the first of some settings that is stated; all of them count as read.
+
+        Raises
+        ------
+        SpecError
+            For a value of an execution that the file alone does not say.
+        """
         self.used.update(names)
-        return next((s for n in names if (s := self.parsed.settings.get(n)) is not None), None)
+        found = next((s for n in names if (s := self.parsed.settings.get(n)) is not None), None)
+        if found is None or not isinstance(found.value, Unresolved):
+            return found
+        if self.lenient:
+            return None
+        needs = found.value.needs
+        hint = f"--env {needs}=VALUE says it" if needs else "write the value into the file"
+        raise self.error(found, "a value that the file says", hint)
 
     def get(self, *names: str, default: Any = None) -> Any:
-        """Return the value of the first of some settings that is stated."""
+        """Return the value of the first of some settings that is stated; errors as :meth:`setting`."""
         found = self.setting(*names)
         return default if found is None else found.value
 
@@ -85,18 +187,24 @@ class Reading:
         if found is None or found.value is None:
             return default
         value = found.value
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or value != int(value):
             raise self.error(found, "a whole number")
         return int(value)
 
     def switch(self, *names: str, default: bool = False) -> bool:
-        """Return a switch.
+        """Return a switch; what a script has after it, and does not say, are other settings.
 
         Raises
         ------
         SpecError
             For any other value than true and false.
         """
+        after = next((s.value for n in names if (s := self.parsed.settings.get(n))), None)
+        if isinstance(after, Unresolved) and not after.conditional:
+            self.used.update(names)
+            self.notes.append(f"{after.text} may hold further settings")
+            return True
         found = self.setting(*names)
         if found is None or found.value is None:
             return default
@@ -104,10 +212,15 @@ class Reading:
             raise self.error(found, "true or false")
         return found.value
 
+    def not_modelled(self, name: str, effect: str) -> None:
+        """Say that the value of a setting, where it is stated, changes the result, but not here; and how."""
+        self.lost[name] = effect
+
     def error(self, setting: Setting, wanted: str, hint: str = "") -> SpecError:
         """Return the error of a setting with another value than what is wanted."""
         place = setting.place or self.parsed.file
-        return SpecError(place, Problem(setting.name, wanted, shown(setting.value), hint))
+        found = plain(setting.value) if isinstance(setting.value, Unresolved) else None
+        return SpecError(place, Problem(setting.name, wanted, found or shown(setting.value), hint))
 
 
 @dataclass(frozen=True)
@@ -149,7 +262,8 @@ class Row:
     fields : tuple of str
         The fields that it reads, and writes: for these ``read(write(x)) = x``.
     settings : tuple of str
-        The names that it knows; the first of those with one meaning is the one that is written.
+        The names that it knows, which count as read whether it asks for them or not; the first of those with one
+        meaning is the one that is written.
     read : callable
         Returns all of its fields, of a setting that is absent with what the launcher does without it.
     write : callable
@@ -182,11 +296,17 @@ class Dialect:
     not_modelled : mapping of str to str
         Patterns of settings whose effect is not modelled, and what it is.
     parse : callable
-        Returns the settings of a text, and the processors that it says, given the name of the file.
+        Returns what a text says, given the name of the file, and values of variables that it may ask for.
     render : callable
-        Returns the text of a file with some settings, given processors.
+        Returns the text of a file with some settings, given processors, and lines of comment for its head.
     recognises : callable
         Whether a text, given the name of the file, is of this dialect.
+    suffix : str
+        That of its files.
+    presets : tuple of str
+        Further presets, which some of its settings choose.
+    elsewhere : sequence of str
+        Fields that a training script says and its files do not: they are kept as they are, and told in comments.
     """
 
     name: str
@@ -196,9 +316,12 @@ class Dialect:
     rows: Sequence[Row]
     no_effect: Sequence[str]
     not_modelled: Mapping[str, str]
-    parse: Callable[[str, str], Parsed]
-    render: Callable[[Mapping[str, Any], int], str]
+    parse: Callable[[str, str, Mapping[str, str]], Parsed]
+    render: Callable[[Mapping[str, Any], int, Sequence[str]], str]
     recognises: Callable[[str, str], bool]
+    suffix: str = ".sh"
+    presets: tuple[str, ...] = ()
+    elsewhere: Sequence[str] = ()
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -218,25 +341,54 @@ class Launch:
     execution : mapping
         An execution as in a file: the preset as its ``base``, and every field that the settings say.
     model, campaign : mapping
-        Fields of a model, and of the run: ``tokens``, ``save_interval``. Empty where nothing is said.
+        Fields of a model, and of the run: ``tokens``, ``save_interval``. Empty where nothing is said; a model of the
+        catalog is its ``name`` alone.
+    used : tuple of Setting
+        Settings that were read.
     ignored : tuple of Setting
         Settings without effect on time and memory of a step.
     not_modelled : tuple of (Setting, str)
         Settings that change the result, but not here; and how.
     unknown : tuple of Setting
         Settings that the dialect does not know; they may change the result.
+    unresolved : tuple of Setting
+        Settings of the model or the campaign whose value the file alone does not say.
+    notes : tuple of str
+        What else a reader must know of the file.
+    stated : mapping of str to Setting
+        All settings of the file, by their names in the dialect.
     """
 
     dialect: Dialect
     execution: Mapping[str, Any]
     model: Mapping[str, Any]
     campaign: Mapping[str, Any]
-    ignored: tuple[Setting, ...]
-    not_modelled: tuple[tuple[Setting, str], ...]
-    unknown: tuple[Setting, ...]
+    used: tuple[Setting, ...] = ()
+    ignored: tuple[Setting, ...] = ()
+    not_modelled: tuple[tuple[Setting, str], ...] = ()
+    unknown: tuple[Setting, ...] = ()
+    unresolved: tuple[Setting, ...] = ()
+    notes: tuple[str, ...] = ()
+    stated: Mapping[str, Setting] = field(default_factory=dict)
+
+    def to_dict(self) -> Fields:
+        """Return it as plain data: format, what was read, and all settings by what became of them."""
+        document: Fields = {"format": self.dialect.name, "version": self.dialect.version}
+        document |= {name: dict(getattr(self, name)) for name in ("execution", "model", "campaign")}
+        for kind in ("used", "ignored", "unknown", "unresolved"):
+            document[kind] = [one.to_dict() for one in getattr(self, kind)]
+        lost = [one.to_dict() | {"effect": effect} for one, effect in self.not_modelled]
+        return document | {"not_modelled": lost, "notes": list(self.notes)}
 
 
-def read(dialect: Dialect, text: str, file: str, *, num_procs: int | None = None) -> Launch:
+def read(
+    dialect: Dialect,
+    text: str,
+    file: str,
+    *,
+    num_procs: int | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Launch:
     """Read a file of a launcher.
 
     Parameters
@@ -247,36 +399,52 @@ def read(dialect: Dialect, text: str, file: str, *, num_procs: int | None = None
         What it contains, and its name.
     num_procs : int, optional
         Processors, where the file does not say how many.
+    variables : mapping of str to str, optional
+        Values of variables of the environment, and of arguments (``1``), that the file asks for.
 
     Raises
     ------
     SpecError
-        For what cannot be parsed, for a value that means nothing, and for a contradiction, with both numbers.
+        For what cannot be parsed, for a value that means nothing, or that the file alone does not say, and for a
+        contradiction, with both numbers.
     """
-    reading = Reading(dialect.parse(text, file), num_procs)
+    reading = Reading(dialect.parse(text, file, variables or {}), num_procs)
     for row in dialect.rows:
+        reading.lenient = row.subject != "execution"
+        reading.used.update(row.settings)
         getattr(reading, row.subject).update(row.read(reading))
-    ignored, lost, unknown = [], [], []
-    for name, setting in reading.parsed.settings.items():
-        if name in reading.used:
-            continue
-        if _matches(name, dialect.no_effect):
-            ignored.append(setting)
-        elif effect := next(
-            (w for p, w in dialect.not_modelled.items() if fnmatchcase(name, p)), ""
-        ):
-            lost.append((setting, effect))
-        else:
-            unknown.append(setting)
+    fields = dict(reading.execution)
+    base = fields.pop("preset", dialect.preset)
     return Launch(
         dialect=dialect,
-        execution={"base": dialect.preset, **reading.execution},
+        execution={"base": base, **fields},
         model=reading.model,
         campaign=reading.campaign,
-        ignored=tuple(ignored),
-        not_modelled=tuple(lost),
-        unknown=tuple(unknown),
+        notes=(*reading.parsed.notes, *reading.notes),
+        stated=reading.parsed.settings,
+        **_sorted(dialect, reading),
     )
+
+
+def _sorted(dialect: Dialect, reading: Reading) -> dict[str, tuple[Any, ...]]:
+    """Return every setting of a file, sorted by what became of it."""
+    kinds = ("used", "ignored", "not_modelled", "unknown", "unresolved")
+    found: dict[str, list[Any]] = {kind: [] for kind in kinds}
+    for name, setting in reading.parsed.settings.items():
+        patterns = dialect.not_modelled.items()
+        effect = next((words for one, words in patterns if fnmatchcase(name, one)), "")
+        if name in reading.lost:
+            found["not_modelled"].append((setting, reading.lost[name]))
+        elif name in reading.used:
+            open_ended = isinstance(setting.value, Unresolved)
+            found["unresolved" if open_ended else "used"].append(setting)
+        elif _matches(name, dialect.no_effect):
+            found["ignored"].append(setting)
+        elif effect:
+            found["not_modelled"].append((setting, effect))
+        else:
+            found["unknown"].append(setting)
+    return {kind: tuple(settings) for kind, settings in found.items()}
 
 
 def settings_of(
@@ -286,6 +454,9 @@ def settings_of(
     campaign: Mapping[str, Any] | None = None,
 ) -> Fields:
     """Return the settings that say an execution, in the order of the rows.
+
+    Of an execution for another framework, what that one runs and this one lacks, unasked, is as this one runs it
+    (:func:`calculon.launch.translation.translated`).
 
     Parameters
     ----------
@@ -303,13 +474,41 @@ def settings_of(
     SpecError
         For a value that the launcher cannot express; the hint has the nearest that it can.
     """
-    writing = Writing(dialect.title, execution, model, campaign or {})
+    fields = dict(_translated(dialect, execution).fields)
+    if model is not None and not fields["seq_length"]:
+        fields["seq_length"] = model.seq_size
+    writing = Writing(dialect.title, fields, model, campaign or {})
     found: Fields = {}
     for row in dialect.rows:
         if row.subject == "model" and model is None:
             continue
         found |= row.write(writing)
+    _check_read_back(dialect, found, fields)
     return found
+
+
+def _translated(dialect: Dialect, execution: Mapping[str, Any]) -> Translated:
+    """Return an execution as the launcher runs it, under its usual preset or one that its settings choose."""
+    own = execution.get("preset")
+    preset = str(own) if own in dialect.presets else dialect.preset
+    kept = (*dialect.fields, *dialect.elsewhere)
+    return translated(execution, preset, kept, dialect.title)
+
+
+def _check_read_back(dialect: Dialect, settings: Fields, fields: Mapping[str, Any]) -> None:
+    """Raise SpecError for fields that settings do not say: the nearest is what they say."""
+    stated = {name: Setting(name, value) for name, value in settings.items()}
+    reading = Reading(Parsed("execution", stated), int(fields["num_procs"]))
+    rows = [row for row in dialect.rows if row.subject == "execution"]
+    for row in rows:
+        reading.execution.update(row.read(reading))
+    wrong = [
+        Problem(name, f"{shown(said)}, the nearest that {dialect.title} can express", shown(value))
+        for name in dialect.fields
+        if (said := reading.execution[name]) != (value := fields[name])
+    ]
+    if wrong:
+        raise SpecError("execution", wrong)
 
 
 def write(
@@ -318,54 +517,19 @@ def write(
     model: Model | None = None,
     campaign: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the file of a launcher that runs an execution; arguments and errors as of :func:`settings_of`."""
-    settings = settings_of(dialect, execution, model, campaign)
-    return dialect.render(settings, int(execution["num_procs"]))
+    """Return the file of a launcher that runs an execution, with the version that it was written for.
 
-
-def number(setting: str, name: str, default: int = 1, *others: str) -> Row:
-    """Return the row of a whole number that is a field as it is; left out where it is the default."""
-    return Row(
-        fields=(name,),
-        settings=(setting, *others),
-        read=lambda one: {name: one.count(setting, *others, default=default)},
-        write=lambda one: {} if one[name] == default else {setting: one[name]},
-    )
-
-
-def switch(setting: str, name: str, on: Any = True, off: Any = False) -> Row:
-    """Return the row of a switch that is a field with two values; left out where it is off."""
-    return Row(
-        fields=(name,),
-        settings=(setting,),
-        read=lambda one: {name: on if one.switch(setting) else off},
-        write=lambda one: {setting: True} if one[name] == on else {},
-    )
-
-
-def named(setting: str, name: str, ours: Mapping[Any, Any], default: Any) -> Row:
-    """Return the row of a field with names: those of the launcher, and ours; left out where it is its default.
-
-    Where several names of the launcher are one value of ours, the first is written.
+    Arguments and errors as of :func:`settings_of`.
     """
-    theirs: Fields = {}
-    for there, here in ours.items():
-        theirs.setdefault(here, there)
-
-    def read_name(one: Reading) -> Fields:
-        found = one.setting(setting)
-        if found is None:
-            return {name: ours[default]}
-        if found.value not in ours:
-            raise one.error(found, f"one of {', '.join(map(str, ours))}")
-        return {name: ours[found.value]}
-
-    def write_name(one: Writing) -> Fields:
-        if one[name] not in theirs:
-            raise one.refuse(name, ", ".join(map(str, theirs)))
-        return {} if one[name] == ours[default] else {setting: theirs[one[name]]}
-
-    return Row((name,), (setting,), read_name, write_name)
+    settings = settings_of(dialect, execution, model, campaign)
+    processors = int(execution["num_procs"])
+    head = [f"{dialect.title}, written for {dialect.version}: {processors:,} processors"]
+    kept = _translated(dialect, execution)
+    head += [f"{name}: {shown(new)}, not {shown(old)}" for name, (old, new) in kept.changes.items()]
+    own = {"seq_length": model.seq_size} if model is not None else {}
+    told = {name: kept.fields[name] or own.get(name) for name in dialect.elsewhere}
+    head += [f"{name}: {shown(v)}, said by the training script" for name, v in told.items() if v]
+    return dialect.render(settings, processors, head)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

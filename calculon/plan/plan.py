@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calculon import inputs
+from calculon.display import Displayed
 from calculon.errors import Problem, SpecError, nearest
 from calculon.plan.columns import (
     DEFAULTS,
@@ -42,7 +43,7 @@ def names_of(edition: str) -> tuple[str, ...]:
     return PUBLISHED_NAMES if edition == PUBLISHED else NAMES
 
 
-class Plan(Columns):
+class Plan(Columns, Displayed):
     """A table of executions.
 
     Columns are attributes: whole numbers are int64, switches bool, and fields with named values are codes, int8 or

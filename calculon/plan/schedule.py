@@ -7,7 +7,7 @@ import numpy as np
 
 from calculon.architecture.block_kinds import kinds_by_block
 from calculon.architecture.workload import sequence_lengths
-from calculon.arrays import derived
+from calculon.arrays import derived, occurs
 from calculon.hardware.collectives.placement import Rooms
 from calculon.hardware.system import System
 from calculon.plan.columns import Columns, code
@@ -148,7 +148,7 @@ class Schedule:
         """
         stated, use = self.columns.mem_reserved_mib, self._system.ext.memory
         own: Bytes = use.context + use.workspaces + np.zeros(1)
-        if use.communicator:
+        if occurs(use.communicator):
             own = own + use.communicator * self.communicators
         return np.where(stated < 0, own, stated * MIB)
 

@@ -2,21 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
+from calculon.display import Displayed, drawn
 from calculon.errors import Infeasible, SpecError
 from calculon.estimate import Estimate, estimate
+from calculon.evaluate import evaluate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.question import question
-from calculon.inspect.told_apart import least_ratio
+from calculon.inspect.told_apart import Order, orders
+from calculon.plan.plan import Plan
 from calculon.planner.ask import Question, ask
 from calculon.planner.candidate import Candidate, candidates, of_estimate
 from calculon.planner.proposals import hint
 from calculon.planner.remedies import BEST
 from calculon.planner.unfit import Unfit, unfit, why_none
+from calculon.planner.waterfall import Waterfall, waterfall
 from calculon.presets import Preset
 from calculon.search.driver import run
 from calculon.search.effect import COMMAND_LINE
@@ -30,6 +34,9 @@ from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 from calculon.spec.named_values import CORRECTED
 from calculon.spec.result_selection import PLANS, QUESTION
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REPEATED = 1.02
 """Ratio of times that the same run may have twice: repeated ones of ``validation/`` differ by 2 to 4 %."""
@@ -59,9 +66,18 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Tie:
-    """The plans whose time is less than a multiple of the shortest, the fastest first."""
+    """Plans that are as fast as the best, the fastest first.
 
-    ratio: float
+    Attributes
+    ----------
+    ratio : float or None
+        The multiple of the shortest time that is longer than all of theirs; None for plans that measured runs do not
+        tell apart from the best (:mod:`calculon.inspect.told_apart`).
+    plans : tuple of Candidate
+        The plans.
+    """
+
+    ratio: float | None
     plans: tuple[Candidate, ...]
 
     @property
@@ -72,10 +88,11 @@ class Tie:
 
 @dataclass(frozen=True)
 class Mine:
-    """A plan of one's own: its estimate, or why it cannot run."""
+    """A plan of one's own: its estimate, or why it cannot run; and the execution, where only memory is too small."""
 
     estimate: Estimate | None
     problem: str = ""
+    execution: Execution | None = None
 
     @cached_property
     def candidate(self) -> Candidate | None:
@@ -84,7 +101,7 @@ class Mine:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Displayed):
     """A plan and what a planner asks next.
 
     Attributes
@@ -121,6 +138,15 @@ class Answer:
         """The best plan; None where nothing fits."""
         return self.found[0] if len(self.found) else None
 
+    @cached_property
+    def waterfall(self) -> Waterfall | None:
+        """From the plan of one's own to the best, one change at a time; None where one of them breaks a rule."""
+        mine = None if self.mine is None else self.mine.execution
+        if mine is None or self.best is None:
+            return None
+        q = self.question
+        return waterfall(q.model, mine, self.best.execution, q.system)
+
     @property
     def splits(self) -> list[Candidate]:
         """The best plan of each split of the processors, the best of all first."""
@@ -135,11 +161,27 @@ class Answer:
         """The plans as fast as the best: as repeated runs differ, and as measured runs do not tell apart."""
         if not self.plans:
             return []
-        longest = {ratio: self.plans[0].time * ratio for ratio in (REPEATED, least_ratio())}
+        longest = self.plans[0].time * REPEATED
+        pairs = zip(self.plans, self.orders, strict=True)
         return [
-            Tie(ratio, tuple(one for one in self.plans if one.time < limit))
-            for ratio, limit in longest.items()
+            Tie(REPEATED, tuple(one for one in self.plans if one.time < longest)),
+            Tie(None, tuple(one for one, order in pairs if not order.told_apart)),
         ]
+
+    @property
+    def orders(self) -> list[Order]:
+        """How sure it is that the best plan is faster than each of :attr:`plans`."""
+        return self.found.orders
+
+    @cached_property
+    def order_of_mine(self) -> Order | None:
+        """How sure it is that the best plan is faster than that of one's own; None where one of them cannot run."""
+        own = None if self.mine is None else self.mine.estimate
+        if own is None or self.best is None:
+            return None
+        q, plans = self.question, Plan.from_records([self.best.execution, own.execution])
+        found = evaluate(q.model, q.system, plans)
+        return orders(q.model, q.system, plans, {name: found[name] for name in found.names})[1]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain data.
@@ -170,7 +212,15 @@ class Answer:
         if self.mine is not None:
             own = self.mine.candidate
             answer["mine"] = {"problem": self.mine.problem} if own is None else self._told(own)
-        plans = {str(rank): self._told(one) for rank, one in enumerate(self.splits)}
+            if self.order_of_mine is not None:
+                answer["mine"]["order"] = self.order_of_mine.to_dict()
+        if self.waterfall is not None:
+            answer["waterfall"] = self.waterfall.to_dict()
+        known = {id(one): order for one, order in zip(self.plans, self.orders, strict=True)}
+        plans = {
+            str(rank): self._told(one) | {"order": known[id(one)].to_dict()}
+            for rank, one in enumerate(self.splits)
+        }
         return answer | {PLANS: plans}
 
     @cached_property
@@ -192,6 +242,24 @@ class Answer:
     def _count(self, one: Count) -> dict[str, Any]:
         row: dict[str, Any] = {"num_procs": one.num_procs, "reason": one.reason}
         return row if one.best is None else row | self._told(one.best)
+
+    def plot(self, kind: str = "breakdown") -> "Figure":
+        """Draw the answer.
+
+        Parameters
+        ----------
+        kind : str
+            ``breakdown`` (default): time and memory of the best plan, and of one's own where it can run; ``scaling``:
+            rate and efficiency over the numbers of processors.
+
+        Raises
+        ------
+        SpecError
+            For another kind, and where matplotlib is missing.
+        Infeasible
+            When there is no plan to draw.
+        """
+        return drawn(self, kind)
 
     def __repr__(self) -> str:
         q = self.question
@@ -370,7 +438,9 @@ def _execution(question: Question, fields: Mapping[str, Any]) -> Execution:
 
 def _estimated(question: Question, execution: Execution) -> Mine:
     try:
-        return Mine(estimate(question.model, execution, question.system))
+        return Mine(estimate(question.model, execution, question.system), execution=execution)
     except Infeasible as error:
+        legal = execution if error.tier else None
         would = hint(question.model, execution, question.system)
-        return Mine(None, f"{error}. {would[0].upper()}{would[1:]}." if would else f"{error}.")
+        text = f"{error}. {would[0].upper()}{would[1:]}." if would else f"{error}."
+        return Mine(None, text, legal)

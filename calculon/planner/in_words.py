@@ -1,10 +1,15 @@
 """Plans and their figures in words."""
 
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
 from calculon.estimate import Estimate
+from calculon.plan.columns import DEFAULTS
 from calculon.plan.plan import NAMES
-from calculon.presets import find_preset
+from calculon.presets import find_preset, plain
+from calculon.spec.axes import AXES
 from calculon.spec.execution import Execution
-from calculon.spec.plan_words import plan_words
+from calculon.spec.plan_words import NO_RECOMPUTE, choices_words, plan_words, recomputes
 from calculon.units import GIB, duration
 
 
@@ -17,6 +22,79 @@ def plan_in_words(execution: Execution) -> str:
     """
     fields = {name: getattr(execution, name) for name in NAMES}
     return plan_words(fields, find_preset(execution.preset).usual(fields))
+
+
+_SIZES = {
+    **{axis.degree: axis.name.upper() for axis in AXES},
+    "expert_tensor_par": "ETP",
+    "pipeline_interleaving": "chunks",
+    "microbatch_size": "microbatch",
+    "batch_size": "batch",
+    "seq_length": "sequences of",
+    "num_procs": "processors",
+}
+"""Fields that a number says all of, with their words."""
+
+
+def change_in_words(
+    before: Mapping[str, Any], after: Mapping[str, Any], names: Sequence[str]
+) -> str:
+    """Write what somebody decided who changed some fields of an execution; what follows from them goes without saying.
+
+    Parameters
+    ----------
+    before, after : mapping
+        Fields of the execution before and after.
+    names : sequence of str
+        The fields that were decided; ``data_par`` is told with other degrees.
+
+    Returns
+    -------
+    str
+        Such as ``TP 8 -> 4, DP 8 -> 16``, or ``ZeRO-1 -> FSDP``.
+
+    Examples
+    --------
+    >>> from calculon import inputs
+    >>> one = inputs.execution("llama3-8B_h100x64").to_dict()
+    >>> change_in_words(one, {**one, "tensor_par": 4, "data_par": 16}, ["tensor_par"])
+    'TP 2 -> 4, DP 32 -> 16'
+    >>> change_in_words(one, {**one, "zero_stage": "fsdp"}, ["zero_stage"])
+    'ZeRO-1 -> FSDP'
+    """
+    told = [name for name in _SIZES if name in names]
+    if before["data_par"] != after["data_par"] and "data_par" not in told:
+        told.append("data_par")
+    words = [f"{_SIZES[n]} {before[n]:,} -> {after[n]:,}" for n in told]
+    rest = [name for name in names if name not in _SIZES]
+    return ", ".join((*words, *_choices_in_words(before, after, rest)))
+
+
+def _choices_in_words(
+    before: Mapping[str, Any], after: Mapping[str, Any], names: Sequence[str]
+) -> Iterator[str]:
+    """Yield the words of choices that change."""
+    if not names:
+        return
+    usual = find_preset(before["preset"]).usual(before)
+    then = {**before, **{name: after[name] for name in names}}
+    old, new = (choices_words(one, usual) for one in (before, then))
+    lost, won = ([w for w in one if w not in other] for one, other in ((old, new), (new, old)))
+    if lost and not won and recomputes(before) and not recomputes(then):
+        won = [NO_RECOMPUTE]
+    if len(lost) == len(won) and lost:
+        for one, other in zip(lost, won, strict=True):
+            yield other if one.startswith("no ") else f"{one} -> {other}"
+    elif lost or won:
+        yield from won
+        usual_again = all(name in DEFAULTS for name in names)
+        for word in lost:
+            if word.startswith("no "):
+                yield word.removeprefix("no ")
+            else:
+                yield f"{word} -> as usual" if usual_again else f"no {word}"
+    else:
+        yield from (f"{n} {plain(before[n])} -> {plain(after[n])}" for n in names)
 
 
 def figures(found: Estimate) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
-from calculon.plan.divisors import divisors
+from calculon.plan.divisors import divisors, zigzag_degrees
 from calculon.planner.nearest_miss import Miss, with_memory
 from calculon.planner.trials import trials
 from calculon.planner.variations import Variations
@@ -276,7 +276,7 @@ def _of_sequences(space: Space, miss: Miss) -> Iterator[tuple[str, Any]]:
     if space.edition == PUBLISHED or not space.model.attends or not _of_activations(miss):
         return
     length = max(space.lengths)
-    degrees = [d for d in divisors(space.num_procs) if d > 1 and length % (2 * d) == 0]
+    degrees = zigzag_degrees(length, divisors(space.num_procs)[1:])
     yield from [("context_par", d) for d in degrees if d not in space.switches["context_par"]][
         :MOST_DEGREES
     ]

@@ -22,6 +22,8 @@ from calculon.units import Array
 UNSPLIT = ("auto", "0")
 """Values of ``zero_stage`` that split nothing by themselves."""
 
+Fields = dict[str, Any]
+
 Rows = Mapping[str, tuple[Array, Array]]
 """Changed fields: the rows that change, and their values as columns hold them."""
 
@@ -119,8 +121,19 @@ class Variations:
 
 def varied(model: Model, execution: Execution, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an execution with some of them changed, as files have them."""
+    if (preset := changes.get("preset", execution.preset)) != execution.preset:
+        execution = _under(execution, preset)
     table = Variations(model, execution).of_rows([changes])
     return {name: table.values(name)[0].item() for name in NAMES}
+
+
+def _under(execution: Execution, name: str) -> Execution:
+    """Return an execution under another preset, which fills in what is as the one of now has it."""
+    before = {name: getattr(execution, name) for name in NAMES}
+    usual = find_preset(execution.preset).usual(before)
+    kept = {n: v for n, v in before.items() if n in _ASKED or usual.get(n, ...) != v}
+    stated = {**kept, "preset": name}
+    return Execution(**{**before, **DEFAULTS, **find_preset(name).completed(stated), **stated})
 
 
 class _Draft(Mapping[str, Any]):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calculon import inputs
+from calculon.display import Displayed
 from calculon.editions import find_edition
 from calculon.editions.edition import Edition
 from calculon.estimate import Estimate, estimate
@@ -33,7 +34,7 @@ LEAST_GAIN = 1e-4
 
 
 @dataclass(frozen=True)
-class Why:
+class Why(Displayed):
     """Why an execution cannot run, or what it owes its time to.
 
     Attributes

@@ -12,10 +12,10 @@ import numpy as np
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.columns import DEFAULTS, FIELDS, code, field_of
-from calculon.plan.divisors import divisors
+from calculon.plan.divisors import divisors, zigzag_degrees
 from calculon.presets import NODE, Preset, find_preset
 from calculon.search.watched import allowed_values
-from calculon.spec.axes import DIVIDED, FURTHER_AXES
+from calculon.spec.axes import DIVIDED, FURTHER_FACTORS
 from calculon.spec.model import Model
 from calculon.spec.named_values import ENDS_AS_BLOCKS, PRESETS, PUBLISHED
 from calculon.units import Array
@@ -224,7 +224,7 @@ class Candidates:
             return divisors(model.num_experts) if model.mixes else (1,)
         runs = self.preset.entries[name].runs or divisors(self.num_procs)
         known = {"num_procs": self.num_procs, NODE: self.system.node, "seq_size": self._longest}
-        degrees = (d for d in runs if model.attends and self._longest % (2 * d) == 0)
+        degrees = zigzag_degrees(self._longest, runs) if model.attends else []
         good = (d for d in degrees if self.preset.practised({**known, name: d}, self.fix))
         return tuple(dict.fromkeys((1, *good)))
 
@@ -344,7 +344,7 @@ class Candidates:
 
     def _replicas(self, rest: int) -> Iterator[int]:
         """Yield the shares of n processors that further axes may leave for data parallelism: a single axis, all."""
-        degrees = (self.switches[axis.degree] for axis in FURTHER_AXES if not axis.folded)
+        degrees = (self.switches[degree] for degree in FURTHER_FACTORS)
         for further in dict.fromkeys(map(prod, product(*degrees))):
             if rest % further == 0:
                 yield rest // further

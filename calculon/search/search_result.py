@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 
-from calculon.errors import Infeasible, in_words
+from calculon.display import Displayed, drawn
+from calculon.errors import Infeasible, Problem, SpecError, in_words
 from calculon.estimate import Estimate, estimate
 from calculon.evaluate import Evaluation, evaluate
 from calculon.frozen import dataclass
@@ -22,12 +23,18 @@ from calculon.units import Array
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
+    from calculon.inspect.told_apart import Order
     from calculon.inspect.validated_runs import Belief
 
 
+FRONT = ("sample_rate", "proc_mem_tier1_cap_req")
+"""Objectives of a frontier where none are asked for."""
+
+
 @dataclass(frozen=True)
-class SearchResult:
+class SearchResult(Displayed):
     """The best executions of a space, best first: a sequence of estimates, each made when it is asked for.
 
     Attributes
@@ -148,6 +155,22 @@ class SearchResult:
             for i, row in enumerate(rows)
         ]
 
+    @cached_property
+    def fastest(self) -> int:
+        """The rank of the execution with the highest rate; the first of equal ones."""
+        return int(np.argmax(np.nan_to_num(self.evaluation["sample_rate"])))
+
+    @cached_property
+    def orders(self) -> "list[Order]":
+        """How sure it is that the fastest execution is faster than each; nothing in edition ``sc23``."""
+        from calculon.inspect.told_apart import orders  # a search does without
+
+        if self.edition == PUBLISHED or not len(self):
+            return []
+        space, found = self.space, self.evaluation
+        stats = {name: found[name] for name in found.names}
+        return orders(space.model, space.system, self.plan, stats, self.fastest)
+
     def winners(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         """Yield execution fields, and statistics with the interval of the time, best first.
 
@@ -168,6 +191,64 @@ class SearchResult:
         space, execution = self.space, self.plan.row(rank)
         found = estimate(space.model, execution, space.system, layers)
         return replace(found, preset=space.preset)
+
+    def pareto(self, *objectives: str, where: str | None = None) -> "SearchResult":
+        """Search the same space for the executions that no other one beats in several statistics.
+
+        Parameters
+        ----------
+        objectives
+            ``STATISTIC[:max|min]`` each; by default the rate against the memory of a processor.
+        where : str, optional
+            A condition, such as ``"proc_mem_tier1_cap_req < 70 * GiB"``.
+
+        Returns
+        -------
+        SearchResult
+            The frontier, by the first objective best first; every execution of the space was considered.
+
+        Raises
+        ------
+        SpecError
+            For fewer than two objectives, and for statistics that the edition does not have.
+
+        Examples
+        --------
+        >>> from calculon import search
+        >>> front = search("megatron-126M", "a100_80g", 8, 8).pareto()
+        >>> frame = front.to_frame()[["sample_rate", "proc_mem_tier1_cap_req"]]
+        >>> frame["sample_rate"].is_monotonic_decreasing, frame["proc_mem_tier1_cap_req"].is_monotonic_decreasing
+        (True, True)
+        """
+        from calculon.search.best_first import search_space
+        from calculon.search.request import make_ranking
+
+        if len(objectives) == 1:
+            hint = f"the best by one: search(..., objective={objectives[0]!r})"
+            problem = Problem("objectives", "two statistics or more", repr(objectives[0]), hint)
+            raise SpecError("pareto", problem)
+        ranking = make_ranking(1, FRONT[0], objectives or FRONT, where, self.edition)
+        counts = search_space(self.space, ranking)
+        scores, numbers = ranking.ranked()
+        return SearchResult(self.space, ranking.objectives, counts, numbers, scores)
+
+    def plot(self, x: str = "", y: str = "") -> "Figure":
+        """Draw two statistics of the executions, and those that no other one beats in both.
+
+        Parameters
+        ----------
+        x, y : str
+            ``STATISTIC[:max|min]``; by default the last and the first objective of a frontier, of other results the
+            memory of a processor and the rate. ``calculon plot pareto`` draws all executions of a space.
+
+        Raises
+        ------
+        SpecError
+            For an unknown statistic, and where matplotlib is missing.
+        Infeasible
+            When nothing was found.
+        """
+        return drawn(self, "pareto", x=x, y=y)
 
     def to_frame(self) -> "pd.DataFrame":
         """Return executions, statistics, the interval of the time and what was asked as a DataFrame, best first."""

@@ -21,7 +21,7 @@ from calculon.plan.columns import FIELDS, Columns, code, field_of, type_of
 from calculon.plan.plan import Plan
 from calculon.search.candidates import LOOPS, SWITCHES, VARIANT, Candidates, Unit, Values
 from calculon.search.variants import Rules, Variants, variants
-from calculon.spec.axes import FURTHER_AXES
+from calculon.spec.axes import FURTHER_FACTORS
 from calculon.spec.named_values import PUBLISHED
 from calculon.spec.scope_choices import BlockChoice
 from calculon.units import Array
@@ -79,9 +79,7 @@ class Space(Candidates):
     @cached_property
     def variant_degrees(self) -> Array:
         """The product of the degrees of further axes of each variant, those apart that are parts of others."""
-        degrees = (
-            self.variant_columns.columns[axis.degree] for axis in FURTHER_AXES if not axis.folded
-        )
+        degrees = (self.variant_columns.columns[degree] for degree in FURTHER_FACTORS)
         ones = np.ones(len(self.variants), np.int64)
         return np.asarray(reduce(mul, degrees, ones))
 
@@ -167,9 +165,8 @@ class Space(Candidates):
         rows = len(rest)
         columns["num_procs"] = np.full(rows, self.num_procs, np.int64)
         columns["data_par"] = self.num_procs // (columns["tensor_par"] * columns["pipeline_par"])
-        for axis in FURTHER_AXES:
-            if not axis.folded:
-                columns["data_par"] //= columns[axis.degree]
+        for degree in FURTHER_FACTORS:
+            columns["data_par"] //= columns[degree]
         columns["batch_size"] = self._batch_sizes(columns["data_par"], columns["batch_size"])
         columns["datatype"] = np.full(rows, code("datatype", self.datatype), np.int8)
         columns["training"] = np.ones(rows, bool)

@@ -75,6 +75,9 @@ MESH_AXES = tuple(axis for axis in AXES if not axis.folded)
 LAYER_AXES = (PUBLISHED_AXES[0], *FURTHER_AXES)
 """Axes whose collectives are between the layers of a block."""
 
+FURTHER_FACTORS = tuple(axis.degree for axis in FURTHER_AXES if not axis.folded)
+"""Fields of degrees of further axes that are factors of the number of processors."""
+
 FURTHER_DEGREES = tuple(name for axis in FURTHER_AXES for name in (axis.degree, axis.inner) if name)
 """Fields of degrees of further axes."""
 

@@ -7,6 +7,7 @@ Every field is declared once, with its scope (:class:`~calculon.spec.fields.Scop
 
 from typing import Any, ClassVar
 
+from calculon.display import Displayed
 from calculon.frozen import dataclass
 from calculon.spec.execution_fields.pipeline_fields import MODULE_SETS, STAGE_LISTS
 from calculon.spec.execution_fields.recipe_fields import RecipeFields
@@ -26,7 +27,7 @@ from calculon.spec.named_values import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Execution(RecipeFields):
+class Execution(RecipeFields, Displayed):
     """The plan of one training step (or one inference pass): the 23 published fields, and optional ones.
 
     The order of the fields is that of the published files and of every table. The optional fields need the corrected

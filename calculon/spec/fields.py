@@ -407,7 +407,13 @@ def _record_problems(record: object) -> Iterator[Problem]:
             value = getattr(record, field.name)
             if field.declaration.optional and value is field.default:
                 continue
-            if field.declaration.scale != 1.0 and isinstance(value, numbers.Real):
-                value = value / field.declaration.scale
-            if problem := field.declaration.problem(field.annotation, value, field.name):
-                yield problem
+            for one in _ends(value):
+                scaled = field.declaration.scale != 1.0 and isinstance(one, numbers.Real)
+                stated = one / field.declaration.scale if scaled else one
+                if problem := field.declaration.problem(field.annotation, stated, field.name):
+                    yield problem
+
+
+def _ends(value: Any) -> tuple[Any, ...]:
+    """Return the least and the largest entry of a column of values; any other value."""
+    return (value.min(), value.max()) if getattr(value, "ndim", 0) == 1 else (value,)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import field, replace
 from typing import Any, ClassVar
 
+from calculon.display import Displayed
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.spec.fields import check_record, declare, optional_defaults
@@ -52,7 +53,7 @@ _OF_ENDS = ("vocab", "tied", "positions", "embedding_norm", "head_bias", "mtp_la
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class Model(Displayed):
     """Shape of a transformer (the *application* of the published tool).
 
     The optional fields need the corrected edition. Embedding, head and loss count when ``vocab`` is stated.

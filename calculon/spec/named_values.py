@@ -50,7 +50,17 @@ def result_bytes(datatype: str, matmul_dtype: str) -> int:
 ATTENTION_KERNELS = ("flash1", "triton", "flash2", "flash3", "cudnn")
 """Kernels of fused attention: FlashAttention 1 to 3, the first one in Triton (Dao's of 2022), and that of cuDNN."""
 
-ZERO_STAGES = ("auto", "0", "1", "2", "3", "fsdp", "owner")
+SHARDING = {
+    "0": "DDP",
+    "1": "ZeRO-1",
+    "2": "ZeRO-2",
+    "3": "ZeRO-3",
+    "fsdp": "FSDP",
+    "owner": "owned layers",
+}
+"""What replicas share, and its name in the field."""
+
+ZERO_STAGES = ("auto", *SHARDING)
 """Data-parallel strategies: DDP, ZeRO-n, FSDP, layer-wise sharding; auto is the published one."""
 
 COLLECTIVES = (
@@ -133,6 +143,12 @@ PRESETS = (
 
 CP_EXCHANGES = ("p2p", "all_gather", "a2a", "a2a_p2p")
 """Ways in which ranks with parts of a sequence come to the keys and values of all of it."""
+
+RINGS = ("p2p", "a2a_p2p")
+"""Those in which keys and values go round a ring."""
+
+HEAD_EXCHANGES = ("a2a", "a2a_p2p")
+"""Those in which ranks exchange heads for parts of sequences."""
 
 BETWEEN_PARTS = tuple(name for name in CP_EXCHANGES if name != "a2a")
 """Those in which a rank has queries of its own part of a sequence only, whatever it has of the keys."""

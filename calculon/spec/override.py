@@ -61,7 +61,8 @@ def _replace(document: Any, path: str, value: object, record: type | None) -> Pr
                 hint = nearest(str(step), [*known]) if isinstance(parent, Mapping) else ""
                 return replace(problem, hint=hint or problem.hint)
             break
-        parent, place, kind = parent[step], joined(place, step), _inside(kind, step)
+        parent, place = parent[step], joined(place, step)
+        kind = _inside(kind, step, parent)
     holder[steps[-1]] = copy.deepcopy(value)
     return None
 
@@ -72,8 +73,10 @@ def _declared(kind: Any) -> dict[str, Any]:
     return {field.key: field.annotation for field in fields}
 
 
-def _inside(kind: Any, step: Step) -> Any:
-    """Return the type of a member; nothing where that is not known."""
+def _inside(kind: Any, step: Step, member: object) -> Any:
+    """Return the type of a member; nothing where that is not known. Types that decode themselves may say it."""
+    if says := getattr(kind, "inside", None):
+        return says(step, member)
     if get_origin(kind) in (dict, tuple):
         return get_args(kind)[get_origin(kind) is dict]
     return _declared(kind).get(str(step))

@@ -5,13 +5,20 @@ from typing import Any
 
 import numpy as np
 
+from calculon.display import Displayed
 from calculon.errors import Problem, SpecError
 from calculon.units import Array
 
 
+class Packing(dict[str, int], Displayed):
+    """The fields of an execution that say how its sequences are packed, by name."""
+
+    __slots__ = ()
+
+
 def packing(
     lengths: Sequence[int] | Array, seq_length: int, *, sequences: int = 1, ranks: int = 0
-) -> dict[str, int]:
+) -> Packing:
     """Return ``packed_percent`` and ``pack_imbalance_percent`` of documents that are laid into sequences.
 
     Documents are laid end to end in their order, and cut where a sequence ends; no token sees another document, and
@@ -33,8 +40,8 @@ def packing(
 
     Returns
     -------
-    dict of int
-        The two fields, in whole percents, of which the first is 1 at least.
+    Packing
+        A mapping with the two fields, in whole percents, of which the first is 1 at least.
 
     Raises
     ------
@@ -59,10 +66,10 @@ def packing(
     mean = work.mean()
     percent = max(1, round(100 * mean / (sequences * seq_length**2)))
     slowest = round(100 * work.max(axis=1).mean() / mean)
-    return {
-        "packed_percent": percent,
-        "pack_imbalance_percent": max(100, min(slowest, 100 * 100 // percent)),
-    }
+    return Packing(
+        packed_percent=percent,
+        pack_imbalance_percent=max(100, min(slowest, 100 * 100 // percent)),
+    )
 
 
 def _squares(counts: Array, seq_length: int) -> Array:

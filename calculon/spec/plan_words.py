@@ -7,7 +7,7 @@ from calculon.spec.axes import AXES
 from calculon.spec.execution import Execution
 from calculon.spec.fields import Declaration, optional_defaults, spec_fields
 from calculon.spec.module_sets import modules_of
-from calculon.spec.named_values import OTHER_SCHEDULES
+from calculon.spec.named_values import OTHER_SCHEDULES, SHARDING
 from calculon.spec.recipes import NO_RECIPE
 
 _RECOMPUTED = {
@@ -28,15 +28,6 @@ _STAGES = {
     "head_as_block": "head as a block",
     "both_as_blocks": "embedding and head as blocks",
 }
-SHARDING = {
-    "0": "DDP",
-    "1": "ZeRO-1",
-    "2": "ZeRO-2",
-    "3": "ZeRO-3",
-    "fsdp": "FSDP",
-    "owner": "owned layers",
-}
-"""What replicas share, by ``zero_stage``."""
 
 _OFFLOADS = {
     "weight_offload": "weights",

@@ -8,9 +8,9 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.apps.cli.commands.llm import result_of
 from calculon.apps.report.page import interval_texts
 from calculon.apps.report.report_page import report_page
+from calculon.apps.views.estimate_result import result_of
 from calculon.editions import EDITIONS
 from calculon.evaluate import evaluate_rows
 from calculon.hardware.slower import slowed

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.apps.cli.validation_tables import RUNS, runs_file
 from calculon.apps.report.text_tables import Table
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import compare
 from calculon.apps.validate.run_rows import csv_rows
+from calculon.apps.views.validation_tables import RUNS, runs_file
 from calculon.evaluate import evaluate
 from calculon.inspect import kernel_residuals, nearest_runs, run_table, validated_runs
 from calculon.inspect.group_conformal import LEVEL

@@ -7,8 +7,8 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.apps.cli.commands.llm import result_of
 from calculon.apps.report.setup import setup_texts
+from calculon.apps.views.estimate_result import result_of
 from calculon.search.best_first import count_space
 from calculon.search.driver import make_ranking, make_space, run
 from tests.helpers import PLAIN

@@ -5,6 +5,7 @@ import copy
 import pytest
 
 from calculon import SpecError
+from calculon.hardware.system import System
 from calculon.spec.override import override
 
 RAW = {
@@ -61,3 +62,13 @@ def test_tells_every_wrong_path_at_once():
     with pytest.raises(SpecError) as caught:
         override(RAW, {"a": 1, "mem1.GiB": 2, "b": 3}, "s.json")
     assert [problem.field for problem in caught.value.problems] == ["a", "b"]
+
+
+def test_a_constant_that_the_law_of_a_kernel_leaves_out_can_be_stated():
+    law = {"law": "stream", "efficiency": 0.9}
+    raw = {"ext": {"kernels": {"norm": {"any": law}}}}
+    place = "ext.kernels.norm.any"
+    changed = override(raw, {f"{place}.backward": 0.8}, "s.json", System)
+    assert changed == {"ext": {"kernels": {"norm": {"any": {**law, "backward": 0.8}}}}}
+    with pytest.raises(SpecError, match="did you mean 'backward'"):
+        override(raw, {f"{place}.backwards": 0.8}, "s.json", System)

@@ -6,10 +6,10 @@ from itertools import groupby
 from typing import Any
 
 from calculon.apps.cli.catalog_pages import kernels_table, leaves, show_document
-from calculon.apps.cli.catalog_tables import family_of, model_family, rate
 from calculon.apps.cli.options import Log
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import bandwidth, capacity
+from calculon.apps.views.catalog_tables import family_of, model_family, rate
 from calculon.architecture.parameters import active_count, module_count, parameter_count
 from calculon.inputs import model
 from calculon.spec import catalog

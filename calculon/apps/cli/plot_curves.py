@@ -21,23 +21,18 @@ from calculon.apps.cli.search_options import searches
 from calculon.apps.report.pictures.pareto import Pareto
 from calculon.apps.report.pictures.scaling import Point, Series
 from calculon.apps.sweep.study_fields import kind_of
+from calculon.apps.views.front import COUNTED, DEGREES, axis, front
 from calculon.editions import find_edition
 from calculon.errors import Infeasible, Problem, SpecError
-from calculon.search.objective import SENSES, Objective, check_statistic
-from calculon.search.search_counts import pareto_front
-from calculon.units import Array
+from calculon.search.objective import check_statistic
 
 if TYPE_CHECKING:
     from calculon.apps.sweep.task import Search
     from calculon.evaluate import Evaluation
 
-COUNTED = ("num_procs",)
-"""Numbers of the execution that can be an axis."""
-
 SMALL = 300_000
 """Feasible executions up to which all are drawn, and not only the best."""
 
-_DEGREES = ("tensor_par", "pipeline_par", "data_par")
 _GROUPS = ("model", "system", "datatype")
 _ALSO = ("max_batch_size",)  # of a study: apart where one number of processors has several of it
 
@@ -149,8 +144,8 @@ def pareto(arguments: argparse.Namespace) -> Pareto:
     Infeasible
         When there is nothing to draw.
     """
-    y, x = _axis(arguments.rate), _axis(arguments.against)
-    tables = frames(arguments, (y[0], x[0], *_DEGREES))
+    y, x = axis(arguments.rate), axis(arguments.against)
+    tables = frames(arguments, (y[0], x[0], *DEGREES))
     if len(tables) > 1:
         raise SpecError("plot pareto", Problem("", "one table", f"{len(tables)} of them"))
     complete = True
@@ -169,30 +164,7 @@ def pareto(arguments: argparse.Namespace) -> Pareto:
         parts = [one.column for one in found]
     if not parts:
         raise Infeasible("nothing", "no execution of this space can run")
-
-    def column(name: str) -> Array:
-        return np.concatenate([part(name) for part in parts])
-
-    columns = np.stack([column(x[0]), column(y[0])]).astype(float)
-    rows = np.flatnonzero(np.isfinite(columns).all(axis=0))
-    columns = columns[:, rows]
-    scores = np.stack([columns[1] * y[1], columns[0] * x[1]])
-    front = pareto_front(scores, np.arange(len(rows)))
-    front = front[np.argsort(columns[0, front], kind="stable")]
-    degrees = np.stack([column(name)[rows][front] for name in _DEGREES], axis=1)
-    names = [".".join(f"{degree:.0f}" for degree in row) for row in degrees.tolist()]
-    return Pareto(title, x[0], y[0], columns, front, names, complete, editions)
-
-
-def _axis(text: str) -> tuple[str, float]:
-    """Return a statistic or a number of the execution, and the sign that makes more of it better."""
-    name, colon, sense = text.partition(":")
-    if name not in COUNTED:
-        objective = Objective.parse(text)
-        return objective.statistic.name, 1.0 if objective.sense == "max" else -1.0
-    if colon and sense not in SENSES:
-        raise SpecError("objective", Problem(name, "max or min after the colon", repr(sense)))
-    return name, 1.0 if sense == "max" else -1.0
+    return front(title, y, x, parts, editions, complete=complete)
 
 
 def _executions(
@@ -220,8 +192,8 @@ def _executions(
         f"{name}:{'max' if sign > 0 else 'min'}" for name, sign in (y, x) if name not in COUNTED
     ]
     if len(axes) == 2:
-        front = [replace(one, pareto=tuple(axes)) for one in asked]
+        wanted = [replace(one, pareto=tuple(axes)) for one in asked]
     else:
-        front = [replace(one, objective=axes[0], top=1) for one in asked]
-    found = (_found(one) for one in front)
+        wanted = [replace(one, objective=axes[0], top=1) for one in asked]
+    found = (_found(one) for one in wanted)
     return False, [one for one in found if one is not None]

@@ -7,10 +7,9 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calculon.apps.cli.changes import add_changes, parsed, with_changes
-from calculon.apps.cli.commands.llm import result_of
 from calculon.apps.cli.options import Parser, add_edition, add_preset, naming
 from calculon.apps.cli.result_files import (
     DOCUMENTS,
@@ -21,6 +20,9 @@ from calculon.apps.cli.result_files import (
     short_name,
 )
 from calculon.apps.report.result import Document, Result
+from calculon.apps.views.compared import labelled
+from calculon.apps.views.estimate_result import result_of
+from calculon.apps.views.waterfalls import Estimated, falls
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
@@ -32,6 +34,9 @@ from calculon.spec.files import STDIN, document_suffix
 from calculon.spec.origin import titled
 from calculon.spec.result_selection import split
 from calculon.version import __version__
+
+if TYPE_CHECKING:
+    from calculon.apps.report.pictures.waterfall_bars import Fall
 
 RESULT_HELP = (
     "APP,EXE,SYS estimates an execution (names of the catalog or files); FILE is the JSON of llm or of loe; "
@@ -67,13 +72,9 @@ def asked_results(arguments: argparse.Namespace) -> list[Result]:
     return read_results(a.results, a.model, a.system, a.edition, a.preset, a.changes)
 
 
-def least_ratio_of(results: Sequence[Result]) -> float | None:
-    """Return the ratio of times from which an order is sure; nothing for results without intervals."""
-    if sum(one.interval is not None for one in results) < 2:
-        return None
-    from calculon.inspect.told_apart import least_ratio
-
-    return least_ratio()
+def asked_falls(arguments: argparse.Namespace) -> "list[Fall]":
+    """Return the waterfalls from the first of these results to each of the others."""
+    return falls(asked_results(arguments))
 
 
 def read_results(
@@ -113,21 +114,7 @@ def read_results(
             wanted = "executions to estimate"
             hint = "give APP,EXE,SYS, or for the files of searches --model and --system"
             raise SpecError(option, Problem("", wanted, "files of results only", hint))
-    unnamed = [one.parts for one in found if not one.label]
-    mixed = len(unnamed) < len(found)  # where some have a name, an edition alone tells too little
-    shared = set() if len(editions) > 1 and mixed else _shared(unnamed)
-    named = []
-    for one in found:
-        parts = [part for i, part in enumerate(one.parts) if i not in shared] or one.parts
-        named.append(replace(one, label=one.label or ", ".join(parts)))
-    return named
-
-
-def _shared(names: Sequence[tuple[str, ...]]) -> set[int]:
-    """Return the positions of the parts that all names have in common."""
-    if len(names) < 2 or len(set(map(len, names))) > 1:
-        return set()
-    return {i for i, parts in enumerate(zip(*names, strict=True)) if len(set(parts)) == 1}
+    return labelled(found, several_editions=len(editions) > 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +180,8 @@ def _whole(
 ) -> Result:
     """Return an estimate as a result, with the edition in its name where several were asked for."""
     told = (f"edition {made.edition}",) if len(editions) > 1 else ()
-    return replace(result_of(made), documents=documents, parts=(*parts, *told))
+    found = replace(result_of(made), documents=documents, parts=(*parts, *told))
+    return Estimated.of(found, made)
 
 
 def _document(role: str, source: str) -> Document:

@@ -1,21 +1,28 @@
 """Results side by side: the inputs that differ, and the parts of time and memory that make the difference."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import cached_property
 from operator import sub, truediv
 from string import ascii_uppercase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from calculon.apps.report.how_sure import Order, order_in_words
 from calculon.apps.report.page import PARTS
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
-from calculon.apps.report.texts import confirmed, percent
+from calculon.apps.report.texts import percent
+from calculon.display import Displayed, drawn
 from calculon.frozen import dataclass
 from calculon.records import columns
 from calculon.spec.named_values import PUBLISHED
 from calculon.statistics import CorrectedStats
 from calculon.units import Unit
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 MOST = len(ascii_uppercase)
 """Results that have a letter each."""
@@ -69,20 +76,24 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Displayed):
     """Two or more results; the others are compared with the first.
 
     Attributes
     ----------
     results : sequence of Result
         The results.
-    least_ratio : float, optional
-        Ratio of two times of one model on one system from which their order is sure: see
-        :func:`~calculon.inspect.told_apart.least_ratio`.
+    orders : mapping of int to mapping, optional
+        By the number of a result, how sure it is that the first is faster, as plain data
+        (:class:`~calculon.inspect.told_apart.Order`): of results whose times err alike.
+    waterfalls : mapping of int to mapping, optional
+        By the number of a result, the changes from the first to it as plain data (:class:`calculon.Waterfall`), where
+        both are plans of one model on one system.
     """
 
     results: Sequence[Result]
-    least_ratio: float | None = None
+    orders: Mapping[int, Order] = field(default_factory=dict)
+    waterfalls: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def letters(self) -> str:
@@ -155,24 +166,11 @@ class Comparison:
             Line(name, name, _BYTES, tuple(one.get(name, 0.0) for one in found)) for name in names
         )
 
-    @cached_property
+    @property
     def told_apart(self) -> list[bool | None]:
-        """Whether each result but the first is surely faster or slower than that; None where nothing tells.
-
-        Times err alike only for one model on one system, under one preset.
-        """
-        first = self.results[0]
-        return [
-            None
-            if self.least_ratio is None or _machine(one) != _machine(first) or not one.interval
-            else self._ratio(one) >= self.least_ratio
-            for one in self.results[1:]
-        ]
-
-    def _ratio(self, other: Result) -> float:
-        """Return by what factor the slower one of a result and the first takes longer for a sample."""
-        ratio = other.value("sample_rate") / self.results[0].value("sample_rate")
-        return max(ratio, 1 / ratio)
+        """Whether each result but the first is surely faster or slower than that; None where nothing tells."""
+        numbers = range(1, len(self.results))
+        return [self.orders[i]["told_apart"] if i in self.orders else None for i in numbers]
 
     @property
     def sureness(self) -> Iterator[str]:
@@ -181,18 +179,16 @@ class Comparison:
         ends = [f"{letter} {one.ends}" for letter, one in pairs if one.interval]
         if ends:
             yield f"Intervals of the time (90 %): {', '.join(ends)}"
-        for letter, other, apart in zip(
-            self.letters[1:], self.results[1:], self.told_apart, strict=True
-        ):
-            if apart is not None and self.least_ratio is not None:
-                words = "told apart" if apart else "not told apart"
-                yield (
-                    f"A and {letter} are {words}: they differ by {percent(self._ratio(other) - 1)} a sample; "
-                    f"{confirmed(self.least_ratio)}"
-                )
+        for i, order in self.orders.items():
+            letter, ratio = self.letters[i], 1 + order["longer"]
+            by = percent(max(ratio, 1 / ratio) - 1)
+            yield (
+                f"A and {letter} are {order_in_words(order, 'A', letter)}: they differ by {by} a sample; "
+                f"measured runs of plans so unlike confirm an order from {percent(order['margin'])} on"
+            )
 
-    def document(self) -> dict[str, Any]:
-        """Return everything, for JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
         return {
             "results": [
                 {
@@ -208,17 +204,38 @@ class Comparison:
             ],
             "inputs": [{"field": name, "values": values} for name, values in self.inputs],
             "told_apart": self.told_apart,
+            "orders": {self.letters[i]: dict(order) for i, order in self.orders.items()},
             "time": [_record(line) for line in self.time],
             "memory": {f"tier{t + 1}": [_record(x) for x in self.memory(t)] for t in (0, 1)},
             "statistics": [_record(line) for line in self.statistics],
+            "waterfalls": {self.letters[i]: told for i, told in self.waterfalls.items()},
         }
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a DataFrame with a row for each value that has a reference: the columns of ``--format csv``."""
+        import pandas as pd  # only for people who want frames
+
+        return pd.DataFrame(self.values().records())
+
+    def plot(self) -> "Figure":
+        """Draw where the time and the memory of each result go, as ``calculon plot breakdown`` does.
+
+        Raises
+        ------
+        SpecError
+            Where matplotlib is missing.
+        """
+        return drawn(self, "breakdown")
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {', '.join(self.names)}>"
 
     def values(self) -> Table:
         """Return a row for each value that has a reference, for CSV."""
         lines = [("statistics", line) for line in self.statistics]
         lines += [("time", line) for line in self.time]
         lines += [(f"memory, tier {t + 1}", line) for t in (0, 1) for line in self.memory(t)]
-        rows = [
+        rows: list[dict[str, Any]] = [
             {
                 "table": table,
                 "name": line.name,
@@ -236,10 +253,32 @@ class Comparison:
                 self.results[1:], line.values[1:], line.differences, line.ratios, strict=True
             )
         ]
+        rows += [row for number in self.waterfalls for row in self._changes(number)]
         return Table(tuple(Column(name) for name in rows[0]), rows)
 
+    def _changes(self, number: int) -> Iterator[dict[str, Any]]:
+        """Yield the time and the memory after each change from the first result to another, against before it."""
+        told = self.waterfalls[number]
+        first, other = self.results[0], self.results[number]
+        for key, after, unit in (("seconds", "time_after", "s"), ("bytes", "bytes_after", "B")):
+            for step in told["steps"]:
+                yield {
+                    "table": f"waterfall, {unit} a {told['per']}"
+                    if unit == "s"
+                    else "waterfall, B",
+                    "name": step["change"],
+                    "unit": unit,
+                    "result": other.label,
+                    "edition": other.edition,
+                    "value": step[after],
+                    "reference": step[after] - step[key],
+                    "reference_edition": first.edition,
+                    "difference": step[key],
+                    "ratio": step[after] / (step[after] - step[key]),
+                }
 
-def _machine(result: Result) -> tuple[Any, ...]:
+
+def machine(result: Result) -> tuple[Any, ...]:
     """Return model, system and preset of a result; of a search whose inputs are not known, its file."""
     known = result.inputs
     asked = (known.name, known.machine.name) if known else result.documents

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from calculon.apps.report.comparison import SECONDS, Comparison, Line
+from calculon.apps.report.digits import Digits
 from calculon.apps.report.text_tables import EARLY, Column, Section, Table
 from calculon.apps.report.texts import gib, seconds
+from calculon.apps.report.waterfall_section import digits_of_differences, waterfall_section
 from calculon.units import Unit, duration, scaled
 
 _DROPPED = {"-": EARLY + 1, "/": EARLY, "": 1}
@@ -32,6 +34,12 @@ def sections(comparison: Comparison, *, everything: bool = False) -> list[Sectio
             name = f"proc_mem_tier{tier + 1}_cap_req"
             title = _headline(comparison, name, f"Memory, tier {tier + 1}")
             found.append(Section(title, _parts(comparison, lines)))
+    found += [
+        waterfall_section(
+            told, _digits(comparison, number), (comparison.letters[0], comparison.letters[number])
+        )
+        for number, told in comparison.waterfalls.items()
+    ]
     equal = comparison.equal
     shown = [line for line in comparison.statistics if everything or line.differs]
     zero = sum(not any(line.values) for line in equal)
@@ -42,6 +50,11 @@ def sections(comparison: Comparison, *, everything: bool = False) -> list[Sectio
     else:
         found[-1] = Section(f"{found[-1].title}\n\n{title}", found[-1].table)
     return found
+
+
+def _digits(comparison: Comparison, number: int) -> Digits:
+    """Return the digits of what differs between the first result and another."""
+    return digits_of_differences(comparison.results[i].digits for i in (0, number))
 
 
 def _cells(comparison: Comparison) -> list[Column]:

@@ -21,6 +21,7 @@ from calculon.editions import find_edition
 from calculon.expression import Expression
 from calculon.frozen import dataclass
 from calculon.spec.named_values import PUBLISHED
+from calculon.statistics import ALL_PARTS_OF_TIME
 from calculon.units import Array
 
 UTILISATION = ("mfu", "mfu_causal")
@@ -196,7 +197,7 @@ def _read(
     statistics = [key for q in study.quantities for key in q.keys.values()]
     statistics += [q.table.beside for q in study.quantities if q.table and q.table.beside]
     if edition != PUBLISHED:
-        statistics += UTILISATION
+        statistics += (*UTILISATION, *ALL_PARTS_OF_TIME, "total_time")
     found = predict(library, study, rows, statistics, edition)
     rows = with_derived(study, rows)
     reasons = Counter(why for why in found.reasons if why)

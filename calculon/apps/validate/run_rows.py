@@ -1,6 +1,6 @@
 """Measured whole training steps of studies, as the runs that intervals rest on."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -9,6 +9,8 @@ from calculon.apps.validate.published_study import UNITS
 from calculon.inspect.run_table import Run, about
 from calculon.spec.execution import Execution
 from calculon.spec.named_values import PUBLISHED
+from calculon.statistics import ALL_PARTS_OF_TIME
+from calculon.units import Array
 
 
 def run_rows(results: Iterable[Result]) -> list[Run]:
@@ -47,11 +49,18 @@ def _runs(result: Result) -> Iterator[Run]:
             "predicted": predicted * scale,
             "fitted": " ".join(study.fitted),
             "citation": study.source,
+            "parts": " ".join(f"{100 * share:.4g}" for share in _shares(found.values, here)),
             **usage,
             **about(case.model, case.system, execution),
             **memory.get(row.number, {}),
         }
         yield Run(**record)
+
+
+def _shares(values: Mapping[str, Array], row: int) -> Iterator[float]:
+    """Yield the shares of the parts of the predicted time of a row."""
+    for name in ALL_PARTS_OF_TIME:
+        yield float(values[name][row] / values["total_time"][row])
 
 
 def _memory(result: Result) -> dict[int, dict[str, float]]:

@@ -10,6 +10,7 @@ Source: NCCL, src/graph/tuning.cc.
 
 import numpy as np
 
+from calculon.arrays import occurs
 from calculon.frozen import dataclass
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.extension import STEP_LATENCY
@@ -77,8 +78,8 @@ class Pace:
     """
 
     protocol: str
-    base: tuple[float, ...]
-    step: tuple[float, ...]
+    base: tuple[float | Array, ...]
+    step: tuple[float | Array, ...]
     rate: float
 
 
@@ -117,17 +118,17 @@ def flagged_limit(system: System, group: Group, pace: Pace) -> Array | None:
 def link_kind(system: System, network: int) -> str | None:
     """Return the kind of a network whose latencies are those of its kind; None where it has its own."""
     link = system.link(network)
-    return None if link.step_latency is not None or link.ramp else link.kind
+    return None if link.step_latency is not None or occurs(link.ramp) else link.kind
 
 
 def _latencies(
     system: System, network: int, form: str, kind: str | None, protocol: str
-) -> tuple[float, float]:
+) -> tuple[float | Array, float | Array]:
     """Return the latencies of the start and of a step on one network."""
     if kind is None or form == "own":
         fabric = system.fabric
-        base = float(fabric.latency[network]) if protocol == SIMPLE else float("inf")
-        return base, float(fabric.step_latency[network])
+        base = fabric.latency[network] if protocol == SIMPLE else float("inf")
+        return base, fabric.step_latency[network]
     if form in ("nvls", "nvls_tree"):
         return IN_SWITCH[kind], IN_SWITCH[kind]
     return BASE[protocol], HOPS[form][kind][protocol]

@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
+from calculon.arrays import occurs
 from calculon.hardware.engine import Engine
 from calculon.hardware.memory import Memory
 from calculon.units import Array, Bytes, Count, Flops, Seconds
@@ -163,7 +164,7 @@ class Shapes(NamedTuple):
             assert layer.product is not None
             for j, size in enumerate(layer.product):
                 found[j, i] = size
-        if self.together:
+        if occurs(self.together):
             found[0] = np.minimum(found[0], self.together)
         return found
 

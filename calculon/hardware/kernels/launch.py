@@ -1,5 +1,7 @@
 """Launches of kernels: no kernel takes less time than the device needs, nor many than the host that launches them."""
 
+from typing import cast
+
 import numpy as np
 
 from calculon.frozen import dataclass
@@ -38,7 +40,7 @@ class Launch:
         """Return the time of the host for a kernel in one of :data:`LAUNCH_MODES`; None: it is not waited for."""
         if mode is None:
             return 0.0
-        return self.eager if mode == "blocking" else float(getattr(self, mode))
+        return self.eager if mode == "blocking" else cast("float", getattr(self, mode))
 
     def bounded(self, time: Seconds, kernels: Array | float) -> Seconds:
         """Return times of work that launches n kernels: at least that of the launches."""

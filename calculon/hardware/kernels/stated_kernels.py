@@ -46,6 +46,15 @@ class Family(NamedTuple):
     over: Sequence[str]
     columns: Sequence[str]
 
+    def inside(self, name: str, raw: object) -> type[Any] | None:
+        """Return the record of a rate as a file states it."""
+        stated = raw if isinstance(raw, Mapping) else {}
+        if "law" in stated:
+            return self.laws.get(str(stated["law"]))
+        if "curve" in stated:
+            return StatedCurve
+        return MeasuredTable if "table" in stated else None
+
 
 ANY = "any"
 """Stands for all types that a memory-bound kind does not state: it is bytes that count."""
@@ -111,6 +120,11 @@ class StatedKernels:
                 others = (name for name in family.types if name != ANY)
                 rates |= {(kind, name): rates.get((kind, name), rate) for name in others}
         return cls(rates)
+
+    @classmethod
+    def inside(cls, kind: str, raw: object) -> Family | None:
+        """Return the family of a kind of kernel, which knows the records of its rates."""
+        return FAMILY.get(kind)
 
     @classmethod
     def schema(cls) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from calculon.arrays import over_passes
 from calculon.frozen import dataclass
 from calculon.hardware.engine import Engine
 from calculon.hardware.kernels.kernel import LONGEST_START, Shapes, Times
@@ -52,7 +53,7 @@ class Stream:
     def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
         """Return the times of layers: see :meth:`~calculon.hardware.kernels.kernel.Rate.times`."""
         backward = self.efficiency if self.backward is None else self.backward
-        share = np.array([self.efficiency, backward, backward])[:, None, None]
+        share = over_passes(self.efficiency, backward, backward)
         moved = self.move(shapes.accessed(), memory, shapes.launches(), share)
         return engine.long_time(shapes.flops()), moved
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from calculon.arrays import occurs, over_passes
 from calculon.errors import Problem
 from calculon.frozen import dataclass
 from calculon.hardware.curve import Curve
@@ -204,8 +205,9 @@ class Gemm:
     def of_passes(self, shapes: Array, activations: Array, on: Processor) -> Fraction:
         """Return the efficiency of the three passes of products; other arguments as in :func:`of_passes`."""
         aligned = alignment(list(shapes[2:]), on.element_bytes)
-        of_pass = np.array([1.0, 1.0, 1 / self.weight_gradients]) / [1.0, *2 * [self.gradients]]
-        of_pass = of_pass.reshape(-1, *[1] * aligned.ndim)
+        beside = partial(over_passes, axes=aligned.ndim)
+        of_pass = beside(1.0, 1.0, 1 / self.weight_gradients)
+        of_pass = of_pass / beside(1.0, self.gradients, self.gradients)
         share = partial(self.efficiency, aligned=aligned, on=on, slowed=of_pass)
         return of_passes(share, shapes, activations)
 
@@ -279,7 +281,7 @@ class Gemm:
     def _waves(self, waves: Array) -> Array:
         """Return how many waves of tiles count, at least one: the last one as if it were full, or less of it."""
         full: Array = np.ceil(waves)
-        if not self.wave_overlap:
+        if not occurs(self.wave_overlap):
             return full
         return full + self.wave_overlap * (np.maximum(1.0, waves) - full)
 

@@ -11,11 +11,8 @@ from calculon.plan.columns import Columns, field_of
 from calculon.plan.mesh import data_network, data_ranks
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
 from calculon.spec.module_sets import modules_of
-from calculon.spec.named_values import BETWEEN_PARTS
+from calculon.spec.named_values import BETWEEN_PARTS, HEAD_EXCHANGES, RINGS
 from calculon.units import Array, Count
-
-_EXCHANGES_HEADS = ("a2a", "a2a_p2p")
-_RINGS = ("p2p", "a2a_p2p")
 
 
 def _is_one_of(plan: Columns, name: str, values: tuple[str, ...]) -> Array:
@@ -69,7 +66,7 @@ def _explain_sequence(one: Request) -> Problem:
 def _exchanging(plan: Columns) -> Count:
     """Ranks that exchange heads among each other: 1 where none do."""
     inner = np.where(plan.is_choice("cp_comm", "a2a_p2p"), plan.cp_a2a_size, plan.context_par)
-    return np.where(_is_one_of(plan, "cp_comm", _EXCHANGES_HEADS), np.maximum(inner, 1), 1)
+    return np.where(_is_one_of(plan, "cp_comm", HEAD_EXCHANGES), np.maximum(inner, 1), 1)
 
 
 def _key_heads(r: Requests) -> Count:
@@ -193,9 +190,9 @@ CONTEXT_RULES: tuple[Rule, ...] = (
         ("cp_comm",),
     ),
     _needs("cp_a2a_size", ("a2a_p2p",), "0"),
-    _needs("cp_kv_replicate", _EXCHANGES_HEADS, "false"),
+    _needs("cp_kv_replicate", HEAD_EXCHANGES, "false"),
     _needs("cp_balance", BETWEEN_PARTS, "zigzag"),
-    _needs("cp_skip", _RINGS, "false"),
+    _needs("cp_skip", RINGS, "false"),
     Rule("cp_sequence", _splits_sequence, _explain_sequence, _FIELDS),
     Rule(
         "cp_a2a_inner",

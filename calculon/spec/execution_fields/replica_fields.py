@@ -3,7 +3,7 @@
 from calculon.frozen import dataclass
 from calculon.spec.execution_fields.operator_fields import OperatorFields
 from calculon.spec.fields import BATCH, STEP, declare
-from calculon.spec.named_values import ZERO_STAGES
+from calculon.spec.named_values import SHARDING, ZERO_STAGES
 
 _GATHERED = ("3", "fsdp")
 """Data-parallel strategies whose weights are gathered for each pass."""
@@ -21,14 +21,7 @@ class ReplicaFields(OperatorFields):
         default="auto",
         scope=STEP | BATCH,
         label="replicas share: zero_stage {}",
-        mark={
-            "0": "DDP",
-            "1": "ZeRO-1",
-            "2": "ZeRO-2",
-            "3": "ZeRO-3",
-            "fsdp": "FSDP",
-            "owner": "owned layers",
-        },
+        mark=SHARDING,
         needs={"training": (True,)},
         adds="data-parallel strategies: 0, 1, 2, 3, fsdp, owner",
     )

@@ -3,7 +3,13 @@
 from calculon.frozen import dataclass
 from calculon.spec.execution_fields.expert_fields import ExpertFields
 from calculon.spec.fields import ABOVE_ONE, BATCH, BLOCK, LAYOUT, STEP, declare
-from calculon.spec.named_values import BETWEEN_PARTS, CP_BALANCES, CP_EXCHANGES
+from calculon.spec.named_values import (
+    BETWEEN_PARTS,
+    CP_BALANCES,
+    CP_EXCHANGES,
+    HEAD_EXCHANGES,
+    RINGS,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +70,7 @@ class SequenceFields(ExpertFields):
         scope=LAYOUT,
         label="key and value heads copied",
         mark="copied KV heads",
-        needs={"cp_comm": ("a2a", "a2a_p2p")},
+        needs={"cp_comm": HEAD_EXCHANGES},
         why="heads are exchanged",
         adds="true: copies of key and value heads",
     )
@@ -86,7 +92,7 @@ class SequenceFields(ExpertFields):
         scope=LAYOUT,
         label="parts beyond windows skipped",
         mark="skips parts",
-        needs={"context_par": ABOVE_ONE, "cp_comm": ("p2p", "a2a_p2p")},
+        needs={"context_par": ABOVE_ONE, "cp_comm": RINGS},
         why="there is a ring",
         adds="true: parts of sequences that no query attends to stay",
     )

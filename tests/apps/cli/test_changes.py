@@ -56,7 +56,7 @@ def test_what_is_no_change_says_why(text, kinds, said):
 
 def test_a_field_of_two_specs_needs_the_name_of_one(monkeypatch):
     both = {"model": ("part", "hidden"), "system": ("part",)}
-    monkeypatch.setattr("calculon.apps.cli.changes._fields", lambda: both)
+    monkeypatch.setattr("calculon.inputs._FIELDS_OF", both)
     with pytest.raises(SpecError, match=r"part: expected model\.part or system\.part"):
         parsed(["part=mlp"], ("model", "system"))
     assert parsed(["model.part=mlp"], ("model", "system"))["model"] == {"part": "mlp"}

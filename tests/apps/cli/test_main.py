@@ -25,7 +25,7 @@ COUNTED = ("llm-all-executions", "llm-optimal-execution", "study")
 def test_help_lists_the_commands_in_their_order(run):
     code, out, _ = run("--help")
     assert code == 0
-    places = [out.index(f"  {command.title} ") for command in COMMANDS]
+    places = [out.index(f"\n  {command.title} ") for command in COMMANDS]
     assert places == sorted(places)
 
 

@@ -24,6 +24,7 @@ SCREENS = {
     "block_whole": f"block {TODAY}",
     "search": "loe megatron-22B 8:16:x2 16 float16 a100_80g - -t 3 --quiet",
     "compare": f"compare a={EXAMPLE.replace(' ', ',')} --edition sc23,corrected",
+    "sensitivity": f"sensitivity {EXAMPLE}",
     "collective": "collective all_reduce 1GB 128 h100_80g_sxm",
     "validation": "lv --study megatron_2020 --edition corrected",
     "catalog": "catalog systems",

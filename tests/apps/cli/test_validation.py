@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 
 from calculon.apps.cli.commands import validation
-from calculon.apps.cli.validation_tables import sections
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import compare
+from calculon.apps.views.validation_tables import sections
 from calculon.spec.named_values import EDITION_NAMES
 from tests.helpers import ROOT
 

@@ -9,7 +9,6 @@ from rich.console import Console
 
 import calculon
 from calculon import inputs, units
-from calculon.apps.cli.commands.llm import result_of
 from calculon.apps.report.console import show
 from calculon.apps.report.context_section import context_lines
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
@@ -21,6 +20,7 @@ from calculon.apps.report.page import GROUP_COLORS, PARTS, Page, network_text
 from calculon.apps.report.result import Result
 from calculon.apps.report.setup import setup_texts
 from calculon.apps.report.stage_table import PAIRED
+from calculon.apps.views.estimate_result import result_of
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model

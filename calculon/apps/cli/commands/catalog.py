@@ -1,17 +1,16 @@
 """``calculon catalog``: the specs that are shipped, with the figures that tell them apart; or one of them."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from calculon.apps.cli.catalog_pages import show_document
 from calculon.apps.cli.catalog_show import show
-from calculon.apps.cli.catalog_tables import SINGULAR, TABLES
 from calculon.apps.cli.options import Log, Parser, Suggested
 from calculon.apps.report.text_tables import FORMATS, Table
+from calculon.apps.views.catalog_rows import chosen, filtered
+from calculon.apps.views.catalog_tables import SINGULAR, TABLES
 from calculon.errors import Problem, SpecError, nearest
-from calculon.expression import Expression, ExpressionError
 from calculon.inputs import model
 from calculon.spec import catalog
 from calculon.spec.files import json_text
@@ -72,13 +71,13 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     kind = words[0] if words and words[0] in tuple(TABLES) else None
     words = words[1:] if kind else words
     tables = {
-        name: _chosen(table(), words) for name, table in TABLES.items() if kind in (None, name)
+        name: chosen(table(), words) for name, table in TABLES.items() if kind in (None, name)
     }
     if words and not any(table.rows for table in tables.values()):
         known = [name for one in tables for name in catalog.names(SINGULAR[one])]
         hint = nearest(words[0], [*TABLES, *known])
         raise SpecError("KIND", Problem("", _WANTED, " ".join(words), hint))
-    tables = _filtered(tables, arguments.family, arguments.where)
+    tables = filtered(tables, arguments.family, arguments.where, "--")
     if words or arguments.family or arguments.where:
         tables = {name: table for name, table in tables.items() if table.rows or name == kind}
     if form == "csv" and len(tables) > 1:
@@ -99,16 +98,6 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         if aside:
             log(f"for tests, parts of a model: {', '.join(aside)}")
     return 0
-
-
-def _chosen(table: Table, words: Sequence[str]) -> Table:
-    """Return the rows whose name has one of some words in it, in either case; without words all."""
-    rows = [
-        row
-        for row in table.rows
-        if not words or any(word.lower() in row["name"].lower() for word in words)
-    ]
-    return replace(table, rows=rows)
 
 
 def _set_aside(table: Table) -> tuple[Table, list[str]]:
@@ -157,65 +146,3 @@ def _named(words: Sequence[str]) -> tuple[str, str]:
     hint = "did you mean " + " or ".join(name for _, name in found) + "?" if found else ""
     hint = hint or (hints[0] if hints else "see: calculon catalog")
     raise SpecError("catalog show", Problem("", "a name of the catalog", repr(text), hint))
-
-
-def _filtered(
-    tables: Mapping[str, Table], family: str | None, where: str | None
-) -> dict[str, Table]:
-    """Return the tables with the rows of a family that meet a condition; those without such columns are left out.
-
-    Raises
-    ------
-    SpecError
-        For a family that is none, a text that is no condition, and names that no table has.
-    """
-    chosen = dict(tables)
-    if family:
-        rows = {
-            name: [row for row in table.rows if family.lower() in row.get("family", "").lower()]
-            for name, table in tables.items()
-        }
-        if not any(rows.values()):
-            known = {
-                row["family"]: 0
-                for table in tables.values()
-                for row in table.rows
-                if row.get("family")
-            }
-            hint = (
-                "families are " + ", ".join(sorted(known))
-                if known
-                else "models and systems have families"
-            )
-            raise SpecError(
-                "--family", Problem("", "a family, or a part of its name", repr(family), hint)
-            )
-        chosen = {
-            name: replace(table, rows=rows[name]) for name, table in tables.items() if rows[name]
-        }
-    return _meeting(chosen, where) if where else chosen
-
-
-def _meeting(tables: Mapping[str, Table], where: str) -> dict[str, Table]:
-    """Return the tables that have all names of a condition, with the rows that meet it."""
-    wanted = "a condition on columns, such as 'memory >= 100'"
-    try:
-        condition = Expression.parse(where)
-    except ExpressionError as error:
-        raise SpecError("--where", Problem("", wanted, error.found)) from None
-    keys = {name: [column.key for column in table.columns] for name, table in tables.items()}
-    able = [name for name, known in keys.items() if set(condition.names) <= set(known)]
-    if not able or not condition.names:
-        known = list(dict.fromkeys(key for some in keys.values() for key in some))
-        strange = next((name for name in condition.names if name not in known), "")
-        hint = (strange and nearest(strange, known)) or "see: calculon catalog systems --format csv"
-        raise SpecError("--where", Problem("", wanted, repr(where), hint))
-
-    def meets(row: Mapping[str, Any]) -> bool:
-        try:
-            return bool(condition.value(row.__getitem__))
-        except (TypeError, ValueError, ArithmeticError):
-            problem = Problem("", wanted, "values that do not go together")
-            raise SpecError("--where", problem) from None
-
-    return {name: replace(tables[name], rows=[*filter(meets, tables[name].rows)]) for name in able}

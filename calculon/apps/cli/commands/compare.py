@@ -3,9 +3,8 @@
 import argparse
 
 from calculon.apps.cli.options import Log, Parser
-from calculon.apps.cli.results import add_result_arguments, asked_results, least_ratio_of
+from calculon.apps.cli.results import add_result_arguments, asked_results
 from calculon.apps.report.text_tables import FORMATS
-from calculon.errors import Problem, SpecError
 from calculon.spec.files import json_text
 
 
@@ -15,7 +14,8 @@ def configure(parser: Parser) -> None:
         "Set two or more executions or results side by side: the inputs that differ, the parts of the "
         "iteration time and of the memory that differ (the largest difference first), and every statistic with "
         "its difference and ratio. The others are compared with the first result. In edition corrected it says "
-        "whether measured runs confirm the order of their times.",
+        "whether measured runs confirm the order of their times. Plans of one model on one system are led from one to "
+        "the other, one change at a time.",
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g before.json\n"
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80e after.json\n"
         "calculon compare before.json after.json\n"
@@ -42,15 +42,12 @@ def configure(parser: Parser) -> None:
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Read the results and print their differences."""
     results = asked_results(arguments)
-    from calculon.apps.report.comparison import MOST, Comparison
     from calculon.apps.report.comparison_tables import sections
+    from calculon.apps.views.compared import compared
 
-    if not 2 <= len(results) <= MOST:
-        wanted = f"2 to {MOST} results to compare"
-        raise SpecError("compare", Problem("", wanted, str(len(results))))
-    comparison, form = Comparison(results, least_ratio_of(results)), arguments.format
+    comparison, form = compared(results), arguments.format
     if form == "json":
-        log(json_text(comparison.document()))
+        log(json_text(comparison.to_dict()))
         return 0
     if form == "csv":
         log(comparison.values().csv())

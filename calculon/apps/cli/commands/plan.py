@@ -94,8 +94,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         add=parse("add", arguments.add),
     )
     if output is None:
-        from calculon.apps.cli.commands.llm import result_of
         from calculon.apps.report.plan_page import PlanPage
+        from calculon.apps.views.estimate_result import result_of
 
         best = None if answer.best is None else result_of(answer.best)
         preset = answer.question.preset

@@ -130,6 +130,17 @@ KINDS = (
         "calculon plot breakdown best.json#0 --model megatron-22B --system a100_80g -o best.pdf",
     ),
     Kind(
+        "waterfall",
+        "from one plan to another, one change at a time: what each saves, and what memory it takes",
+        add_result_arguments,
+        "results:asked_falls",
+        "waterfall_bars",
+        "calculon plot waterfall llama3-8B,llama3-8B_h100x64_p4,h100_80g_sxm llama3-8B,llama3-8B_h100x64,h100_80g_sxm "
+        "-o waterfall.png\n"
+        "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
+        "calculon plot waterfall best.json#9 best.json#0 --model megatron-22B --system a100_80g -o ranks.svg",
+    ),
+    Kind(
         "heatmap",
         "the best rate over tensor and pipeline parallelism, and where nothing can run",
         _heatmap_options,

@@ -1,20 +1,9 @@
 """``calculon report``: results as one HTML page that needs nothing else."""
 
 import argparse
-import platform
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from calculon.apps.cli.options import Log, Parser, check_outputs
-from calculon.apps.cli.results import add_result_arguments, asked_results, least_ratio_of
-from calculon.spec.named_values import PUBLISHED
-
-if TYPE_CHECKING:
-    from calculon.apps.report.result import Result
-    from calculon.apps.report.text_tables import Table
-
-SUFFIXES = (".html", ".htm")
+from calculon.apps.cli.results import add_result_arguments, asked_results
 
 
 def configure(parser: Parser) -> None:
@@ -34,49 +23,10 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Read the results, run the studies of their systems, and write the page."""
-    output = arguments.output
-    check_outputs([output], [text.partition("#")[0] for text in arguments.results], SUFFIXES)
-    results = asked_results(arguments)
-    from calculon.apps.report.report_page import report_page
-    from calculon.spec.files import replacing
-    from calculon.version import __version__
+    from calculon.apps.views.report_file import PAGES, write_report
 
-    versions = {"calculon": __version__, "Python": platform.python_version()}
-    validation = {}
-    asked = ((one.inputs.machine.name, one.edition) for one in results if one.inputs)
-    for system, edition in dict.fromkeys(asked):
-        table = validation_of(system, edition)
-        named = edition != PUBLISHED and table.rows
-        validation[f"{system}, edition {edition}" if named else system] = table
-    told = [replace(one, winners=tuple(map(_with_usual, one.winners))) for one in results]
-    text = report_page(told, versions, validation, least_ratio_of(results))
-    with replacing(output) as stream:
-        stream.write(text.encode())
+    output = arguments.output
+    check_outputs([output], [text.partition("#")[0] for text in arguments.results], PAGES)
+    write_report(asked_results(arguments), output)
     log(f"Output: {output}")
     return 0
-
-
-def _with_usual(winner: "Result") -> "Result":
-    """Return a winner with what is usual for its preset, which its words leave out."""
-    from calculon.presets import agreed
-
-    execution = winner.execution or {}
-    if winner.edition == PUBLISHED or not execution:
-        return winner
-    return replace(
-        winner, usual=agreed(winner.edition, execution.get("preset"))[1].usual(execution)
-    )
-
-
-def validation_of(system: str, edition: str) -> "Table":
-    """Return the errors of an edition of the model against measurements on a system, by study and quantity."""
-    from calculon.apps.cli.validation_tables import STUDIES
-    from calculon.apps.report.text_tables import Table
-    from calculon.apps.validate.library import Library
-    from calculon.apps.validate.measured_and_predicted import compare
-    from calculon.apps.validate.published_study import Study
-
-    library = Library.at()
-    studies: Sequence[Study] = [one for one in library.studies() if one.system == system]
-    _, columns, rows = STUDIES
-    return Table(columns, rows([compare(study, library, edition) for study in studies]))

@@ -5,7 +5,12 @@ import sys
 from collections.abc import Sequence
 
 from calculon.apps.cli.options import Log, Parser, add_edition
-from calculon.apps.cli.validation_tables import (
+from calculon.apps.report.text_tables import Table
+from calculon.apps.validate import error_summary as summary
+from calculon.apps.validate.library import Library
+from calculon.apps.validate.measured_and_predicted import Result, compare
+from calculon.apps.validate.published_errors import published_tables
+from calculon.apps.views.validation_tables import (
     VALUES,
     heading,
     markdown,
@@ -13,11 +18,6 @@ from calculon.apps.cli.validation_tables import (
     runs_file,
     sections,
 )
-from calculon.apps.report.text_tables import Table
-from calculon.apps.validate import error_summary as summary
-from calculon.apps.validate.library import Library
-from calculon.apps.validate.measured_and_predicted import Result, compare
-from calculon.apps.validate.published_errors import published_tables
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import check_output, json_text, replacing
 from calculon.spec.named_values import CORRECTED, PUBLISHED

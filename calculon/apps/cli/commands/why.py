@@ -55,8 +55,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     with naming(arguments.execution):
         found = why(**changed, edition=arguments.edition, preset=arguments.preset)
     if output is None:
-        from calculon.apps.cli.commands.llm import result_of
         from calculon.apps.report.why_page import WhyPage
+        from calculon.apps.views.estimate_result import result_of
 
         result = None if found.estimate is None else result_of(found.estimate)
         log.show(WhyPage(found.to_dict(), result, found.preset.usual))

@@ -7,12 +7,15 @@ styles repeat what colours say, so that pictures can be read in grey.
 import contextlib
 import io
 import math
+import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calculon.apps.report.bars import COLORS
+from calculon.errors import Problem, SpecError
 from calculon.records import Column, columns
 from calculon.spec.files import replacing
 from calculon.statistics import CorrectedStats
@@ -132,6 +135,20 @@ def note_edition(axes: "Axes", editions: Sequence[str]) -> None:
     )
 
 
+LIBRARY = "matplotlib>=3.8"
+"""Requirement of the extra ``plot``."""
+
+
+def require_library() -> None:
+    """Raise SpecError with the command that installs it when matplotlib is missing."""
+    try:
+        import matplotlib as mpl  # noqa: F401
+    except ImportError:
+        wanted = "the library matplotlib, for pictures"
+        hint = f"{sys.executable} -m pip install '{LIBRARY}'"
+        raise SpecError("plot", Problem("", wanted, "it is not installed", hint)) from None
+
+
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
     """Draw with the settings of all pictures, whatever those of the user."""
@@ -145,10 +162,10 @@ def drawing() -> Iterator[None]:
 
 
 def figure(width: float, height: float) -> "Figure":
-    """Return an empty figure of some inches that lays itself out."""
-    from matplotlib.figure import Figure
+    """Return an empty figure of some inches that lays itself out, and that notebooks show."""
+    from calculon.apps.report.pictures.shown_figure import ShownFigure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return ShownFigure(drawing, figsize=(width, height), layout="constrained")
 
 
 def save(picture: "Figure", path: str, *, colors: int | None = None) -> None:
@@ -171,6 +188,21 @@ def save(picture: "Figure", path: str, *, colors: int | None = None) -> None:
             drawn = _of_few_colors(drawn, colors)
     with replacing(path) as stream:
         stream.write(drawn.getbuffer())
+
+
+def svg(picture: "Figure", words: str) -> str:
+    """Return a picture as an element of an HTML page, with words for those who do not see it."""
+    from html import escape
+
+    drawn = io.StringIO()
+    with drawing():
+        picture.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
+    element = drawn.getvalue()
+    element = element[element.index("<svg ") :].rstrip()
+    element = re.sub(
+        r"<metadata>.*?</metadata>| xmlns(:xlink)?=\"[^\"]*\"", "", element, flags=re.DOTALL
+    )
+    return element.replace("<svg ", f'<svg role="img" aria-label="{escape(words)}" ', 1)
 
 
 def _of_few_colors(drawn: io.BytesIO, colors: int) -> io.BytesIO:

@@ -1,0 +1,80 @@
+"""``calculon export-flags``: an execution as the script or configuration of a launcher."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from calculon.apps.cli.changes import add_changes, with_changes
+from calculon.apps.cli.options import STDOUT, Log, Parser, add_preset, naming
+from calculon.apps.cli.streams import tell
+from calculon.errors import Problem, SpecError
+from calculon.spec.files import check_writable, reason, replacing
+from calculon.spec.result_selection import split
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Write the launch script or configuration that runs an execution: complete with the model, where it is "
+        "known, and with the version that it was written for. What the launcher cannot express is an error that "
+        "names the field and the nearest value. Formats: megatron-lm, megatron-bridge, torchtitan, deepspeed, "
+        "accelerate.",
+        "calculon export-flags megatron-lm llama3-8B_h100x64 llama3-8B -o run.sh\n"
+        "calculon loe llama3-8B 64 256 bfloat16 h100_80g_sxm best.json --preset megatron-lm --quiet\n"
+        "calculon export-flags megatron-lm best.json#0\n"
+        "calculon export-flags megatron-lm best.json#0 llama3-8B --set execution.microbatch_size=2",
+    )
+    parser.add_argument("dialect", metavar="FORMAT", help="what to write for")
+    parser.add_argument(
+        "execution",
+        metavar="EXE",
+        help="the execution: of the catalog, a file, or of a result (best.json#0)",
+    )
+    parser.add_argument(
+        "model",
+        metavar="APP",
+        nargs="?",
+        help="the model (default: what the result says; else its settings are left out)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        default=STDOUT,
+        help="the script or configuration; - prints it (default)",
+    )
+    add_changes(parser, "execution")
+    add_preset(parser)
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Write or print the file."""
+    from calculon import inputs
+    from calculon.launch.dialects import find_dialect
+    from calculon.planner.launch_text import launch_text
+
+    dialect = find_dialect(arguments.dialect)
+    output, source = arguments.output, arguments.execution
+    if output != STDOUT:
+        check_writable(output)
+        if Path(output).resolve() == Path(split(source)[0]).resolve():
+            raise SpecError(output, Problem("", "a file of its own", "an input of that name"))
+    changed = with_changes(arguments.changes, execution=source)["execution"]
+    asked = inputs.asked_execution(changed, preset=arguments.preset)
+    known = {"model": arguments.model} if arguments.model else {}
+    specs: dict[str, Any] = {**inputs.sources_in(asked.question, split(source)[0]), **known}
+    model = inputs.model(specs["model"]) if "model" in specs else None
+    with naming(source):
+        text = launch_text(dialect, asked.execution, model)
+    if output == STDOUT:
+        log(text.rstrip("\n"))
+        if model is None and not log.quiet:
+            tell("Note: no model is known, and its settings are left out; name it after EXE")
+        return 0
+    try:
+        with replacing(output) as stream:
+            stream.write(text.encode())
+    except OSError as error:
+        raise SpecError(output, Problem("", "a writable file", reason(error))) from None
+    log(f"Output: {output}")
+    return 0

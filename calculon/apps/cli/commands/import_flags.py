@@ -1,0 +1,182 @@
+"""``calculon import-flags``: the script or configuration of a launcher as an execution."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from calculon.apps.cli.options import STDOUT, Log, Parser, check_outputs, positive
+from calculon.errors import Problem, SpecError
+from calculon.spec.files import STDIN, json_text, write_json
+
+if TYPE_CHECKING:
+    from calculon.launch.dialect import Launch
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Turn a launch script or configuration into an execution, and into a model where its settings describe one. "
+        "Nothing is executed and nothing is dropped: every setting is read, or told: as one without effect on time "
+        "or memory, as one whose effect is not modelled, or as unknown. A setting that is absent means the "
+        "launcher's default. Formats: megatron-lm, megatron-bridge, torchtitan, deepspeed, accelerate; without one "
+        "the file tells it. Every command that takes an execution takes such a file, too.",
+        "calculon import-flags run.sh\n"
+        "calculon import-flags run.sh -o plan.json -m model.json\n"
+        "calculon import-flags megatron-lm run.sh --procs 1024 -o plan.json\n"
+        "calculon import-flags run.sh --env MODEL_SIZE=70B --env 1=dsw\n"
+        "calculon import-flags - --format json < run.sh",
+    )
+    parser.add_argument(
+        "dialect", metavar="FORMAT", nargs="?", default="", help="its format (default: by looking)"
+    )
+    parser.add_argument("file", metavar="FILE", help="the script or configuration, or -")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="the execution (.json); - prints it, and the page on standard error",
+    )
+    parser.add_argument(
+        "-m", "--model-output", metavar="FILE", help="the model that the settings describe (.json)"
+    )
+    parser.add_argument(
+        "-p",
+        "--procs",
+        metavar="N",
+        type=positive,
+        help="processors (default: what the file says)",
+    )
+    parser.add_argument(
+        "-e",
+        "--env",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="value of a variable of the environment, or of an argument (1=VALUE), that the file asks for; may be "
+        "repeated",
+    )
+    parser.add_argument(
+        "-f",
+        "--format",
+        choices=("text", "json"),
+        default="text",
+        help="what is printed: a page (text, default) or all of it (json)",
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Read the file, write what was asked for, and print what became of its settings."""
+    from calculon.launch.launch_files import read_launch_file
+
+    outputs = [name for name in (arguments.output, arguments.model_output) if name is not None]
+    check_outputs([name for name in outputs if name != STDOUT], [arguments.file])
+    if outputs.count(STDOUT) + (arguments.format == "json") > 1:
+        raise SpecError("import-flags", Problem("", "one output on standard output", "several"))
+    launch = read_launch_file(
+        arguments.file,
+        arguments.dialect,
+        num_procs=arguments.procs,
+        variables=_variables(arguments.env),
+    )
+    file = "<stdin>" if arguments.file == STDIN else arguments.file
+    summary = _summary(launch, file)
+    if arguments.model_output is not None and not launch.model:
+        wanted = "settings that describe a model (blocks, width, heads, sequence)"
+        raise SpecError(file, Problem("", wanted, "not all of these", "leave out --model-output"))
+    if arguments.format == "json":
+        log(json_text({"file": file, **launch.to_dict()}))
+    elif STDOUT in outputs:
+        from calculon.apps.report.console import show
+
+        if not log.quiet:
+            show(_page(launch, file, summary), sys.stderr)
+    else:
+        log.show(_page(launch, file, summary))
+    documents = {
+        arguments.output: dict(launch.execution),
+        arguments.model_output: {**launch.model, "about": {"source": file}},
+    }
+    for path in outputs:
+        if path == STDOUT:
+            log(json_text(documents[path]))
+        else:
+            write_json(path, documents[path])
+            if STDOUT not in outputs and arguments.format != "json":
+                log(f"Output: {path}")
+    return 0
+
+
+def _variables(texts: list[str]) -> dict[str, str]:
+    """Return variables by name."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            wanted = "NAME=VALUE, such as MODEL_SIZE=70B, or 1=VALUE for an argument"
+            raise SpecError("--env", Problem("", wanted, repr(text)))
+        found[name] = value
+    return found
+
+
+def _page(launch: "Launch", file: str, summary: Mapping[str, str]) -> Any:
+    from calculon.apps.report.launch_page import LaunchPage
+
+    processors = launch.execution.get("num_procs")
+    counted = f", {processors:,} processors" if isinstance(processors, int) else ""
+    return LaunchPage(launch.to_dict(), f"{file}: {launch.dialect.title}{counted}", summary)
+
+
+def _summary(launch: "Launch", file: str) -> dict[str, str]:
+    """Return what a file says in words, by label.
+
+    Raises
+    ------
+    SpecError
+        For an execution or a model that no record can hold.
+    """
+    from calculon import inputs
+    from calculon.spec.plan_words import plan_words
+
+    asked = inputs.asked_execution(launch.execution)
+    whole = asked.execution
+    fields = whole.to_dict()
+    found = {"version": f"written for {launch.dialect.version}; preset {asked.preset.name}"}
+    found["plan"] = plan_words(fields, asked.preset.usual(fields))
+    length = f" of {whole.seq_length:,} tokens" if whole.seq_length else ""
+    found["batch"] = f"{whole.batch_size:,} sequences{length}"
+    if launch.model:
+        found["model"] = _model_words(launch.model, file)
+    if words := _campaign_words(launch.campaign):
+        found["run"] = words
+    return found
+
+
+def _model_words(document: Mapping[str, Any], file: str) -> str:
+    """Return a model in words: its name in the catalog, or its shape and parameters."""
+    from calculon import inputs
+    from calculon.architecture.parameters import parameter_count
+    from calculon.units import scaled
+
+    if document.keys() == {"name"}:
+        return f"{document['name']} of the catalog"
+    try:
+        model = inputs.model(document)
+    except SpecError as error:
+        raise SpecError(file, error.problems) from None
+    shape = f"{model.num_blocks:,} blocks, {model.hidden:,} wide"
+    words = f"{scaled(parameter_count(model))} parameters"
+    return f"{shape}, {words}" if model.vocab else f"{shape}, {words} without embedding and head"
+
+
+def _campaign_words(campaign: Mapping[str, Any]) -> str:
+    from calculon.units import scaled
+
+    words = []
+    if tokens := campaign.get("tokens"):
+        words.append(f"{scaled(tokens)} tokens")
+    if interval := campaign.get("save_interval"):
+        words.append(f"a checkpoint every {interval:,} steps")
+    if ramp := campaign.get("batch_ramp"):
+        words.append(f"a ramp of the batch ({' '.join(map(str, ramp))})")
+    return ", ".join(words)

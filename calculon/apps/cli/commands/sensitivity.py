@@ -1,0 +1,174 @@
+"""``calculon sensitivity``: what a plan depends on, and what to buy."""
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calculon.apps.cli.changes import add_changes, with_changes
+from calculon.apps.cli.options import (
+    STDOUT,
+    Log,
+    Parser,
+    add_edition,
+    add_preset,
+    check_inputs,
+    check_outputs,
+    naming,
+)
+from calculon.apps.cli.pictures import PICTURES, check_library
+from calculon.apps.report.text_tables import FORMATS
+from calculon.errors import Problem, SpecError
+from calculon.spec.files import document_suffix, json_text, replacing, write_json
+from calculon.spec.result_selection import split
+from calculon.spec.spellings import processor_counts
+
+if TYPE_CHECKING:
+    from calculon.planner.sensitivity import Sensitivity
+
+_COUNT = r"\d+[kK]?"
+"""Processors that are planned, instead of a plan."""
+
+OUTPUTS = (".json", ".csv", *PICTURES)
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Find what a plan depends on: for every figure of the machine the elasticity of the time of a step (by how "
+        "many percent it grows with each percent of the figure), and the time with the figure a quarter lower and "
+        "higher. With --replan the plan is searched again on each changed machine, and what more memory is worth is "
+        "found; with --against, where another plan or machine is as fast.",
+        "calculon sensitivity megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g\n"
+        "calculon sensitivity llama-3.1-70b 1024 h100 --replan\n"
+        "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm --of dp_comm_exposed_time --range 50%\n"
+        "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm --against llama3-8B_h100x64_p4\n"
+        "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm --against-system b200_sxm\n"
+        "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm -o tornado.png -o figures.csv",
+    )
+    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
+    parser.add_argument(
+        "execution",
+        metavar="EXECUTION",
+        help="the plan: an execution, a result (best.json#0), or a number of processors, which is planned first",
+    )
+    parser.add_argument("system", metavar="SYSTEM", help="the machine: a name, or a file")
+    parser.add_argument(
+        "--of",
+        metavar="STAT",
+        default="total_time",
+        help="the statistic (default total_time): calculon describe stats",
+    )
+    parser.add_argument(
+        "--range",
+        metavar="SHARE",
+        default="25%",
+        help="how much lower and higher each figure is (default 25%%); calibrated takes the interval of each part "
+        "where the system was calibrated",
+    )
+    parser.add_argument(
+        "--replan", action="store_true", help="search the plan again on each changed machine"
+    )
+    _add_rivals(parser)
+    _add_outputs(parser)
+    add_changes(parser, "model", "execution", "system")
+    add_edition(parser)
+    add_preset(parser)
+
+
+def _add_rivals(parser: Parser) -> None:
+    rival = parser.add_mutually_exclusive_group()
+    rival.add_argument(
+        "--against", metavar="EXECUTION", help="find the figures at which another plan is as fast"
+    )
+    rival.add_argument(
+        "--against-system",
+        metavar="SYSTEM",
+        help="find the figures at which this machine is as fast as another with the plan, or with --replan at its best",
+    )
+
+
+def _add_outputs(parser: Parser) -> None:
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="also write everything (.json), a table (.csv) or a tornado (.png, .svg, .pdf); may be repeated",
+    )
+    parser.add_argument(
+        "-f",
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="what is printed: a page (text, default), a table of all figures (markdown, csv), or everything (json)",
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Find what the plan depends on, then print the page and write the files."""
+    specs = [arguments.model, arguments.execution, arguments.system]
+    given = [one for one in (arguments.against, arguments.against_system) if one is not None]
+    check_inputs([*specs, *given])
+    if STDOUT in arguments.output:
+        hint = "-f json, csv or markdown says what is printed"
+        raise SpecError("--output", Problem("", "the name of a file", "'-'", hint))
+    check_outputs(arguments.output, [split(one)[0] for one in (*specs, *given)], OUTPUTS)
+    pictures = [one for one in arguments.output if document_suffix(one) in PICTURES]
+    for path in pictures:
+        if path.endswith(".gz"):
+            wanted = "a picture: a name that ends in " + ", ".join(PICTURES)
+            raise SpecError(path, Problem("", wanted, "another name"))
+    if pictures:
+        check_library()
+    found = _found(arguments, specs)
+    document = found.to_dict()
+    from calculon.apps.report.sensitivity_page import SensitivityPage, figures_table
+
+    if arguments.format == "text":
+        log.show(SensitivityPage(document, found.preset.usual))
+    elif arguments.format == "json":
+        log(json_text(document))
+    else:
+        log(figures_table(document).written(arguments.format))
+    for path in arguments.output:
+        _write(path, document)
+        log(f"Output: {path}")
+    return 0
+
+
+def _found(arguments: argparse.Namespace, specs: list[str]) -> "Sensitivity":
+    from calculon.planner.sensitivity import sensitivity
+
+    changed = with_changes(arguments.changes, model=specs[0], execution=specs[1], system=specs[2])
+    if re.fullmatch(_COUNT, specs[1]) and not Path(specs[1]).exists():
+        (changed["execution"],) = processor_counts(specs[1])
+    with naming(specs[1]):
+        return sensitivity(
+            **changed,
+            of=arguments.of,
+            spread=arguments.range,
+            replan=arguments.replan,
+            against=arguments.against,
+            against_system=arguments.against_system,
+            edition=arguments.edition,
+            preset=arguments.preset,
+        )
+
+
+def _write(path: str, document: dict[str, Any]) -> None:
+    """Write a file in the form that its name asks for."""
+    suffix = document_suffix(path)
+    if suffix in PICTURES:
+        from calculon.apps.report.pictures.canvas import save
+        from calculon.apps.report.pictures.tornado import draw
+
+        save(draw(document), path)
+    elif suffix == ".csv":
+        from calculon.apps.report.sensitivity_page import figures_table
+
+        with replacing(path) as stream:
+            stream.write(f"{figures_table(document).csv()}\n".encode())
+    else:
+        write_json(path, document)

@@ -1,0 +1,150 @@
+"""Pictures of results, as ``calculon plot`` draws them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from calculon.apps.report.comparison import Comparison
+from calculon.apps.report.pictures.canvas import require_library
+from calculon.apps.report.pictures.scaling import Point, Series
+from calculon.apps.report.result import Result
+from calculon.apps.views.estimate_result import result_of
+from calculon.apps.views.front import axis, front
+from calculon.apps.views.schedule_passes import passes
+from calculon.apps.views.sweep_curves import curves
+from calculon.apps.views.waterfalls import fall_alone
+from calculon.errors import Infeasible, Problem, SpecError, nearest
+from calculon.estimate import Estimate
+from calculon.evaluate import Evaluation
+from calculon.plan.plan import Plan
+from calculon.planner.answer import Answer
+from calculon.planner.sensitivity import Sensitivity
+from calculon.planner.waterfall import Waterfall
+from calculon.search.search_result import SearchResult
+from calculon.spec.named_values import EDITION_NAMES, PUBLISHED
+from calculon.spec.origin import titled
+from calculon.sweep.sweep_result import Sweep
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def _labelled(one: Estimate, label: str = "") -> Result:
+    """Return an estimate under a name: that of its execution, as far as it has one."""
+    known = one.origin
+    plan = titled(known.name, known.changes) if known else ""
+    return replace(result_of(one), label=label or plan or one.model.name)
+
+
+def _breakdown(one: Estimate) -> list[Result]:
+    return [_labelled(one)]
+
+
+def _compared(one: Comparison) -> list[Result]:
+    return list(one.results)
+
+
+def _plans(one: Answer) -> list[Result]:
+    """Return the best plan, and before it one's own."""
+    mine = one.mine.estimate if one.mine is not None else None
+    found = {"mine": mine, "best": one.best}
+    shown = [_labelled(plan, name) for name, plan in found.items() if plan is not None]
+    if not shown:
+        raise Infeasible("nothing", "no plan fits, so that there is nothing to draw")
+    return shown
+
+
+def _counts(one: Answer) -> list[Series]:
+    """Return rate and efficiency of the best plan on each number of processors."""
+    points = []
+    for count in one.counts:
+        stats = {} if count.best is None else count.best.stats
+        figures = (stats.get(name) for name in ("sample_rate", "total_efficiency"))
+        points.append(Point(count.num_procs, *figures))
+    if all(point.rate is None for point in points):
+        raise Infeasible("nothing", "no plan fits on any of these numbers of processors")
+    label = f"{one.question.model.name} on {one.question.system.name}"
+    return [Series(label, points, f"{one.found.edition}, {one.question.preset.name}")]
+
+
+def _terms(plan: Plan) -> Sequence[str]:
+    """Return the editions of a table, each with its preset where all of its rows have the same."""
+    editions, presets = plan.values("edition"), plan.values("preset")
+    found = []
+    for name in EDITION_NAMES:
+        used = set(presets[editions == name].tolist())
+        alone = used if len(used) == 1 and name != PUBLISHED else ()
+        found += [", ".join((name, *alone))] * bool(used)
+    return found
+
+
+def _scatter(one: Evaluation, x: str, y: str) -> Any:
+    if not one.feasible.any():
+        raise Infeasible("nothing", f"none of {len(one):,} executions can run")
+    title = f"{int(one.feasible.sum()):,} of {len(one):,} executions"
+    return front(title, axis(y), axis(x), [one.column], _terms(one.plan), complete=True)
+
+
+def _front(one: SearchResult, x: str, y: str) -> Any:
+    """Return the executions of a result; of a frontier its own objectives where none are asked for."""
+    asked = [f"{o.statistic.name}:{o.sense}" for o in one.objectives]
+    several = len(asked) > 1
+    y, x = y or asked[0], x or (asked[-1] if several else "proc_mem_tier1_cap_req")
+    space = one.space
+    title = f"{space.model.name} on {space.num_procs:,} x {space.system.name}"
+    if not len(one):
+        raise Infeasible(
+            "nothing", f"{title}: no execution was found, so that there is nothing to draw"
+        )
+    drawn = front(title, axis(y), axis(x), [one.evaluation.column], _terms(one.plan), complete=True)
+    return replace(drawn, complete=len(drawn.front) < len(one))
+
+
+def _curves(one: Sweep, x: str, y: str, by: str | None) -> Any:
+    return curves(one, x, y, by, _terms(one.evaluation.plan))
+
+
+def _fall(one: Waterfall) -> list[Any]:
+    return [fall_alone(one)]
+
+
+Content = Callable[..., Any]
+
+_KINDS: dict[type, dict[str, tuple[Content, str]]] = {
+    Estimate: {"breakdown": (_breakdown, "time_breakdown"), "schedule": (passes, "gantt")},
+    Answer: {"breakdown": (_plans, "time_breakdown"), "scaling": (_counts, "scaling")},
+    Comparison: {"breakdown": (_compared, "time_breakdown")},
+    Evaluation: {"scatter": (_scatter, "pareto")},
+    SearchResult: {"pareto": (_front, "pareto")},
+    Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado")},
+    Waterfall: {"waterfall": (_fall, "waterfall_bars")},
+    Sweep: {"curves": (_curves, "curves")},
+}
+"""The kinds of pictures of each result: what makes the content of one, and the module that draws it."""
+
+_OPTIONS = {
+    "schedule": ("microbatches",),
+    "scatter": ("x", "y"),
+    "pareto": ("x", "y"),
+    "curves": ("x", "y", "by"),
+}
+"""The arguments of kinds that have some."""
+
+
+def picture(result: Any, kind: str, **options: Any) -> "Figure":
+    """Return a picture of a result: see :func:`calculon.display.drawn`."""
+    require_library()
+    kinds = next(kinds for known, kinds in _KINDS.items() if isinstance(result, known))
+    if kind not in kinds:
+        wanted = "one of " + ", ".join(kinds)
+        raise SpecError("plot", Problem("kind", wanted, repr(kind), nearest(str(kind), [*kinds])))
+    content, module = kinds[kind]
+    known = _OPTIONS.get(kind, ())
+    if strange := [name for name in options if name not in known]:
+        wanted = f"an argument of {kind}: {', '.join(known)}" if known else f"none for {kind}"
+        raise SpecError("plot", Problem(strange[0], wanted, "an argument of this name"))
+    drawn: Figure = import_module(f"calculon.apps.report.pictures.{module}").draw(
+        content(result, **options)
+    )
+    return drawn

@@ -1,0 +1,55 @@
+"""Results as one HTML page that needs nothing else: what ``calculon report`` writes."""
+
+import platform
+from collections.abc import Sequence
+from dataclasses import replace
+
+from calculon.apps.report.report_page import report_page
+from calculon.apps.report.result import Result
+from calculon.apps.report.text_tables import Table
+from calculon.apps.views.compared import orders_of
+from calculon.apps.views.validation_tables import STUDIES
+from calculon.apps.views.waterfalls import drawn
+from calculon.presets import agreed
+from calculon.spec.files import replacing
+from calculon.spec.named_values import PUBLISHED
+from calculon.version import __version__
+
+PAGES = (".html", ".htm")
+"""What names of pages end in."""
+
+
+def write_report(results: Sequence[Result], path: str) -> None:
+    """Run the studies of the systems of some results, and write their page."""
+    versions = {"calculon": __version__, "Python": platform.python_version()}
+    validation = {}
+    asked = ((one.inputs.machine.name, one.edition) for one in results if one.inputs)
+    for system, edition in dict.fromkeys(asked):
+        table = validation_of(system, edition)
+        named = edition != PUBLISHED and table.rows
+        validation[f"{system}, edition {edition}" if named else system] = table
+    told = [replace(one, winners=tuple(map(_with_usual, one.winners))) for one in results]
+    text = report_page(told, versions, validation, orders_of(results), drawn(results))
+    with replacing(path) as stream:
+        stream.write(text.encode())
+
+
+def _with_usual(winner: Result) -> Result:
+    """Return a winner with what is usual for its preset, which its words leave out."""
+    execution = winner.execution or {}
+    if winner.edition == PUBLISHED or not execution:
+        return winner
+    return replace(
+        winner, usual=agreed(winner.edition, execution.get("preset"))[1].usual(execution)
+    )
+
+
+def validation_of(system: str, edition: str) -> Table:
+    """Return the errors of an edition of the model against measurements on a system, by study and quantity."""
+    from calculon.apps.validate.library import Library
+    from calculon.apps.validate.measured_and_predicted import compare
+
+    library = Library.at()
+    studies = [one for one in library.studies() if one.system == system]
+    _, columns, rows = STUDIES
+    return Table(columns, rows([compare(study, library, edition) for study in studies]))

@@ -1,0 +1,239 @@
+"""The scalar figures of a system by their paths in its file, and systems with other values of them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+
+from calculon.errors import Problem, SpecError, nearest
+from calculon.frozen import dataclass
+from calculon.hardware.curve import EFFICIENCY, Curve
+from calculon.hardware.extension import ExpertLibrary
+from calculon.hardware.host import Host
+from calculon.hardware.kernels.fused_attention import FusedAttention
+from calculon.hardware.kernels.grouped import ExpertCalls
+from calculon.hardware.kernels.stated_kernels import ANY, StatedKernels
+from calculon.hardware.kernels.tiles import Gemm
+from calculon.hardware.system import System
+from calculon.spec.fields import Declaration, SpecField, spec_fields
+from calculon.spec.paths import joined
+from calculon.units import Array
+
+IN_FORMULAS = frozenset(
+    {
+        (ExpertCalls, "together"),
+        (ExpertLibrary, "multiprocessors"),
+        (ExpertLibrary, "num_sms"),
+        (FusedAttention, "multiprocessors"),
+        (Gemm, "multiprocessors"),
+        (Host, "processors"),
+    }
+)
+"""Counts that are terms of formulas, as other figures are; any other one may decide which groups there are."""
+
+_SHARES = "efficiencies"
+"""Attribute of a curve."""
+
+Place = tuple[Any, ...]
+"""Where a record keeps a figure: attributes, keys of mappings and positions in lists, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number of a system file.
+
+    Attributes
+    ----------
+    path : str
+        Its path, as ``--set`` takes it.
+    value : float
+        Its value in the unit of the file.
+    kind : type
+        ``int`` for a count, which has no values in between; else ``float``.
+    declaration : Declaration
+        Its unit, limits and meaning.
+    place : tuple
+        Where the record has it.
+    builds : bool
+        It decides how a machine is built. All others may differ within a column of machines, unless they are 0 in some
+        and not in others: that may switch a formula off.
+    of_curve : bool
+        It is the share of a step of a curve.
+    """
+
+    path: str
+    value: float
+    kind: type
+    declaration: Declaration
+    place: Place
+    builds: bool = False
+    of_curve: bool = False
+
+    @property
+    def unit(self) -> str:
+        """Unit in the file; empty for shares and counts."""
+        return self.declaration.unit
+
+    @property
+    def name(self) -> str:
+        """What it is, in a few words: the first of its help."""
+        words = self.declaration.help
+        ends = [at for mark in (":", ";", " (") if (at := words.find(mark)) > 0]
+        return words[: min(ends, default=len(words))]
+
+    def problem(self, value: object, place: str = "") -> Problem | None:
+        """Return the problem with another value of it in the unit of the file, or None."""
+        return self.declaration.problem(self.kind, value, place or self.path)
+
+
+def figures_of(system: System, *, points: bool = False) -> dict[str, Figure]:
+    """Return every scalar figure that a system states, by path, in the order of declarations.
+
+    Figures of optional parts are there where the system has the part. With `points` the shares of curves are, too, as
+    ``mem1.MB_efficiency[0][1]``; rows of tables are not, nor numbers that stand for something else, as the number of a
+    network.
+    """
+    found = _in_record(system, "", ())
+    return {one.path: one for one in found if points or not one.of_curve}
+
+
+def _in_record(record: Any, path: str, place: Place) -> Iterator[Figure]:
+    """Yield the figures in a record and the records inside it."""
+    kind: Any = type(record)
+    for field in spec_fields(kind):
+        value = getattr(record, field.name)
+        inside = joined(path, field.key), (*place, field.name)
+        if field.annotation in (int, float):
+            if (found := _figure(kind, field, value, *inside)) is not None:
+                yield found
+        elif not (field.declaration.optional and value == field.default):
+            yield from _in_part(value, *inside)
+
+
+def _in_part(value: object, path: str, place: Place) -> Iterator[Figure]:
+    """Yield the figures in a value of a record that is no number."""
+    if isinstance(value, StatedKernels):
+        for (kind, name), rate in _rates(value).items():
+            yield from _in_record(rate, f"{path}.{kind}.{name}", (*place, rate))
+    elif isinstance(value, Curve):  # which files state from the largest size on
+        shares = value.efficiencies.tolist()
+        for i, share in enumerate(reversed(shares)):
+            there = (*place, _SHARES, len(shares) - 1 - i)
+            yield Figure(f"{path}[{i}][1]", share, float, EFFICIENCY, there, of_curve=True)
+    elif isinstance(value, (dict, tuple)):
+        members = value.items() if isinstance(value, dict) else enumerate(value)
+        for step, member in members:
+            yield from _in_part(member, joined(path, step), (*place, step))
+    elif is_dataclass(value):
+        yield from _in_record(value, path, place)
+
+
+def _rates(kernels: StatedKernels) -> dict[tuple[str, str], Any]:
+    """Return the rates of kernels by their keys in the file, where one may stand for all types that are not stated."""
+    found: dict[tuple[str, str], Any] = {}
+    for (kind, name), rate in kernels.rates.items():
+        shared = [key for key, one in kernels.rates.items() if key[0] == kind and one is rate]
+        found[kind, ANY if len(shared) > 1 else name] = rate
+    return found
+
+
+def _figure(record: type, field: SpecField, value: Any, path: str, place: Place) -> Figure | None:
+    """Return a number of a record as its figure; None for one that a file would not state."""
+    declared = field.declaration
+    if value is None or (field.annotation is int and declared.optional and field.default is None):
+        return None  # nothing, or the number of something else
+    stated = _in_file_units(value, declared.scale) if declared.scale != 1.0 else value
+    if declared.problem(field.annotation, stated, path) is not None:
+        return None
+    builds = field.annotation is int and (record, field.name) not in IN_FORMULAS
+    return Figure(path, stated, field.annotation, declared, place, builds)
+
+
+def _in_file_units(value: float, scale: float) -> float:
+    """Return the shortest number that gives a value again when it is scaled."""
+    quotient = value / scale
+    short = (float(f"{quotient:.{digits}g}") for digits in (12, 15, 16))
+    return next((one for one in short if one * scale == value), quotient)
+
+
+def with_figures(system: System, values: Mapping[str, float | Array]) -> System:
+    """Return a system with other values of some figures, in the units of its file; they are not checked.
+
+    Arrays of values make a column of machines: all are of shape (rows,).
+
+    Raises
+    ------
+    SpecError
+        For a path that is no figure of the system, and what a record says of figures that do not go together.
+    """
+    known = figures_of(system, points=True)
+    tree: dict[Any, Any] = {}
+    for path, value in values.items():
+        if path not in known:
+            hint = nearest(path, list(known))
+            raise SpecError("system", Problem(path, "a figure of the system", "none of it", hint))
+        figure, branch = known[path], tree
+        for step in figure.place[:-1]:
+            branch = branch.setdefault(id(step) if is_dataclass(step) else step, {})
+        scale = figure.declaration.scale
+        branch[figure.place[-1]] = value * scale if scale != 1.0 else value
+    variants = max((len(one) for one in values.values() if isinstance(one, np.ndarray)), default=0)
+    variants = variants or system.variants
+    return cast("System", _changed(system, {**tree, "variants": variants}))
+
+
+def _changed(value: Any, tree: Mapping[Any, Any]) -> Any:
+    """Return a part of a system with the values of a tree in their places."""
+    if isinstance(value, StatedKernels):
+        new = {id(rate): rate for rate in value.rates.values()}  # one may stand for several types
+        new |= {key: _changed(new[key], branch) for key, branch in tree.items()}
+        return StatedKernels({key: new[id(rate)] for key, rate in value.rates.items()})
+    if isinstance(value, np.ndarray):
+        shares = [tree.get(i, one) for i, one in enumerate(value)]
+        return np.stack(np.broadcast_arrays(*shares))
+    if isinstance(value, dict):
+        return {k: _changed(one, tree[k]) if k in tree else one for k, one in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_changed(one, tree[i]) if i in tree else one for i, one in enumerate(value))
+    parts = {
+        name: _changed(getattr(value, name), new) if isinstance(new, dict) else new
+        for name, new in tree.items()
+    }
+    return replace(value, **parts)
+
+
+def of_rows(system: System, rows: Array) -> System:
+    """Return the machines of some rows, of a column of them; a single machine is that of every row."""
+    if not system.variants:
+        return system
+    if len(rows) == system.variants and (rows == np.arange(len(rows))).all():
+        return system
+    part = cast("System", _of_rows(system, rows))
+    return replace(part, variants=len(rows))
+
+
+def _of_rows(value: Any, rows: Array) -> Any:
+    """Return a part of a column of machines with the figures of some rows; itself where it has no columns."""
+    if isinstance(value, StatedKernels):
+        new = {id(rate): _of_rows(rate, rows) for rate in value.rates.values()}
+        return StatedKernels({key: new[id(rate)] for key, rate in value.rates.items()})
+    if isinstance(value, Curve):
+        shares = value.efficiencies
+        return value if shares.ndim == 1 else replace(value, efficiencies=shares[:, rows])
+    if isinstance(value, dict):
+        return {key: _of_rows(one, rows) for key, one in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_of_rows(one, rows) for one in value)
+    changes = {}
+    kind: Any = type(value)
+    for field in spec_fields(kind) if is_dataclass(value) else ():
+        own = getattr(value, field.name)
+        if field.annotation in (int, float):
+            if isinstance(own, np.ndarray):
+                changes[field.name] = own.take(rows)
+        elif is_dataclass(own) or (own and type(own) in (dict, tuple)):
+            new = _of_rows(own, rows)
+            if new is not own:
+                changes[field.name] = new
+    return replace(value, **changes) if changes else value

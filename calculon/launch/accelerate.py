@@ -1,0 +1,562 @@
+"""accelerate: its YAML configuration, and the arguments of the trainer of transformers beside it.
+
+Sources: huggingface.co/docs/accelerate: FSDP 1 and 2 (usage_guides/fsdp, concept_guides/fsdp1_vs_fsdp2), parallelism
+(concept_guides/context_parallelism, ``ParallelismConfig``), DeepSpeed (usage_guides/deepspeed); transformers,
+``TrainingArguments``. The configuration says nothing of the batch and of what is recomputed: the arguments of a trainer
+do. They are read from a file that has them, and written into a comment, from where they are read again.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calculon.errors import Problem, SpecError
+from calculon.launch.deepspeed import TRAINER_BATCH, check_sections, given, nested
+from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Writing, plain
+from calculon.launch.yaml_config import plain as value_of
+from calculon.launch.yaml_config import settings_in
+
+_FSDP, _PARALLEL, _DEEPSPEED = "fsdp_config", "parallelism_config", "deepspeed_config"
+_STRATEGIES = {
+    "FULL_SHARD": ("fsdp", True, False),
+    "SHARD_GRAD_OP": ("fsdp", False, False),
+    "NO_SHARD": ("0", True, False),
+    "HYBRID_SHARD": ("fsdp", True, True),
+    "HYBRID_SHARD_ZERO2": ("fsdp", False, True),
+}
+"""Strategies of FSDP 1, by number from 1 on: our ``zero_stage``, ``reshard_after_forward``, and whether nodes share."""
+
+_NUMBERED = {str(number): name for number, name in enumerate(_STRATEGIES, 1)}
+_TYPES = {"NO", "MULTI_GPU", "FSDP", "DEEPSPEED"}
+_PRECISIONS = {"no": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "bfloat16"}
+_BACKENDS = {"TE": "delayed", "AO": "tensorwise"}
+"""Recipes of FP8 by library: Transformer Engine scales by steps before, torchao by the tensor itself."""
+
+_EXCHANGES = {"allgather": "all_gather", "alltoall": "p2p"}
+"""Exchanges of context parallelism; alltoall hands keys and values from neighbour to neighbour, a ring."""
+
+_OPTIMIZERS = {
+    "adamw_torch_fused": ("adam", "fused"),
+    "adamw_torch": ("adam", "foreach"),
+    "adamw_apex_fused": ("adam", "fused"),
+    "adamw_hf": ("adam", "loop"),
+    "adamw_bnb_8bit": ("adam_8bit", "fused"),
+    "adamw_8bit": ("adam_8bit", "fused"),
+    "lion_32bit": ("lion", "fused"),
+    "adafactor": ("adafactor", "fused"),
+    "sgd": ("sgd", "fused"),
+}
+_LENGTHS = ("max_length", "max_seq_length", "cutoff_len", "sequence_len")
+"""Names of the length of sequences: of TRL, its earlier versions, LLaMA-Factory and Axolotl."""
+
+_MICRO = ("per_device_train_batch_size", "micro_batch_size")
+_STEPS = ("gradient_accumulation_steps", f"{_DEEPSPEED}.gradient_accumulation_steps")
+_ARGUMENTS = re.compile(r"#\s*arguments of the training script:(?P<flags>.*)")
+_FLAG = re.compile(r"--(?P<name>\w+)[ =](?P<value>\S+)")
+_OF_TRAINERS = (
+    *("per_device_train_batch_size", "gradient_accumulation_steps", "gradient_checkpointing"),
+    *("max_length", "max_grad_norm", "max_steps", "save_steps", "optim", "use_liger_kernel"),
+    "activation_offloading",
+)
+"""Settings that are written as arguments of the training script."""
+
+
+def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
+    """Return the settings of a YAML file by path, such as ``fsdp_config.fsdp_version``, and arguments in comments."""
+    found: dict[str, Setting] = {}
+    for name, leaf in settings_in(text, file, variables).leaves():
+        short = name.replace(f"{_PARALLEL}.{_PARALLEL}_", f"{_PARALLEL}.")
+        found[short] = Setting(short, leaf.value, f"{file}:{leaf.line}")
+    for number, line in enumerate(text.splitlines(), 1):
+        for flag in _FLAG.finditer(said["flags"] if (said := _ARGUMENTS.match(line)) else ""):
+            found[flag["name"]] = Setting(flag["name"], value_of(flag["value"]), f"{file}:{number}")
+    stated = found.get("num_processes")
+    procs = stated.value if stated is not None and isinstance(stated.value, int) else None
+    return check_sections(Parsed(file, found, procs), (_FSDP, _PARALLEL, _DEEPSPEED))
+
+
+def recognises(text: str, file: str) -> bool:
+    """Whether a text is a configuration of accelerate."""
+    if file.endswith((".toml", ".py", ".sh")) or text.lstrip().startswith("{"):
+        return False
+    names = {line.partition(":")[0] for line in text.splitlines() if ":" in line}
+    return "distributed_type" in names or f"{_FSDP}" in names or f"{_PARALLEL}" in names
+
+
+def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
+    """Return a YAML file, with the arguments of the training script in a comment."""
+    arguments = {name: value for name, value in settings.items() if name in _OF_TRAINERS}
+    lines = [f"# {line}" for line in head]
+    if arguments:
+        flags = (f"--{name} {plain(value)}" for name, value in arguments.items())
+        lines.append(f"# arguments of the training script: {' '.join(flags)}")
+    machines = processors // 8 if processors % 8 == 0 else 1
+    long = f"{_PARALLEL}.{_PARALLEL}_"
+    rest = {
+        name.replace(f"{_PARALLEL}.", long): value
+        for name, value in settings.items()
+        if name not in arguments
+    }
+    whole = {"compute_environment": "LOCAL_MACHINE", "num_machines": machines, **nested(rest)}
+    return "\n".join([*lines, *_yaml(whole), ""])
+
+
+def _yaml(values: Mapping[str, Any], indent: str = "") -> list[str]:
+    lines = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            lines += [f"{indent}{name}:", *_yaml(value, f"{indent}  ")]
+        else:
+            written = f"'{value}'" if value in ("no", "NO") else plain(value)
+            lines.append(f"{indent}{name}: {written}")
+    return lines
+
+
+def _kind(one: Reading | Writing) -> str:
+    """Return how ranks work together: NO, MULTI_GPU (DDP), FSDP or DEEPSPEED."""
+    if isinstance(one, Writing):
+        stage = one["zero_stage"]
+        if one["num_procs"] == 1:
+            return "NO"
+        return "FSDP" if stage == "fsdp" else "MULTI_GPU" if stage == "0" else "DEEPSPEED"
+    found = one.setting("distributed_type")
+    if found is None:
+        sections = {"FSDP": _FSDP, "DEEPSPEED": _DEEPSPEED}
+        stated = one.parsed.settings
+        kinds = (k for k, name in sections.items() if any(n.startswith(name) for n in stated))
+        return next(kinds, "MULTI_GPU")
+    kind = "NO" if found.value is False else str(found.value).upper()
+    if kind not in _TYPES:
+        hint = "state its own format, such as megatron-lm" if kind == "MEGATRON_LM" else ""
+        raise one.error(found, "FSDP, DEEPSPEED, MULTI_GPU or NO", hint)
+    return kind
+
+
+def _read_degrees(one: Reading) -> Fields:
+    kind = _kind(one)
+    given(one, "num_processes")
+    processors = 1 if kind == "NO" and one.num_procs is None else one.processors()
+    stated = one.parsed.num_procs
+    if isinstance(stated, int) and stated != processors:
+        wanted = f"{processors:,} processors, which were asked for"
+        raise SpecError(one.parsed.file, Problem("num_processes", wanted, f"{stated:,}"))
+    tensor, context, sequence, replicas = (
+        given(one, f"{_PARALLEL}.{name}_size", default=1) or 1
+        for name in ("tp", "cp", "sp", "dp_replicate")
+    )
+    shards = one.count(f"{_PARALLEL}.dp_shard_size")
+    parts = context * sequence
+    rest = tensor * parts * replicas
+    product = f"tp {tensor} x cp {context} x sp {sequence} x dp_replicate {replicas}"
+    if processors % rest or (shards and shards > 0 and rest * shards != processors):
+        found = f"{rest * (shards or 1):,} ({product}{f' x dp_shard {shards}' if shards else ''})"
+        raise SpecError(
+            one.parsed.file, Problem(_PARALLEL, f"degrees of {processors:,} processors", found)
+        )
+    return {
+        "num_procs": processors,
+        "tensor_par": tensor,
+        "context_par": parts,
+        "pipeline_par": 1,
+        "data_par": processors // (tensor * parts),
+        **_sharding(one, kind, replicas),
+        **_exchange(one, context, sequence),
+    }
+
+
+def _sharding(one: Reading, kind: str, replicas: int) -> Fields:
+    """Return what ranks share: by the strategy of FSDP 1, by the meshes of FSDP 2, or by the stage of ZeRO."""
+    parts = (one.count(f"{_PARALLEL}.{n}_size", default=1) or 1 for n in ("tp",))
+    ranks = one.processors() // next(parts) if kind != "NO" else 1
+    stage, kept, group = "0", True, 0
+    if kind == "FSDP":
+        stage, kept, by_node = _strategy(one)
+        nodes = given(one, "num_machines", default=1) or 1
+        group = ranks // replicas if replicas > 1 else ranks // nodes if by_node else 0
+    elif kind == "DEEPSPEED":
+        file = one.setting(f"{_DEEPSPEED}.deepspeed_config_file")
+        if file is not None:
+            one.not_modelled(file.name, "what that file says; it is read as one of deepspeed")
+        stage = str(given(one, f"{_DEEPSPEED}.zero_stage", default=2, least=0))
+        if stage not in ("0", "1", "2", "3"):
+            found = one.setting(f"{_DEEPSPEED}.zero_stage")
+            assert found is not None
+            raise one.error(found, "0, 1, 2 or 3")
+    stage = stage if ranks > 1 else "0"
+    return {
+        "zero_stage": stage,
+        "optimizer_sharding": stage != "0",
+        "data_par_overlap": ranks > 1 and stage in ("0", "3", "fsdp"),
+        "dp_shard": group if stage == "fsdp" and 1 < group < ranks else 0,
+        "reshard_after_forward": kept if stage == "fsdp" else True,
+    }
+
+
+def _strategy(one: Reading) -> tuple[str, bool, bool]:
+    """Return what FSDP splits, whether weights are dropped after the forward pass, and whether nodes share."""
+    stated = one.setting(f"{_FSDP}.fsdp_sharding_strategy")
+    resharded = one.setting(f"{_FSDP}.fsdp_reshard_after_forward")
+    one.setting(f"{_FSDP}.fsdp_version")
+    if resharded is not None and isinstance(resharded.value, str):
+        stated, resharded = resharded, None  # FSDP 1 takes the strategy under that name, too
+    name = "FULL_SHARD" if stated is None else str(stated.value).upper()
+    name = _NUMBERED.get(name, name)
+    if name not in _STRATEGIES:
+        assert stated is not None
+        raise one.error(stated, f"one of {', '.join(_STRATEGIES)}")
+    stage, kept, by_node = _STRATEGIES[name]
+    if resharded is not None:
+        kept = bool(resharded.value)
+    return stage, kept, by_node
+
+
+def _exchange(one: Reading, context: int, sequence: int) -> Fields:
+    """Return how ranks with parts of a sequence come to its keys and values."""
+    method = one.setting(f"{_PARALLEL}.cp_comm_strategy")
+    backend = one.get(f"{_PARALLEL}.cp_backend", f"{_PARALLEL}.sp_backend", default="torch")
+    if context * sequence == 1:
+        return {"cp_comm": "p2p"}
+    if sequence > 1 or backend == "deepspeed":
+        return {"cp_comm": "a2a"}
+    chosen = "allgather" if method is None else method.value
+    if chosen not in _EXCHANGES:
+        assert method is not None
+        raise one.error(method, f"one of {', '.join(_EXCHANGES)}")
+    return {"cp_comm": _EXCHANGES[chosen]}
+
+
+def _write_degrees(one: Writing) -> Fields:
+    kind = _kind(one)
+    if one["pipeline_par"] > 1:
+        raise one.refuse("pipeline_par", "1: there are no pipelines")
+    found: Fields = {"distributed_type": kind, "num_processes": one["num_procs"]}
+    tensor, context, data = one["tensor_par"], one["context_par"], one["data_par"]
+    ranks = context * data
+    shards = (one["dp_shard"] or ranks) // context
+    if kind == "FSDP":
+        found[f"{_FSDP}.fsdp_version"] = 2
+        found[f"{_FSDP}.fsdp_reshard_after_forward"] = bool(one["reshard_after_forward"])
+        found[f"{_FSDP}.fsdp_auto_wrap_policy"] = "TRANSFORMER_BASED_WRAP"
+    elif kind == "DEEPSPEED":
+        if one["zero_stage"] not in ("1", "2", "3"):
+            raise one.refuse("zero_stage", "0, 1, 2, 3, fsdp")
+        found[f"{_DEEPSPEED}.zero_stage"] = int(one["zero_stage"])
+    if tensor * context > 1 or one["dp_shard"]:
+        ulysses = one["cp_comm"] == "a2a" and context > 1
+        sizes = {
+            "dp_replicate_size": data // shards,
+            "dp_shard_size": shards,
+            "tp_size": tensor,
+            ("sp_size" if ulysses else "cp_size"): context,
+        }
+        found |= {f"{_PARALLEL}.{name}": value for name, value in sizes.items()}
+        if one["cp_comm"] == "p2p" and context > 1:
+            found[f"{_PARALLEL}.cp_comm_strategy"] = "alltoall"
+        if ulysses:
+            found[f"{_PARALLEL}.sp_backend"] = "deepspeed"
+    return found
+
+
+def _read_batch(one: Reading) -> Fields:
+    micro = given(one, *_MICRO)
+    if micro is None:
+        micro = TRAINER_BATCH
+        one.notes.append(
+            f"{_MICRO[0]} is an argument of the training script: {TRAINER_BATCH}, its default"
+        )
+    steps = given(one, *_STEPS, default=1) or 1
+    length = given(one, *_LENGTHS, default=0, least=0) or 0
+    return {
+        "microbatch_size": micro,
+        "batch_size": micro * steps * one.execution["data_par"],
+        "seq_length": length,
+    }
+
+
+def _write_batch(one: Writing) -> Fields:
+    micro = one["microbatch_size"]
+    found = {_MICRO[0]: micro, _STEPS[0]: one["batch_size"] // (micro * one["data_par"])}
+    return {**found, _LENGTHS[0]: one["seq_length"]} if one["seq_length"] else found
+
+
+def _read_precision(one: Reading) -> Fields:
+    found = one.setting("mixed_precision")
+    for name in ("bf16", "fp16"):
+        if one.get(name) is True and found is None:
+            return {"datatype": _PRECISIONS[name], "fp8_recipe": "none"}
+    chosen = "no" if found is None or found.value in (False, None) else str(found.value).lower()
+    if chosen not in _PRECISIONS:
+        assert found is not None
+        raise one.error(found, f"one of {', '.join(_PRECISIONS)}")
+    backend = one.setting("fp8_config.backend", "fp8_config.fp8_backend")
+    recipe = "none"
+    if chosen == "fp8":
+        name = "TE" if backend is None else str(backend.value).upper()
+        if name not in _BACKENDS:
+            assert backend is not None
+            one.not_modelled(backend.name, "taken for Transformer Engine")
+        recipe = _BACKENDS.get(name, "delayed")
+    return {"datatype": _PRECISIONS[chosen], "fp8_recipe": recipe}
+
+
+def _write_precision(one: Writing) -> Fields:
+    names = {ours: theirs for theirs, ours in reversed(_PRECISIONS.items())}
+    datatype, recipe = one["datatype"], one["fp8_recipe"]
+    if datatype not in names:
+        raise one.refuse("datatype", "bfloat16, float16, float32")
+    if recipe == "none":
+        return {"mixed_precision": names[datatype]}
+    backends = {ours: theirs for theirs, ours in _BACKENDS.items()}
+    if recipe not in backends or datatype != "bfloat16":
+        raise one.refuse("fp8_recipe", "none, delayed, tensorwise")
+    return {"mixed_precision": "fp8", "fp8_config.backend": backends[recipe]}
+
+
+def _read_recompute(one: Reading) -> Fields:
+    of_fsdp = one.switch(f"{_FSDP}.fsdp_activation_checkpointing")
+    again = of_fsdp or one.switch("gradient_checkpointing")
+    if not again and "gradient_checkpointing" not in one.parsed.settings:
+        one.notes.append("gradient_checkpointing is an argument of the training script: none")
+    away = one.switch("activation_offloading")
+    return {"activation_recompute": "full" if again else "none", "activations_offload": away}
+
+
+def _write_recompute(one: Writing) -> Fields:
+    if one["activation_recompute"] not in ("full", "none"):
+        raise one.refuse("activation_recompute", "full, none")
+    full = one["activation_recompute"] == "full"
+    found: Fields = {"gradient_checkpointing": full}
+    if full and _kind(one) == "FSDP":  # in its own way, which FSDP needs
+        found = {f"{_FSDP}.fsdp_activation_checkpointing": True}
+    return {**found, "activation_offloading": True} if one["activations_offload"] else found
+
+
+def _read_prefetch(one: Reading) -> Fields:
+    found = one.setting(f"{_FSDP}.fsdp_backward_prefetch")
+    value = "BACKWARD_PRE" if found is None else str(found.value).upper()
+    if value in ("BACKWARD_POST", "2"):
+        assert found is not None
+        one.not_modelled(found.name, "weights are gathered after the pass before: taken for PRE")
+    none = value in ("NO_PREFETCH", "NONE", "3")
+    return {"fsdp_prefetch": 0 if none and one.execution["zero_stage"] == "fsdp" else 1}
+
+
+def _read_compile(one: Reading) -> Fields:
+    backend = one.get("dynamo_config.dynamo_backend", "dynamo_backend", default="NO")
+    compiled = str(backend).upper() not in ("NO", "FALSE", "NONE") or one.switch("torch_compile")
+    return {"fusion": "compile" if compiled else "none"}
+
+
+def _read_optimizer(one: Reading) -> Fields:
+    found = one.setting("optim", "optimizer")
+    kind = "adamw_torch_fused" if found is None else str(found.value)
+    if kind not in _OPTIMIZERS:
+        assert found is not None
+        one.not_modelled(found.name, "taken for AdamW")
+    ours = _OPTIMIZERS.get(kind, ("adam", "fused"))
+    return dict(zip(("optimizer", "optimizer_impl"), ours, strict=True))
+
+
+def _write_optimizer(one: Writing) -> Fields:
+    names = {ours: theirs for theirs, ours in reversed(_OPTIMIZERS.items())}
+    name = names.get((one["optimizer"], one["optimizer_impl"]))
+    if name is None:
+        raise one.refuse("optimizer", "adam, adam_8bit, lion, adafactor, sgd")
+    return {} if name in ("adamw_torch_fused", "adamw_apex_fused") else {"optim": name}
+
+
+def _read_clipping(one: Reading) -> Fields:
+    """Read whether gradients are clipped: by default, as the trainer does."""
+    found = one.setting("max_grad_norm", f"{_DEEPSPEED}.gradient_clipping")
+    return {"grad_clip": found is None or bool(found.value)}
+
+
+def _read_offload(one: Reading) -> Fields:
+    state = one.get(f"{_DEEPSPEED}.offload_optimizer_device", default="none")
+    weights = one.setting(f"{_DEEPSPEED}.offload_param_device")
+    of_fsdp = one.setting(f"{_FSDP}.fsdp_offload_params")
+    if of_fsdp is not None and of_fsdp.value is True:
+        effect = "weights, gradients and optimizer in host memory: counted on the processor"
+        one.not_modelled(of_fsdp.name, effect)
+    if weights is not None and weights.value in ("cpu", "nvme"):
+        one.not_modelled(weights.name, "split weights in host memory: counted on the processor")
+    return {"optimizer_offload": state in ("cpu", "nvme") and one.execution["zero_stage"] != "0"}
+
+
+def _write_offload(one: Writing) -> Fields:
+    if not one["optimizer_offload"]:
+        return {}
+    if _kind(one) != "DEEPSPEED":
+        raise one.refuse("optimizer_offload", "false without ZeRO of DeepSpeed")
+    return {f"{_DEEPSPEED}.offload_optimizer_device": "cpu"}
+
+
+def _read_campaign(one: Reading) -> Fields:
+    found: Fields = {}
+    steps, length = given(one, "max_steps", least=-1), one.execution["seq_length"]
+    if steps and steps > 0 and length:
+        found["tokens"] = steps * one.execution["batch_size"] * length
+    interval = one.get("save_steps", default=0)
+    if isinstance(interval, int) and interval > 0:  # a share of all steps is another thing
+        found["save_interval"] = interval
+    return found
+
+
+def _write_campaign(one: Writing) -> Fields:
+    found: Fields = {}
+    length = one["seq_length"]
+    if (tokens := one.campaign.get("tokens")) and length:
+        found["max_steps"] = -(-int(tokens) // (one["batch_size"] * length))
+    if interval := one.campaign.get("save_interval"):
+        found["save_steps"] = int(interval)
+    return found
+
+
+_ONLY_WITH: Mapping[str, tuple[tuple[Any, ...], str]] = {
+    "attn_implementation": (
+        ("flash_attention_2", "flash_attention_3", "sdpa"),
+        "eager attention, which stores scores",
+    ),
+    f"{_FSDP}.fsdp_forward_prefetch": ((False, None), "weights are gathered further ahead"),
+    f"{_FSDP}.fsdp_auto_wrap_policy": (
+        ("TRANSFORMER_BASED_WRAP", None),
+        "units of another size than a block",
+    ),
+    "fp8_config.opt_level": ((None,), "optimizer states in 8 bits"),
+    "packing": ((False,), "documents of one sequence: packed_percent"),
+    "use_peft": ((False,), "few weights are trained"),
+    "load_in_4bit": ((False,), "weights in 4 bits"),
+    "load_in_8bit": ((False,), "weights in 8 bits"),
+    "use_cpu": ((False,), "no accelerator"),
+}
+"""Settings whose value alone decides whether they change the result: values that do not, and how others do."""
+
+
+def _read_values(one: Reading) -> Fields:
+    for name, (harmless, effect) in _ONLY_WITH.items():
+        found = one.setting(name)
+        if found is not None and found.value not in harmless:
+            one.not_modelled(name, effect)
+    return {}
+
+
+_QUIET_FSDP = (
+    *("cpu_ram_efficient_loading", "state_dict_type", "sync_module_states", "use_orig_params"),
+    *("transformer_layer_cls_to_wrap", "min_num_params", "limit_all_gathers"),
+)
+_QUIET_DEEPSPEED = (
+    *("zero3_init_flag", "zero3_save_16bit_model", "deepspeed_multinode_launcher"),
+    *("deepspeed_hostfile", "deepspeed_moe_layer_cls_names", "offload_*_nvme_path"),
+    *("deepspeed_inclusion_filter", "deepspeed_exclusion_filter", "seq_parallel_*"),
+)
+_OF_RUNS = (
+    *(
+        "model_name_or_path",
+        "dataset*",
+        "learning_rate",
+        "lr_scheduler*",
+        "warmup_*",
+        "weight_decay",
+    ),
+    *(
+        "logging_*",
+        "report_to",
+        "output_dir",
+        "seed",
+        "num_train_epochs",
+        "eval_*",
+        "save_*",
+        "adam_*",
+    ),
+)
+"""Options of trainers without effect on a step."""
+
+
+def _row(fields: str, settings: tuple[str, ...], read: Any, write: Any) -> Row:
+    return Row(tuple(fields.split()), settings, read, write)
+
+
+ACCELERATE = Dialect(
+    name="accelerate",
+    title="accelerate",
+    version="1.11 (2025), with transformers 4.57",
+    preset="huggingface",
+    rows=(
+        _row(
+            "num_procs tensor_par context_par pipeline_par data_par zero_stage optimizer_sharding "
+            "data_par_overlap dp_shard reshard_after_forward cp_comm",
+            (
+                *("distributed_type", "num_processes"),
+                *(f"{_PARALLEL}.{n}_size" for n in ("tp", "cp", "sp", "dp_replicate", "dp_shard")),
+                *(f"{_FSDP}.{name}" for name in ("fsdp_version", "fsdp_reshard_after_forward")),
+                f"{_DEEPSPEED}.zero_stage",
+            ),
+            _read_degrees,
+            _write_degrees,
+        ),
+        _row(
+            "microbatch_size batch_size seq_length",
+            (_MICRO[0], _STEPS[0], _LENGTHS[0]),
+            _read_batch,
+            _write_batch,
+        ),
+        _row("datatype fp8_recipe", ("mixed_precision",), _read_precision, _write_precision),
+        _row(
+            "activation_recompute activations_offload",
+            ("gradient_checkpointing", f"{_FSDP}.fsdp_activation_checkpointing"),
+            _read_recompute,
+            _write_recompute,
+        ),
+        _row("fsdp_prefetch", (f"{_FSDP}.fsdp_backward_prefetch",), _read_prefetch, lambda one: {}),
+        _row(
+            "fusion",
+            ("dynamo_config.dynamo_backend",),
+            _read_compile,
+            lambda one: (
+                {"dynamo_config.dynamo_backend": "INDUCTOR"} if one["fusion"] == "compile" else {}
+            ),
+        ),
+        _row("optimizer optimizer_impl", ("optim",), _read_optimizer, _write_optimizer),
+        _row(
+            "grad_clip",
+            ("max_grad_norm",),
+            _read_clipping,
+            lambda one: {} if one["grad_clip"] else {"max_grad_norm": 0},
+        ),
+        _row(
+            "ce_impl",
+            ("use_liger_kernel",),
+            lambda one: {"ce_impl": "fused" if one.switch("use_liger_kernel") else "eager"},
+            lambda one: {"use_liger_kernel": True} if one["ce_impl"] == "fused" else {},
+        ),
+        _row(
+            "optimizer_offload",
+            (f"{_DEEPSPEED}.offload_optimizer_device",),
+            _read_offload,
+            _write_offload,
+        ),
+        Row(
+            ("tokens", "save_interval"),
+            ("max_steps", "save_steps"),
+            _read_campaign,
+            _write_campaign,
+            "campaign",
+        ),
+        Row((), tuple(_ONLY_WITH), _read_values, lambda one: {}, "campaign"),
+    ),
+    no_effect=(
+        *("compute_environment", "debug", "downcast_bf16", "enable_cpu_affinity", "machine_rank"),
+        *("main_process_ip", "main_process_port", "main_training_function", "rdzv_backend"),
+        *("same_network", "tpu_*", "gpu_ids", "num_machines", "commands", "command_file"),
+        *(f"{_FSDP}.fsdp_{name}" for name in _QUIET_FSDP),
+        *(f"{_DEEPSPEED}.{name}" for name in _QUIET_DEEPSPEED),
+        *("fp8_config.*", "dynamo_config.*", f"{_PARALLEL}.cp_*", f"{_PARALLEL}.sp_*"),
+        *_OF_RUNS,
+    ),
+    not_modelled={"mpirun_config.*": "another launcher", "ipex_config.*": "kernels of a CPU"},
+    parse=parse,
+    render=render,
+    recognises=recognises,
+    suffix=".yaml",
+)
+"""YAML configurations of accelerate."""

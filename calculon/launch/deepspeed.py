@@ -1,0 +1,574 @@
+"""DeepSpeed: its JSON configuration, alone or as the trainer of transformers completes it (``auto``).
+
+Sources: deepspeed.ai/docs/config-json; huggingface.co/docs/transformers/deepspeed (what ``auto`` becomes). The
+configuration says nothing of the model, its sequences, pipelines and the processors: these are of the training script.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from calculon.errors import Problem, SpecError
+from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Writing
+from calculon.spec.fields import shown
+from calculon.spec.named_values import DATATYPE_BYTES
+from calculon.spec.parse import parse as parse_document
+from calculon.units import MIB
+
+AUTO = "auto"
+"""What the trainer of transformers fills in."""
+
+TRAINER_BATCH = 8
+"""Sequences of a microbatch of the trainer of transformers, where nothing says how many."""
+
+_ZERO = "zero_optimization"
+_BATCH, _MICRO, _STEPS = (
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+)
+_BUCKET = f"{_ZERO}.reduce_bucket_size"
+_USUAL_BUCKET = 500_000_000
+"""Elements of gradients that are reduced together, by default."""
+
+_OPTIMIZERS = {"adam": "adam", "adamw": "adam", "fusedadam": "adam", "lion": "lion", "muon": "muon"}
+_WRITTEN_OPTIMIZERS = {"adam": "AdamW", "lion": "Lion", "muon": "Muon"}
+_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "bfp16": "bfloat16"}
+_SECTIONS = {"float16": "fp16", "bfloat16": "bf16"}
+
+_SEQUENCES = (
+    "sequence_parallel_size",
+    "sequence_parallel.size",
+    "sequence_parallel.ulysses.degree",
+)
+_TENSOR = "tensor_parallel.autotp_size"
+_EXPERT = "expert_parallel.autoep_size"
+
+
+_SCALING = (
+    *("auto_cast", "loss_scale", "loss_scale_window", "initial_scale_power", "hysteresis"),
+    *("min_loss_scale", "consecutive_hysteresis", "master_weights_and_grads"),
+)
+"""Options of loss scaling."""
+
+_HOUSEKEEPING = (
+    *("contiguous_gradients", "allgather_partitions", "allgather_bucket_size", "sub_group_size"),
+    *("round_robin_gradients", "offload_*.pin_memory", "offload_*.buffer_*", "offload_*.nvme_path"),
+    *("offload_*.fast_init", "offload_*.pipeline_*", "offload_*.max_in_cpu", "cpu_offload_*"),
+    *("gather_16bit_weights_on_model_save", "stage3_gather_*", "ignore_missing_optim_state"),
+    *("load_from_fp32_weights", "elastic_checkpoint", "memory_efficient_linear", "log_trace_*"),
+    *("legacy_stage1", "use_multi_rank_bucket_allreduce", "mics_hierarchical_*", "leaf_module*"),
+)
+"""Options of ZeRO without effect on a step that is modelled."""
+
+
+_OBJECTS = (
+    *(_ZERO, f"{_ZERO}.offload_optimizer", f"{_ZERO}.offload_param", "bf16", "fp16", "optimizer"),
+    *("tensor_parallel", "expert_parallel", "sequence_parallel", "activation_checkpointing"),
+)
+"""Sections that rows read."""
+
+
+def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
+    """Return the settings of a JSON file by their path, such as ``zero_optimization.stage``."""
+    raw = parse_document(text.encode(), file, ".json")
+    if not isinstance(raw, Mapping):
+        raise SpecError(file, Problem("", "an object", type(raw).__name__))
+    found = {name: Setting(name, value, file) for name, value in flat(raw)}
+    kept = {name: one for name, one in found.items() if not name.startswith("_")}
+    return check_sections(Parsed(file, kept), _OBJECTS)
+
+
+def flat(raw: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of an object by their paths; an empty one as such."""
+    for key, value in raw.items():
+        name = f"{above}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from flat(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def nested(settings: Mapping[str, Any]) -> Fields:
+    """Return settings by path as objects within each other."""
+    found: Fields = {}
+    for name, value in settings.items():
+        *above, last = name.split(".")
+        place = found
+        for key in above:
+            place = place.setdefault(key, {})
+        place[last] = value
+    return found
+
+
+def recognises(text: str, file: str) -> bool:
+    """Whether a text is a configuration of DeepSpeed."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(raw, dict) and not {_ZERO, _BATCH, _MICRO, _STEPS}.isdisjoint(raw)
+
+
+def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
+    """Return a JSON file; comments are an entry that DeepSpeed passes over."""
+    return json.dumps({"_comment": list(head), **nested(settings)}, indent=2) + "\n"
+
+
+def given(one: Reading, *names: str, default: int | None = None, least: int = 1) -> int | None:
+    """Return a count of at least so many; ``auto`` as where nothing is stated."""
+    found = one.setting(*names)
+    if found is None or found.value == AUTO:
+        return default
+    count = one.count(*names, default=default)
+    if count is not None and count < least:
+        raise one.error(found, f"a whole number of at least {least}")
+    return count
+
+
+def check_sections(one: Parsed, names: Sequence[str]) -> Parsed:
+    """Return what was parsed, where none of some sections is a plain value.
+
+    Raises
+    ------
+    SpecError
+        For a section that is none.
+    """
+    for name in names:
+        found = one.settings.get(name)
+        if found is not None and found.value not in (None, {}):
+            raise SpecError(found.place, Problem(name, "named settings", shown(found.value)))
+    return one
+
+
+def _read_degrees(one: Reading) -> Fields:
+    """Read degrees and batch: the three fields of the batch, and the processors, must agree."""
+    tensor = given(one, _TENSOR, default=1) or 1
+    parts = given(one, *_SEQUENCES, default=1) or 1
+    stages = given(one, "pipeline.stages", default=1) or 1
+    batch, micro, steps = (given(one, name) for name in (_BATCH, _MICRO, _STEPS))
+    rest = tensor * parts * stages
+    split = f"tensor {tensor} x sequence {parts} x pipeline {stages}"
+    if one.num_procs is None and batch and micro and steps and batch % (micro * steps) == 0:
+        processors = batch // (micro * steps) * rest
+    else:
+        processors = one.processors()
+    if processors % rest:
+        wanted = f"a divisor of {processors:,} processors"
+        raise SpecError(one.parsed.file, Problem("degrees", wanted, f"{rest:,} ({split})"))
+    data = processors // rest
+    if micro is None and batch is None:
+        micro = TRAINER_BATCH
+        one.notes.append(
+            f"{_MICRO} is of the training script: {TRAINER_BATCH}, as the trainer of transformers"
+        )
+    if micro is None:
+        micro = (batch or 0) // ((steps or 1) * data)
+    elif steps is None:
+        steps = max(1, batch // (micro * data)) if batch else 1
+    steps = steps or 1
+    product = micro * steps * data
+    if not micro or (batch is not None and batch != product):
+        words = f"{_MICRO} {micro} x {_STEPS} {steps} x data {data} = {product:,}"
+        place = one.parsed.file
+        raise SpecError(
+            place,
+            Problem(_BATCH, words, f"{batch:,}", f"data is {processors:,} processors / ({split})"),
+        )
+    return {
+        "num_procs": processors,
+        "tensor_par": tensor,
+        "context_par": parts,
+        "pipeline_par": stages,
+        "data_par": data,
+        "microbatch_size": micro,
+        "batch_size": product,
+        "cp_comm": "a2a" if parts > 1 else "p2p",
+    }
+
+
+def _write_degrees(one: Writing) -> Fields:
+    if one["pipeline_par"] > 1:
+        hint = "stages are made in the training script (PipelineModule)"
+        raise one.refuse("pipeline_par", "1", hint)
+    if one["context_par"] > 1 and one["cp_comm"] != "a2a":
+        raise one.refuse("cp_comm", "a2a: Ulysses")
+    micro, data = one["microbatch_size"], one["data_par"]
+    steps = one["batch_size"] // (micro * data)
+    found = {_BATCH: one["batch_size"], _MICRO: micro, _STEPS: steps}
+    if one["tensor_par"] > 1:
+        found[_TENSOR] = one["tensor_par"]
+    if one["context_par"] > 1:
+        found[_SEQUENCES[0]] = one["context_par"]
+    return found
+
+
+def _read_experts(one: Reading) -> Fields:
+    experts = given(one, _EXPERT, default=1) or 1
+    if not one.switch("expert_parallel.enabled", default=True):
+        experts = 1
+    split = experts > 1 and one.execution["tensor_par"] > 1
+    return {"expert_par": experts, "expert_tensor_par": 1 if split else 0}
+
+
+def _write_experts(one: Writing) -> Fields:
+    if one["expert_par"] == 1:
+        return {}
+    return {"expert_parallel.enabled": True, _EXPERT: one["expert_par"]}
+
+
+def _read_sharding(one: Reading) -> Fields:
+    stage = one.count(f"{_ZERO}.stage", default=0) or 0
+    if stage not in range(4):
+        found = one.setting(f"{_ZERO}.stage")
+        assert found is not None
+        raise one.error(found, "0, 1, 2 or 3")
+    ranks = one.execution["data_par"] * one.execution["context_par"]
+    stage = stage if ranks > 1 else 0
+    overlap = one.get(f"{_ZERO}.overlap_comm", default=None)
+    overlaps = stage == 3 if overlap in (None, AUTO) else bool(overlap)
+    group = one.count(f"{_ZERO}.mics_shard_size", default=-1) or -1
+    ahead = given(
+        one,
+        f"{_ZERO}.stage3_prefetch_bucket_size",
+        "zero_optimization.prefetch_bucket_size",
+        default=1,
+        least=0,
+    )
+    return {
+        "zero_stage": str(stage),
+        "optimizer_sharding": stage > 0,
+        "data_par_overlap": overlaps and stage > 0,
+        "dp_shard": group if stage == 3 and 1 < group < ranks else 0,
+        "fsdp_prefetch": 0 if stage == 3 and ahead == 0 else 1,
+    }
+
+
+def _write_sharding(one: Writing) -> Fields:
+    if one["zero_stage"] not in ("0", "1", "2", "3"):
+        raise one.refuse("zero_stage", "0, 1, 2, 3", "fsdp is nearest to 3")
+    stage = int(one["zero_stage"])
+    found: Fields = {f"{_ZERO}.stage": stage}
+    if one["data_par_overlap"] != (stage == 3):
+        found[f"{_ZERO}.overlap_comm"] = bool(one["data_par_overlap"])
+    if one["dp_shard"]:
+        found[f"{_ZERO}.mics_shard_size"] = one["dp_shard"]
+    if one["fsdp_prefetch"] == 0:
+        found[f"{_ZERO}.stage3_prefetch_bucket_size"] = 0
+    return found
+
+
+def _read_datatype(one: Reading) -> Fields:
+    chosen = ""
+    for section in ("bf16", "bfloat16", "fp16"):
+        found = one.setting(f"{section}.enabled")
+        if found is None or found.value is False:
+            continue
+        if found.value not in (True, AUTO):
+            raise one.error(found, "true, false or auto")
+        if not chosen:
+            chosen = "float16" if section == "fp16" else "bfloat16"
+            if found.value == AUTO:
+                one.notes.append(f"{found.name} is auto, as the training script says: true")
+    return {"datatype": chosen or "float32"}
+
+
+def _write_datatype(one: Writing) -> Fields:
+    datatype = one["datatype"]
+    if datatype == "float32":
+        return {}
+    if datatype not in _SECTIONS:
+        raise one.refuse("datatype", "float16, bfloat16, float32")
+    return {f"{_SECTIONS[datatype]}.enabled": True}
+
+
+def _read_gradients(one: Reading) -> Fields:
+    """Read types of gradients; where none is stated, that of the weights, and 4 bytes under ZeRO-3 of bfloat16."""
+    datatype = one.execution["datatype"]
+    whole = one.execution["zero_stage"] == "3" and datatype == "bfloat16"
+    usual = "float32" if whole else datatype
+    added = one.setting("data_types.grad_accum_dtype")
+    kept = usual if added is None or added.value in (None, AUTO) else _type(one, added)
+    sent = one.setting("communication_data_type")
+    reduced = "same" if sent is None or sent.value in (None, AUTO) else _type(one, sent)
+    return {"grad_dtype": kept, "grad_comm_dtype": "same" if reduced == datatype else reduced}
+
+
+def _type(one: Reading, found: Setting) -> str:
+    if str(found.value) not in _TYPES:
+        raise one.error(found, f"one of {', '.join(_TYPES)}")
+    return _TYPES[str(found.value)]
+
+
+def _write_gradients(one: Writing) -> Fields:
+    datatype = one["datatype"]
+    usual = "float32" if one["zero_stage"] == "3" and datatype == "bfloat16" else datatype
+    written = {ours: theirs for theirs, ours in reversed(_TYPES.items())}
+    found: Fields = {}
+    for name, setting, left_out in (
+        ("grad_dtype", "data_types.grad_accum_dtype", (usual,)),
+        ("grad_comm_dtype", "communication_data_type", ("same", datatype)),
+    ):
+        if one[name] not in left_out:
+            if one[name] not in written:
+                raise one.refuse(name, "float32, float16, bfloat16")
+            found[setting] = written[one[name]]
+    return found
+
+
+def _read_bucket(one: Reading) -> Fields:
+    """Read the bytes of a bucket, which matters where gradients are reduced beside the backward pass."""
+    elements = given(one, _BUCKET, default=_USUAL_BUCKET, least=0)
+    split = one.execution["zero_stage"] in ("1", "2") and one.execution["data_par_overlap"]
+    if not split or not elements or one.get(_BUCKET) == AUTO:
+        return {"ddp_bucket_mib": 0}
+    return {"ddp_bucket_mib": math.ceil(elements * _bytes(one.execution) / MIB)}
+
+
+def _bytes(execution: Mapping[str, Any]) -> int:
+    kind = execution["grad_comm_dtype"]
+    return DATATYPE_BYTES[execution["datatype"] if kind == "same" else kind]
+
+
+def _write_bucket(one: Writing) -> Fields:
+    size = one["ddp_bucket_mib"]
+    return {_BUCKET: size * int(MIB) // _bytes(one.execution)} if size else {}
+
+
+def _read_offload(one: Reading) -> Fields:
+    state = one.setting(f"{_ZERO}.offload_optimizer.device")
+    older = one.setting(f"{_ZERO}.cpu_offload")
+    weights = one.setting(f"{_ZERO}.offload_param.device")
+    for found in (state, weights):
+        if found is not None and found.value not in ("cpu", "nvme", "none", None):
+            raise one.error(found, "cpu, nvme or none")
+        if found is not None and found.value == "nvme":
+            one.not_modelled(found.name, "disks: counted as host memory")
+    if weights is not None and weights.value in ("cpu", "nvme"):
+        one.not_modelled(weights.name, "split weights in host memory: counted on the processor")
+    away = state is not None and state.value in ("cpu", "nvme")
+    away = away or (older is not None and older.value is True)
+    ratio = one.setting(f"{_ZERO}.offload_optimizer.ratio")
+    if ratio is not None and ratio.value != 1:
+        one.not_modelled(ratio.name, "a part of the optimizer state: counted whole")
+    return {
+        "optimizer_offload": away and one.execution["zero_stage"] != "0",
+        "weight_offload": False,
+    }
+
+
+def _write_offload(one: Writing) -> Fields:
+    if one["weight_offload"]:
+        raise one.refuse("weight_offload", "false: only ZeRO-3 offloads weights, not whole ones")
+    return {f"{_ZERO}.offload_optimizer.device": "cpu"} if one["optimizer_offload"] else {}
+
+
+def _read_recompute(one: Reading) -> Fields:
+    section = "activation_checkpointing."
+    names = [name for name in one.parsed.settings if name.startswith(section)]
+    cpu = one.switch(f"{section}cpu_checkpointing")
+    if one.switch(f"{section}partition_activations"):
+        effect = "inputs of blocks are split over ranks of tensor parallelism: counted whole"
+        one.not_modelled(f"{section}partition_activations", effect)
+    if not names:
+        one.notes.append("recomputation is of the training script: none is taken")
+    return {
+        "activation_recompute": "full" if names else "none",
+        "activations_offload": cpu,
+    }
+
+
+def _write_recompute(one: Writing) -> Fields:
+    if one["activation_recompute"] not in ("full", "none"):
+        raise one.refuse("activation_recompute", "full, none")
+    if one["activation_recompute"] == "none":
+        return {}
+    return {"activation_checkpointing.cpu_checkpointing": bool(one["activations_offload"])}
+
+
+def _read_optimizer(one: Reading) -> Fields:
+    found = one.setting("optimizer.type")
+    kind = "adamw" if found is None else str(found.value).lower()
+    loose = one.get("optimizer.params.torch_adam", default=False) is True
+    if kind == "sgd":
+        momentum = one.get("optimizer.params.momentum", default=0)
+        return {"optimizer": "sgd_momentum" if momentum else "sgd", "optimizer_impl": "fused"}
+    if kind not in _OPTIMIZERS:
+        assert found is not None
+        one.not_modelled(found.name, "taken for AdamW")
+    ours = _OPTIMIZERS.get(kind, "adam")
+    return {"optimizer": ours, "optimizer_impl": "foreach" if loose else "fused"}
+
+
+def _write_optimizer(one: Writing) -> Fields:
+    kind, way = one["optimizer"], one["optimizer_impl"]
+    if kind not in _WRITTEN_OPTIMIZERS:
+        raise one.refuse("optimizer", ", ".join(_WRITTEN_OPTIMIZERS))
+    found: Fields = {} if kind == "adam" else {"optimizer.type": _WRITTEN_OPTIMIZERS[kind]}
+    if way == "fused":
+        return found
+    if way != "foreach" or kind != "adam":
+        raise one.refuse("optimizer_impl", "fused, foreach of adam")
+    return {"optimizer.type": "AdamW", "optimizer.params.torch_adam": True}
+
+
+def _read_clipping(one: Reading) -> Fields:
+    found = one.setting("gradient_clipping")
+    return {"grad_clip": found is not None and bool(found.value)}
+
+
+_ONLY_WITH: Mapping[str, tuple[tuple[Any, ...], str]] = {
+    f"{_ZERO}.zero_hpz_partition_size": (
+        (0, 1),
+        "a second copy of the weights in groups, out of which the backward pass gathers",
+    ),
+    f"{_ZERO}.zero_quantized_weights": ((False,), "weights are gathered in 8 bits"),
+    f"{_ZERO}.zero_quantized_gradients": ((False,), "gradients are exchanged in 4 bits"),
+    f"{_ZERO}.zero_quantized_nontrainable_weights": ((False,), "frozen weights in 8 bits"),
+    f"{_ZERO}.reduce_scatter": ((True, AUTO), "gradients are reduced whole: here each its share"),
+    f"{_ZERO}.stage3_max_live_parameters": (
+        (10**9, AUTO),
+        "weights that stay gathered: here those of two blocks",
+    ),
+    f"{_ZERO}.stage3_param_persistence_threshold": (
+        (0, 100_000, AUTO),
+        "weights that are smaller stay whole",
+    ),
+    f"{_ZERO}.stage3_max_reuse_distance": (
+        (10**9, AUTO),
+        "weights that stay gathered: here those of two blocks",
+    ),
+    "compile.disable": ((True,), "compiled kernels"),
+    "compile.enabled": ((False,), "compiled kernels"),
+    "compile.deepcompile": ((False,), "compiled kernels and prefetches"),
+    "torch_autocast.enabled": ((False,), "weights of 4 bytes, cast for each product"),
+    "data_efficiency.enabled": ((False,), "sequences that grow, or tokens that are dropped"),
+    "curriculum_learning.enabled": ((False,), "sequences that grow"),
+    "progressive_layer_drop.enabled": ((False,), "layers that are left out"),
+    "elasticity.enabled": ((False,), "a batch that follows the processors"),
+    "hybrid_engine.enabled": ((False,), "generation between steps"),
+    "sparse_gradients": ((False,), "gradients of the embedding by rows"),
+    "flops_profiler.enabled": ((False,), "slower steps while it measures"),
+    "wall_clock_breakdown": ((False,), "waits for the processor, to measure"),
+    "amp.enabled": ((False,), "mixed precision of Apex"),
+    "sequence_parallel.tiling.enabled": ((False,), "MLP and loss in tiles, with less memory"),
+}
+"""Settings whose value alone decides whether they change the result: values that do not, and how others do."""
+
+
+def _read_values(one: Reading) -> Fields:
+    for name, (harmless, effect) in _ONLY_WITH.items():
+        found = one.setting(name)
+        if found is not None and found.value not in harmless:
+            one.not_modelled(name, effect)
+    return {}
+
+
+def _row(fields: str, settings: tuple[str, ...], read: Any, write: Any) -> Row:
+    return Row(tuple(fields.split()), settings, read, write)
+
+
+DEEPSPEED = Dialect(
+    name="deepspeed",
+    title="DeepSpeed",
+    version="0.17 (2025)",
+    preset="deepspeed",
+    rows=(
+        _row(
+            "num_procs tensor_par context_par pipeline_par data_par microbatch_size batch_size cp_comm",
+            (_BATCH, _MICRO, _STEPS, _TENSOR, _SEQUENCES[0]),
+            _read_degrees,
+            _write_degrees,
+        ),
+        _row("expert_par expert_tensor_par", (_EXPERT,), _read_experts, _write_experts),
+        _row(
+            "zero_stage optimizer_sharding data_par_overlap dp_shard fsdp_prefetch",
+            tuple(
+                f"{_ZERO}.{name}"
+                for name in (
+                    "stage",
+                    "overlap_comm",
+                    "mics_shard_size",
+                    "stage3_prefetch_bucket_size",
+                )
+            ),
+            _read_sharding,
+            _write_sharding,
+        ),
+        _row("datatype", ("bf16.enabled", "fp16.enabled"), _read_datatype, _write_datatype),
+        _row(
+            "grad_dtype grad_comm_dtype",
+            ("data_types.grad_accum_dtype", "communication_data_type"),
+            _read_gradients,
+            _write_gradients,
+        ),
+        _row("ddp_bucket_mib", (_BUCKET,), _read_bucket, _write_bucket),
+        _row(
+            "optimizer_offload weight_offload",
+            (f"{_ZERO}.offload_optimizer.device",),
+            _read_offload,
+            _write_offload,
+        ),
+        _row(
+            "activation_recompute activations_offload",
+            ("activation_checkpointing.cpu_checkpointing",),
+            _read_recompute,
+            _write_recompute,
+        ),
+        _row(
+            "optimizer optimizer_impl",
+            ("optimizer.type", "optimizer.params.torch_adam"),
+            _read_optimizer,
+            _write_optimizer,
+        ),
+        _row(
+            "grad_clip",
+            ("gradient_clipping",),
+            _read_clipping,
+            lambda one: {"gradient_clipping": 1.0} if one["grad_clip"] else {},
+        ),
+        Row((), tuple(_ONLY_WITH), _read_values, lambda one: {}, "campaign"),
+    ),
+    no_effect=(
+        *("optimizer.params.*", "scheduler.*", "steps_per_print", "dump_state", "tensorboard.*"),
+        *("wandb.*", "csv_monitor.*", "monitor_config.*", "comms_logger.*", "comms_config.*"),
+        *("zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "aio.*", "checkpoint.*"),
+        *(f"{section}.{name}" for section in ("fp16", "bf16", "bfloat16") for name in _SCALING),
+        *(f"{_ZERO}.{name}" for name in _HOUSEKEEPING),
+        *("activation_checkpointing.*", "expert_parallel.preset_model", "autotuning.*"),
+        *("expert_parallel.load_balance_coeff", "sequence_parallel.*", "compile.backend"),
+        *(
+            "prescale_gradients",
+            "gradient_predivide_factor",
+            "seq_parallel_communication_data_type",
+        ),
+        *(
+            "flops_profiler.*",
+            "communication_data_type_scaler",
+            "memory_breakdown",
+            "ignore_unused_*",
+        ),
+    ),
+    not_modelled={
+        "compression_training.*": "layers that are compressed",
+        "sparse_attention.*": "sparse attention",
+        "tensor_parallel.*": "how layers are split",
+        f"{_ZERO}.zenflow.*": "gradients that are applied later",
+        f"{_ZERO}.max_live_parameters": "weights that stay gathered",
+        f"{_ZERO}.max_reuse_distance": "weights that stay gathered",
+        "data_efficiency.*": "sequences that grow, or tokens that are dropped",
+        "curriculum_learning.*": "sequences that grow",
+        "elasticity.*": "a batch that follows the processors",
+        "hybrid_engine.*": "generation between steps",
+        "pipeline.*": "how layers are spread over stages",
+    },
+    parse=parse,
+    render=render,
+    recognises=recognises,
+    suffix=".json",
+    elsewhere=("seq_length",),
+)
+"""JSON configurations of DeepSpeed."""

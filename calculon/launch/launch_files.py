@@ -1,0 +1,70 @@
+"""Files of launchers: found by looking, and as specs of an execution."""
+
+from collections.abc import Mapping
+
+from calculon.errors import Problem, SpecError
+from calculon.launch.dialect import Launch
+from calculon.launch.dialects import read_launch, recognised
+from calculon.spec.files import STDIN, read_bytes
+
+_LOST = "changes the result, and is not modelled"
+_MOST = 3
+"""Settings that a warning names."""
+
+
+def launch_text(path: str) -> str:
+    """Return the text of a file, or of standard input for ``-``.
+
+    Raises
+    ------
+    SpecError
+        When it cannot be read, or is no text.
+    """
+    file = "<stdin>" if path == STDIN else path
+    try:
+        return read_bytes(path).decode()
+    except UnicodeDecodeError:
+        raise SpecError(file, Problem("", "a text in UTF-8", "other bytes")) from None
+
+
+def read_launch_file(
+    path: str,
+    dialect: str = "",
+    *,
+    num_procs: int | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Launch:
+    """Read a file of a launcher; arguments and errors as of :func:`calculon.launch.dialects.read_launch`."""
+    text, file = launch_text(path), "<stdin>" if path == STDIN else path
+    return read_launch(text, file, dialect=dialect, num_procs=num_procs, variables=variables)
+
+
+def launched_execution(path: str, num_procs: int | None = None) -> Launch | None:
+    """Return what a file says where it is one of a launcher; nothing for any other.
+
+    Raises
+    ------
+    SpecError
+        When it cannot be read, and for anything wrong with a file of a launcher.
+    """
+    try:
+        text = launch_text(path)
+    except SpecError:
+        return None  # whoever reads it as a spec says what is wrong
+    return read_launch(text, path, num_procs=num_procs) if recognised(text, path) else None
+
+
+def lost_in_words(launch: Launch) -> str:
+    """Say which settings are not in the result, for a warning; empty where all are.
+
+    Their names, the first of them, and how many there are.
+    """
+    unknown = [setting.name for setting in launch.unknown]
+    names = [setting.name for setting, _ in launch.not_modelled] + unknown
+    if not names:
+        return ""
+    listed = ", ".join(names[:_MOST]) + (
+        f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    )
+    what = f"{listed}: {_LOST}" if not unknown else f"{listed}: not modelled, or unknown"
+    return f"{what} (calculon import-flags lists them)"

@@ -1,0 +1,87 @@
+"""Whole numbers of a shell script: its arithmetic, and its comparisons of numbers and texts."""
+
+import ast
+import re
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any
+
+_COMPARE: dict[str, Callable[[int, int], bool]] = {
+    "-eq": lambda a, b: a == b,
+    "-ne": lambda a, b: a != b,
+    "-gt": lambda a, b: a > b,
+    "-ge": lambda a, b: a >= b,
+    "-lt": lambda a, b: a < b,
+    "-le": lambda a, b: a <= b,
+}
+
+
+def whole(text: str, number: Callable[[str], int]) -> int:
+    """Return the value of an expression of whole numbers.
+
+    Parameters
+    ----------
+    text : str
+        The expression.
+    number : callable
+        Returns a variable as a whole number.
+
+    Raises
+    ------
+    ValueError, SyntaxError, ZeroDivisionError
+        For anything else.
+    """
+    choice = re.fullmatch(r"(.+?)\?(.+?):(.+)", text.strip(), re.DOTALL)
+    if choice:  # C's own conditional expression
+        return whole(choice[2 if whole(choice[1], number) else 3], number)
+    return _whole(ast.parse(text.strip(), mode="eval").body, number)
+
+
+def _whole(node: ast.AST, number: Callable[[str], int]) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.Name):
+        return number(node.id)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_whole(node.operand, number)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        found = _COMPARISONS.get(type(node.ops[0]))
+        if found:
+            return int(found(_whole(node.left, number), _whole(node.comparators[0], number)))
+    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        return _ARITHMETIC[type(node.op)](_whole(node.left, number), _whole(node.right, number))
+    raise ValueError(node)
+
+
+def _divided(a: int, b: int) -> int:
+    """Return a quotient rounded to 0, as C and shells do."""
+    found = abs(a) // abs(b)
+    return found if (a < 0) == (b < 0) else -found
+
+
+_ARITHMETIC: dict[Any, Callable[[int, int], int]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: _divided,
+    ast.Mod: lambda a, b: a - b * _divided(a, b),
+}
+_COMPARISONS: dict[Any, Callable[[int, int], bool]] = {
+    ast.Eq: lambda a, b: a == b,
+    ast.NotEq: lambda a, b: a != b,
+    ast.Lt: lambda a, b: a < b,
+    ast.LtE: lambda a, b: a <= b,
+    ast.Gt: lambda a, b: a > b,
+    ast.GtE: lambda a, b: a >= b,
+}
+
+
+def decided(first: str, operator: str, second: str) -> bool | None:
+    """Return whether a comparison of ``[ ]`` holds; nothing where it is none that is known."""
+    if operator in ("=", "==", "!="):
+        alike = fnmatchcase(first, second)
+        return alike if operator != "!=" else not alike
+    try:
+        return _COMPARE[operator](int(first or 0), int(second or 0))
+    except (KeyError, ValueError):
+        return None

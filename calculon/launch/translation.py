@@ -1,0 +1,92 @@
+"""Executions that one framework runs, for another: what is chosen is kept, what only the framework says is not."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
+from calculon.presets import find_preset
+from calculon.presets import plain as written
+from calculon.spec.execution import Execution
+from calculon.spec.fields import optional_defaults, spec_fields
+
+NO_SETTING = (
+    *("edition", "preset"),
+    *("mem_reserved_mib", "mem_fragments_percent", "data_par_slowdown", "coll_algo"),
+    *("tp_hidden_percent", "attn_kernel", "seq_length"),
+    *("moe_imbalance_percent", "packed_percent", "pack_imbalance_percent", "stage_stop_us"),
+    *("tensor_par_net", "pipeline_par_net", "data_par_net", "expert_par_net", "context_par_net"),
+)
+"""Fields that no launcher sets: they are of the estimate, of the machine, or of the data."""
+
+
+_OWN_WAY = ("grad_dtype", "grad_comm_dtype", "tp_async", "seq_par_ag_redo", "overlap_param_gather")
+"""What each framework does in a way of its own, unless another is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """An execution for a framework.
+
+    Attributes
+    ----------
+    fields : mapping
+        All of its fields.
+    changes : mapping of str to (object, object)
+        Fields of which the framework runs another value than the one that the execution was written for, and both.
+    """
+
+    fields: Mapping[str, Any]
+    changes: Mapping[str, tuple[Any, Any]]
+
+
+def translated(
+    execution: Mapping[str, Any], preset: str, settable: Collection[str], title: str
+) -> Translated:
+    """Return an execution as a framework runs it.
+
+    Parameters
+    ----------
+    execution : mapping
+        All fields of an execution; fields at their default may be left out.
+    preset : str
+        Preset of the framework.
+    settable : collection of str
+        Fields that its settings say.
+    title : str
+        What it is called in messages.
+
+    Raises
+    ------
+    SpecError
+        For inference, and for a field that was chosen and that neither settings nor the preset say; with the value
+        that the framework runs.
+    """
+    whole = optional_defaults(Execution) | dict(execution)
+    if not whole["training"]:
+        raise _refusal("training", title, True, False)
+    own = optional_defaults(Execution) | find_preset(str(whole["preset"])).usual(whole)
+    target = find_preset(preset)
+    usual = optional_defaults(Execution) | target.usual(whole)
+    fields, changes = dict(whole), {}
+    for name in (field.name for field in spec_fields(Execution)):
+        value = whole[name]
+        if name in NO_SETTING or name not in usual or value == usual[name]:
+            continue
+        own_form = value == "auto" or (name in _OWN_WAY and whole["preset"] != preset)
+        if name in settable and target.problem(name, value) is None and not own_form:
+            continue
+        if value == own.get(name):
+            fields[name] = usual[name]
+            changes[name] = value, usual[name]
+        elif name not in settable:
+            raise _refusal(name, title, usual[name], value)
+    return Translated(fields, changes)
+
+
+def _refusal(name: str, title: str, runs: Any, found: Any) -> SpecError:
+    """Return the error of a field that a launcher has no setting for."""
+    wanted = f"{written(runs)}, as {title} runs it: it has no setting for this field"
+    return SpecError(
+        "execution", Problem(name, wanted, written(found), f"--set {name}={written(runs)}")
+    )

@@ -1,0 +1,57 @@
+"""Settings below names, as configurations in YAML and Python have them: ``model.tensor_model_parallel_size``."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from calculon.frozen import dataclass
+
+TARGET = "_target_"
+"""Name of the class or function that makes an object, beside its settings, as Hydra writes it."""
+
+CALLS = "calls"
+"""Name, beside the settings of a Python file, of functions that are not in it and may change settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A value, and the line that it stands in."""
+
+    value: Any
+    line: int = 0
+
+
+class Tree(dict[str, Any]):
+    """Settings and further trees by name; the name ``""`` has the value of the tree itself, where it has one."""
+
+    def put(self, path: tuple[str, ...], leaf: "Leaf | Tree") -> None:
+        """State the setting of a path, below whatever was stated of its first names."""
+        first, *rest = path
+        if not rest:
+            self[first] = leaf
+            return
+        below = self.get(first)
+        if not isinstance(below, Tree):
+            below = Tree() if below is None or below.value is None else Tree({"": below})
+            self[first] = below
+        below.put(tuple(rest), leaf)
+
+    def at(self, path: tuple[str, ...]) -> "Leaf | Tree | None":
+        """Return what is stated of a path; None where nothing is."""
+        found: Leaf | Tree | None = self
+        for name in path:
+            found = found.get(name) if isinstance(found, Tree) else None
+        return found
+
+    def copy(self) -> "Tree":
+        """Return a tree whose changes leave this one as it is."""
+        copied = ((name, v.copy() if isinstance(v, Tree) else v) for name, v in self.items())
+        return Tree(copied)
+
+    def leaves(self, above: str = "") -> Iterator[tuple[str, Leaf]]:
+        """Yield every setting with the names of its path, joined by dots."""
+        for name, one in self.items():
+            path = ".".join(filter(None, (above, name)))
+            if isinstance(one, Tree):
+                yield from one.leaves(path)
+            else:
+                yield path, one

@@ -1,0 +1,150 @@
+"""Break-even: the value of a figure at which a plan is as good as another, or a machine as another."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from calculon.frozen import dataclass
+from calculon.hardware.figures import Figure
+from calculon.planner.elasticities import Case, of_hardware
+from calculon.units import Array
+
+FURTHEST = 16
+"""By how much a figure is multiplied, and divided, at most."""
+
+TOLERANCE = 1e-12
+"""Difference of the logarithms of two statistics at which they are equal."""
+
+_POINTS = 9
+_MOST_STEPS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakEven:
+    """The value of a figure at which two are equal.
+
+    Attributes
+    ----------
+    figure : Figure
+        The figure.
+    value : float or None
+        Its value in the unit of the file, the nearest to that of now; None where there is none within
+        :data:`FURTHEST`.
+    ratio : float or None
+        The statistic of the first over that of the other at this value, per processor: 1 but for rounding.
+    """
+
+    figure: Figure
+    value: float | None
+    ratio: float | None = None
+
+    @property
+    def factor(self) -> float | None:
+        """The value beside that of now."""
+        return None if self.value is None else self.value / self.figure.value
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """What a plan is compared with: another plan on the same machine, or a level that does not depend on it.
+
+    Attributes
+    ----------
+    case : Case
+        The other plan, on its machine.
+    words : str
+        What it is called.
+    same_machine : bool
+        Its machine is the one whose figures change.
+    """
+
+    case: Case
+    words: str
+    same_machine: bool
+
+
+def break_evens(
+    case: Case, rival: Rival, figures: Sequence[Figure], weight: Callable[[Case], float]
+) -> tuple[BreakEven, ...]:
+    """Return the break-even of each figure.
+
+    Parameters
+    ----------
+    case, rival : Case, Rival
+        The two that are compared, by the same statistic.
+    figures : sequence of Figure
+        Figures of the machine of `case`; of these rates, sizes and times of hardware are tried.
+    weight : callable
+        What the statistic of a case is multiplied with: processors over tokens for times, so that those of a token on
+        a processor are compared.
+    """
+    continuous = [
+        one for one in figures if of_hardware(one) and one.kind is float and one.unit != "GiB"
+    ]
+    if not continuous:
+        return ()
+    constant = math.log(weight(case) / weight(rival.case))
+    level = 0.0 if rival.same_machine else math.log(rival.case.on(rival.case.system))
+
+    def difference(which: Array, logs: Array) -> Array:
+        """Return the logarithm of the ratio of both for some figures at logarithms of factors."""
+        changes = _changes(continuous, which, logs)
+        own = np.log(case.values(changes))
+        other = np.log(rival.case.values(changes)) if rival.same_machine else level
+        return constant + own - other
+
+    roots = _roots(difference, len(continuous))
+    left = difference(np.arange(len(continuous)), np.nan_to_num(roots))
+    return tuple(
+        BreakEven(figure=one, value=None)
+        if math.isnan(root)
+        else BreakEven(figure=one, value=one.value * math.exp(root), ratio=math.exp(rest))
+        for one, root, rest in zip(continuous, roots.tolist(), left.tolist(), strict=True)
+    )
+
+
+def _changes(figures: Sequence[Figure], which: Array, logs: Array) -> list[dict[str, float]]:
+    """Return the changes of figures by logarithms of factors."""
+    logged = zip(which.tolist(), logs.tolist(), strict=True)
+    return [{figures[i].path: figures[i].value * math.exp(log)} for i, log in logged]
+
+
+Difference = Callable[[Array, Array], Array]
+
+
+def _roots(difference: Difference, count: int) -> Array:
+    """Return the root of a function of each figure that is nearest to 0; not-a-number where there is none."""
+    ends = np.linspace(-math.log(FURTHEST), math.log(FURTHEST), _POINTS)
+    which = np.repeat(np.arange(count), _POINTS)
+    grid = difference(which, np.tile(ends, count)).reshape(count, _POINTS)
+    low, high = np.full(count, np.nan), np.full(count, np.nan)
+    for i in sorted(range(_POINTS - 1), key=lambda i: -abs(ends[i] + ends[i + 1])):
+        crosses = grid[:, i] * grid[:, i + 1] <= 0  # the last one found is the nearest
+        low[crosses], high[crosses] = ends[i], ends[i + 1]
+    equal = np.abs(grid[:, _POINTS // 2]) <= TOLERANCE
+    low[equal] = high[equal] = 0.0
+    return _refined(difference, low, high)
+
+
+def _refined(difference: Difference, low: Array, high: Array) -> Array:
+    """Return the roots between brackets, all of them together, by halves and secants in turn."""
+    roots = (low + high) / 2
+    some = np.flatnonzero(np.isfinite(roots))
+    a, b = low[some], high[some]
+    at_a, at_b = difference(some, a), difference(some, b)
+    for step in range(_MOST_STEPS):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            secant = b - at_b * (b - a) / (at_b - at_a)
+        inside = (secant >= np.minimum(a, b)) & (secant <= np.maximum(a, b)) & (step % 3 != 2)
+        middle = np.where(inside, secant, (a + b) / 2)
+        found = difference(some, middle)
+        roots[some] = middle
+        if not len(some) or (np.abs(found) <= TOLERANCE).all():
+            break
+        left = at_a * found > 0
+        a, at_a = np.where(left, middle, a), np.where(left, found, at_a)
+        b, at_b = np.where(left, b, middle), np.where(left, at_b, found)
+        done = np.abs(found) <= TOLERANCE
+        a, b = np.where(done, middle, a), np.where(done, middle, b)
+    return roots

@@ -1,0 +1,3 @@
+"""Tests of launchers: files of users beside them are no modules."""
+
+collect_ignore = ["scripts"]

@@ -1,0 +1,355 @@
+"""Elasticities follow from shares of a time, replanned gains from searches, and break-even from equal times."""
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.hardware.figures import figures_of, with_figures
+from calculon.inputs import Changed
+from calculon.planner.elasticities import Case, Range, effects
+from calculon.planner.replanned import Replanner
+from calculon.planner.sensitivity import read_range, sensitivity
+from calculon.units import GIB
+
+MODEL, PLAN, SYSTEM = "llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm"
+PUBLISHED = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
+OWN_LATENCIES = {"ext.networks[0].step_latency": 3e-6, "ext.networks[1].step_latency": 1e-5}
+"""With these nothing of the time follows from the kind of a network."""
+
+
+@cache
+def published():
+    return sensitivity(*PUBLISHED)
+
+
+@cache
+def searched():
+    return sensitivity(MODEL, PLAN, SYSTEM, replan=True)
+
+
+class Analytic(Case):
+    """A time of three parts: one over a rate, one over another, and a latency."""
+
+    A, B = 3e3, 2e2
+
+    def values(self, changes):
+        known = figures_of(self.system)
+        return np.array([self._time(known, change) for change in changes])
+
+    def _time(self, known, change):
+        peak, rate, latency = (
+            change.get(path, known[path].value)
+            for path in ("matrix.float16.tflops", "mem1.GBps", "networks[0].latency")
+        )
+        return self.A / peak + self.B / rate + latency
+
+
+def test_elasticities_are_shares_of_the_time():
+    case = Analytic(*_specs(*PUBLISHED), "total_time")
+    now, found = effects(case, Range())
+    known = figures_of(case.system)
+    parts = {
+        "matrix.float16.tflops": -case.A / known["matrix.float16.tflops"].value,
+        "mem1.GBps": -case.B / known["mem1.GBps"].value,
+        "networks[0].latency": known["networks[0].latency"].value,
+    }
+    for one in found:
+        share = parts.get(one.figure.path, 0.0) / now
+        assert one.elasticity is None or math.isclose(one.elasticity, share, abs_tol=1e-7)
+        assert one.matters(now) == (one.figure.path in parts)
+    peak = next(one for one in found if one.figure.path == "matrix.float16.tflops")
+    rest = now - case.A / peak.figure.value
+    assert math.isclose(peak.at_low, rest + case.A / peak.low)
+    assert math.isclose(peak.at_high, rest + case.A / peak.high)
+    assert peak.low == 0.75 * peak.figure.value
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "system"),
+    [
+        PUBLISHED,
+        (*PUBLISHED[:2], "a100_80e"),
+        (MODEL, PLAN, Changed(SYSTEM, OWN_LATENCIES)),
+        (MODEL, PLAN, "tpu_v5p"),
+        (MODEL, "llama3-8B_h100x64_p4", Changed(SYSTEM, OWN_LATENCIES)),
+        (MODEL, "llama3-8B_h100x64_128k", Changed(SYSTEM, OWN_LATENCIES)),
+        ("mixtral-8x7B", "mixtral-8x7B_h100x64", Changed(SYSTEM, OWN_LATENCIES)),
+    ],
+    ids=["published", "other memory", "today", "torus", "pipeline", "long sequences", "experts"],
+)
+def test_elasticities_of_time_add_up_to_minus_one(model, plan, system):
+    found = sensitivity(model, plan, system)
+    rates = [e for e in found.effects if e.figure.unit in ("TFLOP/s", "GB/s")]
+    times = [e for e in found.effects if e.figure.unit == "s"]
+    stated = sum(e.elasticity for e in rates) - sum(e.elasticity for e in times)
+    assert math.isclose(stated, found.total.stated, abs_tol=1e-9)
+    assert abs(found.total.together + 1) < 1e-9
+    assert abs(found.total.sum + 1) < 1e-6
+
+
+def test_what_the_sum_lacks_are_latencies_that_are_not_stated():
+    found = sensitivity(MODEL, PLAN, SYSTEM)
+    assert 1e-4 < found.total.unstated < 0.1
+    assert abs(found.total.sum - found.total.together) < 1e-6
+    assert found.total.lists < 0  # ramps of measured collectives
+
+
+def test_a_longer_launch_that_binds_is_a_threshold():
+    """A kernel that takes just as long as its launch gets no faster, and gets slower."""
+    model, execution, system = _specs(*PUBLISHED)
+    del model, execution
+    case = Analytic(*_specs(*PUBLISHED), "total_time")
+    least = case.values([{}])[0]
+
+    class Bound(Analytic):
+        def values(self, changes):
+            return np.maximum(super().values(changes), least)
+
+    _, found = effects(Bound(*_specs(*PUBLISHED), "total_time"), Range())
+    peak = next(one for one in found if one.figure.path == "matrix.float16.tflops")
+    share = case.A / figures_of(system)[peak.figure.path].value / least
+    assert math.isclose(peak.kink, share, rel_tol=1e-2)
+    assert math.isclose(peak.elasticity, -share / 2, rel_tol=1e-2)
+
+
+def test_better_hardware_is_never_slower():
+    found = sensitivity(MODEL, PLAN, SYSTEM)
+    rates = [one for one in found.effects if one.figure.unit in ("TFLOP/s", "GB/s", "GiB")]
+    assert len(rates) > 4
+    for one in rates:
+        assert one.elasticity <= 0
+        assert one.at_high <= found.value
+        assert one.at_low is None or one.at_low >= found.value
+
+
+def test_figures_without_effect_change_nothing():
+    for path in published().idle:
+        figure = figures_of(published().system)[path]
+        machine = with_figures(published().system, {path: 2 * figure.value})
+        again = calculon.evaluate(PUBLISHED[0], machine, [published().execution])
+        assert again["total_time"][0] == published().value
+    assert {*published().idle, *(e.figure.path for e in published().effects)} == {
+        *figures_of(published().system)
+    }
+
+
+def test_the_largest_swing_comes_first():
+    swings = [one.swing(published().value) for one in published().effects]
+    assert swings == sorted(swings, reverse=True)
+
+
+def test_replanned_is_never_worse_than_the_same_plan():
+    found = searched().searched
+    assert found.now.value <= searched().value
+    for path, (low, high) in found.ends.items():
+        one = next((e for e in searched().effects if e.figure.path == path), None)
+        if one is None:
+            continue
+        for best, same in ((low, one.at_low), (high, one.at_high)):
+            assert best is None or same is None or best.value <= same
+    for same, best in found.sizes.values():
+        assert best.value <= same
+
+
+def test_replanned_is_what_a_search_finds():
+    found = searched().searched
+    path = "networks[0].bandwidth"
+    for value, best in zip((337.5, 562.5), found.ends[path], strict=True):
+        machine = Changed(SYSTEM, {path: value})
+        fields = searched().execution
+        search = calculon.search(
+            MODEL,
+            machine,
+            64,
+            fields.batch_size,
+            "bfloat16",
+            preset=fields.preset,
+            fix={"batch_size": fields.batch_size},
+        )
+        assert best.value == min(
+            search.best.stats["total_time"],
+            calculon.evaluate(MODEL, machine, [fields])["total_time"][0],
+        )
+
+
+def test_the_staircase_is_the_best_of_each_capacity():
+    stairs = searched().searched.staircase
+    model, execution, system = _specs(MODEL, PLAN, SYSTEM)
+    replanner = Replanner(Case(model, execution, system, "total_time"), searched().preset)
+    for gib in (20, 40, 60, 79, 80, 81, 95, 120, 400):
+        same = _time(execution, {"mem1.GiB": gib})
+        own = same if math.isfinite(same) else None
+        best = replanner.with_figures({"mem1.GiB": gib}, own)
+        known = stairs.at(gib * GIB)
+        assert (best is None) == (known is None)
+        assert best is None or best.value == known.value
+    assert stairs.here.best.value == searched().searched.now.value
+    values = [step.best.value for step in stairs.steps]
+    assert values == sorted(values, reverse=True)
+
+
+def test_a_step_needs_its_capacity():
+    stairs = searched().searched.staircase
+    for step in stairs.steps[-5:]:
+        enough = {"mem1.GiB": step.capacity / GIB * (1 + 1e-12)}
+        less = {"mem1.GiB": step.capacity / GIB * (1 - 1e-9)}
+        first, second = (_time(step.best.execution, change) for change in (enough, less))
+        assert first == step.best.value
+        assert math.isnan(second)
+
+
+def test_the_shadow_price_is_0_where_memory_does_not_bind():
+    stairs = searched().searched.staircase
+    before, after = stairs.at(stairs.capacity), stairs.at(stairs.capacity + GIB)
+    assert stairs.shadow_price == before.value - after.value >= 0
+    specs = _specs(MODEL, PLAN, Changed(SYSTEM, {"mem1.GiB": 4000}))
+    stairs = Replanner(Case(*specs, "total_time"), searched().preset).staircase()
+    assert stairs.shadow_price == 0
+    assert stairs.up == ()
+    assert stairs.down.best.value > stairs.here.best.value
+
+
+def test_plans_are_equal_at_the_break_even():
+    other = {**_fields(PLAN).to_dict(), "tensor_par_comm_type": "ar", "seq_par_ag_redo": False}
+    found = sensitivity(MODEL, PLAN, SYSTEM, against=other)
+    back = sensitivity(MODEL, other, SYSTEM, against=PLAN)
+    assert (found.rival, back.rival) == ("the other plan", PLAN)
+    values = {one.figure.path: one.value for one in found.break_evens}
+    assert values.keys() == {one.figure.path for one in back.break_evens}
+    assert any(value is not None for value in values.values())
+    for one in (*found.break_evens, *back.break_evens):
+        if one.value is not None:
+            assert abs(one.ratio - 1) < 1e-9
+            change = {one.figure.path: one.value}
+            first, second = (_time(_fields(plan), change) for plan in (PLAN, other))
+            assert one.factor > 0
+            assert math.isclose(first, second, rel_tol=1e-9)
+            assert math.isclose(values[one.figure.path], one.value, rel_tol=1e-9)
+
+
+def test_a_plan_is_equal_to_itself_now():
+    found = sensitivity(*PUBLISHED, against=PUBLISHED[1])
+    assert {one.factor for one in found.break_evens} == {1.0}
+
+
+def test_machines_are_equal_at_the_break_even():
+    found = sensitivity(*PUBLISHED, against_system="h100_80g_sxm")
+    level = calculon.estimate(*PUBLISHED[:2], "h100_80g_sxm").stats["total_time"]
+    assert found.rival == "h100_80g_sxm"
+    known = {one.figure.path: one for one in found.break_evens}
+    peak = known["matrix.float16.tflops"]
+    changed = Changed(PUBLISHED[2], {"matrix.float16.tflops": peak.value})
+    time = calculon.estimate(*PUBLISHED[:2], changed).stats["total_time"]
+    assert math.isclose(time, level, rel_tol=1e-9)
+    assert peak.factor == peak.value / peak.figure.value
+    never = known["networks[1].bandwidth"]
+    assert never.value is None
+    assert never.factor is None
+    furthest = Changed(PUBLISHED[2], {"networks[1].bandwidth": 16 * never.figure.value})
+    assert calculon.estimate(*PUBLISHED[:2], furthest).stats["total_time"] > level
+
+
+def test_another_count_is_compared_by_the_tokens_of_a_processor():
+    fields = _fields(PLAN).to_dict() | {"num_procs": 32, "data_par": 16}
+    found = sensitivity(MODEL, PLAN, SYSTEM, against=fields)
+    other = calculon.estimate(MODEL, fields, SYSTEM).execution
+    for one in found.break_evens:
+        if one.value is not None:
+            change = {one.figure.path: one.value}
+            first, second = _time(_fields(PLAN), change), _time(other, change)
+            assert math.isclose(first * 64, second * 32, rel_tol=1e-9)
+
+
+def test_a_count_of_processors_is_planned_first():
+    found = sensitivity(MODEL, 64, SYSTEM)
+    assert found.execution == calculon.plan(MODEL, 64, SYSTEM).best.execution
+
+
+def test_any_statistic():
+    found = sensitivity(*PUBLISHED, of="sample_rate")
+    for one in found.effects:
+        if one.elasticity is not None:
+            time = published()[one.figure.path].elasticity
+            assert math.isclose(one.elasticity, -time, abs_tol=1e-6)
+    assert found.total is None
+    idle = sensitivity(*PUBLISHED, of="dp_comm_exposed_time", spread="50%")
+    assert idle.within.share == 0.5
+
+
+def test_calibrated_ranges_are_those_of_their_parts():
+    spreads = [{"low": 0.8, "high": 1.5, "level": 0.9}]
+    fits = {"fits": [{"part": "mem1", "spreads": spreads}]}
+    system = Changed(PUBLISHED[2], {"calibration": fits})
+    found = sensitivity(*PUBLISHED[:2], system, spread="calibrated")["mem1.GBps"]
+    assert math.isclose(found.low, found.figure.value / 1.5)
+    assert math.isclose(found.high, found.figure.value / 0.8)
+
+
+def test_plain_data():
+    document = searched().to_dict()
+    assert document["statistic"] == "total_time"
+    assert document["value"] == searched().value
+    frame = searched().to_frame()
+    assert list(frame["path"]) == [one.figure.path for one in searched().effects]
+    assert frame["replanned_at_high"].notna().any()
+    assert document["question"]["execution"]["fields"] == searched().execution.to_dict()
+    assert [row["path"] for row in document["figures"]] == list(frame["path"])
+    even = sensitivity(*PUBLISHED, against_system="h100_80g_sxm").to_dict()["break_even"]
+    assert even["with"] == "h100_80g_sxm"
+    assert "sensitivity" in repr(published()).lower()
+    assert published().elasticities["mem1.GBps"] == published()["mem1.GBps"].elasticity
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"of": "total_tim"}, "did you mean 'total_time'"),
+        ({"of": "mfu"}, "a statistic of edition sc23, found 'mfu'"),
+        ({"spread": "much"}, "expected a share between 0 and 1"),
+        ({"spread": 25}, "write 25%"),
+        ({"spread": "120%"}, "expected a share between 0 and 1"),
+        ({"against": PUBLISHED[1], "against_system": "h100_80g_sxm"}, "found both"),
+    ],
+)
+def test_mistakes_are_told(options, text):
+    with pytest.raises(calculon.SpecError, match=text):
+        sensitivity(*PUBLISHED, **options)
+
+
+def test_plans_of_inference_are_not_searched():
+    execution = inputs.execution(
+        PUBLISHED[1], changes={"training": False, "pipeline_interleaving": 1}
+    )
+    plan = execution.to_dict() | {"optimizer_sharding": False, "activation_recompute": "none"}
+    with pytest.raises(calculon.SpecError, match="a plan of training"):
+        sensitivity(PUBLISHED[0], plan, PUBLISHED[2], replan=True)
+
+
+def test_plans_that_cannot_run_are_no_plans():
+    with pytest.raises(calculon.Infeasible):
+        sensitivity(*PUBLISHED[:2], Changed(PUBLISHED[2], {"mem1.GiB": 10}))
+    with pytest.raises(calculon.Infeasible, match="no plan fits"):
+        sensitivity("llama-3.1-405b", 8, SYSTEM)
+
+
+@pytest.mark.parametrize(("spread", "share"), [("10%", 0.1), ("0.3", 0.3), (0.5, 0.5)])
+def test_ranges(spread, share):
+    assert math.isclose(read_range(spread).share, share)
+
+
+def _specs(model, plan, system):
+    found = calculon.estimate(model, plan, system)
+    return found.model, found.execution, found.system
+
+
+def _fields(plan):
+    return inputs.execution(plan)
+
+
+def _time(execution, change):
+    fields = execution if not isinstance(execution, dict) else inputs.execution(execution)
+    return calculon.evaluate(MODEL, Changed(SYSTEM, change), [fields])["total_time"][0]
