@@ -285,7 +285,7 @@ def _sensitivity(one: Sensitivity) -> str:
 def _why(one: Why) -> str:
     result = None if one.estimate is None else result_of(one.estimate)
     shown = WhyPage(one.to_dict(), result, one.preset.usual)
-    return page(shown, ("What", "Memory"))
+    return page(shown, ("What", "Memory", "Tier-"))
 
 
 Shower = Callable[[Any], str]
