@@ -5,6 +5,7 @@ writes them back. A setting that no row has asked for is told: as one without ef
 effect is not modelled, or as unknown. So is a value that the file alone does not say.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
@@ -186,7 +187,8 @@ class Reading:
         if found is None or found.value is None:
             return default
         value = found.value
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or value != int(value):
             raise self.error(found, "a whole number")
         return int(value)
 
@@ -534,7 +536,8 @@ def write(
     head = [f"{dialect.title}, written for {dialect.version}: {processors:,} processors"]
     kept = _translated(dialect, execution)
     head += [f"{name}: {shown(new)}, not {shown(old)}" for name, (old, new) in kept.changes.items()]
-    told = {name: kept.fields.get(name) for name in dialect.elsewhere}
+    own = {"seq_length": model.seq_size} if model is not None else {}
+    told = {name: kept.fields[name] or own.get(name) for name in dialect.elsewhere}
     head += [f"{name}: {shown(v)}, said by the training script" for name, v in told.items() if v]
     return dialect.render(settings, processors, head)
 

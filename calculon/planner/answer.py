@@ -9,13 +9,15 @@ from calculon import inputs
 from calculon.display import Displayed, drawn
 from calculon.errors import Infeasible, SpecError
 from calculon.estimate import Estimate, estimate
+from calculon.evaluate import evaluate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.question import question
-from calculon.inspect.told_apart import least_ratio
+from calculon.inspect.told_apart import Order, orders
 from calculon.launch.dialect import Launch
 from calculon.launch.difference import Difference
+from calculon.plan.plan import Plan
 from calculon.planner.ask import Question, ask
 from calculon.planner.candidate import Candidate, candidates, of_estimate
 from calculon.planner.launch_flags import settings_between
@@ -68,9 +70,18 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Tie:
-    """The plans whose time is less than a multiple of the shortest, the fastest first."""
+    """Plans that are as fast as the best, the fastest first.
 
-    ratio: float
+    Attributes
+    ----------
+    ratio : float or None
+        The multiple of the shortest time that is longer than all of theirs; None for plans that measured runs do not
+        tell apart from the best (:mod:`calculon.inspect.told_apart`).
+    plans : tuple of Candidate
+        The plans.
+    """
+
+    ratio: float | None
     plans: tuple[Candidate, ...]
 
     @property
@@ -176,11 +187,27 @@ class Answer(Displayed):
         """The plans as fast as the best: as repeated runs differ, and as measured runs do not tell apart."""
         if not self.plans:
             return []
-        longest = {ratio: self.plans[0].time * ratio for ratio in (REPEATED, least_ratio())}
+        longest = self.plans[0].time * REPEATED
+        pairs = zip(self.plans, self.orders, strict=True)
         return [
-            Tie(ratio, tuple(one for one in self.plans if one.time < limit))
-            for ratio, limit in longest.items()
+            Tie(REPEATED, tuple(one for one in self.plans if one.time < longest)),
+            Tie(None, tuple(one for one, order in pairs if not order.told_apart)),
         ]
+
+    @property
+    def orders(self) -> list[Order]:
+        """How sure it is that the best plan is faster than each of :attr:`plans`."""
+        return self.found.orders
+
+    @cached_property
+    def order_of_mine(self) -> Order | None:
+        """How sure it is that the best plan is faster than that of one's own; None where one of them cannot run."""
+        own = None if self.mine is None else self.mine.estimate
+        if own is None or self.best is None:
+            return None
+        q, plans = self.question, Plan.from_records([self.best.execution, own.execution])
+        found = evaluate(q.model, q.system, plans)
+        return orders(q.model, q.system, plans, {name: found[name] for name in found.names})[1]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain data.
@@ -211,11 +238,17 @@ class Answer(Displayed):
         if self.mine is not None:
             own = self.mine.candidate
             answer["mine"] = {"problem": self.mine.problem} if own is None else self._told(own)
+            if self.order_of_mine is not None:
+                answer["mine"]["order"] = self.order_of_mine.to_dict()
         if self.waterfall is not None:
             answer["waterfall"] = self.waterfall.to_dict()
         if self.settings is not None:
             answer["settings"] = self.settings.to_dict()
-        plans = {str(rank): self._told(one) for rank, one in enumerate(self.splits)}
+        known = {id(one): order for one, order in zip(self.plans, self.orders, strict=True)}
+        plans = {
+            str(rank): self._told(one) | {"order": known[id(one)].to_dict()}
+            for rank, one in enumerate(self.splits)
+        }
         return answer | {PLANS: plans}
 
     @cached_property

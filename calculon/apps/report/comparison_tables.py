@@ -48,7 +48,7 @@ def sections(comparison: Comparison, *, everything: bool = False) -> list[Sectio
             told,
             (comparison.letters[mine], comparison.letters[number]),
             comparison.longer(mine, number),
-            comparison.least_ratio,
+            comparison.margin(mine, number),
         )
         for number, told in comparison.settings.items()
         if told["changes"] or told["refused"]

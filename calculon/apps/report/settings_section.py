@@ -13,7 +13,7 @@ def settings_section(
     difference: Document,
     names: tuple[str, str],
     longer: float | None = None,
-    least_ratio: float | None = None,
+    margin: float | None = None,
 ) -> Section:
     """Return the changes of settings as a table, with what cannot be said in sentences.
 
@@ -25,11 +25,11 @@ def settings_section(
         What to call the two plans.
     longer : float, optional
         By what share of the time of the first the second takes longer.
-    least_ratio : float, optional
-        Ratio of times from which their order is sure.
+    margin : float, optional
+        By what share their times have to differ for their order to be sure.
     """
     title = f"Settings of {difference['title']}, from {names[0]} to {names[1]}"
-    title += "" if longer is None else f": {gained(longer, least_ratio)}"
+    title += "" if longer is None else f": {gained(longer, margin)}"
     rows = [_row(change) for change in difference["changes"]]
     columns = (
         Column("kind", "do"),
@@ -40,20 +40,19 @@ def settings_section(
     return Section(title, Table(columns, rows), tuple(_notes(difference)))
 
 
-def gained(longer: float, least_ratio: float | None = None) -> str:
+def gained(longer: float, margin: float | None = None) -> str:
     """Write what a change of plans saves, and how sure that is.
 
-    >>> gained(-0.079), gained(0.5, 1.35)
-    ('-7.9 %', '+50.0 %')
-    >>> gained(-0.079, 1.021), gained(-0.079, 1.35)
+    >>> gained(-0.079), gained(0.5, 0.35)
+    ('-7.9 %', '+50.0 % (tie margin 35.0 %)')
+    >>> gained(-0.079, 0.021), gained(-0.079, 0.35)
     ('-7.9 % (tie margin 2.1 %)', '-7.9 %, not told apart (tie margin 35.0 %)')
     """
     said = f"{longer * 100:+.1f} %"
-    if least_ratio is None:
+    if margin is None:
         return said
-    ratio = max(1 + longer, 1 / (1 + longer))
-    margin = f"(tie margin {(least_ratio - 1) * 100:.1f} %)"
-    return f"{said} {margin}" if ratio >= least_ratio else f"{said}, not told apart {margin}"
+    sure = max(1 + longer, 1 / (1 + longer)) >= 1 + margin
+    return f"{said}{'' if sure else ', not told apart'} (tie margin {margin * 100:.1f} %)"
 
 
 def _row(change: Document) -> dict[str, str]:
