@@ -5,7 +5,8 @@ writes them back. A setting that no row has asked for is told: as one without ef
 effect is not modelled, or as unknown. So is a value that the file alone does not say.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -186,7 +187,8 @@ class Reading:
         if found is None or found.value is None:
             return default
         value = found.value
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or value != int(value):
             raise self.error(found, "a whole number")
         return int(value)
 
@@ -209,6 +211,18 @@ class Reading:
         if not isinstance(found.value, bool):
             raise self.error(found, "true or false")
         return found.value
+
+    def choice(self, setting: Setting, names: Collection[Any]) -> Any:
+        """Return the value of a setting, if it is one of some names.
+
+        Raises
+        ------
+        SpecError
+            Where it is none.
+        """
+        if isinstance(setting.value, (list, dict)) or setting.value not in names:
+            raise self.error(setting, f"one of {', '.join(map(str, names))}")
+        return setting.value
 
     def not_modelled(self, name: str, effect: str) -> None:
         """Say that the value of a setting, where it is stated, changes the result, but not here; and how."""
