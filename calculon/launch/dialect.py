@@ -486,6 +486,19 @@ def settings_of(
     SpecError
         For a value that the launcher cannot express; the hint has the nearest that it can.
     """
+    found, wrong = nearest_settings(dialect, execution, model, campaign)
+    if wrong:
+        raise SpecError("execution", wrong)
+    return found
+
+
+def nearest_settings(
+    dialect: Dialect,
+    execution: Mapping[str, Any],
+    model: Model | None = None,
+    campaign: Mapping[str, Any] | None = None,
+) -> tuple[Fields, list[Problem]]:
+    """Return the settings nearest to an execution, and the fields that they do not say; as :func:`settings_of`."""
     fields = dict(_translated(dialect, execution).fields)
     if model is not None and not fields["seq_length"]:
         fields["seq_length"] = model.seq_size
@@ -495,8 +508,7 @@ def settings_of(
         if row.subject == "model" and model is None:
             continue
         found |= row.write(writing)
-    _check_read_back(dialect, found, fields)
-    return found
+    return found, _unsaid(dialect, found, fields)
 
 
 def _translated(dialect: Dialect, execution: Mapping[str, Any]) -> Translated:
@@ -507,20 +519,18 @@ def _translated(dialect: Dialect, execution: Mapping[str, Any]) -> Translated:
     return translated(execution, preset, kept, dialect.title)
 
 
-def _check_read_back(dialect: Dialect, settings: Fields, fields: Mapping[str, Any]) -> None:
-    """Raise SpecError for fields that settings do not say: the nearest is what they say."""
+def _unsaid(dialect: Dialect, settings: Fields, fields: Mapping[str, Any]) -> list[Problem]:
+    """Return the fields that settings do not say: the nearest is what they say."""
     stated = {name: Setting(name, value) for name, value in settings.items()}
     reading = Reading(Parsed("execution", stated), int(fields["num_procs"]))
     rows = [row for row in dialect.rows if row.subject == "execution"]
     for row in rows:
         reading.execution.update(row.read(reading))
-    wrong = [
+    return [
         Problem(name, f"{shown(said)}, the nearest that {dialect.title} can express", shown(value))
         for name in dialect.fields
         if (said := reading.execution[name]) != (value := fields[name])
     ]
-    if wrong:
-        raise SpecError("execution", wrong)
 
 
 def write(
@@ -538,7 +548,8 @@ def write(
     head = [f"{dialect.title}, written for {dialect.version}: {processors:,} processors"]
     kept = _translated(dialect, execution)
     head += [f"{name}: {shown(new)}, not {shown(old)}" for name, (old, new) in kept.changes.items()]
-    told = {name: kept.fields.get(name) for name in dialect.elsewhere}
+    own = {"seq_length": model.seq_size} if model is not None else {}
+    told = {name: kept.fields[name] or own.get(name) for name in dialect.elsewhere}
     head += [f"{name}: {shown(v)}, said by the training script" for name, v in told.items() if v]
     return dialect.render(settings, processors, head)
 
