@@ -149,7 +149,7 @@ class Reading:
         return found
 
     def _unknown_procs(self, found: str) -> SpecError:
-        hint = "--procs N says how many"
+        hint = "import-flags --procs N says how many"
         return SpecError(self.parsed.file, Problem("processors", "a number", found, hint))
 
     def setting(self, *names: str) -> Setting | None:
@@ -167,7 +167,11 @@ class Reading:
         if self.lenient:
             return None
         needs = found.value.needs
-        hint = f"--env {needs}=VALUE says it" if needs else "write the value into the file"
+        hint = (
+            f"import-flags --env {needs}=VALUE says it"
+            if needs
+            else "write the value into the file"
+        )
         raise self.error(found, "a value that the file says", hint)
 
     def get(self, *names: str, default: Any = None) -> Any:

@@ -46,7 +46,7 @@ def _degrees(one: Reading) -> Fields:
     if processors % product:
         factors = " x ".join(str(value) for value in degrees.values())
         wanted = f"a multiple of {factors} = {product:,} (tensor x context x pipeline parallel)"
-        hint = "--procs N says another number than the file"
+        hint = "import-flags --procs N says another number than the file"
         raise SpecError(one.parsed.file, Problem("processors", wanted, f"{processors:,}", hint))
     return {"num_procs": processors, **degrees, "data_par": processors // product}
 

@@ -350,7 +350,7 @@ def test_tokens_follow_from_steps_batch_and_sequence():
         ("--tensor-model-parallel-size 3", r"a multiple of 3 x 1 x 1 = 3 .*found 8"),
         ("--global-batch-size 12", r"a multiple of 1 x 8 = 8 .*found 12"),
         ("--tensor-model-parallel-size two", r"a whole number, found 'two'"),
-        ("--tensor-model-parallel-size $TP", r"found \$TP. Hint: --env TP=VALUE"),
+        ("--tensor-model-parallel-size $TP", r"found \$TP. Hint: import-flags --env TP=VALUE"),
         ("--data-parallel-sharding-strategy all --use-megatron-fsdp", "one of no_shard"),
         ("--moe-token-dispatcher-type ring", "one of allgather"),
         ("--recompute-granularity some", "full or selective"),
