@@ -235,7 +235,7 @@ def test_laws_hold_between_frameworks():
         assert any("preset" in step.fields for step in found.steps)
 
 
-@settings(max_examples=EXAMPLES // 4)  # tables of every field take long to draw
+@settings(max_examples=EXAMPLES // 6)  # tables of every field take long to draw
 @given(every_table(rows=2))
 def test_laws_hold_between_any_plans(drawn):
     _between_all(*drawn)

@@ -13,11 +13,13 @@ from calculon.apps.views.estimate_result import result_of
 from calculon.apps.views.front import axis, front
 from calculon.apps.views.schedule_passes import passes
 from calculon.apps.views.sweep_curves import curves
+from calculon.apps.views.waterfalls import fall_of_waterfall
 from calculon.errors import Infeasible, Problem, SpecError, nearest
 from calculon.estimate import Estimate
 from calculon.evaluate import Evaluation
 from calculon.plan.plan import Plan
 from calculon.planner.answer import Answer
+from calculon.planner.waterfall import Waterfall
 from calculon.search.search_result import SearchResult
 from calculon.spec.named_values import EDITION_NAMES, PUBLISHED
 from calculon.spec.origin import titled
@@ -50,6 +52,17 @@ def _plans(one: Answer) -> list[Result]:
     if not shown:
         raise Infeasible("nothing", "no plan fits, so that there is nothing to draw")
     return shown
+
+
+def _changes(one: Waterfall) -> list[Any]:
+    return [fall_of_waterfall(one)]
+
+
+def _changes_of_mine(one: Answer) -> list[Any]:
+    """Return the changes from one's own plan to the best."""
+    if one.waterfall is None:
+        raise Infeasible("nothing", "there are no two plans to lead from one to the other")
+    return _changes(one.waterfall)
 
 
 def _counts(one: Answer) -> list[Series]:
@@ -106,7 +119,12 @@ Content = Callable[..., Any]
 
 _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     Estimate: {"breakdown": (_breakdown, "time_breakdown"), "schedule": (passes, "gantt")},
-    Answer: {"breakdown": (_plans, "time_breakdown"), "scaling": (_counts, "scaling")},
+    Answer: {
+        "breakdown": (_plans, "time_breakdown"),
+        "scaling": (_counts, "scaling"),
+        "waterfall": (_changes_of_mine, "waterfall_bars"),
+    },
+    Waterfall: {"waterfall": (_changes, "waterfall_bars")},
     Comparison: {"breakdown": (_compared, "time_breakdown")},
     Evaluation: {"scatter": (_scatter, "pareto")},
     SearchResult: {"pareto": (_front, "pareto")},

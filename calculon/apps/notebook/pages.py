@@ -11,8 +11,10 @@ from calculon.apps.report.plan_page import PlanPage
 from calculon.apps.report.plans_table import plans_table
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import bandwidth, capacity, figure, quantity
+from calculon.apps.report.waterfall_section import waterfall_section
 from calculon.apps.report.winners import reasons_table, winners_table
 from calculon.apps.views.estimate_result import result_of
+from calculon.apps.views.waterfalls import digits_of
 from calculon.architecture.parameters import parameter_count
 from calculon.errors import in_words
 from calculon.estimate import Estimate
@@ -20,6 +22,7 @@ from calculon.evaluate import Evaluation
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES, Plan
 from calculon.planner.answer import Answer
+from calculon.planner.waterfall import Waterfall
 from calculon.presets import find_preset
 from calculon.records import columns
 from calculon.search.search_result import SearchResult
@@ -47,7 +50,7 @@ def _answer(one: Answer) -> str:
     best = None if one.best is None else result_of(one.best)
     preset = one.question.preset
     shown = PlanPage(one.to_dict(), best, preset.usual, preset.words)
-    return page(shown, ("Best", "No plan", "Next best", "Processors", "Mine"))
+    return page(shown, ("Best", "No plan", "Next best", "Processors", "Mine", "From mine"))
 
 
 def _search(one: SearchResult) -> str:
@@ -241,6 +244,14 @@ def _packing(one: Packing) -> str:
     return framed(table(Table(heads, rows)))
 
 
+def _waterfall(one: Waterfall) -> str:
+    """Return a row for each change."""
+    section = waterfall_section(one.to_dict(), digits_of(one))
+    title = heading(f"{one.model.name} on {one.system.name}", section.title)
+    notes = (paragraph(note, quiet=True) for note in section.notes)
+    return framed(title, *notes, table(section.table, most=len(section.table.rows)))
+
+
 def _comparison(one: Comparison) -> str:
     """Return the tables of differences but those of single statistics, each folded away but the first of time."""
     named = zip(one.letters, one.names, strict=True)
@@ -268,6 +279,7 @@ _PAGES: dict[type, Shower] = {
     Evaluation: _evaluation,
     Sweep: _sweep,
     Comparison: _comparison,
+    Waterfall: _waterfall,
     Plan: _plan,
     Execution: _execution,
     Model: _model,

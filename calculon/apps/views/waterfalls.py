@@ -4,14 +4,19 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.result import Result
+from calculon.apps.report.waterfall_section import NAMES, digits_of_differences, waterfall_section
+from calculon.editions import find_edition
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
+from calculon.spec.named_values import PUBLISHED
 
 if TYPE_CHECKING:
     from calculon.apps.report.pictures.waterfall_bars import Fall
     from calculon.apps.report.report_page import Drawn
     from calculon.estimate import Estimate
+    from calculon.planner.waterfall import Waterfall
 
 LEAST = 2
 """Results that there are at least: a plan of one's own, and a better one."""
@@ -69,7 +74,6 @@ def falls(results: Sequence[Result]) -> "list[Fall]":
 def fall_of(mine: Result, best: Result, told: dict[str, Any]) -> "Fall":
     """Return a waterfall between two results with what its picture says beside."""
     from calculon.apps.report.pictures.waterfall_bars import Fall
-    from calculon.apps.report.waterfall_section import digits_of_differences
 
     title = best.title if mine.title == best.title else f"{mine.title}, to {best.title}"
     return Fall(
@@ -79,6 +83,32 @@ def fall_of(mine: Result, best: Result, told: dict[str, Any]) -> "Fall":
         terms=mine.terms,
         digits=digits_of_differences((mine.digits, best.digits)),
         capacity=None if best.capacities is None else best.capacities[0],
+    )
+
+
+def fall_of_waterfall(found: "Waterfall") -> "Fall":
+    """Return what the picture of a waterfall says."""
+    from calculon.apps.report.pictures.waterfall_bars import Fall
+
+    execution = found.best.execution
+    procs = f"{execution['num_procs']:,} x {found.system.name}"
+    published = found.edition == PUBLISHED
+    return Fall(
+        waterfall=found.to_dict(),
+        names=NAMES,
+        title=f"{found.model.name} on {procs}: one change at a time",
+        terms=found.edition if published else f"{found.edition}, {execution['preset']}",
+        digits=digits_of(found),
+        capacity=find_edition(found.edition).machine(found.system).usable[0],
+    )
+
+
+def digits_of(found: "Waterfall") -> Digits:
+    """Return the digits of the times of a waterfall, of which no interval is known."""
+    return (
+        Digits()
+        if found.edition == PUBLISHED
+        else digits_of_differences([Digits(WITHOUT_INTERVAL)])
     )
 
 
@@ -93,7 +123,6 @@ def drawn(results: Sequence[Result]) -> "list[Drawn]":
     """Return the changes from the first result to each other one, with a picture where it can be drawn."""
     from calculon.apps.report.pictures.canvas import require_library, svg
     from calculon.apps.report.report_page import Drawn
-    from calculon.apps.report.waterfall_section import waterfall_section
 
     found = []
     for best, told in comparable(results):
