@@ -20,6 +20,7 @@ COMMANDS = (
     "plot validation -o validation.png",
     "plot validation --study gpt2_ladder --edition corrected -o gpt2_ladder.png",
     "plot schedule llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm -o schedule.png",
+    "sensitivity llama-3.1-70b 1024 h100 --replan -o tornado.png",
     "calibrate h100_80g_sxm --kernels -o fitted.json --plot kernels.png",
 )
 """The pictures; files beside them, that they are drawn from or made with, are thrown away."""

@@ -1,6 +1,7 @@
 """The answer to a question: the best plan, its rivals, the same for other counts, and a plan of one's own beside it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,12 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.question import question
 from calculon.inspect.told_apart import Order, orders
+from calculon.launch.dialect import Launch
+from calculon.launch.difference import Difference
 from calculon.plan.plan import Plan
 from calculon.planner.ask import Question, ask
 from calculon.planner.candidate import Candidate, candidates, of_estimate
+from calculon.planner.launch_flags import settings_between
 from calculon.planner.proposals import hint
 from calculon.planner.remedies import BEST
 from calculon.planner.unfit import Unfit, unfit, why_none
@@ -88,11 +92,24 @@ class Tie:
 
 @dataclass(frozen=True)
 class Mine:
-    """A plan of one's own: its estimate, or why it cannot run; and the execution, where only memory is too small."""
+    """A plan of one's own.
+
+    Attributes
+    ----------
+    estimate : Estimate or None
+        Its estimate; None where it cannot run.
+    problem : str
+        Why it cannot.
+    execution : Execution or None
+        The execution, where nothing but memory is too small.
+    launch : Launch or None
+        The launch file that it is from.
+    """
 
     estimate: Estimate | None
     problem: str = ""
     execution: Execution | None = None
+    launch: Launch | None = None
 
     @cached_property
     def candidate(self) -> Candidate | None:
@@ -146,6 +163,15 @@ class Answer(Displayed):
             return None
         q = self.question
         return waterfall(q.model, mine, self.best.execution, q.system)
+
+    @cached_property
+    def settings(self) -> Difference | None:
+        """What to change in the launch file of one's own to run the best plan; None where there is no such file."""
+        mine = self.mine
+        if mine is None or mine.launch is None or mine.execution is None or self.best is None:
+            return None
+        q = self.question
+        return settings_between(mine.execution, self.best.execution, q.model, mine.launch)
 
     @property
     def splits(self) -> list[Candidate]:
@@ -216,6 +242,8 @@ class Answer(Displayed):
                 answer["mine"]["order"] = self.order_of_mine.to_dict()
         if self.waterfall is not None:
             answer["waterfall"] = self.waterfall.to_dict()
+        if self.settings is not None:
+            answer["settings"] = self.settings.to_dict()
         known = {id(one): order for one, order in zip(self.plans, self.orders, strict=True)}
         plans = {
             str(rank): self._told(one) | {"order": known[id(one)].to_dict()}
@@ -395,6 +423,10 @@ def _mine(question: Question) -> Mine | None:
     if question.mine is None:
         return None
     stated = question.mine.fields
+    if stated is None and (launch := question.mine.launch) is not None:
+        fields = {**launch.execution, **_own_length(question, launch)}
+        execution = inputs.execution(fields, edition=CORRECTED)
+        return replace(_estimated(question, execution), launch=launch)
     if stated is None:
         _, raw, _ = catalog.read("execution", question.mine.file)
         if not isinstance(raw, Mapping) or "edition" in raw or "preset" in raw:
@@ -408,6 +440,12 @@ def _mine(question: Question) -> Mine | None:
         except SpecError:
             continue  # stages that this layout does not make of so many blocks
     return _estimated(question, _execution(question, fields))
+
+
+def _own_length(question: Question, launch: Launch) -> dict[str, int]:
+    """Return the sequences of a launch file as an execution says those of its model."""
+    same = launch.execution.get("seq_length") == question.model.seq_size
+    return {"seq_length": 0} if same else {}
 
 
 def _usual(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:

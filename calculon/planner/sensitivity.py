@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
+from calculon.display import Displayed, drawn
 from calculon.editions import EDITIONS
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
@@ -27,6 +28,7 @@ from calculon.spec.result_selection import QUESTION
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 TIME = "total_time"
 
@@ -74,7 +76,7 @@ class Searched:
 
 
 @dataclass(frozen=True)
-class Sensitivity:
+class Sensitivity(Displayed):
     """What a statistic of a plan depends on.
 
     Attributes
@@ -189,6 +191,16 @@ class Sensitivity:
 
         return pd.DataFrame(self.rows())
 
+    def plot(self) -> "Figure":
+        """Draw a tornado: how far the statistic goes with each figure lower and higher, the longest bar first.
+
+        Raises
+        ------
+        SpecError
+            Where matplotlib is missing.
+        """
+        return drawn(self, "tornado")
+
     def __repr__(self) -> str:
         most = ", ".join(f"{one.figure.path} {one.elasticity:+.2f}" for one in self._most)
         return f"<Sensitivity of {self.statistic.name} of {self.model.name} on {self.system.name}: {most}>"
@@ -253,6 +265,7 @@ def sensitivity(
         raise SpecError("sensitivity", Problem("against", wanted, "both"))
     shape, machine, plan, framework = _asked(model, execution, system, edition, preset)
     check_statistic(of, "sensitivity", EDITIONS[plan.edition])
+    _check_calibrated(within, machine)
     found = _found(Case(shape, plan, machine, of), framework, statistic, within, replan=replan)
     if against is None and against_system is None:
         return found
@@ -309,16 +322,25 @@ def read_range(spread: float | str) -> Range:
     return Range(share)
 
 
+def _check_calibrated(within: Range, system: System) -> None:
+    """Refuse ranges of calibrated parts where none is."""
+    if within.calibrated and not system.calibration.spreads:
+        wanted = f"a share such as 25%, as no part of {system.name} was calibrated"
+        raise SpecError("sensitivity", Problem("range", wanted, CALIBRATED))
+
+
 def _asked(
     model: Any, execution: Any, system: Any, edition: str | None, preset: str | None
 ) -> tuple[Model, System, Execution, Preset]:
     """Return the records, and the preset of the plan, which runs."""
     if isinstance(execution, int):
         from calculon.planner.answer import plan  # what a given plan does without
+        from calculon.planner.unfit import why_none
 
         answer = plan(model, execution, system, preset=preset)
         if answer.best is None:
-            raise Infeasible("nothing", "no plan fits; calculon plan says what would")
+            reason = why_none(answer.found.counts)
+            raise Infeasible("nothing", f"no plan fits: {reason}; calculon plan says what would")
         best = answer.best
         return best.model, best.system, best.execution, answer.question.preset
     found = estimate(model, execution, system, edition=edition, preset=preset)

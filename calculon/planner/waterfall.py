@@ -177,15 +177,15 @@ class Waterfall(Displayed):
         rows = [step.to_dict() for step in self.steps]
         return pd.DataFrame([{name: row[name] for name in names} for row in rows], columns=names)
 
-    def plot(self, kind: str = "waterfall") -> "Figure":
-        """Draw a bar for each change between the times at both ends, and the memory beside it.
+    def plot(self) -> "Figure":
+        """Draw a bar for each change between the times of both plans, and the memory beside it.
 
         Raises
         ------
         SpecError
-            For another kind of picture, and where matplotlib is missing.
+            Where matplotlib is missing.
         """
-        return drawn(self, kind)
+        return drawn(self, "waterfall")
 
     def __repr__(self) -> str:
         count = f"{len(self.steps)} change{'s' * (len(self.steps) != 1)}"

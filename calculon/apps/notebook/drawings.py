@@ -13,12 +13,13 @@ from calculon.apps.views.estimate_result import result_of
 from calculon.apps.views.front import axis, front
 from calculon.apps.views.schedule_passes import passes
 from calculon.apps.views.sweep_curves import curves
-from calculon.apps.views.waterfalls import fall_of_waterfall
+from calculon.apps.views.waterfalls import fall_alone
 from calculon.errors import Infeasible, Problem, SpecError, nearest
 from calculon.estimate import Estimate
 from calculon.evaluate import Evaluation
 from calculon.plan.plan import Plan
 from calculon.planner.answer import Answer
+from calculon.planner.sensitivity import Sensitivity
 from calculon.planner.waterfall import Waterfall
 from calculon.search.search_result import SearchResult
 from calculon.spec.named_values import EDITION_NAMES, PUBLISHED
@@ -54,15 +55,11 @@ def _plans(one: Answer) -> list[Result]:
     return shown
 
 
-def _changes(one: Waterfall) -> list[Any]:
-    return [fall_of_waterfall(one)]
-
-
-def _changes_of_mine(one: Answer) -> list[Any]:
+def _changes_of_mine(one: Answer) -> Any:
     """Return the changes from one's own plan to the best."""
     if one.waterfall is None:
         raise Infeasible("nothing", "there are no two plans to lead from one to the other")
-    return _changes(one.waterfall)
+    return [fall_alone(one.waterfall)]
 
 
 def _counts(one: Answer) -> list[Series]:
@@ -115,6 +112,10 @@ def _curves(one: Sweep, x: str, y: str, by: str | None) -> Any:
     return curves(one, x, y, by, _terms(one.evaluation.plan))
 
 
+def _fall(one: Waterfall) -> list[Any]:
+    return [fall_alone(one)]
+
+
 Content = Callable[..., Any]
 
 _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
@@ -124,10 +125,11 @@ _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
         "scaling": (_counts, "scaling"),
         "waterfall": (_changes_of_mine, "waterfall_bars"),
     },
-    Waterfall: {"waterfall": (_changes, "waterfall_bars")},
     Comparison: {"breakdown": (_compared, "time_breakdown")},
     Evaluation: {"scatter": (_scatter, "pareto")},
     SearchResult: {"pareto": (_front, "pareto")},
+    Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado")},
+    Waterfall: {"waterfall": (_fall, "waterfall_bars")},
     Sweep: {"curves": (_curves, "curves")},
 }
 """The kinds of pictures of each result: what makes the content of one, and the module that draws it."""

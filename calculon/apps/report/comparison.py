@@ -89,11 +89,18 @@ class Comparison(Displayed):
     waterfalls : mapping of int to mapping, optional
         By the number of a result, the changes from the first to it as plain data (:class:`calculon.Waterfall`), where
         both are plans of one model on one system.
+    launched : int
+        The number of the result whose settings `settings` changes: of a launch file, or the first.
+    settings : mapping of int to mapping, optional
+        By the number of a result, what to change in these settings to run it, as plain data
+        (:meth:`calculon.launch.difference.Difference.to_dict`).
     """
 
     results: Sequence[Result]
     orders: Mapping[int, Order] = field(default_factory=dict)
     waterfalls: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    launched: int = 0
+    settings: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def letters(self) -> str:
@@ -172,6 +179,16 @@ class Comparison(Displayed):
         numbers = range(1, len(self.results))
         return [self.orders[i]["told_apart"] if i in self.orders else None for i in numbers]
 
+    def longer(self, one: int, other: int) -> float:
+        """Return by what share of the time of a sample of one result another takes longer."""
+        rates = [self.results[i].value("sample_rate") for i in (one, other)]
+        return rates[0] / rates[1] - 1
+
+    def margin(self, one: int, other: int) -> float | None:
+        """Return by what share the times of two results have to differ to be sure; known beside the first alone."""
+        order = self.orders.get(max(one, other)) if 0 in (one, other) else None
+        return None if order is None else float(order["margin"])
+
     @property
     def sureness(self) -> Iterator[str]:
         """The intervals of the times, and which results are told apart, each in a sentence."""
@@ -209,6 +226,10 @@ class Comparison(Displayed):
             "memory": {f"tier{t + 1}": [_record(x) for x in self.memory(t)] for t in (0, 1)},
             "statistics": [_record(line) for line in self.statistics],
             "waterfalls": {self.letters[i]: told for i, told in self.waterfalls.items()},
+            "settings": {
+                self.letters[i]: {"from": self.letters[self.launched], **told}
+                for i, told in self.settings.items()
+            },
         }
 
     def to_frame(self) -> "pd.DataFrame":

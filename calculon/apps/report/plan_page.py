@@ -13,6 +13,7 @@ from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.how_sure import chance, nearest_table, order_in_words, remarks
 from calculon.apps.report.plans_table import mfu_name
 from calculon.apps.report.result import Result
+from calculon.apps.report.settings_section import settings_section
 from calculon.apps.report.setup import add_interval, speed_with_interval
 from calculon.apps.report.stage_table import stages_group
 from calculon.apps.report.text_tables import Column, Table
@@ -75,6 +76,8 @@ class PlanPage:
             yield from (Text(), *self._mine())
         if "waterfall" in self.answer:
             yield from self._waterfall(self.answer["waterfall"])
+        if self.answer.get("settings", {}).get("changes"):
+            yield from self._settings(self.answer["settings"])
         if "belief" in self.answer:
             yield from (Text(), *_how_sure(self.answer["belief"]))
 
@@ -261,6 +264,16 @@ class PlanPage:
         ends = (self.answer["mine"], self.plans["0"])
         digits = digits_of_differences(_digits(one["stats"]) for one in ends if "stats" in one)
         section = waterfall_section(waterfall, digits)
+        yield from (Text(), heading(section.title, ""), indented(section.table))
+        yield from (indented(Text(note, "dim")) for note in section.notes)
+
+    def _settings(self, settings: Document) -> Iterator[RenderableType]:
+        """Show what to change in one's own launch file."""
+        mine, best = self.answer["mine"], self.plans["0"]
+        margin, longer = mine.get("order", {}).get("margin"), None
+        if "stats" in mine:
+            longer = best["stats"]["total_time"] / mine["stats"]["total_time"] - 1
+        section = settings_section(settings, ("mine", "the best"), longer, margin)
         yield from (Text(), heading(section.title, ""), indented(section.table))
         yield from (indented(Text(note, "dim")) for note in section.notes)
 

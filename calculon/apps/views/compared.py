@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calculon.apps.report.result import Result
+from calculon.apps.views.settings import settings_changes
 from calculon.apps.views.waterfalls import Estimated, comparable
 from calculon.errors import Problem, SpecError
 
@@ -14,13 +15,20 @@ if TYPE_CHECKING:
     from calculon.apps.report.comparison import Comparison
 
 
-def compared(results: Sequence[Result]) -> "Comparison":
+def compared(results: Sequence[Result], dialect: str = "") -> "Comparison":
     """Set results side by side; the others are compared with the first.
+
+    Parameters
+    ----------
+    results : sequence of Result
+        The results.
+    dialect : str
+        Launcher in whose settings the differences are told; by default that of the first launch file.
 
     Raises
     ------
     SpecError
-        For fewer than two of them, and for more than there are letters.
+        For fewer than two of them, for more than there are letters, and as :func:`settings_changes`.
     """
     from calculon.apps.report.comparison import MOST, Comparison
 
@@ -28,7 +36,8 @@ def compared(results: Sequence[Result]) -> "Comparison":
         wanted = f"2 to {MOST} results to compare"
         raise SpecError("compare", Problem("", wanted, str(len(results))))
     ways = {results.index(best): told for best, told in comparable(results)}
-    return Comparison(results, orders_of(results), ways)
+    number, changes = settings_changes(results, dialect)
+    return Comparison(results, orders_of(results), ways, number, changes)
 
 
 def orders_of(results: Sequence[Result]) -> dict[int, dict[str, Any]]:

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.result import Result
-from calculon.apps.report.waterfall_section import NAMES, digits_of_differences, waterfall_section
-from calculon.editions import find_edition
-from calculon.errors import Problem, SpecError
+from calculon.errors import Infeasible, Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.spec.named_values import PUBLISHED
 
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     from calculon.apps.report.pictures.waterfall_bars import Fall
     from calculon.apps.report.report_page import Drawn
     from calculon.estimate import Estimate
-    from calculon.planner.waterfall import Waterfall
+    from calculon.planner.waterfall import Point, Waterfall
 
 LEAST = 2
 """Results that there are at least: a plan of one's own, and a better one."""
@@ -74,6 +72,7 @@ def falls(results: Sequence[Result]) -> "list[Fall]":
 def fall_of(mine: Result, best: Result, told: dict[str, Any]) -> "Fall":
     """Return a waterfall between two results with what its picture says beside."""
     from calculon.apps.report.pictures.waterfall_bars import Fall
+    from calculon.apps.report.waterfall_section import digits_of_differences
 
     title = best.title if mine.title == best.title else f"{mine.title}, to {best.title}"
     return Fall(
@@ -86,30 +85,35 @@ def fall_of(mine: Result, best: Result, told: dict[str, Any]) -> "Fall":
     )
 
 
-def fall_of_waterfall(found: "Waterfall") -> "Fall":
-    """Return what the picture of a waterfall says."""
+def fall_alone(found: "Waterfall") -> "Fall":
+    """Return a waterfall with what its picture says beside, as far as its plans tell."""
     from calculon.apps.report.pictures.waterfall_bars import Fall
+    from calculon.apps.report.waterfall_section import NAMES, digits_of_differences
+    from calculon.editions import find_edition
 
-    execution = found.best.execution
-    procs = f"{execution['num_procs']:,} x {found.system.name}"
-    published = found.edition == PUBLISHED
+    best = found.best.execution
+    mode = "Training" if best["training"] else "Inference"
     return Fall(
         waterfall=found.to_dict(),
         names=NAMES,
-        title=f"{found.model.name} on {procs}: one change at a time",
-        terms=found.edition if published else f"{found.edition}, {execution['preset']}",
-        digits=digits_of(found),
+        title=f"{mode} of {found.model.name} on {best['num_procs']:,} x {found.system.name}: one change at a time",
+        terms=found.edition if found.edition == PUBLISHED else f"{found.edition}, {best['preset']}",
+        digits=digits_of_differences(_digits(found, one) for one in (found.mine, found.best)),
         capacity=find_edition(found.edition).machine(found.system).usable[0],
     )
 
 
-def digits_of(found: "Waterfall") -> Digits:
-    """Return the digits of the times of a waterfall, of which no interval is known."""
-    return (
-        Digits()
-        if found.edition == PUBLISHED
-        else digits_of_differences([Digits(WITHOUT_INTERVAL)])
-    )
+def _digits(found: "Waterfall", plan: "Point") -> Digits:
+    """Return the digits of the time of a plan, which may need more memory than there is."""
+    from calculon.apps.views.estimate_result import result_of
+    from calculon.estimate import estimate
+
+    if found.edition == PUBLISHED:
+        return Digits()
+    try:
+        return result_of(estimate(found.model, plan.execution, found.system)).digits
+    except Infeasible:
+        return Digits(WITHOUT_INTERVAL)
 
 
 def comparable(results: Sequence[Result]) -> list[tuple[Result, dict[str, Any]]]:
@@ -123,6 +127,7 @@ def drawn(results: Sequence[Result]) -> "list[Drawn]":
     """Return the changes from the first result to each other one, with a picture where it can be drawn."""
     from calculon.apps.report.pictures.canvas import require_library, svg
     from calculon.apps.report.report_page import Drawn
+    from calculon.apps.report.waterfall_section import waterfall_section
 
     found = []
     for best, told in comparable(results):

@@ -6,8 +6,7 @@ import pytest
 
 import calculon
 from calculon.apps.cli.results import read_results
-from calculon.apps.views.waterfalls import comparable, drawn, fall_of_waterfall
-from calculon.errors import SpecError
+from calculon.apps.views.waterfalls import comparable, drawn, fall_alone
 from calculon.units import GIB
 
 CASES = [
@@ -32,11 +31,9 @@ def test_the_picture_of_a_waterfall_is_that_of_the_command(found):
     pytest.importorskip("matplotlib", reason="pictures need the extra plot")
     labels = [label.get_text() for label in found.plot().subfigs[0].axes[0].get_yticklabels()]
     assert labels == ["mine", *(step.words for step in found.steps), "best"]
-    told = fall_of_waterfall(found)
+    told = fall_alone(found)
     assert told.capacity == found.system.usable[0]
     assert told.times[0] == found.mine.seconds
-    with pytest.raises(SpecError, match="kind"):
-        found.plot("breakdown")
 
 
 def test_results_of_one_question_are_led_to_from_the_first(found):
