@@ -12,6 +12,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "examples" / "pictures"
 COMMANDS = (
     "plot breakdown mine=llama3-70B,mine.json,h100_80g_sxm best=best.json --model llama3-70B --system h100_80g_sxm "
     "-o breakdown.png",
+    "plot waterfall mine=llama3-70B,mine.json,h100_80g_sxm best=best.json -o waterfall.png",
     "plot heatmap llama3-70B 512 512 bfloat16 h100_80g_sxm --preset megatron-lm -o heatmap.png",
     "plot surface llama3-70B 512 512 bfloat16 h100_80g_sxm --preset megatron-lm -o surface.png",
     "plot scaling h100.json h200.json -o scaling.png",
@@ -19,6 +20,7 @@ COMMANDS = (
     "plot validation -o validation.png",
     "plot validation --study gpt2_ladder --edition corrected -o gpt2_ladder.png",
     "plot schedule llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm -o schedule.png",
+    "sensitivity llama-3.1-70b 1024 h100 --replan -o tornado.png",
     "calibrate h100_80g_sxm --kernels -o fitted.json --plot kernels.png",
 )
 """The pictures; files beside them, that they are drawn from or made with, are thrown away."""

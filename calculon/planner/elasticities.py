@@ -333,27 +333,33 @@ def _slope(now: float, beside: float | None, step: float) -> float | None:
     return math.log(beside / now) / step if min(beside, now) > 0 else None
 
 
-def total(case: Case, found: Sequence[Effect]) -> Total:
+def faster(system: System, factor: float, *, figures: bool = True) -> System:
+    """Return a system with all rates `factor` times as high and all times as short; or only those times in lists."""
+    if figures:
+        known = figures_of(system).values()
+        changes = {one.path: one.value * factor for one in known if one.unit in RATES}
+        changes |= {one.path: one.value / factor for one in known if one.unit in TIMES}
+        system = with_figures(system, changes)
+    return with_slower_lists(system, 1 / factor)
+
+
+def total(case: Case, found: Iterable[Effect]) -> Total:
     """Return the elasticities of all rates and times together; `found` are the effects of all figures."""
-    rates = [one for one in found if one.figure.unit in RATES]
-    times = [one for one in found if one.figure.unit in TIMES]
-    stated = sum(e.elasticity or 0.0 for e in rates) - sum(e.elasticity or 0.0 for e in times)
+    stated = 0.0
+    for one in found:
+        if one.figure.unit in (*RATES, *TIMES):
+            sign = 1 if one.figure.unit in RATES else -1
+            stated += sign * (one.elasticity or 0.0)
 
-    def slope(of_figures: bool, of_lists: bool) -> float:
-        """Return the elasticity with rates that rise where times fall."""
-        logs = []
-        for step in (-STEP, STEP):
-            machine = case.system
-            if of_figures:
-                changes = {e.figure.path: e.figure.value * math.exp(step) for e in rates}
-                changes |= {e.figure.path: e.figure.value * math.exp(-step) for e in times}
-                machine = with_figures(machine, changes)
-            if of_lists:
-                machine = with_slower_lists(machine, math.exp(-step))
-            logs.append(math.log(case.on(machine)))
-        return (logs[1] - logs[0]) / (2 * STEP)
+    def slope(*, figures: bool) -> float:
+        """Return the elasticity with the factor by which a machine is faster."""
+        ends = (
+            case.on(faster(case.system, math.exp(step), figures=figures)) for step in (-STEP, STEP)
+        )
+        low, high = map(math.log, ends)
+        return (high - low) / (2 * STEP)
 
-    return Total(stated=stated, lists=slope(False, True), together=slope(True, True))
+    return Total(stated=stated, lists=slope(figures=False), together=slope(figures=True))
 
 
 def described(found: Iterable[Effect]) -> list[dict[str, Any]]:

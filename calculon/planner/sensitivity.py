@@ -265,6 +265,7 @@ def sensitivity(
         raise SpecError("sensitivity", Problem("against", wanted, "both"))
     shape, machine, plan, framework = _asked(model, execution, system, edition, preset)
     check_statistic(of, "sensitivity", EDITIONS[plan.edition])
+    _check_calibrated(within, machine)
     found = _found(Case(shape, plan, machine, of), framework, statistic, within, replan=replan)
     if against is None and against_system is None:
         return found
@@ -321,16 +322,25 @@ def read_range(spread: float | str) -> Range:
     return Range(share)
 
 
+def _check_calibrated(within: Range, system: System) -> None:
+    """Refuse ranges of calibrated parts where none is."""
+    if within.calibrated and not system.calibration.spreads:
+        wanted = f"a share such as 25%, as no part of {system.name} was calibrated"
+        raise SpecError("sensitivity", Problem("range", wanted, CALIBRATED))
+
+
 def _asked(
     model: Any, execution: Any, system: Any, edition: str | None, preset: str | None
 ) -> tuple[Model, System, Execution, Preset]:
     """Return the records, and the preset of the plan, which runs."""
     if isinstance(execution, int):
         from calculon.planner.answer import plan  # what a given plan does without
+        from calculon.planner.unfit import why_none
 
         answer = plan(model, execution, system, preset=preset)
         if answer.best is None:
-            raise Infeasible("nothing", "no plan fits; calculon plan says what would")
+            reason = why_none(answer.found.counts)
+            raise Infeasible("nothing", f"no plan fits: {reason}; calculon plan says what would")
         best = answer.best
         return best.model, best.system, best.execution, answer.question.preset
     found = estimate(model, execution, system, edition=edition, preset=preset)

@@ -79,7 +79,7 @@ def test_elasticities_are_shares_of_the_time():
         (MODEL, "llama3-8B_h100x64_128k", Changed(SYSTEM, OWN_LATENCIES)),
         ("mixtral-8x7B", "mixtral-8x7B_h100x64", Changed(SYSTEM, OWN_LATENCIES)),
     ],
-    ids=str,
+    ids=["published", "other memory", "today", "torus", "pipeline", "long sequences", "experts"],
 )
 def test_elasticities_of_time_add_up_to_minus_one(model, plan, system):
     found = sensitivity(model, plan, system)
@@ -117,11 +117,13 @@ def test_a_longer_launch_that_binds_is_a_threshold():
 
 
 def test_better_hardware_is_never_slower():
-    for one in searched().effects:
-        if one.figure.unit in ("TFLOP/s", "GB/s", "GiB"):
-            assert one.elasticity <= 0
-            assert one.at_high <= searched().value
-            assert one.at_low is None or one.at_low >= searched().value
+    found = sensitivity(MODEL, PLAN, SYSTEM)
+    rates = [one for one in found.effects if one.figure.unit in ("TFLOP/s", "GB/s", "GiB")]
+    assert len(rates) > 4
+    for one in rates:
+        assert one.elasticity <= 0
+        assert one.at_high <= found.value
+        assert one.at_low is None or one.at_low >= found.value
 
 
 def test_figures_without_effect_change_nothing():
@@ -136,7 +138,7 @@ def test_figures_without_effect_change_nothing():
 
 
 def test_the_largest_swing_comes_first():
-    swings = [one.swing(searched().value) for one in searched().effects]
+    swings = [one.swing(published().value) for one in published().effects]
     assert swings == sorted(swings, reverse=True)
 
 

@@ -270,7 +270,8 @@ class SensitivityPage:
     def _cells(self, row: Document) -> list[str]:
         elasticity = row["elasticity"]
         cells = [row["path"], stated(row["value"], row["unit"])]
-        cells.append(f"{elasticity:+.2f}" if elasticity else "0" if elasticity == 0 else "-")
+        mark = "*" if row["kink"] else ""
+        cells.append(f"{elasticity:+.2f}{mark}" if elasticity else "0" if elasticity == 0 else "-")
         cells += [self._end(row, end, f"at_{end}") for end in ("low", "high")]
         if self.again is not None:
             known = row["path"] in self.again["ends"]
@@ -283,7 +284,8 @@ class SensitivityPage:
         if row[end] is None:
             return "-"
         text = change(row[name], self.now)
-        return f"{row[end]:,}: {text}" if isinstance(row["value"], int) else text
+        count = row["hardware"] and isinstance(row["value"], int)
+        return f"{row[end]:,}: {text}" if count else text
 
     def _ends(self, row: Document) -> tuple[float, float]:
         """Return the relative changes at both ends; 0 where the plan does not run."""
@@ -304,6 +306,10 @@ class SensitivityPage:
             named = ", ".join([one for one in idle if not one.startswith(_TYPED)][:_MOST_IDLE])
             more = f", among them {named}" if named else ""
             lines.append(f"{counted(len(idle), 'figure')} without effect{more}.")
+        if any(row["kink"] for row in self.document["figures"] if self._large(row)):
+            lines.append(
+                "* At a threshold: the elasticity is another one below and above, and this is their mean."
+            )
         if total := self.document.get("sum_of_elasticities"):
             lines.append(_sum(total))
         if self.document["range"]["calibrated"]:
@@ -352,7 +358,7 @@ class SensitivityPage:
         if now > 0:
             below = f"below {_capacity(steps[now]['capacity'], here)}"
             told.add_row(below, *self._step(steps[now - 1]))
-        more = self.now - (price or 0.0)
+        more = steps[now]["value"] - (price or 0.0)
         told.add_row(
             _capacity(here + GIB, here), change(more, self.now), "" if price else "no other plan"
         )

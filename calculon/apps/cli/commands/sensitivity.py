@@ -1,6 +1,7 @@
 """``calculon sensitivity``: what a plan depends on, and what to buy."""
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,15 @@ from calculon.apps.cli.options import (
 from calculon.apps.cli.pictures import PICTURES, check_library
 from calculon.apps.report.text_tables import FORMATS
 from calculon.errors import Problem, SpecError
-from calculon.spec.files import json_text, replacing, write_json
+from calculon.spec.files import document_suffix, json_text, replacing, write_json
 from calculon.spec.result_selection import split
+from calculon.spec.spellings import processor_counts
 
 if TYPE_CHECKING:
     from calculon.planner.sensitivity import Sensitivity
+
+_COUNT = r"\d+[kK]?"
+"""Processors that are planned, instead of a plan."""
 
 OUTPUTS = (".json", ".csv", *PICTURES)
 
@@ -110,7 +115,12 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         hint = "-f json, csv or markdown says what is printed"
         raise SpecError("--output", Problem("", "the name of a file", "'-'", hint))
     check_outputs(arguments.output, [split(one)[0] for one in (*specs, *given)], OUTPUTS)
-    if any(Path(one).suffix.lower() in PICTURES for one in arguments.output):
+    pictures = [one for one in arguments.output if document_suffix(one) in PICTURES]
+    for path in pictures:
+        if path.endswith(".gz"):
+            wanted = "a picture: a name that ends in " + ", ".join(PICTURES)
+            raise SpecError(path, Problem("", wanted, "another name"))
+    if pictures:
         check_library()
     found = _found(arguments, specs)
     document = found.to_dict()
@@ -121,7 +131,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     elif arguments.format == "json":
         log(json_text(document))
     else:
-        log(figures_table(document).written(arguments.format).rstrip("\n"))
+        log(figures_table(document).written(arguments.format))
     for path in arguments.output:
         _write(path, document)
         log(f"Output: {path}")
@@ -132,8 +142,8 @@ def _found(arguments: argparse.Namespace, specs: list[str]) -> "Sensitivity":
     from calculon.planner.sensitivity import sensitivity
 
     changed = with_changes(arguments.changes, model=specs[0], execution=specs[1], system=specs[2])
-    if specs[1].isdecimal():
-        changed["execution"] = int(specs[1])
+    if re.fullmatch(_COUNT, specs[1]) and not Path(specs[1]).exists():
+        (changed["execution"],) = processor_counts(specs[1])
     with naming(specs[1]):
         return sensitivity(
             **changed,
@@ -149,15 +159,16 @@ def _found(arguments: argparse.Namespace, specs: list[str]) -> "Sensitivity":
 
 def _write(path: str, document: dict[str, Any]) -> None:
     """Write a file in the form that its name asks for."""
-    if path.lower().endswith(PICTURES):
+    suffix = document_suffix(path)
+    if suffix in PICTURES:
         from calculon.apps.report.pictures.canvas import save
         from calculon.apps.report.pictures.tornado import draw
 
         save(draw(document), path)
-    elif path.lower().endswith(".csv"):
+    elif suffix == ".csv":
         from calculon.apps.report.sensitivity_page import figures_table
 
         with replacing(path) as stream:
-            stream.write(figures_table(document).csv().encode())
+            stream.write(f"{figures_table(document).csv()}\n".encode())
     else:
         write_json(path, document)

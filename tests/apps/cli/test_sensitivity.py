@@ -1,0 +1,105 @@
+"""``calculon sensitivity``: pages, tables and pictures have what the function finds; what is wrong with a question."""
+
+import csv
+import io
+import json
+import math
+
+import pytest
+
+import calculon
+
+EXAMPLE = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
+TODAY = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+
+
+@pytest.fixture(scope="module")
+def found():
+    return calculon.sensitivity(*EXAMPLE)
+
+
+def test_the_page_has_elasticities_and_changes(run, found):
+    code, out, err = run("sensitivity", *EXAMPLE)
+    assert (code, err) == (0, "")
+    peak = found["matrix.float16.tflops"]
+    line = next(line for line in out.splitlines() if peak.figure.path in line)
+    ends = (f"{100 * (one / found.value - 1):+.1f} %" for one in (peak.at_low, peak.at_high))
+    assert all(text in line for text in (f"{peak.elasticity:.2f}", *ends))
+    assert "no fit" in next(line for line in out.splitlines() if "mem1.GiB" in line)
+    assert f"{len(found.idle)} figures without effect" in out
+    assert "less those of all times: -1.0000." in out
+
+
+def test_a_table_has_every_figure(run, found):
+    out = run("sensitivity", *EXAMPLE, "-f", "csv").out
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["path"] for row in rows] == [one.figure.path for one in found.effects]
+    for row, one in zip(rows, found.effects, strict=True):
+        assert row["elasticity"] == ("" if one.elasticity is None else str(one.elasticity))
+        assert row["at_high"] == ("" if one.at_high is None else str(one.at_high))
+    assert run("sensitivity", *EXAMPLE, "-f", "markdown").out.startswith("| figure |")
+
+
+def test_files_have_what_is_printed(run, found, tmp_path):
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+    outputs = ("all.json.gz", "figures.csv", "tornado.png", "tornado.svg")
+    options = [text for name in outputs for text in ("-o", name)]
+    code, out, err = run("sensitivity", *EXAMPLE, "-f", "json", *options)
+    assert (code, err) == (0, "")
+    text, _, named = out.partition("Output: ")
+    assert json.loads(text)["value"] == found.value
+    assert named.split("\nOutput: ")[-1].strip() == "tornado.svg"
+    csv_text = (tmp_path / "figures.csv").read_text()
+    assert csv_text == run("sensitivity", *EXAMPLE, "-f", "csv").out
+    assert (tmp_path / "tornado.png").read_bytes().startswith(b"\x89PNG")
+    assert "matrix.float16.tflops" not in err
+
+
+def test_searched_again_the_page_says_what_more_memory_is_worth(run):
+    code, out, _ = run("sensitivity", "mlp-4x1024", "mlp-4x1024_x2_ddp", "a100_80g_sxm", "--replan")
+    assert code == 0
+    assert "Searched again" in out
+    assert "Memory: 80 GiB, of which plans get" in out
+    assert "81 GiB (+1)" in out
+
+
+def test_break_even_with_another_machine(run):
+    out = run("sensitivity", *EXAMPLE, "--against-system", "h100_80g_sxm", "-f", "json").out
+    even = json.loads(out)["break_even"]
+    peak = next(one for one in even["figures"] if one["path"] == "matrix.float16.tflops")
+    page = run("sensitivity", *EXAMPLE, "--against-system", "h100_80g_sxm").out
+    assert "As good as h100_80g_sxm" in page
+    assert f"{peak['factor']:.3g} x" in page
+    assert "Never within 1/16 to 16 times: " in page
+
+
+def test_changes_hold_for_this_call(run, found):
+    set_to = ("--set", "system.matrix.float16.tflops=624")
+    changed = json.loads(run("sensitivity", *EXAMPLE, *set_to, "-f", "json").out)
+    assert math.isclose(changed["figures"][0]["value"], 624)
+    assert changed["value"] < found.value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        ((*EXAMPLE, "--range", "x"), 2, "expected a share between 0 and 1"),
+        ((*EXAMPLE, "--range", "calibrated"), 2, "no part of a100_80g was calibrated"),
+        ((*EXAMPLE, "--of", "total"), 2, "expected a statistic"),
+        ((*EXAMPLE, "-o", "-"), 2, "the name of a file"),
+        ((*EXAMPLE, "-o", "tornado.gif"), 2, "expected an output name that ends in .json, .csv"),
+        ((*EXAMPLE, "-o", "tornado.png.gz"), 2, "a picture: a name that ends in .png"),
+        ((*EXAMPLE, "--against", "nothing"), 2, "a name of the catalog"),
+        ((*EXAMPLE, "--set", "system.mem1.GiB=10"), 1, "tier-1 memory of a100_80g"),
+        (("llama-3.1-405b", "8", "h100"), 1, "no plan fits"),
+    ],
+)
+def test_mistakes_are_told_in_one_message(run, arguments, code, text):
+    done = run("sensitivity", *arguments)
+    assert (done.code, done.out) == (code, "")
+    assert text in " ".join(done.err.split())
+
+
+def test_a_count_is_planned_first(run):
+    out = run("sensitivity", TODAY[0], "64", "h100").out
+    assert out.startswith("Sensitivity of llama3-8B on 64 x h100_80g_sxm")

@@ -1,0 +1,120 @@
+"""The page of a sensitivity fits its width, and a tornado has a bar from now to each end of a range."""
+
+import io
+import math
+from functools import cache
+
+import pytest
+from rich.console import Console
+
+import calculon
+from calculon.apps.report.sensitivity_page import SHOWN, SensitivityPage, Tornado, folded
+
+EXAMPLE = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
+TODAY = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+
+
+@cache
+def document():
+    return calculon.sensitivity(*TODAY).to_dict()
+
+
+@cache
+def searched():
+    """A small plan, which is searched again quickly."""
+    specs = "mlp-4x1024", "mlp-4x1024_x2_ddp", "a100_80g_sxm"
+    return calculon.sensitivity(*specs, replan=True).to_dict()
+
+
+def page(width, content):
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, legacy_windows=False)
+    console.print(SensitivityPage(content, lambda _: {}))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_no_path_is_cut(width):
+    text = page(width, document())
+    assert max(map(len, text.splitlines())) <= width
+    joined = "".join(text.split())
+    for row in document()["figures"]:
+        ends = [row[f"at_{end}"] for end in ("low", "high")]
+        now = document()["value"]
+        if any(one is not None and abs(one / now - 1) >= SHOWN for one in ends):
+            assert row["path"] in joined or row["path"].rpartition(".")[2] in joined
+    assert "…" not in text
+
+
+def test_bars_are_in_proportion():
+    def drawn(low, high, largest):
+        stream = io.StringIO()
+        Console(file=stream, width=40, no_color=True).print(Tornado(low, high, largest))
+        text = stream.getvalue().rstrip("\n")
+        return text[:20].count("#") + text[:20].count("."), len(text[20:].rstrip())
+
+    assert drawn(0.2, -0.1, 0.2) == (10, 20)
+    assert drawn(0.1, -0.1, 0.2) == (10, 10)
+    assert drawn(0.0, 0.0, 0.2) == (0, 0)
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_what_was_searched_again_fits_the_width(width):
+    lines = page(width, searched()).splitlines()
+    assert max(map(len, lines)) <= width
+    rows: dict[str, str] = {}
+    for line in lines:
+        if line.startswith("  ") and line.split():
+            rows.setdefault(line.split()[0], line)
+    ends = searched()["replanned"]["ends"]
+    for row in searched()["figures"]:
+        if row["path"] in ends and row["path"] in rows:
+            value = row["replanned_at_high"] / searched()["value"] - 1
+            shown = "0" if abs(100 * value) < 0.005 else f"{100 * value:+.1f} %"
+            assert shown in rows[row["path"]] or f"{100 * value:+.2f} %" in rows[row["path"]]
+    assert any("Memory: 80 GiB" in line for line in lines)
+
+
+@pytest.mark.parametrize("width", [10, 20, 34])
+def test_folded_paths_lose_nothing(width):
+    path = "ext.kernels.attention.bfloat16.kernels.cudnn.backward.causal_lead"
+    lines = folded(path, width)
+    assert "".join(lines) == path
+    assert all(line.endswith(".") for line in lines[:-1])
+
+
+def test_a_tornado_goes_from_now_to_both_ends():
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+    from calculon.apps.report.pictures.tornado import draw, panels
+
+    shown = panels(document())
+    axes = draw(document()).axes
+    now = document()["value"]
+    assert [panel.title for panel in shown] == ["Hardware", "How well it is used"]
+    for panel, one in zip(shown, axes, strict=True):
+        ends = [row[f"at_{end}"] or now for row in panel.rows for end in ("low", "high")]
+        bars = [bar.get_x() + bar.get_width() for bar in one.patches]
+        expected = [end for end in ends if end != now]
+        drawn = [bar for bar in bars if not math.isclose(bar, now)]
+        assert all(any(math.isclose(a, b) for b in drawn) for a in expected)
+        swings = [abs((row["at_low"] or now) - (row["at_high"] or now)) for row in panel.rows]
+        assert swings == sorted(swings, reverse=True)
+        assert all(math.isclose(bar.get_x(), now) for bar in one.patches)
+
+
+def test_diamonds_are_the_best_plans():
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+    from calculon.apps.report.pictures.tornado import draw, panels
+
+    (panel, *_), (axes, *_) = panels(searched()), draw(searched()).axes
+    marked = sorted(x for line in axes.lines if line.get_marker() == "D" for x in line.get_xdata())
+    ends = (row[f"replanned_at_{end}"] for row in panel.rows for end in ("low", "high"))
+    assert marked == sorted(end for end in ends if end is not None)
+
+
+def test_a_plan_that_nothing_changes_has_a_picture():
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+    from calculon.apps.report.pictures.tornado import draw
+
+    idle = calculon.sensitivity(*EXAMPLE, of="optimizer_space").to_dict()
+    assert draw(idle).axes
