@@ -127,19 +127,25 @@ def test_better_hardware_is_never_slower():
 
 
 def test_figures_without_effect_change_nothing():
-    for path in published().idle:
-        figure = figures_of(published().system)[path]
+    for figure in (one.figure for one in published().idle):
+        path = figure.path
         machine = with_figures(published().system, {path: 2 * figure.value})
         again = calculon.evaluate(PUBLISHED[0], machine, [published().execution])
         assert again["total_time"][0] == published().value
-    assert {*published().idle, *(e.figure.path for e in published().effects)} == {
-        *figures_of(published().system)
-    }
+    every = (*published().idle, *published().effects)
+    assert {one.figure.path for one in every} == {*figures_of(published().system)}
 
 
 def test_the_largest_swing_comes_first():
     swings = [one.swing(published().value) for one in published().effects]
     assert swings == sorted(swings, reverse=True)
+
+
+def test_every_search_is_told():
+    told = []
+    specs = "mlp-4x1024", "mlp-4x1024_x2_ddp", "a100_80g_sxm"
+    sensitivity(*specs, replan=True, seen=told.append)
+    assert told == [len(told)] * len(told)
 
 
 def test_replanned_is_never_worse_than_the_same_plan():
