@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from calculon.hardware.system import System
     from calculon.inspect.bounds import bounds
     from calculon.inspect.what_if import figures, what_if
+    from calculon.launch.dialect import Launch
     from calculon.plan.plan import Plan
     from calculon.planner.answer import Answer, plan
+    from calculon.planner.launch_flags import export_flags, import_flags
     from calculon.planner.sensitivity import Sensitivity, sensitivity
     from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.planner.why import Why, why
@@ -43,6 +45,7 @@ __all__ = [
     "Evaluation",
     "Execution",
     "Infeasible",
+    "Launch",
     "Model",
     "Packing",
     "Plan",
@@ -60,7 +63,9 @@ __all__ = [
     "estimate",
     "evaluate",
     "executions",
+    "export_flags",
     "figures",
+    "import_flags",
     "packing",
     "plan",
     "report",
@@ -83,8 +88,10 @@ _MODULES = {
     "inspect.bounds": ("bounds",),
     "inspect.what_if": ("figures", "what_if"),
     "hardware.system": ("System",),
+    "launch.dialect": ("Launch",),
     "plan.plan": ("Plan",),
     "planner.answer": ("Answer", "plan"),
+    "planner.launch_flags": ("export_flags", "import_flags"),
     "planner.waterfall": ("Waterfall", "waterfall"),
     "planner.sensitivity": ("Sensitivity", "sensitivity"),
     "planner.why": ("Why", "why"),

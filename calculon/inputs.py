@@ -205,17 +205,27 @@ def readable_execution(
     except SpecError as error:
         if isinstance(source, Execution):
             raise
-        names = [one.field for one in error.problems]
-        try:
-            if names == ["num_procs"]:  # the processors are right, and no replicas follow from them
-                found = _asked(source, edition, preset, replicas=True)
-                return Readable(found, error.problems, left_out=("data_par",))
-            found = _asked(source, edition, preset, unread=names)
-        except SpecError:
-            raise error from None
+        found, left_out = _readable(source, edition, preset, error)
+        kept = {"num_procs"} if left_out else set()
+        names = [one.field for one in error.problems if one.field not in kept]
         fields = (name for name in names if hasattr(found.execution, name))
         unread = {name: getattr(found.execution, name) for name in fields}
-        return Readable(found, error.problems, unread)
+        return Readable(found, error.problems, unread, left_out)
+
+
+def _readable(
+    source: Source, edition: str | None, preset: str | None, error: SpecError
+) -> tuple[Asked, tuple[str, ...]]:
+    """Return an execution without the fields of an error, and what of it nobody stated: with processors if possible."""
+    names = [one.field for one in error.problems]
+    rest = [name for name in names if name != "num_procs"]
+    for unread, replicas in ((rest, False), (rest, True), (names, False), (names, True)):
+        try:
+            found = _asked(source, edition, preset, unread=unread, replicas=replicas)
+        except SpecError:
+            continue
+        return found, ("data_par",) if replicas else ()
+    raise error from None
 
 
 def _asked(
@@ -542,7 +552,7 @@ def _launched(path: str, changes: Mapping[str, object]) -> Mapping[str, Any] | N
     """Return the execution of a launch file; nothing for any other. What is lost of its settings is told once."""
     if not Path(path).is_file():
         return None
-    from calculon.launch.files import launched_execution, lost_in_words  # rarely needed
+    from calculon.launch.launch_files import launched_execution, lost_in_words  # rarely needed
 
     stated = changes.get("num_procs")
     launch = launched_execution(path, num_procs=stated if type(stated) is int else None)

@@ -12,6 +12,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "examples" / "pictures"
 COMMANDS = (
     "plot breakdown mine=llama3-70B,mine.json,h100_80g_sxm best=best.json --model llama3-70B --system h100_80g_sxm "
     "-o breakdown.png",
+    "plot waterfall mine=llama3-70B,mine.json,h100_80g_sxm best=best.json -o waterfall.png",
     "plot heatmap llama3-70B 512 512 bfloat16 h100_80g_sxm --preset megatron-lm -o heatmap.png",
     "plot surface llama3-70B 512 512 bfloat16 h100_80g_sxm --preset megatron-lm -o surface.png",
     "plot scaling h100.json h200.json -o scaling.png",

@@ -152,6 +152,21 @@ def work():
     return len(systems)
 """
 
+_ONE_FIGURE = """
+asked = "llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm"
+changes = [{"mem1.GBps": 2000 + i / 4} for i in range(10_000)]
+def work():
+    return len(calculon.what_if(*asked, changes))
+"""
+
+_FIGURES = """
+asked = "llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm"
+figures = [one for one in calculon.figures("h100_80g_sxm").values() if one.kind is float and one.value]
+changes = [{}, *({one.path: one.value * k} for one in figures[:40] for k in (0.99, 1.01))]
+def work():
+    return len(calculon.what_if(*asked, changes))
+"""
+
 _ROWS = """
 rows = 20_000
 model, system = inputs.model("megatron-1T"), inputs.system("a100_80e")
@@ -283,6 +298,20 @@ SNIPPETS = (
         _SYSTEMS,
         rate=1_000,
         runs=3,
+    ),
+    Snippet(
+        "what_if_figure",
+        "what_if, 10,000 values of one figure",
+        "llama3-8B on 64 H100",
+        _ONE_FIGURE,
+        rate=20_000,
+    ),
+    Snippet(
+        "what_if_figures",
+        "what_if, 81 rows of 40 figures",
+        "llama3-8B on 64 H100",
+        _FIGURES,
+        rate=1_000,
     ),
     Snippet(
         "evaluate_sizes",

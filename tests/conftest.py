@@ -27,6 +27,7 @@ PLACES = {
     "tests/test_pages.py": "docs",
     "tests/test_scripts.py": "docs",
     "tests/test_examples.py": "docs",
+    "tests/test_notebook.py": "docs",
     "tests/apps": "apps",
     "calculon/apps": "apps",
     "tests/test_bootstrap.py": "apps",

@@ -83,6 +83,7 @@ def test_console_block(block):
         assert matches, f"$ {command}\n{printed}"
 
 
+@pytest.mark.usefixtures("checkout")
 @pytest.mark.parametrize("block", blocks("python"))
 def test_python_block(block):
     test = doctest.DocTestParser().get_doctest(block, {}, "page", "page", 0)

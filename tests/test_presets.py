@@ -475,3 +475,26 @@ def test_a_search_under_megatron_tries_the_modules_that_a_model_has():
     assert dense == ("none", "norm")
     assert mixture == ("none", "norm", "moe_act", "norm+moe_act", "moe")
     assert latent == ("none", "norm", "mla_up_proj", "norm+mla_up_proj")
+
+
+def test_torchtitan_copies_what_collectives_of_split_sequences_take():
+    """In a search, too, which would leave the copies out where that is faster."""
+    alone = {"fix": {"tensor_par": 8, "tensor_par_overlap": "none"}}
+    options = {"preset": "torchtitan", **alone}
+    found = calculon.search("llama3-8B", "h100_80g_sxm", 16, 32, "bfloat16", **options).best
+    assert found.execution.seq_par_copies
+    with pytest.raises(SpecError, match="seq_par_copies"):
+        calculon.estimate(
+            "llama3-8B", found.execution.to_dict() | {"seq_par_copies": False}, "h100_80g_sxm"
+        )
+
+
+def test_hugging_face_runs_tensor_parallelism_and_ulysses_where_they_are_asked_for():
+    space = ("llama3-8B", "h100_80g_sxm", 16, 32, "bfloat16")
+    tried = calculon.search(*space, preset="huggingface").plan
+    assert set(tried.values("tensor_par").tolist()) == {1}
+    asked = SHORT | {"num_procs": 16, "tensor_par": 2, "context_par": 2, "cp_comm": "a2a"}
+    one = execution({"base": "huggingface", "zero_stage": "1"} | asked)
+    assert (one.tensor_par, one.cp_comm, one.zero_stage) == (2, "a2a", "1")
+    code = check(inputs.model("llama3-8B"), inputs.system("h100_80g_sxm"), Plan.of(one))[0]
+    assert REASONS[int(code)] in ("", "mem1_capacity")

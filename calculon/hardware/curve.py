@@ -11,7 +11,7 @@ from calculon.spec.fields import Declaration
 from calculon.units import Array, Fraction
 
 _THRESHOLD = Declaration(help="smallest size of the step", at_least=0)
-_EFFICIENCY = Declaration(help="achieved share of the peak", above=0, at_most=1)
+EFFICIENCY = Declaration(help="achieved share of the peak", above=0, at_most=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,7 +23,7 @@ class Curve:
     sizes : array, shape (steps,)
         Thresholds in SI units, ascending; the first is 0, so that every size is covered.
     efficiencies : array, shape (steps,)
-        Efficiency from each threshold on.
+        Efficiency from each threshold on; of a column of machines (steps, rows), and sizes have rows as last axis.
     """
 
     sizes: Array
@@ -37,7 +37,10 @@ class Curve:
         """
         # methods of arrays, not functions of numpy: this is called most of all
         step = self.sizes[1:].searchsorted(size, side="right")
-        return self.efficiencies.take(step)
+        if self.efficiencies.ndim == 1:
+            return self.efficiencies.take(step)
+        found: Fraction = self.efficiencies[step, np.arange(self.efficiencies.shape[1])]
+        return found
 
     def scaled(self, factor: float, start: float = 0.0, end: float = np.inf) -> "Curve":
         """Return the curve with its efficiencies times a factor for sizes from `start` to below `end`; may exceed 1.
@@ -54,7 +57,7 @@ class Curve:
         cls, raw: object, path: str, problems: list[Problem], scale: float
     ) -> "Curve | None":
         """Decode ``[[threshold, efficiency], ...]``, thresholds strictly falling to 0."""
-        rules = (_THRESHOLD, _EFFICIENCY)
+        rules = (_THRESHOLD, EFFICIENCY)
         pairs = decode_rows(raw, path, problems, "pair [threshold, efficiency]", rules)
         if pairs is None:
             return None
@@ -72,4 +75,4 @@ class Curve:
     @classmethod
     def schema(cls) -> dict[str, Any]:
         """Return the JSON Schema of the raw list."""
-        return rows_schema(_THRESHOLD, _EFFICIENCY)
+        return rows_schema(_THRESHOLD, EFFICIENCY)

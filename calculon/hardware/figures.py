@@ -8,6 +8,7 @@ import numpy as np
 
 from calculon.errors import Problem, SpecError, nearest
 from calculon.frozen import dataclass
+from calculon.hardware.curve import EFFICIENCY, Curve
 from calculon.hardware.extension import ExpertLibrary
 from calculon.hardware.host import Host
 from calculon.hardware.kernels.fused_attention import FusedAttention
@@ -30,6 +31,9 @@ IN_FORMULAS = frozenset(
     }
 )
 """Counts that are terms of formulas, as other figures are; any other one may decide which groups there are."""
+
+_SHARES = "efficiencies"
+"""Attribute of a curve."""
 
 Place = tuple[Any, ...]
 """Where a record keeps a figure: attributes, keys of mappings and positions in lists, outermost first."""
@@ -54,6 +58,8 @@ class Figure:
     builds : bool
         It decides how a machine is built. All others may differ within a column of machines, unless they are 0 in some
         and not in others: that may switch a formula off.
+    of_curve : bool
+        It is the share of a step of a curve.
     """
 
     path: str
@@ -62,6 +68,7 @@ class Figure:
     declaration: Declaration
     place: Place
     builds: bool = False
+    of_curve: bool = False
 
     @property
     def unit(self) -> str:
@@ -80,13 +87,15 @@ class Figure:
         return self.declaration.problem(self.kind, value, place or self.path)
 
 
-def figures_of(system: System) -> dict[str, Figure]:
+def figures_of(system: System, *, points: bool = False) -> dict[str, Figure]:
     """Return every scalar figure that a system states, by path, in the order of declarations.
 
-    Figures of optional parts are there where the system has the part. Points of curves and rows of tables are lists,
-    and not among them; nor are numbers that stand for something else, as the number of a network.
+    Figures of optional parts are there where the system has the part. With `points` the shares of curves are, too, as
+    ``mem1.MB_efficiency[0][1]``; rows of tables are not, nor numbers that stand for something else, as the number of a
+    network.
     """
-    return {one.path: one for one in _in_record(system, "", ())}
+    found = _in_record(system, "", ())
+    return {one.path: one for one in found if points or not one.of_curve}
 
 
 def _in_record(record: Any, path: str, place: Place) -> Iterator[Figure]:
@@ -107,6 +116,11 @@ def _in_part(value: object, path: str, place: Place) -> Iterator[Figure]:
     if isinstance(value, StatedKernels):
         for (kind, name), rate in _rates(value).items():
             yield from _in_record(rate, f"{path}.{kind}.{name}", (*place, rate))
+    elif isinstance(value, Curve):  # which files state from the largest size on
+        shares = value.efficiencies.tolist()
+        for i, share in enumerate(reversed(shares)):
+            there = (*place, _SHARES, len(shares) - 1 - i)
+            yield Figure(f"{path}[{i}][1]", share, float, EFFICIENCY, there, of_curve=True)
     elif isinstance(value, (dict, tuple)):
         members = value.items() if isinstance(value, dict) else enumerate(value)
         for step, member in members:
@@ -153,7 +167,7 @@ def with_figures(system: System, values: Mapping[str, float | Array]) -> System:
     SpecError
         For a path that is no figure of the system, and what a record says of figures that do not go together.
     """
-    known = figures_of(system)
+    known = figures_of(system, points=True)
     tree: dict[Any, Any] = {}
     for path, value in values.items():
         if path not in known:
@@ -165,6 +179,7 @@ def with_figures(system: System, values: Mapping[str, float | Array]) -> System:
         scale = figure.declaration.scale
         branch[figure.place[-1]] = value * scale if scale != 1.0 else value
     variants = max((len(one) for one in values.values() if isinstance(one, np.ndarray)), default=0)
+    variants = variants or system.variants
     return cast("System", _changed(system, {**tree, "variants": variants}))
 
 
@@ -174,6 +189,9 @@ def _changed(value: Any, tree: Mapping[Any, Any]) -> Any:
         new = {id(rate): rate for rate in value.rates.values()}  # one may stand for several types
         new |= {key: _changed(new[key], branch) for key, branch in tree.items()}
         return StatedKernels({key: new[id(rate)] for key, rate in value.rates.items()})
+    if isinstance(value, np.ndarray):
+        shares = [tree.get(i, one) for i, one in enumerate(value)]
+        return np.stack(np.broadcast_arrays(*shares))
     if isinstance(value, dict):
         return {k: _changed(one, tree[k]) if k in tree else one for k, one in value.items()}
     if isinstance(value, tuple):
@@ -200,6 +218,9 @@ def _of_rows(value: Any, rows: Array) -> Any:
     if isinstance(value, StatedKernels):
         new = {id(rate): _of_rows(rate, rows) for rate in value.rates.values()}
         return StatedKernels({key: new[id(rate)] for key, rate in value.rates.items()})
+    if isinstance(value, Curve):
+        shares = value.efficiencies
+        return value if shares.ndim == 1 else replace(value, efficiencies=shares[:, rows])
     if isinstance(value, dict):
         return {key: _of_rows(one, rows) for key, one in value.items()}
     if isinstance(value, tuple):

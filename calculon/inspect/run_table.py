@@ -22,6 +22,7 @@ from calculon.spec.files import document_stem
 from calculon.spec.model import Model
 from calculon.spec.named_values import ENGINE_BYTES
 from calculon.spec.origin import plain_name
+from calculon.statistics import ALL_PARTS_OF_TIME
 from calculon.units import Array
 
 FILE = "validation/runs.csv"
@@ -240,8 +241,12 @@ class Runs:
     @cached_property
     def shares(self) -> Array:
         """Shares of the parts of the predicted time, shape (parts, runs)."""
-        cells = (one.split() for one in self.columns["parts"])
-        return np.array([[float(cell) / 100 for cell in row] for row in cells]).T
+        cells = [float(cell) for one in self.columns["parts"] for cell in one.split()]
+        return (
+            np.array(cells).reshape(len(self), -1).T / 100
+            if cells
+            else np.zeros((len(ALL_PARTS_OF_TIME), 0))
+        )
 
     @cached_property
     def features(self) -> Array:

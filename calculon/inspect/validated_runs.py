@@ -83,10 +83,12 @@ class Belief:
     basis: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data, each run with its processor in short and its error."""
+        """Return it as plain data, each run with its processor in short and its error, without its parts."""
         runs = [
             {**asdict(run), "processor": run.processor, "error": run.error} for run in self.nearest
         ]
+        for run in runs:
+            del run["parts"]
         lists = {"nearest": runs, "outside": list(self.outside), "fitted": list(self.fitted)}
         return {**asdict(self), **lists}
 

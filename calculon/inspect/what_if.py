@@ -1,7 +1,7 @@
 """What if a figure of the system were another: executions on many variants of a system at once."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,20 +70,37 @@ def what_if(
         For a malformed model or system, for a path or a value that the file of the system cannot have, and for a table
         of another length.
     """
-    model, base = inputs.model(model), inputs.system(system)
-    plan = _plan(execution, len(changes), None if edition is None else find_edition(edition).name)
-    machines = _Machines(base, system, changes)
+    model, base, rows_of = inputs.model(model), inputs.system(system), _changes(changes)
+    plan = _plan(execution, len(rows_of), None if edition is None else find_edition(edition).name)
     parts = [
-        (rows, evaluate(model, machine, plan.take(rows))) for machine, rows in machines.groups()
+        (rows, evaluate(model, machine, plan.take(rows)))
+        for machine, rows in _Machines(base, system, rows_of).groups()
     ]
-    return _joined(plan, parts, evaluate(model, base, plan.take(slice(0))))
+    if len(parts) > 1:
+        return _joined(plan, parts)
+    return parts[0][1] if parts else evaluate(model, base, plan)
+
+
+def _changes(changes: Any) -> list[Change]:
+    """Return the rows of changes, if they are a list of mappings."""
+    wanted = 'a list with a mapping for each row, such as [{"mem1.GBps": 4000}]'
+    if isinstance(changes, (str, bytes, Mapping)) or not isinstance(changes, Iterable):
+        raise SpecError("what_if", Problem("changes", wanted, inputs.found(changes)))
+    rows: list[Any] = list(changes)
+    for i, row in enumerate(rows):
+        if not isinstance(row, Mapping) or not all(isinstance(path, str) for path in row):
+            wanted = "a mapping from paths to values"
+            raise SpecError("what_if", Problem(f"changes[{i}]", wanted, inputs.found(row)))
+    return rows
 
 
 def _plan(execution: Any, rows: int, edition: str | None) -> Plan:
     """Return a table with an execution for each row."""
-    if isinstance(execution, (str, os.PathLike, Changed)):
-        execution = inputs.execution(execution)
-    plan = as_plan(execution, edition)
+    source = isinstance(execution, (str, os.PathLike, Changed))
+    columns = (list, tuple, np.ndarray)
+    if isinstance(execution, Mapping) and not inputs.is_frame(execution):
+        source = not any(isinstance(value, columns) for value in execution.values())
+    plan = as_plan(inputs.execution(execution, edition=edition) if source else execution, edition)
     if len(plan) == 1:
         return plan.take(np.zeros(rows, np.int64))
     if len(plan) != rows:
@@ -96,7 +113,11 @@ class _Machines:
     """The variants of a system, one for each row."""
 
     def __init__(self, base: System, source: Any, changes: Sequence[Change]):
-        self._base, self._source, self._figures = base, _source(base, source), figures_of(base)
+        self._base, self._source, self._figures = (
+            base,
+            _source(base, source),
+            figures_of(base, points=True),
+        )
         self._changes = changes
         problems = [
             problem
@@ -171,9 +192,9 @@ def _source(base: System, source: Any) -> Any:
     return Changed.of(base.origin.source, base.origin.changes)
 
 
-def _joined(plan: Plan, parts: Sequence[tuple[Array, Evaluation]], none: Evaluation) -> Evaluation:
+def _joined(plan: Plan, parts: Sequence[tuple[Array, Evaluation]]) -> Evaluation:
     """Join evaluations of rows of a plan in the order of its rows."""
-    names = max((one.names for _, one in parts), key=len, default=none.names)
+    names = max((one.names for _, one in parts), key=len)
     values = {name: np.full(len(plan), np.nan) for name in names}
     codes = np.zeros(len(plan), np.int16)
     for rows, one in parts:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calculon.errors import Problem, SpecError
-from calculon.launch.deepspeed import TRAINER_BATCH, given, nested
+from calculon.launch.deepspeed import TRAINER_BATCH, check_sections, given, nested
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Writing, plain
 from calculon.launch.yaml_config import plain as value_of
 from calculon.launch.yaml_config import settings_in
@@ -26,7 +26,7 @@ _STRATEGIES = {
 }
 """Strategies of FSDP 1, by number from 1 on: our ``zero_stage``, ``reshard_after_forward``, and whether nodes share."""
 
-_NUMBERED = dict(enumerate(_STRATEGIES, 1))
+_NUMBERED = {str(number): name for number, name in enumerate(_STRATEGIES, 1)}
 _TYPES = {"NO", "MULTI_GPU", "FSDP", "DEEPSPEED"}
 _PRECISIONS = {"no": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "bfloat16"}
 _BACKENDS = {"TE": "delayed", "AO": "tensorwise"}
@@ -72,7 +72,7 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
             found[flag["name"]] = Setting(flag["name"], value_of(flag["value"]), f"{file}:{number}")
     stated = found.get("num_processes")
     procs = stated.value if stated is not None and isinstance(stated.value, int) else None
-    return Parsed(file, found, procs)
+    return check_sections(Parsed(file, found, procs), (_FSDP, _PARALLEL, _DEEPSPEED))
 
 
 def recognises(text: str, file: str) -> bool:
@@ -134,14 +134,14 @@ def _kind(one: Reading | Writing) -> str:
 
 def _read_degrees(one: Reading) -> Fields:
     kind = _kind(one)
-    one.setting("num_processes")
+    given(one, "num_processes")
     processors = 1 if kind == "NO" and one.num_procs is None else one.processors()
     stated = one.parsed.num_procs
     if isinstance(stated, int) and stated != processors:
         wanted = f"{processors:,} processors, which were asked for"
         raise SpecError(one.parsed.file, Problem("num_processes", wanted, f"{stated:,}"))
     tensor, context, sequence, replicas = (
-        one.count(f"{_PARALLEL}.{name}_size", default=1) or 1
+        given(one, f"{_PARALLEL}.{name}_size", default=1) or 1
         for name in ("tp", "cp", "sp", "dp_replicate")
     )
     shards = one.count(f"{_PARALLEL}.dp_shard_size")
@@ -177,7 +177,7 @@ def _sharding(one: Reading, kind: str, replicas: int) -> Fields:
         file = one.setting(f"{_DEEPSPEED}.deepspeed_config_file")
         if file is not None:
             one.not_modelled(file.name, "what that file says; it is read as one of deepspeed")
-        stage = str(given(one, f"{_DEEPSPEED}.zero_stage", default=2))
+        stage = str(given(one, f"{_DEEPSPEED}.zero_stage", default=2, least=0))
         if stage not in ("0", "1", "2", "3"):
             found = one.setting(f"{_DEEPSPEED}.zero_stage")
             assert found is not None
@@ -199,8 +199,8 @@ def _strategy(one: Reading) -> tuple[str, bool, bool]:
     one.setting(f"{_FSDP}.fsdp_version")
     if resharded is not None and isinstance(resharded.value, str):
         stated, resharded = resharded, None  # FSDP 1 takes the strategy under that name, too
-    name = "FULL_SHARD" if stated is None else stated.value
-    name = _NUMBERED[name] if name in _NUMBERED else str(name).upper()
+    name = "FULL_SHARD" if stated is None else str(stated.value).upper()
+    name = _NUMBERED.get(name, name)
     if name not in _STRATEGIES:
         assert stated is not None
         raise one.error(stated, f"one of {', '.join(_STRATEGIES)}")
@@ -265,7 +265,7 @@ def _read_batch(one: Reading) -> Fields:
             f"{_MICRO[0]} is an argument of the training script: {TRAINER_BATCH}, its default"
         )
     steps = given(one, *_STEPS, default=1) or 1
-    length = given(one, *_LENGTHS, default=0) or 0
+    length = given(one, *_LENGTHS, default=0, least=0) or 0
     return {
         "microbatch_size": micro,
         "batch_size": micro * steps * one.execution["data_par"],
@@ -333,15 +333,12 @@ def _write_recompute(one: Writing) -> Fields:
 
 def _read_prefetch(one: Reading) -> Fields:
     found = one.setting(f"{_FSDP}.fsdp_backward_prefetch")
-    value = "BACKWARD_PRE" if found is None else _PREFETCHES.get(found.value, found.value)
-    if value in ("BACKWARD_POST", 2):
+    value = "BACKWARD_PRE" if found is None else str(found.value).upper()
+    if value in ("BACKWARD_POST", "2"):
         assert found is not None
         one.not_modelled(found.name, "weights are gathered after the pass before: taken for PRE")
-    none = value in ("NO_PREFETCH", None)
+    none = value in ("NO_PREFETCH", "NONE", "3")
     return {"fsdp_prefetch": 0 if none and one.execution["zero_stage"] == "fsdp" else 1}
-
-
-_PREFETCHES: Mapping[Any, str] = {1: "BACKWARD_PRE", 2: "BACKWARD_POST"}
 
 
 def _read_compile(one: Reading) -> Fields:
@@ -396,10 +393,11 @@ def _write_offload(one: Writing) -> Fields:
 
 def _read_campaign(one: Reading) -> Fields:
     found: Fields = {}
-    steps, length = given(one, "max_steps"), one.execution["seq_length"]
+    steps, length = given(one, "max_steps", least=-1), one.execution["seq_length"]
     if steps and steps > 0 and length:
         found["tokens"] = steps * one.execution["batch_size"] * length
-    if (interval := given(one, "save_steps")) and interval > 0:
+    interval = one.get("save_steps", default=0)
+    if isinstance(interval, int) and interval > 0:  # a share of all steps is another thing
         found["save_interval"] = interval
     return found
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from calculon.errors import Problem, SpecError
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Writing
+from calculon.spec.fields import shown
 from calculon.spec.named_values import DATATYPE_BYTES
 from calculon.spec.parse import parse as parse_document
 from calculon.units import MIB
@@ -62,13 +63,21 @@ _HOUSEKEEPING = (
 """Options of ZeRO without effect on a step that is modelled."""
 
 
+_OBJECTS = (
+    *(_ZERO, f"{_ZERO}.offload_optimizer", f"{_ZERO}.offload_param", "bf16", "fp16", "optimizer"),
+    *("tensor_parallel", "expert_parallel", "sequence_parallel", "activation_checkpointing"),
+)
+"""Sections that rows read."""
+
+
 def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     """Return the settings of a JSON file by their path, such as ``zero_optimization.stage``."""
     raw = parse_document(text.encode(), file, ".json")
     if not isinstance(raw, Mapping):
         raise SpecError(file, Problem("", "an object", type(raw).__name__))
     found = {name: Setting(name, value, file) for name, value in flat(raw)}
-    return Parsed(file, {name: one for name, one in found.items() if not name.startswith("_")})
+    kept = {name: one for name, one in found.items() if not name.startswith("_")}
+    return check_sections(Parsed(file, kept), _OBJECTS)
 
 
 def flat(raw: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -109,10 +118,30 @@ def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) ->
     return json.dumps({"_comment": list(head), **nested(settings)}, indent=2) + "\n"
 
 
-def given(one: Reading, *names: str, default: int | None = None) -> int | None:
-    """Return a count; ``auto`` as where nothing is stated."""
+def given(one: Reading, *names: str, default: int | None = None, least: int = 1) -> int | None:
+    """Return a count of at least so many; ``auto`` as where nothing is stated."""
     found = one.setting(*names)
-    return default if found is None or found.value == AUTO else one.count(*names, default=default)
+    if found is None or found.value == AUTO:
+        return default
+    count = one.count(*names, default=default)
+    if count is not None and count < least:
+        raise one.error(found, f"a whole number of at least {least}")
+    return count
+
+
+def check_sections(one: Parsed, names: Sequence[str]) -> Parsed:
+    """Return what was parsed, where none of some sections is a plain value.
+
+    Raises
+    ------
+    SpecError
+        For a section that is none.
+    """
+    for name in names:
+        found = one.settings.get(name)
+        if found is not None and found.value not in (None, {}):
+            raise SpecError(found.place, Problem(name, "named settings", shown(found.value)))
+    return one
 
 
 def _read_degrees(one: Reading) -> Fields:
@@ -207,6 +236,7 @@ def _read_sharding(one: Reading) -> Fields:
         f"{_ZERO}.stage3_prefetch_bucket_size",
         "zero_optimization.prefetch_bucket_size",
         default=1,
+        least=0,
     )
     return {
         "zero_stage": str(stage),
@@ -268,9 +298,9 @@ def _read_gradients(one: Reading) -> Fields:
 
 
 def _type(one: Reading, found: Setting) -> str:
-    if found.value not in _TYPES:
+    if str(found.value) not in _TYPES:
         raise one.error(found, f"one of {', '.join(_TYPES)}")
-    return _TYPES[found.value]
+    return _TYPES[str(found.value)]
 
 
 def _write_gradients(one: Writing) -> Fields:
@@ -291,7 +321,7 @@ def _write_gradients(one: Writing) -> Fields:
 
 def _read_bucket(one: Reading) -> Fields:
     """Read the bytes of a bucket, which matters where gradients are reduced beside the backward pass."""
-    elements = given(one, _BUCKET, default=_USUAL_BUCKET)
+    elements = given(one, _BUCKET, default=_USUAL_BUCKET, least=0)
     split = one.execution["zero_stage"] in ("1", "2") and one.execution["data_par_overlap"]
     if not split or not elements or one.get(_BUCKET) == AUTO:
         return {"ddp_bucket_mib": 0}

@@ -5,6 +5,7 @@ writes them back. A setting that no row has asked for is told: as one without ef
 effect is not modelled, or as unknown. So is a value that the file alone does not say.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
@@ -32,10 +33,13 @@ class Unresolved:
         What stands there, such as ``$SLURM_NNODES``, or ``8 or 4``.
     needs : str
         The variable on which it depends, where there is one: what is asked for.
+    conditional : bool
+        Whether the file alone does not say if there is the setting at all, rather than its value.
     """
 
     text: str
     needs: str = ""
+    conditional: bool = False
 
     def __str__(self) -> str:
         return self.text
@@ -183,18 +187,24 @@ class Reading:
         if found is None or found.value is None:
             return default
         value = found.value
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or value != int(value):
             raise self.error(found, "a whole number")
         return int(value)
 
     def switch(self, *names: str, default: bool = False) -> bool:
-        """Return a switch.
+        """Return a switch; what a script has after it, and does not say, are other settings.
 
         Raises
         ------
         SpecError
             For any other value than true and false.
         """
+        after = next((s.value for n in names if (s := self.parsed.settings.get(n))), None)
+        if isinstance(after, Unresolved) and not after.conditional:
+            self.used.update(names)
+            self.notes.append(f"{after.text} may hold further settings")
+            return True
         found = self.setting(*names)
         if found is None or found.value is None:
             return default
@@ -252,7 +262,8 @@ class Row:
     fields : tuple of str
         The fields that it reads, and writes: for these ``read(write(x)) = x``.
     settings : tuple of str
-        The names that it knows; the first of those with one meaning is the one that is written.
+        The names that it knows, which count as read whether it asks for them or not; the first of those with one
+        meaning is the one that is written.
     read : callable
         Returns all of its fields, of a setting that is absent with what the launcher does without it.
     write : callable
@@ -400,6 +411,7 @@ def read(
     reading = Reading(dialect.parse(text, file, variables or {}), num_procs)
     for row in dialect.rows:
         reading.lenient = row.subject != "execution"
+        reading.used.update(row.settings)
         getattr(reading, row.subject).update(row.read(reading))
     fields = dict(reading.execution)
     base = fields.pop("preset", dialect.preset)
@@ -462,6 +474,19 @@ def settings_of(
     SpecError
         For a value that the launcher cannot express; the hint has the nearest that it can.
     """
+    found, wrong = nearest_settings(dialect, execution, model, campaign)
+    if wrong:
+        raise SpecError("execution", wrong)
+    return found
+
+
+def nearest_settings(
+    dialect: Dialect,
+    execution: Mapping[str, Any],
+    model: Model | None = None,
+    campaign: Mapping[str, Any] | None = None,
+) -> tuple[Fields, list[Problem]]:
+    """Return the settings nearest to an execution, and the fields that they do not say; as :func:`settings_of`."""
     fields = dict(_translated(dialect, execution).fields)
     if model is not None and not fields["seq_length"]:
         fields["seq_length"] = model.seq_size
@@ -471,8 +496,7 @@ def settings_of(
         if row.subject == "model" and model is None:
             continue
         found |= row.write(writing)
-    _check_read_back(dialect, found, fields)
-    return found
+    return found, _unsaid(dialect, found, fields)
 
 
 def _translated(dialect: Dialect, execution: Mapping[str, Any]) -> Translated:
@@ -483,20 +507,18 @@ def _translated(dialect: Dialect, execution: Mapping[str, Any]) -> Translated:
     return translated(execution, preset, kept, dialect.title)
 
 
-def _check_read_back(dialect: Dialect, settings: Fields, fields: Mapping[str, Any]) -> None:
-    """Raise SpecError for fields that settings do not say: the nearest is what they say."""
+def _unsaid(dialect: Dialect, settings: Fields, fields: Mapping[str, Any]) -> list[Problem]:
+    """Return the fields that settings do not say: the nearest is what they say."""
     stated = {name: Setting(name, value) for name, value in settings.items()}
     reading = Reading(Parsed("execution", stated), int(fields["num_procs"]))
     rows = [row for row in dialect.rows if row.subject == "execution"]
     for row in rows:
         reading.execution.update(row.read(reading))
-    wrong = [
+    return [
         Problem(name, f"{shown(said)}, the nearest that {dialect.title} can express", shown(value))
         for name in dialect.fields
         if (said := reading.execution[name]) != (value := fields[name])
     ]
-    if wrong:
-        raise SpecError("execution", wrong)
 
 
 def write(
@@ -514,54 +536,10 @@ def write(
     head = [f"{dialect.title}, written for {dialect.version}: {processors:,} processors"]
     kept = _translated(dialect, execution)
     head += [f"{name}: {shown(new)}, not {shown(old)}" for name, (old, new) in kept.changes.items()]
-    told = {name: kept.fields.get(name) for name in dialect.elsewhere}
+    own = {"seq_length": model.seq_size} if model is not None else {}
+    told = {name: kept.fields[name] or own.get(name) for name in dialect.elsewhere}
     head += [f"{name}: {shown(v)}, said by the training script" for name, v in told.items() if v]
     return dialect.render(settings, processors, head)
-
-
-def number(setting: str, name: str, default: int = 1, *others: str) -> Row:
-    """Return the row of a whole number that is a field as it is; left out where it is the default."""
-    return Row(
-        fields=(name,),
-        settings=(setting, *others),
-        read=lambda one: {name: one.count(setting, *others, default=default)},
-        write=lambda one: {} if one[name] == default else {setting: one[name]},
-    )
-
-
-def switch(setting: str, name: str, on: Any = True, off: Any = False) -> Row:
-    """Return the row of a switch that is a field with two values; left out where it is off."""
-    return Row(
-        fields=(name,),
-        settings=(setting,),
-        read=lambda one: {name: on if one.switch(setting) else off},
-        write=lambda one: {setting: True} if one[name] == on else {},
-    )
-
-
-def named(setting: str, name: str, ours: Mapping[Any, Any], default: Any) -> Row:
-    """Return the row of a field with names: those of the launcher, and ours; left out where it is its default.
-
-    Where several names of the launcher are one value of ours, the first is written.
-    """
-    theirs: Fields = {}
-    for there, here in ours.items():
-        theirs.setdefault(here, there)
-
-    def read_name(one: Reading) -> Fields:
-        found = one.setting(setting)
-        if found is None:
-            return {name: ours[default]}
-        if found.value not in ours:
-            raise one.error(found, f"one of {', '.join(map(str, ours))}")
-        return {name: ours[found.value]}
-
-    def write_name(one: Writing) -> Fields:
-        if one[name] not in theirs:
-            raise one.refuse(name, ", ".join(map(str, theirs)))
-        return {} if one[name] == ours[default] else {setting: theirs[one[name]]}
-
-    return Row((name,), (setting,), read_name, write_name)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

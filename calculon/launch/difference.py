@@ -1,11 +1,20 @@
-"""What to change in a launch file to run another execution: in settings of its launcher, as the file writes them."""
+"""What to change in a launch file to run another execution, in the settings of its launcher, as the file has them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
-from calculon.launch.dialect import Dialect, Fields, Setting, plain, settings_of
+from calculon.launch.dialect import (
+    Dialect,
+    Fields,
+    Parsed,
+    Reading,
+    Row,
+    Setting,
+    nearest_settings,
+    plain,
+)
 from calculon.presets import find_preset
 from calculon.spec.execution import Execution
 from calculon.spec.fields import optional_defaults
@@ -120,83 +129,170 @@ def difference(
     SpecError
         Where the dialect cannot express `mine` at all.
     """
-    usual = optional_defaults(Execution) | find_preset(dialect.preset).usual(mine)
-    before, left_out = _said(dialect, mine, usual, model)
-    sayable = {**mine, **{one.field: usual[one.field] for one in left_out}}
+    before, left_out = _said(dialect, mine, {}, model)
+    sayable = {name: value for name, value in mine.items() if name not in left_out}
     after, refused = _said(dialect, other, sayable, model)
-    changes = [*_processors(mine, other)]
-    for name in dict.fromkeys((*before, *after)):
-        if before.get(name) != after.get(name):
-            both = before.get(name), after.get(name)
-            changes += _changes(dialect, name, both, after, stated)
-    return Difference(dialect, tuple(dict.fromkeys(changes)), refused)
+    counts = int(mine["num_procs"]), int(other["num_procs"])
+    changes = [*_processors(*counts)]
+    if stated is None:
+        changes += _written_changes(before, after)
+    else:
+        changes += _file_changes(dialect, (before, after), stated, counts)
+    return Difference(dialect, tuple(changes), tuple(refused.values()))
 
 
 def _said(
     dialect: Dialect, execution: Mapping[str, Any], instead: Mapping[str, Any], model: Model | None
-) -> tuple[Fields, tuple[Problem, ...]]:
-    """Return the settings of an execution without those of its model, and what it has that they cannot say.
+) -> tuple[Fields, dict[str, Problem]]:
+    """Return the settings nearest to an execution, without those of its model, and the fields that they do not say.
 
-    Fields that cannot be said have the values of `instead`.
+    What cannot be written at all has the value of `instead`, else what is usual beside the other fields.
     """
     own = {name for row in dialect.rows if row.subject == "execution" for name in row.settings}
-    fields, refused = dict(execution), list[Problem]()
+    usual = optional_defaults(Execution) | find_preset(dialect.preset).usual(execution)
+    fields, refused = dict(execution), dict[str, Problem]()
+    left = {
+        name: [other[name] for other in (instead, usual) if other.get(name, value) != value]
+        for name, value in fields.items()
+    }
     while True:
         try:
-            found = settings_of(dialect, fields, model)
+            found, unsaid = nearest_settings(dialect, fields, model)
         except SpecError as error:
-            wrong = [one for one in error.problems if one.field in fields]
-            new = [one for one in wrong if fields[one.field] != instead[one.field]]
-            if not new and (wrong or model is None):
+            wrong = {one.field: one for one in error.problems if one.field in fields}
+            others = {name: left[name].pop(0) for name in wrong if left[name]}
+            if not others and (wrong or model is None):
                 raise
             model = model if wrong else None  # whose shape cannot be said
-            refused += new
-            fields |= {one.field: instead[one.field] for one in new}
+            refused |= {name: wrong[name] for name in others if name not in refused}
+            fields |= others
         else:
-            return {name: found[name] for name in found if name in own}, tuple(refused)
+            refused |= {one.field: one for one in unsaid if one.field not in refused}
+            return {name: found[name] for name in found if name in own}, refused
 
 
-def _processors(mine: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Change]:
-    counts = mine["num_procs"], other["num_procs"]
-    if counts[0] != counts[1]:
-        yield Change("change", PROCESSORS, *counts)
+def _processors(mine: int, other: int) -> Iterator[Change]:
+    if mine != other:
+        yield Change("change", PROCESSORS, mine, other)
+
+
+def _written_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+    """Yield the changes of settings as the dialect writes them."""
+    for name in dict.fromkeys((*before, *after)):
+        old, new = before.get(name), after.get(name)
+        if name not in before:
+            yield Change("add", name, None, new)
+        elif name not in after:
+            yield Change("drop", name, old, None)
+        elif old != new:
+            yield Change("change", name, old, new)
+
+
+def _file_changes(
+    dialect: Dialect,
+    both: tuple[Mapping[str, Any], Mapping[str, Any]],
+    stated: Mapping[str, Setting],
+    counts: tuple[int, int],
+) -> Iterable[Change]:
+    """Return the changes of a file, which may say things in other words, or what only counts beside others.
+
+    First the settings that differ are changed. Rows whose fields are then not those of the other execution are said
+    anew, and at last all rows.
+    """
+    rows = [row for row in dialect.rows if row.subject == "execution"]
+    names = _names(dialect, rows, stated, counts[0])
+    kept = {name for row in dialect.rows if row.subject != "execution" for name in row.settings}
+    wanted, _ = _read(rows, both[1], counts[1])
+    anew: set[int] = set()
+    for _ in range(_ROUNDS):
+        changes = _changes(names, both, stated, anew)
+        changes = {
+            name: one for name, one in changes.items() if name in both[1] or name not in kept
+        }
+        said, _ = _read(rows, _made(stated, changes), counts[1])
+        if said is None:  # settings that contradict each other
+            wrong = {i for i, own in enumerate(names) if changes.keys() & {*own}}
+            wrong = wrong if wrong - anew else {*range(len(rows))}
+        else:
+            wrong = {i for i, row in enumerate(rows) if _differs(row.fields, said, wanted or {})}
+        if wrong <= anew:
+            break
+        anew |= wrong
+    return changes.values()
+
+
+def _names(
+    dialect: Dialect, rows: Sequence[Row], stated: Mapping[str, Setting], processors: int
+) -> list[tuple[str, ...]]:
+    """Return the names of each row: those that it writes, and those of a file that it reads, if no other row does."""
+    own = {name for row in dialect.rows for name in row.settings}
+    _, asked = _read(rows, {name: one.value for name, one in stated.items()}, processors)
+    found = []
+    for row, names in zip(rows, asked, strict=False):
+        found.append((*row.settings, *(name for name in stated if name in names - own)))
+    return found + [row.settings for row in rows[len(found) :]]
+
+
+def _differs(names: Sequence[str], said: Fields, wanted: Fields) -> bool:
+    return any(said[name] != wanted.get(name) for name in names)
+
+
+_ROUNDS = 4
 
 
 def _changes(
-    dialect: Dialect,
-    name: str,
-    both: tuple[Any, Any],
-    after: Mapping[str, Any],
-    stated: Mapping[str, Setting] | None,
-) -> Iterator[Change]:
-    """Yield what to do about a setting with two values, of which a file states some in its own way."""
-    old, new = both
-    if stated is None:
-        kind: Kind = "add" if old is None else "drop" if new is None else "change"
-        yield Change(kind, name, old, new)
-        return
-    there = stated.get(name)
-    if there is not None and new is not None:
-        if there.value != new:
-            yield Change("change", there.name, there.value, new, there.place)
-    elif new is not None:
-        yield Change("add", name, None, new)
-    elif there is not None:
-        yield _without(there)
-    else:
-        for other in _beside(dialect, name):
-            if other in stated and other not in after:
-                yield _without(stated[other])
+    rows: Sequence[Sequence[str]],
+    both: tuple[Mapping[str, Any], Mapping[str, Any]],
+    stated: Mapping[str, Setting],
+    anew: Collection[int],
+) -> dict[str, Change]:
+    """Return the changes of a file by the name of the setting, given those of each row; some rows are said anew."""
+    before, after = both
+    found: dict[str, Change] = {}
+    names = [n for n in (*before, *after) if (n in before) != (n in after) or before[n] != after[n]]
+    again = {name for i in anew for name in rows[i]}
+    names += [name for i in sorted(anew) for name in rows[i]]
+    beside = {name: row for row in rows for name in row}
+    for name in dict.fromkeys(names):
+        there = stated.get(name)
+        if name in after and there is None:
+            found[name] = Change("add", name, None, after[name])
+        elif name in after and there is not None:
+            if there.value != after[name]:
+                found[name] = Change("change", there.name, there.value, after[name], there.place)
+        elif there is not None:
+            found[name] = _without(there, off=name not in again)
+        elif name in before:
+            others = [other for other in beside[name] if other in stated and other not in after]
+            found |= {other: _without(stated[other], off=True) for other in others}
+    return found
 
 
-def _without(stated: Setting) -> Change:
-    """Return the change that takes a setting back; one of a recipe, which may be stated elsewhere, is turned off."""
-    if stated.value is True and not stated.name.startswith("-"):
+def _made(stated: Mapping[str, Setting], changes: Mapping[str, Change]) -> Fields:
+    """Return the settings of a file after changes."""
+    found = {name: one.value for name, one in stated.items() if name not in changes}
+    return found | {name: one.after for name, one in changes.items() if one.kind != "drop"}
+
+
+def _read(
+    rows: Sequence[Row], settings: Mapping[str, Any], processors: int
+) -> tuple[Fields | None, list[set[str]]]:
+    """Return the fields that settings say, None where they mean nothing together; and the names that each row reads."""
+    stated = {name: Setting(name, value) for name, value in settings.items()}
+    reading = Reading(Parsed("settings", stated), processors)
+    asked: list[set[str]] = []
+    try:
+        for row in rows:
+            reading.used = set()
+            reading.execution.update(row.read(reading))
+            asked.append(reading.used)
+    except SpecError:
+        return None, asked
+    return reading.execution, asked
+
+
+def _without(stated: Setting, *, off: bool) -> Change:
+    """Return the change that takes a setting back: a switch of a configuration, which others may state, turned off."""
+    if off and stated.value is True and not stated.name.startswith("-"):
         return Change("change", stated.name, True, False, stated.place)
     return Change("drop", stated.name, stated.value, None, stated.place)
-
-
-def _beside(dialect: Dialect, name: str) -> Sequence[str]:
-    """Return the names of the row of a setting, which may say the same."""
-    rows = (row.settings for row in dialect.rows if row.subject == "execution")
-    return tuple(other for names in rows if name in names for other in names if other != name)

@@ -180,7 +180,7 @@ def render(
     per_node = max(one for one in range(1, 9) if num_procs % one == 0)
     words = {"per_node": per_node, "nodes": num_procs // per_node}
     tree: Fields = {}
-    for path, value in settings.items():
+    for path, value in _counted_in_steps(settings).items():
         *names, last = path.split(".")
         below = tree
         for name in names:
@@ -194,6 +194,14 @@ def render(
     lines = [f"# {one}" for one in (*head, *(one.format(**words) for one in started))]
     body = yaml.safe_dump(tree, sort_keys=False, default_flow_style=False, width=100)
     return "\n".join((*lines, "", body))
+
+
+def _counted_in_steps(settings: Mapping[str, Any]) -> Fields:
+    """Return settings with steps in place of sequences, which trainers of NeMo do not count."""
+    found = dict(settings)
+    if (samples := found.pop("trainer.max_samples", None)) is not None:
+        found["trainer.max_steps"] = -(-samples // found["model.global_batch_size"])
+    return found
 
 
 _MADE = {

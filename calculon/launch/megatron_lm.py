@@ -7,7 +7,7 @@ means the launcher's default, whatever recipes usually state.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from calculon.errors import Problem, SpecError
 from calculon.launch.dialect import (
@@ -18,13 +18,13 @@ from calculon.launch.dialect import (
     Row,
     Setting,
     Writing,
-    number,
 )
 from calculon.launch.megatron_model import CAMPAIGN, MODEL
 from calculon.launch.megatron_parts import CONTEXT, EXPERTS, LAYOUT
 from calculon.launch.megatron_replicas import RECOMPUTE, REPLICAS
 from calculon.launch.megatron_words import NO_EFFECT, NOT_MODELLED, SPELLINGS
-from calculon.launch.shell_flags import flag_name, parse_script
+from calculon.launch.rows import number
+from calculon.launch.shell_flags import PROGRAM, flag_name, parse_script
 from calculon.spec.recipes import GATHERED, NO_RECIPE
 
 _TP = ("--tensor-model-parallel-size", "--model-parallel-size")
@@ -279,8 +279,21 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     settings: dict[str, Setting] = {}
     for name, setting in parsed.settings.items():
         whole = _written_out(name)
-        settings[whole] = Setting(whole, setting.value, setting.place)
+        value = (
+            _SWITCHES.get(setting.value, setting.value)
+            if _is_text(setting.value)
+            else setting.value
+        )
+        settings[whole] = Setting(whole, value, setting.place)
     return Parsed(parsed.file, settings, parsed.num_procs, parsed.notes)
+
+
+_SWITCHES: dict[str, bool] = {"true": True, "false": False, "True": True, "False": False}
+"""Values of switches, as launchers of Megatron-LM beside its own scripts have them."""
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    return isinstance(value, str)
 
 
 def _written_out(name: str) -> str:
@@ -303,6 +316,14 @@ def recognises(text: str, file: str) -> bool:
 
 
 _PER_NODE = 8
+_TRIAL: dict[str, Any] = {
+    "--mock-data": True,
+    "--tokenizer-type": "NullTokenizer",
+    "--lr": 3e-4,
+    "--lr-decay-style": "constant",
+    "--eval-iters": 0,
+}
+"""Flags with which a script runs, of what no plan says."""
 
 
 def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> str:
@@ -312,16 +333,25 @@ def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> 
     lines = ["#!/bin/bash", *(f"# {one}" for one in head)]
     flags = {name: value for name, value in settings.items() if name.startswith("--")}
     lines += ["export CUDA_DEVICE_MAX_CONNECTIONS=1"]
-    lines += [f"export {name}={value}" for name, value in settings.items() if name not in flags]
+    said = {name: value for name, value in settings.items() if name not in (*flags, PROGRAM)}
+    lines += [f"export {name}={value}" for name, value in said.items()]
     lines += [""]
     lines += [f"GPUS_PER_NODE={per_node if whole else 1}"]
     lines += [f"NUM_NODES={num_procs // per_node if whole else num_procs}", "", "ARGS=("]
     lines += [f"    {flag} {_text(value)}".rstrip() for flag, value in flags.items()]
     lines += [
+        ")",
+        "",
+        "# What the plan does not say: data, tokenizer, rates. Yours take their place.",
+        "RUN_ARGS=(",
+    ]
+    length = {} if {"--train-samples", "--train-iters"} & flags.keys() else {"--train-iters": 50}
+    lines += [f"    {flag} {_text(value)}".rstrip() for flag, value in (_TRIAL | length).items()]
+    lines += [
         *(")", ""),
         "torchrun --nproc_per_node $GPUS_PER_NODE --nnodes $NUM_NODES \\",
         '    --rdzv_backend c10d --rdzv_endpoint "${MASTER_ADDR:-localhost}:${MASTER_PORT:-29500}" \\',
-        '    pretrain_gpt.py "${ARGS[@]}"',
+        f'    {settings.get(PROGRAM, "pretrain_gpt.py")} "${{ARGS[@]}}" "${{RUN_ARGS[@]}}"',
     ]
     return "\n".join(lines) + "\n"
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from calculon.errors import Problem, SpecError
 from calculon.launch.dialect import Fields, Parsed, Reading, Row, Setting, Writing
+from calculon.launch.shell_flags import PROGRAM
 from calculon.spec.fields import shown, spec_fields
 from calculon.spec.model import Model
 
@@ -20,6 +21,7 @@ NO_VOCABULARY = "the vocabulary is that of the tokenizer: state vocab in the mod
 
 _MOE_WIDTH, _SHARED = "--moe-ffn-hidden-size", "--moe-shared-expert-intermediate-size"
 _NEEDED = ("--num-layers", "--hidden-size", "--num-attention-heads", "--seq-length")
+_SHARES = ("--hybrid-attention-ratio", "--hybrid-mlp-ratio")
 _OTHER_SHAPES = {
     "--heterogeneous-layers-config-path": "blocks that are not alike",
     "--heterogeneous-layers-config-encoded-json": "blocks that are not alike",
@@ -38,7 +40,9 @@ def _shape(one: Reading) -> Fields:
     for part in (_widths, _kinds, _experts, _latents, _linear, _vocabulary):
         every |= part(one, hidden or 1, heads or 1, blocks or 1)
     strange = next((what for name, what in _OTHER_SHAPES.items() if one.get(name) is not None), "")
-    program = str(one.get("program", default=""))
+    if any(one.get(name) for name in _SHARES) and "layer_pattern" not in every:
+        strange = "a hybrid whose order of blocks follows from shares"
+    program = str(one.get(PROGRAM, default=""))
     if not strange and re.search("t5|vision|multimodal|vlm|retro|ict", program):
         strange = f"that of {program}"
     if strange:
@@ -47,6 +51,8 @@ def _shape(one: Reading) -> Fields:
         return {}
     causal = {"causal": False} if "bert" in program else {}
     every |= {"num_blocks": blocks, "hidden": hidden, "attn_heads": heads, "seq_size": sequence}
+    if not every["vocab"]:
+        one.notes.append(NO_VOCABULARY)
     return _stated(every | causal)
 
 
@@ -234,15 +240,13 @@ def _linear(one: Reading, hidden: int, _heads: int, _blocks: int) -> Fields:
 
 
 def _vocabulary(one: Reading, _hidden: int, _heads: int, _blocks: int) -> Fields:
-    kind, merges = one.get("--tokenizer-type"), one.get("--merge-file")
+    kind, merges = one.get("--tokenizer-type"), "--merge-file" in one.parsed.settings
     stated = one.count("--vocab-size", "--padded-vocab-size", "--pad-vocab-size-to")
     tied = not one.switch("--untie-embeddings-and-output-weights")
     modules = one.count("--mtp-num-layers", default=0)
-    if kind is None and merges is not None:
+    if kind is None and merges:
         kind = "GPT2BPETokenizer"
     words = stated or VOCABULARIES.get(str(kind), 0)
-    if not words and one.count("--num-layers"):
-        one.notes.append(NO_VOCABULARY)
     return {"vocab": words, "tied": tied and words > 0, "mtp_layers": modules if words else 0}
 
 
@@ -254,6 +258,8 @@ def _write_shape(one: Writing) -> Fields:
     for part in (_write_widths, _write_kinds, _write_experts, _write_latents, _write_vocabulary):
         found |= part(model)
     found["--seq-length"] = one["seq_length"] or model.seq_size
+    if not model.causal:
+        found[PROGRAM] = "pretrain_bert.py"
     stated = {name: Setting(name, value) for name, value in found.items()}
     again = Model(**_shape(Reading(Parsed("model", stated))))
     same = replace(
@@ -379,7 +385,10 @@ _READ_BY_SHAPE = (
     *("--hybrid-override-pattern", "--is-hybrid-model", "--mamba-num-heads"),
     *(flag for flag, _ in _STATES.values()),
     *("--vocab-size", "--untie-embeddings-and-output-weights", "--mtp-num-layers"),
-    *("--tokenizer-type", "--merge-file", "--attention-output-gate"),
+    *("--tokenizer-type", "--padded-vocab-size", "--pad-vocab-size-to"),
+    *("--attention-output-gate", "--glu-activation", "--embed-layernorm"),
+    *("--no-position-embedding", "--encoder-seq-length", "--hybrid-layer-pattern"),
+    *(*_SHARES, PROGRAM),
 )
 
 MODEL = (

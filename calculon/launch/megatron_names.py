@@ -351,7 +351,7 @@ _OWN: Mapping[str, Spelling] = {
     "--disable-bias-linear": Spelling((opposite("model.bias"),)),
     "--rotary-percent": _fields("model.rotary_percentage"),
     "--train-iters": _fields("trainer.max_steps"),
-    "--train-samples": Spelling(()),
+    "--train-samples": Spelling((Name("trainer.max_samples"),)),
     "--save-interval": _fields("exp_manager.checkpoint_callback_params.every_n_train_steps"),
     "--async-save": _fields("exp_manager.checkpoint_callback_params.async_save"),
     "--non-persistent-save-interval": Spelling(()),

@@ -3,7 +3,8 @@
 import re
 
 from calculon.errors import Problem, SpecError
-from calculon.launch.dialect import Fields, Reading, Row, Writing, named, number
+from calculon.launch.dialect import Fields, Reading, Row, Writing
+from calculon.launch.rows import named, number
 from calculon.spec.lists_of_counts import ListsOfCounts
 from calculon.spec.named_values import ENDS_AS_BLOCKS, EXCHANGING
 

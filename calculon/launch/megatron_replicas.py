@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from calculon.launch.dialect import Fields, Reading, Row, Writing, switch
+from calculon.launch.dialect import Fields, Reading, Row, Writing
+from calculon.launch.rows import switch
 from calculon.spec.module_sets import ALIASES, MODULES, modules_of, written
 
 _FSDP, _STRATEGY = "--use-megatron-fsdp", "--data-parallel-sharding-strategy"
@@ -16,7 +17,8 @@ _MIB = 2**20
 def _sharing(one: Reading) -> Fields:
     """Read what replicas share; a single one shares nothing."""
     replicas = one.execution["data_par"] * one.execution["context_par"]
-    stage = _stage(one) if replicas > 1 else "0"
+    stage = _stage(one)
+    stage = stage if replicas > 1 else "0"
     several = one.count(_INSTANCES, default=1) or 1
     shards = replicas // several if several > 1 and stage != "0" else 0
     overlap = one.switch("--overlap-grad-reduce") or stage == "fsdp"
@@ -176,9 +178,12 @@ def _write_optimizer(one: Writing) -> Fields:
     return found | ({} if one["grad_clip"] else {"--clip-grad": 0})
 
 
+_STATES = "--offload-optimizer-states"
+
+
 def _offload(one: Reading) -> Fields:
     """Read what is kept in host memory; a part of it is modelled as all of it."""
-    state = one.switch("--optimizer-cpu-offload")
+    state = one.switch("--optimizer-cpu-offload") or one.switch(_STATES)
     share = one.get("--optimizer-offload-fraction", default=1.0)
     if state and share != 1:
         one.not_modelled("--optimizer-offload-fraction", "all of the state is offloaded here")
@@ -233,7 +238,7 @@ REPLICAS = (
     Row(
         ("optimizer_offload", "activations_offload"),
         (
-            *("--optimizer-cpu-offload", "--optimizer-offload-fraction"),
+            *("--optimizer-cpu-offload", _STATES, "--optimizer-offload-fraction"),
             "--cpu-offloading-num-layers",
         ),
         _offload,

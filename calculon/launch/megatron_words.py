@@ -10,6 +10,9 @@ SPELLINGS = {
     "--fp4": "--fp4-format",
     "--tp-size": "--tensor-model-parallel-size",
     "--pp-size": "--pipeline-model-parallel-size",
+    "--moe-expert-parallel-size": "--expert-model-parallel-size",
+    "--moe-train-capacity-factor": "--moe-expert-capacity-factor",
+    "--max-length": "--seq-length",
     "--qk-nope-head-dim": "--qk-head-dim",
     "--qk-rope-head-dim": "--qk-pos-emb-head-dim",
     "--checkpoint-num-layers": "--activations-checkpoint-num-layers",
@@ -55,6 +58,7 @@ NO_EFFECT = (
     *("--log-*", "--logging-level", "--tensorboard-*", "--wandb-*", "--timing-log-*", "--profile*"),
     *("--eval-*", "--skip-train", "--test-mode", "--enable-one-logger", "--no-one-logger"),
     *("--one-logger-*", "--use-pytorch-profiler*", "--record-memory-history", "--memory-snapshot*"),
+    *("--manual-gc", "--manual-gc-interval", "--manual-gc-eval"),
     *("--report-*", "--no-barrier-with-level-1-timing", "--barrier-with-L1-time", "--codecarbon*"),
     *("--app-tag-run-*", "--no-log-*", "--disable-straggler-on-startup", "--straggler-*"),
     *("--moe-per-layer-logging", "--print-*", "--throughput*", "--no-pipeline-parallel-timers"),
@@ -84,6 +88,8 @@ NO_EFFECT = (
     *("--moe-router-pre-softmax", "--moe-router-force-load-balancing", "--moe-input-jitter-eps"),
     *("--moe-token-drop-policy", "--moe-expert-score-function", "--moe-use-legacy-grouped-gemm"),
     *("--moe-aux-loss-free*", "--moe-router-force-biased", "--moe-upcycling*", "--norm-topk-prob"),
+    *("--moe-loss-coeff", "--moe-eval-capacity-factor", "--moe-min-capacity"),
+    *("--create-moe-param-group", "--valid-num-workers", "--max-epochs"),
     *("--no-load-balancing*", "--moe-router-aux-loss*", "--qk-clip*", "--attention-dropout-*"),
 )
 """Flags that change neither time nor memory of a step, or not by anything that is estimated."""
@@ -91,7 +97,6 @@ NO_EFFECT = (
 _UNFUSED = "operators that a fused kernel joins here"
 _KERNEL = "another kernel of the same operator"
 _LAST_BITS = "types of single operators"
-_BALANCE = "work of the host beside the step"
 
 NOT_MODELLED = {
     "--no-bias-gelu-fusion": _UNFUSED,
@@ -190,9 +195,9 @@ NOT_MODELLED = {
     "--cuda-graph-*": "parts of a step as graphs",
     "--enable-cuda-graph": "parts of a step as graphs",
     "--empty-unused-memory-level": "memory that is given back in a step",
-    "--manual-gc*": _BALANCE,
     "--deterministic-mode": "kernels that always give the same bits",
     "--batch-invariant-mode": "kernels that always give the same bits",
+    "--packing": "documents that do not see each other",
     "--reset-position-ids": "documents that do not see each other",
     "--reset-attention-mask": "documents that do not see each other",
     "--variable-seq-lengths": "sequences of several lengths",

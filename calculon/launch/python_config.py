@@ -119,7 +119,7 @@ def _configuration(text: str, file: str, name: str) -> Configuration:
         chosen: Function | None = reader.functions[name]
     elif len(returning) > 1:
         names = ", ".join(one.name for one in returning[:8]) + (", ..." * (len(returning) > 8))
-        hint = f"name one: {file}#{returning[-1].name}"
+        hint = f"--env recipe={returning[-1].name} reads that one"
         found = f"{len(returning)}: {names}"
         raise SpecError(file, Problem("", "one function that returns a configuration", found, hint))
     else:
@@ -142,7 +142,7 @@ def parsed(text: str, file: str) -> ast.Module:
     """
     try:
         return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         place = f"{file}:{line}" if line else file
         found = getattr(error, "msg", None) or str(error)

@@ -4,10 +4,12 @@ A :class:`Spelling` says what a setting of the first is called in the second, wh
 there where nothing is said. Rows are shared; only names are written twice.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
+from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Fields, Reading, Row, Setting, Writing
 
@@ -95,13 +97,32 @@ def renamed(row: Row, spelled: Callable[[str], Spelling]) -> Row:
     spellings = {name: spelled(name) for name in row.settings}
 
     def read(one: Reading) -> Fields:
-        return row.read(_Renamed(one, spellings, spelled))
+        try:
+            return row.read(_Renamed(one, spellings, spelled))
+        except SpecError as error:
+            raise SpecError(error.file, [_reworded(p, spelled) for p in error.problems]) from None
 
     def write(one: Writing) -> Fields:
         return dict(_written(one, row.write(one), spellings, spelled))
 
     names = (name.name for spelling in spellings.values() for name in spelling.names)
     return Row(row.fields, tuple(dict.fromkeys(names)), read, write, row.subject)
+
+
+_FLAG = re.compile(r"--[a-z][a-z0-9-]+")
+
+
+def _reworded(problem: Problem, spelled: Callable[[str], Spelling]) -> Problem:
+    """Return a problem in the names of this launcher."""
+
+    def name(found: re.Match[str]) -> str:
+        names = spelled(found[0]).names
+        return names[0].name if names else found[0]
+
+    texts = (problem.field, problem.expected, problem.found)
+    field, expected, found = (_FLAG.sub(name, text) for text in texts)
+    hint = "" if problem.hint == "Megatron-LM needs it" else problem.hint
+    return Problem(field, expected, found, hint)
 
 
 def _written(

@@ -6,7 +6,7 @@ on the environment stays open: it is a character of its own in a word, which :at
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
 
@@ -83,16 +83,18 @@ def run(text: str, file: str, given: Mapping[str, str]) -> Script:
     SpecError
         Where a quotation, a list or an expansion has no end.
     """
-    shell = _Shell(given)
-    shell.execute(statements(text, file))
+    body = statements(text, file)
+    shell = _Shell(given, frozenset(_assigned(body)))
+    shell.execute(body)
     return Script(tuple(shell.commands), shell.values, tuple(shell.sourced), shell.openings)
 
 
 class _Shell:
     """The state of a script on its way."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
+    def __init__(self, given: Mapping[str, str], assigned: frozenset[str]) -> None:
         self.values: dict[str, str | list[str]] = dict(given)
+        self.assigned = assigned
         self.given = frozenset(given)
         self.commands: list[Command] = []
         self.sourced: list[str] = []
@@ -281,32 +283,35 @@ class _Shell:
         self.depth += 1
         fields: list[str] = []
         current: list[str] = []
-        started = at = 0
+        started, at = False, 0
         while at < len(word):
             char = word[at]
             if char in "'\"":
                 end = _quote_end(word, at)
                 inner = word[at + 1 : end]
                 pieces = [inner] if char == "'" else self._quoted(inner)
-                started, at = 1, end + 1
+                started, at = started or not self._is_empty_list(inner), end + 1
             elif char == "\\":
-                pieces, started, at = [word[at + 1 : at + 2].replace("\n", "")], 1, at + 2
+                pieces, at = [word[at + 1 : at + 2].replace("\n", "")], at + 2
             elif char in "$`":
                 text, at = _substitution(word, at)
                 pieces = self._value(text)
                 if splits:
                     pieces = _resplit(pieces)
-                    started |= pieces != [""]
             else:
-                pieces, started, at = [char], 1, at + 1
+                pieces, at = [char], at + 1
             current.append(pieces[0] if pieces else "")
             for piece in pieces[1:]:
                 fields.append("".join(current))
                 current = [piece]
         self.depth -= 1
-        if started or not splits:
-            fields.append("".join(current))
+        fields.append("".join(current))
         return [one for one in fields if one or started] if splits else [" ".join(fields)]
+
+    def _is_empty_list(self, text: str) -> bool:
+        """Return whether a text is ``${LIST[@]}`` of a list without words, which is no word even in quotes."""
+        found = re.fullmatch(rf"\$\{{({_NAME})\[@\]\}}", text)
+        return found is not None and self.values.get(found[1]) == []
 
     def _quoted(self, text: str) -> list[str]:
         """Return the words of a text inside of double quotes: one, but of ``"${LIST[@]}"``."""
@@ -356,7 +361,7 @@ class _Shell:
         if default := re.fullmatch(r"(:?)([-=+?])(.*)", rest, re.DOTALL):
             return self._defaulted(value, name, *default.groups())
         if value is None:
-            return self._opened(f"${name}", name)
+            return "" if name in self.assigned else self._opened(f"${name}", name)
         if rest in (",,", "^^"):
             return value.lower() if rest == ",," else value.upper()
         swapped = re.fullmatch(r"(//?)([\w.,:+-]+)/([\w.,:+-]*)", rest)
@@ -406,6 +411,26 @@ class _Shell:
     def _shown(self, word: str) -> str:
         opening = _open(word, self.openings)
         return word if opening is None else opening.text
+
+
+def _assigned(body: Sequence[Statement]) -> Iterator[str]:
+    """Yield the variables that statements set, of whatever branch: unset, these are empty and not the environment's.
+
+    Those that are set to what they are, or to a default, are the environment's.
+    """
+    for one in body:
+        if isinstance(one, Array):
+            yield one.name
+        elif isinstance(one, Simple):
+            for word in one.words:
+                found = _ASSIGNMENT.match(word)
+                if found and not re.search(rf"\$\{{?{found[1]}\b", found[3]):
+                    yield found[1]
+        elif isinstance(one, Choice):
+            for _, inside in one.branches:
+                yield from _assigned(inside)
+        else:
+            yield from _assigned(one.body)
 
 
 def _joined(operator: str, first: bool | None, second: bool | None) -> bool | None:

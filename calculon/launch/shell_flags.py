@@ -6,6 +6,8 @@ DeepSpeed documentation, *Getting Started*; Hugging Face Accelerate documentatio
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import takewhile
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
@@ -27,6 +29,12 @@ _OF_BATCH_SYSTEM = {
     "per_node": ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE", "SLURM_NTASKS_PER_NODE"),
 }
 _BOTH = ("SLURM_NTASKS", "SLURM_NPROCS")
+_SAYING = ("echo", "printf", "cat")
+"""Commands that show others."""
+
+_CONTROL = re.compile(r"\|\|?|\|&|&&?|;|\d*(>|>>|>&|&>|&>>|<).*")
+"""Words of a command that was one text, after which others follow: ``eval "$CMD &> run.log"``."""
+
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 PROGRAM = "program"
@@ -99,7 +107,7 @@ def parse_script(
     batch = _batch_system(text)
     given = _slurm_variables(batch) | dict(variables)
     script = run(text, file, given)
-    commands = [_words(script, one) for one in script.commands]
+    commands = [_words(script, one) for one in script.commands if one.words[0] not in _SAYING]
     command = max(commands, key=lambda words: _score(words, known), default=[])
     notes = [f"{one} is not read" for one in script.sourced]
     if not _score(command, known):
@@ -109,16 +117,26 @@ def parse_script(
         wanted = "a command with flags of a launcher"
         raise SpecError(file, Problem("", wanted, "none", "lists of flags are read, too"))
     before, after = _halves(command, known)
-    settings, loose = _flags(after, script, named, _Lines(text, file))
-    notes += [f"{one} may hold further settings" for one in loose]
+    after = list(takewhile(lambda word: not _CONTROL.fullmatch(word), after))
     lines = _Lines(text, file)
+    settings, loose = _flags(after, script, named, lines)
+    notes += [f"{one} may hold further settings" for one in loose]
+    settings |= _beside(command, script, environment, lines)
+    return Parsed(file, settings, _processors(before, batch, script), tuple(notes))
+
+
+def _beside(
+    command: Sequence[str], script: Script, environment: Sequence[str], lines: "_Lines"
+) -> dict[str, Setting]:
+    """Return the settings that are no flags: the program, and variables of the environment that the script sets."""
+    found: dict[str, Setting] = {}
     for name in environment:
         if isinstance(value := script.variables.get(name), str) and not script.open(value):
-            settings[name] = Setting(name, plain_value(value), lines.place(name))
+            found[name] = Setting(name, plain_value(value), lines.place(name))
     if program := next((word for word in command if word.endswith(".py")), ""):
         name = program.rpartition("/")[2]
-        settings[PROGRAM] = Setting(PROGRAM, name, lines.place(name))
-    return Parsed(file, settings, _processors(before, batch, script), tuple(notes))
+        found[PROGRAM] = Setting(PROGRAM, name, lines.place(name))
+    return found
 
 
 def flag_name(word: str) -> str:
@@ -136,9 +154,9 @@ def plain_value(word: str) -> int | float | str:
     >>> plain_value("16"), plain_value("6.0e-5"), plain_value("949,50,1")
     (16, 6e-05, '949,50,1')
     """
-    if not _NUMBER.fullmatch(word):
-        return word
-    return int(word) if re.fullmatch(r"[+-]?\d+", word) else float(word)
+    if re.fullmatch(r"[+-]?\d+(_\d+)*", word):
+        return int(word)
+    return float(word) if _NUMBER.fullmatch(word) else word
 
 
 def _words(script: Script, command: Command) -> list[str]:
@@ -200,7 +218,9 @@ def _flags(
         name, opening = name_of(word), script.open(word.partition("=")[0])
         if opening:  # a flag of a branch that is open
             name = re.sub(_OPEN, "", name)
-            value: object = script.open("".join(re.findall(_OPEN, word)))
+            where = script.open("".join(re.findall(_OPEN, word)))
+            assert where is not None
+            value: object = replace(where, conditional=True)
         else:
             value = _value([script.open(one) or plain_value(one) for one in values])
         found.pop(name, None)
@@ -307,9 +327,13 @@ def _processors(before: Sequence[str], batch: Mapping[str, str], script: Script)
 
 
 def _world(script: Script) -> Size:
-    """Return the variable ``WORLD_SIZE`` of a script."""
-    value = script.variables.get("WORLD_SIZE")
-    if not isinstance(value, str):
-        return None
-    number = plain_value(value)
-    return script.open(value) or (number if isinstance(number, int) else None)
+    """Return what variables that launchers read say of processors."""
+
+    def of(name: str) -> Size:
+        value = script.variables.get(name)
+        if not isinstance(value, str):
+            return None
+        number = plain_value(value)
+        return script.open(value) or (number if isinstance(number, int) else None)
+
+    return _Where(of("NNODES"), of("NPROC_PER_NODE"), of("WORLD_SIZE")).processors

@@ -4,13 +4,16 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Fields, Parsed, Reading, Setting
 from calculon.launch.python_config import Call, read_configuration, settings
+from calculon.launch.shell_flags import PROGRAM, parse_script
 from calculon.spec import catalog
+from calculon.spec.files import read_bytes
 from calculon.spec.model import Model
 
 MODELS: Mapping[tuple[str, str], str] = {
@@ -45,7 +48,17 @@ _FAMILIES = tuple(dict.fromkeys(name for name, _ in MODELS))
 _OF_MODELS = re.compile(r"torchtitan\.models\.(\w+)")
 _SECTION = re.compile(r"\s*\[\s*([\w.\"-]+)\s*\]")
 _KEY = re.compile(r"\s*([\w-]+)\s*=")
-_TABLES = ("parallelism", "training", "activation_checkpoint", "experimental")
+_TABLES = ("model", "parallelism", "training", "activation_checkpoint", "experimental")
+_SCRIPT = re.compile(
+    r"^[^#\n]*(?:run_train\.sh|-m torchtitan\.train|torchtitan/train\.py)", re.MULTILINE
+)
+"""A command that starts torchtitan."""
+
+_SCRIPTS = (".sh", ".slurm", ".sbatch")
+
+_SAID = ("CONFIG_FILE", "CONFIG", "job.config_file", "config")
+"""Variables and options that name a configuration, which is another file."""
+
 _MADE_BY = ("model_registry", "build_model_config")
 _QUANTIZED = re.compile(r"(?:model|model_converters)\.(?:converters|quantization)\.")
 
@@ -69,6 +82,24 @@ def parallel(option: str) -> tuple[str, ...]:
     return tuple(f"{section}.{option}" for section in ("parallelism", *_OLDER))
 
 
+def positive(one: Reading, *names: str, default: int) -> int:
+    """Return a count of at least 1.
+
+    Raises
+    ------
+    SpecError
+        For any other value.
+    """
+    count = one.count(*names, default=default)
+    if count is None:
+        return default
+    if count < 1:
+        found = one.setting(*names)
+        assert found is not None
+        raise one.error(found, "a whole number of at least 1")
+    return count
+
+
 def indivisible(one: Reading, name: str, wanted: str, found: int) -> SpecError:
     """Return the error of a count that others do not divide."""
     stated = one.parsed.settings.get(name)
@@ -77,24 +108,31 @@ def indivisible(one: Reading, name: str, wanted: str, found: int) -> SpecError:
 
 
 def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
-    """Return the settings of a configuration by section and option, such as ``parallelism.tensor_parallel_degree``."""
-    name, _, function = file.partition("#")
-    if function or name.endswith(".py") or (not name.endswith(".toml") and _is_python(text)):
-        return _of_python(text, name, function)
+    """Return the settings of a configuration by section and option, such as ``parallelism.tensor_parallel_degree``.
+
+    Of a file of Python with several configurations the variable ``recipe`` names one.
+    """
+    if file.endswith(_SCRIPTS) or _SCRIPT.search(text):
+        return _of_script(text, file, variables)
+    if file.endswith(".py") or (not file.endswith(".toml") and _is_python(text)):
+        return _of_python(text, file, variables.get("recipe", ""))
     return _of_toml(text, file)
 
 
 def recognises(text: str, file: str) -> bool:
     """Whether a text is a configuration of torchtitan."""
-    name = file.partition("#")[0]
-    if not name.endswith(".py"):
+    if file.endswith(_SCRIPTS) or _SCRIPT.search(text):
+        return bool(_SCRIPT.search(text))
+    if not file.endswith(".py"):
         try:
             tables = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError):
             tables = {}
+            if file.endswith(".toml") and sum(f"[{one}" in text for one in _TABLES) > 1:
+                return True  # to be told what is wrong
         if sum(isinstance(tables.get(table), dict) for table in _TABLES) > 1:
             return True
-    return not name.endswith(".toml") and "torchtitan" in text and _is_python(text)
+    return "torchtitan" in text and (file.endswith(".py") or _is_python(text))
 
 
 def model_of(settings: Mapping[str, Setting]) -> str:
@@ -107,6 +145,11 @@ def model_of(settings: Mapping[str, Setting]) -> str:
 def blocks_of(name: str) -> int:
     """Return the blocks of a model of the catalog."""
     return int(_document(name)["num_blocks"])
+
+
+def mixes(name: str) -> bool:
+    """Whether a model of the catalog is a mixture of experts; an empty name is none."""
+    return bool(name) and int(_document(name).get("num_experts", 0)) > 1
 
 
 def flavor_of(model: Model) -> tuple[str, str] | None:
@@ -137,11 +180,64 @@ def _is_python(text: str) -> bool:
     return any(isinstance(one, kinds) for one in tree.body)
 
 
+def _of_script(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
+    """Return the options of a command line, which count before those of the configuration that it names."""
+    found = parse_script(
+        text, file, variables, is_flag=_is_option, name_of=_option, environment=_SAID
+    )
+    options, notes, below = dict(found.settings), list(found.notes), {}
+    said = [one for name in _SAID if (one := options.pop(name, None)) is not None]
+    for named in dict.fromkeys(str(one.value) for one in said):
+        configuration = _beside(named, file)
+        if configuration is None:
+            notes.append(f"{said[0].place or file}: what {named} says is not read")
+        else:
+            below = dict(configuration.settings)
+    options.pop(PROGRAM, None)
+    settings = below | dict(map(_switched, options.items()))
+    return Parsed(file, settings, found.num_procs or _counted(text), tuple(notes))
+
+
+def _beside(named: str, file: str) -> Parsed | None:
+    """Return what a configuration says that a script names, where it is there: here, or beside the script."""
+    for path in (Path(named), Path(file).parent / named):
+        if named.endswith(".toml") and path.is_file():
+            return _of_toml(read_bytes(str(path)).decode(errors="replace"), str(path))
+    return None
+
+
+def _switched(item: tuple[str, Setting]) -> tuple[str, Setting]:
+    """Return an option that is switched off under its own name: ``--checkpoint.no-enable``."""
+    name, one = item
+    section, dot, option = name.partition(".")
+    if not option.startswith("no_") or one.value is not True:
+        return item
+    name = f"{section}{dot}{option.removeprefix('no_')}"
+    return name, Setting(name, value=False, place=one.place)
+
+
+def _counted(text: str) -> int | None:
+    """Return the processors that are handed to ``run_train.sh``: ``NGPU=8``, on ``NNODES`` nodes."""
+    per_node, nodes = (re.search(rf"\b{name}=[\"']?(\d+)", text) for name in ("NGPU", "NNODES"))
+    return int(per_node[1]) * (int(nodes[1]) if nodes else 1) if per_node else None
+
+
+def _is_option(name: str) -> bool:
+    return "." in name or name in ("module", "config")
+
+
+def _option(word: str) -> str:
+    """Return the name of an option: ``--training.seq-len=4096`` is ``training.seq_len``."""
+    return word.partition("=")[0].removeprefix("--").replace("-", "_")
+
+
 def _of_toml(text: str, file: str) -> Parsed:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SpecError(file, Problem("", "TOML, or Python", str(error))) from None
+        raise SpecError(
+            file, Problem("", "TOML" if file.endswith(".toml") else "TOML, or Python", str(error))
+        ) from None
     except RecursionError:
         raise SpecError(file, Problem("", "TOML", "tables that are nested too deeply")) from None
     lines = _lines(text)

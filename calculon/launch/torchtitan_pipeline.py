@@ -7,6 +7,7 @@ head count as so many layers, and layers that are left over go one each to the f
 import math
 import re
 from itertools import pairwise
+from typing import Any
 
 from calculon.launch.dialect import Fields, Reading, Row, Setting, Writing
 from calculon.launch.torchtitan_files import blocks_of, flavor_of, indivisible, model_of, parallel
@@ -50,9 +51,9 @@ def _read_pipeline(one: Reading) -> Fields:
         "parallelism.pipeline_parallel_module_fqns_per_model_part",
     )
     points = one.setting(*parallel("pipeline_parallel_split_points"))
-    layers = one.count(*parallel("pipeline_parallel_layers_per_stage"))
+    layers = _counted(one, "pipeline_parallel_layers_per_stage", 1)
     ends = tuple(
-        _given(one.count(*parallel(name)))
+        _given(_counted(one, name, 0))
         for name in (
             "pipeline_parallel_first_stage_less_layers",
             "pipeline_parallel_last_stage_less_layers",
@@ -87,6 +88,15 @@ def _read_pipeline(one: Reading) -> Fields:
     return _pipeline(schedule, chunks, *_layout(one, ends, blocks, chunks * stages))
 
 
+def _counted(one: Reading, option: str, least: int) -> int | None:
+    """Return a count of layers that is stated."""
+    names = parallel(option)
+    count, found = one.count(*names), one.setting(*names)
+    if found is not None and count is not None and count < least:
+        raise one.error(found, f"a whole number of at least {least}")
+    return count
+
+
 def _given(count: int | None) -> int:
     """Return a number of layers, 1 where none is stated."""
     return 1 if count is None else count
@@ -108,12 +118,15 @@ def _listed_blocks(
 ) -> list[int]:
     """Return the blocks of each part of a model whose modules, or at whose modules it is cut, are listed."""
     if listed is not None and listed.value:
-        if not all(isinstance(part, list) for part in listed.value):
+        parts: list[Any] = listed.value if isinstance(listed.value, list) else [None]
+        if not all(isinstance(part, list) for part in parts):
             raise one.error(listed, "a list of the modules of each part")
-        return [sum(bool(_LAYER.fullmatch(str(name))) for name in part) for part in listed.value]
+        return [sum(bool(_LAYER.fullmatch(str(name))) for name in part) for part in parts]
     if points is None or not points.value:
         return []
     names = points.value.split(",") if isinstance(points.value, str) else points.value
+    if not isinstance(names, list):
+        raise one.error(points, "names of layers, such as layers.4")
     matches = [_LAYER.fullmatch(str(name).strip()) for name in names]
     if not all(matches):
         raise one.error(points, "names of layers, such as layers.4")

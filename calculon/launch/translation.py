@@ -20,6 +20,10 @@ NO_SETTING = (
 """Fields that no launcher sets: they are of the estimate, of the machine, or of the data."""
 
 
+_OWN_WAY = ("grad_dtype", "grad_comm_dtype", "tp_async", "seq_par_ag_redo", "overlap_param_gather")
+"""What each framework does in a way of its own, unless another is asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Translated:
     """An execution for a framework.
@@ -67,9 +71,10 @@ def translated(
     fields, changes = dict(whole), {}
     for name in (field.name for field in spec_fields(Execution)):
         value = whole[name]
-        if name in NO_SETTING or (name in settable and target.problem(name, value) is None):
+        if name in NO_SETTING or name not in usual or value == usual[name]:
             continue
-        if name not in usual or value == usual[name]:
+        own_form = value == "auto" or (name in _OWN_WAY and whole["preset"] != preset)
+        if name in settable and target.problem(name, value) is None and not own_form:
             continue
         if value == own.get(name):
             fields[name] = usual[name]

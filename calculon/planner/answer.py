@@ -1,6 +1,7 @@
 """The answer to a question: the best plan, its rivals, the same for other counts, and a plan of one's own beside it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -8,13 +9,18 @@ from calculon import inputs
 from calculon.display import Displayed, drawn
 from calculon.errors import Infeasible, SpecError
 from calculon.estimate import Estimate, estimate
+from calculon.evaluate import evaluate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.question import question
-from calculon.inspect.told_apart import least_ratio
+from calculon.inspect.told_apart import Order, orders
+from calculon.launch.dialect import Launch
+from calculon.launch.difference import Difference
+from calculon.plan.plan import Plan
 from calculon.planner.ask import Question, ask
 from calculon.planner.candidate import Candidate, candidates, of_estimate
+from calculon.planner.launch_flags import settings_between
 from calculon.planner.proposals import hint
 from calculon.planner.remedies import BEST
 from calculon.planner.unfit import Unfit, unfit, why_none
@@ -64,9 +70,18 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Tie:
-    """The plans whose time is less than a multiple of the shortest, the fastest first."""
+    """Plans that are as fast as the best, the fastest first.
 
-    ratio: float
+    Attributes
+    ----------
+    ratio : float or None
+        The multiple of the shortest time that is longer than all of theirs; None for plans that measured runs do not
+        tell apart from the best (:mod:`calculon.inspect.told_apart`).
+    plans : tuple of Candidate
+        The plans.
+    """
+
+    ratio: float | None
     plans: tuple[Candidate, ...]
 
     @property
@@ -77,11 +92,24 @@ class Tie:
 
 @dataclass(frozen=True)
 class Mine:
-    """A plan of one's own: its estimate, or why it cannot run; and the execution, where only memory is too small."""
+    """A plan of one's own.
+
+    Attributes
+    ----------
+    estimate : Estimate or None
+        Its estimate; None where it cannot run.
+    problem : str
+        Why it cannot.
+    execution : Execution or None
+        The execution, where nothing but memory is too small.
+    launch : Launch or None
+        The launch file that it is from.
+    """
 
     estimate: Estimate | None
     problem: str = ""
     execution: Execution | None = None
+    launch: Launch | None = None
 
     @cached_property
     def candidate(self) -> Candidate | None:
@@ -136,6 +164,15 @@ class Answer(Displayed):
         q = self.question
         return waterfall(q.model, mine, self.best.execution, q.system)
 
+    @cached_property
+    def settings(self) -> Difference | None:
+        """What to change in the launch file of one's own to run the best plan; None where there is no such file."""
+        mine = self.mine
+        if mine is None or mine.launch is None or mine.execution is None or self.best is None:
+            return None
+        q = self.question
+        return settings_between(mine.execution, self.best.execution, q.model, mine.launch)
+
     @property
     def splits(self) -> list[Candidate]:
         """The best plan of each split of the processors, the best of all first."""
@@ -150,11 +187,27 @@ class Answer(Displayed):
         """The plans as fast as the best: as repeated runs differ, and as measured runs do not tell apart."""
         if not self.plans:
             return []
-        longest = {ratio: self.plans[0].time * ratio for ratio in (REPEATED, least_ratio())}
+        longest = self.plans[0].time * REPEATED
+        pairs = zip(self.plans, self.orders, strict=True)
         return [
-            Tie(ratio, tuple(one for one in self.plans if one.time < limit))
-            for ratio, limit in longest.items()
+            Tie(REPEATED, tuple(one for one in self.plans if one.time < longest)),
+            Tie(None, tuple(one for one, order in pairs if not order.told_apart)),
         ]
+
+    @property
+    def orders(self) -> list[Order]:
+        """How sure it is that the best plan is faster than each of :attr:`plans`."""
+        return self.found.orders
+
+    @cached_property
+    def order_of_mine(self) -> Order | None:
+        """How sure it is that the best plan is faster than that of one's own; None where one of them cannot run."""
+        own = None if self.mine is None else self.mine.estimate
+        if own is None or self.best is None:
+            return None
+        q, plans = self.question, Plan.from_records([self.best.execution, own.execution])
+        found = evaluate(q.model, q.system, plans)
+        return orders(q.model, q.system, plans, {name: found[name] for name in found.names})[1]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain data.
@@ -185,9 +238,17 @@ class Answer(Displayed):
         if self.mine is not None:
             own = self.mine.candidate
             answer["mine"] = {"problem": self.mine.problem} if own is None else self._told(own)
+            if self.order_of_mine is not None:
+                answer["mine"]["order"] = self.order_of_mine.to_dict()
         if self.waterfall is not None:
             answer["waterfall"] = self.waterfall.to_dict()
-        plans = {str(rank): self._told(one) for rank, one in enumerate(self.splits)}
+        if self.settings is not None:
+            answer["settings"] = self.settings.to_dict()
+        known = {id(one): order for one, order in zip(self.plans, self.orders, strict=True)}
+        plans = {
+            str(rank): self._told(one) | {"order": known[id(one)].to_dict()}
+            for rank, one in enumerate(self.splits)
+        }
         return answer | {PLANS: plans}
 
     @cached_property
@@ -361,6 +422,10 @@ def _mine(question: Question) -> Mine | None:
     if question.mine is None:
         return None
     stated = question.mine.fields
+    if stated is None and (launch := question.mine.launch) is not None:
+        fields = {**launch.execution, **_own_length(question, launch)}
+        execution = inputs.execution(fields, edition=CORRECTED)
+        return replace(_estimated(question, execution), launch=launch)
     if stated is None:
         _, raw, _ = catalog.read("execution", question.mine.file)
         if not isinstance(raw, Mapping) or "edition" in raw or "preset" in raw:
@@ -374,6 +439,12 @@ def _mine(question: Question) -> Mine | None:
         except SpecError:
             continue  # stages that this layout does not make of so many blocks
     return _estimated(question, _execution(question, fields))
+
+
+def _own_length(question: Question, launch: Launch) -> dict[str, int]:
+    """Return the sequences of a launch file as an execution says those of its model."""
+    same = launch.execution.get("seq_length") == question.model.seq_size
+    return {"seq_length": 0} if same else {}
 
 
 def _usual(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from calculon.errors import Infeasible, Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.launch.dialect import Launch
 from calculon.planner.shorthand import Mine, read_mine
 from calculon.presets import COMMON, Preset, find_preset
 from calculon.spec import catalog
@@ -132,9 +133,18 @@ def ask(
         For anything that cannot be understood, with what it may mean.
     """
     assumed: dict[str, str] = {}
-    machine, shape = inputs.system(system), _with_sequences(model, seq, assumed)
-    framework = _framework(system, machine, preset, assumed)
+    machine = inputs.system(system)
     counts = _counts(num_procs, machine)
+    own = None if mine is None else read_mine(mine, counts[0])
+    if own is not None and own.launch is not None:
+        asked = {"seq": seq, "preset": preset, "dtype": dtype, "batch": batch}
+        said = {name: one for name, one in _said_by(own.launch).items() if asked[name] is None}
+        assumed |= {f"--{name}": f"{words}, as {own.file}" for name, (_, words) in said.items()}
+        taken = {name: value for name, (value, _) in said.items()}
+        seq, batch = taken.get("seq", seq), taken.get("batch", batch)
+        preset, dtype = taken.get("preset", preset), taken.get("dtype", dtype)
+    shape = _with_sequences(model, seq, assumed)
+    framework = _framework(system, machine, preset, assumed)
     arithmetic = precision("bf16" if dtype is None else str(dtype))
     _check_runs(machine, str(dtype), arithmetic)
     if dtype is None:
@@ -149,11 +159,24 @@ def ask(
         batch_size=batch_size,
         tokens=None if tokens_of_run is None else float(tokens(str(tokens_of_run))),
         arithmetic=arithmetic,
-        mine=None if mine is None else read_mine(mine),
+        mine=own,
         fix=dict(fix or {}),
         add=dict(add or {}),
         assumed=assumed,
     )
+
+
+def _said_by(launch: Launch) -> dict[str, tuple[str, str]]:
+    """Return what a launch file says of a question, by the option that says it: its value, and that in words."""
+    said = launch.execution
+    base, batch, length = str(said["base"]), int(said["batch_size"]), int(said["seq_length"])
+    found = {"preset": (base, base), "batch": (str(batch), f"{batch:,} sequences")}
+    if length:
+        found["seq"] = (str(length), f"{length:,} tokens")
+    recipe = said.get("fp8_recipe", NO_RECIPE)
+    kinds = {"datatype": said["datatype"]} | ({} if recipe == NO_RECIPE else {"fp8_recipe": recipe})
+    word = next((word for word, fields in PRECISIONS.items() if fields == kinds), None)
+    return found if word is None else {**found, "dtype": (word, word)}
 
 
 def _check_runs(system: System, dtype: str, arithmetic: Mapping[str, str]) -> None:

@@ -77,6 +77,16 @@ def candidates(found: SearchResult) -> list[Candidate]:
     return [Candidate(execution, stats, domain) for execution, stats in found.winners()]
 
 
+def tied(found: SearchResult) -> list[tuple[int, Candidate]]:
+    """Return the executions of a search that measured runs do not tell apart from the fastest, with their ranks.
+
+    The simplest comes first, the fastest of equally simple ones.
+    """
+    several = zip(candidates(found), found.orders, strict=True)
+    alike = [(rank, one) for rank, (one, order) in enumerate(several) if not order.told_apart]
+    return sorted(alike, key=lambda one: (one[1].simplicity, one[1].time))
+
+
 def of_estimate(estimate: Estimate) -> Candidate:
     """Return an estimate as a candidate."""
     fields = {name: getattr(estimate.execution, name) for name in NAMES}

@@ -256,8 +256,13 @@ def _nearest(name: str, execution: Execution, values: Iterable[int]) -> tuple[Mo
 
 
 def _possible(move: Move, execution: Execution) -> bool:
-    """Whether a move changes something."""
-    return move.value is None or move.value != held(move.field, getattr(execution, move.field))
+    """Whether a move changes something, to what the framework has."""
+    if move.value is None:
+        return True
+    choices = field_of(move.field).declaration.choices
+    value = choices[move.value] if choices else move.value
+    lacks = find_preset(execution.preset).problem(move.field, value)
+    return lacks is None and move.value != held(move.field, getattr(execution, move.field))
 
 
 def fields_of(moved: Sequence[Move]) -> tuple[str, ...]:

@@ -226,7 +226,8 @@ class Changes:
         """Return the variations that run with the fewest changes, at most one for each set of changed fields.
 
         Those on the same processors with the same batch first, then another batch, then other processors; by the number
-        of changes, their distance, and time. Three changes are tried where fewer do not do.
+        of changes, their distance, and time. Three changes are tried where fewer do not do. Where a broken rule names
+        the batch, the last is another batch, if that does with fewer.
         """
         found: dict[frozenset[str], Proposal] = {}
         for tried, enough in self._levels():
@@ -239,18 +240,32 @@ class Changes:
                     return tuple(found.values())
             if enough and any(one.practised for one in found.values()):
                 break
-        return tuple(found.values())
+        return (*found.values(), *self._with_batch([*found.values()]))[:most]
+
+    def _with_batch(self, found: Sequence[Proposal]) -> Iterator[Proposal]:
+        """Yield another batch that does with fewer changes, where a broken rule names the batch."""
+        named = any("batch_size" in one.fields for one in self.broken)
+        if not named or not found or found[0].asks_for_another:
+            return
+        for tried in self._batches(min(len(found[0].changes), MOST_CHANGES) - 1):
+            for row in in_order(tried)[:1]:
+                yield self.proposal(tried, row)
+                return
+
+    def _batches(self, most: int) -> Iterator[Tried]:
+        """Yield the variations of another batch with so many changes at most."""
+        batches = of_batch(self.execution)
+        for size in range(1, most + 1):
+            moved = (*batches, *self.moves)
+            yield self.tried(moved, choices_of(moved, size, len(batches)))
 
     def _levels(self) -> Iterator[tuple[Tried, bool]]:
         """Yield tables of variations, and whether what was found up to there is enough, however little it is."""
         yield self.single, False
         yield self.pairs, True
         yield from ((tried, True) for tried in self.triples())
-        moved = (*of_batch(self.execution), *self.moves)
-        few = len(moved) - len(self.moves)
         yield from ((tried, True) for tried in repaired(self, self.moves, self.pairs))
-        for size in (1, 2):
-            yield self.tried(moved, choices_of(moved, size, few)), True
+        yield from ((tried, True) for tried in self._batches(MOST_CHANGES - 1))
         fits = not self.broken
         for move in of_processors(self.execution, fewer=not fits):
             times = max(1, move.value // self.execution.num_procs)

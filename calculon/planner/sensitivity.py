@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
+from calculon.display import Displayed, drawn
 from calculon.editions import EDITIONS
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
@@ -27,6 +28,7 @@ from calculon.spec.result_selection import QUESTION
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 TIME = "total_time"
 
@@ -77,7 +79,7 @@ class Searched:
 
 
 @dataclass(frozen=True)
-class Sensitivity:
+class Sensitivity(Displayed):
     """What a statistic of a plan depends on.
 
     Attributes
@@ -191,6 +193,16 @@ class Sensitivity:
         import pandas as pd  # only for people who want frames
 
         return pd.DataFrame(self.rows())
+
+    def plot(self) -> "Figure":
+        """Draw a tornado: how far the statistic goes with each figure lower and higher, the longest bar first.
+
+        Raises
+        ------
+        SpecError
+            Where matplotlib is missing.
+        """
+        return drawn(self, "tornado")
 
     def __repr__(self) -> str:
         most = ", ".join(f"{one.figure.path} {one.elasticity:+.2f}" for one in self._most)

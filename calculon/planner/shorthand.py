@@ -7,7 +7,9 @@ from typing import Any
 from calculon.errors import Problem, SpecError, nearest
 from calculon.frozen import dataclass
 from calculon.inputs import Source, as_mapping
+from calculon.launch.dialect import Launch
 from calculon.plan.columns import FIELDS
+from calculon.planner.launch_flags import launch_in
 from calculon.spec.axes import FURTHER_AXES
 from calculon.spec.fields import SpecField
 
@@ -37,14 +39,22 @@ _KNOWN = {one.name: one for one in FIELDS}
 
 @dataclass(frozen=True, slots=True)
 class Mine:
-    """A plan to set beside the best one: its fields by name, or where its file is."""
+    """A plan to set beside the best one: its fields by name, or where its file is, and that as one of a launcher."""
 
     fields: Mapping[str, Any] | None = None
     file: str = ""
+    launch: Launch | None = None
 
 
-def read_mine(source: Source) -> Mine:
-    """Read a plan: ``NAME=VALUE`` pairs, a mapping, or the name of an execution or its file.
+def read_mine(source: Source, num_procs: int | None = None) -> Mine:
+    """Read a plan: ``NAME=VALUE`` pairs, a mapping, the name of an execution or its file, or a launch file.
+
+    Parameters
+    ----------
+    source : str, mapping or path
+        The plan.
+    num_procs : int, optional
+        Processors of a launch file that does not say how many.
 
     Raises
     ------
@@ -60,7 +70,7 @@ def read_mine(source: Source) -> Mine:
     if given is None:
         text = str(source)
         if "=" not in text:
-            return Mine(file=text)
+            return Mine(file=text, launch=launch_in(text, num_procs))
         parts = [part.partition("=") for part in re.split(r"[,\s]+", text.strip())]
         given = {name: value for name, _, value in parts}
     problems: list[Problem] = []

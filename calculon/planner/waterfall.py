@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from calculon import inputs
+from calculon.display import Displayed, drawn
 from calculon.editions import find_edition
 from calculon.errors import Problem, SpecError
 from calculon.estimate import Estimate
@@ -35,6 +36,7 @@ from calculon.units import Array
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 PER_STEP, PER_SAMPLE, PER_TOKEN = "step", "sample", "token"
 """What times are of: of steps, where both plans have the same batch on the same processors."""
@@ -126,7 +128,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Waterfall:
+class Waterfall(Displayed):
     """The way from one plan to another.
 
     Attributes
@@ -174,6 +176,16 @@ class Waterfall:
         names = ("change", "seconds", "bytes", "time_after", "bytes_after", "fits")
         rows = [step.to_dict() for step in self.steps]
         return pd.DataFrame([{name: row[name] for name in names} for row in rows], columns=names)
+
+    def plot(self) -> "Figure":
+        """Draw a bar for each change between the times of both plans, and the memory beside it.
+
+        Raises
+        ------
+        SpecError
+            Where matplotlib is missing.
+        """
+        return drawn(self, "waterfall")
 
     def __repr__(self) -> str:
         count = f"{len(self.steps)} change{'s' * (len(self.steps) != 1)}"

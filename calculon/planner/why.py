@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calculon import inputs
+from calculon.display import Displayed
 from calculon.editions import find_edition
 from calculon.editions.edition import Edition
 from calculon.estimate import Estimate, estimate
@@ -17,6 +18,7 @@ from calculon.inspect.question import question
 from calculon.plan.rules.failures import Failure, failures
 from calculon.planner.combinations import Tried
 from calculon.planner.contributions import Contribution, contributions
+from calculon.planner.in_words import gib
 from calculon.planner.proposals import Changes, Proposal
 from calculon.planner.stage_needs import StageNeed, stage_needs
 from calculon.presets import Preset
@@ -32,7 +34,7 @@ LEAST_GAIN = 1e-4
 
 
 @dataclass(frozen=True)
-class Why:
+class Why(Displayed):
     """Why an execution cannot run, or what it owes its time to.
 
     Attributes
@@ -85,6 +87,18 @@ class Why:
         }
 
     @property
+    def problem(self) -> str:
+        """Why it cannot run, in a line; empty where it can."""
+        if self.failures:
+            first, *more = self.failures
+            return str(first) + (f"; and {len(more)} more" if more else "")
+        parts = (
+            f"tier-{tier} memory is too small by {gib(found[0].over(tier))}"
+            for tier, found in self.short.items()
+        )
+        return " and ".join(parts)
+
+    @property
     def fastest(self) -> float | None:
         """Seconds of a step of the fastest proposal."""
         return min((one.time for one in self.proposals), default=None)
@@ -100,6 +114,7 @@ class Why:
         )
         return {
             "runs": self.runs,
+            "problem": self.problem,
             "failures": [one.to_dict() for one in self.failures],
             "unread": dict(self.unread),
             "short": {str(t): [one.stage for one in found] for t, found in self.short.items()},

@@ -1,12 +1,14 @@
 """Figures of systems by path: they are those of the files, and systems with other ones are those of changed files."""
 
+import numpy as np
 import pytest
 
 import calculon
 from calculon import inputs
-from calculon.hardware.figures import figures_of, with_figures
+from calculon.hardware.figures import figures_of, of_rows, with_figures
 from calculon.inputs import Changed
 from calculon.spec.catalog import names
+from tests.helpers import document
 
 SYSTEMS = ["a100_80g", "h100_80g_sxm", "gb200_nvl72", "tpu_v5p", "mi300x", "gcp_a3_mega"]
 
@@ -56,3 +58,30 @@ def test_a_rate_that_stands_for_several_types_is_changed_in_all_of_them():
 def test_what_is_no_figure_is_named():
     with pytest.raises(calculon.SpecError, match=r"mem1\.GBp: .*did you mean 'mem1\.GBps'"):
         with_figures(inputs.system("a100_80g"), {"mem1.GBp": 1.0})
+
+
+def test_shares_of_curves_are_figures_where_they_are_asked_for():
+    system = inputs.system("a100_80g")
+    found, plain = figures_of(system, points=True), figures_of(system)
+    steps = document("systems", "a100_80g")["mem1"]["MB_efficiency"]
+    paths = [f"mem1.MB_efficiency[{i}][1]" for i in range(len(steps))]
+    assert [found[path].value for path in paths] == [share for _, share in steps]
+    assert not plain.keys() & set(paths)
+    changed = with_figures(system, {paths[1]: 0.123})
+    of_file = inputs.system(Changed.of("a100_80g", {paths[1]: 0.123}))
+    assert (
+        changed.mem1.efficiency.efficiencies.tolist()
+        == of_file.mem1.efficiency.efficiencies.tolist()
+    )
+
+
+def test_machines_of_rows_are_those_of_a_column():
+    shares, rates = np.array([0.5, 0.6, 0.7]), np.array([1000.0, 2000.0, 3000.0])
+    path = "mem1.MB_efficiency[0][1]"
+    column = with_figures(inputs.system("a100_80g"), {path: shares, "mem1.GBps": rates})
+    some = of_rows(column, np.array([2, 0]))
+    assert (column.variants, some.variants) == (3, 2)
+    assert some.mem1.bandwidth.tolist() == [3000e9, 1000e9]
+    size = np.array([1e9, 1e9])
+    assert some.mem1.time(size).tolist() == [1e9 / (3000e9 * 0.7), 1e9 / (1000e9 * 0.5)]
+    assert of_rows(column, np.arange(3)) is column

@@ -5,7 +5,6 @@ from functools import cache
 import pytest
 
 import calculon
-from calculon.inspect.told_apart import least_ratio
 from calculon.planner.answer import REPEATED, TOKENS, Answer, _usual, plan
 from calculon.planner.ask import ask
 
@@ -43,11 +42,40 @@ def test_rivals_are_in_the_order_of_their_times():
 
 
 def test_a_tie_is_all_within_its_ratio_and_names_the_simplest():
-    for tie, ratio in zip(answer().ties, (REPEATED, least_ratio()), strict=True):
-        best = answer().plans[0].time
-        assert tie.ratio == ratio
-        assert tie.plans == tuple(one for one in answer().plans if one.time < best * ratio)
+    repeated, measured = answer().ties
+    best = answer().plans[0].time
+    assert repeated.ratio == REPEATED
+    assert repeated.plans == tuple(one for one in answer().plans if one.time < best * REPEATED)
+    assert measured.ratio is None
+    pairs = list(zip(answer().plans, answer().orders, strict=True))
+    assert measured.plans == tuple(one for one, order in pairs if not order.told_apart)
+    for one, order in pairs:
+        assert order.longer == pytest.approx(one.time / best - 1)
+        assert order.told_apart == (order.longer > order.margin)
+    for tie in answer().ties:
         assert tie.simplest.simplicity == min(one.simplicity for one in tie.plans)
+
+
+def test_changes_lead_from_ones_own_plan_to_the_best():
+    found = answer().waterfall
+    assert found.mine.seconds == answer().mine.estimate.stats["total_time"]
+    assert found.best.seconds == answer().best.stats["total_time"]
+    assert found.seconds == pytest.approx(sum(step.seconds for step in found.steps))
+    document = answer().to_dict()
+    assert document["waterfall"] == found.to_dict()
+    order = answer().order_of_mine
+    assert document["mine"]["order"] == order.to_dict()
+    assert order.longer == pytest.approx(found.mine.seconds / found.best.seconds - 1)
+
+
+def test_a_plan_that_does_not_fit_has_a_way_to_the_best_too():
+    found = plan("llama3-8B", 64, "h100_80g_sxm", batch=512, mine="tp=1 mbs=8")
+    assert found.mine.estimate is None
+    assert found.order_of_mine is None
+    assert not found.waterfall.mine.fits
+    assert found.waterfall.best.fits
+    broken = plan("llama3-8B", 64, "h100_80g_sxm", batch=512)
+    assert broken.waterfall is None
 
 
 def test_counts_are_half_and_twice_the_processors():

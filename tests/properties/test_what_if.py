@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import calculon
 from calculon import inputs
-from calculon.hardware.figures import with_figures
+from calculon.hardware.figures import figures_of, with_figures
 from tests.strategies import every_table, tables
 
 FACTORS = (0.5, 0.9, 1.01, 1.25, 3.0)
@@ -18,7 +18,7 @@ FACTORS = (0.5, 0.9, 1.01, 1.25, 3.0)
 
 def variants(random, system, count):
     """Choose new values of some figures for each of so many rows; a few switch something off."""
-    figures, found = calculon.figures(system), []
+    figures, found = figures_of(system, points=True), []
     while len(found) < count:
         some = random.sample(sorted(figures), min(len(figures), random.choice((0, 1, 1, 2, 5))))
         change = {path: other(random, figures[path]) for path in some}
@@ -108,7 +108,7 @@ COMMON = {
 )
 def test_figures_of_systems_of_the_catalog(name, model, executions):
     system, random = inputs.system(name), Random(name)
-    found = calculon.figures(system)
+    found = figures_of(system, points=True)
     # of the rates of kernels, those of the type that runs
     paths = [path for path in found if "kernels" not in path or "bfloat16" in path or "any" in path]
     changes = [
@@ -118,3 +118,14 @@ def test_figures_of_systems_of_the_catalog(name, model, executions):
     executions = [COMMON | execution for execution in executions]
     plan = calculon.Plan.from_records([random.choice(executions) for _ in changes])
     assert_rows_are_alone(inputs.model(model), plan, system, changes)
+
+
+@pytest.mark.parametrize("execution", [DENSE[1], DENSE[6]], ids=["mesh", "launches"])
+def test_what_is_nothing_in_some_rows_switches_nothing_off_in_others(execution):
+    system = inputs.system("a100_80g_sxm")
+    parts = ("ext.networks", "ext.launch", "ext.memory", "networks", "ext.kernels.product.bfloat16")
+    terms = [one for one in calculon.figures(system).values() if not one.builds]
+    some = [one for one in terms if one.path.startswith(parts) and one.problem(0) is None]
+    changes = [{one.path: 0 if one.value else 1e-6} for one in some]
+    plan = calculon.Plan.from_records([COMMON | execution] * len(changes))
+    assert_rows_are_alone(inputs.model("llama3-8B"), plan, system, changes)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import calculon
+from calculon.planner.candidate import tied
 
 SPACE = ("megatron-126M", "a100_80g", 8, 8)
 
@@ -56,3 +57,31 @@ def test_nothing_has_no_best():
     unwanted = calculon.search(*SPACE, where="total_time < 0", fix={"tensor_par": 1})
     with pytest.raises(calculon.Infeasible, match="feasible executions"):
         unwanted.best  # noqa: B018
+
+
+def test_winners_are_ordered_against_the_fastest():
+    found = calculon.search(
+        "llama3-8B",
+        "h100_80g_sxm",
+        64,
+        512,
+        "bfloat16",
+        preset="megatron-lm",
+        top=20,
+        fix={"batch_size": 512},
+        objective="proc_mem_tier1_cap_req:min",
+    )
+    rates = found.evaluation["sample_rate"]
+    assert rates[found.fastest] == rates.max()
+    assert found.fastest != 0  # the best by memory is not the fastest
+    assert len(found.orders) == len(found)
+    assert found.orders[found.fastest].probability == 0.5
+    for order, rate in zip(found.orders, rates, strict=True):
+        assert order.longer == pytest.approx(rates.max() / rate - 1)
+        assert order.probability >= 0.5
+    ranks = [rank for rank, _ in tied(found)]
+    assert sorted(ranks) == [i for i, one in enumerate(found.orders) if not one.told_apart]
+    keys = [one.simplicity for _, one in tied(found)]
+    assert keys == sorted(keys)
+    published = calculon.search("megatron-126M", "a100_80g", 8, 8, top=3)
+    assert published.orders == []

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from calculon import inputs
 from calculon.apps.cli.changes import add_changes, parsed, with_changes
 from calculon.apps.cli.options import Parser, add_edition, add_preset, naming
 from calculon.apps.cli.result_files import (
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 RESULT_HELP = (
     "APP,EXE,SYS estimates an execution (names of the catalog or files); FILE is the JSON of llm or of loe; "
     "FILE#RANK, FILE#PROCS or FILE#PROCS:RANK selects from a search, FILE#ROW from a table (CSV, Parquet); "
-    "NAME=RESULT gives it a name"
+    "a launch file (run.sh) is estimated, on the system and with the model of --system and --model or of the other "
+    "results; NAME=RESULT gives it a name"
 )
 _AGREES = 1e-9  # relative difference between the statistics of a file and of an estimate
 _NAMED = re.compile(r"(?P<label>[^=,/#]+)=(?P<rest>.+)", re.DOTALL)
@@ -108,7 +110,11 @@ def read_results(
         When an execution to be estimated cannot run.
     """
     options = _Options({"model": model, "system": system}, editions, preset, changes)
-    found = [one for text in texts for one in _read(text, options)]
+    launched = {text: path for text in texts if (path := _launch_file(text)) is not None}
+    read = {text: [*_read(text, options)] for text in texts if text not in launched}
+    beside = _specs_beside(texts, read, options)
+    read |= {text: [*_launched(text, path, beside, options)] for text, path in launched.items()}
+    found = [one for text in texts for one in read[text]]
     for option, given in (("--edition", editions), ("--set", changes)):
         if given and all(one.inputs is None for one in found):
             wanted = "executions to estimate"
@@ -132,12 +138,85 @@ class _Options:
         return all(self.specs.values())
 
 
+def _split(text: str) -> tuple[str, str]:
+    """Return the name that an argument gives, and the rest of it."""
+    named = _NAMED.fullmatch(text)
+    if named and not Path(text.partition("#")[0]).is_file():
+        return named["label"].strip(), named["rest"]
+    return "", text
+
+
+def _launch_file(text: str) -> str | None:
+    """Return the path of an argument that is a launch file; nothing for any other."""
+    path = _split(text)[1]
+    if document_suffix(path) in TABLES or not Path(path).is_file():
+        return None
+    if document_suffix(path) in DOCUMENTS and Path(path).stat().st_size > _LARGEST_LAUNCH:
+        return None
+    from calculon.launch.launch_files import is_launch_file  # only for files
+
+    return path if is_launch_file(path) else None
+
+
+_LARGEST_LAUNCH = 2**18
+"""Bytes of a document that may be the configuration of a launcher."""
+
+
+def _specs_beside(
+    texts: Sequence[str], read: Mapping[str, Sequence[Result]], options: _Options
+) -> dict[str, Any]:
+    """Return model and system of launch files: those that were given, else those of the first other result."""
+    found: dict[str, Any] = {kind: source for kind, source in options.specs.items() if source}
+    for text in texts:
+        rest, results = _split(text)[1], read.get(text, ())
+        path = rest.partition("#")[0]
+        if rest.count(",") == 2 and not Path(path).is_file():
+            first, _, last = (source.strip() for source in rest.split(","))
+            found = {"model": first, "system": last} | found
+        for one in results:
+            found = {**sources_in(one.question or {}, path), **found}
+    return found
+
+
+def _launched(
+    text: str, path: str, beside: Mapping[str, Any], options: _Options
+) -> Iterator[Result]:
+    """Estimate a launch file, with the model that it describes where no other is known."""
+    from calculon.planner.launch_flags import launch_in
+
+    launch = launch_in(path)
+    described = {} if launch is None else launch.model
+    model = beside.get("model") or described.get("name") or described
+    if not model or "system" not in beside:
+        kind = "model" if not model else "system"
+        found = f"nothing that says its {kind}"
+        raise SpecError(
+            text, Problem("", f"a launch file of a known {kind}", found, f"--{kind} names it")
+        )
+    specs = {"model": model, "execution": path, "system": beside["system"]}
+    known = {kind: source for kind, source in specs.items() if not isinstance(source, Mapping)}
+    documents = tuple(_document(kind, _path(source)) for kind, source in known.items())
+    changed = with_changes(options.changes, **specs)
+    shape = changed["model"] = inputs.model(changed["model"])
+    if launch is not None and launch.execution.get("seq_length") == shape.seq_size:
+        changed["execution"] = Changed.of(
+            changed["execution"], {"seq_length": 0}
+        )  # the model's own
+    label = _split(text)[0]
+    for edition in options.editions or (None,):
+        try:
+            with naming(path):
+                made = estimate(**changed, layers=True, edition=edition, preset=options.preset)
+        except Infeasible as error:
+            raise Infeasible(error.reason, f"{text}: {error}") from None
+        one = _whole(made, (short_name(path),), documents, options.editions)
+        several = label and len(options.editions) > 1
+        yield replace(one, label=f"{label}, edition {one.edition}" if several else label)
+
+
 def _read(text: str, options: _Options) -> Iterator[Result]:
     """Read one argument."""
-    named = _NAMED.fullmatch(text)
-    label, rest = ("", text)
-    if named and not Path(text.partition("#")[0]).is_file():
-        label, rest = named["label"].strip(), named["rest"]
+    label, rest = _split(text)
     path, _, selector = rest.partition("#")
     if rest.count(",") == 2 and not Path(path).is_file():
         results = _estimated(rest, options)

@@ -13,11 +13,14 @@ from calculon.apps.views.estimate_result import result_of
 from calculon.apps.views.front import axis, front
 from calculon.apps.views.schedule_passes import passes
 from calculon.apps.views.sweep_curves import curves
+from calculon.apps.views.waterfalls import fall_alone
 from calculon.errors import Infeasible, Problem, SpecError, nearest
 from calculon.estimate import Estimate
 from calculon.evaluate import Evaluation
 from calculon.plan.plan import Plan
 from calculon.planner.answer import Answer
+from calculon.planner.sensitivity import Sensitivity
+from calculon.planner.waterfall import Waterfall
 from calculon.search.search_result import SearchResult
 from calculon.spec.named_values import EDITION_NAMES, PUBLISHED
 from calculon.spec.origin import titled
@@ -102,6 +105,10 @@ def _curves(one: Sweep, x: str, y: str, by: str | None) -> Any:
     return curves(one, x, y, by, _terms(one.evaluation.plan))
 
 
+def _fall(one: Waterfall) -> list[Any]:
+    return [fall_alone(one)]
+
+
 Content = Callable[..., Any]
 
 _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
@@ -110,6 +117,8 @@ _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     Comparison: {"breakdown": (_compared, "time_breakdown")},
     Evaluation: {"scatter": (_scatter, "pareto")},
     SearchResult: {"pareto": (_front, "pareto")},
+    Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado")},
+    Waterfall: {"waterfall": (_fall, "waterfall_bars")},
     Sweep: {"curves": (_curves, "curves")},
 }
 """The kinds of pictures of each result: what makes the content of one, and the module that draws it."""

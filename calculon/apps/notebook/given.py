@@ -8,6 +8,7 @@ from calculon import inputs
 from calculon.apps.report.result import ENDS, Document, Result
 from calculon.apps.views.compared import labelled
 from calculon.apps.views.estimate_result import result_of
+from calculon.apps.views.waterfalls import Estimated
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.inspect.group_conformal import LEVEL
@@ -81,7 +82,8 @@ def _result(one: Estimate, label: str) -> Result:
         if origin is not None
     )
     names = (one.model.name, plan, one.system.name)
-    return replace(found, label=label, parts=names, documents=documents)
+    told = replace(found, label=label, parts=names, documents=documents)
+    return Estimated.of(told, whole)
 
 
 def _winners(found: SearchResult) -> Iterator[Result]:

@@ -29,6 +29,7 @@ _CELL = "text-align:left;vertical-align:top"
 _NUMBER = "text-align:right;vertical-align:top;white-space:nowrap"
 _GREY = "#888888"  # on light and on dark alike
 _BAR = 9.0  # em
+_DRAWING = 24  # characters
 
 
 def framed(*parts: str) -> str:
@@ -98,7 +99,7 @@ def _table(
     parts = [f"<caption>{escape(caption)}</caption>"] if caption else []
     if any(heads):
         cells = (
-            f'<th scope="col" style="{style}">{head}</th>'
+            f'<th scope="col" style="{style}">{head}</th>' if head else "<td></td>"
             for head, style in zip(heads, styles, strict=True)
         )
         parts.append(f"<thead><tr>{''.join(cells)}</tr></thead>")
@@ -205,11 +206,21 @@ class _Drawn:
         return _table(heads or [""] * len(columns), shown, right) + more(len(cells) - len(shown))
 
     def _cell(self, cell: RenderableType) -> str:
-        return _bar(cell) if isinstance(cell, Bar) else _inline(cell)
+        """Return a cell: a text, a bar, or what draws itself with characters, which numbers beside it say too."""
+        if isinstance(cell, Bar):
+            return _bar(cell)
+        if isinstance(cell, (str, Text)):
+            return _inline(cell)
+        room = self.options.update(width=_DRAWING, height=1)
+        pieces = (_styled(one.text, [one.style or ""]) for one in self.console.render(cell, room))
+        drawn = "".join(pieces).replace("\n", "")
+        return (
+            f'<span aria-hidden="true" style="white-space:pre;font-family:monospace">{drawn}</span>'
+        )
 
 
 def _filled(cell: RenderableType) -> bool:
-    return isinstance(cell, Bar) or bool(str(cell).strip())
+    return not isinstance(cell, (str, Text)) or bool(str(cell).strip())
 
 
 def _names_columns(row: Sequence[RenderableType]) -> bool:

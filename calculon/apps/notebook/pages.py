@@ -9,10 +9,14 @@ from calculon.apps.report.comparison_tables import sections
 from calculon.apps.report.page import Page
 from calculon.apps.report.plan_page import PlanPage
 from calculon.apps.report.plans_table import plans_table
+from calculon.apps.report.sensitivity_page import SensitivityPage
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import bandwidth, capacity, figure, quantity
+from calculon.apps.report.waterfall_section import waterfall_section
+from calculon.apps.report.why_page import WhyPage
 from calculon.apps.report.winners import reasons_table, winners_table
 from calculon.apps.views.estimate_result import result_of
+from calculon.apps.views.waterfalls import fall_alone
 from calculon.architecture.parameters import parameter_count
 from calculon.errors import in_words
 from calculon.estimate import Estimate
@@ -20,6 +24,9 @@ from calculon.evaluate import Evaluation
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES, Plan
 from calculon.planner.answer import Answer
+from calculon.planner.sensitivity import Sensitivity
+from calculon.planner.waterfall import Waterfall
+from calculon.planner.why import Why
 from calculon.presets import find_preset
 from calculon.records import columns
 from calculon.search.search_result import SearchResult
@@ -36,7 +43,7 @@ from calculon.units import scaled
 
 def page_of(result: Any) -> str:
     """Return a result as HTML."""
-    return next(show for kind, show in _PAGES.items() if isinstance(result, kind))(result)
+    return next(show for kind, show in PAGES.items() if isinstance(result, kind))(result)
 
 
 def _estimate(one: Estimate) -> str:
@@ -47,7 +54,7 @@ def _answer(one: Answer) -> str:
     best = None if one.best is None else result_of(one.best)
     preset = one.question.preset
     shown = PlanPage(one.to_dict(), best, preset.usual, preset.words)
-    return page(shown, ("Best", "No plan", "Next best", "Processors", "Mine"))
+    return page(shown, ("Best", "No plan", "Next best", "Processors", "Mine", "From"))
 
 
 def _search(one: SearchResult) -> str:
@@ -148,7 +155,10 @@ def _sweep(one: Sweep) -> str:
         | {name: float(one[name][i]) for name in shown}
         for i in first
     ]
-    asked = [Column(name, _with_unit(name, one.units), text=_value) for name in one.asked]
+    asked = [
+        Column(name, _with_unit(name, one.units), right=values.dtype.kind in "if", text=_value)
+        for name, values in one.asked.items()
+    ]
     reason = () if good == len(one) else (_REASON,)
     return framed(
         title, table(Table((*asked, *map(_statistic, shown), *reason), rows), total=len(one))
@@ -258,14 +268,37 @@ def _comparison(one: Comparison) -> str:
     return framed(*parts)
 
 
+def _waterfall(one: Waterfall) -> str:
+    """Return a row for each change between both plans."""
+    fall = fall_alone(one)
+    section = waterfall_section(fall.waterfall, fall.digits)
+    notes = (paragraph(note, quiet=True) for note in section.notes)
+    shown = table(section.table, most=len(section.table.rows))
+    return framed(heading(fall.title, f"edition {fall.terms}"), shown, *notes)
+
+
+def _sensitivity(one: Sensitivity) -> str:
+    shown = SensitivityPage(one.to_dict(), one.preset.usual)
+    return page(shown, ("Hardware", "How", "Searched"))
+
+
+def _why(one: Why) -> str:
+    result = None if one.estimate is None else result_of(one.estimate)
+    shown = WhyPage(one.to_dict(), result, one.preset.usual)
+    return page(shown, ("What", "Memory"))
+
+
 Shower = Callable[[Any], str]
 """What makes the HTML of one kind of result."""
 
-_PAGES: dict[type, Shower] = {
+PAGES: dict[type, Shower] = {
     Estimate: _estimate,
     Answer: _answer,
     SearchResult: _search,
     Evaluation: _evaluation,
+    Sensitivity: _sensitivity,
+    Waterfall: _waterfall,
+    Why: _why,
     Sweep: _sweep,
     Comparison: _comparison,
     Plan: _plan,
@@ -274,3 +307,4 @@ _PAGES: dict[type, Shower] = {
     System: _system,
     Packing: _packing,
 }
+"""What makes the HTML of each kind of result."""

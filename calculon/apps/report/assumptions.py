@@ -69,7 +69,8 @@ ASSUMPTIONS = {
         "states them (ext.memory), or the execution (mem_reserved_mib, mem_fragments_percent).",
         _FAILURES,
         "The interval of the time rests on measured training steps (validation/runs.csv): it is to hold 90 % of those "
-        "of a source not seen. Numbers are rounded by it; memory has no interval.",
+        "of a source not seen. Numbers are rounded by it; memory has no interval. Two plans of one model on one system "
+        "err alike in what their times share: they are told apart by the parts that differ.",
         "A collective takes latency, once or in every step of its ring as the execution says, plus its bytes over the "
         "achieved bandwidth; data parallelism hides only behind work that leaves its network and the memory free.",
         _CURVES,

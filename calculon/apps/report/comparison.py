@@ -8,10 +8,11 @@ from operator import sub, truediv
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
+from calculon.apps.report.how_sure import Order, order_in_words
 from calculon.apps.report.page import PARTS
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
-from calculon.apps.report.texts import confirmed, percent
+from calculon.apps.report.texts import percent
 from calculon.display import Displayed, drawn
 from calculon.frozen import dataclass
 from calculon.records import columns
@@ -82,17 +83,24 @@ class Comparison(Displayed):
     ----------
     results : sequence of Result
         The results.
-    least_ratio : float, optional
-        Ratio of two times of one model on one system from which their order is sure: see
-        :func:`~calculon.inspect.told_apart.least_ratio`.
+    orders : mapping of int to mapping, optional
+        By the number of a result, how sure it is that the first is faster, as plain data
+        (:class:`~calculon.inspect.told_apart.Order`): of results whose times err alike.
     waterfalls : mapping of int to mapping, optional
         By the number of a result, the changes from the first to it as plain data (:class:`calculon.Waterfall`), where
         both are plans of one model on one system.
+    launched : int
+        The number of the result whose settings `settings` changes: of a launch file, or the first.
+    settings : mapping of int to mapping, optional
+        By the number of a result, what to change in these settings to run it, as plain data
+        (:meth:`calculon.launch.difference.Difference.to_dict`).
     """
 
     results: Sequence[Result]
-    least_ratio: float | None = None
+    orders: Mapping[int, Order] = field(default_factory=dict)
     waterfalls: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    launched: int = 0
+    settings: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def letters(self) -> str:
@@ -165,24 +173,21 @@ class Comparison(Displayed):
             Line(name, name, _BYTES, tuple(one.get(name, 0.0) for one in found)) for name in names
         )
 
-    @cached_property
+    @property
     def told_apart(self) -> list[bool | None]:
-        """Whether each result but the first is surely faster or slower than that; None where nothing tells.
+        """Whether each result but the first is surely faster or slower than that; None where nothing tells."""
+        numbers = range(1, len(self.results))
+        return [self.orders[i]["told_apart"] if i in self.orders else None for i in numbers]
 
-        Times err alike only for one model on one system, under one preset.
-        """
-        first = self.results[0]
-        return [
-            None
-            if self.least_ratio is None or _machine(one) != _machine(first) or not one.interval
-            else self._ratio(one) >= self.least_ratio
-            for one in self.results[1:]
-        ]
+    def longer(self, one: int, other: int) -> float:
+        """Return by what share of the time of a sample of one result another takes longer."""
+        rates = [self.results[i].value("sample_rate") for i in (one, other)]
+        return rates[0] / rates[1] - 1
 
-    def _ratio(self, other: Result) -> float:
-        """Return by what factor the slower one of a result and the first takes longer for a sample."""
-        ratio = other.value("sample_rate") / self.results[0].value("sample_rate")
-        return max(ratio, 1 / ratio)
+    def margin(self, one: int, other: int) -> float | None:
+        """Return by what share the times of two results have to differ to be sure; known beside the first alone."""
+        order = self.orders.get(max(one, other)) if 0 in (one, other) else None
+        return None if order is None else float(order["margin"])
 
     @property
     def sureness(self) -> Iterator[str]:
@@ -191,15 +196,13 @@ class Comparison(Displayed):
         ends = [f"{letter} {one.ends}" for letter, one in pairs if one.interval]
         if ends:
             yield f"Intervals of the time (90 %): {', '.join(ends)}"
-        for letter, other, apart in zip(
-            self.letters[1:], self.results[1:], self.told_apart, strict=True
-        ):
-            if apart is not None and self.least_ratio is not None:
-                words = "told apart" if apart else "not told apart"
-                yield (
-                    f"A and {letter} are {words}: they differ by {percent(self._ratio(other) - 1)} a sample; "
-                    f"{confirmed(self.least_ratio)}"
-                )
+        for i, order in self.orders.items():
+            letter, ratio = self.letters[i], 1 + order["longer"]
+            by = percent(max(ratio, 1 / ratio) - 1)
+            yield (
+                f"A and {letter} are {order_in_words(order, 'A', letter)}: they differ by {by} a sample; "
+                f"measured runs of plans so unlike confirm an order from {percent(order['margin'])} on"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
@@ -218,10 +221,15 @@ class Comparison(Displayed):
             ],
             "inputs": [{"field": name, "values": values} for name, values in self.inputs],
             "told_apart": self.told_apart,
+            "orders": {self.letters[i]: dict(order) for i, order in self.orders.items()},
             "time": [_record(line) for line in self.time],
             "memory": {f"tier{t + 1}": [_record(x) for x in self.memory(t)] for t in (0, 1)},
             "statistics": [_record(line) for line in self.statistics],
             "waterfalls": {self.letters[i]: told for i, told in self.waterfalls.items()},
+            "settings": {
+                self.letters[i]: {"from": self.letters[self.launched], **told}
+                for i, told in self.settings.items()
+            },
         }
 
     def to_frame(self) -> "pd.DataFrame":
@@ -291,7 +299,7 @@ class Comparison(Displayed):
                 }
 
 
-def _machine(result: Result) -> tuple[Any, ...]:
+def machine(result: Result) -> tuple[Any, ...]:
     """Return model, system and preset of a result; of a search whose inputs are not known, its file."""
     known = result.inputs
     asked = (known.name, known.machine.name) if known else result.documents

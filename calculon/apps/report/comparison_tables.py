@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from calculon.apps.report.comparison import SECONDS, Comparison, Line
 from calculon.apps.report.digits import Digits
+from calculon.apps.report.settings_section import settings_section
 from calculon.apps.report.text_tables import EARLY, Column, Section, Table
 from calculon.apps.report.texts import gib, seconds
 from calculon.apps.report.waterfall_section import digits_of_differences, waterfall_section
@@ -40,6 +42,17 @@ def sections(comparison: Comparison, *, everything: bool = False) -> list[Sectio
         )
         for number, told in comparison.waterfalls.items()
     ]
+    mine = comparison.launched
+    found += [
+        settings_section(
+            told,
+            (comparison.letters[mine], comparison.letters[number]),
+            comparison.longer(mine, number),
+            comparison.margin(mine, number),
+        )
+        for number, told in comparison.settings.items()
+        if told["changes"] or told["refused"]
+    ]
     equal = comparison.equal
     shown = [line for line in comparison.statistics if everything or line.differs]
     zero = sum(not any(line.values) for line in equal)
@@ -48,7 +61,7 @@ def sections(comparison: Comparison, *, everything: bool = False) -> list[Sectio
     if shown:
         found.append(Section(title, _statistics(comparison, shown)))
     else:
-        found[-1] = Section(f"{found[-1].title}\n\n{title}", found[-1].table)
+        found[-1] = replace(found[-1], title=f"{found[-1].title}\n\n{title}")
     return found
 
 

@@ -4,8 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from calculon.apps.report.text_tables import Column, Table
-from calculon.apps.report.texts import confirmed
 from calculon.units import duration, scaled
+
+Order = Mapping[str, Any]
+"""How sure it is that one plan is faster than another, as plain data: ``calculon.inspect.told_apart.Order``."""
 
 BEST = "Above every measured run"
 OUTSIDE = "Outside of what was measured"
@@ -35,20 +37,42 @@ def memory_text(memory: Mapping[str, Any]) -> str:
     return f"as measured within {error:.0f} % in {level:.0f} of 10 of {rows}"
 
 
-def told_apart(ratios: Sequence[float], least: float) -> str:
-    """Say how many executions cannot be told apart from the fastest.
+def chance(probability: float) -> str:
+    """Write a probability; one that is next to 0 or 1 as a bound.
 
-    Parameters
-    ----------
-    ratios : sequence of float
-        Time of each over that of the fastest, which is one of them.
-    least : float
-        Ratio from which the order is sure (:func:`~calculon.inspect.told_apart.least_ratio`).
+    >>> chance(0.834), chance(0.9999), chance(0.5)
+    ('83 %', '>99 %', '50 %')
     """
-    alike = sum(ratio < least for ratio in ratios)
+    if 0.005 <= probability < 0.995:
+        return f"{100 * probability:.0f} %"
+    return ">99 %" if probability > 0.5 else "<1 %"
+
+
+def order_in_words(order: Order, first: str = "the best", other: str = "mine") -> str:
+    """Say which of two plans is faster, and how sure that is.
+
+    >>> order_in_words({"longer": 0.04, "probability": 0.83, "margin": 0.06, "told_apart": False}, "A", "B")
+    'not told apart, A beats B with 83 %'
+    """
+    ahead = order["probability"] >= 0.5
+    names = (first, other) if ahead else (other, first)
+    sure = max(order["probability"], 1 - order["probability"])
+    words = "told apart" if order["told_apart"] else "not told apart"
+    return f"{words}, {names[0]} beats {names[1]} with {chance(sure)}"
+
+
+def ties_in_words(alike: int, among: int, simplest: str) -> str:
+    """Say how many executions are not told apart from the fastest, which is one of them, and name the simplest.
+
+    >>> ties_in_words(1, 10, "TP 8, DP 8 (# 0)")
+    'The fastest is told apart from all others by measured runs of like plans'
+    >>> ties_in_words(3, 10, "TP 8, DP 8 (# 2)")
+    '~ 3 of 10 are not told apart by measured runs of like plans, the fastest included; the simplest: TP 8, DP 8 (# 2)'
+    """
     if alike == 1:
-        return f"The fastest is told apart from all others ({confirmed(least)})"
-    return f"Not told apart from the fastest: {alike} of {len(ratios)}, itself included ({confirmed(least)})"
+        return "The fastest is told apart from all others by measured runs of like plans"
+    told = f"~ {alike} of {among} are not told apart by measured runs of like plans, the fastest included"
+    return f"{told}; the simplest: {simplest}"
 
 
 def nearest_table(runs: Sequence[Mapping[str, Any]]) -> Table:

@@ -10,9 +10,10 @@ from calculon.apps.report.context_section import context_section
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.expert_section import experts_section
 from calculon.apps.report.grids import grid, indented
-from calculon.apps.report.how_sure import nearest_table, remarks
+from calculon.apps.report.how_sure import chance, nearest_table, order_in_words, remarks
 from calculon.apps.report.plans_table import mfu_name
 from calculon.apps.report.result import Result
+from calculon.apps.report.settings_section import settings_section
 from calculon.apps.report.setup import add_interval, speed_with_interval
 from calculon.apps.report.stage_table import stages_group
 from calculon.apps.report.text_tables import Column, Table
@@ -75,6 +76,8 @@ class PlanPage:
             yield from (Text(), *self._mine())
         if "waterfall" in self.answer:
             yield from self._waterfall(self.answer["waterfall"])
+        if self.answer.get("settings", {}).get("changes"):
+            yield from self._settings(self.answer["settings"])
         if "belief" in self.answer:
             yield from (Text(), *_how_sure(self.answer["belief"]))
 
@@ -153,7 +156,7 @@ class PlanPage:
         yield heading("Next best", "the best of each other split")
         yield indented(self._table(ranks[1:], ranks[0], Digits(digits.spread / 10)))
         for tie, words in zip(self.answer["ties"], _TIES, strict=True):
-            share = f"{(tie['ratio'] - 1) * 100:.0f} %"
+            share = "" if tie["ratio"] is None else f"{(tie['ratio'] - 1) * 100:.0f} %"
             yield indented(Text(f"{words.format(share)}: {self._tie(tie)}"))
 
     def _tie(self, tie: Document) -> str:
@@ -176,6 +179,7 @@ class PlanPage:
             Column("memory", "GiB", right=True),
             Column("time", "time", right=True),
             Column("longer", "longer", right=True),
+            Column("sure", "sure", right=True, drop=1),
         )
         return Table(columns, [self._cells(row, best, digits) for row in rows])
 
@@ -187,6 +191,7 @@ class PlanPage:
             "memory": f"{stats['proc_mem_tier1_cap_req'] / GIB:.1f}",
             "time": digits.duration(stats["total_time"]),
             "longer": _percent(stats["total_time"] / best["stats"]["total_time"] - 1),
+            "sure": chance(row["order"]["probability"]),
         }
 
     def _counts(self) -> Iterator[RenderableType]:
@@ -248,9 +253,8 @@ class PlanPage:
         said = f"{time}{' (' + between(*told) + ')' if ends else ''} a step, "
         said += f"MFU {digits.efficiency(mine['stats'][mfu_name(mine['execution'])])}, {memory}, "
         said += f"{digits.rate(rate / mine['execution']['num_procs'])} tokens/s each, {days} days for {tokens} tokens"
-        if self.plans:
-            alike = ratio < self.answer["ties"][-1]["ratio"]
-            said += f": {_against(ratio - 1)}" + (", which is not told apart" if alike else "")
+        if "order" in mine:
+            said += f": {_against(ratio - 1)}, {order_in_words(mine['order'])}"
         yield indented(Text(said))
 
     def _waterfall(self, waterfall: Document) -> Iterator[RenderableType]:
@@ -263,6 +267,16 @@ class PlanPage:
         yield from (Text(), heading(section.title, ""), indented(section.table))
         yield from (indented(Text(note, "dim")) for note in section.notes)
 
+    def _settings(self, settings: Document) -> Iterator[RenderableType]:
+        """Show what to change in one's own launch file."""
+        mine, best = self.answer["mine"], self.plans["0"]
+        margin, longer = mine.get("order", {}).get("margin"), None
+        if "stats" in mine:
+            longer = best["stats"]["total_time"] / mine["stats"]["total_time"] - 1
+        section = settings_section(settings, ("mine", "the best"), longer, margin)
+        yield from (Text(), heading(section.title, ""), indented(section.table))
+        yield from (indented(Text(note, "dim")) for note in section.notes)
+
 
 _ITEM = "  - "
 """Beginning of the lines of a list."""
@@ -271,9 +285,9 @@ _SHOWN = 6
 
 _TIES = (
     "Within {}, as the same run differs from day to day",
-    "Within {}, which measured runs do not tell apart",
+    "Not told apart by measured runs of like plans",
 )
-"""What the ties of an answer are, each of so many percent."""
+"""What the ties of an answer are: within so many percent, and within the margin of each."""
 
 
 def _tokens(count: float) -> str:

@@ -19,9 +19,13 @@ from calculon.units import between
 MEANING = (
     "TP, PP, DP: tensor, pipeline and data parallelism, PP 4 x 2 with 2 chunks per stage; mbs: sequences of a "
     "microbatch; SP: sequence parallelism; GiB: needed of the tier-1 memory; 90 %: interval of the time; MFU: of the "
-    "peak, without masked keys where the kernel skips them; seq/s: sequences per second, /proc of each processor"
+    "peak, without masked keys where the kernel skips them; seq/s: sequences per second, /proc of each processor; ~: "
+    "not told apart from the fastest by measured runs of like plans"
 )
 """The meaning of the short words."""
+
+TIED = "~"
+"""Mark of plans that are not told apart from the fastest."""
 
 _OF_EXPERTS = "; EP: ranks over which experts are spread, ETP: ranks over which each is split"
 _OF_SEQUENCES = "; CP: ranks over which each sequence is split"
@@ -90,6 +94,7 @@ def plans_table(
     usual: Sequence[Mapping[str, Any]] = (),
     numbers: Sequence[int] = (),
     *,
+    ties: Sequence[bool] = (),
     whole: bool = False,
 ) -> Plans:
     """List plans, best first, one line each: 80 columns are enough.
@@ -104,6 +109,8 @@ def plans_table(
         Values that need no word, for each plan; by default those of the record.
     numbers : sequence of int
         What each is called; by default its rank.
+    ties : sequence of bool
+        Which of them are not told apart from the fastest: a mark says so.
     whole : bool
         Words that are too long take several lines, rather than being cut.
     """
@@ -113,15 +120,16 @@ def plans_table(
     own = [", ".join(_short(w) for w in one if w not in shared) for one in words]
     known = {*_SHOWN.values(), *map(mfu_name, executions)}
     more = [one for one in asked if one.name not in known]
+    called = numbers or ranks(executions)
+    marks = [TIED if tie else "" for tie in ties] or [""] * len(own)
     rows = [
-        {"rank": number, "words": text} | _cells(e, s, more)
-        for number, text, e, s in zip(
-            numbers or ranks(executions), own, executions, stats, strict=True
-        )
+        {"rank": number, "tie": mark, "words": text} | _cells(e, s, more)
+        for number, mark, text, e, s in zip(called, marks, own, executions, stats, strict=True)
     ]
     named = {one.name for one in asked}
     columns = (
         Column("rank", "#", right=True),
+        Column("tie", TIED),
         Column("procs", "procs", right=True),
         Column("plan", "plan"),
         Column("words", "with", cut=not whole, fold=whole, drop=1),
@@ -133,7 +141,7 @@ def plans_table(
         "rank": len({row["rank"] for row in rows}) > 1,
         "procs": sweep,
         "each": sweep,
-        **{name: any(row[name] for row in rows) for name in ("words", "interval", "share")},
+        **{name: any(row[name] for row in rows) for name in ("tie", "words", "interval", "share")},
     }
     shown = tuple(column for column in columns if several.get(column.key, True))
     return Plans(_headline(shared, len(rows)), Table(shown, rows, _MORE))

@@ -13,6 +13,7 @@ from rich.terminal_theme import TerminalTheme
 from calculon.apps.report.assumptions import assumptions
 from calculon.apps.report.comparison import MOST, Comparison
 from calculon.apps.report.comparison_tables import sections
+from calculon.apps.report.how_sure import Order
 from calculon.apps.report.page import Page
 from calculon.apps.report.plans_table import meaning, plans_table
 from calculon.apps.report.result import Result
@@ -27,6 +28,7 @@ MOST_WINNERS = 50
 WIDTH = 120
 """Characters of a line: enough for all columns of the layers."""
 
+_NO_ORDERS: Mapping[int, Order] = {}
 _NAMED = 3  # results that the title names
 
 
@@ -49,7 +51,7 @@ def report_page(
     results: Sequence[Result],
     versions: Mapping[str, str],
     validation: Mapping[str, Table],
-    least_ratio: float | None = None,
+    orders: Mapping[int, Order] = _NO_ORDERS,
     waterfalls: Sequence[Drawn] = (),
 ) -> str:
     """Return the report of some results.
@@ -62,7 +64,7 @@ def report_page(
         Names and versions of the programs that made it.
     validation : mapping of str to Table
         For each system (and edition) its measured studies; a table may have no rows.
-    least_ratio : float, optional
+    orders : mapping, optional
         As of a :class:`~calculon.apps.report.comparison.Comparison`.
     waterfalls : sequence of Drawn
         The changes from the first result to others.
@@ -73,7 +75,7 @@ def report_page(
         for i, one in enumerate(results)
     ]
     if several:
-        parts.append(("comparison", "Side by side", _comparison(results[:MOST], least_ratio)))
+        parts.append(("comparison", "Side by side", _comparison(results[:MOST], orders)))
     if waterfalls:
         parts.append(("waterfall", "One change at a time", "\n".join(map(_drawn, waterfalls))))
     if validation:
@@ -168,9 +170,9 @@ def _digits(value: float | str | None) -> str:
     return value if isinstance(value, str) else "-" if value is None else f"{value:,.6g}"
 
 
-def _comparison(results: Sequence[Result], least_ratio: float | None) -> str:
+def _comparison(results: Sequence[Result], orders: Mapping[int, Order]) -> str:
     """Return all differences but those of single statistics."""
-    comparison = Comparison(results, least_ratio)
+    comparison = Comparison(results, orders)
     named = zip(comparison.letters, comparison.names, strict=True)
     parts = [_list([f"{letter}: {name}" for letter, name in named])]
     parts += [

@@ -116,16 +116,6 @@ def level_text(interval: Mapping[str, Any]) -> str:
     return f"{math.floor(round(interval['level'] * 100, 6))} %"
 
 
-def confirmed(least_ratio: float) -> str:
-    """Say from which ratio of times on an order is sure.
-
-    >>> confirmed(1.35)
-    'measured runs of one model and processor confirm an order from 35 % on'
-    """
-    share = f"{(least_ratio - 1) * 100:.0f} %"
-    return f"measured runs of one model and processor confirm an order from {share} on"
-
-
 def counted(number: int, noun: str) -> str:
     """Write how many of something there are.
 

@@ -28,7 +28,7 @@ _MOST_PARTS = 6
 """Parts of time or of memory that are told."""
 
 _MOST_STAGES = 4
-"""Groups of stages that are told."""
+"""Groups of stages up to which each is told; of more, the fullest alone."""
 
 _LEAST_SHARE = 0.001
 """Share of the time from which on a part is told, and a change of it."""
@@ -105,22 +105,22 @@ class WhyPage:
         )
         yield heading(f"Tier-{tier} memory", said)
         table = grid("left", "right", "right", "text")
-        if len(stages) > 1:
-            table.add_row(*styled(("", "needed", "too much", "what fills it"), "dim"))
-        for first, last in _alike(stages, place)[:_MOST_STAGES]:
-            number = f"stage {first['stage']}"
-            if first is not last:
-                number += f" to {last['stage']}"
-            over = first["over"][place]
+        table.add_row(*styled(("", "needed", "too much", "what fills it"), "dim"))
+        groups = _alike(stages, place)
+        for group in groups if len(groups) <= _MOST_STAGES else groups[:1]:
+            over = group[0]["over"][place]
             table.add_row(
-                Text(number if len(stages) > 1 else "it has"),
-                self.digits.gib(first["needed"][place]),
-                self.digits.gib(over) if over > 0 else "-",
-                self._parts(first["parts"][place]),
+                _numbers(group),
+                self.digits.gib(group[0]["needed"][place]),
+                "fits" if over <= 0 else self.digits.gib(over),
+                self._parts(group[0]["parts"][place]),
             )
-        if (more := len(_alike(stages, place)) - _MOST_STAGES) > 0:
-            table.add_row(Text(f"{more} more", "dim"), "", "", "")
-        yield indented(table)
+        yield indented(table if len(stages) > 1 else Text(self._parts(worst["parts"][place])))
+        if len(groups) > _MOST_STAGES:
+            short = sorted(one["over"][place] for one in stages if one["over"][place] > 0)
+            least = f"{self.digits.gib(short[0])} at least" if len(short) > 1 else ""
+            said = f"{len(short)} of {len(stages)} stages need too much{least and ': '}{least}"
+            yield indented(Text(said))
 
     def _parts(self, parts: Document) -> str:
         """Write what fills a memory."""
@@ -189,16 +189,17 @@ class WhyPage:
         said = f"{self.digits.gib(worst['needed'][0])} of {self.digits.gib(there)} usable, {self.digits.gib(left)} free"
         yield heading("Memory", said + where)
         table = grid("left", "right", "text")
-        if len(stages) > 1:
-            table.add_row(*styled(("", "free", "what fills it"), "dim"))
-        for first, last in _alike(stages, 0)[:_MOST_STAGES]:
-            number = f"stage {first['stage']}"
-            if first is not last:
-                number += f" to {last['stage']}"
-            parts = self._parts(first["parts"][0])
-            free = self.digits.gib(-first["over"][0]) if len(stages) > 1 else ""
-            table.add_row(number if len(stages) > 1 else "it has", free, parts)
-        yield indented(table)
+        table.add_row(*styled(("", "free", "what fills it"), "dim"))
+        groups = _alike(stages, 0)
+        for group in groups if len(groups) <= _MOST_STAGES else groups[:1]:
+            free = self.digits.gib(-group[0]["over"][0])
+            parts = self._parts(group[0]["parts"][0])
+            table.add_row(_numbers(group), free, parts)
+        yield indented(table if len(stages) > 1 else Text(self._parts(worst["parts"][0])))
+        if len(groups) > _MOST_STAGES:
+            most = -min(one["over"][0] for one in stages)
+            number = min(stages, key=lambda one: one["over"][0])["stage"]
+            yield indented(Text(f"up to {self.digits.gib(most)} free, on stage {number}"))
 
     def _better(self) -> Iterator[RenderableType]:
         found = self.answer["better"]
@@ -233,11 +234,20 @@ class WhyPage:
         yield indented(table)
 
 
-def _alike(stages: Sequence[Document], tier: int) -> list[tuple[Document, Document]]:
-    """Return the first and the last of neighbours that need as much; those that need most first."""
+def _alike(stages: Sequence[Document], tier: int) -> list[list[Document]]:
+    """Return groups of neighbours that need as much; those that need most first."""
     groups = [list(group) for _, group in groupby(stages, lambda one: one["needed"][tier])]
-    groups.sort(key=lambda group: -group[0]["needed"][tier])
-    return [(group[0], group[-1]) for group in groups]
+    return sorted(groups, key=lambda group: -group[0]["needed"][tier])
+
+
+def _numbers(group: Sequence[Document]) -> str:
+    """Write which stages are alike.
+
+    >>> _numbers([{"stage": 3}]), _numbers([{"stage": 1}, {"stage": 2}])
+    ('stage 3', 'stage 1 to 2')
+    """
+    first, last = group[0]["stage"], group[-1]["stage"]
+    return f"stage {first}" if first == last else f"stage {first} to {last}"
 
 
 def _needed(reason: str) -> str:
@@ -248,6 +258,8 @@ def _needed(reason: str) -> str:
     """
     if reason.endswith("_capacity"):
         return "it does not fit"
+    if reason.startswith("framework"):
+        return "the framework needs it"
     return f"not without: {in_words(reason)}" if reason else ""
 
 

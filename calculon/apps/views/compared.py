@@ -2,23 +2,33 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from calculon.apps.report.result import Result
-from calculon.apps.views.waterfalls import comparable
+from calculon.apps.views.settings import settings_changes
+from calculon.apps.views.waterfalls import Estimated, comparable
 from calculon.errors import Problem, SpecError
 
 if TYPE_CHECKING:
     from calculon.apps.report.comparison import Comparison
 
 
-def compared(results: Sequence[Result]) -> "Comparison":
+def compared(results: Sequence[Result], dialect: str = "") -> "Comparison":
     """Set results side by side; the others are compared with the first.
+
+    Parameters
+    ----------
+    results : sequence of Result
+        The results.
+    dialect : str
+        Launcher in whose settings the differences are told; by default that of the first launch file.
 
     Raises
     ------
     SpecError
-        For fewer than two of them, and for more than there are letters.
+        For fewer than two of them, for more than there are letters, and as :func:`settings_changes`.
     """
     from calculon.apps.report.comparison import MOST, Comparison
 
@@ -26,16 +36,37 @@ def compared(results: Sequence[Result]) -> "Comparison":
         wanted = f"2 to {MOST} results to compare"
         raise SpecError("compare", Problem("", wanted, str(len(results))))
     ways = {results.index(best): told for best, told in comparable(results)}
-    return Comparison(results, least_ratio_of(results), ways)
+    number, changes = settings_changes(results, dialect)
+    return Comparison(results, orders_of(results), ways, number, changes)
 
 
-def least_ratio_of(results: Sequence[Result]) -> float | None:
-    """Return the ratio of times from which an order is sure; nothing for results without intervals."""
-    if sum(one.interval is not None for one in results) < 2:
-        return None
-    from calculon.inspect.told_apart import least_ratio
+def orders_of(results: Sequence[Result]) -> dict[int, dict[str, Any]]:
+    """Return by the number of a result how sure it is that the first one is faster, where their times err alike.
 
-    return least_ratio()
+    They do for one model on one system, under one preset. Nothing of results without intervals.
+    """
+    from calculon.apps.report.comparison import machine
+
+    first = results[0]
+    alike = [
+        i
+        for i, one in enumerate(results[1:], start=1)
+        if first.interval and one.interval and machine(one) == machine(first)
+    ]
+    if not alike:
+        return {}
+    from calculon.inspect.told_apart import NEEDED, orders, orders_of_stats
+    from calculon.plan.plan import Plan
+
+    several = [first, *(results[i] for i in alike)]
+    known = [one.estimate for one in several if isinstance(one, Estimated)]
+    if len(known) == len(several):
+        plans = Plan.from_records([one.execution for one in known])
+        stats = {name: np.array([one.value(name) for one in several]) for name in NEEDED}
+        found = orders(known[0].model, known[0].system, plans, stats)
+    else:
+        found = orders_of_stats([one.stats for one in several])
+    return {i: order.to_dict() for i, order in zip(alike, found[1:], strict=True)}
 
 
 def labelled(found: Sequence[Result], *, several_editions: bool = False) -> list[Result]:

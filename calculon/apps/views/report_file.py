@@ -7,7 +7,7 @@ from dataclasses import replace
 from calculon.apps.report.report_page import report_page
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Table
-from calculon.apps.views.compared import least_ratio_of
+from calculon.apps.views.compared import orders_of
 from calculon.apps.views.validation_tables import STUDIES
 from calculon.apps.views.waterfalls import drawn
 from calculon.presets import agreed
@@ -29,7 +29,7 @@ def write_report(results: Sequence[Result], path: str) -> None:
         named = edition != PUBLISHED and table.rows
         validation[f"{system}, edition {edition}" if named else system] = table
     told = [replace(one, winners=tuple(map(_with_usual, one.winners))) for one in results]
-    text = report_page(told, versions, validation, least_ratio_of(results), drawn(results))
+    text = report_page(told, versions, validation, orders_of(results), drawn(results))
     with replacing(path) as stream:
         stream.write(text.encode())
 

@@ -4,14 +4,17 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.result import Result
-from calculon.errors import Problem, SpecError
+from calculon.errors import Infeasible, Problem, SpecError
 from calculon.frozen import dataclass
+from calculon.spec.named_values import PUBLISHED
 
 if TYPE_CHECKING:
     from calculon.apps.report.pictures.waterfall_bars import Fall
     from calculon.apps.report.report_page import Drawn
     from calculon.estimate import Estimate
+    from calculon.planner.waterfall import Point, Waterfall
 
 LEAST = 2
 """Results that there are at least: a plan of one's own, and a better one."""
@@ -80,6 +83,37 @@ def fall_of(mine: Result, best: Result, told: dict[str, Any]) -> "Fall":
         digits=digits_of_differences((mine.digits, best.digits)),
         capacity=None if best.capacities is None else best.capacities[0],
     )
+
+
+def fall_alone(found: "Waterfall") -> "Fall":
+    """Return a waterfall with what its picture says beside, as far as its plans tell."""
+    from calculon.apps.report.pictures.waterfall_bars import Fall
+    from calculon.apps.report.waterfall_section import NAMES, digits_of_differences
+    from calculon.editions import find_edition
+
+    best = found.best.execution
+    mode = "Training" if best["training"] else "Inference"
+    return Fall(
+        waterfall=found.to_dict(),
+        names=NAMES,
+        title=f"{mode} of {found.model.name} on {best['num_procs']:,} x {found.system.name}: one change at a time",
+        terms=found.edition if found.edition == PUBLISHED else f"{found.edition}, {best['preset']}",
+        digits=digits_of_differences(_digits(found, one) for one in (found.mine, found.best)),
+        capacity=find_edition(found.edition).machine(found.system).usable[0],
+    )
+
+
+def _digits(found: "Waterfall", plan: "Point") -> Digits:
+    """Return the digits of the time of a plan, which may need more memory than there is."""
+    from calculon.apps.views.estimate_result import result_of
+    from calculon.estimate import estimate
+
+    if found.edition == PUBLISHED:
+        return Digits()
+    try:
+        return result_of(estimate(found.model, plan.execution, found.system)).digits
+    except Infeasible:
+        return Digits(WITHOUT_INTERVAL)
 
 
 def comparable(results: Sequence[Result]) -> list[tuple[Result, dict[str, Any]]]:

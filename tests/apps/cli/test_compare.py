@@ -3,12 +3,12 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 import calculon
-from calculon.inspect.told_apart import least_ratio
 from tests.apps.cli.conftest import ARGUMENTS
 from tests.helpers import NAMES, document
 
@@ -227,12 +227,50 @@ def other():
 def test_results_that_are_not_told_apart_say_so(run, other):
     near = run("compare", TODAY, other(data_par_overlap=False))
     assert near.out.count("Intervals of the time (90 %): A ") == 1
-    assert "\nA and B are not told apart: they differ by " in near.out
+    assert re.search(r"\nA and B are (not )?told apart, [AB] beats [AB] with ", near.out)
     far = other(activation_recompute="full", tensor_par=8, data_par=8, tensor_par_overlap="none")
     found = json.loads(run("compare", TODAY, far, "-f", "json").out)
     (total,) = [one for one in found["statistics"] if one["name"] == "total_time"]
-    assert found["told_apart"] == [total["ratios"][0] > least_ratio()]
+    order = found["orders"]["B"]
+    assert order["longer"] == pytest.approx(total["ratios"][0] - 1)
+    assert found["told_apart"] == [order["longer"] > order["margin"]]
+    assert order["probability"] > 0.5
+    same = json.loads(run("compare", TODAY, other(), "-f", "json").out)
+    assert same["orders"]["B"] == {
+        "longer": 0,
+        "margin": 0,
+        "probability": 0.5,
+        "told_apart": False,
+    }
     assert all(one["interval"]["low"] < one["interval"]["high"] for one in found["results"])
+
+
+def test_plans_of_one_question_are_led_from_one_to_the_other(run, other):
+    far = other(activation_recompute="full", tensor_par=8, data_par=8, tensor_par_overlap="none")
+    found = json.loads(run("compare", TODAY, far, "-f", "json").out)
+    told = found["waterfalls"]["B"]
+    (total,) = [one for one in found["statistics"] if one["name"] == "total_time"]
+    assert sum(step["seconds"] for step in told["steps"]) == pytest.approx(total["differences"][0])
+    text = run("compare", TODAY, far).out
+    assert "From A to B, one change at a time" in text
+    assert all(step["change"].split(" -> ")[0] in text for step in told["steps"])
+    assert (
+        "**From A to B, one change at a time**" in run("compare", TODAY, far, "-f", "markdown").out
+    )
+    rows = list(csv.DictReader(io.StringIO(run("compare", TODAY, far, "-f", "csv").out)))
+    steps = [row for row in rows if row["table"] == "waterfall, s a step"]
+    assert [row["name"] for row in steps] == [step["change"] for step in told["steps"]]
+    assert float(steps[-1]["value"]) == pytest.approx(total["values"][1])
+    for row in steps:
+        assert float(row["value"]) - float(row["reference"]) == pytest.approx(
+            float(row["difference"])
+        )
+
+
+def test_what_cannot_be_led_to_is_left_out(run):
+    machine = TODAY.replace("h100_80g_sxm", "h200_141g_sxm")
+    assert json.loads(run("compare", TODAY, machine, "-f", "json").out)["waterfalls"] == {}
+    assert "one change at a time" not in run("compare", TODAY, machine).out
 
 
 def test_what_shares_no_machine_is_not_compared_with_more_than_its_interval(run):

@@ -22,6 +22,7 @@ BEGINS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 
 CALLS = {
     "breakdown": (TRIPLE, f"other={TRIPLE.replace('80g', '80e')}"),
+    "waterfall": (TRIPLE, f"other={ARGUMENTS[0]},other.json,{ARGUMENTS[2]}"),
     "heatmap": (*SPACE, *NARROW),
     "surface": (*SPACE, *NARROW),
     "scaling": ("megatron-22B", "1,8,16", 16, "float16", "a100_80g", *NARROW),
@@ -29,6 +30,14 @@ CALLS = {
     "pareto": (*SPACE, *NARROW),
     "schedule": (*ARGUMENTS, "--microbatches", 4),
 }
+
+
+@pytest.fixture(autouse=True)
+def other(run):
+    """Write an execution beside that of the arguments, in the folder of the test."""
+    fields = json.loads((ROOT / "examples" / f"{ARGUMENTS[1]}.json").read_text())
+    other = fields | {"activation_recompute": "attn_only", "microbatch_size": 1}
+    Path("other.json").write_text(json.dumps(other))
 
 
 @pytest.fixture
@@ -131,6 +140,19 @@ def test_every_kind_draws_both_editions(run, tmp_path, kind):
         name: (tmp_path / f"{name}.png").read_bytes() for name in ("plain", "sc23", "corrected")
     }
     assert drawn["plain"] == drawn["sc23"] != drawn["corrected"]
+
+
+def test_a_waterfall_needs_two_plans_of_one_question(run):
+    def error(*results):
+        found = run("plot", "waterfall", *results, "-o", "x.png")
+        assert found.code == 2
+        return found.err
+
+    assert "expected 2 results or more: a plan, and what it becomes, found 1" in error(TRIPLE)
+    machine = error(TRIPLE, TRIPLE.replace("a100_80g", "h100_80g_nvl8"))
+    assert "system: expected one system for both plans" in machine
+    assert run("llm", *ARGUMENTS, "stats.json").code == 0
+    assert "expected an execution whose model and system are known" in error(TRIPLE, "stats.json")
 
 
 def test_processors_are_an_axis(run):

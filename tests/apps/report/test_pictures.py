@@ -8,7 +8,8 @@ import pytest
 from calculon.apps.cli.plot_curves import pareto, scaling
 from calculon.apps.cli.plot_heatmap import heatmap, why_not
 from calculon.apps.cli.plot_schedule import gantt
-from calculon.apps.cli.results import read_results
+from calculon.apps.cli.results import asked_falls, read_results
+from calculon.apps.report.digits import Digits
 from calculon.apps.report.page import PARTS
 from calculon.errors import SpecError
 from calculon.search.driver import search
@@ -21,7 +22,7 @@ from mpl_toolkits.mplot3d import Axes3D
 
 from calculon.apps.cli.commands.plot import configure
 from calculon.apps.cli.options import Parser
-from calculon.apps.report.pictures import canvas
+from calculon.apps.report.pictures import canvas, waterfall_bars
 from calculon.apps.report.pictures import error_scatter as validation
 from calculon.apps.report.pictures import gantt as schedule
 from calculon.apps.report.pictures import heatmap as heatmap_picture
@@ -74,6 +75,58 @@ def test_the_capacity_is_a_line_where_it_is_in_sight(results):
     assert [handle.get_text() for handle in breakdown.draw(results).subfigs[1].legends[0].texts][
         -1
     ] == "capacity"
+
+
+MINE = "mine=llama3-8B,llama3-8B_h100x64_p4,h100_80g_sxm"
+BEST = "best=llama3-8B,llama3-8B_h100x64,h100_80g_sxm"
+
+
+def test_bars_of_a_waterfall_lead_from_one_time_to_the_other():
+    figure = waterfall_bars.draw(asked_falls(arguments("waterfall", MINE, BEST)))
+    (panel,) = figure.subfigs
+    times, memory = panel.axes
+    mine, best = read_results([MINE, BEST])
+    ends = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in times.patches]
+    assert ends[0][1] == pytest.approx(mine.value("total_time"))
+    assert ends[-1][1] == pytest.approx(best.value("total_time"))
+    assert ends[0][0] == ends[-1][0] == times.get_xlim()[0]
+    reached = ends[0][1]
+    for one in ends[1:-1]:
+        assert reached == pytest.approx(one[1])  # every change saves time
+        reached = one[0]
+    assert reached == pytest.approx(ends[-1][1])
+    sizes = [bar.get_width() for bar in memory.patches]
+    needed = [one.value("proc_mem_tier1_cap_req") / GIB for one in (mine, best)]
+    assert [sizes[0], sizes[-1]] == pytest.approx(needed)
+    (line,) = memory.lines
+    assert list(line.get_xdata()) == pytest.approx([best.capacities[0] / GIB] * 2)
+    labels = [label.get_text() for label in times.get_yticklabels()]
+    assert (labels[0], labels[-1]) == ("mine", "best")
+    assert len(labels) == len(ends)
+
+
+def test_small_changes_are_drawn_without_the_beginning_of_the_axis():
+    near = {"seconds": 9.9, "bytes": 2 * GIB, "fits": True}
+    step = {
+        "change": "DP overlap",
+        "seconds": -0.1,
+        "time_after": 9.9,
+        "bytes": 0.0,
+        "bytes_after": 2 * GIB,
+        "fits": True,
+    }
+    told = {"per": "sample", "mine": {**near, "seconds": 10.0}, "best": near, "steps": [step]}
+    fall = waterfall_bars.Fall(told, ("A", "B"), "title", "corrected", Digits(0.01))
+    times, memory = waterfall_bars.draw([fall]).subfigs[0].axes
+    assert 9 < times.get_xlim()[0] < 9.9
+    assert times.get_xlabel() == "Time of a sample (s, not from 0)"
+    assert memory.lines == [] or len(memory.lines) == 0
+    step["fits"], step["seconds"] = False, -5.0
+    near |= {"seconds": 5.0}
+    step["time_after"] = 5.0
+    times, memory = waterfall_bars.draw([fall]).subfigs[0].axes
+    assert times.get_xlim()[0] == 0
+    assert [bar.get_hatch() for bar in memory.patches] == [None, "////", None]
 
 
 def test_what_is_zero_or_too_small_to_be_seen_is_not_in_the_legend(results):

@@ -9,6 +9,7 @@ from rich.console import Console, Group
 
 import calculon
 from calculon.apps.report.expert_section import experts_section
+from calculon.apps.report.how_sure import chance, order_in_words
 from calculon.apps.report.plan_page import PlanPage, _tokens
 from calculon.apps.views.estimate_result import result_of
 from calculon.planner.answer import plan
@@ -50,6 +51,30 @@ def test_the_page_has_the_answers_in_order():
         )
     ]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_the_way_from_ones_own_plan_to_the_best_has_a_line_for_each_change(width):
+    found = page(mine="tp=8 pp=2 mbs=1 recompute=full")
+    told = found.answer["waterfall"]
+    text = drawn(found, width)
+    section = text[text.index("From mine to the best, one change at a time") :]
+    section = section[: section.index("How sure")]
+    places = [section.index(step["change"].split(" -> ")[0]) for step in told["steps"]]
+    assert places == sorted(places)
+    assert len(places) >= 2
+    assert "\n  mine " in section
+    assert "\n  best " in section
+    assert max(map(len, section.splitlines())) <= width
+    order = found.answer["mine"]["order"]
+    assert order_in_words(order) in " ".join(text.split())
+
+
+def test_plans_beside_the_best_say_how_sure_that_is():
+    rows = list(page().answer["plans"].values())
+    assert rows[0]["order"]["probability"] == 0.5
+    shown = drawn(page(), 80)
+    assert all(chance(row["order"]["probability"]) in shown for row in rows[1:6])
 
 
 def test_what_is_assumed_is_said_with_the_option_that_states_it():

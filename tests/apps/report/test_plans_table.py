@@ -70,6 +70,17 @@ def test_a_plan_takes_one_line(rows, width, asked):
     assert note == 0 if "Left out" not in " ".join(lines) else note in (1, 2)
 
 
+def test_a_mark_says_what_is_not_told_apart(rows):
+    executions, stats, usual = rows
+    ties = [i in (1, 3) for i in range(len(stats))]
+    table = plans_table(executions, stats, usual=usual, ties=ties).table
+    assert [row["tie"] for row in table.rows] == ["~" if tie else "" for tie in ties]
+    lines = _drawn(table, 80)[1:]
+    assert ["~" in line.split()[:2] for line in lines[: len(ties)]] == ties
+    plain = plans_table(executions, stats, usual=usual).table
+    assert "tie" not in [column.key for column in plain.columns]
+
+
 def test_a_screen_that_is_too_narrow_says_what_it_leaves_out(rows):
     executions, stats, usual = rows
     text = " ".join(_drawn(plans_table(executions, stats, usual=usual).table, 60))

@@ -59,19 +59,33 @@ def folder(tmp_path_factory):
         assert main(["report", "best.json", *specs, "-o", "search.html"]) == 0
         assert main(["report", "stats.json", "<i>=best.json#1", "-o", "files.html"]) == 0
         assert main(["report", TODAY, "-o", "today.html"]) == 0
+        plans = ["--set", "execution.microbatch_size=1"]
+        assert (
+            main(
+                [
+                    "report",
+                    f"<i>={TODAY}",
+                    TODAY.replace("x64", "x64_p4"),
+                    *plans,
+                    "-o",
+                    "plans.html",
+                ]
+            )
+            == 0
+        )
         both = ["--edition", "sc23,corrected"]
         assert main(["report", EXAMPLE, *both, "-o", "both.html"]) == 0
     return folder
 
 
-@pytest.mark.parametrize("name", ["one", "search", "files", "today", "both"])
+@pytest.mark.parametrize("name", ["one", "search", "files", "today", "both", "plans"])
 def test_is_well_formed_and_needs_nothing_else(folder, name):
     text = (folder / f"{name}.html").read_text(encoding="utf-8")
     reader = Reader()
     reader.feed(text)
     assert reader.open == []
     assert all(reference.startswith("#") for reference in reader.references)
-    assert not re.search(r"@import|url\(|https?://(?!doi)", text)
+    assert not re.search(r"@import|url\((?!#)|https?://(?!doi)", text)
     places = set(re.findall(r'id="([^"]+)"', text))
     assert {reference[1:] for reference in reader.references} <= places
 

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from calculon.apps.report.how_sure import told_apart
+from calculon.apps.report.how_sure import ties_in_words
 from calculon.apps.report.winners import (
     LEGEND,
     reasons_table,
@@ -59,11 +59,10 @@ def test_every_number_is_there_whole(width):
 
 
 def test_what_is_not_told_apart_from_the_fastest():
-    confirmed = "measured runs of one model and processor confirm an order from 10 % on"
-    assert told_apart([1.0, 1.05, 1.1, 1.2], 1.1) == (
-        f"Not told apart from the fastest: 2 of 4, itself included ({confirmed})"
-    )
-    assert told_apart([1.3, 1.0], 1.1) == f"The fastest is told apart from all others ({confirmed})"
+    several = ties_in_words(2, 4, "TP 8, DP 8 (# 1)")
+    assert several.startswith("~ 2 of 4 are not told apart")
+    assert several.endswith("the simplest: TP 8, DP 8 (# 1)")
+    assert ties_in_words(1, 4, "").startswith("The fastest is told apart from all others")
 
 
 def test_the_legend_explains_every_short_name():

@@ -24,9 +24,18 @@ def configure(parser: Parser) -> None:
         "calculon compare best.json#0 best.json#9 --model megatron-22B --system a100_80g\n"
         "calculon compare megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g "
         "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e\n"
-        "calculon compare megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e --edition sc23,corrected",
+        "calculon compare megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e --edition sc23,corrected\n"
+        "calculon compare mine=run.sh best=best.json",
     )
     add_result_arguments(parser)
+    parser.add_argument(
+        "-d",
+        "--dialect",
+        metavar="NAME",
+        default="",
+        help="launcher in whose settings the differences are told: megatron-lm, megatron-bridge, nemo, torchtitan, "
+        "deepspeed, accelerate (default: that of the first launch file)",
+    )
     parser.add_argument(
         "-f",
         "--format",
@@ -45,7 +54,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.apps.report.comparison_tables import sections
     from calculon.apps.views.compared import compared
 
-    comparison, form = compared(results), arguments.format
+    comparison, form = compared(results, arguments.dialect), arguments.format
     if form == "json":
         log(json_text(comparison.to_dict()))
         return 0

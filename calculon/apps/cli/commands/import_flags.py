@@ -67,7 +67,7 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Read the file, write what was asked for, and print what became of its settings."""
-    from calculon.launch.files import read_launch_file
+    from calculon.launch.launch_files import read_launch_file
 
     outputs = [name for name in (arguments.output, arguments.model_output) if name is not None]
     check_outputs([name for name in outputs if name != STDOUT], [arguments.file])

@@ -230,6 +230,11 @@ def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: 
     if not arguments.verbose:
         places = apart([execution for execution, _ in winners])[:_SHOWN]
     executions, stats = zip(*(winners[place] for place in places), strict=True)
+    ties = [
+        not order.told_apart and rank != result.fastest
+        for result in best
+        for rank, order in enumerate(result.orders)
+    ]
     asks = arguments.objective or arguments.pareto
     plans = plans_table(
         executions,
@@ -237,6 +242,7 @@ def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: 
         [one.statistic for one in best[0].objectives] if asks else [],
         [best[0].space.preset.usual(one) for one in executions],
         [numbers[place] for place in places],
+        ties=[ties[place] for place in places],
         whole=arguments.verbose,
     )
     if plans.shared:
@@ -344,21 +350,30 @@ def _scaling(best: "list[SearchResult]") -> "Frontier":
 
 def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
     """Say of the winners what makes them less sure than their intervals, and how many others are as fast."""
-    from calculon.apps.report.how_sure import remarks, told_apart
-    from calculon.inspect.told_apart import least_ratio
+    from calculon.apps.report.how_sure import remarks, ties_in_words
 
     said: dict[str, list[int]] = {}
     for result in best:
         if (belief := result[0].belief) is None:
             continue
         texts = [f"{label}: {text}" for label, text in remarks(belief.to_dict())]
-        if len(result) > 1 and (rates := result.evaluation["sample_rate"]).all():
-            texts.append(told_apart((rates.max() / rates).tolist(), least_ratio()))
+        if len(result) > 1:
+            alike = sum(not order.told_apart for order in result.orders)
+            texts.append(ties_in_words(alike, len(result), _simplest(result)))
         for text in texts:
             said.setdefault(text, []).append(result.space.num_procs)
     for text, counts in said.items():
         several = len(counts) < len(best)
         yield f"{', '.join(f'{n:,}' for n in counts)} processors: {text}" if several else text
+
+
+def _simplest(result: "SearchResult") -> str:
+    """Name the simplest of the executions that are as fast as the fastest, with its rank."""
+    from calculon.planner.candidate import tied
+    from calculon.spec.plan_words import degrees_words
+
+    rank, one = tied(result)[0]
+    return f"{degrees_words(one.execution)} (# {rank})"
 
 
 def _selected(results: "list[SearchResult]", good: int, most: int) -> str:
@@ -428,9 +443,12 @@ def _document(
         rank: {
             **winner,
             **({} if belief is None else {"belief": belief.to_dict()}),
+            "order": order.to_dict(),
             QUESTION: question,
         }
-        for (rank, winner), belief in zip(document.items(), result.beliefs(), strict=True)
+        for (rank, winner), belief, order in zip(
+            document.items(), result.beliefs(), result.orders, strict=True
+        )
     }
 
 

@@ -3,6 +3,7 @@
 import argparse
 
 from calculon.apps.cli.changes import add_changes, with_changes
+from calculon.apps.cli.emission import Emission, add_emission
 from calculon.apps.cli.options import STDOUT, Log, Parser, add_preset, check_inputs, check_outputs
 from calculon.apps.cli.search_options import add_values
 from calculon.errors import Infeasible, Problem, SpecError
@@ -19,6 +20,8 @@ def configure(parser: Parser) -> None:
         "calculon plan llama-3.1-70b 1k h100 --preset megatron-lm --tokens 15T --batch 4M\n"
         'calculon plan llama-3.1-405b 16384 h100 --batch 16M --mine "tp=8 pp=16 mbs=1"\n'
         "calculon plan qwen2.5-7b 8,16,32 a100-40 --seq 4k -o plan.json\n"
+        "calculon plan llama-3-8b 64 h100 --batch 4M --emit megatron-lm > run.sh\n"
+        "calculon plan llama-3-8b 64 h100 --mine run.sh\n"
         "calculon plan ./config.json 64 mi300x --dtype fp8",
     )
     parser.add_argument(
@@ -56,8 +59,10 @@ def configure(parser: Parser) -> None:
         "--mine",
         action="append",
         metavar="PLAN",
-        help='a plan of your own to set beside: "tp=8 pp=4 mbs=1", or the file of an execution',
+        help='a plan of your own to set beside: "tp=8 pp=4 mbs=1", the file of an execution, or your launch file, '
+        "whose batch, sequences, precision and framework are asked for where no option says others",
     )
+    add_emission(parser)
     add_values(parser)
     add_changes(parser, "model", "system")
     parser.add_argument(
@@ -75,6 +80,10 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     output = arguments.output
     if output not in (None, STDOUT):
         check_outputs([output], specs)
+    emitted = None if arguments.emit is None else Emission.of(arguments.emit)
+    if emitted is not None and not emitted.file and output == STDOUT:
+        found = "the answer and the launch file"
+        raise SpecError("plan", Problem("", "one output on standard output", found))
     from calculon.planner.answer import plan
     from calculon.planner.unfit import why_none
     from calculon.search.restrict import parse
@@ -84,7 +93,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         changed["model"],
         arguments.num_procs,
         changed["system"],
-        preset=arguments.preset,
+        preset=_preset(arguments, emitted),
         tokens=arguments.tokens,
         batch=arguments.batch,
         seq=arguments.seq,
@@ -93,7 +102,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         fix=parse("fix", arguments.fix),
         add=parse("add", arguments.add),
     )
-    if output is None:
+    if output is None and emitted is not None and not emitted.file and answer.best is not None:
+        pass  # the launch file alone
+    elif output is None:
         from calculon.apps.report.plan_page import PlanPage
         from calculon.apps.views.estimate_result import result_of
 
@@ -110,7 +121,16 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
             log(f"Output: {output}")
     if answer.best is None:
         raise Infeasible("nothing", f"no plan fits: {why_none(answer.found.counts)}")
+    if emitted is not None:
+        emitted.write(answer, log)
     return 0
+
+
+def _preset(arguments: argparse.Namespace, emitted: Emission | None) -> str | None:
+    """Return the framework: that of the launch file to write, where none is asked for and no plan of one's own says."""
+    if arguments.preset is not None or emitted is None or arguments.mine:
+        return arguments.preset  # type: ignore[no-any-return]
+    return emitted.preset
 
 
 def _only(plans: list[str] | None) -> str | None:

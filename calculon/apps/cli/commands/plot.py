@@ -138,7 +138,7 @@ KINDS = (
         "calculon plot waterfall llama3-8B,llama3-8B_h100x64_p4,h100_80g_sxm llama3-8B,llama3-8B_h100x64,h100_80g_sxm "
         "-o waterfall.png\n"
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
-        "calculon plot waterfall mine=best.json#9 best=best.json#0 -o ranks.svg",
+        "calculon plot waterfall best.json#9 best.json#0 --model megatron-22B --system a100_80g -o ranks.svg",
     ),
     Kind(
         "heatmap",

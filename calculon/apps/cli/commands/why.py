@@ -14,6 +14,7 @@ from calculon.apps.cli.options import (
     check_outputs,
     naming,
 )
+from calculon.errors import Infeasible
 
 
 def configure(parser: Parser) -> None:
@@ -67,4 +68,6 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         else:
             write_json(output, found.to_dict())
             log(f"Output: {output}")
-    return 0 if found.runs else 1
+    if not found.runs:
+        raise Infeasible("cannot_run", f"it cannot run: {found.problem}")
+    return 0

@@ -7,6 +7,7 @@ styles repeat what colours say, so that pictures can be read in grey.
 import contextlib
 import io
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -198,6 +199,9 @@ def svg(picture: "Figure", words: str) -> str:
         picture.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
     element = drawn.getvalue()
     element = element[element.index("<svg ") :].rstrip()
+    element = re.sub(
+        r"<metadata>.*?</metadata>| xmlns(:xlink)?=\"[^\"]*\"", "", element, flags=re.DOTALL
+    )
     return element.replace("<svg ", f'<svg role="img" aria-label="{escape(words)}" ', 1)
 
 

@@ -12,6 +12,7 @@ from calculon.apps.report.pictures.canvas import (
     count_axis,
     drawing,
     figure,
+    logarithmic_ticks,
     note_edition,
     plain_ticks,
     wrapped,
@@ -28,6 +29,9 @@ MOST = 20
 
 _MARKED = 40
 """Places on a curve up to which each has a mark."""
+
+_ROOM = 1.06
+"""Height of the axes over the largest value."""
 
 _SPREAD = 20.0
 """Ratio of the largest to the smallest value from which the vertical axis is logarithmic."""
@@ -128,9 +132,24 @@ def _scale(axes: "Axes", content: Curves) -> None:
         axes.margins(x=0.1)
     elif all(float(x).is_integer() for x in places):
         count_axis(axes, places)
+    elif _grows_by_factors(places):
+        axes.set_xscale("log", base=10)
+        logarithmic_ticks(axes.xaxis, (1.0, 2.0, 5.0))
     values = [v for one in content.curves for v in one.values if v is not None]
     if min(values) > 0 and max(values) > _SPREAD * min(values):
         axes.set_yscale("log", base=10)
         plain_ticks(axes)
-    elif min(values) >= 0:
-        axes.set_ylim(bottom=0)
+    elif min(values) >= 0 < max(values):
+        axes.set_ylim(0, _ROOM * max(values) * Quantity(content.y).factor)
+
+
+def _grows_by_factors(places: Sequence[float]) -> bool:
+    """Tell whether ascending places are much further apart at the end than at the beginning.
+
+    >>> _grows_by_factors([1.5, 3.0, 6.0, 12.0, 24.0]), _grows_by_factors([1.5, 2.0, 2.5, 3.0])
+    (True, False)
+    """
+    if len(places) < 3 or places[0] <= 0:
+        return False
+    first, last = places[1] - places[0], places[-1] - places[-2]
+    return places[-1] >= 10 * places[0] and last > 4 * first

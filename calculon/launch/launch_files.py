@@ -54,6 +54,14 @@ def launched_execution(path: str, num_procs: int | None = None) -> Launch | None
     return read_launch(text, path, num_procs=num_procs) if recognised(text, path) else None
 
 
+def is_launch_file(path: str) -> bool:
+    """Return whether a file is one of a launcher, whatever is wrong with it."""
+    try:
+        return recognised(launch_text(path), path) is not None
+    except SpecError:
+        return False
+
+
 def lost_in_words(launch: Launch) -> str:
     """Say which settings are not in the result, for a warning; empty where all are.
 

@@ -1,0 +1,114 @@
+"""``--emit FORMAT[:FILE]``: the launch file of the best plan of an answer."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from calculon.apps.cli.options import Log, Parser
+from calculon.apps.cli.streams import tell
+from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
+from calculon.spec.files import check_writable, replacing
+
+if TYPE_CHECKING:
+    from calculon.planner.answer import Answer
+
+OPTION = "--emit"
+
+
+def add_emission(parser: Parser) -> None:
+    """Declare the option."""
+    parser.add_argument(
+        OPTION,
+        metavar="FORMAT[:FILE]",
+        help="write the launch file of the best plan: megatron-lm, megatron-bridge, nemo, torchtitan, deepspeed, "
+        "accelerate; without FILE it is printed in place of the page",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """What to write of the best plan.
+
+    Attributes
+    ----------
+    dialect : str
+        The launcher.
+    file : str
+        Where to; empty for standard output.
+    preset : str
+        The framework that it starts.
+    """
+
+    dialect: str
+    file: str
+    preset: str
+
+    @classmethod
+    def of(cls, text: str) -> "Emission":
+        """Read the value of the option.
+
+        Raises
+        ------
+        SpecError
+            For a launcher that is not known, and for a file that cannot be written.
+        """
+        from calculon.launch.dialects import find_dialect  # only where it is asked for
+
+        name, colon, file = text.partition(":")
+        dialect = find_dialect(name)
+        if colon and not file:
+            raise SpecError(OPTION, Problem("", "a file after the colon", repr(text)))
+        if file:
+            check_writable(file)
+        return cls(dialect.name, file, dialect.preset)
+
+    def write(self, answer: "Answer", log: Log) -> None:
+        """Write the launch file of the best plan, with the tokens of the training where they were asked for.
+
+        Raises
+        ------
+        SpecError
+            For fields that the launcher cannot express.
+        """
+        text = self._text(answer)
+        if not self.file:
+            log(text.rstrip("\n"))
+            return
+        with replacing(self.file) as stream:
+            stream.write(text.encode())
+        log(f"Output: {self.file}")
+
+    def _text(self, answer: "Answer") -> str:
+        """Return the launch file; without the settings of a model that the launcher cannot describe, which is told."""
+        from calculon.planner.launch_flags import export_flags
+
+        tokens, model = answer.question.tokens, answer.question.model.name
+        try:
+            return export_flags(answer, self.dialect, tokens=tokens)
+        except SpecError as error:
+            if error.file != model or answer.best is None:
+                raise self._refusal(error) from None
+            told = "; ".join(map(str, error.problems))
+        try:
+            alone = replace(answer.best.execution, seq_length=answer.question.model.seq_size)
+            text = export_flags(alone, self.dialect, tokens=tokens)
+        except SpecError as error:
+            raise self._refusal(error) from None
+        tell(f"Note: the settings of {model} are left out: {told}")
+        return text
+
+    def _refusal(self, error: SpecError) -> SpecError:
+        """Return the error of a plan that the launcher cannot express; a search of what it can avoids it."""
+        found = [
+            replace(
+                one, hint=f"--fix {one.field}={one.expected.partition(_NEAREST)[0].strip(_QUOTE)}"
+            )
+            if _NEAREST in one.expected
+            else one
+            for one in error.problems
+        ]
+        return SpecError(f"{OPTION} {self.dialect}", found)
+
+
+_NEAREST = ", the nearest"
+_QUOTE = "'"

@@ -1,0 +1,51 @@
+"""Rows of settings that are one field each: a number, a switch, or a name."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from calculon.launch.dialect import Fields, Reading, Row, Writing
+
+
+def number(setting: str, name: str, default: int = 1, *others: str) -> Row:
+    """Return the row of a whole number that is a field as it is; left out where it is the default."""
+    return Row(
+        fields=(name,),
+        settings=(setting, *others),
+        read=lambda one: {name: one.count(setting, *others, default=default)},
+        write=lambda one: {} if one[name] == default else {setting: one[name]},
+    )
+
+
+def switch(setting: str, name: str, on: Any = True, off: Any = False) -> Row:
+    """Return the row of a switch that is a field with two values; left out where it is off."""
+    return Row(
+        fields=(name,),
+        settings=(setting,),
+        read=lambda one: {name: on if one.switch(setting) else off},
+        write=lambda one: {setting: True} if one[name] == on else {},
+    )
+
+
+def named(setting: str, name: str, ours: Mapping[Any, Any], default: Any) -> Row:
+    """Return the row of a field with names: those of the launcher, and ours; left out where it is its default.
+
+    Where several names of the launcher are one value of ours, the first is written.
+    """
+    theirs: Fields = {}
+    for there, here in ours.items():
+        theirs.setdefault(here, there)
+
+    def read_name(one: Reading) -> Fields:
+        found = one.setting(setting)
+        if found is None:
+            return {name: ours[default]}
+        if isinstance(found.value, (list, dict)) or found.value not in ours:
+            raise one.error(found, f"one of {', '.join(map(str, ours))}")
+        return {name: ours[found.value]}
+
+    def write_name(one: Writing) -> Fields:
+        if one[name] not in theirs:
+            raise one.refuse(name, ", ".join(map(str, theirs)))
+        return {} if one[name] == ours[default] else {setting: theirs[one[name]]}
+
+    return Row((name,), (setting,), read_name, write_name)

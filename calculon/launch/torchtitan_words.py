@@ -1,0 +1,117 @@
+"""Words of torchtitan: converters, modes, and settings that no row reads."""
+
+from collections.abc import Mapping
+from typing import Any
+
+RECOMPUTES = {
+    "None": "none",
+    "SelectiveAC": "selective",
+    "FullAC": "full",
+    "MemoryBudgetAC": "memory_budget",
+    "RegionAC": "region",
+    "SelectiveActivationRematConfig": "selective",
+    "FullActivationRematConfig": "full",
+}
+"""Modes by the classes that have taken their place."""
+
+OTHER_RECOMPUTES = {
+    "memory_budget": "the compiler chooses what is recomputed",
+    "region": "regions are recomputed",
+}
+CONVERTERS = {
+    "float8": "tensorwise",
+    "quantize.linear.float8": "tensorwise",
+    "quantize.dense.float8": "tensorwise",
+    "Float8LinearConverter": "tensorwise",
+    "mx": "mxfp8",
+    "quantize.linear.mx": "mxfp8",
+    "MXLinearConverter": "mxfp8",
+    "MXFP8LinearConverter": "mxfp8",
+    "NVFP4LinearConverter": "nvfp4",
+}
+"""Recipes by the converters that replace products."""
+
+OF_EXPERTS = (
+    "quantize.grouped_mm.float8",
+    "quantize.moe.float8",
+    "quantize.grouped_mm.mx",
+    "Float8GroupedExpertsConverter",
+    "MXFP8GroupedExpertsConverter",
+)
+WRITTEN_RECIPES = {
+    "tensorwise": "Float8LinearConverter",
+    "mxfp8": "MXFP8LinearConverter",
+    "nvfp4": "NVFP4LinearConverter",
+}
+QUANTIZED = (
+    "float8",
+    "mx",
+    *(name for name in (*CONVERTERS, *OF_EXPERTS) if name.startswith("quantize.")),
+    *(f"converters.{name}" for name in (*CONVERTERS, *OF_EXPERTS) if name[0].isupper()),
+)
+"""Sections of converters."""
+
+KEPT = {"output", "lm_head", "router.gate", "moe.router.gate", "auto_filter_small_kn"}
+"""Layers that keep 16 bits here, too, and small ones."""
+
+ONLY_WITH: Mapping[str, tuple[tuple[Any, ...], str]] = {
+    "training.enable_cpu_offload": (
+        (False,),
+        "weights, gradients and optimizer in host memory: counted on the processor",
+    ),
+    "training.dtype": (("float32",), "weights, gradients and moments of 2 bytes: counted with 4"),
+    "optimizer.early_step_in_backward": ((False,), "steps beside the backward pass: after it"),
+    "loss": (
+        (None, "CrossEntropyLoss", "BaseLoss"),
+        "logits exist in pieces only, which takes less memory: here they are whole",
+    ),
+    "parallelism.disable_loss_parallel": ((False,), "logits are gathered: here they stay split"),
+    "parallelism.enable_fsdp_symm_mem": ((False,), "collectives by symmetric memory"),
+    "parallelism.fsdp_symm_mem_scope": ((None,), "collectives by symmetric memory"),
+    "parallelism.fsdp_defer_gradient_reduction": (
+        (False,),
+        "gradients are reduced once a step: here after every microbatch",
+    ),
+    "parallelism.pipeline_parallel_schedule_csv": (("", None), "a schedule of one's own"),
+    "parallelism.enable_compiled_autograd": ((False,), "the backward pass is compiled as a whole"),
+    "experimental.enable_compiled_autograd": ((False,), "the backward pass is compiled as a whole"),
+    "training.deterministic": ((False,), "deterministic kernels are slower"),
+    "debug.deterministic": ((False,), "deterministic kernels are slower"),
+    "debug.batch_invariant": ((False,), "batch-invariant kernels are slower"),
+    "debug.detect_anomaly": ((False,), "slower backward passes"),
+    "model.use_flex_attn": ((False,), "attention kernel compiled for a mask"),
+    "model.attn_mask_type": (("causal",), "documents do not see each other: packed_percent"),
+    "fault_tolerance.enable": ((False,), "replicas that may leave"),
+}
+"""Settings whose value alone decides whether they change the result: values that do not, and how others do."""
+
+NO_EFFECT = (
+    *("job.*", "profil*", "metrics*", "lr_scheduler*", "validat*", "comm.*", "dump_folder"),
+    *("dataloader*", "dataset.*", "tokenizer*", "hf_assets_path", "checkpoint*", "debug.*"),
+    *("training.dataset*", "training.seed", "training.gc_*", "training.warmup_steps"),
+    *("training.data_parallel_type", "optimizer.lr", "optimizer.beta*", "optimizer.eps"),
+    *("optimizer.weight_decay", "optimizer.param_groups*", "optimizer.optimizers*"),
+    *("model.tokenizer_path", "model.hf_assets_path", "model.print_after_conversion"),
+    *("model.attn_backend", "model.norm_type", "model_converters", "hf_transformers.*"),
+    *("memory_estimation.*", "fault_tolerance.*", "experimental.custom_*", "comm", "job"),
+    *("activation_checkpoint.per_op_*", "activation_checkpoint.preserve_*"),
+    *("activation_checkpoint.determinism_check", "activation_checkpoint.debug"),
+    *("activation_checkpoint.early_stop", "compile.backend", "loss.loss_fn*"),
+    *(f"{section}.precompute_float8_dynamic_scale_for_fsdp" for section in QUANTIZED),
+    *(f"{section}.{name}" for section in QUANTIZED for name in ("fqns", "model_compile_*")),
+    *(f"{section}.{name}" for section in QUANTIZED for name in ("moe_fqns*", "emulate")),
+)
+"""Patterns of settings without effect on a step."""
+
+NOT_MODELLED = {
+    "model.non_blocking_capacity_factor": "buffers of experts of a fixed size",
+    "optim*.moment_dtype": "moments of 2 bytes: counted with 4",
+    "training.skip_optimizer_step": "no step of the optimizer",
+    "training.clear_cache_between_steps": "memory is given back after every step",
+    "override.*": "layers of one's own",
+    "transforms*": "layers that are replaced",
+    "loss.*": "logits exist in pieces only",
+    "dist_moe*": "kernels of experts that are not modelled",
+    "parallelism.spmd_backend": "another implementation of the same collectives",
+}
+"""Patterns of settings whose effect is not modelled, and what it is."""

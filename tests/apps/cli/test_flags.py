@@ -1,0 +1,140 @@
+"""``calculon import-flags`` and ``export-flags``: launch files in and out."""
+
+import io
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from calculon import inputs
+from tests.helpers import ROOT
+
+SCRIPT = ROOT / "examples/launch/llama3-8b.sh"
+
+
+def test_a_page_says_what_became_of_every_setting(run):
+    code, out, err = run("import-flags", SCRIPT)
+    assert (code, err) == (0, "")
+    assert "Megatron-LM, 64 processors" in out
+    assert "TP 4, PP 2, DP 8, microbatch 1, ZeRO-1" in out
+    assert "8.030 G parameters" in out
+    for heading in ("Not modelled, though it changes the result: 1 setting", "Read: ", "Ignored"):
+        assert heading in out
+    assert all(len(line) <= 80 or "/" in line for line in out.splitlines())
+
+
+def test_execution_and_model_are_written_and_are_specs(run):
+    code, out, _ = run("import-flags", "megatron-lm", SCRIPT, "-o", "plan.json", "-m", "model.json")
+    assert (code, out.splitlines()[-2:]) == (0, ["Output: plan.json", "Output: model.json"])
+    assert inputs.execution("plan.json").tensor_par == 4
+    assert inputs.model("model.json") == inputs.model("llama3-8B")
+    of_file = run("llm", "llama3-8B", "plan.json", "h100", "-", "--format", "json").out
+    of_script = run("llm", "model.json", SCRIPT, "h100", "-", "--format", "json").out
+    times = [json.loads(one)["total_time"] for one in (of_file, of_script)]
+    assert times[0] == times[1]
+
+
+def test_variables_and_processors_are_given(run):
+    out = run("import-flags", SCRIPT, "--env", "TP=2", "--procs", 128, "-f", "json").out
+    document = json.loads(out)
+    assert document["execution"]["tensor_par"] == 2
+    assert document["execution"]["data_par"] == 128 // (2 * 2)
+    assert document["file"] == str(SCRIPT)
+
+
+def test_an_execution_is_printed_with_the_page_on_standard_error(run):
+    code, out, err = run("import-flags", SCRIPT, "-o", "-")
+    assert code == 0
+    assert json.loads(out)["base"] == "megatron-lm"
+    assert "Read: " in err
+
+
+def test_a_script_comes_from_standard_input(run, monkeypatch):
+    stream = SimpleNamespace(buffer=io.BytesIO(SCRIPT.read_bytes()))
+    monkeypatch.setattr(sys, "stdin", stream)
+    assert run("import-flags", "-").out.startswith("<stdin>: Megatron-LM")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "none that is recognised"),
+        ("echo hello", "none that is recognised"),
+        ("python x.py --micro-batch-size 1 --num-layers 'a", "the end of what '"),
+        ("python x.py --micro-batch-size 1 --num-layers 4", "--procs N"),
+        ("torchrun --nproc_per_node 8 x.py --num-layers 4 --bf16 --global-batch-size 8", "--micro"),
+        (
+            "torchrun --nproc_per_node 8 x.py --micro-batch-size 1 --tensor-model-parallel-size 3",
+            "a multiple of 3",
+        ),
+        (
+            "torchrun --nproc_per_node 8 x.py --micro-batch-size $M --tensor-model-parallel-size 2",
+            "--env M=VALUE",
+        ),
+    ],
+)
+def test_wrong_scripts_are_one_message_each(run, tmp_path, text, words):
+    (tmp_path / "run.sh").write_text(text)
+    code, out, err = run("import-flags", "run.sh")
+    assert (code, out) == (2, "")
+    assert words in err
+    assert "Traceback" not in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("import-flags", "none.sh"), "none.sh: expected a readable file"),
+        (("import-flags", "megatron", "none.sh"), "none.sh"),
+        (("import-flags", SCRIPT, "--env", "TP"), "NAME=VALUE"),
+        (("import-flags", SCRIPT, "-o", "plan.txt"), "ends in .json"),
+        (("import-flags", SCRIPT, "-o", "-", "-m", "-"), "one output on standard output"),
+        (("export-flags", "megatron", "llama3-8B_h100x64"), "did you mean 'megatron-lm'"),
+        (("export-flags", "megatron-lm", "none"), "none"),
+        (("export-flags", "megatron-lm", "llama3-8B_h100x64", "gemma2-9B"), "norms: expected 2"),
+        (
+            ("export-flags", "megatron-lm", "llama3-8B_h100x64", "--set", "optimizer=adam_8bit"),
+            "optimizer: expected what Megatron-LM can express",
+        ),
+    ],
+)
+def test_wrong_arguments_are_one_message_each(run, arguments, words):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_a_format_that_there_is_none_of_is_told(run):
+    code, _, err = run("import-flags", "megatron", SCRIPT)
+    assert code == 2
+    assert "did you mean 'megatron-lm'" in err
+
+
+def test_a_script_is_written_and_read_again(run):
+    example = ("llama3-8B_h100x64", "llama3-8B")
+    assert run("export-flags", "megatron-lm", *example, "-o", "run.sh").out == "Output: run.sh\n"
+    statistics = [
+        json.loads(run("llm", "llama3-8B", one, "h100_80g_sxm", "-", "--format", "json").out)
+        for one in (example[0], "run.sh")
+    ]
+    times = [{k: v for k, v in one.items() if isinstance(v, float)} for one in statistics]
+    assert times[0] == times[1]
+
+
+def test_a_result_says_the_model_of_its_script(run):
+    arguments = ("llama3-8B", 8, 32, "bfloat16", "h100_80g_sxm", "best.json")
+    assert run("loe", *arguments, "--preset", "megatron-lm", "--quiet").code == 0
+    code, out, err = run("export-flags", "megatron-lm", "best.json#0")
+    assert (code, err) == (0, "")
+    assert "--num-layers 32" in out
+    assert out.startswith("#!/bin/bash\n# Megatron-LM, written for ")
+
+
+def test_without_a_model_it_is_said(run):
+    code, out, err = run("export-flags", "megatron-lm", "llama3-8B_h100x64")
+    assert code == 0
+    assert "--num-layers" not in out
+    assert "no model is known" in err

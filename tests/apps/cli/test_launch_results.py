@@ -1,0 +1,158 @@
+"""Launch files as results of ``compare``, as one's own plan, and as what ``plan --emit`` writes."""
+
+import json
+
+import pytest
+import yaml
+
+import calculon
+
+PLAN = {"base": "megatron-lm", "num_procs": 64, "tensor_par": 4, "pipeline_par": 2}
+PLAN |= {"batch_size": 128, "activation_recompute": "full"}
+QUESTION = ("plan", "llama3-8B", "64", "h100_80g_sxm", "--batch", "128")
+SPECS = ("--model", "llama3-8B", "--system", "h100_80g_sxm")
+
+
+@pytest.fixture(scope="module", name="best")
+def _best():
+    return calculon.plan("llama3-8B", 64, "h100_80g_sxm", batch=128)
+
+
+@pytest.fixture(scope="module", name="folder")
+def _folder(tmp_path_factory, best):
+    """Return a folder with a launch script, and with the answer to a question."""
+    folder = tmp_path_factory.mktemp("launch")
+    (folder / "run.sh").write_text(calculon.export_flags(PLAN, "megatron-lm", model="llama3-8B"))
+    (folder / "best.json").write_text(json.dumps(best.to_dict()))
+    return folder
+
+
+@pytest.fixture(name="files")
+def _files(folder):
+    return f"mine={folder / 'run.sh'}", f"best={folder / 'best.json'}"
+
+
+def test_a_launch_file_is_compared_with_the_model_and_system_of_the_others(run, files):
+    code, out, err = run("compare", *files)
+    assert (code, err) == (0, "")
+    assert out.startswith("A  mine (edition corrected)\nB  best (edition corrected)\n")
+    section = out.partition("\nSettings of Megatron-LM, from A to B: ")[2].partition("\n\n")[0]
+    assert "tie margin" in section.splitlines()[0]
+    assert "drop" in section
+    assert "--recompute-granularity full" in section
+    assert "run.sh:" in section
+    assert "seq_length" not in out.partition("\nTime:")[0]
+
+
+def test_the_order_of_results_does_not_turn_the_changes_round(run, files):
+    found = json.loads(run("compare", *reversed(files), "--format", "json").out)
+    assert set(found["settings"]) == {"A"}
+    told = found["settings"]["A"]
+    assert (told["from"], told["format"]) == ("B", "megatron-lm")
+    assert any(one["words"].startswith("drop --recompute-granularity") for one in told["changes"])
+
+
+def test_the_changes_in_another_dialect(run, files):
+    out = run("compare", *files, "--dialect", "megatron-bridge", "--format", "markdown").out
+    assert "**Settings of Megatron-Bridge, from A to B" in out
+    assert "| drop | model.recompute_granularity: full |" in out
+
+
+def test_results_without_a_launch_file_are_told_in_a_dialect_that_is_asked_for(run, files):
+    best = files[1].partition("=")[2]
+    without = json.loads(run("compare", f"{best}#0", f"{best}#1", "--format", "json").out)
+    assert without["settings"] == {}
+    words = ("compare", f"{best}#0", f"{best}#1", "--format", "json", "--dialect", "megatron-lm")
+    told = json.loads(run(*words).out)["settings"]["B"]
+    assert told["from"] == "A"
+    assert told["changes"]
+    assert not any(one["place"] for one in told["changes"])
+
+
+def test_specs_may_be_named(run, files):
+    code, out, _ = run("compare", files[0], f"other={files[0].partition('=')[2]}", *SPECS)
+    assert code == 0
+    assert "Settings of" not in out  # which are the same
+
+
+def test_a_launch_file_in_place_of_an_execution(run, files, folder):
+    triple = f"llama3-8B,{folder / 'run.sh'},h100_80g_sxm"
+    out = run("compare", triple, files[1]).out
+    assert "Settings of Megatron-LM, from A to B" in out
+
+
+def test_a_launch_file_needs_a_system(run, files):
+    code, _, err = run("compare", files[0], f"b={files[0].partition('=')[2]}")
+    assert code == 2
+    assert "a launch file of a known system" in err
+    assert "Hint: --system names it" in err
+
+
+def test_a_dialect_that_is_not_known(run, files):
+    code, _, err = run("compare", *files, "--dialect", "megatron")
+    assert code == 2
+    assert "expected one of megatron-lm" in err
+
+
+def test_a_launch_file_as_mine(run, files):
+    code, out, _ = run(*QUESTION, "--mine", files[0].partition("=")[2])
+    assert code == 0
+    assert "From mine to the best, one change at a time" in out
+    assert "Settings of Megatron-LM, from mine to the best: " in out
+
+
+@pytest.mark.parametrize("dialect", ["megatron-lm", "megatron-bridge", "nemo"])
+def test_the_best_plan_is_emitted(run, best, dialect):
+    code, out, err = run(*QUESTION, "--emit", dialect)
+    assert (code, err) == (0, "")
+    assert out == calculon.export_flags(best, dialect)
+    if dialect != "megatron-lm":
+        assert yaml.safe_load(out)["model"]["num_layers"] == 32
+
+
+def test_a_file_is_emitted_beside_the_page(run, tmp_path):
+    script, answer = tmp_path / "run.sh", tmp_path / "answer.json"
+    code, out, _ = run(*QUESTION, "--emit", f"megatron-lm:{script}", "--tokens", "1T")
+    assert code == 0
+    assert out.startswith("Plan for llama3-8B")
+    assert out.endswith(f"Output: {script}\n")
+    assert f"--train-samples {-(-(10**12) // 8192)}" in script.read_text()
+    code, out, _ = run(*QUESTION, "--emit", "megatron-lm", "-o", str(answer))
+    assert code == 0
+    assert out.startswith(f"Output: {answer}\n#!/bin/bash") or "#!/bin/bash" in out
+    assert json.loads(answer.read_text())["plans"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--emit", "megatron"), "expected one of megatron-lm"),
+        (("--emit", "nemo:"), "expected a file after the colon"),
+        (("--emit", "nemo:/nowhere/x.yaml"), "expected a folder that exists"),
+        (("--emit", "nemo", "-o", "-"), "expected one output on standard output"),
+        (
+            ("--emit", "megatron-bridge", "--fix", "tp_async=false", "--fix", "tensor_par=4"),
+            "tp_async: expected true, the nearest that Megatron-Bridge can express, found false. "
+            "Hint: --fix tp_async=true",
+        ),
+    ],
+)
+def test_what_cannot_be_emitted_is_refused(run, words, message):
+    code, out, err = run(*QUESTION, *words)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_a_model_that_a_launcher_cannot_describe_is_left_out(run):
+    code, out, err = run("plan", "gemma2-2B", "8", "h100_80g_sxm", "--emit", "megatron-lm")
+    assert code == 0
+    assert "Note: the settings of gemma2-2B are left out: " in err
+    assert "--num-layers" not in out
+    assert "--seq-length" in out
+
+
+def test_nothing_is_emitted_where_nothing_fits(run):
+    code, out, err = run("plan", "llama3-70B", "4", "h100_80g_sxm", "--emit", "megatron-lm")
+    assert code == 1
+    assert "#!/bin/bash" not in out
+    assert "no plan fits" in err

@@ -1,0 +1,122 @@
+"""Comparisons and reports from Python are those of the commands."""
+
+import json
+import re
+
+import pytest
+
+import calculon
+from calculon.errors import Infeasible, SpecError
+from tests.apps.cli.conftest import run
+
+__all__ = ["run"]
+
+LLAMA = ("llama3-8B", "h100_80g_sxm")
+ONE, OTHER = "llama3-8B_h100x64", "llama3-8B_h100x64_p4"
+
+
+@pytest.fixture(scope="module")
+def both():
+    return [calculon.estimate(LLAMA[0], name, LLAMA[1]) for name in (ONE, OTHER)]
+
+
+@pytest.fixture(scope="module")
+def found():
+    return calculon.search("megatron-126M", "a100_80g", 8, 8, top=3)
+
+
+def test_a_comparison_is_that_of_the_command(run, both):
+    texts = [f"{LLAMA[0]},{name},{LLAMA[1]}" for name in (ONE, OTHER)]
+    told = json.loads(run("compare", *texts, "--format", "json").out)
+    mine = json.loads(json.dumps(calculon.compare(*both).to_dict()))
+    for one in (*told["results"], *mine["results"]):
+        one.pop("documents")  # files there, contents here
+    assert mine == told
+
+
+def test_a_frame_has_the_differences_of_every_value(both):
+    frame = calculon.compare(*both).to_frame()
+    rows = frame[frame["table"] == "statistics"].set_index("name")
+    for name in ("total_time", "sample_rate", "weight_space"):
+        one, other = (estimate.stats[name] for estimate in both)
+        assert rows.loc[name, "difference"] == other - one
+        assert rows.loc[name, "ratio"] == other / one
+
+
+def test_results_have_the_names_that_they_are_given(both, found):
+    named = calculon.compare(mine=both[0], best=both[1])
+    assert [one.label for one in named.results] == ["mine", "best"]
+    mixed = calculon.compare(both[0], best=found)
+    assert [one.label for one in mixed.results][1] == "best"
+    editions = calculon.compare(
+        *(
+            calculon.estimate(
+                "megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g", edition=edition
+            )
+            for edition in ("sc23", "corrected")
+        )
+    )
+    assert [one.label for one in editions.results] == ["edition sc23", "edition corrected"]
+
+
+def test_an_answer_is_my_plan_and_the_best():
+    answer = calculon.plan("llama-3-8b", 64, "h100", mine="tp=4 pp=2 mbs=1")
+    mine, best = calculon.compare(answer).results
+    assert (mine.label, best.label) == ("mine", "best")
+    assert best.stats == answer.best.stats
+    assert mine.stats == answer.mine.estimate.stats
+
+
+def test_documents_are_named_with_their_hashes(both):
+    documents = calculon.compare(*both).to_dict()["results"][0]["documents"]
+    assert [one["role"] for one in documents] == ["model", "execution", "system"]
+    assert [one["name"] for one in documents] == [LLAMA[0], ONE, LLAMA[1]]
+    assert documents[0]["sha256"] == both[0].model.origin.digest
+
+
+def test_a_report_has_every_section(tmp_path, both, found):
+    path = tmp_path / "report.html"
+    calculon.report({"mine": both[0], "search": found}, path)
+    text = path.read_text()
+    headings = re.findall(r"<h2>(.*?)</h2>", text)
+    assert headings == [
+        "mine",
+        "search",
+        "Side by side",
+        "Validation",
+        "Assumptions",
+        "Inputs and versions",
+    ]
+    assert f"The {len(found)} best executions" in text or "best executions of the search" in text
+    assert (
+        "All 11" in text or "layers</summary>" in text
+    )  # with every layer, though nobody asked for them
+    calculon.report(both[0], tmp_path / "one.html")
+    assert re.findall(r"<h2>(.*?)</h2>", (tmp_path / "one.html").read_text())[0] == "Result"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (calculon.compare, "expected 2 to 26 results"),
+        (
+            lambda one: calculon.compare(one, 5),
+            "expected an Estimate, a SearchResult or an Answer, found an int",
+        ),
+        (lambda one: calculon.compare([one, one]), "several are arguments of their own"),
+        (lambda one: calculon.report([], "x.html"), "results to report"),
+        (lambda one: calculon.report(one, "x.pdf"), "ends in .html"),
+        (lambda one: calculon.report(one, "missing/x.html"), "a folder that exists"),
+    ],
+)
+def test_what_is_no_result_says_why(both, call, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError, match=re.escape(said)):
+        call(both[0])
+
+
+def test_nothing_found_is_nothing_to_compare(both):
+    with pytest.raises(Infeasible):
+        calculon.compare(both[0], calculon.search("gpt3-175B", "a100_80g", 2, 8))
+    with pytest.raises(Infeasible, match="no plan fits"):
+        calculon.compare(both[0], calculon.plan("llama-3.1-405b", 8, "h100"))

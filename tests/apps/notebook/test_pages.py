@@ -1,0 +1,194 @@
+"""Every result has HTML that says what its page in a terminal says."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+import calculon
+from calculon import inputs
+from calculon.apps.notebook.markup import ROWS
+from calculon.apps.report.page import Page
+from calculon.apps.report.plan_page import PlanPage
+from calculon.apps.report.sensitivity_page import SensitivityPage
+from calculon.apps.report.why_page import WhyPage
+from calculon.apps.views.estimate_result import result_of
+from calculon.errors import in_words
+from calculon.units import scaled
+from tests.apps.notebook.test_markup import HOSTILE, checked
+from tests.helpers import document
+
+LLAMA = ("llama3-8B", "llama3-8B_h100x64_p4", "h100_80g_sxm")
+PUBLISHED = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
+
+
+ROOM = 140
+"""Columns in which nothing is left out, and parts are not yet side by side."""
+
+
+def words(text):
+    return re.findall(r"[\w.,%/+<-]+", text)
+
+
+def words_of(renderable):
+    """Return the words of a page in a terminal."""
+    console = Console(width=ROOM, record=True, file=io.StringIO(), force_terminal=True)
+    console.print(renderable)
+    return words(re.sub(r"[█▏▎▍▌▋▊▉░]+", " ", console.export_text()))
+
+
+@pytest.mark.parametrize("case", [LLAMA, PUBLISHED], ids=["corrected", "sc23"])
+def test_an_estimate_says_all_of_its_page(case):
+    estimate = calculon.estimate(*case)
+    found = checked(estimate._repr_html_())
+    told = set(words(found.text))
+    assert [word for word in words_of(Page(result_of(estimate))) if word not in told] == []
+
+
+def test_an_answer_says_all_of_its_page():
+    answer = calculon.plan("llama-3-8b", 64, "h100", mine="tp=4 pp=2 mbs=1")
+    found = checked(answer._repr_html_())
+    preset = answer.question.preset
+    page = PlanPage(answer.to_dict(), result_of(answer.best), preset.usual, preset.words)
+    told = set(words(found.text))
+    assert [word for word in words_of(page) if word not in told] == []
+
+
+def test_an_answer_without_a_plan_says_why():
+    text = checked(calculon.plan("llama-3.1-405b", 8, "h100")._repr_html_()).text
+    assert "No plan fits" in text
+
+
+@pytest.fixture(scope="module")
+def found():
+    return calculon.search("megatron-22B", "a100_80g", 8, 8, top=ROWS + 7)
+
+
+def test_a_search_has_its_first_winners(found):
+    text = checked(found._repr_html_()).text
+    assert "and 7 more" in text
+    assert f"{found.counts.total:,} executions, {found.counts.good:,} feasible" in text
+    assert text.count("samples/s") == 1
+
+
+def test_a_search_that_found_nothing_has_reasons():
+    nothing = calculon.search("gpt3-175B", "a100_80g", 2, 8)
+    text = checked(nothing._repr_html_()).text
+    (reason, count), *_ = nothing.counts.reasons.most_common(1)
+    assert in_words(reason) in text
+    assert f"{count:,}" in text
+
+
+def test_winners_of_edition_corrected_are_told_in_words():
+    fixed = {"fix": {"tensor_par": 2}, "preset": "megatron-lm"}
+    one = calculon.search("llama3-8B", "h100_80g_sxm", 8, 64, "bfloat16", top=3, **fixed)
+    text = checked(one._repr_html_()).text
+    assert "edition corrected, megatron-lm" in text
+    assert "TP 2" in text
+
+
+def test_an_evaluation_names_plans_and_reasons(found):
+    rows = found.plan.to_frame().to_dict("records")
+    odd = calculon.evaluate("megatron-22B", "a100_80g", [rows[0], rows[0] | {"microbatch_size": 7}])
+    text = checked(odd._repr_html_()).text
+    assert in_words(str(odd.reason[1])) in text
+    assert odd.reason[1] != ""
+    assert "2 executions" in text
+    whole = found.evaluation._repr_html_()
+    assert "why not" not in whole
+    assert "and 7 more" in whole
+
+
+def test_rows_with_impossible_values_are_shown_without_words(found):
+    rows = found.plan.to_frame().to_dict("records")
+    odd = calculon.evaluate("megatron-22B", "a100_80g", [rows[0] | {"microbatch_size": "x"}])
+    assert "invalid_microbatch_size" in checked(odd._repr_html_()).text
+    assert checked(odd.plan._repr_html_()).tags.count("tr") == 2
+
+
+def test_a_table_of_executions(found):
+    assert f"{len(found):,} executions" in checked(found.plan._repr_html_()).text
+
+
+def test_specs_have_their_figures():
+    model, system = inputs.model("llama3-8B"), inputs.system("h100_80g_sxm")
+    shape = checked(model._repr_html_()).text
+    assert scaled(calculon.estimate(*LLAMA).stats["parameters"]) in shape
+    assert all(name in shape for name in document("models", "llama3-8B") if name != "about")
+    machine = checked(system._repr_html_()).text
+    assert "80 GiB at 3,350 GB/s" in machine
+    assert machine.count("processors at") == len(system.networks)
+    execution = calculon.estimate(*LLAMA).execution
+    plan = checked(execution._repr_html_()).text
+    assert "TP 2, PP 4" in plan
+    assert "optimizer_sharding" in plan
+
+
+def test_packing_is_a_mapping_with_meanings():
+    fields = calculon.packing([4096, 2048, 2048], seq_length=4096)
+    text = checked(fields._repr_html_()).text
+    assert all(f"{name}" in text and str(value) in text for name, value in fields.items())
+    assert fields == dict(fields)
+
+
+def test_a_sweep_has_units_and_reasons():
+    swept = calculon.sweep(
+        *LLAMA[::2], LLAMA[1], set={"microbatch_size": [1, 3], "mem1.GBps": range(1000, 2000, 100)}
+    )
+    text = checked(swept._repr_html_()).text
+    assert "mem1.GBps (GB/s)" in text
+    assert f"and {len(swept) - ROWS} more" in text
+    assert "Sweep of 20 rows" in text
+
+
+def test_a_comparison_has_the_differences():
+    one, other = (
+        calculon.estimate(*LLAMA),
+        calculon.estimate(LLAMA[0], "llama3-8B_h100x64", LLAMA[2]),
+    )
+    both = calculon.compare(mine=one, best=other)
+    text = checked(both._repr_html_()).text
+    assert "A: mine (edition corrected), B: best (edition corrected)" in text
+    assert all(line.name in text for line in both.time)
+    assert "Statistics:" not in text
+
+
+def test_names_of_users_are_texts():
+    model = document("models", "megatron-126M")
+    shape = inputs.model(model)
+    object.__setattr__(shape, "name", HOSTILE)
+    assert "<script>" not in shape._repr_html_()
+    assert HOSTILE in "".join(checked(shape._repr_html_()).words)
+
+
+def test_every_public_result_is_shown():
+    kinds = [getattr(calculon, name) for name in calculon.__all__ if name[0].isupper()]
+    results = [kind for kind in kinds if not issubclass(kind, Exception)]
+    assert len(results) > 10
+    assert [kind.__name__ for kind in results if not hasattr(kind, "_repr_html_")] == []
+    from calculon.apps.notebook.pages import PAGES
+
+    assert [kind.__name__ for kind in results if kind not in PAGES] == []
+
+
+def test_advice_says_all_of_its_page():
+    answer = calculon.plan("llama-3-8b", 64, "h100", mine="tp=4 pp=2 mbs=1")
+    way = calculon.waterfall(answer.mine.estimate, answer.best)
+    text = checked(way._repr_html_()).text
+    assert all(step.words.replace(" -> ", " -> ") in text for step in way.steps)
+    why = calculon.why("llama-3-8b", answer.best.execution, "h100_80g_sxm")
+    shown = WhyPage(why.to_dict(), result_of(why.estimate), why.preset.usual)
+    found = set(words(checked(why._repr_html_()).text))
+    assert [word for word in words_of(shown) if word not in found] == []
+    large = answer.best.execution.to_dict() | {"microbatch_size": 16}
+    mended = calculon.why("llama-3-8b", large, "h100_80g_sxm")
+    text = checked(mended._repr_html_()).text
+    assert "cannot run" in text
+    assert "What would do" in text
+    told = calculon.sensitivity(answer.best.model, answer.best.execution, answer.best.system)
+    found = set(words(checked(told._repr_html_()).text))
+    shown = SensitivityPage(told.to_dict(), told.preset.usual)
+    bars = re.compile(r"[^\w.,%/+<-]+")
+    missing = [word for word in words_of(shown) if word not in found and not bars.fullmatch(word)]
+    assert missing == []

@@ -1,0 +1,32 @@
+"""Changes of settings, as a table."""
+
+from calculon.apps.report.settings_section import gained, settings_section
+from calculon.errors import Problem
+from calculon.launch.dialects import DIALECTS
+from calculon.launch.difference import Change, Difference
+
+CHANGES = (
+    Change("change", "--tensor-model-parallel-size", 8, 4, "run.sh:6"),
+    Change("add", "--overlap-param-gather", None, True),
+    Change("drop", "--recompute-granularity", "full", None, "run.sh:18"),
+    Change("add", "--bf16", None, True),
+)
+REFUSED = (Problem("tp_async", "true, the nearest that Megatron-LM can express", "false"),)
+TOLD = Difference(DIALECTS["megatron-lm"], CHANGES, REFUSED).to_dict()
+
+
+def test_a_row_for_each_change_and_a_sentence_for_each_refusal():
+    section = settings_section(TOLD, ("A", "B"), -0.079, 0.021)
+    assert section.title == "Settings of Megatron-LM, from A to B: -7.9 % (tie margin 2.1 %)"
+    assert [row["kind"] for row in section.table.rows] == ["change", "add", "drop", "add"]
+    first = section.table.rows[0]
+    assert first["setting"] == "--tensor-model-parallel-size 8"
+    assert (first["value"], first["place"]) == ("4", "run.sh:6")
+    (note,) = section.notes
+    assert note.startswith("Megatron-LM cannot say tp_async false: expected true, the nearest")
+
+
+def test_a_gain_within_the_margin_is_no_order():
+    assert "not told apart" in gained(-0.05, 0.1)
+    assert "not told apart" not in gained(-0.2, 0.1)
+    assert "not told apart" not in gained(0.2, 0.1)

@@ -1,0 +1,48 @@
+#!/bin/bash
+# Source: flags of a small Nemotron-3-Nano-like hybrid, as stated in public scripts of Megatron-LM's hybrid models,
+# 2026; settings only.
+torchrun --nproc-per-node=8 pretrain_mamba.py \
+    --tensor-model-parallel-size 2 \
+    --pipeline-model-parallel-size 1 \
+    --expert-model-parallel-size 4 \
+    --expert-tensor-parallel-size 1 \
+    --sequence-parallel \
+    --use-distributed-optimizer \
+    --num-layers 24 \
+    --hidden-size 2048 \
+    --ffn-hidden-size 5632 \
+    --num-attention-heads 16 \
+    --group-query-attention \
+    --num-query-groups 2 \
+    --kv-channels 128 \
+    --num-experts 32 \
+    --moe-router-topk 4 \
+    --moe-ffn-hidden-size 1536 \
+    --moe-shared-expert-intermediate-size 3072 \
+    --moe-grouped-gemm \
+    --moe-router-load-balancing-type aux_loss \
+    --moe-aux-loss-coeff 0.01 \
+    --moe-router-score-function sigmoid \
+    --moe-token-dispatcher-type alltoall \
+    --moe-shared-expert-overlap \
+    --mamba-num-heads 32 \
+    --mamba-head-dim 64 \
+    --mamba-state-dim 128 \
+    --mamba-num-groups 8 \
+    --is-hybrid-model \
+    --hybrid-override-pattern "MEME*MEME*MEME*MEME*MEME" \
+    --seq-length 4096 \
+    --max-position-embeddings 262144 \
+    --tokenizer-type NullTokenizer --vocab-size 131072 \
+    --micro-batch-size 1 \
+    --global-batch-size 16 \
+    --train-iters 100 \
+    --bf16 \
+    --use-mcore-models \
+    --spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec \
+    --no-create-attention-mask-in-dataloader \
+    --disable-bias-linear \
+    --squared-relu \
+    --normalization RMSNorm \
+    --position-embedding-type none \
+    --untie-embeddings-and-output-weights

@@ -1,0 +1,197 @@
+"""accelerate: its YAML configuration with FSDP, parallelism and DeepSpeed, in and out."""
+
+import pytest
+
+from calculon import inputs
+from calculon.errors import SpecError
+from calculon.launch.accelerate import ACCELERATE
+from calculon.launch.dialect import read, settings_of, write
+from calculon.launch.dialects import recognised
+from calculon.plan.plan import Plan
+from calculon.plan.rules.check import REASONS, check
+from tests.launch.laws import collected, of_all_settings, round_trips, sampled
+
+FILES = collected("accelerate")
+PLAIN = {
+    "base": "huggingface",
+    "num_procs": 16,
+    "data_par": 16,
+    "batch_size": 64,
+    "microbatch_size": 2,
+    "seq_length": 4096,
+}
+FSDP = "distributed_type: FSDP\nnum_processes: {procs}\nmixed_precision: bf16\n"
+
+
+def _procs(path):
+    return 16 if path.stem == "slurm_fsdp1" else None
+
+
+def _yaml(text, procs=8):
+    return read(ACCELERATE, FSDP.format(procs=procs) + text, "config.yaml")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_no_setting_of_public_files_is_lost(path):
+    text = path.read_text()
+    assert text.startswith("# Source: github.com/")
+    assert recognised(text, str(path)) is ACCELERATE
+    launch = read(ACCELERATE, text, str(path), num_procs=_procs(path))
+    of_all_settings(launch, ACCELERATE.parse(text, str(path), {}))
+    assert not launch.unknown
+    assert not launch.unresolved
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_public_files_run_but_for_memory(path):
+    launch = read(ACCELERATE, path.read_text(), str(path), num_procs=_procs(path))
+    one, system = inputs.execution(dict(launch.execution)), inputs.system("h100_80g_sxm")
+    reason = check(inputs.model("qwen3-8B"), system, Plan.of(one))[0]
+    assert REASONS[int(reason)] in ("", "mem1_capacity")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ("fsdp", True, 0)),
+        ("fsdp_config:\n  fsdp_sharding_strategy: FULL_SHARD", ("fsdp", True, 0)),
+        ("fsdp_config:\n  fsdp_sharding_strategy: 2", ("fsdp", False, 0)),
+        ("fsdp_config:\n  fsdp_sharding_strategy: NO_SHARD", ("0", True, 0)),
+        (
+            "num_machines: 2\nfsdp_config:\n  fsdp_sharding_strategy: HYBRID_SHARD",
+            ("fsdp", True, 8),
+        ),
+        ("fsdp_config:\n  fsdp_reshard_after_forward: SHARD_GRAD_OP", ("fsdp", False, 0)),
+        (
+            "fsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: false",
+            ("fsdp", False, 0),
+        ),
+        (
+            "parallelism_config:\n  parallelism_config_dp_replicate_size: 4\n"
+            "  parallelism_config_dp_shard_size: 4",
+            ("fsdp", True, 4),
+        ),
+        (
+            "parallelism_config:\n  parallelism_config_dp_replicate_size: 2\n"
+            "  parallelism_config_cp_size: 2\n  parallelism_config_dp_shard_size: 4",
+            ("fsdp", True, 8),
+        ),
+    ],
+)
+def test_what_ranks_share(text, expected):
+    """Of 16 processors, 8 in a node."""
+    found = _yaml(text, 16).execution
+    names = ("zero_stage", "reshard_after_forward", "dp_shard")
+    assert tuple(found[name] for name in names) == expected
+
+
+def test_arguments_of_a_trainer_are_read_where_they_stand():
+    text = "per_device_train_batch_size: 2\ngradient_accumulation_steps: 4\nmax_length: 4096\n"
+    launch = _yaml(text + "gradient_checkpointing: true\nmax_steps: 100\nsave_steps: 10\n")
+    found = launch.execution
+    assert (found["microbatch_size"], found["batch_size"]) == (2, 2 * 4 * 8)
+    assert found["seq_length"] == 4096
+    assert found["activation_recompute"] == "full"
+    assert launch.campaign == {"tokens": 100 * 64 * 4096, "save_interval": 10}
+    assert launch.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "parallelism_config:\n  parallelism_config_tp_size: 3",
+            r"degrees of 8 processors, found 3 \(tp 3",
+        ),
+        (
+            "parallelism_config:\n  parallelism_config_dp_shard_size: 4",
+            r"found 4 \(tp 1 x cp 1 x sp 1 x dp_replicate 1 x dp_shard 4\)",
+        ),
+        ("fsdp_config:\n  fsdp_sharding_strategy: SOME", "one of FULL_SHARD, SHARD_GRAD_OP"),
+        ("fsdp_config:\n  fsdp_activation_checkpointing: 3", "true or false"),
+        ("gradient_accumulation_steps: many", "config.yaml:4: gradient_accumulation_steps"),
+        ("distributed_type: MEGATRON_LM", "Hint: state its own format, such as megatron-lm"),
+        ("mixed_precision: int4", "one of no, bf16, fp16, fp8"),
+    ],
+)
+def test_contradictions_have_both_numbers(text, message):
+    with pytest.raises(SpecError, match=message):
+        _yaml(text)
+
+
+def test_processors_that_are_asked_for_are_those_of_the_file():
+    with pytest.raises(SpecError, match="16 processors, which were asked for, found 8"):
+        read(ACCELERATE, FSDP.format(procs=8), "config.yaml", num_procs=16)
+
+
+@pytest.mark.parametrize(
+    ("model", "num_procs", "options"),
+    [
+        ("llama3-8B", 64, {"fix": {"grad_comm_dtype": "same"}}),
+        ("qwen3-8B", 8, {"fix": {"grad_comm_dtype": "same", "ce_impl": ["fused", "eager"]}}),
+        ("llama3-8B", 16, {"fix": {"grad_comm_dtype": "same", "context_par": 2}}),
+        ("llama3-8B", 16, {"fix": {"grad_comm_dtype": "same", "tensor_par": 2}}),
+    ],
+)
+def test_what_is_written_is_read_as_it_was(model, num_procs, options):
+    system, executions = sampled(model, num_procs, 128, "huggingface", **options)
+    assert round_trips(ACCELERATE, model, system, executions) == len(executions)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"zero_stage": "3"},
+        {"zero_stage": "2", "data_par_overlap": False, "optimizer_offload": True},
+        {"zero_stage": "0", "optimizer_sharding": False},
+        {"dp_shard": 8},
+        {"reshard_after_forward": False},
+        {"fusion": "compile"},
+        {"fp8_recipe": "tensorwise"},
+        {"optimizer": "adam_8bit"},
+        {"grad_clip": False},
+        {"datatype": "float16"},
+        {"context_par": 2, "data_par": 8, "cp_comm": "a2a", "zero_stage": "3"},
+        {"context_par": 4, "data_par": 4, "cp_comm": "p2p"},
+    ],
+    ids=str,
+)
+def test_choices_are_read_as_they_were_written(changes):
+    one = inputs.execution(PLAIN | changes)
+    assert round_trips(ACCELERATE, "llama3.2-1B", inputs.system("h100_80g_sxm"), [one]) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "near"),
+    [
+        ({"zero_stage": "owner"}, "zero_stage", "fsdp"),
+        ({"zero_stage": "1"}, "data_par_overlap", "false"),
+        ({"fsdp_prefetch": 2}, "fsdp_prefetch", "1"),
+        ({"activation_recompute": "attn_only"}, "activation_recompute", "full"),
+        ({"fp8_recipe": "mxfp8"}, "fp8_recipe", "delayed"),
+        ({"optimizer_offload": True}, "optimizer_offload", "DeepSpeed"),
+        ({"optimizer": "muon"}, "optimizer", "adam"),
+        ({"grad_comm_dtype": "float32"}, "grad_comm_dtype", "same"),
+    ],
+)
+def test_what_it_cannot_say_is_refused_by_field(changes, field, near):
+    one = inputs.execution(PLAIN | changes)
+    with pytest.raises(SpecError) as caught:
+        settings_of(ACCELERATE, one.to_dict(), inputs.model("llama3-8B"))
+    (problem,) = caught.value.problems
+    assert problem.field == field
+    assert near in f"{problem.expected} {problem.hint}"
+
+
+def test_arguments_of_the_training_script_are_a_comment():
+    text = write(ACCELERATE, inputs.execution(PLAIN).to_dict(), None, {"tokens": 64 * 4096 * 10})
+    (line,) = (line for line in text.splitlines() if "arguments" in line)
+    assert line.startswith("# ")
+    assert "--per_device_train_batch_size 2 --gradient_accumulation_steps 2" in line
+    assert "--max_steps 10" in line
+    names = {row.partition(":")[0].strip() for row in text.splitlines() if row[:1] != "#"}
+    assert names.isdisjoint(("per_device_train_batch_size", "max_steps"))  # accelerate has none
+
+
+def test_yaml_of_ours_is_no_file_of_accelerate():
+    assert recognised("tensor_par: 8\npipeline_par: 1\n", "plan.yaml") is None

@@ -1,0 +1,98 @@
+"""Files of launchers: found by looking, and taken wherever an execution is."""
+
+import json
+import warnings
+
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.errors import SpecError
+from calculon.inputs import Changed
+from calculon.launch.dialect import read
+from calculon.launch.dialects import DIALECTS, find_dialect, recognised
+from calculon.launch.launch_files import launched_execution, lost_in_words, read_launch_file
+from calculon.launch.megatron_lm import MEGATRON_LM
+from calculon.spec import catalog
+from calculon.spec.decode import SpecWarning
+from tests.helpers import ROOT
+
+SCRIPT = ROOT / "examples/launch/llama3-8b.sh"
+
+
+def test_a_script_is_an_execution_and_a_model():
+    launch = read_launch_file(str(SCRIPT))
+    assert launch.dialect is MEGATRON_LM
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SpecWarning)
+        of_script = calculon.estimate(launch.model, str(SCRIPT), "h100")
+    of_fields = calculon.estimate("llama3-8B", launch.execution, "h100")
+    assert of_script.stats == of_fields.stats
+
+
+def test_what_is_lost_is_told_once(tmp_path):
+    script = tmp_path / "lost.sh"
+    script.write_text(SCRIPT.read_text())
+    with pytest.warns(SpecWarning, match="--no-masked-softmax-fusion: changes the result"):
+        inputs.execution(str(script))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        inputs.execution(str(script))
+
+
+def test_changes_are_made_to_what_a_script_says(tmp_path):
+    script = tmp_path / "run.sh"
+    script.write_text("python x.py --micro-batch-size 1 --bf16 --tensor-model-parallel-size 2")
+    with pytest.raises(SpecError, match="processors: expected a number"):
+        inputs.execution(str(script))
+    changed = Changed(str(script), {"num_procs": 16})
+    assert inputs.execution(changed).data_par == 8
+
+
+def test_specs_are_no_launch_files():
+    for kind in ("model", "system", "execution", "study"):
+        for path in [*catalog.names(kind).values()][:5]:
+            assert recognised(path.read_text(encoding="utf-8"), str(path)) is None, path
+            assert launched_execution(str(path)) is None
+
+
+def test_what_is_neither_is_told_as_before(tmp_path):
+    other = tmp_path / "run.sh"
+    other.write_text("echo hello")
+    with pytest.raises(SpecError):
+        inputs.execution(str(other))
+    with pytest.raises(SpecError, match="none that is recognised"):
+        read_launch_file(str(other))
+    binary = tmp_path / "x.sh"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SpecError, match="UTF-8"):
+        read_launch_file(str(binary))
+
+
+def test_dialects_are_found_by_name():
+    assert all(find_dialect(name).name == name for name in DIALECTS)
+    with pytest.raises(SpecError, match="did you mean 'megatron-lm'"):
+        find_dialect("megatron")
+
+
+def test_a_stated_dialect_is_not_looked_for(tmp_path):
+    script = tmp_path / "flags.txt"
+    script.write_text("--bf16 --micro-batch-size 2")
+    assert recognised(script.read_text(), str(script)) is None
+    found = read_launch_file(str(script), "megatron-lm", num_procs=4).execution
+    assert found["microbatch_size"] == 2
+
+
+def test_few_lost_settings_are_named_and_others_counted():
+    text = "python x.py --bf16 --micro-batch-size 1 --aa 1 --bb 1 --cc 1 --dd --ee"
+    words = lost_in_words(read(MEGATRON_LM, text, "x.sh", num_procs=1))
+    assert words.startswith("--aa, --bb, --cc and 2 more")
+    none = read(MEGATRON_LM, "python x.py --micro-batch-size 1", "x.sh", num_procs=1)
+    assert lost_in_words(none) == ""
+
+
+def test_everything_of_a_file_is_plain_data():
+    document = json.loads(json.dumps(read_launch_file(str(SCRIPT)).to_dict()))
+    counts = {kind: len(document[kind]) for kind in ("used", "ignored", "not_modelled", "unknown")}
+    assert counts["unknown"] == 0
+    assert sum(counts.values()) == len(MEGATRON_LM.parse(SCRIPT.read_text(), "x", {}).settings)

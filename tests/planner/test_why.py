@@ -1,0 +1,150 @@
+"""Why executions cannot run, what would mend them, and what options of those that run are worth."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.errors import Infeasible
+from calculon.plan.plan import NAMES
+from calculon.plan.rules.failures import failures
+from tests.helpers import document
+from tests.plan.rules.test_all_rules import BASE, MODEL, SHAPES, SYSTEMS
+from tests.planner import by_hand
+from tests.planner.infeasible import SPECIAL
+
+LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+LARGE = ("llama3-70B", "llama3-8B_h100x64", "h100_80g_sxm")
+RULES = ("batch_split", "attn_heads_split", "network_size", "interleaving_size", "dp_shard_split")
+
+
+@pytest.fixture(scope="module")
+def running():
+    return calculon.why(*LLAMA)
+
+
+@pytest.fixture(scope="module")
+def large():
+    return calculon.why(*LARGE)
+
+
+@pytest.mark.parametrize("reason", RULES)
+def test_every_rule_is_told_and_the_proposals_run(reason):
+    model, system = SHAPES.get(reason, MODEL), SYSTEMS.get(reason, "a100_80g")
+    found = calculon.why(model, BASE | SPECIAL[reason][0], system)
+    assert not found.runs
+    assert found.failures == failures(found.model, found.execution, found.system)
+    assert reason in {one.reason for one in found.failures}
+    assert found.proposals
+    for one in found.proposals:
+        assert by_hand.runs(model, one.execution, system)
+
+
+def test_memory_is_told_by_stage_and_tier(large):
+    with pytest.raises(Infeasible) as error:
+        calculon.estimate(*LARGE)
+    assert {*large.short} == {error.value.tier}
+    worst = large.short[1][0]
+    assert worst.needed[0] == error.value.needed
+    assert worst.over(1) == error.value.needed - error.value.available
+    assert sum(worst.parts[0].values()) == pytest.approx(worst.needed[0], rel=1e-9)
+    assert large.failures == ()
+    assert large.estimate is None
+
+
+def test_what_cannot_be_read_is_told_beside_the_rest():
+    fields = document("examples", "llama3-8B_h100x64")
+    wrong = fields | {"tensor_par": 3, "microbatch_size": "two", "zero_stag": 1}
+    with pytest.raises(calculon.SpecError) as error:
+        inputs.execution(wrong)
+    found = calculon.why("llama3-8B", wrong, "h100_80g_sxm")
+    told = [one.field for one in found.failures]
+    assert told[: len(error.value.problems)] == [one.field for one in error.value.problems]
+    assert "attn_heads_split" in {one.reason for one in found.failures}
+    assert found.unread == {"microbatch_size": 1}
+    for one in found.proposals:
+        assert one.changes["microbatch_size"] == one.execution.microbatch_size
+        assert by_hand.runs("llama3-8B", one.execution, "h100_80g_sxm")
+
+
+def test_what_runs_as_it_is_read_says_so():
+    wrong = document("examples", "llama3-8B_h100x64") | {"microbatch_size": 0}
+    (proposal,) = calculon.why("llama3-8B", wrong, "h100_80g_sxm").proposals
+    assert dict(proposal.changes) == {"microbatch_size": 1}
+    right = calculon.estimate("llama3-8B", wrong | {"microbatch_size": 1}, "h100_80g_sxm")
+    assert proposal.time == right.stats["total_time"]
+
+
+def test_replicas_that_are_left_out_follow():
+    mine = {"base": "megatron-lm", "num_procs": 64, "pipeline_par": 1, "batch_size": 512}
+    found = calculon.why("llama3-8B", mine | {"tensor_par": 3}, "h100_80g_sxm")
+    assert found.failures[0].field == "num_procs"
+    assert "degrees_product" not in {one.reason for one in found.failures}
+    assert dict(found.proposals[0].changes) == {"tensor_par": 4}
+    assert found.proposals[0].follows["data_par"] == 16
+
+
+@pytest.mark.parametrize("execution", [{}, {"num_procs": "many"}, "nowhere.json", 3])
+def test_too_little_to_read_is_an_error(execution):
+    with pytest.raises(calculon.SpecError):
+        calculon.why("llama3-8B", execution, "h100_80g_sxm")
+
+
+def test_records_are_never_unread():
+    execution = inputs.execution("llama3-8B_h100x64")
+    found = calculon.why("llama3-8B", replace(execution, data_par=31), "h100_80g_sxm")
+    assert [one.reason for one in found.failures] == ["degrees_product", "batch_split"]
+    assert found.unread == {}
+
+
+def test_better_changes_are_the_best_of_one_and_of_two_fields(running):
+    """No single change by hand is faster than the best, of those that keep to practice."""
+    now = running.estimate.stats["total_time"]
+    model, execution, system = running.model, running.execution, running.system
+    rows = []
+    for name, value in by_hand.single_changes(model, execution, system):
+        row = by_hand.followed(model, execution, {name: value})
+        if row is not None and row[name] == value and row["tensor_par"] <= 8:
+            rows += [row] if row["context_par"] == 1 else []
+    times = calculon.evaluate(model, system, rows)["total_time"]
+    first, *more = running.better
+    assert len(first.changes) == 1
+    assert first.time == pytest.approx(np.nanmin(times))
+    for one, count, before in zip(more, (2,), (first.time,), strict=True):
+        assert len(one.changes) == count
+        assert one.time < before
+    assert first.time < now
+
+
+def test_published_executions_know_published_options_only():
+    found = calculon.why("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
+    published = {*found.execution.to_dict()} - {*found.execution.extensions}
+    assert found.runs
+    assert {one.field for one in found.contributions} <= published
+    assert all({*one.changes} <= published for one in found.better)
+
+
+@pytest.mark.parametrize("which", ["running", "large"])
+def test_it_is_plain_data(which, request):
+    found = request.getfixturevalue(which)
+    told = json.loads(json.dumps(found.to_dict()))
+    assert told["runs"] is found.runs
+    rows = told["better"] if found.runs else told["proposals"]
+    assert [row["total_time"] for row in rows] == [
+        one.time for one in (found.better if found.runs else found.proposals)
+    ]
+    fastest = min(row["total_time"] for row in rows)
+    against = told["stats"]["total_time"] if found.runs else fastest
+    for row in rows:
+        assert row["longer"] == pytest.approx(row["total_time"] / against - 1)
+        assert {*row["execution"]} <= {*NAMES}
+
+
+def test_proposals_are_a_frame(large):
+    frame = large.to_frame()
+    assert frame["total_time"].tolist() == [one.time for one in large.proposals]
+    assert frame["changes"].tolist() == [dict(one.changes) for one in large.proposals]
+    assert "5 proposals" in repr(large)
