@@ -17,7 +17,16 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.question import question
 from calculon.planner.break_even import BreakEven, Rival, break_evens
-from calculon.planner.elasticities import Case, Effect, Range, Total, described, effects, total
+from calculon.planner.elasticities import (
+    STEADY,
+    Case,
+    Effect,
+    Range,
+    Total,
+    described,
+    effects,
+    total,
+)
 from calculon.planner.replanned import Replanned, Replanner, Staircase, domain_sizes
 from calculon.presets import Preset
 from calculon.records import Column
@@ -143,11 +152,26 @@ class Sensitivity(Displayed):
             one.figure.path: one.elasticity for one in self.effects if one.elasticity is not None
         }
 
+    @cached_property
+    def _of_other_plans(self) -> tuple[Effect, ...]:
+        """The figures without effect on this plan that have one on the best."""
+        if self.searched is None:
+            return ()
+        ends, now = self.searched.ends, self.searched.now.value
+        return tuple(
+            one
+            for one in self.idle
+            if any(
+                best is not None and not math.isclose(best.value, now, rel_tol=STEADY)
+                for best in ends.get(one.figure.path, ())
+            )
+        )
+
     def rows(self) -> list[dict[str, Any]]:
         """Return a row of plain data for each effect, with the values of the best plans where they were searched."""
         ends = {} if self.searched is None else self.searched.ends
         rows = []
-        for row in described(self.effects):
+        for row in described((*self.effects, *self._of_other_plans)):
             if self.searched is not None:
                 best = ends.get(row["path"], (None, None))
                 values = [None if one is None else one.value for one in best]
@@ -166,7 +190,9 @@ class Sensitivity(Displayed):
             "value": self.value,
             "range": {"share": self.within.share, "calibrated": self.within.calibrated},
             "figures": self.rows(),
-            "without_effect": [one.figure.path for one in self.idle],
+            "without_effect": [
+                one.figure.path for one in self.idle if one not in self._of_other_plans
+            ],
         }
         if self.total is not None:
             names = ("stated", "lists", "sum", "together", "unstated")
@@ -273,10 +299,7 @@ def sensitivity(
     found = _found(Case(shape, plan, machine, of), framework, statistic, within)
     if replan:
         found = replace(found, searched=_searched(found, seen or (lambda _: None)))
-    if against is None and against_system is None:
-        return found
-    rival = _rival(found, against, against_system)
-    return replace(found, rival=rival.words, break_evens=_even(found, rival))
+    return found if against is against_system is None else _beside(found, against, against_system)
 
 
 def _found(case: Case, preset: Preset, statistic: Column, within: Range) -> Sensitivity:
@@ -382,6 +405,12 @@ def _searched(found: Sensitivity, seen: Seen) -> Searched:
     stairs = replanner.staircase()
     seen(count)
     return Searched(now=best, ends=ends, sizes=larger, staircase=stairs)
+
+
+def _beside(found: Sensitivity, against: Any, against_system: Any) -> Sensitivity:
+    """Return it with the break-even with another plan, or another machine."""
+    rival = _rival(found, against, against_system)
+    return replace(found, rival=rival.words, break_evens=_even(found, rival))
 
 
 def _rival(found: Sensitivity, against: Any, against_system: Any) -> Rival:
