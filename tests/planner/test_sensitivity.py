@@ -1,6 +1,7 @@
 """Elasticities follow from shares of a time, replanned gains from searches, and break-even from equal times."""
 
 import math
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -159,6 +160,19 @@ def test_replanned_is_never_worse_than_the_same_plan():
             assert best is None or same is None or best.value <= same
     for same, best in found.sizes.values():
         assert best.value <= same
+
+
+def test_figures_that_only_other_plans_feel_have_rows():
+    path = "networks[0].bandwidth"
+    one = searched()[path]
+    others = tuple(e for e in searched().effects if e is not one)
+    moved = replace(searched(), effects=others, idle=(*searched().idle, one))
+    document = moved.to_dict()
+    assert document["figures"][-1]["path"] == path
+    best = searched().searched.ends[path][1].value
+    assert document["figures"][-1]["replanned_at_high"] == best
+    assert path not in document["without_effect"]
+    assert len(document["without_effect"]) == len(searched().to_dict()["without_effect"])
 
 
 def test_replanned_is_what_a_search_finds():
