@@ -187,6 +187,8 @@ def test_what_can_only_be_made_together_is_one_step():
 def test_sequences_of_other_lengths_count_by_token():
     found = waterfall("llama3-8B", MINE, {**MINE, "seq_length": 4096}, H100)
     assert found.per == "token"
+    own = inputs.model("llama3-8B").seq_size
+    assert waterfall("llama3-8B", MINE, {**MINE, "seq_length": own}, H100).per == "step"
 
 
 @pytest.mark.parametrize(
