@@ -25,7 +25,7 @@ import yaml
 
 from calculon.apps.cli.main import main
 from calculon.frozen import dataclass
-from tests.helpers import LLAMA_X64_P4, document
+from tests.helpers import LLAMA_X64_P4, ROOT, document
 
 LONGEST = 10.0  # seconds of CPU of a command
 LARGEST = 1 << 30  # bytes resident
@@ -172,6 +172,9 @@ def targets(folder: Path) -> tuple[Target, ...]:
             (modern,),
             documents,
         ),
+        Target(
+            "execution and why", ("why", "llama3-8B", "{}", "h100_80g_sxm"), (modern,), documents
+        ),
         Target("mixture", ("llm", "{}", str(spread), "h100_80g_sxm", "-"), MIXTURES, documents),
         Target(
             "execution of experts",
@@ -255,7 +258,19 @@ def targets(folder: Path) -> tuple[Target, ...]:
             (".csv",),
         ),
         Target("configuration", ("import-model", "{}", "-o", "-"), CONFIGURATIONS, (".json",)),
+        Target("launch script", IMPORT, _launch_files("*.sh"), (".sh", ".slurm")),
+        Target("launch configuration", IMPORT, _launch_files("*.toml", "*.py"), (".toml", ".py")),
+        Target("launch document", IMPORT, _launch_files("*.yaml", "*.json"), (".yaml", ".json")),
     )
+
+
+IMPORT = ("import-flags", "{}", "--procs", "64", "-o", "-")
+
+
+def _launch_files(*patterns: str) -> tuple[bytes, ...]:
+    """Return public launch files whose names have one of some patterns."""
+    folder = ROOT / "tests/launch/scripts"
+    return tuple(path.read_bytes() for one in patterns for path in sorted(folder.rglob(one)))
 
 
 STUDY = {

@@ -6,11 +6,12 @@ effect is not modelled, or as unknown. So is a value that the file alone does no
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
+from calculon.display import Displayed
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.translation import Translated, translated
@@ -149,7 +150,7 @@ class Reading:
         return found
 
     def _unknown_procs(self, found: str) -> SpecError:
-        hint = "--procs N says how many"
+        hint = "import-flags --procs N says how many"
         return SpecError(self.parsed.file, Problem("processors", "a number", found, hint))
 
     def setting(self, *names: str) -> Setting | None:
@@ -167,7 +168,11 @@ class Reading:
         if self.lenient:
             return None
         needs = found.value.needs
-        hint = f"--env {needs}=VALUE says it" if needs else "write the value into the file"
+        hint = (
+            f"import-flags --env {needs}=VALUE says it"
+            if needs
+            else "write the value into the file"
+        )
         raise self.error(found, "a value that the file says", hint)
 
     def get(self, *names: str, default: Any = None) -> Any:
@@ -211,6 +216,18 @@ class Reading:
         if not isinstance(found.value, bool):
             raise self.error(found, "true or false")
         return found.value
+
+    def choice(self, setting: Setting, names: Collection[Any]) -> Any:
+        """Return the value of a setting, if it is one of some names.
+
+        Raises
+        ------
+        SpecError
+            Where it is none.
+        """
+        if isinstance(setting.value, (list, dict)) or setting.value not in names:
+            raise self.error(setting, f"one of {', '.join(map(str, names))}")
+        return setting.value
 
     def not_modelled(self, name: str, effect: str) -> None:
         """Say that the value of a setting, where it is stated, changes the result, but not here; and how."""
@@ -331,7 +348,7 @@ class Dialect:
 
 
 @dataclass(frozen=True)
-class Launch:
+class Launch(Displayed):
     """What a file of a launcher says.
 
     Attributes

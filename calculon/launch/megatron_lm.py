@@ -46,7 +46,7 @@ def _degrees(one: Reading) -> Fields:
     if processors % product:
         factors = " x ".join(str(value) for value in degrees.values())
         wanted = f"a multiple of {factors} = {product:,} (tensor x context x pipeline parallel)"
-        hint = "--procs N says another number than the file"
+        hint = "import-flags --procs N says another number than the file"
         raise SpecError(one.parsed.file, Problem("processors", wanted, f"{processors:,}", hint))
     return {"num_procs": processors, **degrees, "data_par": processors // product}
 
@@ -147,9 +147,9 @@ def _types(one: Reading) -> Fields:
 def _known(one: Reading, name: str, values: Mapping[str, str]) -> str | None:
     """Return the value of a setting by our name; one that is not modelled is told."""
     found = one.get(name)
-    if found is not None and found not in values:
-        one.not_modelled(name, f"another one of {', '.join(values)} is modelled alone")
-    return values.get(found) if found is not None else None
+    if found is not None and str(found) not in values:
+        one.not_modelled(name, f"of recipes {', '.join(values)} are modelled alone")
+    return values.get(str(found))
 
 
 def _write_types(one: Writing) -> Fields:

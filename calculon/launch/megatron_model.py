@@ -143,7 +143,7 @@ def _experts(one: Reading, _hidden: int, _heads: int, blocks: int) -> Fields:
         one.count("--moe-latent-size", default=0),
     )
     one.switch("--moe-grouped-gemm")
-    pattern = _pattern(one.get("--moe-layer-freq", default=1), blocks)
+    pattern = expert_pattern(one.get("--moe-layer-freq", default=1), blocks)
     if not experts:
         return {"moe_layer_freq": 1}
     if pattern is None:
@@ -169,10 +169,13 @@ def _experts(one: Reading, _hidden: int, _heads: int, blocks: int) -> Fields:
     }
 
 
-def _pattern(value: Any, blocks: int) -> tuple[int, int] | None:
+_MOST_BLOCKS = 10_000
+
+
+def expert_pattern(value: Any, blocks: int) -> tuple[int, int] | None:
     """Return the leading dense blocks, and of how many others one has experts; nothing for other orders.
 
-    >>> _pattern("([0]*3+[1]*58)", 61), _pattern(2, 32)
+    >>> expert_pattern("([0]*3+[1]*58)", 61), expert_pattern(2, 32)
     ((3, 1), (0, 2))
     """
     if isinstance(value, int):
@@ -181,11 +184,11 @@ def _pattern(value: Any, blocks: int) -> tuple[int, int] | None:
     text = re.sub(r"\[([01]+)\]", r"(\1)", text)
     while found := re.search(r"\(([01]*)\)(?:\*(\d+))?", text.replace("+", "")):
         count = int(found[2] or 1)
-        if count > 10_000:
+        if count * len(found[1]) > _MOST_BLOCKS:
             return None
         text = text.replace("+", "")
         text = text[: found.start()] + found[1] * count + text[found.end() :]
-    if not re.fullmatch("[01]+", text) or "1" not in text or len(text) < blocks:
+    if not re.fullmatch("[01]+", text) or "1" not in text[:blocks] or len(text) < blocks:
         return None
     text = text[:blocks]
     for every in range(1, blocks + 1):

@@ -153,20 +153,15 @@ _FLEXIBLE = ("deepep", "hybridep")
 def _dispatcher(one: Reading) -> Fields:
     """Read how rows come to experts; Megatron-LM gathers all of them where nothing is stated."""
     kind = one.setting(_DISPATCHER)
-    backend = one.get(_BACKEND, default="deepep")
+    backend = one.setting(_BACKEND)
     asked = one.switch("--moe-enable-deepep")
     if kind is None:
         experts = one.count("--num-experts")
         return {"moe_dispatcher": "allgather" if experts else "alltoall"}
-    if kind.value == "flex":
-        if backend not in _FLEXIBLE:
-            setting = one.setting(_BACKEND)
-            assert setting is not None
-            raise one.error(setting, " or ".join(_FLEXIBLE))
-        return {"moe_dispatcher": "deepep" if asked else backend}
-    if kind.value not in _PLAIN:
-        raise one.error(kind, f"one of {', '.join((*_PLAIN, 'flex'))}")
-    return {"moe_dispatcher": _PLAIN[kind.value]}
+    if one.choice(kind, (*_PLAIN, "flex")) != "flex":
+        return {"moe_dispatcher": _PLAIN[kind.value]}
+    found = "deepep" if asked or backend is None else one.choice(backend, _FLEXIBLE)
+    return {"moe_dispatcher": found}
 
 
 def _write_dispatcher(one: Writing) -> Fields:

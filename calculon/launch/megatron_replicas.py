@@ -42,10 +42,7 @@ def _stage(one: Reading) -> str:
     if one.switch(_TORCH_FSDP):
         return "fsdp"
     if one.switch(_FSDP):
-        name = "no_shard" if strategy is None else strategy.value
-        if strategy is not None and name not in _STAGES:
-            raise one.error(strategy, f"one of {', '.join(_STAGES)}")
-        return _STAGES[name]
+        return _STAGES["no_shard" if strategy is None else one.choice(strategy, _STAGES)]
     if _sums_apart(one):
         return "1"
     return "1" if whole else str(min(stated or 0, 3))
@@ -129,7 +126,7 @@ _WITHOUT_MOMENTS = ("sgd", "adafactor")
 
 def _optimizer(one: Reading) -> Fields:
     stated = one.setting("--optimizer")
-    name = "adam" if stated is None else stated.value
+    name = "adam" if stated is None else str(stated.value)
     if name not in _OPTIMIZERS:
         assert stated is not None
         one.not_modelled("--optimizer", f"one of {', '.join(_OPTIMIZERS)} is modelled; adam stands")

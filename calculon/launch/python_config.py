@@ -119,7 +119,7 @@ def _configuration(text: str, file: str, name: str) -> Configuration:
         chosen: Function | None = reader.functions[name]
     elif len(returning) > 1:
         names = ", ".join(one.name for one in returning[:8]) + (", ..." * (len(returning) > 8))
-        hint = f"--env recipe={returning[-1].name} reads that one"
+        hint = f"import-flags --env recipe={returning[-1].name} reads that one"
         found = f"{len(returning)}: {names}"
         raise SpecError(file, Problem("", "one function that returns a configuration", found, hint))
     else:

@@ -138,7 +138,7 @@ def _entry(reader: "_Reader", file: str, recipe: str) -> ast.FunctionDef:
         )
         raise SpecError(file, Problem("", wanted_words, "neither"))
     listed = ", ".join(public[:_NAMED]) + (", ..." if len(public) > _NAMED else "")
-    hint = f"--env recipe={public[0]} reads that one"
+    hint = f"import-flags --env recipe={public[0]} reads that one"
     raise SpecError(file, Problem("", "one recipe", f"{len(public)}: {listed}", hint))
 
 

@@ -39,9 +39,7 @@ def named(setting: str, name: str, ours: Mapping[Any, Any], default: Any) -> Row
         found = one.setting(setting)
         if found is None:
             return {name: ours[default]}
-        if isinstance(found.value, (list, dict)) or found.value not in ours:
-            raise one.error(found, f"one of {', '.join(map(str, ours))}")
-        return {name: ours[found.value]}
+        return {name: ours[one.choice(found, ours)]}
 
     def write_name(one: Writing) -> Fields:
         if one[name] not in theirs:

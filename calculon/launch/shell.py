@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
 
+from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Unresolved
 from calculon.launch.shell_arithmetic import decided, whole
@@ -81,11 +82,15 @@ def run(text: str, file: str, given: Mapping[str, str]) -> Script:
     Raises
     ------
     SpecError
-        Where a quotation, a list or an expansion has no end.
+        Where a quotation, a list or an expansion has no end, and for a script that is nested too deeply.
     """
-    body = statements(text, file)
-    shell = _Shell(given, frozenset(_assigned(body)))
-    shell.execute(body)
+    try:
+        body = statements(text, file)
+        shell = _Shell(given, frozenset(_assigned(body)))
+        shell.execute(body)
+    except RecursionError:
+        problem = Problem("", "a script that is nested less deeply", "more than is read")
+        raise SpecError(file, problem) from None
     return Script(tuple(shell.commands), shell.values, tuple(shell.sourced), shell.openings)
 
 

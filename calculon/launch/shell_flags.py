@@ -4,6 +4,7 @@ Sources: PyTorch documentation, *torchrun* and ``torch.distributed.launch``; Slu
 DeepSpeed documentation, *Getting Started*; Hugging Face Accelerate documentation, *The Command Line*.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -35,6 +36,7 @@ _SAYING = ("echo", "printf", "cat")
 _CONTROL = re.compile(r"\|\|?|\|&|&&?|;|\d*(>|>>|>&|&>|&>>|<).*")
 """Words of a command that was one text, after which others follow: ``eval "$CMD &> run.log"``."""
 
+_LONGEST_NUMBER = 40  # characters
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 PROGRAM = "program"
@@ -154,9 +156,12 @@ def plain_value(word: str) -> int | float | str:
     >>> plain_value("16"), plain_value("6.0e-5"), plain_value("949,50,1")
     (16, 6e-05, '949,50,1')
     """
+    if len(word) > _LONGEST_NUMBER:
+        return word
     if re.fullmatch(r"[+-]?\d+(_\d+)*", word):
         return int(word)
-    return float(word) if _NUMBER.fullmatch(word) else word
+    number = float(word) if _NUMBER.fullmatch(word) else math.inf
+    return number if math.isfinite(number) else word
 
 
 def _words(script: Script, command: Command) -> list[str]:

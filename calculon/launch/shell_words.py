@@ -206,10 +206,11 @@ class _Lexer:
                 if (line.lstrip("\t") if tabs else line) == name:
                     break
                 lines.append(line)
-            place = next(
+            open_ones = (
                 i for i, one in enumerate(self.found) if one.words == () and one.text[:2] == "<<"
             )
-            self.found[place] = _Token("<<", self.found[place].line, words=("\n".join(lines),))
+            if (place := next(open_ones, None)) is not None:  # none inside of a list
+                self.found[place] = _Token("<<", self.found[place].line, words=("\n".join(lines),))
         self.documents.clear()
 
     def _open(self, what: str) -> SpecError:

@@ -103,7 +103,9 @@ def test_absent_settings_are_the_defaults_of_the_launcher():
 
 
 def test_what_an_execution_needs_and_the_file_does_not_say_is_an_error():
-    with pytest.raises(SpecError, match=r"x.launch:1: tp: .*found \$T. Hint: --env T=VALUE"):
+    with pytest.raises(
+        SpecError, match=r"x.launch:1: tp: .*found \$T. Hint: import-flags --env T=VALUE"
+    ):
         _read(tp="$T")
     launch = read(LAUNCHER, '{"tp": "$T"}', "x.launch", variables={"T": 4})
     assert launch.execution["tensor_par"] == 4

@@ -14,6 +14,7 @@ from calculon.inputs import Changed
 from calculon.launch.dialect import read, settings_of, write
 from calculon.launch.dialects import recognised
 from calculon.launch.megatron_lm import MEGATRON_LM
+from calculon.launch.megatron_model import expert_pattern
 from calculon.launch.megatron_parts import layout_blocks
 from calculon.plan.plan import NAMES
 
@@ -349,7 +350,7 @@ def test_tokens_follow_from_steps_batch_and_sequence():
         ("--tensor-model-parallel-size 3", r"a multiple of 3 x 1 x 1 = 3 .*found 8"),
         ("--global-batch-size 12", r"a multiple of 1 x 8 = 8 .*found 12"),
         ("--tensor-model-parallel-size two", r"a whole number, found 'two'"),
-        ("--tensor-model-parallel-size $TP", r"found \$TP. Hint: --env TP=VALUE"),
+        ("--tensor-model-parallel-size $TP", r"found \$TP. Hint: import-flags --env TP=VALUE"),
         ("--data-parallel-sharding-strategy all --use-megatron-fsdp", "one of no_shard"),
         ("--moe-token-dispatcher-type ring", "one of allgather"),
         ("--recompute-granularity some", "full or selective"),
@@ -380,6 +381,18 @@ def test_a_script_without_a_microbatch_or_processors_says_so():
         read(MEGATRON_LM, "python x.py --bf16 --num-layers 4", "run.sh", num_procs=8)
     with pytest.raises(SpecError, match="--procs N"):
         read(MEGATRON_LM, f"python x.py {LEAST}", "run.sh")
+
+
+@pytest.mark.parametrize(
+    ("value", "pattern"),
+    [
+        *((1, (0, 1)), (2, (0, 2)), ("([0]*3+[1]*5)", (3, 1)), ("[0]*3+[1]*5", (3, 1))),
+        *(("'([1]*8)'", (0, 1)), ("([0]*1+[1]*1)*4", (0, 2)), ("[0,0,1,0,0,1,0,0]", (0, 3))),
+        *(("[1,0,0,1,0,0,1,0]", None), ("[0]*8", None), ("([1]*9999)*9999", None), ("x", None)),
+    ],
+)
+def test_blocks_with_experts_are_in_regular_order_or_in_none(value, pattern):
+    assert expert_pattern(value, 8) == pattern
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_a_ring_of_assignments_ends():
         ("x = 1", "a configuration: a call with settings as keyword arguments, found none"),
         (
             "def f():\n    return A(x=1)\ndef g():\n    return B(x=2)",
-            "found 2: f, g. Hint: --env recipe=g",
+            "found 2: f, g. Hint: import-flags --env recipe=g",
         ),
         ("x = " + "-" * 5000 + "1", "config.py"),
         (

@@ -2,6 +2,7 @@
 
 import pytest
 
+from calculon.errors import SpecError
 from calculon.launch.shell import run
 
 
@@ -84,6 +85,12 @@ def test_branches_that_agree_leave_nothing_open():
 def test_scripts_in_here_documents_of_batch_systems_are_read():
     text = 'A="--x 1"\nsbatch <<EOF\n#SBATCH -N 2\nsrun run "${A}"\nEOF'
     assert _last(text) == ["srun", "run", "--x 1"]
+
+
+@pytest.mark.parametrize("text", ["run " + "$(" * 3000, "if a; then " * 3000, "( " * 3000])
+def test_what_is_nested_too_deeply_is_told(text):
+    with pytest.raises(SpecError):
+        run(text, "run.sh", {})
 
 
 def test_nothing_is_executed(tmp_path):

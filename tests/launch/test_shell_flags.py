@@ -4,7 +4,7 @@ import pytest
 
 from calculon.errors import SpecError
 from calculon.launch.dialect import Unresolved
-from calculon.launch.shell_flags import parse_script
+from calculon.launch.shell_flags import parse_script, plain_value
 
 FLAGS = "train.py --micro-batch-size 1"
 
@@ -67,6 +67,11 @@ def test_values_are_numbers_texts_lists_and_switches():
         "--i": "",
         "program": "x.py",
     }
+
+
+@pytest.mark.parametrize("word", ["9" * 5000, "1e999", "nan", "inf", "1e", "0x10", "1.2.3"])
+def test_what_is_no_number_of_a_usual_size_stays_a_text(word):
+    assert plain_value(word) == word
 
 
 def test_the_last_of_a_repeated_flag_counts_and_says_its_line():

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from calculon import inputs
+from calculon.launch.dialects import DIALECTS
 from tests.helpers import ROOT
 
 SCRIPT = ROOT / "examples/launch/llama3-8b.sh"
@@ -138,3 +139,9 @@ def test_without_a_model_it_is_said(run):
     assert code == 0
     assert "--num-layers" not in out
     assert "no model is known" in err
+
+
+@pytest.mark.parametrize("command", ["import-flags", "export-flags"])
+def test_the_help_names_every_format(run, command):
+    text = " ".join(run(command, "--help").out.split())
+    assert all(name in text for name in DIALECTS)
