@@ -2,7 +2,6 @@
 
 import os
 import re
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache
@@ -17,7 +16,7 @@ from calculon.hardware.system import System
 from calculon.presets import COMMON, Preset, filled, find_preset
 from calculon.records import columns
 from calculon.spec import catalog
-from calculon.spec.decode import SpecWarning, decode
+from calculon.spec.decode import decode
 from calculon.spec.execution import Execution
 from calculon.spec.fields import Declaration, optional_defaults, shown, spec_fields
 from calculon.spec.files import SUFFIXES, document_suffix
@@ -552,21 +551,14 @@ def _launched(path: str, changes: Mapping[str, object]) -> Mapping[str, Any] | N
     """Return the execution of a launch file; nothing for any other. What is lost of its settings is told once."""
     if not Path(path).is_file():
         return None
-    from calculon.launch.launch_files import launched_execution, lost_in_words  # rarely needed
+    from calculon.launch.launch_files import launched_execution, tell_lost  # rarely needed
 
     stated = changes.get("num_procs")
     launch = launched_execution(path, num_procs=stated if type(stated) is int else None)
     if launch is None:
         return None
-    words = f"{path}: {lost_in_words(launch)}"
-    if lost_in_words(launch) and words not in _TOLD:
-        _TOLD.add(words)
-        warnings.warn(printable(words), SpecWarning, stacklevel=2)
+    tell_lost(path, launch)
     return launch.execution
-
-
-_TOLD: set[str] = set()
-"""What was said of launch files."""
 
 
 def _no_source(argument: str, source: object) -> Problem:

@@ -172,6 +172,9 @@ def targets(folder: Path) -> tuple[Target, ...]:
             (modern,),
             documents,
         ),
+        Target(
+            "execution and why", ("why", "llama3-8B", "{}", "h100_80g_sxm"), (modern,), documents
+        ),
         Target("mixture", ("llm", "{}", str(spread), "h100_80g_sxm", "-"), MIXTURES, documents),
         Target(
             "execution of experts",

@@ -103,19 +103,25 @@ def orders(
     first : int
         The row that the others are compared with.
     """
-    times = 1 / np.asarray(stats["sample_rate"], float)
     margins = calibrated_margins(model, system, plan, first)
     if margins is None:
         margins = margins_of_shares(shares_of(stats), first)
-    return [ordered(*one) for one in zip(np.log(times / times[first]), margins, strict=True)]
+    ratios = _longer(np.asarray(stats["sample_rate"], float), first)
+    return [ordered(*one) for one in zip(ratios, margins, strict=True)]
 
 
 def orders_of_stats(several: Sequence[Mapping[str, float | None]]) -> list[Order]:
     """Return the same of statistics alone, for the first of several plans, as measured runs say."""
     stats = {name: np.array([one.get(name) or 0.0 for one in several]) for name in NEEDED}
-    rates = stats["sample_rate"]
-    margins = margins_of_shares(shares_of(stats))
-    return [ordered(*one) for one in zip(np.log(rates[0] / rates), margins, strict=True)]
+    ratios, margins = _longer(stats["sample_rate"]), margins_of_shares(shares_of(stats))
+    return [ordered(*one) for one in zip(ratios, margins, strict=True)]
+
+
+def _longer(rates: Array, first: int = 0) -> Array:
+    """Return the logarithms of the times of a sample over that of one plan; two without an end are as long."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Array = np.log(rates[first]) - np.log(rates)
+    return np.where(rates == rates[first], 0.0, found)
 
 
 def ordered(ratio: float, margin: float) -> Order:

@@ -334,8 +334,12 @@ def _bytes(execution: Mapping[str, Any]) -> int:
 
 
 def _write_bucket(one: Writing) -> Fields:
-    size = one["ddp_bucket_mib"]
-    return {_BUCKET: size * int(MIB) // _bytes(one.execution)} if size else {}
+    size, width = one["ddp_bucket_mib"], _bytes(one.execution)
+    if not size and one["zero_stage"] in ("1", "2") and one["data_par_overlap"]:
+        usual = math.ceil(_USUAL_BUCKET * width / MIB)
+        hint = f"--set execution.ddp_bucket_mib={usual}"
+        raise one.refuse("ddp_bucket_mib", f"{usual}, its default, or another size", hint)
+    return {_BUCKET: size * int(MIB) // width} if size else {}
 
 
 def _read_offload(one: Reading) -> Fields:

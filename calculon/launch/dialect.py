@@ -11,6 +11,7 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
+from calculon.display import Displayed
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.translation import Translated, translated
@@ -347,7 +348,7 @@ class Dialect:
 
 
 @dataclass(frozen=True)
-class Launch:
+class Launch(Displayed):
     """What a file of a launcher says.
 
     Attributes

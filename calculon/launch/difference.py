@@ -131,7 +131,10 @@ def difference(
     """
     before, left_out = _said(dialect, mine, {}, model)
     sayable = {name: value for name, value in mine.items() if name not in left_out}
-    after, refused = _said(dialect, other, sayable, model)
+    try:
+        after, refused = _said(dialect, other, sayable, model)
+    except SpecError as error:  # nothing near to it
+        return Difference(dialect, (), error.problems)
     counts = int(mine["num_procs"]), int(other["num_procs"])
     changes = [*_processors(*counts)]
     if stated is None:

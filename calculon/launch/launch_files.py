@@ -1,15 +1,20 @@
 """Files of launchers: found by looking, and as specs of an execution."""
 
+import warnings
 from collections.abc import Mapping
 
-from calculon.errors import Problem, SpecError
+from calculon.errors import Problem, SpecError, printable
 from calculon.launch.dialect import Launch
 from calculon.launch.dialects import read_launch, recognised
+from calculon.spec.decode import SpecWarning
 from calculon.spec.files import STDIN, read_bytes
 
 _LOST = "changes the result, and is not modelled"
 _MOST = 3
 """Settings that a warning names."""
+
+_TOLD: set[str] = set()
+"""What was said of files."""
 
 
 def launch_text(path: str) -> str:
@@ -60,6 +65,15 @@ def is_launch_file(path: str) -> bool:
         return recognised(launch_text(path), path) is not None
     except SpecError:
         return False
+
+
+def tell_lost(path: str, launch: Launch) -> None:
+    """Warn of the settings of a file that are not in its result, once."""
+    lost = lost_in_words(launch)
+    words = f"{path}: {lost}"
+    if lost and words not in _TOLD:
+        _TOLD.add(words)
+        warnings.warn(printable(words), SpecWarning, stacklevel=3)
 
 
 def lost_in_words(launch: Launch) -> str:

@@ -4,6 +4,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,7 @@ def flavor_of(model: Model) -> tuple[str, str] | None:
     return None
 
 
+@cache
 def _document(name: str) -> Mapping[str, Any]:
     found = catalog.load("model", name)[1]
     assert isinstance(found, Mapping)

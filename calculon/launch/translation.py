@@ -20,7 +20,10 @@ NO_SETTING = (
 """Fields that no launcher sets: they are of the estimate, of the machine, or of the data."""
 
 
-_OWN_WAY = ("grad_dtype", "grad_comm_dtype", "tp_async", "seq_par_ag_redo", "overlap_param_gather")
+_OWN_WAY = (
+    *("grad_dtype", "grad_comm_dtype", "tp_async", "seq_par_ag_redo", "overlap_param_gather"),
+    *("compile_scope", "ce_impl", "launch_mode"),
+)
 """What each framework does in a way of its own, unless another is asked for."""
 
 

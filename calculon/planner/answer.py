@@ -278,14 +278,15 @@ class Answer(Displayed):
         ----------
         kind : str
             ``breakdown`` (default): time and memory of the best plan, and of one's own where it can run; ``scaling``:
-            rate and efficiency over the numbers of processors.
+            rate and efficiency over the numbers of processors; ``waterfall``: from one's own plan to the best, one
+            change at a time.
 
         Raises
         ------
         SpecError
             For another kind, and where matplotlib is missing.
         Infeasible
-            When there is no plan to draw.
+            When there is no plan to draw, or no plan of one's own.
         """
         return drawn(self, kind)
 

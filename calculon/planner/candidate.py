@@ -1,6 +1,7 @@
 """One plan among others: its execution, its figures, and how simple it is."""
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from calculon.estimate import Estimate
@@ -8,6 +9,9 @@ from calculon.frozen import dataclass
 from calculon.plan.plan import NAMES
 from calculon.search.search_result import SearchResult
 from calculon.statistics import BOUNDS
+
+MOST = 1000
+"""Executions among which the simplest is looked for."""
 
 SECONDS_PER_HOUR = 3600.0
 SECONDS_PER_DAY = 86400.0
@@ -80,10 +84,15 @@ def candidates(found: SearchResult) -> list[Candidate]:
 def tied(found: SearchResult) -> list[tuple[int, Candidate]]:
     """Return the executions of a search that measured runs do not tell apart from the fastest, with their ranks.
 
-    The simplest comes first, the fastest of equally simple ones.
+    The simplest comes first, the fastest of equally simple ones; of the :data:`MOST` best.
     """
-    several = zip(candidates(found), found.orders, strict=True)
-    alike = [(rank, one) for rank, (one, order) in enumerate(several) if not order.told_apart]
+    domain = found.space.system.networks[0].size
+    several = islice(zip(found.winners(), found.orders, strict=True), MOST)
+    alike = [
+        (rank, Candidate(*winner, domain))
+        for rank, (winner, order) in enumerate(several)
+        if not order.told_apart
+    ]
     return sorted(alike, key=lambda one: (one[1].simplicity, one[1].time))
 
 

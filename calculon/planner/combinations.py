@@ -12,7 +12,7 @@ from calculon.planner.trials import Trials
 from calculon.planner.variations import Variations
 from calculon.units import Array
 
-AT_ONCE = 16_384
+AT_ONCE = 65_536
 """Of more, so many are tried at a time: the nearest may do."""
 
 _DIGITS = 9

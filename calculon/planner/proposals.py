@@ -42,8 +42,8 @@ SHOWN, HINTED = 5, 3
 
 _PRACTISED = tuple(name for name in (*PRACTISED, *OF_SEQUENCES) if name in NAMES)
 
-_WITH_SPLIT = ("tensor_par_comm_type", "seq_par_ag_redo", "cp_comm")
-"""Switches that free memory of some splits only."""
+MOST_VALUES = 2
+"""Values of a switch that are tried beside two other changes."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,11 @@ class Changes:
         return self._tried(self.moves, choices, plan, found)
 
     def triples(self) -> Iterator[Tried]:
-        """Yield the variations with three changes, the nearest first; left out are the same as of pairs."""
+        """Yield the variations with three changes, the nearest first.
+
+        Left out are the same as of pairs, and, where it is memory that lacks, values of a switch that free less than
+        others.
+        """
         pairs, _, codes = self._pair_codes
         legal = np.zeros((len(self.moves), len(self.moves)), bool)
         legal[pairs[:, 0], pairs[:, 1]] = legal[pairs[:, 1], pairs[:, 0]] = codes == 0
@@ -209,18 +213,40 @@ class Changes:
         a, b, c = choices.T
         idle = self._idle
         spared = (idle[a] & legal[b, c]) | (idle[b] & legal[a, c]) | (idle[c] & legal[a, b])
+        if self._as_it_is is not None:
+            spared |= self._lesser[choices].any(axis=1)
         for part in parts_of(choices[~spared][:MOST_TRIED]):
             yield self.tried(self.moves, part)
 
     @cached_property
     def _idle(self) -> Array:
-        """Mask of the moves of switches that rules allow, and that by themselves save neither memory nor time."""
+        """Mask of the moves of switches that rules allow, and that by themselves save neither memory nor time.
+
+        Without effect by themselves are some that have one beside others: they are tried.
+        """
         if self._as_it_is is None:
             return np.zeros(len(self.moves), bool)
         found, now = self.single.trials, self._as_it_is
         no_less = (found.memory >= now.memory).all(axis=0) & ~(found.time < now.time)
-        switches = [one.field in SWITCHES and one.field not in _WITH_SPLIT for one in self.moves]
-        return np.array(switches) & found.legal & no_less
+        return self._switched & found.legal & self.single.real & no_less
+
+    @cached_property
+    def _switched(self) -> Array:
+        """Mask of the moves of switches."""
+        return np.array([one.field in SWITCHES for one in self.moves])
+
+    @cached_property
+    def _lesser(self) -> Array:
+        """Mask of the moves of switches that by themselves free less memory than some others of the same field."""
+        memory = np.where(self.single.trials.legal, self.single.trials.memory[0], -np.inf)
+        least: dict[str, list[int]] = {}
+        for number in np.argsort(memory, kind="stable").tolist():
+            if self._switched[number] and np.isfinite(memory[number]):
+                least.setdefault(self.moves[number].field, []).append(number)
+        lesser = np.zeros(len(self.moves), bool)
+        for numbers in least.values():
+            lesser[numbers[MOST_VALUES:]] = True
+        return lesser
 
     def proposals(self, most: int = SHOWN) -> tuple[Proposal, ...]:
         """Return the variations that run with the fewest changes, at most one for each set of changed fields.

@@ -13,7 +13,7 @@ from calculon.frozen import dataclass
 from calculon.hardware.figures import Figure, figures_of, with_figures
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
-from calculon.planner.elasticities import Case, Effect, of_network_size
+from calculon.planner.elasticities import Case, Effect, of_hardware, of_network_size
 from calculon.planner.nearest_miss import UNLIMITED, with_memory
 from calculon.presets import Preset
 from calculon.search.candidates import EXTENSIONS
@@ -27,9 +27,6 @@ from calculon.spec.named_values import PUBLISHED
 from calculon.units import GIB
 
 OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
-
-WORTH = 0.01
-"""Change of a statistic over the range of a figure from which on it is replanned, be it hardware or not."""
 
 TIMES_SIZE = (2, 4, 8)
 """By how much the size of the innermost network is multiplied."""
@@ -204,15 +201,12 @@ class Replanner:
             now=here[-1] if here else -1,
         )
 
-    def worth(self, found: Iterable[Effect], value: float) -> list[Effect]:
-        """Return the effects that are replanned: of hardware that some plan may use, and of what else counts."""
+    def worth(self, felt: Iterable[Effect], idle: Iterable[Effect]) -> list[Effect]:
+        """Return the effects of hardware that are replanned: those of this plan, and of what others may use more."""
         offloads = any(True in self.space.switches[name] for name in OFFLOADS)
-        return [
-            one
-            for one in found
-            if one.swing(value) > WORTH * abs(value)
-            or _used(one.figure, self.case.execution.num_procs, offloads)
-        ]
+        procs = self.case.execution.num_procs
+        others = (one for one in idle if _used(one.figure, procs, offloads))
+        return [one for one in (*felt, *others) if of_hardware(one.figure)]
 
     def _machine(self, system: System) -> System:
         return EDITIONS[self.case.execution.edition].machine(system)

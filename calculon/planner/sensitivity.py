@@ -1,7 +1,7 @@
 """Sensitivity: what a statistic of a plan depends on, and what more of each figure of the machine is worth."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,16 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.question import question
 from calculon.planner.break_even import BreakEven, Rival, break_evens
-from calculon.planner.elasticities import Case, Effect, Range, Total, described, effects, total
+from calculon.planner.elasticities import (
+    STEADY,
+    Case,
+    Effect,
+    Range,
+    Total,
+    described,
+    effects,
+    total,
+)
 from calculon.planner.replanned import Replanned, Replanner, Staircase, domain_sizes
 from calculon.presets import Preset
 from calculon.records import Column
@@ -31,6 +40,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TIME = "total_time"
+
+Seen = Callable[[int], None]
+"""What is told after each search of how many it is one."""
 
 CALIBRATED = "calibrated"
 """Range that is, where residuals of a calibration say so, that of the part."""
@@ -93,8 +105,8 @@ class Sensitivity(Displayed):
         The statistic now.
     effects : tuple of Effect
         What each figure of the system does to it, the largest swing first; those without effect are left out.
-    idle : tuple of str
-        Paths of the figures without effect.
+    idle : tuple of Effect
+        The figures without effect, in the order of the file.
     total : Total or None
         The sum of the elasticities, of times.
     searched : Searched or None
@@ -113,7 +125,7 @@ class Sensitivity(Displayed):
     within: Range
     value: float
     effects: tuple[Effect, ...]
-    idle: tuple[str, ...]
+    idle: tuple[Effect, ...]
     total: Total | None
     searched: Searched | None = None
     rival: str = ""
@@ -140,11 +152,26 @@ class Sensitivity(Displayed):
             one.figure.path: one.elasticity for one in self.effects if one.elasticity is not None
         }
 
+    @cached_property
+    def _of_other_plans(self) -> tuple[Effect, ...]:
+        """The figures without effect on this plan that have one on the best."""
+        if self.searched is None:
+            return ()
+        ends, now = self.searched.ends, self.searched.now.value
+        return tuple(
+            one
+            for one in self.idle
+            if any(
+                best is not None and not math.isclose(best.value, now, rel_tol=STEADY)
+                for best in ends.get(one.figure.path, ())
+            )
+        )
+
     def rows(self) -> list[dict[str, Any]]:
         """Return a row of plain data for each effect, with the values of the best plans where they were searched."""
         ends = {} if self.searched is None else self.searched.ends
         rows = []
-        for row in described(self.effects):
+        for row in described((*self.effects, *self._of_other_plans)):
             if self.searched is not None:
                 best = ends.get(row["path"], (None, None))
                 values = [None if one is None else one.value for one in best]
@@ -163,7 +190,9 @@ class Sensitivity(Displayed):
             "value": self.value,
             "range": {"share": self.within.share, "calibrated": self.within.calibrated},
             "figures": self.rows(),
-            "without_effect": list(self.idle),
+            "without_effect": [
+                one.figure.path for one in self.idle if one not in self._of_other_plans
+            ],
         }
         if self.total is not None:
             names = ("stated", "lists", "sum", "together", "unstated")
@@ -223,6 +252,7 @@ def sensitivity(
     against_system: Source | System | None = None,
     edition: str | None = None,
     preset: str | None = None,
+    seen: Seen | None = None,
 ) -> Sensitivity:
     """Find what a statistic of a plan depends on: elasticities, shadow prices, break-even.
 
@@ -244,13 +274,13 @@ def sensitivity(
         best plan of its own.
     edition, preset : str, optional
         As in :func:`calculon.estimate`.
+    seen : callable, optional
+        Told after each search of how many it is one.
 
     Raises
     ------
-    SpecError
-        For a malformed request.
-    Infeasible
-        When the plan cannot run.
+    SpecError, Infeasible
+        For a malformed request, and for a plan that cannot run.
 
     Examples
     --------
@@ -266,16 +296,13 @@ def sensitivity(
     shape, machine, plan, framework = _asked(model, execution, system, edition, preset)
     check_statistic(of, "sensitivity", EDITIONS[plan.edition])
     _check_calibrated(within, machine)
-    found = _found(Case(shape, plan, machine, of), framework, statistic, within, replan=replan)
-    if against is None and against_system is None:
-        return found
-    rival = _rival(found, against, against_system)
-    return replace(found, rival=rival.words, break_evens=_even(found, rival))
+    found = _found(Case(shape, plan, machine, of), framework, statistic, within)
+    if replan:
+        found = replace(found, searched=_searched(found, seen or (lambda _: None)))
+    return found if against is against_system is None else _beside(found, against, against_system)
 
 
-def _found(
-    case: Case, preset: Preset, statistic: Column, within: Range, *, replan: bool
-) -> Sensitivity:
+def _found(case: Case, preset: Preset, statistic: Column, within: Range) -> Sensitivity:
     """Return what the statistic of a case depends on."""
     now, every = effects(case, within)
     felt = [one for one in every if one.matters(now)]
@@ -289,9 +316,8 @@ def _found(
         within=within,
         value=now,
         effects=tuple(sorted(felt, key=lambda one: -one.swing(now))),
-        idle=tuple(one.figure.path for one in every if not one.matters(now)),
+        idle=tuple(one for one in every if not one.matters(now)),
         total=total(case, every) if timed else None,
-        searched=_searched(case, preset, every, now) if replan else None,
     )
 
 
@@ -348,26 +374,43 @@ def _asked(
     return found.model, found.system, found.execution, found.preset
 
 
-def _searched(case: Case, preset: Preset, every: tuple[Effect, ...], now: float) -> Searched:
+def _searched(found: Sensitivity, seen: Seen) -> Searched:
     """Search the plan again on the changed machines."""
-    replanner = Replanner(case, preset)
-    best = replanner.best(case.system, now)
-    assert best is not None  # at least the plan itself
+    case = Case(found.model, found.execution, found.system, found.statistic.name)
+    replanner = Replanner(case, found.preset)
+    figures = replanner.worth(found.effects, found.idle)
+    sizes = domain_sizes(case.system, case.execution.num_procs)
+    count = sum(end is not None for one in figures for end in (one.low, one.high)) + len(sizes) + 2
 
     def at(path: str, value: float | None, own: float | None) -> Replanned | None:
-        return None if value is None else replanner.with_figures({path: value}, own)
+        if value is None:
+            return None
+        best = replanner.with_figures({path: value}, own)
+        seen(count)
+        return best
 
+    best = replanner.best(case.system, found.value)
+    assert best is not None  # at least the plan itself
+    seen(count)
     ends = {
         path: (at(path, one.low, one.at_low), at(path, one.high, one.at_high))
-        for one in replanner.worth(every, now)
+        for one in figures
         for path in [one.figure.path]
     }
-    sizes: dict[int, tuple[float | None, Replanned | None]] = {}
-    for path, size in domain_sizes(case.system, case.execution.num_procs):
+    larger: dict[int, tuple[float | None, Replanned | None]] = {}
+    for path, size in sizes:
         value = case.on(with_figures(case.system, {path: size}))
         same = value if math.isfinite(value) else None
-        sizes[size] = same, replanner.with_figures({path: size}, same)
-    return Searched(now=best, ends=ends, sizes=sizes, staircase=replanner.staircase())
+        larger[size] = same, at(path, size, same)
+    stairs = replanner.staircase()
+    seen(count)
+    return Searched(now=best, ends=ends, sizes=larger, staircase=stairs)
+
+
+def _beside(found: Sensitivity, against: Any, against_system: Any) -> Sensitivity:
+    """Return it with the break-even with another plan, or another machine."""
+    rival = _rival(found, against, against_system)
+    return replace(found, rival=rival.words, break_evens=_even(found, rival))
 
 
 def _rival(found: Sensitivity, against: Any, against_system: Any) -> Rival:

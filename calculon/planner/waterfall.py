@@ -282,7 +282,8 @@ class _Road:
         self.model, self.mine, self.best = model, mine, best
         self.usable = find_edition(mine["edition"]).machine(system).usable
         self.system = unlimited(system)
-        if mine["seq_length"] != best["seq_length"]:
+        lengths = {one["seq_length"] or model.seq_size for one in (mine, best)}
+        if len(lengths) > 1:
             self.per = PER_TOKEN
         elif any(mine[name] != best[name] for name in ("batch_size", "num_procs")):
             self.per = PER_SAMPLE

@@ -3,14 +3,15 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from calculon import inputs
 from calculon.errors import Problem, SpecError, nearest
+from calculon.estimate import Estimate
 from calculon.frozen import dataclass
-from calculon.inputs import Changed
+from calculon.inputs import Changed, Source
 from calculon.plan.columns import field_of
 from calculon.plan.plan import NAMES, Plan
 from calculon.plan.sources import as_plan
@@ -24,6 +25,19 @@ KINDS = ("model", "execution", "system")
 
 Paths = str | tuple[str, ...]
 """A path, or several whose values go together."""
+
+
+class Planned(Protocol):
+    """A result that has a table of executions."""
+
+    @property
+    def plan(self) -> Plan:
+        """The executions."""
+        ...
+
+
+One = Source | Execution | Estimate
+"""An execution: a source of one, a record, or the estimate of one."""
 
 _FRAMEWORK = ("edition", "preset")
 """Fields of an execution that say what fills in the others."""

@@ -27,7 +27,9 @@ from calculon.spec.origin import titled
 from calculon.statistics import CorrectedStats
 from calculon.sweep.sweep_axes import (
     Axis,
+    One,
     Paths,
+    Planned,
     Table,
     axes_of,
     column_of,
@@ -44,7 +46,7 @@ MOST = 20_000_000
 def sweep(
     models: Source | Model | Iterable[Source | Model],
     systems: Source | System | Iterable[Source | System],
-    plans: Source | Execution | Executions | Iterable[Source | Execution],
+    plans: One | Executions | Planned | Iterable[One],
     *,
     set: Mapping[Paths, Any] | None = None,  # noqa: A002
     stats: str | Sequence[str] | None = None,
@@ -61,7 +63,8 @@ def sweep(
     models, systems : str, path, mapping or record, or a list of them
         As in :func:`calculon.estimate`.
     plans : str, path, mapping, record or table, or a list of sources and records
-        Executions: as in :func:`calculon.estimate`, tables as in :func:`calculon.evaluate`, or results that have some.
+        Executions: as in :func:`calculon.estimate`, tables as in :func:`calculon.evaluate`, or results that have some
+        (estimates, searches, evaluations).
     set : mapping, optional
         Lists of values by path, all of which are combined: ``{"system.mem1.GBps": [2000, 3350],
         "execution.microbatch_size": [1, 2, 4], "model.seq_size": [4096, 8192]}``, in the units of files, as ``--set``

@@ -10,7 +10,7 @@ from calculon import inputs
 from calculon.hardware.collectives.group_times import AUTO, group_time
 from calculon.hardware.collectives.placement import place
 from calculon.hardware.residuals import Spread
-from calculon.hardware.slower import slowed
+from calculon.hardware.slower import slowed, with_slower_lists
 from tests.hardware.kernels.layers import attention_time, layer, product
 from tests.hardware.kernels.layers import times as kernel_times
 from tests.helpers import document
@@ -211,3 +211,23 @@ def test_stated_products_are_slowed_with_their_engine(form):
 )
 def test_a_part_that_is_not_there_changes_nothing(system, part):
     assert slowed(system, spread(part), 2.0) is system
+
+
+def test_times_in_lists_are_slower_and_nothing_else():
+    raw = document("systems", "h100_80g_sxm")
+    table = {"table": [[64, 64, 64, 1e-5], [128, 128, 128, 2e-5]], "values": "seconds"}
+    shares = {"table": [[64, 64, 64, 0.5]], "values": "share"}
+    raw["ext"]["kernels"]["product"] |= {"float16": table, "float32": shares}
+    before = inputs.system(raw)
+    after = with_slower_lists(before, 2.0)
+    for name, law in before.ext.networks[0].operations.items():
+        slower = after.ext.networks[0].operations[name]
+        assert slower.rates.ramps == tuple(2.0 * ramp for ramp in law.rates.ramps)
+        assert (slower.latency, slower.rates.shares) == (law.latency, law.rates.shares)
+    seconds, unchanged = (after.rate("product", name) for name in ("float16", "float32"))
+    assert seconds.table.values.tolist() == [2e-5, 4e-5]
+    assert unchanged.table.values.tolist() == [0.5]
+    assert after.networks == before.networks
+    assert with_slower_lists(before, 1.0).rate("product", "bfloat16") == before.rate(
+        "product", "bfloat16"
+    )

@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 
 import calculon
+from calculon.errors import Infeasible
 from calculon.planner.answer import REPEATED, TOKENS, Answer, _usual, plan
 from calculon.planner.ask import ask
 
@@ -166,3 +167,12 @@ def test_nothing_that_fits_says_why_and_what_would():
     assert found.unfit is not None
     assert found.to_dict()["unfit"]["lines"]
     assert found.counts[0].reason
+
+
+def test_the_way_to_the_best_can_be_drawn():
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+    labels = answer().plot("waterfall").subfigs[0].axes[0].get_yticklabels()
+    assert len(labels) == len(answer().waterfall.steps) + 2
+    alone = plan("llama3-8B", 64, "h100_80g_sxm", batch=512)
+    with pytest.raises(Infeasible, match="no two plans"):
+        alone.plot("waterfall")

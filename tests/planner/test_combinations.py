@@ -41,8 +41,8 @@ def test_one_of_the_first_moves_is_in_each_where_it_is_needed():
 
 
 def test_parts_are_the_whole_in_order():
-    found = subsets(np.arange(60), 3, 0)
-    assert len(found) == 60 * 59 * 58 // 6
+    found = subsets(np.arange(80), 3, 0)
+    assert len(found) == 80 * 79 * 78 // 6
     parts = [*parts_of(found)]
     assert len(parts) > 1
     assert [row for part in parts for row in part.tolist()] == found.tolist()

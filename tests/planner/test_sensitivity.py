@@ -1,6 +1,7 @@
 """Elasticities follow from shares of a time, replanned gains from searches, and break-even from equal times."""
 
 import math
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -127,19 +128,25 @@ def test_better_hardware_is_never_slower():
 
 
 def test_figures_without_effect_change_nothing():
-    for path in published().idle:
-        figure = figures_of(published().system)[path]
+    for figure in (one.figure for one in published().idle):
+        path = figure.path
         machine = with_figures(published().system, {path: 2 * figure.value})
         again = calculon.evaluate(PUBLISHED[0], machine, [published().execution])
         assert again["total_time"][0] == published().value
-    assert {*published().idle, *(e.figure.path for e in published().effects)} == {
-        *figures_of(published().system)
-    }
+    every = (*published().idle, *published().effects)
+    assert {one.figure.path for one in every} == {*figures_of(published().system)}
 
 
 def test_the_largest_swing_comes_first():
     swings = [one.swing(published().value) for one in published().effects]
     assert swings == sorted(swings, reverse=True)
+
+
+def test_every_search_is_told():
+    told = []
+    specs = "mlp-4x1024", "mlp-4x1024_x2_ddp", "a100_80g_sxm"
+    sensitivity(*specs, replan=True, seen=told.append)
+    assert told == [len(told)] * len(told)
 
 
 def test_replanned_is_never_worse_than_the_same_plan():
@@ -153,6 +160,19 @@ def test_replanned_is_never_worse_than_the_same_plan():
             assert best is None or same is None or best.value <= same
     for same, best in found.sizes.values():
         assert best.value <= same
+
+
+def test_figures_that_only_other_plans_feel_have_rows():
+    path = "networks[0].bandwidth"
+    one = searched()[path]
+    others = tuple(e for e in searched().effects if e is not one)
+    moved = replace(searched(), effects=others, idle=(*searched().idle, one))
+    document = moved.to_dict()
+    assert document["figures"][-1]["path"] == path
+    best = searched().searched.ends[path][1].value
+    assert document["figures"][-1]["replanned_at_high"] == best
+    assert path not in document["without_effect"]
+    assert len(document["without_effect"]) == len(searched().to_dict()["without_effect"])
 
 
 def test_replanned_is_what_a_search_finds():

@@ -85,3 +85,26 @@ def test_winners_are_ordered_against_the_fastest():
     assert keys == sorted(keys)
     published = calculon.search("megatron-126M", "a100_80g", 8, 8, top=3)
     assert published.orders == []
+
+
+def test_a_frontier_is_that_of_the_whole_space(result):
+    statistics = ("sample_rate", "proc_mem_tier1_cap_req")
+    front = result.pareto(*statistics)
+    searched = calculon.search(*SPACE, pareto=statistics, fix={"tensor_par": 1})
+    assert front.numbers.tolist() == searched.numbers.tolist()
+    assert front.numbers.tolist() == result.pareto().numbers.tolist()
+    tables = list(calculon.executions(*SPACE, fix={"tensor_par": 1}))
+    rate, memory = (np.concatenate([one[name] for one in tables]) for name in statistics)
+    for estimate in front:
+        mine = [estimate.stats[name] for name in statistics]
+        no_worse = (rate >= mine[0]) & (memory <= mine[1])
+        assert not (no_worse & ((rate > mine[0]) | (memory < mine[1]))).any()
+
+
+def test_a_frontier_meets_a_condition(result):
+    front = result.pareto("sample_rate", "total_time", where="microbatch_size == 2")
+    assert set(front.to_frame()["microbatch_size"]) == {2}
+    with pytest.raises(calculon.SpecError, match="two statistics or more"):
+        result.pareto("sample_rate")
+    with pytest.raises(calculon.SpecError, match="did you mean 'total_time'"):
+        result.pareto("sample_rate", "total_tim")

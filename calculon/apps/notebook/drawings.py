@@ -55,6 +55,13 @@ def _plans(one: Answer) -> list[Result]:
     return shown
 
 
+def _changes_of_mine(one: Answer) -> Any:
+    """Return the changes from one's own plan to the best."""
+    if one.waterfall is None:
+        raise Infeasible("nothing", "there are no two plans to lead from one to the other")
+    return [fall_alone(one.waterfall)]
+
+
 def _counts(one: Answer) -> list[Series]:
     """Return rate and efficiency of the best plan on each number of processors."""
     points = []
@@ -113,7 +120,11 @@ Content = Callable[..., Any]
 
 _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     Estimate: {"breakdown": (_breakdown, "time_breakdown"), "schedule": (passes, "gantt")},
-    Answer: {"breakdown": (_plans, "time_breakdown"), "scaling": (_counts, "scaling")},
+    Answer: {
+        "breakdown": (_plans, "time_breakdown"),
+        "scaling": (_counts, "scaling"),
+        "waterfall": (_changes_of_mine, "waterfall_bars"),
+    },
     Comparison: {"breakdown": (_compared, "time_breakdown")},
     Evaluation: {"scatter": (_scatter, "pareto")},
     SearchResult: {"pareto": (_front, "pareto")},

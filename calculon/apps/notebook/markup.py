@@ -193,9 +193,12 @@ class _Drawn:
 
     def _grid(self, grid: Grid) -> str:
         """Return a grid: as a table, or one part after the other where it lays out parts side by side."""
-        columns = [list(column.cells)[int(grid.show_header) :] for column in grid.columns]
+        columns = [
+            [_inside(cell) for cell in list(column.cells)[int(grid.show_header) :]]
+            for column in grid.columns
+        ]
         rows = list(zip(*columns, strict=True))
-        if any(isinstance(cell, (Grid, Group, Padding, Table)) for row in rows for cell in row):
+        if any(isinstance(cell, (Grid, Group, Table)) for row in rows for cell in row):
             return "".join(self.html(cell) for row in rows for cell in row)
         right = [column.justify == "right" for column in grid.columns]
         heads = [_inline(column.header) for column in grid.columns] if grid.show_header else []
@@ -223,11 +226,16 @@ def _filled(cell: RenderableType) -> bool:
     return not isinstance(cell, (str, Text)) or bool(str(cell).strip())
 
 
+def _inside(cell: RenderableType) -> RenderableType:
+    """Return a cell without the blanks around it."""
+    return _inside(cell.renderable) if isinstance(cell, Padding) else cell
+
+
 def _names_columns(row: Sequence[RenderableType]) -> bool:
-    """Tell whether a row is a header: a first cell without words, then dim ones."""
-    first, *others = row
-    dim = [one for one in others if isinstance(one, Text) and one.plain and one.style == "dim"]
-    return not str(first).strip() and bool(dim) and len(dim) >= sum(map(_filled, others))
+    """Tell whether a row is a header: several cells, the first of which may be blank, and all of them dim."""
+    filled = [one for one in row if _filled(one)]
+    dim = all(isinstance(one, Text) and one.style == "dim" for one in filled)
+    return dim and (len(filled) > 1 or (bool(filled) and not _filled(row[0])))
 
 
 def _is_heading(text: Text) -> bool:

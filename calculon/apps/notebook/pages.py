@@ -16,12 +16,14 @@ from calculon.apps.report.waterfall_section import waterfall_section
 from calculon.apps.report.why_page import WhyPage
 from calculon.apps.report.winners import reasons_table, winners_table
 from calculon.apps.views.estimate_result import result_of
+from calculon.apps.views.launched import launch_page
 from calculon.apps.views.waterfalls import fall_alone
 from calculon.architecture.parameters import parameter_count
 from calculon.errors import in_words
 from calculon.estimate import Estimate
 from calculon.evaluate import Evaluation
 from calculon.hardware.system import System
+from calculon.launch.dialect import Launch
 from calculon.plan.plan import NAMES, Plan
 from calculon.planner.answer import Answer
 from calculon.planner.sensitivity import Sensitivity
@@ -285,7 +287,11 @@ def _sensitivity(one: Sensitivity) -> str:
 def _why(one: Why) -> str:
     result = None if one.estimate is None else result_of(one.estimate)
     shown = WhyPage(one.to_dict(), result, one.preset.usual)
-    return page(shown, ("What", "Memory"))
+    return page(shown, ("What", "Memory", "Tier-"))
+
+
+def _launch(one: Launch) -> str:
+    return page(launch_page(one), ("Not modelled", "Unknown", "Open"))
 
 
 Shower = Callable[[Any], str]
@@ -298,6 +304,7 @@ PAGES: dict[type, Shower] = {
     Evaluation: _evaluation,
     Sensitivity: _sensitivity,
     Waterfall: _waterfall,
+    Launch: _launch,
     Why: _why,
     Sweep: _sweep,
     Comparison: _comparison,

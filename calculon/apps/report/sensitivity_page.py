@@ -35,6 +35,7 @@ SHOWN = 0.005
 _LEAST_GAIN = 1e-3
 """Relative gain by another plan from which on it is named."""
 
+_KINDS = ("Hardware", "How well it is used")
 _MOST_STEPS, _MOST_PLANS = 5, 6
 _TYPED = ("matrix.", "vector.", "ext.")
 _MOST_IDLE = 4
@@ -207,24 +208,33 @@ class SensitivityPage:
     def _figures(self, width: int) -> Iterator[RenderableType]:
         """Draw the tornado: hardware, then how well it is used, in the same columns where there is room."""
         rows = [row for row in self.document["figures"] if self._large(row)]
-        whole = self._widths(rows)
+        kinds = [[row for row in rows if row["hardware"] is kind] for kind in (True, False)]
+        widths = [
+            self._widths(some, hardware=kind)
+            for some, kind in zip(kinds, (True, False), strict=True)
+        ]
+        same = [max(pair) for pair in zip(*widths, strict=False)]  # in the columns that both have
+        fits = all(_room([*same, *own[len(same) :]], width) >= 0 for own in widths)
         again = ", and with the plan searched again" if self.again else ""
-        remark = f"elasticity, the change at both ends of a range{again}"
-        for title, hardware in (("Hardware", True), ("How well it is used", False)):
-            some = [row for row in rows if row["hardware"] is hardware]
+        remarks = (f"elasticity, the change at both ends of a range{again}", "")
+        for title, some, own, remark in zip(_KINDS, kinds, widths, remarks, strict=True):
             if some:
                 yield heading(title, remark)
-                fits = _room(whole, width) >= 0
-                yield indented(self._tornado(some, whole if fits else self._widths(some), width))
-            remark = ""
+                shown = [*same, *own[len(same) :]] if fits else own
+                yield indented(self._tornado(some, shown, width))
 
-    def _widths(self, rows: Sequence[Document]) -> list[int]:
+    def _widths(self, rows: Sequence[Document], *, hardware: bool) -> list[int]:
         """Return the widths of the columns that rows need."""
-        texts = [self._titles(), *(self._cells(row) for row in rows)]
+        texts = [self._titles(hardware=hardware), *(self._cells(row) for row in rows)]
         return [max(map(len, cells)) for cells in zip(*texts, strict=True)]
 
     def _large(self, row: Document) -> bool:
-        return self._stuck(row) or max(map(abs, self._changes(row)), default=0.0) >= SHOWN
+        changes = self._changes(row)
+        if self.again is not None:
+            best = self.again["now"]["value"]
+            ends = (row["replanned_at_low"], row["replanned_at_high"])
+            changes += [one / best - 1 for one in ends if one is not None and best]
+        return self._stuck(row) or max(map(abs, changes), default=0.0) >= SHOWN
 
     def _stuck(self, row: Document) -> bool:
         """Whether the plan does not run at an end of the range."""
@@ -250,7 +260,8 @@ class SensitivityPage:
             (abs(c) for row in self.document["figures"] for c in self._changes(row)), default=0.0
         )
         for row in (None, *rows):
-            cells = self._titles() if row is None else self._cells(row)
+            titles = self._titles(hardware=rows[0]["hardware"])
+            cells = titles if row is None else self._cells(row)
             cells[0] = "\n  ".join(
                 folded(cells[0], longest - 2 if len(cells[0]) > longest else longest)
             )
@@ -262,10 +273,11 @@ class SensitivityPage:
             table.add_row(*line)
         return table
 
-    def _titles(self) -> list[str]:
+    def _titles(self, *, hardware: bool) -> list[str]:
         within = self.document["range"]["share"]
         low, high = f"-{100 * within:g} %", f"+{100 * within:g} %"
-        return ["", "now", "elast.", low, high, *(("again", "again") if self.again else ())]
+        more = ("again", "again") if self.again and hardware else ()
+        return ["", "now", "elast.", low, high, *more]
 
     def _cells(self, row: Document) -> list[str]:
         elasticity = row["elasticity"]
@@ -273,10 +285,8 @@ class SensitivityPage:
         mark = "*" if row["kink"] else ""
         cells.append(f"{elasticity:+.2f}{mark}" if elasticity else "0" if elasticity == 0 else "-")
         cells += [self._end(row, end, f"at_{end}") for end in ("low", "high")]
-        if self.again is not None:
-            known = row["path"] in self.again["ends"]
-            ends = [self._end(row, end, f"replanned_at_{end}") for end in ("low", "high")]
-            cells += ends if known else ["", ""]
+        if self.again is not None and row["hardware"]:
+            cells += [self._end(row, end, f"replanned_at_{end}") for end in ("low", "high")]
         return cells
 
     def _end(self, row: Document, end: str, name: str) -> str:

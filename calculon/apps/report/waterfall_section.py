@@ -134,8 +134,12 @@ def _end(name: str, one: Document, digits: Digits, largest: float) -> dict[str, 
 
 
 def signed(value: float, text: str) -> str:
-    """Put a sign before a size; of one that is written as 0, none."""
-    if not any(digit in text for digit in "123456789"):
+    """Put a sign before a size; of one that is written as 0, or as less than a digit, none.
+
+    >>> signed(-1.65, "1.65 s"), signed(0.001, "0.00 s"), signed(-0.006, "<0.01 s")
+    ('-1.65 s', '0.00 s', '<0.01 s')
+    """
+    if text.startswith("<") or not any(digit in text for digit in "123456789"):
         return text
     return f"{'-' if value < 0 else '+'}{text}"
 

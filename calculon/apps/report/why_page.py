@@ -147,7 +147,7 @@ class WhyPage:
         for one in rows:
             longer = one["longer"]
             table.add_row(
-                Text(", ".join(self._change(name, v) for name, v in one["changes"].items())),
+                Text("\n".join(self._change(name, v) for name, v in one["changes"].items())),
                 self.digits.gib(one["proc_mem_tier1_cap_req"]),
                 self.digits.duration(one["total_time"]),
                 "fastest" if longer == 0 else _percent(longer),
@@ -210,7 +210,7 @@ class WhyPage:
             ", and the best two" if len(found) > 1 else "; no two save more"
         )
         yield heading("What would be faster", words)
-        yield indented(self._changes(found, "longer"))
+        yield indented(self._changes(found, "against now"))
 
     def _options(self) -> Iterator[RenderableType]:
         """Tell what each option saves: its time against that without it."""

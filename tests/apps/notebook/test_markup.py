@@ -125,6 +125,22 @@ def test_a_grid_is_a_table_whose_dim_first_row_is_its_header():
     assert ("span", "aria-hidden", "true") in found.attributes
 
 
+def test_a_grid_of_texts_is_one_table_wherever_they_are_indented():
+    changes = grid("text", "right")
+    changes.add_row(Text("change", "dim"), Text("time", "dim"))
+    changes.add_row("TP 8 -> 4", "3 s")
+    changes.add_row(indented(Text("with data_par=8", "dim")), "")
+    found = checked(page(changes))
+    assert found.tags.count("table") == 1
+    assert [pair[2] for pair in found.attributes if pair[1] == "scope"] == [
+        "col",
+        "col",
+        "row",
+        "row",
+    ]
+    assert found.words == ["change", "time", "TP 8 -> 4", "3 s", "with data_par=8"]
+
+
 def test_parts_side_by_side_follow_each_other():
     left, right = grid("left", "left"), grid("left", "left")
     left.add_row("a", "1")

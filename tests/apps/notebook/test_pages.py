@@ -17,7 +17,7 @@ from calculon.apps.views.estimate_result import result_of
 from calculon.errors import in_words
 from calculon.units import scaled
 from tests.apps.notebook.test_markup import HOSTILE, checked
-from tests.helpers import document
+from tests.helpers import ROOT, document
 
 LLAMA = ("llama3-8B", "llama3-8B_h100x64_p4", "h100_80g_sxm")
 PUBLISHED = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
@@ -192,3 +192,11 @@ def test_advice_says_all_of_its_page():
     bars = re.compile(r"[^\w.,%/+<-]+")
     missing = [word for word in words_of(shown) if word not in found and not bars.fullmatch(word)]
     assert missing == []
+
+
+def test_a_launch_file_has_its_settings():
+    folder = ROOT / "tests" / "launch" / "scripts" / "megatron_lm"
+    launch = calculon.import_flags(min(folder.glob("*llama3*.sh")))
+    text = checked(launch._repr_html_()).text
+    assert launch.dialect.title in text
+    assert all(setting.name in text for setting in launch.used)

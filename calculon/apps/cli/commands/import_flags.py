@@ -2,15 +2,14 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from calculon.apps.cli.options import STDOUT, Log, Parser, check_outputs, positive
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import STDIN, json_text, write_json
 
 if TYPE_CHECKING:
-    from calculon.launch.dialect import Launch
+    pass
 
 
 def configure(parser: Parser) -> None:
@@ -80,7 +79,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         variables=_variables(arguments.env),
     )
     file = "<stdin>" if arguments.file == STDIN else arguments.file
-    summary = _summary(launch, file)
+    from calculon.apps.views.launched import launch_page
+
+    page = launch_page(launch, file)
     if arguments.model_output is not None and not launch.model:
         wanted = "settings that describe a model (blocks, width, heads, sequence)"
         raise SpecError(file, Problem("", wanted, "not all of these", "leave out --model-output"))
@@ -90,9 +91,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         from calculon.apps.report.console import show
 
         if not log.quiet:
-            show(_page(launch, file, summary), sys.stderr)
+            show(page, sys.stderr)
     else:
-        log.show(_page(launch, file, summary))
+        log.show(page)
     documents = {
         arguments.output: dict(launch.execution),
         arguments.model_output: {**launch.model, "about": {"source": file}},
@@ -117,66 +118,3 @@ def _variables(texts: list[str]) -> dict[str, str]:
             raise SpecError("--env", Problem("", wanted, repr(text)))
         found[name] = value
     return found
-
-
-def _page(launch: "Launch", file: str, summary: Mapping[str, str]) -> Any:
-    from calculon.apps.report.launch_page import LaunchPage
-
-    processors = launch.execution.get("num_procs")
-    counted = f", {processors:,} processors" if isinstance(processors, int) else ""
-    return LaunchPage(launch.to_dict(), f"{file}: {launch.dialect.title}{counted}", summary)
-
-
-def _summary(launch: "Launch", file: str) -> dict[str, str]:
-    """Return what a file says in words, by label.
-
-    Raises
-    ------
-    SpecError
-        For an execution or a model that no record can hold.
-    """
-    from calculon import inputs
-    from calculon.spec.plan_words import plan_words
-
-    asked = inputs.asked_execution(launch.execution)
-    whole = asked.execution
-    fields = whole.to_dict()
-    found = {"version": f"written for {launch.dialect.version}; preset {asked.preset.name}"}
-    found["plan"] = plan_words(fields, asked.preset.usual(fields))
-    length = f" of {whole.seq_length:,} tokens" if whole.seq_length else ""
-    found["batch"] = f"{whole.batch_size:,} sequences{length}"
-    if launch.model:
-        found["model"] = _model_words(launch.model, file)
-    if words := _campaign_words(launch.campaign):
-        found["run"] = words
-    return found
-
-
-def _model_words(document: Mapping[str, Any], file: str) -> str:
-    """Return a model in words: its name in the catalog, or its shape and parameters."""
-    from calculon import inputs
-    from calculon.architecture.parameters import parameter_count
-    from calculon.units import scaled
-
-    if document.keys() == {"name"}:
-        return f"{document['name']} of the catalog"
-    try:
-        model = inputs.model(document)
-    except SpecError as error:
-        raise SpecError(file, error.problems) from None
-    shape = f"{model.num_blocks:,} blocks, {model.hidden:,} wide"
-    words = f"{scaled(parameter_count(model))} parameters"
-    return f"{shape}, {words}" if model.vocab else f"{shape}, {words} without embedding and head"
-
-
-def _campaign_words(campaign: Mapping[str, Any]) -> str:
-    from calculon.units import scaled
-
-    words = []
-    if tokens := campaign.get("tokens"):
-        words.append(f"{scaled(tokens)} tokens")
-    if interval := campaign.get("save_interval"):
-        words.append(f"a checkpoint every {interval:,} steps")
-    if ramp := campaign.get("batch_ramp"):
-        words.append(f"a ramp of the batch ({' '.join(map(str, ramp))})")
-    return ", ".join(words)

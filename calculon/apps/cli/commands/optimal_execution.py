@@ -372,7 +372,10 @@ def _simplest(result: "SearchResult") -> str:
     from calculon.planner.candidate import tied
     from calculon.spec.plan_words import degrees_words
 
-    rank, one = tied(result)[0]
+    several = tied(result)
+    if not several:  # so many are better by another objective
+        return f"# {result.fastest}"
+    rank, one = several[0]
     return f"{degrees_words(one.execution)} (# {rank})"
 
 

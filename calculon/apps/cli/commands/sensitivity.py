@@ -1,9 +1,11 @@
 """``calculon sensitivity``: what a plan depends on, and what to buy."""
 
 import argparse
+import contextlib
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.options import (
@@ -97,6 +99,7 @@ def _add_outputs(parser: Parser) -> None:
         default=[],
         help="also write everything (.json), a table (.csv) or a tornado (.png, .svg, .pdf); may be repeated",
     )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
     parser.add_argument(
         "-f",
         "--format",
@@ -138,13 +141,29 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     return 0
 
 
+class Searches(contextlib.ExitStack):
+    """The progress of the searches, from the first one on, which says how many there are."""
+
+    def __init__(self, *, quiet: bool):
+        super().__init__()
+        self._quiet, self._advance = quiet, cast("Callable[[int], None] | None", None)
+
+    def __call__(self, count: int) -> None:
+        """Count a search, of so many."""
+        if self._advance is None:
+            from calculon.apps.sweep.progress import progress
+
+            self._advance = self.enter_context(progress(count, quiet=self._quiet))
+        self._advance(1)
+
+
 def _found(arguments: argparse.Namespace, specs: list[str]) -> "Sensitivity":
     from calculon.planner.sensitivity import sensitivity
 
     changed = with_changes(arguments.changes, model=specs[0], execution=specs[1], system=specs[2])
     if re.fullmatch(_COUNT, specs[1]) and not Path(specs[1]).exists():
         (changed["execution"],) = processor_counts(specs[1])
-    with naming(specs[1]):
+    with naming(specs[1]), Searches(quiet=arguments.quiet) as searches:
         return sensitivity(
             **changed,
             of=arguments.of,
@@ -154,6 +173,7 @@ def _found(arguments: argparse.Namespace, specs: list[str]) -> "Sensitivity":
             against_system=arguments.against_system,
             edition=arguments.edition,
             preset=arguments.preset,
+            seen=searches,
         )
 
 

@@ -1,0 +1,67 @@
+"""The page of a launch file: what it says in words, and what became of each of its settings."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from calculon import inputs
+from calculon.apps.report.launch_page import LaunchPage
+from calculon.architecture.parameters import parameter_count
+from calculon.errors import SpecError
+from calculon.launch.dialect import Launch
+from calculon.spec.plan_words import plan_words
+from calculon.units import scaled
+
+
+def launch_page(launch: Launch, file: str = "") -> LaunchPage:
+    """Return the page of a launch file; errors as :func:`_summary`."""
+    processors = launch.execution.get("num_procs")
+    counted = f", {processors:,} processors" if isinstance(processors, int) else ""
+    title = f"{launch.dialect.title}{counted}"
+    summary = _summary(launch, file or launch.dialect.name)
+    return LaunchPage(launch.to_dict(), f"{file}: {title}" if file else title, summary)
+
+
+def _summary(launch: Launch, file: str) -> dict[str, str]:
+    """Return what a file says in words, by label.
+
+    Raises
+    ------
+    SpecError
+        For an execution or a model that no record can hold.
+    """
+    asked = inputs.asked_execution(launch.execution)
+    whole = asked.execution
+    fields = whole.to_dict()
+    found = {"version": f"written for {launch.dialect.version}; preset {asked.preset.name}"}
+    found["plan"] = plan_words(fields, asked.preset.usual(fields))
+    length = f" of {whole.seq_length:,} tokens" if whole.seq_length else ""
+    found["batch"] = f"{whole.batch_size:,} sequences{length}"
+    if launch.model:
+        found["model"] = _model_words(launch.model, file)
+    if words := _campaign_words(launch.campaign):
+        found["run"] = words
+    return found
+
+
+def _model_words(document: Mapping[str, Any], file: str) -> str:
+    """Return a model in words: its name in the catalog, or its shape and parameters."""
+    if document.keys() == {"name"}:
+        return f"{document['name']} of the catalog"
+    try:
+        model = inputs.model(document)
+    except SpecError as error:
+        raise SpecError(file, error.problems) from None
+    shape = f"{model.num_blocks:,} blocks, {model.hidden:,} wide"
+    words = f"{scaled(parameter_count(model))} parameters"
+    return f"{shape}, {words}" if model.vocab else f"{shape}, {words} without embedding and head"
+
+
+def _campaign_words(campaign: Mapping[str, Any]) -> str:
+    words = []
+    if tokens := campaign.get("tokens"):
+        words.append(f"{scaled(tokens)} tokens")
+    if interval := campaign.get("save_interval"):
+        words.append(f"a checkpoint every {interval:,} steps")
+    if ramp := campaign.get("batch_ramp"):
+        words.append(f"a ramp of the batch ({' '.join(map(str, ramp))})")
+    return ", ".join(words)
