@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calculon.launch.shell_arithmetic import decided, whole
+from calculon.launch.texts.shell_arithmetic import decided, whole
 
 
 def _none(name):

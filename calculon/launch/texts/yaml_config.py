@@ -11,7 +11,7 @@ from typing import Any
 
 from calculon.errors import Problem, SpecError
 from calculon.launch.dialect import Unresolved
-from calculon.launch.tree import TARGET, Leaf, Tree
+from calculon.launch.texts.tree import TARGET, Leaf, Tree
 from calculon.spec.parse import MOST_NODES, MOST_YAML
 
 _REFERENCE = re.compile(r"\$\{([^${}]*)\}")

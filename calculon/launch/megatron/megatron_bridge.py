@@ -12,22 +12,22 @@ from itertools import chain
 from typing import Any
 
 from calculon.errors import Problem, SpecError
-from calculon.launch import python_recipe, yaml_config
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Unresolved
-from calculon.launch.megatron_bridge_words import (
+from calculon.launch.megatron.megatron_bridge_words import (
     IGNORED,
     NEMO_IGNORED,
     NEMO_NOT_MODELLED,
     NOT_MODELLED,
     ON_BY_DEFAULT,
 )
-from calculon.launch.megatron_lm import MEGATRON_LM, ROWS
-from calculon.launch.megatron_model import NO_VOCABULARY
-from calculon.launch.megatron_names import BRIDGE, NEMO, PRECISION, spelled
+from calculon.launch.megatron.megatron_lm import MEGATRON_LM, ROWS
+from calculon.launch.megatron.megatron_model import NO_VOCABULARY
+from calculon.launch.megatron.megatron_names import BRIDGE, NEMO, PRECISION, spelled
 from calculon.launch.renaming import Spelling, renamed
-from calculon.launch.shell import run
-from calculon.launch.shell_flags import parse_script
-from calculon.launch.tree import TARGET, Leaf, Tree
+from calculon.launch.texts import python_recipe, yaml_config
+from calculon.launch.texts.shell import run
+from calculon.launch.texts.shell_flags import parse_script
+from calculon.launch.texts.tree import TARGET, Leaf, Tree
 from calculon.spec import catalog
 from calculon.spec.spellings.catalog_words import meaning
 

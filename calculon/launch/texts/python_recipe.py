@@ -12,7 +12,7 @@ from typing import Any
 
 from calculon.errors import Problem, SpecError
 from calculon.launch.dialect import Unresolved
-from calculon.launch.tree import CALLS, TARGET, Leaf, Tree
+from calculon.launch.texts.tree import CALLS, TARGET, Leaf, Tree
 
 Scope = dict[str, Any]
 

@@ -12,13 +12,13 @@ from calculon.errors import SpecError
 from calculon.estimate import estimate
 from calculon.launch.dialect import Dialect, Launch, read, settings_of, write
 from calculon.launch.dialects import DIALECTS, read_launch, recognised
-from calculon.launch.megatron_bridge import MEGATRON_BRIDGE, NEMO_1
-from calculon.launch.megatron_lm import MEGATRON_LM
+from calculon.launch.megatron.megatron_bridge import MEGATRON_BRIDGE, NEMO_1
+from calculon.launch.megatron.megatron_lm import MEGATRON_LM
 from calculon.presets import find_preset
 from calculon.search.driver import search
 from calculon.spec.model import Model
 
-SCRIPTS = Path(__file__).parent / "scripts"
+SCRIPTS = Path(__file__).parent.parent / "scripts"
 FILES = dict.fromkeys(sorted((SCRIPTS / "megatron_bridge").iterdir()), "megatron-bridge")
 FILES |= dict.fromkeys(sorted((SCRIPTS / "nemo").iterdir()), "nemo")
 UNSAID = {"kimi_k2_8_layers": 8, "llama3_8b_megatron_fsdp": 8, "llama3_8b_override": 16}

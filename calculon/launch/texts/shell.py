@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Unresolved
-from calculon.launch.shell_arithmetic import decided, whole
-from calculon.launch.shell_words import Array, Choice, Group, Simple, Statement, statements
+from calculon.launch.texts.shell_arithmetic import decided, whole
+from calculon.launch.texts.shell_words import Array, Choice, Group, Simple, Statement, statements
 
 _FIRST_OPEN = 0xE000  # the private use area of Unicode: no script has these characters
 _MOST_OPEN = 6_000

@@ -19,12 +19,12 @@ from calculon.launch.dialect import (
     Setting,
     Writing,
 )
-from calculon.launch.megatron_model import CAMPAIGN, MODEL
-from calculon.launch.megatron_parts import CONTEXT, EXPERTS, LAYOUT
-from calculon.launch.megatron_replicas import RECOMPUTE, REPLICAS
-from calculon.launch.megatron_words import NO_EFFECT, NOT_MODELLED, SPELLINGS
+from calculon.launch.megatron.megatron_model import CAMPAIGN, MODEL
+from calculon.launch.megatron.megatron_parts import CONTEXT, EXPERTS, LAYOUT
+from calculon.launch.megatron.megatron_replicas import RECOMPUTE, REPLICAS
+from calculon.launch.megatron.megatron_words import NO_EFFECT, NOT_MODELLED, SPELLINGS
 from calculon.launch.rows import number
-from calculon.launch.shell_flags import PROGRAM, flag_name, parse_script
+from calculon.launch.texts.shell_flags import PROGRAM, flag_name, parse_script
 from calculon.spec.recipes import GATHERED, NO_RECIPE
 
 _TP = ("--tensor-model-parallel-size", "--model-parallel-size")

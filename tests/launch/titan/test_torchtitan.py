@@ -9,8 +9,8 @@ from calculon import inputs
 from calculon.errors import SpecError
 from calculon.launch.dialect import read, settings_of, write
 from calculon.launch.dialects import DIALECTS, recognised
-from calculon.launch.torchtitan import TORCHTITAN
-from calculon.launch.torchtitan_files import MODELS, flavor_of
+from calculon.launch.titan.torchtitan import TORCHTITAN
+from calculon.launch.titan.torchtitan_files import MODELS, flavor_of
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import REASONS, check
 from tests.launch.laws import collected, of_all_settings, round_trips, sampled

@@ -3,7 +3,7 @@
 import pytest
 
 from calculon.errors import SpecError
-from calculon.launch.shell_words import Array, Choice, Group, Simple, statements
+from calculon.launch.texts.shell_words import Array, Choice, Group, Simple, statements
 
 
 def _words(text):

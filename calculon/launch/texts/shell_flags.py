@@ -13,7 +13,7 @@ from itertools import takewhile
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Parsed, Setting, Unresolved
-from calculon.launch.shell import Command, Script, run
+from calculon.launch.texts.shell import Command, Script, run
 
 _NODES = {
     *("--nnodes", "--num-nodes", "--nodes", "-N", "--num-machines"),

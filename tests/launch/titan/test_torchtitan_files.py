@@ -4,7 +4,7 @@ import pytest
 
 from calculon.launch.dialect import read
 from calculon.launch.dialects import recognised
-from calculon.launch.torchtitan import TORCHTITAN
+from calculon.launch.titan.torchtitan import TORCHTITAN
 
 TOML = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 8192\nlocal_batch_size = 1\n'
 

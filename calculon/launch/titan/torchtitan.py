@@ -8,7 +8,7 @@ sequences: they are written.
 from calculon.errors import Problem, SpecError
 from calculon.launch.dialect import Dialect, Fields, Reading, Row, Writing
 from calculon.launch.rows import named
-from calculon.launch.torchtitan_files import (
+from calculon.launch.titan.torchtitan_files import (
     flavor_of,
     indivisible,
     model_of,
@@ -18,9 +18,9 @@ from calculon.launch.torchtitan_files import (
     recognises,
     render,
 )
-from calculon.launch.torchtitan_kernels import KERNELS, LENGTH, TOKENS
-from calculon.launch.torchtitan_pipeline import PIPELINE
-from calculon.launch.torchtitan_words import NO_EFFECT, NOT_MODELLED, ONLY_WITH
+from calculon.launch.titan.torchtitan_kernels import KERNELS, LENGTH, TOKENS
+from calculon.launch.titan.torchtitan_pipeline import PIPELINE
+from calculon.launch.titan.torchtitan_words import NO_EFFECT, NOT_MODELLED, ONLY_WITH
 from calculon.presets import COMMON, find_preset, lacking, refused
 
 _NAME = "torchtitan"

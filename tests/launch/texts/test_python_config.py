@@ -4,7 +4,7 @@ import pytest
 
 from calculon.errors import SpecError
 from calculon.launch.dialect import Unresolved
-from calculon.launch.python_config import read_configuration, settings
+from calculon.launch.texts.python_config import read_configuration, settings
 
 
 def _found(text, name=""):

@@ -3,8 +3,8 @@
 from typing import Any
 
 from calculon.launch.dialect import Fields, Reading, Row, Writing
-from calculon.launch.torchtitan_files import Recipe, mixes, model_of, parallel
-from calculon.launch.torchtitan_words import (
+from calculon.launch.titan.torchtitan_files import Recipe, mixes, model_of, parallel
+from calculon.launch.titan.torchtitan_words import (
     CONVERTERS,
     KEPT,
     OF_EXPERTS,

@@ -4,7 +4,7 @@ import pytest
 
 from calculon.errors import SpecError
 from calculon.launch.dialect import Unresolved
-from calculon.launch.shell_flags import parse_script, plain_value
+from calculon.launch.texts.shell_flags import parse_script, plain_value
 
 FLAGS = "train.py --micro-batch-size 1"
 

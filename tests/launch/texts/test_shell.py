@@ -3,7 +3,7 @@
 import pytest
 
 from calculon.errors import SpecError
-from calculon.launch.shell import run
+from calculon.launch.texts.shell import run
 
 
 def _last(text, **given):

@@ -1,6 +1,6 @@
 """The words and statements of a shell script, read as far as launch scripts need it: POSIX shell with bash arrays.
 
-Words keep their quotes; :mod:`calculon.launch.shell` puts in what variables hold.
+Words keep their quotes; :mod:`calculon.launch.texts.shell` puts in what variables hold.
 Source: IEEE Std 1003.1 (POSIX), *Shell Command Language*; GNU Bash manual, *Arrays*, *Here Strings*.
 """
 

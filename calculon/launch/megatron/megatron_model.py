@@ -9,7 +9,7 @@ from typing import Any
 
 from calculon.errors import Problem, SpecError
 from calculon.launch.dialect import Fields, Parsed, Reading, Row, Setting, Writing
-from calculon.launch.shell_flags import PROGRAM
+from calculon.launch.texts.shell_flags import PROGRAM
 from calculon.spec.fields import shown, spec_fields
 from calculon.spec.model import Model
 

@@ -4,8 +4,8 @@ import pytest
 
 from calculon.errors import SpecError
 from calculon.launch.dialect import Unresolved
-from calculon.launch.python_recipe import settings_in
-from calculon.launch.tree import TARGET
+from calculon.launch.texts.python_recipe import settings_in
+from calculon.launch.texts.tree import TARGET
 
 
 def _read(text: str, **variables: str) -> dict[str, object]:

@@ -4,7 +4,7 @@ import pytest
 
 from calculon.errors import SpecError
 from calculon.launch.dialect import Unresolved
-from calculon.launch.yaml_config import settings_in
+from calculon.launch.texts.yaml_config import settings_in
 
 
 def _read(text: str, **variables: str) -> dict[str, object]:

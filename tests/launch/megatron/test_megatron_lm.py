@@ -13,12 +13,12 @@ from calculon.estimate import estimate
 from calculon.inputs import Changed
 from calculon.launch.dialect import read, settings_of, write
 from calculon.launch.dialects import recognised
-from calculon.launch.megatron_lm import MEGATRON_LM
-from calculon.launch.megatron_model import expert_pattern
-from calculon.launch.megatron_parts import layout_blocks
+from calculon.launch.megatron.megatron_lm import MEGATRON_LM
+from calculon.launch.megatron.megatron_model import expert_pattern
+from calculon.launch.megatron.megatron_parts import layout_blocks
 from calculon.plan.plan import NAMES
 
-SCRIPTS = sorted((Path(__file__).parent / "scripts/megatron_lm").iterdir())
+SCRIPTS = sorted((Path(__file__).parent.parent / "scripts/megatron_lm").iterdir())
 PROCESSORS = {
     "gpt3_175b.sh": 128,
     "deepspeed_gpt_1.3b_moe.sh": 128,

@@ -1,12 +1,12 @@
 """Settings of Megatron-Bridge and NeMo that no row reads: without effect on time and memory, or not modelled.
 
-Names are patterns; those of Megatron-LM (:mod:`calculon.launch.megatron_words`) count below any part.
+Names are patterns; those of Megatron-LM (:mod:`calculon.launch.megatron.megatron_words`) count below any part.
 """
 
 from collections.abc import Iterable, Mapping
 
-from calculon.launch.megatron_words import NO_EFFECT
-from calculon.launch.megatron_words import NOT_MODELLED as OF_FLAGS
+from calculon.launch.megatron.megatron_words import NO_EFFECT
+from calculon.launch.megatron.megatron_words import NOT_MODELLED as OF_FLAGS
 
 
 def _below(flags: Iterable[str]) -> tuple[str, ...]:

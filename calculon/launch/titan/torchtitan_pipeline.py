@@ -10,7 +10,13 @@ from itertools import pairwise
 from typing import Any
 
 from calculon.launch.dialect import Fields, Reading, Row, Setting, Writing
-from calculon.launch.torchtitan_files import blocks_of, flavor_of, indivisible, model_of, parallel
+from calculon.launch.titan.torchtitan_files import (
+    blocks_of,
+    flavor_of,
+    indivisible,
+    model_of,
+    parallel,
+)
 from calculon.spec.named_values import ENDS_AS_BLOCKS
 
 _ENDS = {ends: name for name, ends in ENDS_AS_BLOCKS.items()} | {(0, 0): "uniform"}

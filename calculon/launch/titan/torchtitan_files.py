@@ -11,8 +11,8 @@ from typing import Any
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Fields, Parsed, Reading, Setting
-from calculon.launch.python_config import Call, read_configuration, settings
-from calculon.launch.shell_flags import PROGRAM, parse_script
+from calculon.launch.texts.python_config import Call, read_configuration, settings
+from calculon.launch.texts.shell_flags import PROGRAM, parse_script
 from calculon.spec import catalog
 from calculon.spec.files import read_bytes
 from calculon.spec.model import Model
