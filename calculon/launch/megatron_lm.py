@@ -32,15 +32,13 @@ _PP, _CP = "--pipeline-model-parallel-size", "--context-parallel-size"
 
 
 def _degrees(one: Reading) -> Fields:
-    degrees = {
-        "tensor_par": one.count(*_TP, default=1),
-        "context_par": one.count(_CP, default=1),
-        "pipeline_par": one.count(_PP, default=1),
-    }
-    product = 1
-    for name, value in degrees.items():
+    names = {"tensor_par": _TP, "context_par": (_CP,), "pipeline_par": (_PP,)}
+    degrees, product = {}, 1
+    for field, flags in names.items():
+        value = one.count(*flags, default=1)
         if value is None or value < 1:
-            raise SpecError(one.parsed.file, Problem(name, "at least 1", str(value)))
+            raise SpecError(one.parsed.file, Problem(flags[0], "at least 1", str(value)))
+        degrees[field] = value
         product *= value
     processors = one.processors()
     if processors % product:
@@ -58,9 +56,9 @@ def _write_degrees(one: Writing) -> Fields:
 
 def _batch(one: Reading) -> Fields:
     micro = one.count("--micro-batch-size", "--batch-size")
-    if not micro:
-        hint = "Megatron-LM needs it"
-        raise SpecError(one.parsed.file, Problem("--micro-batch-size", "a number", "none", hint))
+    if micro is None or micro < 1:
+        found, hint = "none" if micro is None else str(micro), "Megatron-LM needs it"
+        raise SpecError(one.parsed.file, Problem("--micro-batch-size", "at least 1", found, hint))
     least = micro * one.execution["data_par"]
     batch = one.count("--global-batch-size", default=least)
     if not batch or batch % least:

@@ -85,14 +85,14 @@ def break_evens(
     if not continuous:
         return ()
     constant = math.log(weight(case) / weight(rival.case))
-    level = 0.0 if rival.same_machine else math.log(rival.case.on(rival.case.system))
+    level = np.array([rival.case.on(rival.case.system)])
 
     def difference(which: Array, logs: Array) -> Array:
         """Return the logarithm of the ratio of both for some figures at logarithms of factors."""
         changes = _changes(continuous, which, logs)
-        own = np.log(case.values(changes))
-        other = np.log(rival.case.values(changes)) if rival.same_machine else level
-        return constant + own - other
+        own = case.values(changes)
+        other = rival.case.values(changes) if rival.same_machine else level
+        return constant + _logarithm(own) - _logarithm(other)
 
     roots = _roots(difference, len(continuous))
     left = difference(np.arange(len(continuous)), np.nan_to_num(roots))
@@ -102,6 +102,11 @@ def break_evens(
         else BreakEven(figure=one, value=one.value * math.exp(root), ratio=math.exp(rest))
         for one, root, rest in zip(continuous, roots.tolist(), left.tolist(), strict=True)
     )
+
+
+def _logarithm(values: Array) -> Array:
+    """Return logarithms; not-a-number of what is not above 0, which is no multiple of anything."""
+    return np.log(np.where(values > 0, values, np.nan))
 
 
 def _changes(figures: Sequence[Figure], which: Array, logs: Array) -> list[dict[str, float]]:
@@ -131,6 +136,8 @@ def _refined(difference: Difference, low: Array, high: Array) -> Array:
     """Return the roots between brackets, all of them together, by halves and secants in turn."""
     roots = (low + high) / 2
     some = np.flatnonzero(np.isfinite(roots))
+    if not len(some):
+        return roots
     a, b = low[some], high[some]
     at_a, at_b = difference(some, a), difference(some, b)
     for step in range(_MOST_STEPS):
@@ -140,7 +147,7 @@ def _refined(difference: Difference, low: Array, high: Array) -> Array:
         middle = np.where(inside, secant, (a + b) / 2)
         found = difference(some, middle)
         roots[some] = middle
-        if not len(some) or (np.abs(found) <= TOLERANCE).all():
+        if (np.abs(found) <= TOLERANCE).all():
             break
         left = at_a * found > 0
         a, at_a = np.where(left, middle, a), np.where(left, found, at_a)

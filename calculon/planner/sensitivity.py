@@ -440,6 +440,7 @@ def _rival(found: Sensitivity, against: Any, against_system: Any) -> Rival:
 
 
 def _case(other: Estimate, found: Sensitivity) -> Case:
+    check_statistic(found.statistic.name, "sensitivity", EDITIONS[other.edition])
     return Case(other.model, other.execution, other.system, found.statistic.name)
 
 

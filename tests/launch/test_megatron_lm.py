@@ -348,6 +348,8 @@ def test_tokens_follow_from_steps_batch_and_sequence():
     ("flags", "words"),
     [
         ("--tensor-model-parallel-size 3", r"a multiple of 3 x 1 x 1 = 3 .*found 8"),
+        ("--tensor-model-parallel-size -2", r"--tensor-model-parallel-size: expected at least 1"),
+        ("--micro-batch-size 0", r"--micro-batch-size: expected at least 1, found 0"),
         ("--global-batch-size 12", r"a multiple of 1 x 8 = 8 .*found 12"),
         ("--tensor-model-parallel-size two", r"a whole number, found 'two'"),
         ("--tensor-model-parallel-size $TP", r"found \$TP. Hint: import-flags --env TP=VALUE"),

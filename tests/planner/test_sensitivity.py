@@ -251,6 +251,15 @@ def test_plans_are_equal_at_the_break_even():
             assert math.isclose(values[one.figure.path], one.value, rel_tol=1e-9)
 
 
+def test_where_nothing_is_equal_it_is_never():
+    other = "llama3-8B_h100x64_p4"
+    found = sensitivity(MODEL, PLAN, SYSTEM, of="mfu", against=other)
+    assert found.break_evens
+    assert all(one.value is None for one in found.break_evens)
+    idle = sensitivity(MODEL, PLAN, SYSTEM, of="pp_comm_exposed_time", against=other)
+    assert all(one.value is None for one in idle.break_evens)
+
+
 def test_a_plan_is_equal_to_itself_now():
     found = sensitivity(*PUBLISHED, against=PUBLISHED[1])
     assert {one.factor for one in found.break_evens} == {1.0}

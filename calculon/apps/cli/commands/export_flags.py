@@ -17,8 +17,8 @@ def configure(parser: Parser) -> None:
     parser.explain(
         "Write the launch script or configuration that runs an execution: complete with the model, where it is "
         "known, and with the version that it was written for. What the launcher cannot express is an error that "
-        "names the field and the nearest value. Formats: megatron-lm, megatron-bridge, torchtitan, deepspeed, "
-        "accelerate.",
+        "names the field and the nearest value. Formats: megatron-lm, megatron-bridge, nemo, torchtitan, "
+        "deepspeed, accelerate.",
         "calculon export-flags megatron-lm llama3-8B_h100x64 llama3-8B -o run.sh\n"
         "calculon loe llama3-8B 64 256 bfloat16 h100_80g_sxm best.json --preset megatron-lm --quiet\n"
         "calculon export-flags megatron-lm best.json#0\n"

@@ -18,8 +18,8 @@ def configure(parser: Parser) -> None:
         "Turn a launch script or configuration into an execution, and into a model where its settings describe one. "
         "Nothing is executed and nothing is dropped: every setting is read, or told: as one without effect on time "
         "or memory, as one whose effect is not modelled, or as unknown. A setting that is absent means the "
-        "launcher's default. Formats: megatron-lm, megatron-bridge, torchtitan, deepspeed, accelerate; without one "
-        "the file tells it. Every command that takes an execution takes such a file, too.",
+        "launcher's default. Formats: megatron-lm, megatron-bridge, nemo, torchtitan, deepspeed, accelerate; without "
+        "one the file tells it. Every command that takes an execution takes such a file, too.",
         "calculon import-flags run.sh\n"
         "calculon import-flags run.sh -o plan.json -m model.json\n"
         "calculon import-flags megatron-lm run.sh --procs 1024 -o plan.json\n"
