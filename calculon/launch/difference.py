@@ -17,7 +17,7 @@ from calculon.launch.dialect import (
 )
 from calculon.presets import find_preset
 from calculon.spec.execution import Execution
-from calculon.spec.fields import optional_defaults
+from calculon.spec.fields import optional_defaults, shown
 from calculon.spec.model import Model
 
 Kind = Literal["change", "add", "drop"]
@@ -140,7 +140,9 @@ def difference(
     if stated is None:
         changes += _written_changes(before, after)
     else:
-        changes += _file_changes(dialect, (before, after), stated, counts)
+        own, unsaid = _file_changes(dialect, (before, after), stated, counts)
+        changes += own
+        refused = {one.field: one for one in unsaid} | refused
     return Difference(dialect, tuple(changes), tuple(refused.values()))
 
 
@@ -196,11 +198,11 @@ def _file_changes(
     both: tuple[Mapping[str, Any], Mapping[str, Any]],
     stated: Mapping[str, Setting],
     counts: tuple[int, int],
-) -> Iterable[Change]:
+) -> tuple[Iterable[Change], list[Problem]]:
     """Return the changes of a file, which may say things in other words, or what only counts beside others.
 
     First the settings that differ are changed. Rows whose fields are then not those of the other execution are said
-    anew, and at last all rows.
+    anew, and at last all rows. Fields that are not said even so, beside what is left of the file, come second.
     """
     rows = [row for row in dialect.rows if row.subject == "execution"]
     names = _names(dialect, rows, stated, counts[0])
@@ -221,7 +223,12 @@ def _file_changes(
         if wrong <= anew:
             break
         anew |= wrong
-    return changes.values()
+    unsaid = [
+        Problem(name, f"{shown(said[name])}, beside the other settings of the file", shown(value))
+        for name, value in (wanted or {}).items()
+        if said is not None and name in dialect.fields and said[name] != value
+    ]
+    return changes.values(), unsaid
 
 
 def _names(

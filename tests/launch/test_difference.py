@@ -79,10 +79,12 @@ def test_changes_make_one_execution_the_other(dialect):
 
 def _launch(path: Path) -> Launch:
     """Return what a file says; of one that says nothing of processors on as many as it can run on."""
-    name = f"{path}#deepseek_v3_671b" if path.stem == "deepseek_v3_2026_05" else str(path)
+    variables = {"recipe": "deepseek_v3_671b"} if path.stem == "deepseek_v3_2026_05" else None
     for processors in (None, 4, 8, 16, 64, 1024, 4096):
         try:
-            return read_launch(path.read_text(), name, num_procs=processors)
+            return read_launch(
+                path.read_text(), str(path), num_procs=processors, variables=variables
+            )
         except SpecError:
             continue
     raise AssertionError(path)
