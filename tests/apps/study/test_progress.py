@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from calculon.apps.sweep import progress as module
+from calculon.apps.study import progress as module
 
 
 class Terminal(io.StringIO):

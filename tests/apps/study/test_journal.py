@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from calculon.apps.sweep import journal as study_journal
-from calculon.apps.sweep.journal import Journal, _line
-from calculon.apps.sweep.task import Outcome
+from calculon.apps.study import journal as study_journal
+from calculon.apps.study.journal import Journal, _line
+from calculon.apps.study.task import Outcome
 from calculon.errors import SpecError
 from calculon.search.search_counts import Counts
 from calculon.spec.decode import SpecWarning

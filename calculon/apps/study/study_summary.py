@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from calculon.apps.sweep.points import Planned
-from calculon.apps.sweep.study_file import Study, Summary
-from calculon.apps.sweep.study_table import STATISTICS, Part, no_rows, study_names, text_of
+from calculon.apps.study.points import Planned
+from calculon.apps.study.study_file import Study, Summary
+from calculon.apps.study.study_table import STATISTICS, Part, no_rows, study_names, text_of
 from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression
 from calculon.plan.plan import NAMES

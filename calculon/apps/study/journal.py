@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from calculon.apps.sweep.task import Outcome
+from calculon.apps.study.task import Outcome
 from calculon.errors import Problem, SpecError
 from calculon.search.search_counts import Counts
 from calculon.spec.decode import SpecWarning

@@ -9,9 +9,9 @@ from typing import Any, cast
 import numpy as np
 
 from calculon.apps.output.writers import Labels, write_tables
-from calculon.apps.sweep.points import Planned
-from calculon.apps.sweep.study_fields import kind_of
-from calculon.apps.sweep.task import Outcome
+from calculon.apps.study.points import Planned
+from calculon.apps.study.study_fields import kind_of
+from calculon.apps.study.task import Outcome
 from calculon.errors import Problem, SpecError
 from calculon.evaluate import Evaluation, evaluate
 from calculon.frozen import dataclass

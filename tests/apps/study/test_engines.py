@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from calculon import inputs
-from calculon.apps.sweep import engines
-from calculon.apps.sweep.engines import (
+from calculon.apps.study import engines
+from calculon.apps.study.engines import (
     Engine,
     EngineError,
     EngineWarning,
@@ -19,7 +19,7 @@ from calculon.apps.sweep.engines import (
     make_engine,
     physical_cores,
 )
-from calculon.apps.sweep.task import Search, run_search
+from calculon.apps.study.task import Search, run_search
 from calculon.errors import CalculonError, SpecError
 from calculon.search.driver import search
 

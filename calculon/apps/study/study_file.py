@@ -2,7 +2,7 @@
 
 The file reads as it is meant: a list is *each of these*, values on one line belong together, everything else is
 combined with everything. :meth:`Study.read` tells all problems of a file at once;
-:mod:`calculon.apps.sweep.points` makes the searches.
+:mod:`calculon.apps.study.points` makes the searches.
 """
 
 import math
@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from calculon.apps.sweep.study_fields import (
+from calculon.apps.study.study_fields import (
     REQUIRED,
     SETTINGS,
     WHOLE,

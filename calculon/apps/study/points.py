@@ -8,9 +8,9 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from calculon.apps.sweep.study_fields import FUSED, SETTINGS, Point, kind_of
-from calculon.apps.sweep.study_file import MOST_SEARCHES, Study, beside
-from calculon.apps.sweep.task import Search
+from calculon.apps.study.study_fields import FUSED, SETTINGS, Point, kind_of
+from calculon.apps.study.study_file import MOST_SEARCHES, Study, beside
+from calculon.apps.study.task import Search
 from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression
 from calculon.frozen import dataclass

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.apps.sweep import points
-from calculon.apps.sweep.points import plan
-from calculon.apps.sweep.study_fields import SETTINGS
-from calculon.apps.sweep.study_file import Study
-from calculon.apps.sweep.study_summary import make_summary
-from calculon.apps.sweep.study_table import COUNTS, _column, _type, study_names
+from calculon.apps.study import points
+from calculon.apps.study.points import plan
+from calculon.apps.study.study_fields import SETTINGS
+from calculon.apps.study.study_file import Study
+from calculon.apps.study.study_summary import make_summary
+from calculon.apps.study.study_table import COUNTS, _column, _type, study_names
 from calculon.errors import SpecError
 from calculon.expression import Expression
 from calculon.spec.decode import SpecWarning
