@@ -13,9 +13,6 @@ _LOST = "changes the result, and is not modelled"
 _MOST = 3
 """Settings that a warning names."""
 
-_TOLD: set[str] = set()
-"""What was said of files."""
-
 
 def launch_text(path: str) -> str:
     """Return the text of a file, or of standard input for ``-``.
@@ -68,12 +65,9 @@ def is_launch_file(path: str) -> bool:
 
 
 def tell_lost(path: str, launch: Launch) -> None:
-    """Warn of the settings of a file that are not in its result, once."""
-    lost = lost_in_words(launch)
-    words = f"{path}: {lost}"
-    if lost and words not in _TOLD:
-        _TOLD.add(words)
-        warnings.warn(printable(words), SpecWarning, stacklevel=3)
+    """Warn of the settings of a file that are not in its result."""
+    if lost := lost_in_words(launch):
+        warnings.warn(printable(f"{path}: {lost}"), SpecWarning, stacklevel=3)
 
 
 def lost_in_words(launch: Launch) -> str:

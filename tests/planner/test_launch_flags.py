@@ -6,7 +6,6 @@ import pytest
 
 import calculon
 from calculon.errors import SpecError
-from calculon.launch import launch_files
 from calculon.launch.dialect import nearest_settings
 from calculon.launch.dialects import DIALECTS
 from calculon.plan.plan import NAMES
@@ -118,8 +117,7 @@ def test_settings_in_another_dialect(answer):
     assert any(one.name.startswith("model.") for one in found.changes)
 
 
-def test_what_is_lost_of_a_launch_file_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(launch_files, "_TOLD", set())
+def test_what_is_lost_of_a_launch_file_is_told(tmp_path):
     file = tmp_path / "run.sh"
     text = "torchrun --nproc-per-node 8 --nnodes 8 pretrain_gpt.py --micro-batch-size 1 --global-batch-size 256"
     file.write_text(f"{text} --seq-length 8192 --no-masked-softmax-fusion\n")

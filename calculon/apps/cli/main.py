@@ -93,7 +93,7 @@ def _guarded(argv: list[str]) -> int:
     try:
         with terminable(), warnings.catch_warnings():
             warnings.simplefilter("always", SpecWarning)
-            warnings.showwarning = _show_warning
+            warnings.showwarning = _Warnings()
             code = _run(argv)
             flush_stdout()
     except EXPECTED as error:
@@ -231,5 +231,14 @@ def _complain(kind: str, error: object, code: int) -> int:
     return code
 
 
-def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    _complain("warning", message, 0)
+class _Warnings:
+    """Shows the warnings of one call, each once, however often its file is read."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def __call__(self, message: Warning | str, *_: object, **__: object) -> None:
+        """Show a warning."""
+        if str(message) not in self._told:
+            self._told.add(str(message))
+            _complain("warning", message, 0)
