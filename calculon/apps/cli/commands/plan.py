@@ -84,6 +84,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if emitted is not None and not emitted.file and output == STDOUT:
         found = "the answer and the launch file"
         raise SpecError("plan", Problem("", "one output on standard output", found))
+    from calculon.launch.launch_files import tell_lost
     from calculon.planner.answer import plan
     from calculon.planner.unfit import why_none
     from calculon.search.restrict import parse
@@ -102,6 +103,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         fix=parse("fix", arguments.fix),
         add=parse("add", arguments.add),
     )
+    if (own := answer.question.mine) is not None and own.launch is not None:
+        tell_lost(own.file, own.launch)
     if output is None and emitted is not None and not emitted.file and answer.best is not None:
         pass  # the launch file alone
     elif output is None:
